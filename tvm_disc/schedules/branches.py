@@ -1,6 +1,6 @@
-"""What entries of kernels have in common, on a processor and on a device.
+"""The parts of a kernel's entry function that are common to CPU and device.
 
-if some element is wanted:
+if some element exists:
     if feature < at:  variant, if its needs are met, else one without needs
     else:             ...
 """
@@ -29,10 +29,10 @@ Expr: TypeAlias = Any
 def emit_choice(
     block: Block, choice: Choice, some: Expr | None, run: Callable[[Variant], None]
 ) -> None:
-    """The questions of the tree as branches; ``run`` writes what a variant does.
+    """Emit the decision tree as branches; ``run`` emits a variant.
 
     Args:
-        some: whether there is anything to do; None if there is.
+        some: the condition that there is anything to do; None if there always is.
     """
 
     def branches(tree: Tree) -> None:
@@ -46,7 +46,7 @@ def emit_choice(
             branches(tree.rest)
 
     def guarded(variant: Variant) -> None:
-        """The variant if its needs are met, else one that has none."""
+        """Emit the variant if its needs are met, else one without needs."""
         if variant.safe:
             run(variant)
             return
@@ -62,9 +62,9 @@ def emit_choice(
 
 
 def some_element(outputs: Sequence[Node], solver: Solver) -> Expr | None:
-    """Whether any result has an element, None if that is known.
+    """Return the condition that some result has an element, or None if this is known.
 
-    Loops around an empty one would run for as long as its other dims are.
+    Without it, loops around an empty loop would iterate over their whole extents.
     """
     tests: list[Expr] = []
     for node in outputs:
@@ -76,12 +76,12 @@ def some_element(outputs: Sequence[Node], solver: Solver) -> Expr | None:
 
 
 def uses_scratch(plan: Plan) -> bool:
-    """Whether a plan needs memory beside its operands and results."""
+    """Return whether a plan needs scratch memory."""
     return not (isinstance(plan.scratch_elems, int) and plan.scratch_elems == 0)
 
 
 def pointers(group: Group, plan: Plan) -> tuple[list[Any], list[Any], Any]:
-    """Variables for the addresses of inputs, results and scratch memory."""
+    """Return variables for the addresses of inputs, results and scratch memory."""
     ins = [pointer(f"p{i}", plan.packed_dtypes.get(p, p.dtype)) for i, p in enumerate(group.params)]
     outs = [pointer(f"o{i}", o.dtype) for i, o in enumerate(group.outputs)]
     return ins, outs, pointer("scratch", plan.scratch_dtype)

@@ -1,7 +1,7 @@
 """Element rules: the value of each core operator at one output index.
 
-A rule is ``rule(low, node, index) -> expression``. Reads that may lie outside their operand are
-placed in one arm of ``if_then_else`` and evaluated with ``guarded_at``.
+A rule is ``rule(low, node, index) -> expression``. Loads that may be out of bounds are placed in
+one arm of ``if_then_else`` and evaluated with ``guarded_at``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Index: TypeAlias = Sequence[Any]
 
 
 class ElementReader(Protocol):
-    """What an element rule asks of the function body that it is evaluated in."""
+    """The interface through which an element rule uses its function body."""
 
     block: Block
     space: IndexSpace
@@ -64,19 +64,21 @@ class ElementReader(Protocol):
         """Whether evaluation is conditional at this point, so that nothing can be bound."""
 
     def at(self, node: Node, index: Index) -> Expr:
-        """The value of ``node`` at ``index``."""
+        """Return the value of ``node`` at ``index``."""
 
     def guarded_at(self, node: Node, index: Index) -> Expr:
-        """:meth:`at`, for use in one arm of ``if_then_else``."""
+        """Return :meth:`at`, for use in one arm of ``if_then_else``."""
 
     def settle(self, name: str, value: Expr) -> Expr:
-        """Bind ``value`` to a variable."""
+        """Bind ``value`` to a variable, and return the variable."""
 
     def broadcast(self, source: Node, out_rank: int, index: Index) -> list[Expr]:
-        """The index into ``source`` of an element-wise operator's output ``index``."""
+        """Return the index into ``source`` for an element-wise operator's output ``index``."""
 
     def is_equal_dim(self, node: Node, axis: int) -> bool:
-        """Whether an axis of the operand of a ``broadcast_to`` is taken as not broadcast here."""
+        """Return whether an axis of a ``broadcast_to`` operand is known not to be broadcast
+        here.
+        """
 
 
 Rule: TypeAlias = Callable[[ElementReader, Node, Index], Expr]
@@ -88,7 +90,7 @@ def _operands(low: ElementReader, node: Node, index: Index) -> list[Expr]:
 
 
 def elementwise(fn: Callable[..., Expr]) -> Rule:
-    """A rule that applies ``fn`` to the operands at the broadcast index."""
+    """Return a rule that applies ``fn`` to the operands at the broadcast index."""
 
     def rule(low: ElementReader, node: Node, index: Index) -> Expr:
         operands = same_lanes(*_operands(low, node, index))
@@ -98,14 +100,15 @@ def elementwise(fn: Callable[..., Expr]) -> Rule:
 
 
 def _once(low: ElementReader, fn: Callable[..., Expr], operands: Sequence[Expr]) -> Expr:
-    """``fn(*operands)`` with every operand evaluated once, also where nothing can be bound.
+    """Return ``fn(*operands)`` with every operand evaluated once, also where nothing can be bound.
 
-    Only what ``fn`` reads several times gets a name. TVM's analyzer looks into a guard more than
-    once and refuses to meet a name for a number twice, or for what has become another expression.
+    Only operands that ``fn`` reads several times are bound by a Let. TVM's analyzer visits a guard
+    more than once, and fails if it meets a bound literal, or one variable with two different
+    values.
     """
     if not low.in_guard:
         return fn(*operands)
-    # Integers, most of them sizes, have a simpler form; LLVM shares what they load.
+    # Integers, mostly sizes, are simplified; LLVM shares their loads.
     names = [tirx.Var(f"a{k}", x.ty) for k, x in enumerate(operands)]
     shape = fn(*names)
     plain = [
@@ -138,7 +141,7 @@ def _astype(low: ElementReader, node: Node, index: Index) -> Expr:
 def _reinterpret(low: ElementReader, node: Node, index: Index) -> Expr:
     bits = stored(low.at(node.inputs[0], index), node.inputs[0].dtype)
     if isinstance(bits, tirx.IntImm | tirx.FloatImm) and str(bits.value) in ("0", "0.0"):
-        # TVM takes the bits of a literal 0 for those of a pointer; it keeps those of -0.0.
+        # TVM reinterprets a literal 0 as a pointer. Through int64 the bits of -0.0 are kept.
         bits = low.settle("bits", tirx.Cast(str(bits.ty.dtype), const(bits.value, "int64")))
     return loaded(tirx.reinterpret(with_lanes(storage_dtype(node.dtype), bits), bits), node.dtype)
 
@@ -162,8 +165,11 @@ def _reshape(low: ElementReader, node: Node, index: Index) -> Expr:
 def reshape_index(
     low: ElementReader, src: Sequence[Any], dst: Sequence[Any], index: Index
 ) -> list[Expr]:
-    """The source index of a reshape: dims are matched in groups of provably equal product, so
-    that divisions are needed only inside a group that really splits a dim."""
+    """Return the source index of a reshape.
+
+    Dims are matched in groups of provably equal product, so divisions are needed only inside a
+    group that splits a dim.
+    """
     groups = low.solver.reshape_groups(list(src), list(dst))
     if groups is None:
         groups = [(tuple(range(len(src))), tuple(range(len(dst))))]
@@ -219,7 +225,7 @@ def _concat(low: ElementReader, node: Node, index: Index) -> Expr:
 
 
 def slice_bounds(node: Node) -> list[tuple[int, Expr, Expr]]:
-    """(axis, begin, stride) of a ``strided_slice`` with NumPy's clamping already in ``begin``."""
+    """Return (axis, begin, stride) of a ``strided_slice``; ``begin`` is clamped as in NumPy."""
     axes, begin, _, strides = (*node.prims, None)[:4] if len(node.prims) == 3 else node.prims
     source = node.inputs[0]
     rank = len(source.shape)
@@ -252,11 +258,11 @@ def _strided_slice(low: ElementReader, node: Node, index: Index) -> Expr:
     return low.at(node.inputs[0], at)
 
 
-COUNTED = "fast"  # negative positions count from the end; others are kept inside
+COUNTED = "fast"  # negative positions count from the end; others are clamped
 
 
 def _clamp(position: Expr, extent: Any, mode: str) -> Expr:
-    """A position inside of an axis, whatever it was; an empty axis is not read."""
+    """Return a position inside an axis for any input; an empty axis is not read."""
     position, extent, zero, one = same_lanes(cast(position, "int64"), i64(extent), i64(0), i64(1))
     last = tirx.max(extent, one) - one
     if mode == "wrap":
@@ -348,7 +354,7 @@ def _pad(low: ElementReader, node: Node, index: Index) -> Expr:
 
 
 def _mirrored(low: ElementReader, node: Node, index: Index, mode: str) -> list[Expr]:
-    """The source position of a padding that copies elements: always inside the operand."""
+    """Return the source position of a padding that copies elements; it is always in bounds."""
     position = _MIRRORS.get(mode)
     if position is None:
         raise Unsupported(f"pad_mode {mode!r}")
@@ -434,10 +440,11 @@ def _power(low: ElementReader, node: Node, index: Index) -> Expr:
 
 
 def _integer_power(low: ElementReader, base: Expr, exponent: Expr) -> Expr:
-    """Repeated squaring, so that every result that fits is exact and others wrap around.
+    """Return an integer power by repeated squaring.
 
-    A negative exponent gives ``1 / base`` rounded towards zero. The steps are statements: as
-    expressions, TVM's analyzer would expand each square into its factors.
+    Results that fit are exact, others wrap around. A negative exponent returns ``1 / base`` rounded
+    towards zero. The steps are statements: in expressions, TVM's analyzer would expand each square
+    into its factors.
     """
     if low.in_guard:
         raise Unsupported("an integer power in one arm of a choice")
@@ -464,13 +471,13 @@ def _integer_power(low: ElementReader, base: Expr, exponent: Expr) -> Expr:
 
 
 def _exp(low: ElementReader, node: Node, index: Index) -> Expr:
-    """Of what is at most 0 it takes fewer operations."""
+    """Return an exponential, by fewer operations if its operand is known to be at most 0."""
     fn = _EXP_NONPOSITIVE if is_below_maximum(node.inputs[0]) else UNARY["exp"]
     return elementwise(fn)(low, node, index)
 
 
 def _subtract(low: ElementReader, node: Node, index: Index) -> Expr:
-    """What lies below its own maximum is never above it, however it was computed."""
+    """Return a difference; one that subtracts the operand's own maximum is never positive."""
     x, most = node.inputs
     while most.cls is OpClass.VIEW:
         most = most.inputs[0]
@@ -482,8 +489,10 @@ _EXP_NONPOSITIVE = native_on_device("exp", functions.exp_nonpositive)
 
 
 def is_below_maximum(node: Node) -> bool:
-    """Whether ``node`` is ``x - max(x)``, the maximum over any axes, which it has kept: then no
-    element is above 0, and some are NaN where a maximum is NaN or infinite."""
+    """Return whether ``node`` is ``x - max(x)`` with the reduced axes kept.
+
+    Then no element is positive. Some are NaN if a maximum is NaN or infinite.
+    """
     if node.op != "relax.subtract":
         return False
     x, most = node.inputs

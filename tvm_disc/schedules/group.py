@@ -1,4 +1,4 @@
-"""What a template is given: a fused group, the machine, and the body that it fills in."""
+"""The arguments of a template: a fused group, the machine, and the body that it fills in."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Expr: TypeAlias = Any
 
 @dataclass
 class Machine:
-    """What templates need to know of the target, and what the kernels of a program share.
+    """Properties of the target, and state that the kernels of a program share.
 
     Attributes:
         isa: vector lanes and registers.
-        threads: most tasks that run at once.
-        model: what the analytical model takes for the pieces of a kernel.
-        records: measured times to choose variants by; None leaves it to the model.
-        trees: decision trees by the key of their group, which go before everything else.
+        threads: largest number of tasks that run concurrently.
+        model: cost constants of the analytical model.
+        records: measured times to choose variants by; None chooses by the model.
+        trees: decision trees by the key of their group; they take precedence.
         micro: the register-tile kernels built so far, shared by all contractions.
-        own_threads: whether kernels run on threads of ours (``codegen.threads``).
-        memory: how its memory wants to be walked.
-        templates: a user's own, (name, template) by kind of group, asked before ours.
-        device: what runs the kernels, if not the processor.
-        tf32: whether a library on the device may round operands of products to ten bits.
-        code: the functions of the program that run there.
-        winograd: outputs a side of a tile of convolutions by minimal filtering; 0 for none.
+        own_threads: whether kernels run on our thread pool (``codegen.threads``).
+        memory: properties of the memory hierarchy.
+        templates: the user's own (name, template) by kind of group, tried before ours.
+        device: the device that runs the kernels; None is the CPU.
+        tf32: whether a device library may round operands of products to ten mantissa bits.
+        code: the program's functions that run on the device.
+        winograd: outputs a side of a minimal filtering tile; 0 disables minimal filtering.
     """
 
     isa: Isa
@@ -55,7 +55,7 @@ class Machine:
 
     @property
     def lanes(self) -> int:
-        """32-bit lanes of one vector register."""
+        """The number of 32-bit lanes of a vector register."""
         return self.isa.lanes_f32
 
 
@@ -64,8 +64,8 @@ class Group:
     """A fused group: ``nodes`` in topological order compute ``outputs`` from ``params``.
 
     Attributes:
-        constants: params that are literals at every call.
-        facts: constraints on the group's symbols that hold at every call.
+        constants: params that are constant for all calls.
+        facts: constraints on the group's symbols that hold for all calls.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Group:
     facts: tuple[Any, ...] = ()
 
     def symbols(self) -> list[Any]:
-        """Every symbolic dim that the group's code may mention."""
+        """Return all symbolic dims that the group's code may use."""
         exprs: list[Any] = []
         for node in (*self.params, *self.nodes):
             exprs.extend(node.shape)
@@ -88,7 +88,7 @@ class Group:
 
 
 def solver_of(group: Group) -> Solver:
-    """A solver that knows what holds of a group's dims at every call."""
+    """Return a solver with all facts that hold for a group's dims."""
     solver = Solver()
     for symbol in group.symbols():
         solver.declare(symbol)
@@ -102,9 +102,12 @@ def solver_of(group: Group) -> Solver:
 
 @dataclass
 class Body:
-    """The function body a template is filling in; ``thread`` is the number of this thread among
-    those of its block, on a device, where a block shares a task; ``round`` is which run of a pass
-    this is."""
+    """The function body that a template fills in.
+
+    Attributes:
+        thread: on a device where a block shares a task, the index of this thread in its block.
+        round: the number of the current execution of a pass.
+    """
 
     block: Block
     low: Lowering

@@ -1,12 +1,13 @@
-"""Kernels: what a group's variants become, and the driver that picks and runs one.
+"""Kernels: one function per variant of a group, and the driver that picks and runs one.
 
-A template emits the body of ``[lo, hi)`` of its independent tasks; everything else (parameters,
-symbolic dims, scratch memory, which variant runs and on how many threads) is common and lives here.
+A template emits the body for a range ``[lo, hi)`` of its independent tasks. Everything else is
+common and emitted here: parameters, symbolic dims, scratch memory, the choice of a variant and the
+number of threads.
 
     name_body(inputs..., outputs..., scratch, dims..., lo, hi)
     name(inputs..., outputs..., scratch, dims..., threads)
 
-``threads`` bounds the parts that run at once, and with them the scratch memory that is used.
+``threads`` bounds the number of concurrent parts, and with it the scratch memory that is used.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ from tvm_disc.tir.llvm_ops import tuned_for
 
 Expr: TypeAlias = Any
 
-SMALL_INDEX = (1 << 31) - (1 << 16)  # the lanes of a masked vector may lie beyond the last element
-# Between the scratch memory of two threads: what one fetches ahead, 32 steps of up to 64 columns,
-# would be taken from the other, which writes there.
+SMALL_INDEX = (1 << 31) - (1 << 16)  # the lanes of a masked vector may be past the last element
+# Gap between the scratch memory of two threads. A thread prefetches up to 32 steps of 64 columns
+# ahead; without the gap it would fetch cache lines that the other thread writes.
 GAP_BYTES = 8192
 
 __all__ = ["Body", "Group", "Kernel", "Machine", "Plan", "build_kernel", "single"]
@@ -61,18 +62,19 @@ class Kernel:
     """A compiled group before code generation.
 
     Attributes:
-        entry: the driver to call with pointers, scratch and symbols.
-        emit: makes every TIR function of the kernel.
+        entry: the driver, called with pointers, scratch and symbols.
+        emit: returns all TIR functions of the kernel.
         symbols: the group's symbolic dims, in argument order.
         scratch_bytes: bytes of scratch for one call, an expression over ``symbols``.
-        nodes: what the kernel computes.
-        packed: for each parameter that must be given in another layout, how to pack it.
-        notes: what ``explain`` says about the kernel.
+        nodes: the nodes that the kernel computes.
+        packed: the packing of each parameter that is passed in another layout.
+        notes: the kernel's lines in ``explain``.
         choice: its variants and the tree that picks one.
-        library: on a device, whether a library takes the kernel's place, if it may.
-        group: what it was made of.
-        function: the Relax function of the group, and its symbols as that declares them.
-        symbol: the name of its entry in an object that is there already, and so need not be made.
+        library: on a device, the choice between the kernel and a library, if a library may replace
+            it.
+        group: the group from which it was built.
+        function: the Relax function of the group, and its symbols as that function declares them.
+        symbol: the name of its entry in an existing object file, if it need not be compiled.
     """
 
     name: str
@@ -94,18 +96,18 @@ class Kernel:
 
     @cached_property
     def funcs(self) -> dict[Any, Any]:
-        """Every TIR function of the kernel."""
+        """All TIR functions of the kernel."""
         return self.emit()
 
     @property
     def names(self) -> list[str]:
-        """Of the variants, by the number that events have; the library's comes last."""
+        """The names of the variants, by their number in events; the library's come last."""
         own = self.choice.variants if self.choice is not None else []
         other = [v for v in self.library.variants if v.of_library] if self.library else []
         return [str(v) for v in (*own, *other)]
 
     def choice_json(self) -> dict[str, Any]:
-        """The trees as plain values."""
+        """Return the trees as plain values."""
         found = self.choice.to_json() if self.choice is not None else {}
         return {**found, "library": self.library.to_json()} if self.library else found
 
@@ -116,7 +118,7 @@ class Kernel:
 
 
 def single(plan: Plan) -> Choice:
-    """The choice of a kernel that has one way to run."""
+    """Return the choice of a kernel with one serial variant."""
     return Choice([Variant(plan, SERIAL)], Leaf(0))
 
 
@@ -127,10 +129,10 @@ def build_kernel(
     machine: Machine,
     ahead: Ahead | None = None,
 ) -> Kernel:
-    """Turn the variants that were kept into TIR functions.
+    """Build a kernel from the variants that were kept.
 
     Args:
-        ahead: what a kernel on a device tries before its variants.
+        ahead: emits what a device kernel tries before its variants.
     """
     symbols = group.symbols()
     if machine.device is not None:
@@ -161,7 +163,7 @@ def build_kernel(
 def _functions(
     entry: Any, group: Group, choice: Choice, solver: Solver, machine: Machine
 ) -> dict[Any, Any]:
-    """Every function of a kernel on the processor; ``entry`` is its driver."""
+    """Return all functions of a CPU kernel; ``entry`` is its driver."""
     symbols = group.symbols()
     funcs: dict[Any, Any] = {}
     bodies: dict[str, Any] = {}
@@ -178,18 +180,18 @@ def _functions(
 
 
 def _parts(group: Group, plan: Plan) -> tuple[Stage, ...]:
-    """The stages of a plan; a plan without is one."""
+    """Return the stages of a plan; a plan without stages is one stage."""
     whole = Stage(group, plan, tuple(group.params), tuple(group.outputs))
     return plan.stages or (whole,)
 
 
 def _body_key(plan: Plan, part: Stage) -> str:
-    """Equal keys are equal bodies."""
+    """Return the key of a body; equal keys mean equal bodies."""
     return plan.key if part.plan is plan else f"{plan.key} {part.group.name}"
 
 
 def _kept_bytes(group: Group, plan: Plan) -> dict[Node, Expr]:
-    """What the stages of a plan leave in scratch for each other, and its size."""
+    """Return the nodes that a plan's stages pass through scratch, and their sizes."""
     done = {*group.params, *group.outputs}
     return {
         node: tirx.floordiv(mul(product(node.shape), _bytes(storage_dtype(node.dtype))) + 63, 64)
@@ -201,7 +203,9 @@ def _kept_bytes(group: Group, plan: Plan) -> dict[Node, Expr]:
 
 
 def _plan_bytes(group: Group, plan: Plan, parts: int) -> list[Expr]:
-    """Scratch of a plan on ``parts`` threads: one of these sizes, whichever is largest."""
+    """Return candidates for the scratch bytes of a plan on ``parts`` threads; the maximum is
+    needed.
+    """
     kept: Expr = i64(0)
     for size in _kept_bytes(group, plan).values():
         kept = add(kept, size)
@@ -209,7 +213,7 @@ def _plan_bytes(group: Group, plan: Plan, parts: int) -> list[Expr]:
 
 
 def _part_bytes(plan: Plan, parts: int) -> Expr:
-    """Scratch of as many parts as have a task."""
+    """Return the scratch bytes of all parts that have a task."""
     each = mul(i64(plan.scratch_elems), _bytes(plan.scratch_dtype))
     if parts == 1 or static_dim(each) == 0:
         return each
@@ -218,7 +222,7 @@ def _part_bytes(plan: Plan, parts: int) -> Expr:
 
 
 def _scratch_bytes(group: Group, choice: Choice, solver: Solver) -> Expr:
-    """Room for the variant that the tree picks."""
+    """Return the scratch bytes of the variant that the tree picks."""
 
     def under(tree: Tree) -> Expr:
         if isinstance(tree, Split):
@@ -241,9 +245,9 @@ def _scratch_bytes(group: Group, choice: Choice, solver: Solver) -> Expr:
 
 
 def _most(group: Group, variants: Sequence[Variant], solver: Solver) -> Expr:
-    """Room for whichever variant needs most."""
+    """Return the scratch bytes of the variant that needs most."""
     sizes: list[Expr] = []
-    # The sizes of stages are sums of many roundings, on which a proof takes seconds.
+    # Sizes of stages are sums of many roundings, for which a proof takes seconds.
     proofs = None if any(v.plan.stages for v in variants) else solver
     for v in variants:
         for size in _plan_bytes(group, v.plan, v.run.parts):
@@ -254,7 +258,7 @@ def _most(group: Group, variants: Sequence[Variant], solver: Solver) -> Expr:
 
 
 def _covers(large: Expr, small: Expr, solver: Solver | None) -> bool:
-    """Whether one size is enough for another: proved, or without a solver, the same."""
+    """Return whether one size is enough for another: by proof, or without a solver by equality."""
     if solver is None:
         return bool(tvm_ffi.structural_equal(large, small))
     return bool(solver.known_le(small, large))
@@ -269,7 +273,7 @@ def _fresh(symbols: Sequence[Any]) -> list[Any]:
 
 
 def index_space(solver: Solver) -> IndexSpace:
-    """Index arithmetic under what is known of the dims."""
+    """Return the index arithmetic under the solver's facts about dims."""
 
     def small(dims: Sequence[Any]) -> bool:
         high = solver.range_of(product(dims))[1]
@@ -294,13 +298,13 @@ def _body_function(group: Group, plan: Plan, solver: Solver, symbols: Sequence[A
     ]
     temp = block.declare("tmp", scratch, plan.scratch_dtype) if uses_scratch(plan) else None
     plan.emit(Body(block, low, buffers, outputs, temp, lo, hi))
-    # The body mentions the module's symbols: they are its parameters under the same variables.
+    # The module's symbols are the body's parameters, as the same variables.
     func = prim_func([*ins, *outs, scratch, *symbols, lo, hi], block.stmt())
     return may_alias(func) if plan.may_alias else func
 
 
 class _Driver:
-    """Emits the function that asks the tree's questions and runs the variant."""
+    """Emits the function that evaluates the tree and runs the chosen variant."""
 
     def __init__(
         self,
@@ -315,7 +319,7 @@ class _Driver:
         self.block = Block()
 
     def function(self, some: Expr) -> Any:
-        """The kernel's entry, which does nothing unless ``some`` element is to be computed."""
+        """Return the kernel's entry, which returns at once unless ``some`` holds."""
         emit_choice(self.block, self.choice, some, self._run)
         params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.threads]
         return prim_func(params, self.block.stmt())
@@ -326,7 +330,9 @@ class _Driver:
             self._part(variant, part, places, room)
 
     def _places(self, plan: Plan) -> tuple[dict[Node, Any], Expr]:
-        """Where every operand and result lies, and where the rest of the scratch begins."""
+        """Return the address of every operand and result, and the offset of the remaining
+        scratch.
+        """
         nodes = (*self.group.params, *self.group.outputs)
         places = dict(zip(nodes, (*self.ins, *self.outs), strict=True))
         at: Expr = i64(0)
@@ -351,7 +357,7 @@ class _Driver:
             args = [*nodes, temp, *self.symbols, lo, hi]
             block.eval(call(body, *args))
 
-        sizes = Sizes(block)  # dims may be choices among dims: TVM's analyzer looks through them
+        sizes = Sizes(block)  # dims may be choices among dims, and TVM's analyzer expands them
         tasks = block.bind("tasks", sizes.plain(i64(plan.tasks)))
         if parts == 1:
             run(None, i64(0), tasks)

@@ -1,8 +1,8 @@
 """From graph nodes to scalar expressions: the value of a node at an index.
 
-A kernel is a loop nest that asks for the values of its outputs; every producer inside the group
-is a function of an index (an *index lambda*), so that transposes, reshapes, slices, gathers and
-broadcasts are changes of index and never copies.
+A kernel is a loop nest that evaluates its outputs. Every producer inside the group is a function of
+an index (an *index lambda*). Transposes, reshapes, slices, gathers and broadcasts are therefore
+changes of index and never copies.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Reader: TypeAlias = Callable[[Index], Expr]
 
 
 def _is_truth_of_variable(value: Expr) -> bool:
-    """Whether ``value`` is what :func:`truth` makes of a variable that holds floats."""
+    """Return whether ``value`` is :func:`truth` of a variable that holds floats."""
     test = value.a if isinstance(value, tirx.Not) else None
     return isinstance(test, tirx.EQ) and isinstance(test.a, tirx.Var)
 
@@ -49,9 +49,9 @@ def _is_truth_of_variable(value: Expr) -> bool:
 class Lowering:
     """Evaluates nodes inside one function body.
 
-    Invariant: a value is bound to a variable only in a scope where it is needed
-    unconditionally; inside a guarded arm (:meth:`guarded`) nothing is bound or remembered, since a
-    read there may be out of bounds anywhere else.
+    Invariant: a value is bound to a variable only in a scope where it is needed unconditionally.
+    Inside a guarded arm (:meth:`guarded`) nothing is bound or cached, since a load there may be out
+    of bounds elsewhere.
     """
 
     def __init__(self, block: Block, space: IndexSpace, solver: Solver) -> None:
@@ -64,11 +64,12 @@ class Lowering:
         self._guards = 0
         self._mask: Expr = None
         self._equal_dims: Container[tuple[Node, int]] = ()
-        self.past: PastCaches | None = None  # how results are stored, if not plainly
-        self.defined: list[Any] = []  # every placeholder that had to be computed, in order
+        # non-temporal stores of results, or None for plain stores
+        self.past: PastCaches | None = None
+        self.defined: list[Any] = []  # all index placeholders that were computed, in order
 
     def bind_buffer(self, node: Node, buffer: Buffer) -> None:
-        """Reads of ``node`` are loads from its compact row-major ``buffer``."""
+        """Make reads of ``node`` loads from its compact row-major ``buffer``."""
 
         def read(index: Index) -> Expr:
             return self.load(buffer, self.space.join(index, node.shape), node.dtype)
@@ -76,30 +77,30 @@ class Lowering:
         self._readers[node] = read
 
     def bind_reader(self, node: Node, reader: Reader) -> None:
-        """Reads of ``node`` go through ``reader``."""
+        """Make reads of ``node`` call ``reader``."""
         self._readers[node] = reader
 
     def drop_reader(self, node: Node) -> None:
-        """Forget how ``node`` is read: it is computed again."""
+        """Remove the reader of ``node``, so that it is computed again."""
         self._readers.pop(node, None)
 
     def has_reader(self, node: Node) -> bool:
-        """Whether reads of ``node`` are served from memory or a variable."""
+        """Return whether reads of ``node`` are loads or variables."""
         return node in self._readers
 
     def load(self, buffer: Buffer, offset: Expr, dtype: str) -> Expr:
-        """One element, as kernels compute with it."""
+        """Return a loaded element, converted to the type in which kernels compute."""
         if self._mask is None or lanes_of(i64(offset)) == 1:
             value = buffer[offset]
         elif isinstance(offset, tirx.Ramp) and _is_one(offset.stride):
             value = masked_load(buffer, offset.base, self._mask)
         else:
-            # An element that exists stands in for those that may not.
+            # Masked lanes read element 0, which exists.
             value = buffer[tirx.Select(self._mask, *same_lanes(offset, i64(0)))]
         return loaded(value, dtype)
 
     def at(self, node: Node, index: Index) -> Expr:
-        """The value of ``node`` at ``index`` (one int64 expression per dim)."""
+        """Return the value of ``node`` at ``index`` (one int64 expression per dim)."""
         reader = self._readers.get(node)
         if reader is not None:
             return self._shared(node, index, lambda: reader(index))
@@ -112,8 +113,11 @@ class Lowering:
         return self._shared(node, index, lambda: rule(self, node, index))
 
     def locate(self, make: Callable[[], Expr]) -> tuple[Node, Expr] | None:
-        """Where ``make()`` reads: (operand, row-major offset) if its value is one plain load of an
-        operand, else None. Nothing is emitted but index arithmetic."""
+        """Return (operand, row-major offset) if ``make()`` is one plain load of an operand, else
+        None.
+
+        Only index arithmetic is emitted.
+        """
         found: dict[Any, tuple[Node, Expr]] = {}
 
         def capture(node: Node) -> Reader:
@@ -146,12 +150,12 @@ class Lowering:
         return value
 
     def settle(self, name: str, value: Expr) -> Expr:
-        """Bind ``value`` to a variable in the current scope, with the indices it needs."""
+        """Bind ``value`` to a variable in the current scope, with the indices that it needs."""
         self.resolve([value])
         if _is_truth_of_variable(value):
-            return value  # a view of a value that has its variable
+            return value  # computed from a value that is bound already
         if lanes_of(value) > 1 and element_dtype(value) == "bool":
-            # TVM has no variables for vectors of bits; as floats its analyzer leaves them alone.
+            # TVM has no variables for vectors of bool; its analyzer does not touch floats.
             one, zero = (const(k, with_lanes("float32", value)) for k in (1.0, 0.0))
             return truth(self.block.bind(name, tirx.Select(value, one, zero)))
         if element_dtype(value) != "bool":
@@ -172,7 +176,7 @@ class Lowering:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Values remembered inside are forgotten at the end, as the variables go out of scope."""
+        """Open a scope; values cached inside are dropped at its end, with their variables."""
         self._scopes.append({})
         self._resolved.append(set())
         self.space.open_scope()
@@ -185,7 +189,7 @@ class Lowering:
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[None]:
-        """A scope that is written into another block."""
+        """Open a scope that emits into another block."""
         outer, self.block = self.block, block
         try:
             with self.scope():
@@ -195,7 +199,7 @@ class Lowering:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Evaluate under a condition: nothing may be hoisted out."""
+        """Open a conditional scope, out of which nothing may be hoisted."""
         self._guards += 1
         try:
             yield
@@ -208,16 +212,15 @@ class Lowering:
         return self._guards > 0
 
     def whole_vectors(self, length: Expr, lanes: int, several: int) -> int:
-        """The elements of ``several`` vectors, or of one, if ``length`` is known to be a multiple
-        of that; else 0."""
+        """Return the elements of ``several`` vectors, or of one, that divide ``length``; else 0."""
         sizes = (lanes * several, lanes)
         return next((w for w in sizes if self.solver.known_divides(w, length)), 0)
 
     @contextmanager
     def masked(self, mask: Expr | None) -> Iterator[None]:
-        """Vector loads and stores touch only the lanes where ``mask`` holds; others read 0.
+        """Restrict vector loads and stores to lanes where ``mask`` holds; other lanes read 0.
 
-        None is every lane.
+        None means every lane.
         """
         outside, self._mask = self._mask, mask
         try:
@@ -227,7 +230,7 @@ class Lowering:
 
     @contextmanager
     def without_broadcast(self, dims: Container[tuple[Node, int]]) -> Iterator[None]:
-        """Under a test that these (node, axis) of ``broadcast_to`` operands are not broadcast."""
+        """Assume inside that these (node, axis) of ``broadcast_to`` operands are not broadcast."""
         outside, self._equal_dims = self._equal_dims, dims
         try:
             yield
@@ -235,27 +238,29 @@ class Lowering:
             self._equal_dims = outside
 
     def is_equal_dim(self, node: Node, axis: int) -> bool:
-        """Whether an axis of the operand of a ``broadcast_to`` is taken as not broadcast here."""
+        """Return whether an axis of a ``broadcast_to`` operand is known not to be broadcast
+        here.
+        """
         return (node, axis) in self._equal_dims
 
     @property
     def mask(self) -> Expr:
-        """The lanes that exist at this point, None for all."""
+        """The lanes that exist at this point; None means all."""
         return self._mask
 
     def guarded_at(self, node: Node, index: Index) -> Expr:
-        """:meth:`at`, for use in one arm of ``if_then_else``."""
+        """Return :meth:`at`, for use in one arm of ``if_then_else``."""
         with self.guarded():
             return self.at(node, index)
 
     @contextmanager
     def loop(self, name: str, extent: Expr | int, **kwargs: Any) -> Iterator[Any]:
-        """A loop with its own value scope."""
+        """Open a loop with its own value scope."""
         with self.block.loop(name, extent, **kwargs) as var, self.scope():
             yield var
 
     def store(self, buffer: Buffer, offset: Expr, value: Expr, dtype: str) -> None:
-        """Store one element, resolving the indices used."""
+        """Store one element or vector, resolving the indices used."""
         offset, value = same_lanes(offset, stored(value, dtype))
         self.resolve([offset, value])
         lanes, along = lanes_of(offset), isinstance(offset, tirx.Ramp) and _is_one(offset.stride)
@@ -270,7 +275,7 @@ class Lowering:
             raise Unsupported("a masked store must be to consecutive elements")
 
     def broadcast(self, source: Node, out_rank: int, index: Index) -> list[Expr]:
-        """The index into ``source`` of an element-wise operator's output ``index``."""
+        """Return the index into ``source`` for an element-wise operator's output ``index``."""
         trailing = list(index)[out_rank - len(source.shape) :]
         return [i64(0) if is_one(d) else i for d, i in zip(source.shape, trailing, strict=True)]
 

@@ -1,11 +1,11 @@
-"""Plans of several stages: a group cut into smaller ones that run in turn, inside one kernel.
+"""Plans in stages: a group is split into smaller ones that run in sequence inside one kernel.
 
-What one stage leaves for the next lies in the kernel's scratch. Each stage fills the threads with
-tasks of its own, so a cut group gains where the whole has few tasks or works in a small tile:
+Intermediate results between stages are kept in the kernel's scratch. Each stage has its own tasks
+for the threads. So splitting helps if the whole group has few tasks or uses a small tile:
 
     attention: scores, chain | softmax | weighted values    scores in memory instead of a tile
     rows:      reductions of a stage | ... | what remains   a few long rows, on all threads
-               pieces | their reduction             few results of long reductions
+               pieces | their reduction                     few results of long reductions
     dot:       the product by a library | its epilogue
 """
 
@@ -33,13 +33,13 @@ from tvm_disc.tir.index import add, mul, product
 Expr: TypeAlias = Any
 Planner: TypeAlias = Callable[[Group], Plan]
 
-DOUBT = 1.15  # of whether a group should be cut
-MOST_ROWS = 64  # more of them fill the threads as they are
+DOUBT = 1.15  # factor on the predicted time, because the model is less certain of stages
+MOST_ROWS = 64  # with more rows there is enough parallelism without splitting
 
 
 @dataclass(frozen=True)
 class StagedKnobs(Knobs):
-    """After which values a group is cut."""
+    """The number of stages and their families."""
 
     cuts: int
     stages: str
@@ -47,7 +47,7 @@ class StagedKnobs(Knobs):
 
 @dataclass(frozen=True)
 class Cut:
-    """One stage to be: what it computes, and how."""
+    """One stage: the kind of its group, the nodes that it computes, and its anchor."""
 
     kind: str
     targets: tuple[Node, ...]
@@ -55,7 +55,7 @@ class Cut:
 
 
 def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) -> list[Plan]:
-    """The ways to compute a group in stages, none for most."""
+    """Return the plans that compute a group in stages; [] for most groups."""
     cuts: Sequence[Cut] = ()
     if group.kind == "row" and machine.threads > 1 and takes_pieces(group, solver):
         try:
@@ -81,8 +81,11 @@ def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) 
 
 
 def _scores_fit(plan: Plan, most: int) -> Need:
-    """Scores grow with the square of the length and with the batch; beyond a cache they gain
-    nothing."""
+    """Return the need that the scores fit in ``most`` bytes.
+
+    Scores grow with the square of the length and with the batch; beyond a cache, stages gain
+    nothing.
+    """
     size: Expr = i64(0)
     for node in {id(t): t for s in plan.stages for t in s.targets}.values():
         size = add(size, mul(product(node.shape), tvm.DataType(node.dtype).bits // 8))
@@ -90,7 +93,7 @@ def _scores_fit(plan: Plan, most: int) -> Need:
 
 
 def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
-    """Scores written out, their softmax, and the product with the values."""
+    """Return the stages of attention: scores, their softmax, the product with the values."""
     assert group.anchor is not None
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):
@@ -104,7 +107,7 @@ def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
 
 
 def row_cuts(group: Group, solver: Solver) -> list[Cut]:
-    """The reductions of each stage, then everything that has a value per element."""
+    """Return one stage for the reductions of each step, then one for all element-wise results."""
     domain = row_domain(group)
     rows = static_dim(product(domain.outer))
     if domain.tail or (rows is not None and rows > MOST_ROWS):
@@ -125,10 +128,10 @@ def row_cuts(group: Group, solver: Solver) -> list[Cut]:
 
 
 def staged(group: Group, cuts: Sequence[Cut], plan: Planner) -> Plan:
-    """One plan for the stages.
+    """Return one plan for the stages.
 
     Raises:
-        Unsupported: a stage that no template takes.
+        Unsupported: no template accepts a stage.
     """
     given = list(group.params)
     stages = []
@@ -168,7 +171,9 @@ def _never(_body: Any) -> None:
 def cut_group(
     group: Group, cut: Cut, given: Iterable[Node], number: int
 ) -> tuple[Group, tuple[Node, ...]]:
-    """The group that computes ``cut.targets`` from ``given``, and its parameters out of those."""
+    """Return the group that computes ``cut.targets`` from ``given``, and the nodes of ``given``
+    that it reads.
+    """
     copies: dict[Node, Node] = {}
     sources: list[Node] = []
     known = set(given)

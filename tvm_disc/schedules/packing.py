@@ -1,4 +1,4 @@
-"""Layouts in which kernels read constants, written once, when the program is laid out."""
+"""Layouts in which kernels read constants; constants are packed once per program."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class Packing(Protocol):
     """A layout of a constant; equal packings write equal bytes, so constants can share them."""
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
-        """The shape and element type of a packed array."""
+        """Return the shape and element type of the packed array."""
 
     def write(self, array: Array, out: Array) -> None:
-        """Pack ``array`` into ``out``, which has the packed form and holds zeros."""
+        """Pack ``array`` into ``out``, which has the packed form and is zero-initialized."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A constant in several layouts of one element type, one behind the other."""
+    """A constant in several consecutive layouts of one element type."""
 
     parts: tuple[Packing, ...]
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
-        """All elements in one row."""
+        """Return the form of one flat array that holds all layouts."""
         forms = [part.form(shape, dtype) for part in self.parts]
         return (sum(math.prod(kept) for kept, _ in forms),), forms[0][1]
 
     def write(self, array: Array, out: Array) -> None:
-        """Pack ``array`` into ``out``, which holds zeros."""
+        """Pack ``array`` into ``out``, which is zero-initialized."""
         begin = 0
         for part in self.parts:
             shape, _ = part.form(array.shape, array.dtype.name)
@@ -44,7 +44,7 @@ class Joined:
 
 
 def pack_constant(packing: Packing, array: Array) -> Array:
-    """An array in another layout."""
+    """Return the array in another layout."""
     shape, dtype = packing.form(array.shape, array.dtype.name)
     out = np.zeros(shape, dtype)
     packing.write(array, out)

@@ -1,4 +1,4 @@
-"""Scalar operators: the value of every element-wise operator, given the values of its operands."""
+"""Scalar operators: the value of every element-wise operator from the values of its operands."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Binary: TypeAlias = Callable[[Expr, Expr], Expr]
 
 
 def is_float(dtype: str) -> bool:
-    """Whether a dtype is a floating-point type."""
+    """Return whether a dtype is a floating-point type."""
     return dtype.startswith(("float", "bfloat"))
 
 
 def _by_kind(of_floats: Binary, of_integers: Binary) -> Binary:
-    """A quotient or remainder of floats or of integers."""
+    """Return a function that dispatches on float or integer operands."""
 
     def fn(a: Expr, b: Expr) -> Expr:
         return (of_floats if is_float(dtype_of(a)) else of_integers)(a, b)
@@ -49,9 +49,9 @@ def _literal_integer(b: Expr) -> int | None:
 
 
 def _float_divide(a: Expr, b: Expr) -> Expr:
-    """A quotient of floats, by any divisor.
+    """Return a quotient of floats, for any divisor.
 
-    TVM folds constants, and refuses to divide by one that is 0. Infinity times a number is the
+    TVM folds constants and refuses to divide by a literal 0. Multiplying by infinity instead is the
     same in every case: infinite, or NaN for 0 and NaN.
     """
     value = b.value if isinstance(b, tirx.Broadcast) else b
@@ -62,7 +62,7 @@ def _float_divide(a: Expr, b: Expr) -> Expr:
 
 
 def _comparison(op: Binary) -> Binary:
-    """Booleans are compared as bytes: LLVM has no ordering of truth values."""
+    """Return a comparison of which bools are compared as bytes, since LLVM does not order bools."""
 
     def fn(a: Expr, b: Expr) -> Expr:
         return op(_as_number(a), _as_number(b))
@@ -71,7 +71,7 @@ def _comparison(op: Binary) -> Binary:
 
 
 def _differs(a: Expr, b: Expr) -> Expr:
-    """``a != b``, also where one is NaN."""
+    """Return ``a != b``, which is true if one is NaN."""
     return tirx.Not(tirx.EQ(a, b)) if is_float(dtype_of(a)) else tirx.NE(a, b)
 
 
@@ -91,7 +91,8 @@ def _sign(x: Expr) -> Expr:
 def _negative(x: Expr) -> Expr:
     dtype = dtype_of(x)
     if dtype.startswith("u"):
-        # TVM takes what it knows to be at most 0 and at least 0 for 0.
+        # TVM's analyzer folds ``0 - x`` to 0 for an unsigned x, because it bounds the value on both
+        # sides.
         return tirx.bitwise_not(x) + const(1, dtype)
     return -x if is_float(dtype) else const(0, dtype) - x
 
@@ -101,7 +102,9 @@ def _abs(x: Expr) -> Expr:
 
 
 def _either(of_truths: Binary, of_numbers: Binary) -> Binary:
-    """As NumPy adds and multiplies truth values."""
+    """Return a function with separate rules for bools, as in NumPy's addition and
+    multiplication.
+    """
 
     def fn(a: Expr, b: Expr) -> Expr:
         return (of_truths if element_dtype(a) == "bool" else of_numbers)(a, b)
@@ -110,7 +113,7 @@ def _either(of_truths: Binary, of_numbers: Binary) -> Binary:
 
 
 def _left_shift(a: Expr, b: Expr) -> Expr:
-    """Zero from as many bits on as there are."""
+    """Return a left shift, which is zero if the shift is at least the number of bits."""
     inside = _shifts_inside(b)
     if inside is None:
         return tirx.shift_left(a, b)
@@ -119,7 +122,7 @@ def _left_shift(a: Expr, b: Expr) -> Expr:
 
 
 def _right_shift(a: Expr, b: Expr) -> Expr:
-    """The sign alone from as many bits on as there are."""
+    """Return a right shift, which is the sign alone if the shift is at least the number of bits."""
     inside = _shifts_inside(b)
     if inside is None:
         return tirx.shift_right(a, b)
@@ -132,7 +135,10 @@ def _right_shift(a: Expr, b: Expr) -> Expr:
 
 
 def _shifts_inside(b: Expr) -> Expr | None:
-    """Whether less is shifted than there are bits, without which LLVM gives anything."""
+    """Return the condition that the shift is less than the number of bits; None if this is known.
+
+    Otherwise LLVM's result is undefined.
+    """
     literal = _literal_integer(b)
     if literal is not None and 0 <= literal < _bits(b):
         return None
@@ -145,7 +151,7 @@ def _bits(x: Expr) -> int:
 
 
 def is_number(x: Expr) -> Expr:
-    """False for NaN. TVM folds ``x != x`` and negations: it takes floats for real numbers."""
+    """Return whether ``x`` is not NaN. TVM folds ``x != x`` and negations, as for real numbers."""
     return x <= same_lanes(tirx.FloatImm(element_dtype(x), float("inf")), x)[0]
 
 
@@ -155,12 +161,12 @@ def _is_nan(x: Expr) -> Expr:
 
 
 def maximum(a: Expr, b: Expr) -> Expr:
-    """NumPy's rule: a NaN in either operand wins."""
+    """Return the maximum; as in NumPy, it is NaN if either operand is."""
     return _extreme(a, b, tirx.Or, tirx.max, lambda x, y: x > y)
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
-    """NumPy's rule: a NaN in either operand wins."""
+    """Return the minimum; as in NumPy, it is NaN if either operand is."""
     return _extreme(a, b, tirx.And, tirx.min, lambda x, y: x < y)
 
 
@@ -175,7 +181,7 @@ def _extreme(a: Expr, b: Expr, of_truths: Binary, of_integers: Binary, beats: Bi
 
 
 def is_literal_number(x: Expr) -> bool:
-    """Whether ``x`` is a literal that is not NaN, in every lane the same."""
+    """Return whether ``x`` is a literal that is not NaN, equal in every lane."""
     literal = x.value if isinstance(x, tirx.Broadcast) else x
     return isinstance(literal, tirx.FloatImm) and not math.isnan(literal.value)
 
@@ -196,8 +202,10 @@ def _truth(x: Expr) -> Expr:
 
 
 def _chosen(cond: Expr, a: Expr, b: Expr) -> Expr:
-    """One of two; a condition that is a literal leaves only that one, so that no name is bound to
-    what TVM's analyzer finds to be a literal."""
+    """Return ``a`` or ``b``; a literal condition is folded.
+
+    Otherwise TVM's analyzer would find a bound variable to be a literal.
+    """
     cond = _truth(cond)
     if isinstance(cond, tirx.IntImm):
         return a if cond.value else b
@@ -205,7 +213,10 @@ def _chosen(cond: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def _literal(value: Expr, dtype: str) -> Expr | None:
-    """A literal as one of a type of floats: rules look for literals, and not behind a cast."""
+    """Return a literal converted to float ``dtype``, or None.
+
+    Rules look for literals, and do not recognize them behind a cast.
+    """
     if not isinstance(value, tirx.IntImm | tirx.FloatImm) or dtype not in ("float32", "float64"):
         return None
     number = float(value.value)
@@ -217,7 +228,7 @@ def _literal(value: Expr, dtype: str) -> Expr | None:
 
 
 def cast(value: Expr, dtype: str) -> Expr:
-    """``value`` as ``dtype``; to bool means "is not zero"."""
+    """Return ``value`` converted to ``dtype``; a conversion to bool means "is not zero"."""
     if dtype == BFLOAT16:
         return rounded_bfloat16(cast(value, value_dtype(dtype)))
     if element_dtype(value) == dtype:
@@ -228,7 +239,7 @@ def cast(value: Expr, dtype: str) -> Expr:
         return literal
     wide = with_lanes(dtype, value)
     if element_dtype(value) == "bool" and lanes_of(value) > 1:
-        # TVM's analyzer cannot hold a vector of booleans as a number.
+        # TVM's analyzer cannot convert a vector of bools to numbers.
         return tirx.Select(value, const(1, wide), const(0, wide))
     if is_float(element_dtype(value)) and dtype.startswith("uint"):
         return _unsigned(value, wide)
@@ -236,9 +247,10 @@ def cast(value: Expr, dtype: str) -> Expr:
 
 
 def _unsigned(value: Expr, wide: str) -> Expr:
-    """A float as an unsigned integer, a negative one by the bits of a signed integer.
+    """Return a float converted to an unsigned integer; negative ones keep the signed integer's
+    bits.
 
-    LLVM defines no conversion of negative floats: vectors and scalars would give other numbers.
+    LLVM does not define this for negative floats, so vectors and scalars would differ.
     """
     if not wide.startswith("uint64"):
         signed = "int64" if wide.startswith("uint32") else "int32"

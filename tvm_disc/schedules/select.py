@@ -1,4 +1,4 @@
-"""Which template takes a group: an ordered policy, the fallback last."""
+"""Choice of the template for a group: an ordered policy, with the fallback last."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     ),
 }
 
-# By kind of device; None is the processor.
+# By kind of device; None is the CPU.
 POLICIES: dict[str | None, dict[str, tuple[tuple[str, Template], ...]]] = {
     None: POLICY,
     "cuda": CUDA,
@@ -79,10 +79,10 @@ POLICIES: dict[str | None, dict[str, tuple[tuple[str, Template], ...]]] = {
 def own_templates(
     pairs: Sequence[tuple[str, Template]],
 ) -> dict[str, tuple[tuple[str, Template], ...]]:
-    """A user's templates by kind of group; the name of one is its function's.
+    """Return the user's templates by kind of group; each is named after its function.
 
     Raises:
-        BadOption: a kind that no group is of.
+        BadOption: there is no such kind of group.
     """
     found: dict[str, tuple[tuple[str, Template], ...]] = {}
     for kind, template in pairs:
@@ -94,7 +94,7 @@ def own_templates(
 
 
 def _checked(name: str, template: Template) -> Template:
-    """The template, whose answers are looked at before anything rests on them."""
+    """Return the template with a check of what it returns."""
 
     def answers(group: Group, solver: Solver, machine: Machine) -> Plan | list[Plan] | WhyNot:
         answer = template(group, solver, machine)
@@ -118,17 +118,17 @@ def _checked(name: str, template: Template) -> Template:
 
 @dataclass
 class Space:
-    """Every variant of a group, and what was refused."""
+    """All variants of a group, and the templates that refused it."""
 
     variants: list[Variant]
     refused: list[WhyNot]
 
 
 def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
-    """The variants of the first template that accepts the group.
+    """Return the variants of the first template that accepts the group.
 
     Raises:
-        Unsupported: no template does.
+        Unsupported: no template accepts it.
     """
     refused: list[WhyNot] = []
     for name, template in _templates(group, solver, machine):
@@ -151,8 +151,9 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
 def _of_processor(
     group: Group, plans: Sequence[Plan], solver: Solver, machine: Machine
 ) -> list[Plan | WhyNot]:
-    """The ways beside a template's ``plans``: in stages, by minimal filtering, and by a library
-    that is found at run time."""
+    """Return CPU plans in addition to a template's ``plans``: in stages, by minimal filtering,
+    and by a library found at run time.
+    """
     found: list[Plan | WhyNot] = []
     found += staged_plans(group, solver, machine, lambda p: _part_plan(p, solver, machine))
     if group.kind == "conv":
@@ -166,8 +167,10 @@ def _of_processor(
 
 
 def _templates(group: Group, solver: Solver, machine: Machine) -> tuple[tuple[str, Template], ...]:
-    """In the order in which they are asked; a product of nothing is left to the last, which adds
-    without packing anything."""
+    """Return the templates in the order in which they are tried.
+
+    An empty product is left to the last one, which packs nothing.
+    """
     kind = None if machine.device is None else machine.device.kind
     policy = (*machine.templates.get(group.kind, ()), *POLICIES[kind][group.kind])
     if group.kind in ("dot", "conv") and any(_is_empty(p, solver) for p in group.params):
@@ -180,9 +183,9 @@ def _is_empty(node: Node, solver: Solver) -> bool:
 
 
 def plan_empty(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Nothing to do: no result has an element, whatever the inputs.
+    """Return a plan that does nothing if no result has an element, whatever the inputs.
 
-    It comes before all others, so that no template divides by an extent of zero.
+    It is tried first, so that no template divides by an extent of zero.
     """
     if all(_is_empty(node, solver) for node in group.outputs):
         return Plan(i64(0), i64(0), lambda body: None)
@@ -190,17 +193,17 @@ def plan_empty(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
 
 
 def _complete(plan: Plan, name: str, group: Group) -> Plan:
-    """The plan with what the template left to be filled in."""
+    """Return the plan with defaults for the fields that the template left out."""
     moved = moved_bytes(group) if isinstance(plan.moved, int) else plan.moved
     steps = plan.tasks if isinstance(plan.steps, int) else plan.steps
     return replace(plan, family=plan.family or name, moved=moved, steps=steps)
 
 
 def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:
-    """The plan of one stage: the best guess of the first template that takes it.
+    """Return the plan of one stage: the best guess of the first template that accepts it.
 
     Raises:
-        Unsupported: no template does.
+        Unsupported: no template accepts it.
     """
     for name, template in _templates(part, solver, machine):
         answer = template(part, solver, machine)
@@ -210,7 +213,7 @@ def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:
 
 
 def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
-    """The kernel of the first template that accepts the group."""
+    """Return the kernel of the first template that accepts the group."""
     space = variant_space(group, solver, machine)
     choice = _choose(group, space.variants, solver, machine)
     notes = _notes(choice, space)
@@ -229,7 +232,9 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
 
 
 def _choose(group: Group, variants: list[Variant], solver: Solver, machine: Machine) -> Choice:
-    """By a given tree, else by measured times where there are any, else by the model."""
+    """Return the choice: by a given tree, else by measured times if there are any, else by the
+    model.
+    """
     given = machine.trees.get(group_key(group)) if machine.trees else None
     if given is not None:
         return import_choice(group, variants, solver, given)
@@ -242,7 +247,7 @@ def _choose(group: Group, variants: list[Variant], solver: Solver, machine: Mach
 
 
 def _notes(choice: Choice, space: Space) -> dict[str, str]:
-    """What ``explain`` says: the variants' own notes, the tree, and what was refused."""
+    """Return the kernel's lines in ``explain``: variants' notes, the tree, and refusals."""
     notes: dict[str, str] = {}
     families = dict.fromkeys(v.plan.family for v in choice.variants)
     notes["template"] = ", ".join(families)

@@ -1,4 +1,4 @@
-"""The statements of an attention task: copies, two products, and the softmax between them."""
+"""Statements of an attention task: copies, two products, and the softmax between them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Operand:
     """How Q, K or V is read.
 
     ``at(g, row, e)`` is element ``e`` of a row (a query, a key), scalar or a vector along ``e``.
-    With ``place``, which gives buffer, offset of row 0, row distance and element distance for
-    ``g``, the operand is read where it lies.
+    ``place``, if given, returns the buffer, the offset of row 0, the row stride and the element
+    stride for ``g``. The operand is then read in place.
     """
 
     def __init__(self, at: Element, place: Callable[[Expr], tuple[Buffer, Expr, Any, Any]] | None):
@@ -57,7 +57,7 @@ class AttentionBody:
         self.queries, self.keys, self.values = operands
         self.sizes = AttentionSizes(spec, tile, self._bind)
         self.rows = SoftmaxRows(spec, tile, found, body, self.sizes)
-        # Of narrow scores, which may overflow, no bound is known.
+        # For scores in a narrower type, which may overflow, no bound is known.
         factor = spread(found) if found.scores.dtype == spec.dtype else None
         self.hidden: HiddenKeys | None = None
         if factor is not None:
@@ -67,7 +67,7 @@ class AttentionBody:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
     def emit(self) -> None:
-        """The loop over tasks."""
+        """Emit the loop over tasks."""
         b, low, z = self.b, self.low, self.sizes
         lo, hi = self.body.lo, self.body.hi
         with low.loop("task", hi - lo, begin=lo) as task:
@@ -98,7 +98,9 @@ class AttentionBody:
     # -- copies --------------------------------------------------------------------------------
 
     def _copy_keys(self, g: Expr) -> None:
-        """K as panels ``[depth, n_r]``: keys are the columns of the first product."""
+        """Emit the copy of K to panels ``[depth, n_r]``: keys are the columns of the first
+        product.
+        """
         b, z, tile = self.b, self.sizes, self.tile.scores
         with self.low.loop("p", z.k_panels) as p:
             j0 = self._bind("j0", p * tile.n_r)
@@ -132,7 +134,7 @@ class AttentionBody:
     def _copy_evaluated(
         self, g: Expr, first: Expr, columns: Expr, out: tuple[Buffer, Expr, int, str]
     ) -> None:
-        """Keys that must be computed: ``lanes`` rows at a time, then transposed."""
+        """Emit computed keys: ``lanes`` rows at a time, then transposed."""
         z, lanes, to = self.sizes, self.tile.lanes, out[1]
         with self.low.loop("group", cdiv(columns, lanes)) as group:
             skip = self._bind("skip", group * lanes)
@@ -146,7 +148,7 @@ class AttentionBody:
             transpose_into(self.b, source, count, i64(z.depth), place, lanes)
 
     def _copy_values(self, g: Expr) -> None:
-        """V as panels ``[n, n_r]``."""
+        """Emit the copy of V to panels ``[n, n_r]``."""
         z, tile = self.sizes, self.tile.values
         with self.low.loop("p", z.v_panels) as p:
             j0 = self._bind("j0", p * tile.n_r)
@@ -164,7 +166,9 @@ class AttentionBody:
     def _copy_along(
         self, source: Operand, g: Expr, row: Expr, span: tuple[Expr, Expr], to: Expr
     ) -> None:
-        """Elements ``[start, start + count)`` of a row, to whole vectors at ``to``."""
+        """Emit the copy of elements ``[start, start + count)`` of a row to whole vectors at
+        ``to``.
+        """
         b, low, lanes = self.b, self.low, self.tile.lanes
         start, count = span
         place = None if source.place is None else source.place(g)
@@ -189,13 +193,16 @@ class AttentionBody:
         value = source.at(g, row, self.low.space.aligned(self._bind("from", e), lanes))
         self.low.resolve([value])
         value = cast(value, self.spec.dtype, lanes_of(value))
-        # A row of one element, known to be, is the same wherever it is read.
+        # A row that has one element is scalar at any index.
         return self.b.bind("value", splat(value, lanes) if lanes_of(value) == 1 else value)
 
     # -- products ------------------------------------------------------------------------------
 
     def _tiles(self, rows: Expr, tile: GemmTile) -> Any:
-        """Row tiles of near-equal height, as (loop, first row, height)."""
+        """Return the number of row tiles, and a function that returns (first row, height) of one.
+
+        The tiles have nearly equal heights.
+        """
         blocks = self._bind("blocks", cdiv(rows, tile.m_r))
         base = self._bind("base", div(rows, most(blocks, 1)))
         extra = self._bind("extra", rows - base * blocks)
@@ -208,31 +215,35 @@ class AttentionBody:
         return blocks, tile_at
 
     def _keys_in_place(self) -> Expr:
-        """Whether few queries take inner products with keys that lie along their depth."""
+        """Return the condition that few queries use inner products with keys contiguous along
+        depth.
+        """
         z, place = self.sizes, self._place(self.keys)
         if not self._inner(place):
             return const(False, "bool")
         return tirx.all(i64(z.m) >= 1, i64(z.m) < FEWEST_QUERIES)
 
     def _inner(self, place: Any) -> bool:
-        """Whether there are inner products for keys at ``place``."""
+        """Return whether inner products can read the keys at ``place``."""
         if place is None or self.tile.lanes == 1:
             return False
         return _is_one(place[3]) and not self._narrow(place)
 
     def _narrow(self, place: Any) -> bool:
-        """Whether an operand must be widened, which copies do."""
+        """Return whether an operand must be widened, which only copies do."""
         return str(place[0].dtype) != self.spec.dtype
 
     def _height(self) -> Expr:
-        """The tallest tile of inner products that the queries fill."""
+        """Return the height of the tallest tile of inner products that the queries fill."""
         best: Expr = i64(1)
         for rows in tile_rows(self.tile.lanes)[1:]:
             best = tirx.Select(i64(self.sizes.m) >= rows, i64(rows), best)
         return self._bind("height", best)
 
     def _values_in_place(self, g: Expr) -> Expr:
-        """Whether values are read as they lie: densely, or for one block of queries."""
+        """Return the condition that values are read in place: compact rows, or one block of
+        queries.
+        """
         z, place = self.sizes, self._place(self.values, g)
         ragged = not isinstance(z.width, int) or z.width % self.tile.lanes
         if place is None or not _is_one(place[3]) or ragged or self._narrow(place):
@@ -245,7 +256,7 @@ class AttentionBody:
         return None if operand.place is None else operand.place(i64(g))
 
     def _dispatcher(self, tile: GemmTile, columns: Index = None) -> Any:
-        """The kernels of every height, and of every width that ``columns`` need."""
+        """Return the dispatcher for kernels of all heights and the widths that ``columns`` need."""
         rows, vectors = tuple(range(1, tile.m_r + 1)), tuple(range(1, tile.vectors + 1))
         if isinstance(columns, int):
             last = -(-(columns % tile.n_r) // tile.lanes)
@@ -257,7 +268,7 @@ class AttentionBody:
         self.b.eval(call(run, *where, *map(i64, sizes)))
 
     def _product_of_keys(self, g: Expr, rows: Expr, k0: Expr, keys: Expr) -> None:
-        """S = Q K^T for one block of keys."""
+        """Emit S = Q K^T for one block of keys."""
         place = self._place(self.keys, g)
         if not self._inner(place):
             self._product_of_panels(rows, k0, keys)
@@ -268,9 +279,9 @@ class AttentionBody:
             self._product_of_panels(rows, k0, keys)
 
     def _inner_products(self, place: Any, rows: Expr, k0: Expr, keys: Expr) -> None:
-        """All rows against keys where they lie; the last tile overlaps the one before it.
+        """Emit all rows times keys in place; the last tile overlaps the one before it.
 
-        Keys fewer than a tile has columns are taken one by one, in all its columns.
+        If there are fewer keys than a tile has columns, each key is computed alone, in all columns.
         """
         z, lanes, dtype, height = self.sizes, self.tile.lanes, self.spec.dtype, self._height()
         buffer, base, step, _ = place
@@ -309,7 +320,7 @@ class AttentionBody:
                 self._call(run, at, sizes)
 
     def _product_of_values(self, g: Expr, rows: Expr, block: tuple[Expr, Expr, Expr]) -> None:
-        """O += S V for one block of keys."""
+        """Emit O += S V for one block of keys."""
         z, n_r = self.sizes, self.tile.values.n_r
         place = self._place(self.values, g)
 
@@ -345,7 +356,7 @@ class AttentionBody:
                 self.b.eval(call(run, *map(tirx.address_of, places), *map(i64, sizes)))
 
     def _finish(self, g: Expr, i0: Expr, rows: Expr) -> None:
-        """Divide by the sums and hand the rows on."""
+        """Emit the division by the sums, and the stores of the rows."""
         b, z, lanes = self.b, self.sizes, self.tile.lanes
         one = const(1, self.spec.dtype)
         with self.low.loop("r", rows) as r:
@@ -355,7 +366,7 @@ class AttentionBody:
             if self.found.guard:
                 share = b.bind("share", share)
                 share = tirx.Select(is_nan(share), const(0, self.spec.dtype), share)
-            # Without keys the product is zero, not zero by zero.
+            # Without keys the result is zero, not zero divided by zero.
             scale = b.bind("scale", tirx.if_then_else(i64(z.n) > 0, share, one))
             i = self._bind("i", i0 + r)
             at = self._bind("o_at", z.o_at + r * z.o_row)

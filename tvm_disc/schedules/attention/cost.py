@@ -1,4 +1,4 @@
-"""What the analytical model says of an attention: its two products, the softmax, the copies."""
+"""Analytical model of attention: its two products, the softmax and the copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_disc.tir.builder import i64
 def attention_ns(
     spec: AttentionSpec, tile: AttentionTile, points: Points, model: CostModel
 ) -> Values:
-    """Nanoseconds of one serial run at each point."""
+    """Return the nanoseconds of one serial run at each point."""
     sizes = (spec.batch, spec.m, spec.n, spec.depth, spec.width)
     batch, m, n, depth, width = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
     blocks = np.maximum(np.ceil(m / tile.queries), 1)

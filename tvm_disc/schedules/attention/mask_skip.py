@@ -1,14 +1,14 @@
-"""Keys that a mask hides from a whole block of queries, found at run time.
+"""Run-time search for keys that a mask hides from a whole block of queries.
 
-Whatever hides them (a causal mask, padding, a window), the keys before the first and after the last
-that some query of the block sees need no product. They are found by computing the chain with zeros
-for scores, from both ends inwards, a vector of keys at a time.
+For any mask (causal, padding, window), the keys before the first and after the last key that some
+query of the block sees need no product. They are found by evaluating the chain with zeros as
+scores, from both ends inwards, one vector of keys at a time.
 
-A key is left out where its weight is zero beyond doubt. The chain's steps do not spread values
-(``spread`` is their factor), so a score of at most ``B`` moves the chain by at most ``spread B``,
-where ``B = depth max|Q| max|K|``: a key far enough below one that the same query sees has weight
-exp(-750) or less, in either float type. ``B`` and the values must be finite: a NaN or an infinity
-anywhere, or a query that sees nothing at all, and every key is computed, as without this.
+A key is skipped only if its weight is provably zero. ``spread`` bounds the factor by which the
+chain changes a score. A score of at most ``B`` therefore changes the chain's value by at most
+``spread B``, where ``B = depth max|Q| max|K|``. A key far enough below one that the same query sees
+has a weight of at most exp(-750), which is 0 in either float type. ``B`` and the values must be
+finite. If there is a NaN or an infinity, or a query that sees no key, every key is computed.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from tvm_disc.tir.builder import Buffer, const, i64, lane_index, ramp, with_lane
 Expr: TypeAlias = Any
 Index: TypeAlias = Any
 
-FEWEST_KEYS = 128  # below, a look at the mask is not repaid
+FEWEST_KEYS = 128  # with fewer keys, the search costs more than it saves
 FEWEST_QUERIES = 8
-SEEN = 128.0  # what a mask takes from a key that is seen, at most
-FAR = 2000.0  # well beyond SEEN and the exponents of either type
+SEEN = 128.0  # a seen key's mask value is at least -SEEN
+FAR = 2000.0  # much larger than SEEN and the exponents of either type
 
 _SUM, _EITHER = ("relax.add", "relax.subtract"), ("relax.maximum", "relax.minimum")
 _SCALING = ("relax.multiply", "relax.divide")
 
 
 def spread(found: Attention) -> float | None:
-    """How many times a change of a score the chain changes at most; None if that is not known.
+    """Return a bound on the change of the chain relative to that of a score, or None if unknown.
 
-    Also None for a chain that only scales, which hides nothing.
+    Also returns None for a chain that only scales, since it hides no key.
     """
     factors: dict[Node, float] = {found.scores: 1.0}
     hides = False
@@ -69,13 +69,13 @@ def spread(found: Attention) -> float | None:
 
 
 def same_rows(found: Attention) -> bool:
-    """Whether the chain does to every query what it does to the first."""
+    """Return whether the chain treats all queries alike."""
     rest = [x for n in found.chain for x in n.inputs if x not in (found.scores, *found.chain)]
     return all(len(x.shape) < 2 or static_dim(x.shape[-2]) == 1 for x in rest)
 
 
 def _size_of(node: Node) -> float:
-    """The magnitude of a literal number that is neither zero nor infinite, else 0."""
+    """Return the magnitude of a scalar constant; 0 if it is not a constant, or infinite."""
     if not node.is_scalar_const or node.value is None:
         return 0.0
     size = abs(float(node.value.item()))
@@ -83,7 +83,10 @@ def _size_of(node: Node) -> float:
 
 
 class HiddenKeys:
-    """Emits the search; ``item`` once for K and V of an item, ``span`` for a block of queries."""
+    """Emits the search.
+
+    ``item`` is emitted once for K and V of a batch item, ``span`` once per block of queries.
+    """
 
     def __init__(
         self,
@@ -105,7 +108,7 @@ class HiddenKeys:
     # -- magnitudes ----------------------------------------------------------------------------
 
     def item(self) -> None:
-        """Keep ``spread depth max|K|``, infinite unless all values are finite."""
+        """Emit and store ``spread depth max|K|``; it is infinite unless all values are finite."""
         b, z = self.b, self.sizes
         with b.when(self.worth), self.low.scope():
             cells = self._cells()
@@ -126,7 +129,10 @@ class HiddenKeys:
         return cells
 
     def _widen(self, cells: Buffer, at: Expr) -> None:
-        """Magnitudes are compared as bits: that is their order, and NaN is the largest."""
+        """Emit the running maximum of magnitudes, compared as bits.
+
+        The order of the bits is that of the magnitudes, and NaN is largest.
+        """
         x, lane = vload(self.scratch, at, self.lanes), lane_index(self.lanes)
         whole = with_lanes(FORMATS[self.dtype].int_name, x)
         largest = np.iinfo(FORMATS[self.dtype].int_name).max
@@ -134,7 +140,9 @@ class HiddenKeys:
         self.b.store(cells, lane, tirx.max(cells[lane], bits))
 
     def _panels(self, cells: Buffer, panels: tuple[Expr, Expr, Expr], n_r: int) -> None:
-        """Panels of ``rows x n_r`` from ``at`` on, the last one of fewer columns."""
+        """Emit the maximum over panels of ``rows x n_r`` from ``at`` on; the last may be
+        narrower.
+        """
         b, low = self.b, self.low
         at, rows, columns = panels
         whole = bind_opaque(b, "whole", div(i64(columns), n_r) * i64(rows) * (n_r // self.lanes))
@@ -152,7 +160,7 @@ class HiddenKeys:
     # -- the search ----------------------------------------------------------------------------
 
     def span(self, g: Expr, i0: Expr, rows: Expr) -> tuple[Expr, Expr]:
-        """(first, end) of the keys that queries ``[i0, i0 + rows)`` see, in whole panels."""
+        """Return (first, end) of the keys that queries ``[i0, i0 + rows)`` see, in whole panels."""
         b, z, low = self.b, self.sizes, self.low
         ends = b.alloc("ends", 2, "int64")
         b.store(ends, 0, i64(0))
@@ -199,9 +207,9 @@ class HiddenKeys:
     def _walk(
         self, row: list[Expr], start: Expr, step: int, more: Any, test: Any
     ) -> tuple[Buffer, Buffer]:
-        """Go by vectors of keys from ``start`` on to one of which ``test`` holds.
+        """Emit a search by vectors of keys from ``start`` to the first one where ``test`` holds.
 
-        The result is (where, whether it is still looking); backwards, *where* is the vector's end.
+        Returns (position, whether none was found yet). Backwards, the position is the vector's end.
         """
         b, low, wide = self.b, self.low, self.wide
         pos, going = b.alloc("pos", 1, "int64"), b.alloc("going", 1, "int64")
@@ -209,7 +217,7 @@ class HiddenKeys:
         b.store(going, 0, i64(1))
         here = pos[i64(0)]
         with b.loop_while(tirx.all(going[i64(0)] > 0, more(here))), low.scope():
-            # The vector at an end overlaps its neighbour; there are more keys than lanes.
+            # The vector at an end overlaps the next one; there are more keys than lanes.
             inside = tirx.max(here - wide, i64(0)) if step < 0 else least(here, self.sizes.n - wide)
             j = bind_opaque(b, "j", inside)
             zero = splat(const(0, self.dtype), wide)

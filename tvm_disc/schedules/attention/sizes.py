@@ -1,4 +1,4 @@
-"""AttentionSizes of an attention: its blocks, and where everything lies in a task's scratch."""
+"""Sizes of an attention kernel: its blocks, and the layout of a task's scratch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class AttentionTile:
     """Knobs of the attention template.
 
     ``scores`` and ``values`` are the register tiles of the two products. A task has up to
-    ``queries`` rows; ``keys`` is the longest row of scores that is kept whole: longer ones are
-    cut in near-equal blocks.
+    ``queries`` rows. A row of up to ``keys`` scores is kept whole; longer rows are divided into
+    nearly equal blocks.
     """
 
     scores: GemmTile
@@ -32,12 +32,12 @@ class AttentionTile:
 
     @property
     def lanes(self) -> int:
-        """Elements of a vector."""
+        """The number of elements of a vector."""
         return self.scores.lanes
 
 
 def attention_tile(isa: Isa, dtype: str, width: Index) -> AttentionTile:
-    """The default tile for values of ``width`` elements."""
+    """Return the default tile for values of ``width`` elements."""
     literal = known(width)
     values = default_tile(isa, dtype, literal if isinstance(literal, int) else None)
     return AttentionTile(default_tile(isa, dtype), values)
@@ -47,7 +47,7 @@ def attention_tile(isa: Isa, dtype: str, width: Index) -> AttentionTile:
 class AttentionSpec:
     """The dims of an attention: ``batch`` products of ``[m, depth] x [depth, n] x [n, width]``.
 
-    With ``staged`` keys are computed row by row before they are laid out.
+    With ``staged``, keys are computed row by row into a buffer before they are packed.
     """
 
     batch: Index
@@ -60,7 +60,7 @@ class AttentionSpec:
 
 
 class AttentionSizes:
-    """Blocks and scratch offsets in elements; ``bind`` names what is not constant."""
+    """The block sizes, and the scratch offsets in elements; ``bind`` binds a non-constant size."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class AttentionSizes:
         self.sum_at = bind("sum_at", self.max_at + self._lines(rows))
         self.bound_at = bind("bound_at", self.sum_at + self._lines(rows))
         self.stage_at = bind("stage_at", self.bound_at + self.line)
-        # A vector may be read or written beyond the last element.
+        # A vector may be read or written past the last element.
         stage = tile.lanes * self.q_row if spec.staged else 0
         self.elems = self._lines(self.stage_at + stage) + self.line
 
@@ -102,9 +102,12 @@ class AttentionSizes:
         return cdiv(elems, self.line) * self.line
 
     def _odd_lines(self, elems: Index) -> Index:
-        """An odd number of lines, so that neighbouring rows use different cache sets."""
+        """Return the elements rounded up to an odd number of cache lines.
+
+        Adjacent rows then use different cache sets.
+        """
         return (div(cdiv(elems, self.line), 2) * 2 + 1) * self.line
 
     def tasks(self, batch: Index) -> Index:
-        """Number of independent tasks."""
+        """Return the number of independent tasks."""
         return batch * self.q_blocks

@@ -1,4 +1,4 @@
-"""The softmax of a block of scores: the element-wise chain, a running maximum, a running sum."""
+"""Softmax of a block of scores: the element-wise chain, a running maximum, a running sum."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Expr: TypeAlias = Any
 UNROLLED_VECTORS = 4
 
 
-# 2^f - 1 = f * P(f) for |f| <= 1/2, to 1e-7 relative to 2^f; float64 takes Taylor's terms.
+# 2^f - 1 = f * P(f) for |f| <= 1/2, to 1e-7 relative to 2^f; float64 uses the Taylor series.
 _POWER_F32 = (
     0.6931470036506653,
     0.24022242426872253,
@@ -48,7 +48,7 @@ LOG2_E = math.log2(math.e)
 
 
 def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
-    """``exp(x - shift)`` for ``x <= shift``, or NaN; 0 where that is below the normal range."""
+    """Return ``exp(x - shift)`` for ``x <= shift`` or NaN; 0 below the normal range."""
     fmt, lanes = FORMATS[dtype], lanes_of(x)
     real, whole = with_lanes(dtype, x), with_lanes(fmt.int_name, x)
 
@@ -58,11 +58,11 @@ def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
     def fma(u: Expr, v: Expr, w: Expr) -> Expr:
         return tirx.call_intrin(real, "tirx.fma", u, v, w)
 
-    # The constant stands first: the comparison then lets a NaN through.
+    # With the constant first, the maximum propagates NaN.
     lowest = c((fmt.min_exp + 1) * math.log(2))
     below = b.bind("below", difference(x, splat(shift, lanes)))
     d = b.bind("d", tirx.max(lowest, below))
-    # Adding 1.5 * 2^mantissa leaves the nearest integer in the low bits.
+    # Adding 1.5 * 2^mantissa puts the nearest integer in the low bits.
     magic = c(1.5 * 2.0**fmt.mantissa)
     rounded = b.bind("rounded", fma(d, c(LOG2_E), magic))
     f = b.bind("f", fma(d, c(LOG2_E), b.bind("n", magic - rounded)))
@@ -76,14 +76,15 @@ def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
 
 
 class SoftmaxRows:
-    """Emits the softmax of rows of scores that lie in scratch.
+    """Emits the softmax of rows of scores in scratch.
 
-    A row's values become ``exp(x - max)``, not yet divided: the sums are kept beside, and the
-    result is divided instead. Where every key so far is masked by minus infinity the maximum
-    counts as 0, so that later keys are not lost; a row that ends so is 0 / 0.
+    A row's values become ``exp(x - max)`` without division: the sums are stored separately, and the
+    result is divided instead. While all keys so far are masked with minus infinity, the maximum is
+    taken as 0, so that later keys count. A row that ends like this is 0 / 0.
 
-    Where NaN is to count as zero, values that are NaN become zeros, and their sums stay NaN: the
-    weights of such a row are all NaN, and it is multiplied by zero in the end.
+    If the attention has a guard that replaces NaN by zero, NaN weights are stored as zeros, while
+    their sum stays NaN. The weights of such a row are all NaN, and its result is multiplied by zero
+    at the end.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class SoftmaxRows:
         self.wide = tile.lanes * UNROLLED_VECTORS
 
     def emit(self, g: Expr, queries: tuple[Expr, Expr], block: tuple[Expr, Expr, Expr]) -> None:
-        """Rows ``queries`` against the keys ``block``."""
+        """Emit the softmax of rows ``queries`` for the keys ``block``."""
         b, low, z = self.b, self.low, self.sizes
         i0, rows = queries
         kb, k0, keys = block
@@ -133,7 +134,7 @@ class SoftmaxRows:
                     )
 
     def _spans(self, keys: Expr, step: Any) -> None:
-        """``step(offset, width, mask)`` over a row: wide vectors, then masked ones."""
+        """Emit ``step(offset, width, mask)`` over a row: wide vectors, then masked ones."""
         b, low = self.b, self.low
         blocks = bind_opaque(b, "blocks", div(keys, self.wide))
         with low.loop("jo", blocks) as jo:
@@ -147,7 +148,7 @@ class SoftmaxRows:
                 step(at, self.lanes, mask)
 
     def _first_pass(self, row: Expr, outer: Sequence[Expr], k0: Expr, keys: Expr) -> Expr:
-        """The chain, stored, and its maximum."""
+        """Emit the chain and store its values; return their maximum."""
         b, low, found = self.b, self.low, self.found
         scratch, dtype = self.scratch, self.spec.dtype
         lowest = tirx.FloatImm(dtype, float("-inf"))
@@ -173,7 +174,7 @@ class SoftmaxRows:
         return self._fold(cells, tirx.max)
 
     def _second_pass(self, row: Expr, shift: Expr, keys: Expr) -> Expr:
-        """Exponentials, stored, and their sum."""
+        """Emit and store the exponentials; return their sum."""
         b, scratch, dtype = self.b, self.scratch, self.spec.dtype
         zero = const(0, dtype)
         cells = {w: self._cells("sums", w, zero) for w in (self.wide, self.lanes)}
@@ -191,7 +192,7 @@ class SoftmaxRows:
         return self._fold(cells, lambda x, y: x + y)
 
     def _number(self, value: Expr) -> Expr:
-        """Zero for what is NaN, where attention has a guard against it."""
+        """Return ``value`` with NaN replaced by zero if the attention has a guard against NaN."""
         if not self.found.guard:
             return value
         return tirx.Select(is_nan(value), const(0, dtype_of(value)), value)

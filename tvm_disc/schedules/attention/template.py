@@ -1,4 +1,4 @@
-"""The *attention* template: scores, softmax and weighted values of a block of queries at a time.
+"""The *attention* template: scores, softmax and weighted values of one block of queries at a time.
 
 A task is one batch item (batch and heads together) and one block of queries:
 
@@ -9,10 +9,10 @@ A task is one batch item (batch and heads together) and one block of queries:
         O += S V                 register tiles
     result = O / sum             through the index maps and operators that follow
 
-While a row of scores fits the second-level cache there is one block of keys, and nothing is
-rescaled; beyond that it is the online softmax of Milakov & Gimelshein (2018), blocked as in
-FlashAttention (Dao et al., 2022). Tasks of one batch item are neighbours and share its K and V.
-Keys that a mask hides from all queries of a block are left out where they end a row.
+If a row of scores fits the second-level cache, there is one block of keys and nothing is rescaled.
+Otherwise it is the online softmax of Milakov & Gimelshein (2018), blocked as in FlashAttention (Dao
+et al., 2022). Tasks of one batch item are consecutive and share its K and V. Keys at both ends of a
+row are skipped if a mask hides them from all queries of the block.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from tvm_disc.tir.builder import i64
 
 Expr: TypeAlias = Any
 
-EXP_COST = 24  # plain operations of one score between the two products
+EXP_COST = 24  # plain operations per score between the two products
 
 
 @dataclass(frozen=True)
 class AttentionKnobs(Knobs):
-    """Most queries of a task, and the longest row of scores that is kept whole."""
+    """The largest number of queries of a task, and the longest row of scores that is kept whole."""
 
     queries: int
     keys: int
 
 
 def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Scores, softmax and weighted values in one kernel."""
+    """Return the plan that computes scores, softmax and weighted values in one kernel."""
     assert group.anchor is not None
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):
@@ -109,7 +109,7 @@ def _view(group: Group, node: Node) -> MatMulView:
 
 
 def _operand(body: Body, at: Any, strides: Any) -> Operand:
-    """One operand inside a body; ``at(low, g, row, e)`` evaluates it."""
+    """Return one operand inside a body; ``at(low, g, row, e)`` evaluates an element."""
     low = body.low
     if strides is None:
         return Operand(lambda g, row, e: at(low, i64(g), i64(row), i64(e)), None)

@@ -1,10 +1,10 @@
-"""Direct convolutions with channels last: how output channels lie in vectors, and their sums.
+"""Direct channels-last convolutions: assignment of output channels to vectors, and their sums.
 
-A vector is of output channels, of one group or, where a group is narrower than a vector, of
-several; an input channel is broadcast to the lanes of its group, and multiplied with a vector of
-weights for every window that it lies in (Zhang, Franchetti and Low, 2018, section 3). Nothing is
-brought together beforehand, as a product of pixels needs it, lines of taps in the padding cost
-nothing, and groups of a few channels (ResNeXt, RegNet) are as fast as wide ones.
+A vector holds output channels of one group, or of several groups if a group is narrower than a
+vector. An input channel is broadcast to the lanes of its group, and multiplied with a vector of
+weights for every window that contains it (Zhang, Franchetti and Low, 2018, section 3). Unlike in a
+product of pixels, the input is not copied first. Lines of taps in the padding cost nothing. Groups
+of a few channels (ResNeXt, RegNet) are as fast as wide ones.
 """
 
 from __future__ import annotations
@@ -26,17 +26,24 @@ from tvm_disc.tir.builder import Block, Buffer, first_lanes, i64, ramp
 
 Expr: TypeAlias = Any
 
-_MOST_TOGETHER = 4  # groups of a vector: an input channel of each is one load
-_MANY_BYTES = 1 << 20  # of weights, where images are small: threads share the channels, too
-_WIDE_BYTES = 64  # 7 sums are too few for two multiplications a cycle: dense layers 0.6 to 1.1
-_MOST_SINGLE = 8  # where there are no masks, one channel in so many may be alone
+_MOST_TOGETHER = 4  # groups of a vector: each input channel takes one load per group
+_MANY_BYTES = 1 << 20  # bytes of weights from which threads divide the output channels, too
+# 7 sums are too few for two multiplications per cycle: dense layers reach 0.6 to 1.1 times the
+# speed
+_WIDE_BYTES = 64
+_MOST_SINGLE = 8  # without masks, at most one in this many channels may be computed alone
 
 
 @dataclass(frozen=True)
 class Channels:
-    """A vector of output channels, and where its weights begin; ``mask`` is of those that exist.
+    """A vector of output channels.
 
-    ``inputs`` is the first input channel that they need, ``groups`` how many groups they are of.
+    Attributes:
+        first: first output channel.
+        weights: offset of its weights.
+        mask: the lanes that are channels; None means all.
+        inputs: first input channel that it needs.
+        groups: number of channel groups in the vector.
     """
 
     first: Expr
@@ -53,20 +60,21 @@ class Channels:
 
 @dataclass(frozen=True)
 class Run:
-    """So many vectors alike: ``filled`` lanes of each are channels, of ``groups`` groups."""
+    """``count`` equal vectors: ``filled`` lanes of each are channels, of ``groups`` groups."""
 
     count: int
     filled: int
     groups: int
-    split: int  # vectors of a group that are in this run
-    begin: int  # its first vector, or the first of each group
+    split: int  # vectors of a group in this run
+    begin: int  # first vector of the run, or of each group
 
 
 @dataclass(frozen=True)
 class GroupCut:
-    """``groups`` groups of ``members`` input channels and ``outs`` output channels in vectors.
+    """Division of the channels into vectors and parts.
 
-    A task is a row of outputs and one of ``parts`` parts of the channels.
+    There are ``groups`` groups of ``members`` input and ``outs`` output channels. A task is one row
+    of outputs and one of ``parts`` parts of the channels.
     """
 
     groups: int
@@ -77,12 +85,12 @@ class GroupCut:
 
     @property
     def together(self) -> int:
-        """Groups of a vector."""
+        """The number of groups in a vector."""
         return max(1, min(self.lanes // self.outs, _MOST_TOGETHER, self.groups))
 
     @property
     def each(self) -> int:
-        """Vectors of a group, 1 if it is narrower than a vector."""
+        """The number of vectors of a group; 1 if the group is narrower than a vector."""
         return -(-self.outs // self.lanes)
 
     @property
@@ -90,7 +98,7 @@ class GroupCut:
         return -(-self.groups // self.together) * self.each
 
     def runs(self) -> Iterator[Run]:
-        """All vectors: those that are filled alike are one loop."""
+        """Yield all vectors as runs of equally filled ones, each of which is one loop."""
         if self.each > 1:
             whole, rest = divmod(self.outs, self.lanes)
             yield Run(self.groups * whole, self.lanes, 1, whole, 0)
@@ -103,7 +111,9 @@ class GroupCut:
             yield Run(1, rest * self.outs, rest, 1, whole)
 
     def refusal(self, taps: Sequence[int], dtype: str, vector_bytes: int) -> str | None:
-        """Why a product of pixels is better, for a window of ``taps`` and sums of ``dtype``."""
+        """Return why a product of pixels is faster, or None, for ``taps`` and accumulators of
+        ``dtype``.
+        """
         masks = has_masks(vector_bytes, dtype)
         if math.prod(taps) == 1 and self.groups == 1:
             return "one tap of several input channels is a matrix product"
@@ -120,16 +130,16 @@ class GroupCut:
 
     @property
     def block(self) -> int:
-        """Vectors of a task."""
+        """The number of vectors of a task."""
         return max(1, -(-next(self.runs()).count // self.parts))
 
     @property
     def blocks(self) -> int:
-        """Tasks of a row."""
+        """The number of tasks of a row."""
         return max(1, -(-next(self.runs()).count // self.block))
 
     def channels(self, block: Block, run: Run, at: Expr, taps: int) -> Channels:
-        """The vector number ``at`` of a run; a window has so many ``taps``."""
+        """Return vector number ``at`` of a run; ``taps`` is the number of taps of the window."""
         if self.each > 1:
             group = bind_opaque(block, "group", tirx.floordiv(at, run.split))
             vector = group * self.each + (at - group * run.split) + run.begin
@@ -148,13 +158,15 @@ class GroupCut:
         )
 
     def single(self, at: Channels, c: Expr) -> Channels:
-        """One channel of a vector, where there are no masks."""
+        """Return lane ``c`` of a vector as a vector of one channel, for targets without masks."""
         group = tirx.floordiv(c, self.outs)
         return Channels(at.first + c, at.weights + c, 1, None, at.inputs + group * self.members)
 
 
 def cut_of(node: Node, lanes: int, threads: int) -> GroupCut | None:
-    """How the channels of a convolution are cut, None of pools and depthwise ones."""
+    """Return the division of a convolution's channels; None for pools and depthwise
+    convolutions.
+    """
     if not node.weighted:
         return None
     shape = [static_dim(d) for d in node.inputs[1].shape]
@@ -170,19 +182,23 @@ def cut_of(node: Node, lanes: int, threads: int) -> GroupCut | None:
 
 @dataclass(frozen=True)
 class GroupVectors:
-    """``w[outs, members, taps...]`` as ``[vector, line, member, tap, lane]``, zero padded."""
+    """Layout of grouped weights: ``w[outs, members, taps...]`` as ``[vector, line, member, tap,
+    lane]``.
+
+    Partial vectors are zero padded.
+    """
 
     cut: GroupCut
     dtype: str
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
-        """The shape and element type of packed weights."""
+        """Return the shape and element type of packed weights."""
         del dtype
         lines, last = math.prod(shape[2:-1]), shape[-1]
         return (self.cut.vectors, lines, self.cut.members, last, self.cut.lanes), self.dtype
 
     def write(self, array: Array, out: Array) -> None:
-        """Pack weights into ``out``, which holds zeros."""
+        """Pack weights into ``out``, which is zero-initialized."""
         cut, lines = self.cut, out.shape[1]
         taps = array.reshape(cut.groups, cut.outs, cut.members, lines, -1)
         taps = np.moveaxis(taps, 1, -1)  # [groups, members, lines, taps, outs]
@@ -200,7 +216,9 @@ class GroupVectors:
 def broadcast(
     block: Block, buffer: Buffer, where: Expr, at: Channels, cut: GroupCut, dtype: str
 ) -> Expr:
-    """The input channel at ``where`` of the first group, its like of others in their lanes."""
+    """Return the input channel at ``where`` of the first group, and the same of others, in
+    their lanes.
+    """
     parts = []
     for j in range(at.groups):
         value = cast(vload(buffer, where + j * cut.members, 1), dtype, 1)

@@ -1,10 +1,10 @@
-"""The *channel window* template: depthwise and grouped convolution and pooling, channels last.
+"""The *channel window* template: channels-last depthwise and grouped convolution and pooling.
 
-A task is a row of outputs. A vector is of channels, so that neither padding nor a stride costs a
-lane: a tap lies inside the input for all of them or for none. A register tile is a few neighbouring
-columns: a tap's weights are read once for all of them, and an input column once for all windows
-that it lies in. Lines of taps outside the input are left out of the loop over lines; columns are
-tested in the tiles that reach over an edge only.
+A task is a row of outputs. A vector holds channels, so neither padding nor a stride wastes a lane:
+a tap is inside the input for all lanes or for none. A register tile is a few adjacent columns. It
+reads a tap's weights once for all columns, and an input column once for all windows that contain
+it. The loop over lines skips lines of taps outside the input. Columns are tested only in tiles that
+cross an edge.
 """
 
 from __future__ import annotations
@@ -43,24 +43,29 @@ from tvm_disc.tir.index import mul, product
 
 Expr: TypeAlias = Any
 
-_COLUMNS = 7  # of a tile: with as many weights of a line, what 16 registers hold; 7 x 2^k is usual
-_MOST_TAPS = 16  # of a line, every one of which is written out
+# columns of a tile: with the weights of a line they fill 16 registers; widths of 7 x 2^k are common
+_COLUMNS = 7
+_MOST_TAPS = 16  # taps of a line, which are unrolled
 
 
 @dataclass(frozen=True)
 class ChannelVectors:
-    """``w[channels, 1, taps...]`` as ``[vector of channels, tap, lane]``, zero padded."""
+    """Layout of depthwise weights: ``w[channels, 1, taps...]`` as ``[vector of channels, tap,
+    lane]``.
+
+    The last vector is zero padded.
+    """
 
     lanes: int
     dtype: str
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
-        """The shape and element type of packed weights."""
+        """Return the shape and element type of packed weights."""
         del dtype
         return (-(-shape[0] // self.lanes), math.prod(shape[1:]), self.lanes), self.dtype
 
     def write(self, array: Array, out: Array) -> None:
-        """Pack weights into ``out``, which holds zeros."""
+        """Pack weights into ``out``."""
         channels = array.shape[0]
         lines = np.zeros((out.shape[0] * self.lanes, out.shape[1]), out.dtype)
         lines[:channels] = array.reshape(channels, -1)
@@ -68,7 +73,7 @@ class ChannelVectors:
 
 
 def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """One task per row of outputs."""
+    """Return a plan with one task per row of outputs and block of channels."""
     node = group.anchor
     assert node is not None
     spec = contraction(node)
@@ -108,7 +113,7 @@ def _sums(node: Node, cut: GroupCut, taps: Sequence[int], columns: int) -> Direc
     return DirectSums(node.shape[:-1], taps, window, vectors, cut.members, columns, read)
 
 
-# Of what is read, and of the sums in registers.
+# Pairs of (element type of the input, accumulator type).
 _TYPES = {(t, t) for t in ("float32", "float64", "int32", "int64")}
 _TYPES |= {(t, "int32") for t in ("int8", "uint8", "int16")}
 _MAXIMA = _TYPES | {(t, t) for t in ("int8", "uint8", "int16")}
@@ -133,7 +138,7 @@ def _refusal(group: Group, node: Node) -> str | None:
 
 
 def _columns(width: int | None) -> int:
-    """How many columns a tile has: the number that leaves least of the last tile over."""
+    """Return the number of columns of a tile that wastes least of the last tile."""
     if width is None:
         return _COLUMNS
     sizes = range(min(4, max(width, 1)), min(_COLUMNS + 1, max(width, 1)) + 1)
@@ -142,10 +147,10 @@ def _columns(width: int | None) -> int:
 
 @dataclass(frozen=True)
 class _Lines:
-    """The lines of taps of one row of outputs that lie inside the input.
+    """The lines of taps of one row of outputs that are inside the input.
 
-    ``first`` is where the window begins along each dim but the last, ``begin`` and ``count`` are
-    the taps there that lie inside. ``block`` is that of the channels.
+    ``first`` is the begin of the window along each dim but the last. ``begin`` and ``count`` are
+    the taps along these dims that are inside. ``block`` is the block of channels.
     """
 
     row: Expr
@@ -158,9 +163,10 @@ class _Lines:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Neighbouring outputs: the first, its first input column, and how many there may be.
+    """Adjacent outputs: the first one, its first input column, and their largest number.
 
-    ``inside``: every tap of every column lies inside the input, and every column is an output.
+    ``inside`` means that all taps of all columns are inside the input, and that all columns are
+    outputs.
     """
 
     start: Expr
@@ -195,13 +201,16 @@ class _Emitter:
         self.stride, self.gap = self.geo.strides[-1], self.geo.dilation[-1]
 
     def run(self, ask_bytes: int) -> None:
-        """Every row of the range; what has so many bytes is asked for a row ahead."""
+        """Emit all rows of the range.
+
+        Inputs and results of at least ``ask_bytes`` bytes are prefetched one row ahead.
+        """
         low, body, node = self.low, self.body, self.node
         self.far_results = self._is_far(node, ask_bytes)
         self.far_input = self._is_far(self.data, ask_bytes)
         self.vectors = self.block.bind("vectors", tirx.floordiv(i64(self.channels), self.lanes))
         self.rest = self.block.bind("rest", i64(self.channels) - self.vectors * self.lanes)
-        # Of one channel the index is a literal 0, which no vector is read along.
+        # With one channel the index is a literal 0, along which no vector can be read.
         keep = self.masks and static_dim(self.rest) != 0 and static_dim(self.channels) != 1
         self.keep = self.block.bind("keep", first_lanes(self.rest, self.lanes)) if keep else None
         with low.loop("row", body.hi - body.lo, begin=body.lo) as row:
@@ -214,12 +223,14 @@ class _Emitter:
                 self._tile(lines, tile)
 
     def _is_far(self, node: Node, ask_bytes: int) -> Expr:
-        """Whether a cache that holds so many bytes does not hold a value."""
+        """Return the condition that a value does not fit in a cache of ``ask_bytes`` bytes."""
         size = product(node.shape) * (int(DataType(node.dtype).bits) // 8)
         return self.block.bind("far", bind_opaque(self.block, "bytes", size) >= ask_bytes)
 
     def _block_of(self, task: Expr) -> tuple[Expr, Expr]:
-        """The block of channels and the row of a task; all rows of a block follow one another."""
+        """Return the block of channels and the row of a task; rows of one block are consecutive
+        tasks.
+        """
         if self.cut is None or self.cut.blocks == 1:
             return i64(0), task
         rows = bind_opaque(self.block, "rows", product(self.node.shape[:-2]))
@@ -242,7 +253,7 @@ class _Emitter:
         return _Lines(row, lead, firsts, begins, counts, channels)
 
     def _tile(self, lines: _Lines, tile: Expr) -> None:
-        """Every channel of one tile."""
+        """Emit all channels of one tile."""
         block, low = self.block, self.low
         start = bind_opaque(block, "start", tile * self.columns)
         before = self.geo.padding[self.rank - 1]
@@ -260,10 +271,10 @@ class _Emitter:
             self._last_channels(lines, edge)
 
     def _edge(self, lines: _Lines, tile: _Tile) -> None:
-        """The vectors of a tile that reaches over an edge; a short one is half as wide."""
+        """Emit the vectors of a tile that crosses an edge; a short one is half as wide."""
         block, low, width = self.block, self.low, self.node.shape[-2]
         half = (tile.columns + 1) // 2
-        if static_dim(width) is not None:  # which the tile was made for
+        if static_dim(width) is not None:  # the tile size was chosen for this width
             self._vectors(lines, tile)
             return
         with block.when(i64(width) - tile.start <= half), low.scope():
@@ -272,10 +283,10 @@ class _Emitter:
             self._vectors(lines, tile)
 
     def _ask(self, lines: _Lines, tile: _Tile, first: Expr) -> None:
-        """Ask for a share of what the next row reads and stores under this tile.
+        """Emit prefetches of a part of the data that the next row reads and stores under this tile.
 
-        A vector is half a line in each of as many columns, which no prefetcher of the machine
-        follows; the shares of all vectors are contiguous.
+        A vector is half a cache line in each of several columns, a pattern that hardware
+        prefetchers do not follow. The parts of all vectors together are contiguous.
         """
         block, shared = self.block, tile.columns * self.lanes
         pixel = (lines.row + 1) * i64(self.node.shape[-2]) + tile.start
@@ -294,14 +305,14 @@ class _Emitter:
                 block.fetch(self.body.buffers[self.data], at, shared * self.stride, to_write=False)
 
     def _line_at(self, lines: _Lines, where: Sequence[Expr]) -> Expr:
-        """The number of a line of the input."""
+        """Return the number of a line of the input."""
         line = lines.lead[0]
         for extent, at in zip(self.extents, where, strict=False):
             line = line * extent + at
         return line
 
     def _vectors(self, lines: _Lines, tile: _Tile) -> None:
-        """The channels that fill whole vectors, or those of all groups."""
+        """Emit the channels in whole vectors, or those of all groups."""
         if self.cut is not None:
             self._blocks(lines, tile, self.cut)
             return
@@ -313,7 +324,9 @@ class _Emitter:
             self._sums(lines, tile, Channels(first, weights, self.lanes, inputs=first))
 
     def _blocks(self, lines: _Lines, tile: _Tile, cut: GroupCut) -> None:
-        """The channels of one block; those that fill no vector are with the last."""
+        """Emit the channels of one block; the last block includes those that fill no whole
+        vector.
+        """
         size, blocks = cut.block, cut.blocks
         whole, *rest = cut.runs()
         begin = lines.block * size
@@ -325,7 +338,7 @@ class _Emitter:
                 self._groups(lines, tile, run, (i64(0), i64(run.count)))
 
     def _groups(self, lines: _Lines, tile: _Tile, run: Run, span: tuple[Expr, Expr]) -> None:
-        """The vectors ``(first, count)`` of a run, of which some are filled in part."""
+        """Emit the vectors ``(first, count)`` of a run, which may be partially filled."""
         block, low, cut = self.block, self.low, self.cut
         assert cut is not None
         with low.loop("v", span[1], begin=i64(0)) as v:
@@ -339,7 +352,7 @@ class _Emitter:
                 self._sums(lines, tile, cut.single(at, c))
 
     def _last_channels(self, lines: _Lines, tile: _Tile) -> None:
-        """The channels that are left, as a partial vector or one by one."""
+        """Emit the remaining channels as a partial vector, or one by one."""
         block, low = self.block, self.low
         first = bind_opaque(block, "channel", self.vectors * self.lanes)
         weights = bind_opaque(block, "weights", first * math.prod(self.taps))
@@ -353,7 +366,7 @@ class _Emitter:
     # --- one vector of channels --------------------------------------------------------------
 
     def _sums(self, lines: _Lines, tile: _Tile, at: Channels) -> None:
-        """The sums of one register tile, and what becomes of them."""
+        """Emit the sums of one register tile, and their stores."""
         block, low, dtype = self.block, self.low, self.spec.dtype
         identity = self.spec.reducer.identity(dtype)
         sums = [block.alloc("sum", at.lanes, dtype) for _ in range(tile.columns)]
@@ -379,7 +392,7 @@ class _Emitter:
     def _line(
         self, tile: _Tile, at: Channels, base: Expr, tap: Expr, sums: Sequence[Buffer]
     ) -> None:
-        """Add one line of taps: each input column to every window that it lies in."""
+        """Emit one line of taps: each input column is added to every window that contains it."""
         weights = self._weights(at.weights + tap * self.lanes, at.lanes)
 
         def load(where: Expr) -> Expr:
@@ -397,7 +410,7 @@ class _Emitter:
         sums: Sequence[Buffer],
         cut: GroupCut,
     ) -> None:
-        """Add one line of taps, one input channel of every group after the other."""
+        """Emit one line of taps, looping over the input channels of a group."""
         buffer, dtype = self.body.buffers[self.data], self.spec.dtype
         first = bind_opaque(self.block, "weights", at.weights + tap * (cut.members * self.lanes))
         with self.low.loop("m", i64(cut.members)) as m:
@@ -432,7 +445,7 @@ class _Emitter:
                     vstore(block, sums[t], 0, at.lanes, whole)
 
     def _weights(self, at: Expr, lanes: int) -> list[Expr]:
-        """Of one line of taps; none for pooling."""
+        """Return the weights of one line of taps; none for pooling."""
         if not self.node.weighted:
             return []
         buffer = self.body.buffers[self.node.inputs[1]]
@@ -443,7 +456,9 @@ class _Emitter:
         ]
 
     def _is_inside(self, tile: _Tile, column: int) -> Expr:
-        """Whether an input column exists; a negative one is a large number without its sign."""
+        """Return the condition that an input column exists; a negative one becomes a large
+        unsigned number.
+        """
         at = tirx.Cast("uint64", tile.first + column)
         return at < tirx.Cast("uint64", self.extents[-1])
 
@@ -454,7 +469,7 @@ class _Emitter:
         return masked_load(buffer, where, at.mask)
 
     def _results(self, lines: _Lines, tile: _Tile, at: Channels, sums: Sequence[Buffer]) -> None:
-        """Finish and store the columns that exist."""
+        """Emit the epilogue and stores of the columns that exist."""
         block, low, lanes = self.block, self.low, at.lanes
         width = i64(self.node.shape[-2])
         held = block.alloc("held", tile.columns * lanes, self.spec.dtype)

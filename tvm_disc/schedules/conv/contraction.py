@@ -1,7 +1,7 @@
 """Contractions and windows as reductions: what one output element sums over.
 
-Every operator of class REDUCE, DOT and CONV is described once by a :class:`Contraction`; the
-fallback template runs any of them, the specialised templates recognise what they can do better.
+Every operator of class REDUCE, DOT and CONV is described by one :class:`Contraction`. The fallback
+template runs any of them; specialized templates recognize those that they compute faster.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Contraction:
 
 
 def contraction(node: Node) -> Contraction:
-    """How ``node`` reduces."""
+    """Return the contraction that ``node`` computes; raises Unsupported for other operators."""
     if node.cls is OpClass.REDUCE:
         return _reduction(node)
     if node.cls is OpClass.DOT:
@@ -76,7 +76,7 @@ def _reduction(node: Node) -> Contraction:
 
 
 def matmul_dims(node: Node) -> tuple[tuple[Any, ...], Any, Any, Any]:
-    """(batch dims, m, n, k) of a matmul; a missing m or n of a 1-d operand is 1."""
+    """Return (batch dims, m, n, k) of a matmul; a missing m or n of a 1-d operand is 1."""
     a, b = node.inputs
     m = a.shape[-2] if len(a.shape) > 1 else i64(1)
     n = b.shape[-1] if len(b.shape) > 1 else i64(1)
@@ -86,7 +86,7 @@ def matmul_dims(node: Node) -> tuple[tuple[Any, ...], Any, Any, Any]:
 
 
 def operand_index(operand: Node, batch: Index, last: tuple[Expr, Expr]) -> list[Expr]:
-    """Index into a matmul operand: batch dims broadcast, then the two matrix dims."""
+    """Return the index into a matmul operand: broadcast batch dims, then the two matrix dims."""
     lead = len(operand.shape) - 2
     used = list(batch)[len(batch) - lead :] if lead > 0 else []
     head = [
@@ -116,7 +116,7 @@ def _matmul(node: Node) -> Contraction:
 
 
 def channels_last(node: Node) -> bool:
-    """Whether a convolution or pooling reads and writes images whose channels are last."""
+    """Return whether a convolution or pooling operator has a channels-last layout."""
     layout = node.attrs.get("data_layout") or node.attrs["layout"]
     if layout not in _LAYOUTS:
         raise Unsupported(f"{node.op}: data layout {layout}")
@@ -130,23 +130,23 @@ _LAYOUTS = {
 
 
 def spatial(node: Node, index: Sequence[Any]) -> list[Any]:
-    """The part of an index or of a shape that lies in space."""
+    """Return the spatial part of an index or shape."""
     return list(index[1:-1] if channels_last(node) else index[2:])
 
 
 def channel(node: Node, index: Sequence[Any]) -> Any:
-    """The channel of an index, or the number of channels of a shape."""
+    """Return the channel of an index, or the number of channels of a shape."""
     return index[-1] if channels_last(node) else index[1]
 
 
 def place(node: Node, image: Any, channel: Any, where: Sequence[Any]) -> list[Any]:
-    """The index of a channel of an image at a position."""
+    """Return the index of a channel of an image at a position."""
     return [image, *where, channel] if channels_last(node) else [image, channel, *where]
 
 
 @dataclass(frozen=True)
 class WindowGeometry:
-    """Spatial arithmetic of a convolution or pooling."""
+    """The strides, padding and dilation of a convolution or pooling operator."""
 
     strides: tuple[int, ...]
     padding: tuple[int, ...]
@@ -155,7 +155,9 @@ class WindowGeometry:
     def source(
         self, shape: Sequence[Any], at: Sequence[Expr], k: Sequence[Expr]
     ) -> tuple[list[Expr], Expr | None]:
-        """Input position of tap ``k`` of output position ``at``, and when it is inside."""
+        """Return the input position of tap ``k`` of output ``at``, and the condition that it is
+        inside.
+        """
         rank = len(at)
         inside: Expr | None = None
         result: list[Expr] = []
@@ -174,7 +176,7 @@ class WindowGeometry:
 
 
 def geometry(node: Node, rank: int) -> WindowGeometry:
-    """Strides, padding (before..., after...) and dilation, filled out to ``rank`` dims."""
+    """Return strides, padding (before..., after...) and dilation, expanded to ``rank`` dims."""
 
     def fill(value: Any) -> tuple[int, ...]:
         items = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
@@ -246,7 +248,9 @@ def _window(node: Node, rank: int) -> tuple[Any, ...]:
 def _clipped(
     node: Node, geo: WindowGeometry, data: Node, index: Index, k: Index
 ) -> tuple[list[Expr], Expr | None]:
-    """As ``geo.source``; with ``ceil_mode`` the last window may overhang without padding."""
+    """As ``geo.source``; with ``ceil_mode`` the last window may exceed the input without
+    padding.
+    """
     if node.attrs.get("ceil_mode"):
         rank = len(geo.strides)
         geo = WindowGeometry(geo.strides, tuple(p or 0 for p in geo.padding), geo.dilation)
@@ -284,7 +288,7 @@ def _avg_pool(node: Node) -> Contraction:
 
 
 def _taps(geo: WindowGeometry, extent: Expr, at: Expr, window: Expr, d: int) -> Expr:
-    """How many taps of the window lie inside along spatial dim ``d``, at least 1."""
+    """Return the number of taps of the window inside the input along dim ``d``, at least 1."""
     step = i64(geo.dilation[d])
     first = at * geo.strides[d] - geo.padding[d]
     skipped = tirx.floordiv(tirx.max(i64(0) - first, i64(0)) + step - 1, step)

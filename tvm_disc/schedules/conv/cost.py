@@ -1,4 +1,4 @@
-"""What the analytical model says of convolutions, channels last: direct sums, minimal filters."""
+"""Analytical model of channels-last convolutions: direct sums and minimal filters."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ Expr: TypeAlias = Any
 
 @dataclass(frozen=True)
 class DirectSums:
-    """A convolution that sums ``members`` input channels of each of ``vectors`` vectors of output
-    channels directly, ``columns`` neighbouring outputs at a time.
+    """Cost of a convolution that sums ``members`` input channels for each vector of output
+    channels.
 
-    ``shape`` is of the outputs but for their channels; ``taps`` and ``geometry`` are of the window;
-    ``weight_bytes`` are packed.
+    Attributes:
+        shape: the output shape without its channels.
+        taps, geometry: those of the window.
+        vectors: vectors of output channels.
+        members: input channels of a group.
+        columns: adjacent outputs computed at a time.
+        weight_bytes: size of the packed weights.
     """
 
     shape: Sequence[Any]
@@ -34,7 +39,7 @@ class DirectSums:
     weight_bytes: int
 
     def ns(self, points: Points, model: CostModel) -> Values:
-        """Nanoseconds of one serial run at each point."""
+        """Return the nanoseconds of one serial run at each point."""
         images, *rows, width = (_values(d, points) for d in self.shape)
         whole, rest = np.divmod(width, self.columns)
         half = (self.columns + 1) // 2
@@ -52,23 +57,28 @@ class DirectSums:
 def filtered_ns(
     products: Values, weight_bytes: Values, vectors: Values, model: CostModel
 ) -> Values:
-    """Nanoseconds of minimal filtering: its products, or reading as many bytes of weights, and
-    the transforms of so many ``vectors``, there and back."""
+    """Return the nanoseconds of minimal filtering.
+
+    This is the larger of the time of its products and of reading ``weight_bytes``, plus the
+    transforms of ``vectors`` vectors in both directions.
+    """
     there_and_back = vectors * _CYCLES * model.cycle_ns
     return np.asarray(_no_less(products, weight_bytes, model) + there_and_back)
 
 
-_CYCLES = 3.5  # of a vector that a transform reads and stores
+_CYCLES = 3.5  # cycles to read, transform and store one vector
 
 
 def _no_less(time: Values, moved: Values | float, model: CostModel) -> Values:
-    """``time``, or that of reading so many bytes."""
+    """Return the larger of ``time`` and the time to read ``moved`` bytes."""
     far = np.maximum(moved - model.near_bytes, 0)
     return np.asarray(np.maximum(time, moved * model.byte_ns + far * model.far_byte_ns))
 
 
 def _step_ns(model: CostModel) -> float:
-    """A multiplication of vectors whose operands lie in the first-level cache."""
+    """Return the nanoseconds of one vector multiplication with operands in the first-level
+    cache.
+    """
     return model.cycle_ns / model.fma_per_cycle
 
 

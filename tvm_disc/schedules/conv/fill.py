@@ -1,10 +1,10 @@
-"""Panels of the im2col matrix, filled by vectors.
+"""Filling of im2col panels by vectors.
 
-The columns of a panel are cut in runs, a run being the part of it that lies in one row of output
-pixels of one image. A run of one tap is, for every input channel, the same few vectors of an input
-row: which lanes lie inside the input is a mask, found once for all channels, so that padding costs
-no copy and no test per element. A stride of two reads two vectors and keeps every other lane.
-Without taps, strides and padding a whole image is one row.
+The columns of a panel are divided into runs, where a run is its part in one row of output pixels of
+one image. For one tap and every input channel, a run is the same few vectors of an input row. Masks
+select the lanes inside the input. They are computed once for all channels, so padding needs neither
+a copy nor a test per element. With a stride of two, two vectors are read and every other lane is
+kept. Without taps, strides and padding, a whole image is one row.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _MOST_STRIDE = 2
 
 
 def can_fill(node: Node) -> bool:
-    """Whether :class:`PanelFill` knows the stride of a convolution."""
+    """Return whether :class:`PanelFill` supports the stride of a convolution."""
     rank = len(node.shape) - 2
     return geometry(node, rank).strides[-1] <= _MOST_STRIDE
 
 
 def literal_dims(dims: Sequence[Any]) -> list[int]:
-    """Dims that are known to be literals."""
+    """Return the literal dims as Python ints; others are omitted."""
     known = [static_dim(d) for d in dims]
     return [d for d in known if d is not None]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Where columns go: row k of the block of channels at ``at + k * width``.
+    """The target of the columns: row k of the block of channels is at ``at + k * width``.
 
-    ``vectors``: in the widest panel.
+    ``vectors`` is the number of vectors of the widest panel.
     """
 
     columns: Expr
@@ -62,8 +62,9 @@ class Panel:
 class Source:
     """The compact input of a convolution: its spatial dims, those of the result, and the taps.
 
-    ``lead``: lines of taps that a panel may leave out; they are then outermost in its rows, before
-    the channels. 1: channels are outermost.
+    If ``lead`` is not 1, it is the number of outer lines of taps, some of which a panel may skip.
+    They are then outermost in the panel's rows, before the channels. If it is 1, channels are
+    outermost.
     """
 
     data: Buffer
@@ -79,7 +80,7 @@ class Source:
 
     @staticmethod
     def of(node: Node, data: Buffer, groups: int, lead: int) -> Source:
-        """The input of a convolution; spatial dims are one if it only mixes channels."""
+        """Return the input of a convolution; a pointwise convolution has one spatial dim."""
         rank = len(node.shape) - 2
         geo = geometry(node, rank)
         channels, *taps = literal_dims(node.inputs[1].shape[1:])
@@ -99,17 +100,17 @@ class Source:
 
     @property
     def inner(self) -> int:
-        """Taps of one line of those that may be left out."""
+        """The number of taps in each of the lines that a panel may skip."""
         return math.prod(self.taps) // self.lead
 
     @property
     def plane(self) -> Expr:
-        """Elements of one channel of one image."""
+        """The number of elements of one channel of one image."""
         return product(self.extents)
 
 
 class PanelFill:
-    """Emits the filling of one panel, of lines of taps (first, count)."""
+    """Emits the filling of one panel with the lines of taps (first, count)."""
 
     def __init__(
         self, source: Source, low: Lowering, block: Block, panel: Panel, taps: tuple[Expr, Expr]
@@ -123,7 +124,7 @@ class PanelFill:
         channels: tuple[Expr, Expr],
         lines: tuple[Expr, Expr],
     ) -> None:
-        """Fill rows of ``channels`` (first, count) from the pixel ``place`` (image, pixel) on.
+        """Emit rows of ``channels`` (first, count), starting at the pixel ``place`` (image, pixel).
 
         Columns are pixels of the ``lines`` [begin, end) of every image.
         """
@@ -156,7 +157,7 @@ class PanelFill:
             b.store(start_at, 0, zero)
 
     def _clear_last(self, channels: Expr) -> None:
-        """Zero the lanes beyond the last column: whatever lies there takes part in products."""
+        """Emit zeros in the lanes after the last column, because products read them."""
         b, panel = self.b, self.panel
         rows = channels * self.source.inner * self.taps[1]
         whole = bind_opaque(b, "whole", tirx.truncdiv(i64(panel.columns), i64(panel.lanes)))
@@ -168,7 +169,9 @@ class PanelFill:
     def _run(
         self, lead: Expr, run: tuple[Sequence[Expr], Expr, Expr, Expr], channels: Expr
     ) -> None:
-        """All taps and channels of one run: (position of the line, first pixel, column, length)."""
+        """Emit all taps and channels of a run: (position of its line, first pixel, column,
+        length).
+        """
         b, source, panel = self.b, self.source, self.panel
         where, start, filled, length = run
         rank = len(source.taps)
@@ -197,8 +200,9 @@ class PanelFill:
             )
             most = panel.vectors
             each: AbstractContextManager[None] = nullcontext()
-            if source.strides[-1] == 1 and most > 1:  # else there are not enough masks
-                with b.when(vectors == most):  # every line of the input is visited once
+            # with a stride, there are too few mask registers
+            if source.strides[-1] == 1 and most > 1:
+                with b.when(vectors == most):  # reads each line of the input once for all vectors
                     every = [i64(v) for v in range(most)]
                     self._vectors(every, place, part, channels, most * panel.lanes)
                 each = b.otherwise()
@@ -213,7 +217,7 @@ class PanelFill:
         channels: Expr,
         width: Expr,
     ) -> None:
-        """Some vectors of a run, for every channel, into a panel of this width."""
+        """Emit some vectors of a run, for every channel, into a panel of this width."""
         b, source, panel = self.b, self.source, self.panel
         base, tap, filled = place
         to = bind_opaque(b, "to", panel.at + tap * width + filled)
@@ -233,7 +237,7 @@ class PanelFill:
                 b.masked_store(panel.buffer, put + v * lanes, value, keep)
 
     def _first_row(self, k: Sequence[Expr], channels: Expr) -> Expr:
-        """The row of the first channel at taps ``k``."""
+        """Return the row of the first channel at taps ``k``."""
         source = self.source
         if source.lead == 1:
             return _position(k, source.taps)
@@ -241,7 +245,9 @@ class PanelFill:
         return bind_opaque(self.b, "tap_row", before + _position(k[1:], source.taps[1:]))
 
     def _masks(self, v: Expr, part: tuple[Expr, Expr, Expr]) -> tuple[list[Expr], Expr]:
-        """Lanes of vector ``v`` that lie inside the input, for each load, and inside the run."""
+        """Return the masks of vector ``v``: for each load the lanes inside the input, and those
+        of the run.
+        """
         b, lanes = self.b, self.panel.lanes
         first, limit, length = part
         position = bind_opaque(b, "position", first + v * (lanes * self.source.strides[-1]))
@@ -255,7 +261,7 @@ class PanelFill:
 
 
 def _position(index: Sequence[Expr], dims: Sequence[Any]) -> Expr:
-    """Row-major position of ``index`` in literal ``dims``."""
+    """Return the row-major position of ``index`` in literal ``dims``."""
     result: Expr = i64(0)
     for i, d in zip(index, dims, strict=True):
         result = result * int(d) + i

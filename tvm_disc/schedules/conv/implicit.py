@@ -1,8 +1,8 @@
 """Convolutions as implicit GEMMs: rows are output channels, columns are output pixels.
 
-The im2col matrix exists one packed panel at a time. A panel row is filled run by run, a run being
-the part of it that lies in one row of output pixels: the part of a run inside the input is a copy
-with the convolution's stride, the rest is zero, and no pixel costs a division or a test.
+Only one packed panel of the im2col matrix exists at a time. A panel row is filled run by run, where
+a run is its part in one row of output pixels. The part of a run inside the input is a copy with the
+convolution's stride, the rest is zero. No pixel needs a division or a test.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ Expr: TypeAlias = Any
 
 @dataclass
 class ConvView:
-    """out[n, oc, pixel] = sum over (ic, taps) of weight[oc, (ic, taps)] * window.
+    """Index maps of out[n, oc, pixel] = sum over (ic, taps) of weight[oc, (ic, taps)] * window.
 
-    The batch of the GEMM is (image, group): channels of one group are neighbours, in and out.
+    The batch of the GEMM is (image, group). The channels of one group are adjacent, in input and
+    output.
     """
 
     group: Group
@@ -54,7 +55,7 @@ class ConvView:
 
     @property
     def groups(self) -> int:
-        """Groups of channels."""
+        """The number of channel groups."""
         return int(self.node.attrs["groups"])
 
     def traits(self, packed: dict[str, Any]) -> dict[str, Any]:
@@ -68,12 +69,15 @@ class ConvView:
         return {"fill_b": fill}
 
     def starts_aligned(self, lanes: int) -> bool:
-        """Panels that images share start anywhere in an image, unless rows are whole vectors."""
+        """Return whether rows of the image are whole vectors.
+
+        Otherwise a panel that spans several images may start anywhere in an image.
+        """
         row = static_dim(self.node.shape[-1])
         return row is not None and row % lanes == 0
 
     def _split(self, g: Expr, channel: Expr, per_group: Any) -> tuple[Expr, Expr]:
-        """Image and channel of a channel of batch item ``g``."""
+        """Return the image and the channel of a channel of batch item ``g``."""
         if self.groups == 1:
             return g, channel
         image = tirx.floordiv(i64(g), i64(self.groups))
@@ -93,7 +97,7 @@ class ConvView:
         return low.at(weight, [channel, *low.space.split(k, weight.shape[1:])])
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
-        """Element (k, j) of the im2col matrix of image ``g``."""
+        """Return element (k, j) of the im2col matrix of image ``g``."""
         data, weight = self.node.inputs
         rank = len(data.shape) - 2
         channel, *taps = low.space.split(k, weight.shape[1:])
@@ -113,9 +117,10 @@ class ConvView:
         return {"a_packed": (weight, RowsOfA(accumulator(self.node.dtype)))}
 
     def weights(self, dtype: str) -> dict[Node, Packing] | None:
-        """How the body of a convolution packs its weights; None if it cannot read them.
+        """Return how the convolution body packs its weights, or None if it cannot be used.
 
-        It wants an input that lies as it is, and weights of a literal shape.
+        It requires a compact input that is not computed in the group, and weights of a literal
+        shape.
         """
         data, weight = self.node.inputs
         if data not in self.group.params or not can_fill(self.node):
@@ -138,7 +143,9 @@ class ConvView:
         target: Buffer,
         at: Expr,
     ) -> None:
-        """Row ``k`` of the im2col matrix, columns ``[j0, j0 + columns)``, into ``target[at:]``."""
+        """Fill ``target[at:]`` with columns ``[j0, j0 + columns)`` of row ``k`` of the im2col
+        matrix.
+        """
         rank = len(self.node.shape) - 2
         width = i64(self.node.shape[-1])
         weight = self.node.inputs[1]
@@ -187,7 +194,7 @@ class ConvView:
         return geo.strides[last], mul(tap, geo.dilation[last]) - geo.padding[last]
 
     def _line(self, low: Lowering, where: list[Expr], taps: list[Expr]) -> tuple[Expr, list[Expr]]:
-        """Whether a line of taps lies inside the input, and its leading spatial position."""
+        """Return whether a line of taps is inside the input, and its leading spatial indices."""
         data = self.node.inputs[0]
         geo = geometry(self.node, len(self.node.shape) - 2)
         inside: Expr = tirx.IntImm("bool", 1)

@@ -1,13 +1,13 @@
-"""The body of a convolution as an implicit GEMM: output channels by output pixels.
+"""The body of a convolution as an implicit GEMM: output channels times output pixels.
 
-A task is a group of row blocks (output channels) against a group of panels (output pixels) of one
-item: an image and a group of channels, or, where images are small, a group of channels of all
-images at once, so that no image ends in a panel of few columns. The im2col matrix exists one block
-of input channels at a time: the panels of that block stay in the second-level cache while every
-row block of weights passes by once; sums rest in scratch between blocks. Weights lie in memory in
-the order in which they are used, and each call of a kernel fetches a share of the next one's. Where
-all weights of a task fit beside it, panels are filled and used one by one instead, and what is
-fetched ahead is the next panel's input.
+A task is a group of row blocks (output channels) times a group of panels (output pixels) of one
+item. An item is an image and a group of channels. For small images it is a group of channels of all
+images, so that images do not each end in a panel of few columns. The im2col matrix exists for one
+block of input channels at a time. The panels of that block stay in the second-level cache while
+every row block of weights is read once; sums stay in scratch between blocks. Weights are packed in
+the order in which they are read, and each kernel call prefetches a part of the next call's. If all
+weights of a task fit into the cache beside a panel, panels are filled and used one by one instead,
+and calls prefetch the input of the next panel.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ Store = Callable[..., Any]
 
 _DEPTH = 512  # rows of the im2col matrix that exist at a time
 _SMALL_IMAGE = 512  # images of fewer pixels share panels
-_ROW_BLOCKS = 5  # a task has up to so many times the row blocks of a product's
-_LEAST_BLOCKS = 4  # row blocks for which a panel is worth filling
+_ROW_BLOCKS = 5  # a task has up to this many times the row blocks of a matmul's task
+_LEAST_BLOCKS = 4  # least row blocks for which filling a panel pays
 
 
 def depth_of(channels: int, taps: int) -> int:
-    """Input channels in a block of the im2col matrix; blocks are near-equal."""
+    """Return the input channels in a block of the im2col matrix; blocks are nearly equal."""
     turns = -(-channels // max(1, _DEPTH // taps))
     return -(-channels // turns)
 
 
 @dataclass(frozen=True)
 class ConvWeights:
-    """``w[out, in / groups, taps...]`` as ``[group, block of in, out / groups, row]``.
+    """Layout of weights: ``w[out, in / groups, taps...]`` as ``[group, block of in, out / groups,
+    row]``.
 
-    A row is a block's channels and taps, zero padded to an odd number of cache lines; where panels
-    may leave out lines of taps, their number ``lead`` is outermost in it.
+    A row is the channels and taps of a block, zero padded to an odd number of cache lines. If
+    panels may skip lines of taps, the ``lead`` lines are its outermost dim.
     """
 
     groups: int
@@ -62,7 +63,7 @@ class ConvWeights:
     lead: int
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
-        """The shape and element type of packed weights."""
+        """Return the shape and element type of packed weights."""
         del dtype
         channels, taps = shape[1], math.prod(shape[2:])
         per = depth_of(channels, taps)
@@ -70,7 +71,7 @@ class ConvWeights:
         return (self.groups, -(-channels // per), shape[0] // self.groups, row), self.dtype
 
     def write(self, array: Array, out: Array) -> None:
-        """Pack weights into ``out``, which holds zeros."""
+        """Pack weights into ``out``, which is zero-initialized."""
         channels, taps = array.shape[1], math.prod(array.shape[2:])
         per, outs = depth_of(channels, taps), out.shape[2]
         source = array.reshape(self.groups, outs, channels, self.lead, taps // self.lead)
@@ -83,7 +84,7 @@ class ConvWeights:
 class ConvShape:
     """Sizes of a convolution; those of its weights are literal, per group of channels.
 
-    ``lead`` of the taps are lines that a panel may leave out, see :mod:`conv_zones`.
+    ``lead`` is the number of lines of taps that a panel may skip, see :mod:`.zones`.
     """
 
     groups: int
@@ -97,7 +98,7 @@ class ConvShape:
 
     @staticmethod
     def of(node: Node, groups: int, packed: bool) -> ConvShape:
-        """The sizes of a convolution with weights of a literal shape."""
+        """Return the sizes of a convolution with weights of a literal shape."""
         outs, channels, *taps = (int(static_dim(d) or 0) for d in node.inputs[1].shape)
         images, pixels, rows = node.shape[0], product(node.shape[2:]), node.shape[2]
         lead = lead_taps(node) if packed else 1
@@ -106,12 +107,14 @@ class ConvShape:
 
     @property
     def depth(self) -> int:
-        """Rows of the im2col matrix."""
+        """The number of rows of the im2col matrix."""
         return self.channels * self.taps
 
     @property
     def known_columns(self) -> int | None:
-        """Columns of one item, as far as they are known: small images lie side by side."""
+        """The number of columns of one item if known, otherwise None; small images are side by
+        side.
+        """
         images, pixels = known(self.images), known(self.pixels)
         if not isinstance(pixels, int):
             return None
@@ -120,9 +123,9 @@ class ConvShape:
 
 
 class ConvCut:
-    """How the work is cut; ``keep`` names what is not literal.
+    """The division of the work into tasks; ``keep`` binds a non-literal size.
 
-    Weights of a task of up to ``near_bytes`` stay near the core beside a panel.
+    Weights of a task of up to ``near_bytes`` stay in the core's cache beside a panel.
     """
 
     def __init__(
@@ -144,7 +147,7 @@ class ConvCut:
         most_blocks = -(-self.blocks // groups_m)
         near = most_blocks * tile.m_r * self.row * itemsize <= near_bytes
         self.one_by_one = self.k_blocks == 1 and near
-        # Sizes of the grid of tasks, at run time.
+        # Sizes of the task grid at run time.
         images, pixels = known(shape.images), known(shape.pixels)
         if isinstance(images, int) and images == 1:
             self.shared: Index = 1
@@ -159,12 +162,12 @@ class ConvCut:
         self.groups_n = keep("groups_n", cdiv(self.panels, tile.n_panels))
         added = more_panels(shape.lead, shape.rows)
         self.per_n = keep("per_n", cdiv(self.panels + added, most(self.groups_n, 1)))
-        # Where columns are too few for the threads, rows are cut further.
+        # With too few columns for the threads, rows are divided further.
         wanted = cdiv(threads, most(self.items * self.groups_n, 1))
         finest = -(-self.blocks // _LEAST_BLOCKS)
         self.groups_m = keep("groups_m", most(groups_m, least(wanted, finest)))
         self.per_m = keep("per_m", cdiv(self.blocks, self.groups_m))
-        # Scratch: sums, then panels. A panel is as wide as the vectors that it needs.
+        # Scratch holds sums, then panels. A panel is only as wide as the vectors that it needs.
         vectors = cdiv(self.columns, tile.lanes) * tile.lanes
         self.width = keep("width", least(vectors, tile.n_r))
         self.tile_elems = keep("tile_elems", self.width * tile.m_r)
@@ -183,17 +186,17 @@ class ConvCut:
 
     @property
     def tasks(self) -> Index:
-        """Independent tasks."""
+        """The number of independent tasks."""
         return self.items * self.groups_n * self.groups_m
 
 
 @dataclass
 class ConvOperands:
-    """Where a convolution reads and how a finished sum leaves.
+    """The buffers of a convolution, and the stores of finished sums.
 
-    ``weights`` is packed (:class:`ConvWeights`) if ``packed``, else as it lies. ``store`` and
-    ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm.partition.GemmSpec`; they touch
-    ``writes`` and ``reads``, which lie like the result.
+    ``weights`` has the layout :class:`ConvWeights` if ``packed``, otherwise that of the operator.
+    ``store`` and ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm.partition.GemmSpec`.
+    They access ``writes`` and ``reads``, which have the layout of the result.
     """
 
     node: Node
@@ -236,7 +239,7 @@ class ConvBody:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
     def emit(self, lo: Expr, hi: Expr) -> None:
-        """All tasks of the range."""
+        """Emit all tasks of the range."""
         b, cut, places = self.b, self.cut, self.places
         per = self._bind("panels_per", cdiv(places.panels, most(cut.groups_n, 1)))
         with b.loop("task", hi - lo, lo) as task:
@@ -270,14 +273,14 @@ class ConvBody:
         return self._bind("vectors", cdiv(columns, self.tile.lanes))
 
     def _channels(self, kb: Expr) -> tuple[Expr, Expr]:
-        """The first channel of K block ``kb``, and how many there are."""
+        """Return the first channel of K block ``kb``, and the number of channels."""
         first = self._bind("first_channel", kb * self.cut.per)
         if self.shape.channels % self.cut.per == 0:
             return first, i64(self.cut.per)
         return first, self._bind("n_channels", least(self.cut.per, self.shape.channels - first))
 
     def _fill(self, slot: Expr, at: Expr, kb: Expr) -> None:
-        """The rows of K block ``kb`` of one panel."""
+        """Emit the rows of K block ``kb`` of one panel."""
         cut, tile, places = self.cut, self.tile, self.places
         channels, taps = self._channels(kb), places.taps(slot)
         columns = places.columns(slot)
@@ -301,13 +304,13 @@ class ConvBody:
     # --- register tiles ----------------------------------------------------------------------
 
     def _tile(self, slot: Expr, block_at: tuple[Expr, Expr, Expr], kb: Expr) -> None:
-        """One row block against one panel, for one K block."""
+        """Emit one row block times one panel, for one K block."""
         b, cut, tile, places = self.b, self.cut, self.tile, self.places
         first, blk, _ = block_at
         r = self._bind("r", first + blk)
         i0 = self._bind("i0", r * cut.base_rows + least(r, cut.extra_rows))
-        # From memory: with a number that it knows LLVM writes all rows of the epilogue out and
-        # keeps an address for each from one register tile to the next.
+        # Load the number from memory: with a known number, LLVM unrolls all rows of the epilogue
+        # and keeps an address for each of them between register tiles.
         rows = places.of_all("rows", slot)
         if cut.extra_rows:
             rows = rows + tirx.Select(r < cut.extra_rows, i64(1), i64(0))
@@ -346,7 +349,7 @@ class ConvBody:
             self._finish(slot, (i0, rows), columns, sums)
 
     def _weights(self, i0: Expr, kb: Expr) -> tuple[Expr, int]:
-        """Where row ``i0`` of a K block begins, and how far rows are apart."""
+        """Return the offset of row ``i0`` of a K block, and the row stride."""
         cut, shape = self.cut, self.shape
         if self.ops.packed:
             at = ((self.group * cut.k_blocks + kb) * shape.outs + i0) * cut.row
@@ -361,18 +364,18 @@ class ConvBody:
         strip: tuple[Expr, int, Expr],
         depth: Expr,
     ) -> tuple[Expr, Expr]:
-        """What to fetch at the first K step, and the distance to the next step's."""
+        """Return the address to prefetch at the first K step, and the stride between steps."""
         at, lda, rows = strip
         source, weights, places = self.source, self.ops.weights, self.places
         if not self.cut.one_by_one or not source.dense:
-            # The weights of the next row block, a share with each panel.
+            # The weights of the next row block; each panel prefetches a part.
             size = self._bind("strip", rows * lda)
             share = self._bind("share", cdiv(size, places.wide))
             step = self._bind("step", div(share + depth, most(depth, 1)))
             start = self._bind("ahead", at + size + places.rank(slot) * share)
             return tirx.address_of(weights[start]), step
-        # For the next panel: a row block fetches one line of every channel of the input, and then
-        # of as many rows of what the epilogue touches as there are steps of K.
+        # For the next panel, each row block prefetches one cache line of every channel of the
+        # input. Later row blocks prefetch rows of the epilogue's buffers, one per K step.
         _, blk, _ = block_at
         line = max(1, 64 // np.dtype(str(self.ops.data.dtype)).itemsize)
         n_r, channels, outs = self.tile.n_r, self.shape.channels, self.shape.outs
@@ -383,7 +386,7 @@ class ConvBody:
         plane = source.plane
         at = item * channels * plane + pixel + n_r + mine * blk * line
         address, step = tirx.address_of(self.ops.data[self._bind("ahead", at)]), mine * plane
-        # A panel narrower than a line has no further line to fetch of a row.
+        # A panel narrower than a cache line has no further line of a row to prefetch.
         chunks = -(-outs // channels) if lines and channels <= outs else 0
         beside = [x for x in (*self.ops.writes, *self.ops.reads) if x.dtype == self.ops.data.dtype]
         for number, buffer in enumerate(beside if chunks else ()):
@@ -400,9 +403,11 @@ class ConvBody:
     # --- results ----------------------------------------------------------------------------
 
     def _fetch(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr) -> None:
-        """Ask for what the epilogue will touch, before the products: its rows are pages apart.
+        """Emit prefetches of the epilogue's data before the products, since its rows are pages
+        apart.
 
-        Of a panel that images share only the first image's part is fetched; small images are near.
+        For a panel shared by several images, only the part in the first image is prefetched; small
+        images are probably in cache.
         """
         b, tile, (i0, rows) = self.b, self.tile, i_rows
         image, pixel = self.places.image(slot), self.places.pixel(slot)
@@ -417,7 +422,7 @@ class ConvBody:
                         b.eval(prefetch(buffer, row + e, to_write))
 
     def _finish(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr, sums: Expr) -> None:
-        """Hand the sums of one register tile to the stores, image by image."""
+        """Emit the stores of one register tile, image by image."""
         b = self.b
         image, pixel = self.places.image(slot), self.places.pixel(slot)
         begin, end = self.places.bounds(slot)
@@ -446,7 +451,7 @@ class ConvBody:
         run: tuple[Expr, Expr],
         sums: Expr,
     ) -> None:
-        """Columns ``run`` (first, count) of a register tile, which are neighbours in one image."""
+        """Emit the stores of columns ``run`` (first, count), which are adjacent in one image."""
         b, tile = self.b, self.tile
         i0, rows = i_rows
         begin, count = run

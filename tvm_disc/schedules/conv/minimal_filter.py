@@ -1,10 +1,10 @@
-"""Minimal filtering: the matrices of F(m x m, 3 x 3), and weights in their domain.
+"""Minimal filtering: the matrices of F(m x m, 3 x 3), and weights in the transformed domain.
 
 A tile of ``m + 2`` inputs a side gives ``m`` outputs a side with ``(m + 2)^2`` products for each
 pair of channels, where the sum over taps takes ``9 m^2`` (Winograd 1980; Lavin and Gray, *Fast
-algorithms for convolutional neural networks*, 2016). The matrices are those of Cook and Toom for
-chosen points and infinity. Which points decides over the rounding errors (Barabasz et al., *Error
-analysis and improving the accuracy of Winograd convolution*, 2020).
+algorithms for convolutional neural networks*, 2016). The matrices are those of Cook and Toom for a
+set of points and infinity. The choice of points determines the rounding errors (Barabasz et al.,
+*Error analysis and improving the accuracy of Winograd convolution*, 2020).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm_disc.schedules.packing import Array, Form
 TAPS = 3
 Matrix = list[list[Fraction]]
 
-# By outputs a side. With 1/2 and -2 instead of 2 and -2 the errors of F(4x4) are half as large.
+# By number of outputs a side. With 1/2 and -2 instead of 2 and -2, the errors of F(4x4) are halved.
 _POINTS = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
     4: (Fraction(0), Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(-2)),
@@ -30,18 +30,20 @@ _POINTS = {
 
 @dataclass(frozen=True)
 class MinimalFilter:
-    """F(m x m, 3 x 3) with ``outputs`` = m: ``out = A^T [(G w G^T) * (B^T d B)] A``."""
+    """The transform F(m x m, 3 x 3) with ``outputs`` = m: ``out = A^T [(G w G^T) * (B^T d B)]
+    A``.
+    """
 
     outputs: int
 
     @property
     def side(self) -> int:
-        """Inputs of a tile along a side."""
+        """The inputs of a tile along one side."""
         return self.outputs + TAPS - 1
 
     @property
     def places(self) -> int:
-        """Products of a pair of channels: one for each place of a transformed tile."""
+        """The products for a pair of channels: one per element of a transformed tile."""
         return self.side**2
 
     @property
@@ -50,7 +52,11 @@ class MinimalFilter:
 
     @cached_property
     def of_input(self) -> Matrix:
-        """B^T: by rows, the polynomials that vanish at all points but one, and at all."""
+        """The matrix B^T.
+
+        Each row holds the coefficients of a polynomial that vanishes at all points but one; the
+        last one vanishes at all points.
+        """
         rows = []
         for skipped in (*range(len(self._points)), None):
             roots = [p for k, p in enumerate(self._points) if k != skipped]
@@ -60,7 +66,9 @@ class MinimalFilter:
 
     @cached_property
     def of_weights(self) -> Matrix:
-        """G: powers of the points, each over what its row of B^T is there."""
+        """The matrix G: powers of each point, divided by the value of its row of B^T at the
+        point.
+        """
         rows = []
         for k, p in enumerate(self._points):
             scale = Fraction(1)
@@ -71,13 +79,15 @@ class MinimalFilter:
 
     @cached_property
     def of_output(self) -> Matrix:
-        """A^T: powers of the points."""
+        """The matrix A^T: powers of the points."""
         columns = [[p**i for i in range(self.outputs)] for p in self._points]
         columns.append([Fraction(0)] * (self.outputs - 1) + [Fraction(1)])
         return [list(row) for row in zip(*columns, strict=True)]
 
     def transformed(self, weights: Array) -> Array:
-        """``w[outs, ins, 3, 3]`` as ``[place, ins, outs]``, computed in float64."""
+        """Return ``w[outs, ins, 3, 3]`` transformed to ``[place, ins, outs]``, computed in
+        float64.
+        """
         g = np.array(self.of_weights, np.float64)
         made = np.einsum("ij,ocjl,ml->imco", g, weights.astype(np.float64), g, optimize=True)
         return np.asarray(made.reshape(self.places, *made.shape[2:]))
@@ -85,18 +95,21 @@ class MinimalFilter:
 
 @dataclass(frozen=True)
 class FilteredPanels:
-    """``w[outs, ins, 3, 3]`` as ``[panel, place, ins, n_r]``, zero padded on the right."""
+    """Layout of transformed weights: ``w[outs, ins, 3, 3]`` as ``[panel, place, ins, n_r]``.
+
+    The last panel is zero padded on the right.
+    """
 
     filter: MinimalFilter
     n_r: int
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
-        """The shape and element type of packed weights."""
+        """Return the shape and element type of packed weights."""
         panels = -(-shape[0] // self.n_r)
         return (panels, self.filter.places, shape[1], self.n_r), dtype
 
     def write(self, array: Array, out: Array) -> None:
-        """Pack weights into ``out``, which holds zeros."""
+        """Pack weights into ``out``, which is zero-initialized."""
         made = self.filter.transformed(array)
         for panel, target in enumerate(out):
             part = made[..., panel * self.n_r : (panel + 1) * self.n_r]
@@ -104,7 +117,7 @@ class FilteredPanels:
 
 
 def _polynomial(roots: Sequence[Fraction]) -> list[Fraction]:
-    """The coefficients of the product of ``x - root``, from the constant one up."""
+    """Return the coefficients of the product of all ``x - root``, lowest degree first."""
     found = [Fraction(1)]
     for root in roots:
         shifted = [Fraction(0), *found]

@@ -1,10 +1,10 @@
-"""Convolutions of images whose channels are last, as GEMMs: rows are pixels, columns are channels.
+"""Channels-last convolutions as GEMMs: rows are pixels, columns are channels.
 
-A result lies as a product's does, and so does the input of a convolution of one tap: that is a
-product. With more taps a row of A is what one output pixel sees. It is brought together, a block of
-rows and of K at a time, from pieces that lie together in memory: the taps of one line of an image
-with all their channels (im2row; an indirect convolution, Dukhan 2019, would point at them instead).
-What lies outside the image is zero.
+The result has the layout of a product. For a convolution of one tap so has the input, and no copy
+is needed. With more taps, a row of A is the window of one output pixel. A block of rows and of K at
+a time is gathered from pieces that are contiguous in memory: the taps of one line of an image with
+all their channels (im2row; an indirect convolution, Dukhan 2019, would use pointers instead).
+Pixels outside the image are zero.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ from tvm_disc.tir.index import add, mul, product
 
 Expr: TypeAlias = Any
 
-_FEW_PIECES = 8  # of a pixel, that are written out
-_SHORT = 8  # vectors of a piece that are written out
+_FEW_PIECES = 8  # pieces of a pixel up to which the loop over them is unrolled
+_SHORT = 8  # vectors of a piece up to which its copy is unrolled
 
 
 @dataclass(frozen=True)
 class FilterPanels:
-    """``w[out, in / groups, taps...]`` as panels ``[groups * ceil(out / groups / n_r), K, n_r]``.
+    """Layout of weights: ``w[out, in / groups, taps...]`` as ``[groups * ceil(out / groups / n_r),
+    K, n_r]``.
 
-    K is the taps, then the input channels; panels are zero padded on the right.
+    K is the taps, then the input channels. Panels are zero padded on the right.
     """
 
     n_r: int
     groups: int
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
-        """The shape and element type of packed weights."""
+        """Return the shape and element type of packed weights."""
         outs, depth = shape[0] // self.groups, math.prod(shape[1:])
         (panels, *rest), kept = PanelsOfB(self.n_r).form((depth, outs), dtype)
         return (self.groups * panels, *rest), kept
 
     def write(self, array: Array, out: Array) -> None:
-        """Pack weights into ``out``, which holds zeros."""
+        """Pack weights into ``out``, which is zero-initialized."""
         outs, panels = len(array) // self.groups, len(out) // self.groups
         for g in range(self.groups):
             own = array[g * outs : (g + 1) * outs].reshape(outs, array.shape[1], -1)
@@ -62,9 +63,10 @@ class FilterPanels:
 
 @dataclass
 class PixelView:
-    """out[pixel, channel] = sum over (taps, in) of window[pixel, (taps, in)] * weight.
+    """Index maps of out[pixel, channel] = sum over (taps, in) of window[pixel, (taps, in)] *
+    weight.
 
-    The batch of the GEMM is the groups of channels; weights are of a literal shape.
+    The batch of the GEMM is the groups of channels. The shape of the weights must be literal.
     """
 
     group: Group
@@ -98,11 +100,11 @@ class PixelView:
         return True
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
-        """The output index of element (g, i, j)."""
+        """Return the output index of element (g, i, j)."""
         return [*low.space.split(i, self.node.shape[:-1]), self._column(g, j)]
 
     def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
-        """Row-major position of element (g, i, j)."""
+        """Return the row-major offset of element (g, i, j)."""
         return add(mul(i64(i), self.all_outs), self._column(g, j))
 
     def _column(self, g: Expr, j: Expr) -> Expr:
@@ -112,7 +114,7 @@ class PixelView:
         return c if self.groups == 1 else add(mul(i64(g), self.channels), c)
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
-        """Element (i, k) of the rows of group ``g``."""
+        """Return element (i, k) of the rows of group ``g``."""
         data = self.node.inputs[0]
         image, *at = low.space.split(i, self.node.shape[:-1])
         *taps, c = low.space.split(k, [*map(i64, self.taps), i64(self.channels)])
@@ -125,12 +127,12 @@ class PixelView:
         return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
-        """Element (k, j) of the weights of group ``g``."""
+        """Return element (k, j) of the weights of group ``g``."""
         *taps, c = low.space.split(k, [*map(i64, self.taps), i64(self.channels)])
         return low.at(self.node.inputs[1], [self._column(g, j), c, *taps])
 
     def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
-        """Constant weights as panels."""
+        """Return constant weights packed as panels."""
         weight = self.node.inputs[1]
         if weight not in self.group.constants:
             return {}
@@ -139,10 +141,10 @@ class PixelView:
 
 @dataclass(frozen=True)
 class RowPieces:
-    """What one output pixel sees, as pieces that lie together in the compact input ``data``.
+    """The window of one output pixel, as contiguous pieces of the compact input ``data``.
 
-    A piece is ``run`` taps of the last axis, with the channels of a group each; ``outer`` are the
-    numbers of pieces along the axes of taps.
+    A piece is ``run`` taps of the last axis, each with the channels of a group. ``outer`` is the
+    number of pieces along each axis of taps.
     """
 
     view: PixelView
@@ -150,14 +152,14 @@ class RowPieces:
 
     @property
     def run(self) -> int:
-        """Taps of a piece."""
+        """The number of taps of a piece."""
         geo = geometry(self.view.node, len(self.view.taps))
         together = self.view.groups == 1 and geo.dilation[-1] == 1
         return self.view.taps[-1] if together else 1
 
     @property
     def outer(self) -> tuple[int, ...]:
-        """Pieces along each axis of taps."""
+        """The number of pieces along each axis of taps."""
         *lead, last = self.view.taps
         return (*lead, last // self.run)
 
@@ -169,8 +171,10 @@ class RowPieces:
         k_block: tuple[Expr, Expr],
         target: tuple[Buffer, Expr, Expr, str, int],
     ) -> None:
-        """Rows ``(first, count)`` and columns ``(first, count)`` of A into ``target``: (buffer,
-        offset, row distance, dtype, lanes)."""
+        """Fill ``target`` with rows ``(first, count)`` and columns ``(first, count)`` of A.
+
+        ``target`` is (buffer, offset, row stride, dtype, lanes).
+        """
         row0, rows = i_rows
         places = self.view.node.shape[1:-1]
         counter = PlaceCounter(block, row0, places)
@@ -188,11 +192,12 @@ class RowPieces:
         k_block: tuple[Expr, Expr],
         target: tuple[Buffer, Expr, str, int],
     ) -> None:
-        """Columns ``k_block`` of the row of one pixel."""
+        """Emit columns ``k_block`` of the row of one pixel."""
         k0, depth = k_block
         length, pieces = self.run * self.view.channels, math.prod(self.outer)
         if static_dim(k0) == 0 and static_dim(depth) == length * pieces:
-            # All of K: where pieces begin is known, and few of them are written out.
+            # With all of K, the offsets of pieces are known, and a loop over a few pieces is
+            # unrolled.
             span = (i64(0), i64(length))
             if pieces <= _FEW_PIECES:
                 for piece in range(pieces):
@@ -220,7 +225,7 @@ class RowPieces:
         span: tuple[Expr, Expr, Expr],
         target: tuple[Buffer, Expr, str, int],
     ) -> None:
-        """Elements ``[begin, end)`` of a piece, the first of which is column ``start``."""
+        """Emit elements ``[begin, end)`` of a piece whose first element is column ``start``."""
         view, (image, at) = self.view, pixel
         geo = geometry(view.node, len(view.taps))
         extents = view.node.inputs[0].shape[1:-1]
@@ -273,7 +278,9 @@ class RowPieces:
     def _copy_short(
         self, block: Block, source: Expr, target: tuple[Buffer, Expr, str, int], length: int
     ) -> None:
-        """A whole piece of a few vectors, the last of which may overlap the one before."""
+        """Emit the copy of a whole piece of a few vectors; the last vector may overlap the one
+        before.
+        """
         buffer, to, dtype, lanes = target
         width = lanes if length >= lanes else 1
         starts = [*range(0, length - width, width), length - width]
@@ -282,7 +289,7 @@ class RowPieces:
             vstore(block, buffer, to + at, width, value)
 
     def _taps(self, block: Block, piece: Expr) -> list[Expr]:
-        """The tap of a piece along each axis."""
+        """Return the first tap of a piece along each axis."""
         taps: list[Expr] = []
         for size in reversed(self.outer):
             if size == 1:

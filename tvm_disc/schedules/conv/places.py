@@ -1,4 +1,7 @@
-"""Where neighbours in a row-major order lie, counted: a division costs as much as a small tile."""
+"""Multi-dimensional counter over consecutive row-major positions.
+
+It avoids index computation by division, which costs as much as a small tile.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ Expr: TypeAlias = Any
 
 
 class PlaceCounter:
-    """The index over ``dims`` of position ``first`` and of those behind it, the leading one open.
+    """The multi-dimensional index of a row-major position, starting at ``first``.
 
-    ``dims`` are all but the leading one.
+    ``dims`` are all dims but the leading one, whose size is not needed.
     """
 
     def __init__(self, block: Block, first: Expr, dims: Sequence[Any]) -> None:
@@ -31,11 +34,11 @@ class PlaceCounter:
         block.store(self.cells[0], 0, rest)
 
     def here(self) -> list[Expr]:
-        """The index of the position at hand."""
+        """Return the current index."""
         return [bind_opaque(self.block, "at", cell[i64(0)]) for cell in self.cells]
 
     def advance(self) -> None:
-        """Go to the next position."""
+        """Emit the step to the next position."""
         block = self.block
         carry: Expr = i64(1)
         for cell, size in zip(self.cells[:0:-1], reversed(self.dims), strict=True):

@@ -1,8 +1,8 @@
-"""A convolution's last panel, if it has few columns: inner products along K.
+"""A convolution's last panel, computed as inner products along K if it has few columns.
 
-An image of 7 x 7 pixels is a panel of three vectors and one pixel. A register tile would spend a
-third of a whole one on that pixel; inner products of a row of weights and the pixel's column spend
-a twelfth.
+For example, an image of 7 x 7 pixels is a panel of three vectors and one pixel. For that pixel a
+register tile takes a third of the time of a whole tile. Inner products of rows of weights with the
+pixel's column take a twelfth.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tvm_disc.schedules.gemm.partition import Index, cdiv
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, Buffer, Expr, call, i64
 
-_ROWS = 4  # of a tile of inner products; as many columns as then fill a vector with sums
+_ROWS = 4  # rows of a tile of inner products; its columns are as many as fill a vector with sums
 
 
 def tail_columns(tile: GemmTile, rows: int, columns: Index) -> int:
-    """A panel of at most so many columns is a tail; 0 where there is none, whatever the shape."""
+    """Return the largest number of columns of a tail panel; 0 if no panel can be a tail."""
     most = tile.lanes // _ROWS
     if rows < _ROWS or (isinstance(columns, int) and not 0 < columns % tile.n_r <= most):
         return 0
@@ -33,11 +33,11 @@ def tail_columns(tile: GemmTile, rows: int, columns: Index) -> int:
 
 @dataclass
 class Tail:
-    """The columns of a narrow panel, at most ``most``: transposed and multiplied.
+    """The columns of narrow panels, at most ``most`` each: transposed and multiplied.
 
-    In ``scratch`` at ``at`` lie the sums of a tile, and after them the columns, each contiguous
-    along K, of every panel that is a tail. Rows of the register tiles that sums end in are
-    ``width`` apart.
+    ``scratch`` at ``at`` holds the sums of a tile, followed by the columns of all tail panels, each
+    contiguous along K. ``width`` is the row stride of the register tiles into which the sums are
+    copied.
     """
 
     b: Block
@@ -53,7 +53,7 @@ class Tail:
 
     @staticmethod
     def elems(most: int, tails: Index, depth: int, tile: GemmTile, itemsize: int) -> Index:
-        """Elements of scratch for so many narrow panels."""
+        """Return the scratch elements for ``tails`` narrow panels."""
         if most == 0:
             return 0
         columns = tails * (most * packed_row_elems(depth, itemsize))
@@ -68,7 +68,7 @@ class Tail:
         return packed_row_elems(self.depth, itemsize)
 
     def take(self, number: Expr, panel: Expr, depth: Expr) -> None:
-        """Transpose the panel at ``panel``, a vector wide; zeros stand beyond its columns."""
+        """Emit the transposition of the panel at ``panel``, one vector wide and zero padded."""
         b, lanes = self.b, self.tile.lanes
         first = self.bind("first_column", self._columns(number))
         with b.loop("tk", depth) as k:
@@ -77,7 +77,7 @@ class Tail:
                 b.store(self.scratch, first + j * self._row + k, value)
 
     def _columns(self, number: Expr) -> Expr:
-        """Where the columns of a tail begin."""
+        """Return the offset of the columns of a tail."""
         return i64(self.at) + _sum_elems(self.most, self.tile) + number * (self.most * self._row)
 
     def multiply(
@@ -88,10 +88,10 @@ class Tail:
         depth: Expr,
         into: tuple[Expr, Expr],
     ) -> None:
-        """Sums of ``rows`` of weights (buffer, begin, distance) with the tail.
+        """Emit the products of ``rows`` rows of weights (buffer, begin, row stride) with the tail.
 
-        They go to the tile at ``into[0]``, and are added to what is there if
-        ``into[1]`` is not 0. The last tile of rows overlaps the one before it.
+        The sums go to the tile at ``into[0]``. If ``into[1]`` is nonzero, they are added to its
+        content. The last tile of rows overlaps the one before it.
         """
         b, lanes, most = self.b, self.tile.lanes, self.most
         buffer, begin, distance = weights
@@ -115,5 +115,5 @@ class Tail:
 
 
 def _sum_elems(most: int, tile: GemmTile) -> int:
-    """Elements of a tile's sums; whole lines of cache for any type."""
+    """Return the elements of a tile's sums, rounded up to whole cache lines for any type."""
     return -(-most * tile.m_r // 16) * 16

@@ -1,8 +1,8 @@
-"""The *window* template: pooling and depthwise convolution, a row of outputs at a time.
+"""The *window* template: pooling and depthwise convolution, one row of outputs at a time.
 
-A row of outputs is the accumulator. Every tap of the window adds one shifted row of the input over
-the range of outputs for which the tap lies inside, so padding costs no test per element and the
-inner loop is a plain vector loop whatever the symbolic sizes are.
+A row of outputs is the accumulator. Each tap of the window adds one shifted row of the input, over
+the range of outputs for which the tap is inside the input. Padding therefore needs no test per
+element, and the inner loop is a plain vector loop for any symbolic sizes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _scratch(body: Body) -> Buffer:
 
 
 def plan_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """One task per row of outputs."""
+    """Return a plan with one task per row of outputs."""
     node = group.anchor
     assert node is not None
     rank = len(node.shape) - 2
@@ -86,7 +86,7 @@ def _refusal(node: Node) -> str | None:
 def _accumulate(
     body: Body, node: Node, geo: WindowGeometry, spec: Any, outer: Sequence[Expr]
 ) -> None:
-    """Add every tap: the outer taps are skipped as a whole, the last over its valid range."""
+    """Emit the sum over all taps; outer taps outside the input are skipped as a whole."""
     low, block, sums = body.low, body.block, _scratch(body)
     data = node.inputs[0]
     rank = len(geo.strides)
@@ -113,9 +113,9 @@ def _accumulate(
 
 
 def valid_range(node: Node, tap: Expr, rank: int) -> tuple[Expr, Expr]:
-    """The outputs ``[begin, end)`` along the last dim whose tap lies inside the input.
+    """Return the outputs ``[begin, end)`` along the last dim whose tap is inside the input.
 
-    ``0 <= j * stride + shift < extent`` with ``shift = tap * dilation - padding``.
+    These satisfy ``0 <= j * stride + shift < extent`` with ``shift = tap * dilation - padding``.
     """
     geo = geometry(node, rank)
     stride, before = geo.strides[rank - 1], geo.padding[rank - 1]

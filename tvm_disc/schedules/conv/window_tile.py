@@ -1,9 +1,9 @@
-"""The *window tile* template: depthwise convolution and pooling, a vector of outputs at a time.
+"""The *window tile* template: depthwise convolution and pooling, one vector of outputs at a time.
 
-A task is one plane of one channel. A vector of neighbouring outputs stays in a register while the
-taps of the window are added; what a tap reads is one vector of the input (two, of which every
-other lane is kept, for a stride of two). Lanes outside the input are left out by masks that depend
-on the column only, and most columns need none.
+A task is one plane of one channel. A vector of adjacent outputs stays in a register while the taps
+of the window are added. A tap reads one vector of the input. With a stride of two, it reads two
+vectors and keeps every other lane. Masks exclude lanes outside the input. They depend on the column
+only, and most columns need none.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tvm_disc.tir.index import add, mul, product
 
 Expr: TypeAlias = Any
 
-_MOST_TAPS = 49  # every tap is written out, twice
+_MOST_TAPS = 49  # every tap is unrolled, twice
 _MOST_STRIDE = 2
 
 
 def plan_window_tile(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """One task per plane."""
+    """Return a plan with one task per plane."""
     node = group.anchor
     assert node is not None
     refused = _refusal(group, node, machine)
@@ -58,7 +58,7 @@ def plan_window_tile(group: Group, solver: Solver, machine: Machine) -> Plan | W
     )
 
 
-# Of what is read, and of the sums in registers.
+# Pairs of (element type of the input, accumulator type).
 _TYPES = {(t, t) for t in ("float32", "float64", "int32")}
 _TYPES |= {(t, "int32") for t in ("int8", "uint8", "int16")}
 
@@ -92,7 +92,7 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
 
 
 def outside_window(group: Group, node: Node) -> str | None:
-    """Why kernels that write a window out cannot serve what is fused around it."""
+    """Return why kernels with unrolled windows cannot serve the nodes fused with it, or None."""
     if node.inputs[0] not in group.params:
         return "an input that is computed on the way"
     if any(n is not node and not is_lanewise(n) for n in group.nodes):
@@ -101,12 +101,12 @@ def outside_window(group: Group, node: Node) -> str | None:
 
 
 def is_lanewise(node: Node) -> bool:
-    """Whether an epilogue computes it lane by lane."""
+    """Return whether an epilogue can compute the node lane by lane."""
     return node.cls is OpClass.ELEMWISE or node.op in ("relax.broadcast_to", "relax.full")
 
 
 def literal_taps(node: Node) -> list[int] | None:
-    """The size of a window, None if it is not known."""
+    """Return the size of a window, or None if it is not known."""
     if node.weighted:
         sizes = [static_dim(d) for d in node.inputs[1].shape[2:]]
     else:
@@ -118,7 +118,7 @@ def literal_taps(node: Node) -> list[int] | None:
 
 @dataclass(frozen=True)
 class _Column:
-    """A vector of outputs: first output, and per last tap its first input and its masks."""
+    """A vector of outputs: its first output, and for each tap its first input and its masks."""
 
     start: Expr
     first: list[Expr]
@@ -157,7 +157,7 @@ class _Emitter:
                         self._rows(lead, plane, column, source, weights, masked)
 
     def _source(self, lead: Sequence[Expr]) -> Expr:
-        """Where the plane that is read begins."""
+        """Return the offset of the input plane."""
         channel = lead[1]
         if self.is_conv:
             outputs, groups = self.node.inputs[1].shape[0], self.node.attrs["groups"]
@@ -168,7 +168,7 @@ class _Emitter:
         return bind_opaque(self.block, "source", index * product(self.data.shape[2:]))
 
     def _weights(self, channel: Expr) -> dict[tuple[int, ...], Expr]:
-        """One number per tap, in every lane; none for pooling."""
+        """Return the weight of each tap, broadcast to a vector; none for pooling."""
         if not self.is_conv:
             return {}
         weight, found = self.node.inputs[1], {}
@@ -200,7 +200,9 @@ class _Emitter:
         return _Column(start, firsts, masks, block.bind("keep", first_lanes(rest, lanes)))
 
     def _is_whole(self, column: _Column, v: Expr) -> Expr:
-        """Whether every tap of every lane lies inside the input and every lane is an output."""
+        """Return the condition that all taps of all lanes are inside, and that all lanes are
+        outputs.
+        """
         reach = column.first[-1] + self.lanes * self.geo.strides[-1]
         inside = tirx.And(column.first[0] >= 0, reach <= i64(self.data.shape[-1]))
         return tirx.And(inside, (v + 1) * self.lanes <= i64(self.node.shape[-1]))
@@ -214,7 +216,7 @@ class _Emitter:
         weights: dict[tuple[int, ...], Expr],
         masked: bool,
     ) -> None:
-        """Every row of outputs of one column of vectors."""
+        """Emit all rows of outputs of one column of vectors."""
         low, block, lanes = self.low, self.block, self.lanes
         dtype = self.spec.dtype
         sums = block.alloc("sums", lanes, dtype)
@@ -239,7 +241,7 @@ class _Emitter:
             low.drop_reader(self.node)
 
     def _finish(self, value: Expr) -> Expr:
-        """The result of a sum; averages here are over whole windows."""
+        """Return the result for a sum; averages here are over whole windows."""
         if "avg" in self.node.op:
             count = const(math.prod(self.taps), dtype_of(value))
             floats = is_float(self.spec.dtype)
@@ -249,7 +251,7 @@ class _Emitter:
     def _lines(
         self, rows: Sequence[Expr], source: Expr, taps_of: Callable[[Expr, tuple[int, ...]], None]
     ) -> None:
-        """Each line of taps that lies inside the input."""
+        """Emit each line of taps that is inside the input."""
         block, geo = self.block, self.geo
         for outer in itertools.product(*(range(t) for t in self.taps[:-1])):
             inside: Expr = tirx.IntImm("bool", 1)
@@ -270,7 +272,7 @@ class _Emitter:
         sums: Buffer,
         masked: bool,
     ) -> Callable[[Expr, tuple[int, ...]], None]:
-        """What adds the taps of one line."""
+        """Return a function that emits the taps of one line."""
         block, lanes, stride = self.block, self.lanes, self.geo.strides[-1]
         buffer, reducer, dtype = self.body.buffers[self.data], self.spec.reducer, self.spec.dtype
 
@@ -301,7 +303,7 @@ class _Emitter:
 
 
 def const_of(value: Expr, lanes: int) -> Expr:
-    """A literal in every lane."""
+    """Return a literal broadcast to all lanes."""
     return const(value.value, f"{dtype_of(value)}x{lanes}" if lanes > 1 else dtype_of(value))
 
 

@@ -1,10 +1,10 @@
 """The *winograd* template: dense 3x3 convolutions of stride 1 by minimal filtering.
 
-Channels are last. Outputs are cut in tiles of ``m x m``; a task is a block of tiles and a part of
-the output channels. The tiles' inputs are transformed into ``[place, tile, channel]``, each place
-is a product with the transformed weights, a panel of output channels at a time, and a panel's sums
-are transformed back, which is where the epilogue runs. So sums never leave the core's own caches,
-and weights, which are transformed when they are packed, are read once for a block of tiles.
+Channels are last. Outputs are divided into tiles of ``m x m``. A task is a block of tiles and a
+part of the output channels. The tiles' inputs are transformed into ``[place, tile, channel]``. Each
+place is a product with the transformed weights, one panel of output channels at a time. The sums of
+a panel are transformed back, and the epilogue runs on the result. Sums therefore stay in the core's
+own caches. Weights are transformed when they are packed, and read once per block of tiles.
 """
 
 from __future__ import annotations
@@ -43,15 +43,17 @@ Expr: TypeAlias = Any
 
 FAMILY = "winograd"
 _DTYPE = "float32"
-_FEWEST_CHANNELS = 16  # of either side: below, transforms cost more than they save
-_MANY_BYTES = 1 << 20  # of weights: threads share the output channels, too
-_FEWEST_ROWS = 4  # register tiles of rows in a block: what weights are read for
-_GAP = 16  # elements between places: those of a tile would share sets of the first-level cache
+# least input and output channels; with fewer, transforms cost more than they save
+_FEWEST_CHANNELS = 16
+_MANY_BYTES = 1 << 20  # bytes of weights from which threads divide the output channels, too
+_FEWEST_ROWS = 4  # least register tiles of rows in a block, to amortize reading the weights
+# elements between places, so that those of a tile use different sets of the first-level cache
+_GAP = 16
 
 
 @dataclass(frozen=True)
 class WinogradKnobs(Knobs):
-    """``outputs`` of a tile a side; ``beside``: whether weights are also kept as they are."""
+    """The knobs: ``outputs`` of a tile a side, and whether direct weights are kept ``beside``."""
 
     outputs: int = 2
     beside: bool = False
@@ -59,9 +61,10 @@ class WinogradKnobs(Knobs):
 
 @dataclass(frozen=True)
 class TileCut:
-    """How many tiles a task has, and how much scratch.
+    """The number of tiles of a task, and the size of its scratch.
 
-    ``sizes`` are of the output: batch, height, width, channels; ``ins`` input channels.
+    ``sizes`` are those of the output: batch, height, width, channels. ``ins`` is the number of
+    input channels.
     """
 
     filter: MinimalFilter
@@ -73,13 +76,13 @@ class TileCut:
 
     @property
     def grid(self) -> list[Expr]:
-        """Tiles along height and width."""
+        """The number of tiles along height and width."""
         m = self.filter.outputs
         return [tirx.floordiv(i64(d) + (m - 1), m) for d in self.sizes[1:3]]
 
     @property
     def tiles(self) -> Expr:
-        """Of all images."""
+        """The number of tiles of all images."""
         return product([self.sizes[0], *self.grid])
 
     @property
@@ -96,32 +99,34 @@ class TileCut:
 
     @property
     def parts(self) -> int:
-        """Parts of the output channels."""
+        """The number of parts into which the output channels are divided."""
         many = self.weight_bytes >= _MANY_BYTES
         return min(self.threads, self.panels) if many else 1
 
     @property
     def most(self) -> int:
-        """Tiles of a task, at most: what is transformed of them takes half of the cache."""
+        """The largest number of tiles of a task: their transformed inputs take half of the
+        cache.
+        """
         each = 4 * self.filter.places * self.ins
         rows = self.cache_bytes // 2 // each // self.tile.m_r
         return max(rows, _FEWEST_ROWS) * self.tile.m_r
 
     @property
     def blocks(self) -> Expr:
-        """Blocks of tiles: enough for all threads, and alike."""
+        """The number of blocks of tiles: enough for all threads, and nearly equal."""
         fewest = 1 if self.parts > 1 else self.threads
         cut = tirx.floordiv(self.tiles + (self.most - 1), self.most)
         return cut if fewest == 1 else tirx.max(cut, tirx.min(self.tiles, i64(fewest)))
 
     @property
     def there(self) -> int:
-        """Elements between two places of transformed inputs."""
+        """The number of elements between two places of transformed inputs."""
         return self.most * self.ins + _GAP
 
     @property
     def back(self) -> int:
-        """Elements between two places of sums."""
+        """The number of elements between two places of sums."""
         return self.most * self.tile.n_r + _GAP
 
     @property
@@ -130,7 +135,7 @@ class TileCut:
 
 
 def plan_winograd(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Minimal filtering whatever the number of pixels, as a template of its own."""
+    """Return a minimal filtering plan, as a template of its own, for any number of pixels."""
     node = group.anchor
     assert node is not None
     refused = _no_filter(node) or _refusal(group, node, machine)
@@ -138,11 +143,11 @@ def plan_winograd(group: Group, solver: Solver, machine: Machine) -> Plan | WhyN
 
 
 def winograd_plans(group: Group, plans: Sequence[Plan], machine: Machine) -> list[Plan] | WhyNot:
-    """The ways beside ``plans``, the direct ones: transformed weights alone, or beside packed ones;
-    none of what is no dense 3x3 convolution.
+    """Return the plans to add to ``plans``, the direct ones.
 
-    A call over few pixels reads more weights this way than it saves products, so that a kernel may
-    keep both.
+    These are one with transformed weights alone, and pairs in which the weights are kept in both
+    layouts. Returns [] if the node is not a dense 3x3 convolution. A call over few pixels reads
+    more weights with minimal filtering than it saves products, so a kernel may keep both layouts.
     """
     node = group.anchor
     assert node is not None
@@ -173,7 +178,7 @@ def _shape(node: Node) -> tuple[int, ...]:
 
 
 def _no_filter(node: Node) -> str | None:
-    """Why there is no minimal filter for a window; None if there is one."""
+    """Return why there is no minimal filter for a window; None if there is one."""
     if not node.weighted or len(node.shape) != 4 or not channels_last(node):
         return "no convolution of images with channels last"
     if _shape(node.inputs[1])[2:] != (TAPS, TAPS) or node.attrs["groups"] != 1:
@@ -182,7 +187,7 @@ def _no_filter(node: Node) -> str | None:
 
 
 def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
-    """Why minimal filtering cannot serve a dense window of 3x3, or is never faster."""
+    """Return why minimal filtering cannot serve a dense 3x3 window, or is never faster; or None."""
     if not machine.winograd:
         return "not wanted"
     (data, weight), geo = node.inputs, geometry(node, 2)
@@ -199,7 +204,7 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
 
 
 def _plan(group: Group, node: Node, machine: Machine, skip: int = 0) -> Plan:
-    """The plan; ``skip`` elements of packed weights are another's."""
+    """Return the plan; its weights follow ``skip`` elements of another layout."""
     outs, ins = _shape(node.inputs[1])[:2]
     wide = 8 * machine.lanes
     tile = default_tile(machine.isa, _DTYPE, outs if outs <= wide else math.gcd(outs, wide))
@@ -229,7 +234,7 @@ def _plan(group: Group, node: Node, machine: Machine, skip: int = 0) -> Plan:
 
 
 def winograd_ns(cut: TileCut, points: Points, model: CostModel) -> Values:
-    """Nanoseconds of one serial run at each point."""
+    """Return the nanoseconds of one serial run at each point."""
     tiles = np.asarray(evaluate(cut.tiles, points), np.float64)
     blocks = np.asarray(evaluate(cut.blocks, points), np.float64)
     products = cut.filter.places * micro_ns(
@@ -242,7 +247,7 @@ def winograd_ns(cut: TileCut, points: Points, model: CostModel) -> Values:
 
 @dataclass(frozen=True)
 class _Block:
-    """Tiles ``[first, first + count)`` of one task."""
+    """The tiles ``[first, first + count)`` of one task."""
 
     first: Expr
     count: Expr
@@ -267,11 +272,11 @@ class _Emitter:
         self.weights, self.skip = body.buffers[node.inputs[1]], skip
         assert body.scratch is not None
         self.scratch: Buffer = body.scratch
-        self.sums = self.filter.places * cut.there  # where they begin in scratch
+        self.sums = self.filter.places * cut.there  # offset of the sums in scratch
         self.before = geometry(node, 2).padding[:2]
 
     def run(self) -> None:
-        """Every task of the range; all blocks of a part of the channels follow one another."""
+        """Emit all tasks of the range; blocks of one part of the channels are consecutive tasks."""
         block, cut, low = self.block, self.cut, self.low
         self.grid = [bind_opaque(block, "grid", d) for d in cut.grid]
         tiles = bind_opaque(block, "tiles", product([self.node.shape[0], *self.grid]))
@@ -296,7 +301,7 @@ class _Emitter:
     # --- inputs ----------------------------------------------------------------------------------
 
     def _there(self, span: _Block) -> None:
-        """The inputs of all tiles, transformed."""
+        """Emit the transform of the inputs of all tiles."""
         block, low, m, side = self.block, self.low, self.filter.outputs, self.filter.side
         height, width, ins = (i64(d) for d in self.node.inputs[0].shape[1:])
         counter = PlaceCounter(block, span.first, self.grid)
@@ -329,7 +334,7 @@ class _Emitter:
         step: Expr,
         inside: tuple[list[Expr], list[Expr]] | None,
     ) -> None:
-        """A vector of channels of one tile; rows and columns are tested, if some are outside."""
+        """Emit a vector of channels of one tile; ``inside`` tests rows and columns at an edge."""
         block, side, lanes = self.block, self.filter.side, self.lanes
         base = bind_opaque(block, "base", source + v * lanes)
         ins = self.cut.ins
@@ -349,7 +354,7 @@ class _Emitter:
     def _partly(
         self, read: Callable[[int, int], Expr], rows: Sequence[Expr], columns: Sequence[Expr]
     ) -> list[list[Expr]]:
-        """A tile whose elements outside the image are zeros."""
+        """Return a tile whose elements outside the image are zeros."""
         block, lanes, side = self.block, self.lanes, range(self.filter.side)
         cells = [[block.alloc("d", lanes, _DTYPE) for _ in side] for _ in side]
         zero = const(0, f"{_DTYPE}x{lanes}")
@@ -365,7 +370,7 @@ class _Emitter:
     # --- products --------------------------------------------------------------------------------
 
     def _products(self, span: _Block, panel: Expr) -> None:
-        """The sums of all places, for one panel of output channels."""
+        """Emit the products of all places, for one panel of output channels."""
         block, low, cut, tile = self.block, self.low, self.cut, self.tile
         blocks = bind_opaque(block, "blocks", tirx.truncdiv(span.count + (tile.m_r - 1), tile.m_r))
         safe = bind_opaque(block, "safe", tirx.max(blocks, i64(1)))
@@ -400,7 +405,7 @@ class _Emitter:
                 block.eval(call(run, *pointers, *map(i64, sizes)))
 
     def _vectors(self, panel: Expr) -> Expr:
-        """Vectors of a panel."""
+        """Return the number of vectors of a panel."""
         lanes, tile = self.tile.lanes, self.tile
         left = tirx.truncdiv(i64(self.cut.outs) - panel * tile.n_r, i64(lanes))
         return bind_opaque(self.block, "vectors", tirx.min(left, i64(tile.vectors)))
@@ -408,7 +413,7 @@ class _Emitter:
     # --- outputs ---------------------------------------------------------------------------------
 
     def _back(self, span: _Block, panel: Expr) -> None:
-        """The outputs of all tiles, a panel of their channels."""
+        """Emit the outputs of all tiles, for one panel of channels."""
         block, low, m = self.block, self.low, self.filter.outputs
         height, width = (i64(d) for d in self.node.shape[1:3])
         vectors = self._vectors(panel)
@@ -431,7 +436,7 @@ class _Emitter:
             counter.advance()
 
     def _tile_back(self, source: Expr) -> list[list[Expr]]:
-        """A vector of channels of the outputs of one tile."""
+        """Return the outputs of one tile, for one vector of channels."""
         side, cut = self.filter.side, self.cut
         tile = [
             [
@@ -445,7 +450,7 @@ class _Emitter:
         return self._both_ways(self.filter.of_output, tile)
 
     def _store(self, value: Expr, pixel: list[Expr], channel: Expr) -> None:
-        """One output pixel's channels, and what follows."""
+        """Emit the epilogue and stores of one output pixel's channels."""
         low, node = self.low, self.node
         index = [*pixel, ramp(channel, self.lanes)]
         low.bind_reader(node, lambda at: value)
@@ -457,13 +462,13 @@ class _Emitter:
     def _both_ways(
         self, matrix: Sequence[Sequence[Fraction]], tile: Sequence[Sequence[Expr]]
     ) -> list[list[Expr]]:
-        """``matrix @ tile @ matrix.T``."""
+        """Return ``matrix @ tile @ matrix.T``."""
         columns = [[self._sum(row, column) for row in matrix] for column in zip(*tile, strict=True)]
         lines = list(zip(*columns, strict=True))
         return [[self._sum(row, line) for row in matrix] for line in lines]
 
     def _sum(self, factors: Sequence[Fraction], values: Sequence[Expr]) -> Expr:
-        """The sum of values times factors, most of which are 0 or 1."""
+        """Return the sum of values times factors, most of which are 0 or 1."""
         terms = sorted(
             ((f, v) for f, v in zip(factors, values, strict=True) if f),
             key=lambda term: (abs(term[0]) != 1, term[0] < 0),

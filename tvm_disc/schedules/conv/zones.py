@@ -1,10 +1,10 @@
-"""Output rows whose windows reach into the padding, apart from the rest.
+"""Zones: output rows whose windows reach into the padding are put in panels of their own.
 
-A line of taps that lies outside the input for every pixel of a panel adds nothing: a panel leaves
-out the first and the last of them. Panels of an image of four rows would each hold a row that wants
-them all; so where it pays, the rows at the upper edge of all images of an item, those between and
-those at the lower edge are three zones, and no panel is part of two. A kernel of three rows on
-images of two then does two thirds of the sums.
+If a line of taps is outside the input for every pixel of a panel, it adds nothing. A panel skips
+such lines at the begin and the end. But each panel of an image of four rows would contain a row
+that needs all lines. So where it is faster, there are three zones: the rows at the upper edge of
+all images of an item, the middle rows, and those at the lower edge. No panel is part of two zones.
+A window of three rows on images of two rows then computes two thirds of the sums.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ from tvm_disc.tir.index import product
 Expr: TypeAlias = Any
 Bind: TypeAlias = Callable[[str, Index], Index]
 
-_FEW_ROWS = 16  # of a result with zones; beyond, less is saved than panels of their own cost
-_MORE_PANELS = 2  # what zones may add
-_TAIL_COST, _VECTOR_COST = 1, 4  # of columns that are a tail, and of a vector
-_GAIN = (31, 32)  # what zones must save
+# rows up to which zones are used; with more, their additional panels cost more than they save
+_FEW_ROWS = 16
+_MORE_PANELS = 2  # panels that zones may add
+_TAIL_COST, _VECTOR_COST = 1, 4  # cost of the columns of a tail panel, and of a vector of columns
+_GAIN = (31, 32)  # zones must reduce the cost below this fraction
 
 
 def lead_taps(node: Node) -> int:
-    """Lines of taps that a panel may leave out, the first and the last; 1 if it never does."""
+    """Return the number of outer lines of taps, of which panels may skip the first and the last.
+
+    It is 1 if panels never skip lines.
+    """
     weight, rows = node.inputs[1], static_dim(node.shape[2])
     rank = len(node.shape) - 2
     geo, taps = geometry(node, rank), static_dim(weight.shape[2])
@@ -43,7 +47,7 @@ def lead_taps(node: Node) -> int:
 
 
 def more_panels(lead: int, rows: Expr) -> Index:
-    """How many panels zones may add to a result of ``rows``."""
+    """Return the number of panels that zones may add to a result of ``rows`` rows."""
     rows = known(rows)
     if lead == 1:
         return 0
@@ -53,7 +57,10 @@ def more_panels(lead: int, rows: Expr) -> Index:
 
 
 def tails(tail: int, rest: Index, lead: int, rows: Expr) -> Index:
-    """How many panels may be tails, of which the last panel has ``rest`` columns without zones."""
+    """Return the number of panels that may be tails.
+
+    ``rest`` is the number of columns of the last panel without zones.
+    """
     one: Index = 1
     if not isinstance(rest, int):
         one = tirx.Select(tirx.And(rest > 0, rest <= tail), i64(1), i64(0))
@@ -66,7 +73,8 @@ def tails(tail: int, rest: Index, lead: int, rows: Expr) -> Index:
 class Zones:
     """The three zones of an item's columns: their rows, columns, panels and lines of taps.
 
-    Each is a list of three; a zone may be empty. Without gain all rows are the middle one.
+    Each attribute is a list of three. A zone may be empty. If zones do not pay, the middle zone has
+    all rows.
     """
 
     def __init__(
@@ -96,7 +104,9 @@ class Zones:
         return (end - begin) * self.slab * self.images
 
     def _taps(self, begin: Index, end: Index) -> tuple[Index, Index]:
-        """The first line of taps that some row of ``[begin, end)`` needs, and their number."""
+        """Return the first line of taps that some row of ``[begin, end)`` needs, and their
+        number.
+        """
         stride, step = self.source.strides[0], self.source.dilation[0]
         before = self.source.padding[0]
         first = cdiv(most(before - (end - 1) * stride, 0), step)
@@ -106,7 +116,7 @@ class Zones:
         return first, self.bind("taps", count)
 
     def _apart(self, above: Index, below: Index) -> Expr:
-        """1 if zones take less than all columns together."""
+        """Return 1 if the zones are cheaper than all columns together, otherwise 0."""
         rows = self.rows
         together = self._cost(0, rows)
         zones = ((i64(0), above), (above, below), (below, rows))
@@ -115,7 +125,7 @@ class Zones:
         return tirx.Select(tirx.And(i64(rows) <= _FEW_ROWS, less), i64(1), i64(0))
 
     def _cost(self, begin: Index, end: Index) -> Expr:
-        """Time of a zone, in quarters of a vector by one line of taps."""
+        """Return the cost of a zone, in quarters of a vector times one line of taps."""
         columns = self.bind("columns", self._columns(begin, end))
         lanes, n_r = self.tile.lanes, self.tile.n_r
         cost: Expr = cdiv(columns, lanes) * _VECTOR_COST
@@ -127,11 +137,11 @@ class Zones:
 
 
 class Places:
-    """Where each panel of a task begins and what takes part in it.
+    """The first column, and the lines of taps, of each panel of a task.
 
-    ``columns`` of an item lie in ``panels``; item ``image`` is a number of images side by side
-    where ``shared`` is not 1. A panel has a ``slot`` in the task. ``of_all``: numbers that are the
-    same for all panels, and that LLVM shall not know.
+    The ``columns`` of an item are divided into ``panels``. If ``shared`` is not 1, an item is that
+    many images side by side. A ``slot`` is the number of a panel in the task. ``of_all`` holds
+    values that are equal for all panels, stored in memory to make them opaque to LLVM.
     """
 
     def __init__(
@@ -157,7 +167,7 @@ class Places:
         self._of_all = of_all
 
     def locate(self, first: Expr, count: Expr, image: Expr) -> None:
-        """Place ``count`` panels of the item of ``image``, in slots from 0 on."""
+        """Emit the positions of ``count`` panels of the item of ``image``, in slots from 0 on."""
         b, wide = self.b, self.b.alloc("wide_at", 1, "int64")
         b.store(wide, 0, i64(0))
         with b.loop("q", count) as slot:
@@ -174,7 +184,7 @@ class Places:
         self.wide = self.bind("wide_panels", tirx.max(wide[i64(0)], i64(1)))
 
     def _start(self, panel: Expr) -> tuple[Expr, Expr]:
-        """The column of a panel in its zone, and the zone."""
+        """Return the column of a panel in its zone, and the zone."""
         if self.zones is None:
             return self.bind("start", panel * self.tile.n_r), i64(0)
         upper, middle, _ = self.zones.panels
@@ -185,7 +195,7 @@ class Places:
         return self.bind("start", (panel - before) * self.tile.n_r), zone
 
     def _place(self, slot: Expr, start: Expr, zone: Expr, image: Expr) -> None:
-        """A division where images lie side by side, so once per panel."""
+        """Emit the position of a panel. It takes one division if images are side by side."""
         b = self.b
         begin, end = self._bounds(zone)
         self._store("zone", slot, zone)
@@ -203,31 +213,31 @@ class Places:
             self._store("pixel", slot, begin + start)
 
     def image(self, slot: Expr) -> Expr:
-        """The first image of a panel."""
+        """Return the first image of a panel."""
         return self._load("image", slot)
 
     def pixel(self, slot: Expr) -> Expr:
-        """The first pixel of a panel in its image."""
+        """Return the first pixel of a panel in its image."""
         return self._load("pixel", slot)
 
     def columns(self, slot: Expr) -> Expr:
-        """Columns of a panel."""
+        """Return the number of columns of a panel."""
         return self._load("columns", slot)
 
     def of_all(self, name: str, slot: Expr) -> Expr:
-        """A number that is the same for all panels."""
+        """Return a value that is equal for all panels."""
         return self._load(name, slot)
 
     def rank(self, slot: Expr) -> Expr:
-        """How many panels before it are no tails; the others are."""
+        """Return the number of earlier panels that are not tails."""
         return self._load("rank", slot)
 
     def bounds(self, slot: Expr) -> tuple[Expr, Expr]:
-        """The pixels of an image between which a panel's lie."""
+        """Return the pixel range of an image to which a panel's zone belongs."""
         return self._bounds(self._load("zone", slot))
 
     def lines(self, slot: Expr) -> tuple[Expr, Expr]:
-        """The lines of pixels of an image between which a panel's lie."""
+        """Return the range of pixel lines of an image to which a panel's zone belongs."""
         if self.zones is None:
             return i64(0), i64(product(self.source.pixels[:-1]))
         per, zone = product(self.source.pixels[1:-1]), self._load("zone", slot)
@@ -235,7 +245,7 @@ class Places:
         return begin, end
 
     def taps(self, slot: Expr) -> tuple[Expr, Expr]:
-        """The first line of taps that takes part in a panel, and how many do."""
+        """Return the first line of taps that a panel needs, and the number of lines."""
         if self.zones is None:
             return i64(0), i64(self.source.lead)
         zone = self._load("zone", slot)

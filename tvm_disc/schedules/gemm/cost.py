@@ -1,9 +1,9 @@
-"""What the analytical model says of matrix products: our own, and those of a library.
+"""Analytical model of matrix products: our kernels and library calls.
 
-    time = micro-kernel steps x cycles of a step + calls + packing + memory the tiles stream
+    time = micro-kernel steps x cycles of a step + calls + packing + memory traffic of the tiles
 
-after DietCode (Zheng et al. 2022): the cost of a micro-kernel times how many of them the sizes,
-rounded up to tiles, need. How tasks fill the threads is the common part's business.
+after DietCode (Zheng et al. 2022): the cost of one micro-kernel times the number of micro-kernels
+that the sizes need, rounded up to tiles. The common cost model distributes tasks over threads.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Expr: TypeAlias = Any
 
 
 def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Values:
-    """Nanoseconds in the register tiles of a product of m x n x k."""
+    """Return the nanoseconds that the register tiles of an m x n x k product take."""
     m, n, k = sizes
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(n / tile.n_r), 1)
-    rows, columns = m / blocks, np.ceil(n / tile.lanes) / panels  # of a mean micro-kernel
+    rows, columns = m / blocks, np.ceil(n / tile.lanes) / panels  # of the average micro-kernel
     step = _step_cycles(rows, columns, model)
     calls = blocks * panels * np.maximum(np.ceil(k / (tile.kc or np.inf)), 1)
     cycles = blocks * panels * k * step + calls * model.micro_call_cycles
@@ -54,11 +54,11 @@ def gemm_ns(
     points: Points,
     model: CostModel,
 ) -> Values:
-    """Nanoseconds of one serial run at each point."""
+    """Return the nanoseconds of one serial run at each point."""
     batch, m, n, k = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
     last = i64(last_columns(spec, tile))
     rest = np.asarray(evaluate(last, points), np.float64)
-    wide = n - rest  # columns of the tiles
+    wide = n - rest  # columns computed by register tiles
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(wide / tile.n_r), 1)
     time = micro_ns((m, wide, k), tile, model)
@@ -84,7 +84,7 @@ def gemm_ns(
 
 
 def _step_cycles(rows: Values, vectors: Values | int, model: CostModel) -> Values:
-    """Cycles of a step of K of a register tile."""
+    """Return the cycles that a register tile takes for one step of K."""
     fma, loads = rows * vectors / model.fma_per_cycle, (rows + vectors) / model.load_per_cycle
     return np.asarray(np.maximum(np.maximum(fma, loads), model.fma_latency / 4))
 
@@ -92,7 +92,7 @@ def _step_cycles(rows: Values, vectors: Values | int, model: CostModel) -> Value
 def _outer_ns(
     few: Expr, sizes: Sequence[Values], tile: GemmTile, tiles: Values, at: tuple[Points, CostModel]
 ) -> Values:
-    """Where few steps of K are outer products, what those take; else what ``tiles`` take."""
+    """Return the time of outer products where ``few`` holds, and ``tiles`` elsewhere."""
     (m, n, k), (points, model) = sizes, at
     vector = np.maximum(k / model.fma_per_cycle, (k / ROWS + 1) / model.load_per_cycle)
     cycles = m * (model.micro_call_cycles / ROWS + np.ceil(n / tile.lanes) * vector)
@@ -101,7 +101,7 @@ def _outer_ns(
 
 
 def _packs(spec: GemmSpec, tile: GemmTile, m: Values) -> Values | float:
-    """Whether B is brought into panels when the product runs."""
+    """Return 1 where B is packed into panels at run time, and 0 where it is read in place."""
     if spec.b_affine is None or not is_one(spec.b_affine.stride):
         return 1.0
     return 0.0 if lies_dense(spec, tile) else np.asarray(m > tile.pack_rows, np.float64)
@@ -110,10 +110,11 @@ def _packs(spec: GemmSpec, tile: GemmTile, m: Values) -> Values | float:
 def _instead(
     sizes: Sequence[Expr], rest: Expr, spec: GemmSpec, tile: GemmTile, points: Points
 ) -> Values | float:
-    """What few rows or columns take, where tiles are not used for them, over what tiles would.
+    """Return the ratio of the time of special kernels (few rows or columns) to that of tiles.
 
-    Of the columns ``rest`` are no part of tiles. The conditions are the very expressions that
-    kernels ask, evaluated at the points: nothing here repeats them.
+    The ratio is 1 where no special kernel is used. ``rest`` is the number of columns outside of the
+    tiles. The conditions are the expressions that the kernels test, evaluated at the points, so the
+    model cannot disagree with the kernels.
     """
     m, n, k = sizes
     parts = (n - rest, rest)
@@ -130,7 +131,7 @@ def _instead(
 
 
 def vendor_ns(sizes: Sequence[Expr], points: Points, model: CostModel) -> Values:
-    """Nanoseconds of one library call for each item of the batch."""
+    """Return the nanoseconds of one library call per batch item."""
     batch, m, n, k = (np.asarray(evaluate(x, points), np.float64) for x in sizes)
     elems = (m * k + k * n + m * n) * model.vendor_elem_ns
     each = model.vendor_call_ns + elems + m * n * k * model.vendor_fma_ns

@@ -1,4 +1,4 @@
-"""How finished sums of a product or a convolution leave through the consumers fused to it."""
+"""Epilogue of a matrix product or convolution: stores finished sums through the fused consumers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Expr: TypeAlias = Any
 
 
 class Epilogue:
-    """Stores an element, or neighbours along j, of the anchor through the fused consumers."""
+    """Stores one element, or a vector along j, of the anchor through the fused consumers."""
 
     def __init__(self, view: View, body: Body) -> None:
         self.view, self.body, self.low = view, body, body.low
@@ -27,7 +27,8 @@ class Epilogue:
             n is view.node or n.cls in LANEWISE or n.op in LANEWISE_MOVES for n in view.group.nodes
         )
 
-        # What has an element for each of the anchor's, in its order: stored, and read beside it.
+        # Operands with the anchor's shape, in its element order: outputs that are stored and
+        # parameters that are read in the epilogue.
         shape = view.node.shape
         outs = zip(self.group.outputs, body.outputs, strict=True)
         self.writes = [buffer for n, buffer in outs if self._alike(n.shape, shape)]
@@ -51,11 +52,13 @@ class Epilogue:
         return True
 
     def _columns(self, j0: Expr, lanes: int) -> Expr | None:
-        """The columns from ``j0`` on; None if a vector may not have them."""
+        """Return the column indices of a vector at ``j0``, or None if the vector store is not
+        allowed.
+        """
         if not self.view.starts_aligned(lanes):
             cut = any(column_ranges(self.group, node) for node in self.group.outputs)
             return None if cut else tirx.Ramp(j0, i64(1), lanes)
-        # Panels start at multiples of the vector width, which head splits rely on.
+        # Panels start at multiples of the vector width. Head splits rely on this.
         return self.low.space.aligned(j0, lanes)
 
     def _store(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:

@@ -1,8 +1,8 @@
-"""Inner-product kernels: some rows against a B whose columns are contiguous along K.
+"""Inner-product kernels: a few rows times a B whose columns are contiguous along K.
 
-``c[i, j] = sum_k a[i, k] * b[j, k]`` for as many (i, j) as a vector has lanes. Each sum is a vector
-of partial sums along K; a tree of shuffles then adds inside all of them at once. It is what pays
-when B would have to be transposed for a few rows, or for more along a long K.
+One tile computes ``c[i, j] = sum_k a[i, k] * b[j, k]`` for as many (i, j) as a vector has lanes.
+Each sum is a vector of partial sums along K. A tree of shuffles then reduces all of these vectors
+together. It is faster than transposing B for a few rows, and for more rows if K is long.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from tvm_disc.tir.builder import (
 )
 
 MOST_ROWS = 32
-SURE_ROWS = 8  # up to which inner products are cheaper whatever the depth
+SURE_ROWS = 8  # up to this many rows, inner products are cheaper for any depth
 _TILE_ROWS = (1, 2, 4)
-_ODD_ROWS = (3, 5)  # 3 x 5 and 5 x 3 leave one of 16 sums out
+_ODD_ROWS = (3, 5)  # 3 x 5 and 5 x 3 tiles use 15 of 16 lanes
 _MANY = 1 << 30
 
 
 def tile_rows(lanes: int, odd: bool = False) -> tuple[int, ...]:
-    """The heights of tiles; a tile of r rows has ``lanes // r`` columns."""
+    """Return the possible heights of tiles; a tile of r rows has ``lanes // r`` columns."""
     rows = sorted((*_TILE_ROWS, *_ODD_ROWS)) if odd and lanes == 16 else _TILE_ROWS
     return tuple(r for r in rows if r <= lanes)
 
 
 def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
-    """The function of one tile: ``(a, b, c, k, lda, ldb, ldc)``."""
+    """Return the function of one tile: ``(a, b, c, k, lda, ldb, ldc)``."""
     columns = lanes // rows
     a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
     k, lda, ldb, ldc = params = [index_var(n) for n in ("k", "lda", "ldb", "ldc")]
@@ -103,10 +103,10 @@ def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
 
 
 def add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
-    """A vector whose lane s is the sum of all lanes of ``sums[s]``, in ``sums[0]``.
+    """Reduce each vector in ``sums``; return a buffer whose lane s is the sum of ``sums[s]``.
 
-    Every level adds the two halves of each vector's segments, and joins two vectors to one; when
-    there is but one, with itself.
+    Each level adds the two halves of each vector's segments, and merges two vectors into one. A
+    single vector is merged with itself. The result is in ``sums[0]``.
     """
     vectors = list(sums)
     length = lanes
@@ -129,12 +129,12 @@ def few_rows(
     sizes: tuple[Index, Index, Index],
     parts: tuple[Index, Index],
 ) -> Expr | None:
-    """When inner products along K cost less than transposing B for tiles; None for never.
+    """Return the condition that inner products cost less than transposing B, or None for never.
 
-    Of the columns of m x n x k ``parts`` are those of the tiles, and the last ones.
+    ``sizes`` is (m, n, k). ``parts`` splits the columns into those of tiles and the last ones.
     """
     (m, n, k), lanes, view = sizes, tile.lanes, spec.b_affine
-    most = min(MOST_ROWS, tile.m_r * tile.m_blocks)  # one task has all of them
+    most = min(MOST_ROWS, tile.m_r * tile.m_blocks)  # all rows must be in one task
     if not possible(spec, tile) or view is None:
         return None
     if not is_one(view.k_stride) or is_one(view.stride):
@@ -149,7 +149,7 @@ def few_rows(
 
 
 def transposing_cost(sizes: Sequence[Any], parts: Sequence[Any], lanes: int) -> tuple[Any, Any]:
-    """What m x n x k takes as (inner products, tiles and inner products of the last columns)."""
+    """Return the cost of m x n x k as (inner products, tiles plus inner products for the rest)."""
     m, _, k = sizes
     wide, rest = parts
     inner, tiles = inner_cost(sizes, lanes, cdiv(wide, lanes))
@@ -162,7 +162,9 @@ Bind = Callable[[str, Index], Index]
 def in_place(
     spec: GemmSpec, b: Block, bind: Bind, g: Expr
 ) -> tuple[tuple[Affine, Affine, Direct], tuple[Index, Index, Index]]:
-    """A, B and the result of a product that is :func:`possible`, and where item ``g`` begins."""
+    """Return (A, B, result) of a :func:`possible` product, and their base offsets for item
+    ``g``.
+    """
     a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
     assert a_view is not None and b_view is not None and out is not None
     a_base, b_base, c_base = (bind("base", v.base(b, g)) for v in (a_view, b_view, out))
@@ -171,7 +173,10 @@ def in_place(
 
 @dataclass
 class Way:
-    """A way to compute a task, in the task loop of a body; ``bind`` names what is not constant."""
+    """Base class of the special kernels that replace tiles in the task loop of a body.
+
+    ``bind`` binds a non-constant size to a variable.
+    """
 
     b: Block
     bind: Bind
@@ -183,15 +188,17 @@ class Way:
 
 @dataclass
 class InnerProducts(Way):
-    """Tiles of inner products."""
+    """Computes a task as tiles of inner products."""
 
     def condition(self) -> Expr | None:
-        """When inner products along K cost less than transposing B; None for never."""
+        """Return the condition that inner products cost less than transposing B, or None for
+        never.
+        """
         p = self.plan
         return few_rows(self.spec, self.tile, (p.m, p.n, p.k), (p.wide, p.rest))
 
     def _height(self, m: Expr, n: Expr) -> Index:
-        """The height of the tiles, of those that fit, that it takes fewest of; 0 if none fits."""
+        """Return the tile height that needs the fewest tiles; 0 if no tile fits."""
         lanes = self.tile.lanes
         best, fewest = i64(0), i64(_MANY)
         for rows in tile_rows(lanes, odd=True):
@@ -205,12 +212,12 @@ class InnerProducts(Way):
         return best
 
     def emit(self, g: Expr, j_range: tuple[Expr, Expr]) -> None:
-        """All rows against columns ``[begin, end)``."""
+        """Emit all rows times columns ``[begin, end)``."""
         m = i64(self.plan.m)
         self._tiles(g, (i64(0), m), j_range, self._height(m, i64(self.plan.n)))
 
     def last(self, g: Expr, i_range: tuple[Expr, Expr]) -> Expr:
-        """Rows (first, count) against the last columns; returns whether a tile fits them."""
+        """Emit rows (first, count) times the last columns; return whether a tile fits them."""
         p = self.plan
         height = self._height(i_range[1], i64(p.rest))
         self._tiles(g, i_range, (i64(p.wide), i64(p.n)), height)
@@ -219,7 +226,7 @@ class InnerProducts(Way):
     def _tiles(
         self, g: Expr, i_range: tuple[Expr, Expr], j_range: tuple[Expr, Expr], height: Index
     ) -> None:
-        """The last tile of either direction overlaps the one before it."""
+        """Emit the tiles of a range. The last tile of each direction overlaps the one before it."""
         b, lanes, dtype, k = self.b, self.tile.lanes, self.spec.dtype, self.plan.k
         (row0, m), (begin, end) = i_range, j_range
         (a_view, b_view, out), bases = in_place(self.spec, b, self.bind, g)

@@ -1,7 +1,7 @@
-"""Layouts of constant operands of a GEMM.
+"""Packed layouts of the constant operands of a GEMM.
 
-The register tile streams columns of A, broadcast, and rows of panels of B, as vectors: Goto & van
-de Geijn (2008).
+The register tile reads columns of A (broadcast) and rows of B panels (vectors), as in Goto & van de
+Geijn (2008).
 """
 
 from __future__ import annotations
@@ -13,53 +13,62 @@ import numpy as np
 
 from tvm_disc.schedules.packing import Array, Form
 
-_LINE_BYTES = 64  # cache line; a packed row of A starts on one
-_ROWS = 16  # of B that are read at a time: their pages stay in the first-level TLB
+_LINE_BYTES = 64  # cache line; each packed row of A is aligned to it
+_ROWS = 16  # rows of B read at a time, so that their pages stay in the first-level TLB
 
 
 def packed_row_elems(k: int, itemsize: int) -> int:
-    """Distance in elements between rows of a packed A: whole cache lines, never a page apart."""
+    """Return the stride in elements between rows of a packed A.
+
+    It is a multiple of the cache line, and never a multiple of a page.
+    """
     line = max(1, _LINE_BYTES // itemsize)
     elems = math.ceil(max(k, 1) / line) * line
-    # An odd number of lines visits every set before it repeats one.
+    # With an odd number of lines, consecutive rows use every cache set before one repeats.
     return elems + line if (elems // line) % 2 == 0 else elems
 
 
 @dataclass(frozen=True)
 class RowsOfA:
-    """``a[M, K...]`` as ``[M, packed_row_elems(K)]`` of ``dtype``, zero padded.
+    """Layout of a constant A: ``a[M, K...]`` as ``[M, packed_row_elems(K)]``, zero padded.
 
-    Rows stay contiguous along K: the micro-kernel broadcasts from ``m_r`` rows at once, so all a
-    packed A must ensure is that those rows do not compete for the same cache set.
+    The elements are converted to ``dtype``. Rows stay contiguous along K. The micro-kernel
+    broadcasts from ``m_r`` rows at once, so the row stride only has to keep these rows in different
+    cache sets.
     """
 
     dtype: str
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
-        """The shape and element type of a packed array."""
+        """Return the shape and element type of the packed array."""
         del dtype
         k = math.prod(shape[1:])
         return (shape[0], packed_row_elems(k, np.dtype(self.dtype).itemsize)), self.dtype
 
     def write(self, array: Array, out: Array) -> None:
-        """Pack ``array`` into ``out``, which holds zeros."""
+        """Pack ``array`` into ``out``, which is zero-initialized."""
         k = math.prod(array.shape[1:])
         out[:, :k] = array.reshape(len(array), k)
 
 
 @dataclass(frozen=True)
 class PanelsOfB:
-    """``b[K, N]`` as panels ``[ceil(N / n_r), K, n_r]``, zero padded on the right."""
+    """Layout of a constant B: ``b[K, N]`` as panels ``[ceil(N / n_r), K, n_r]``.
+
+    The last panel is zero padded on the right.
+    """
 
     n_r: int
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
-        """The shape and element type of a packed array; bfloat16 is kept as its bits."""
+        """Return the shape and element type of the packed array; bfloat16 is stored as uint16
+        bits.
+        """
         k, n = shape
         return (-(-n // self.n_r), k, self.n_r), "uint16" if dtype == "bfloat16" else dtype
 
     def write(self, array: Array, out: Array) -> None:
-        """Pack ``array`` into ``out``, which holds zeros."""
+        """Pack ``array`` into ``out``, which is zero-initialized."""
         array, (k, n) = array.view(out.dtype), array.shape
         whole = n // self.n_r
         panels = array[:, : whole * self.n_r].reshape(k, whole, self.n_r).swapaxes(0, 1)
@@ -70,23 +79,25 @@ class PanelsOfB:
 
 @dataclass(frozen=True)
 class QuadsOfB:
-    """``b[K, N]`` as panels ``[ceil(N / n_r), 1 + ceil(K / 4), n_r]`` of four bytes along K each.
+    """Layout of an int8 B: ``b[K, N]`` as panels ``[ceil(N / n_r), 1 + ceil(K / 4), n_r]`` of
+    int32.
 
-    The instruction takes unsigned bytes of A: those of a ``signed`` A are read 128 too high. The
-    first row of a panel is what that adds to each column, negated.
+    Each word holds four bytes along K. The instruction reads A as unsigned bytes, so the elements
+    of a ``signed`` A are offset by 128. Row 0 of a panel holds the correction per column, -128
+    times the column's sum. It is zero for an unsigned A.
     """
 
     n_r: int
     signed: bool
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
-        """The shape and element type of a packed array."""
+        """Return the shape and element type of the packed array."""
         del dtype
         k, n = shape
         return (-(-n // self.n_r), 1 + -(-k // 4), self.n_r), "int32"
 
     def write(self, array: Array, out: Array) -> None:
-        """Pack ``array`` into ``out``, which holds zeros."""
+        """Pack ``array`` into ``out``, which is zero-initialized."""
         (k, n), (panels, rows, n_r) = array.shape, out.shape
         whole = np.zeros((4 * (rows - 1), panels * n_r), np.int8)
         whole[:k, :n] = array

@@ -1,16 +1,18 @@
 """The *dot* template: ``C[g, i, j] = sum_k A[g, i, k] * B[g, k, j]``, then an epilogue.
 
 Any of batch, M, N, K may be unknown until run time; one compiled body serves every value. The
-template knows no tensors: operands are affine views or element functions, results leave through
-``store`` callables, so neighbours fuse by composing index maps and expressions.
+template does not depend on tensors: operands are affine views or element functions, and results are
+stored by ``store`` callables. Producers and consumers are therefore fused by composing index maps
+and expressions.
 
-Work is cut in tasks over (batch, groups of B panels, groups of row blocks). A task keeps its
-share of B (packed, or read in place when its rows are contiguous) and walks K blocks, panels and
-row blocks, calling register-tile kernels (:mod:`gemm_micro`) that leave sums in an L1-resident
-tile; the epilogue then runs over that tile. Loop order and blocking follow Goto & van de Geijn
-(2008). M is cut in near-equal blocks of at most ``m_r`` rows, each with its own kernel, as DietCode
-and Nimble dispatch on residues, so no M computes padding rows. Columns are padded to whole
-vectors in packed panels only; nothing outside an operand is read (prefetches apart) or written.
+The work is divided into tasks over (batch, groups of B panels, groups of row blocks). A task reads
+its part of B packed, or in place if its rows are contiguous. It iterates over K blocks, panels and
+row blocks, and calls register-tile kernels (:mod:`.micro_kernel`) that leave their sums in a tile
+in the first-level cache; the epilogue then runs over that tile. Loop order and blocking follow Goto
+& van de Geijn (2008). M is divided into nearly equal blocks of at most ``m_r`` rows, each with a
+kernel of that height, as DietCode and Nimble dispatch on residues, so no padding rows are computed.
+Columns are padded to whole vectors in packed panels only. Apart from prefetches, nothing outside an
+operand is read or written.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
 from tvm_disc.target.isa import Isa, isa_of
 from tvm_disc.tir.builder import Block, Buffer, Expr, Stmt, call, either, i64
 
-FEW_COLUMNS, SHALLOW = 8, 64  # more steps of K along few columns are worth another kernel
+FEW_COLUMNS, SHALLOW = 8, 64  # for few columns, more steps of K justify a special kernel
 
 __all__ = [
     "Affine",
@@ -76,12 +78,12 @@ __all__ = [
 
 
 def gemm_tasks(spec: GemmSpec, tile: GemmTile) -> Index:
-    """Number of independent tasks; neighbours share a group of B panels."""
+    """Return the number of independent tasks; consecutive tasks share a group of B panels."""
     return GemmPartition(spec, tile).tasks(known(spec.batch))
 
 
 def gemm_scratch_elems(spec: GemmSpec, tile: GemmTile) -> Index:
-    """Elements of ``acc_dtype`` that one running :func:`gemm_body` needs (sums, copies)."""
+    """Return the elements of ``acc_dtype`` that one running :func:`gemm_body` needs as scratch."""
     return GemmPartition(spec, tile).elems
 
 
@@ -93,11 +95,11 @@ def gemm_body(
     lo: Index,
     hi: Index,
 ) -> Stmt:
-    """Compute tasks ``[lo, hi)``; scratch is private to this range while it runs.
+    """Emit tasks ``[lo, hi)``; the scratch must be private to this range while it runs.
 
     ``kernels`` collects the functions that the statement calls: add ``kernels.functions`` to the
-    module. The function that holds the statement must not carry ``tirx.noalias`` (apply
-    :func:`may_alias`): the called functions write ``scratch`` under another name.
+    module. The function that contains the statement must not carry ``tirx.noalias`` (apply
+    :func:`may_alias`), because the called functions write ``scratch`` through another parameter.
     """
     return _Emitter(spec, tile, kernels, scratch).body(lo, hi)
 
@@ -131,9 +133,9 @@ class _Emitter:
         return b.stmt()
 
     def _is_small(self) -> Expr | None:
-        """When an item is a few tiles that read and write in place; None for never.
+        """Return the condition that an item is a few tiles that read and write in place, or None.
 
-        Then cutting it evenly would cost as much as computing it.
+        For such a small item, dividing it evenly would cost as much as computing it.
         """
         spec, p, tile = self.spec, self.plan, self.tile
         if spec.b_affine is None or not is_one(spec.b_affine.stride) or spec.b_packed is not None:
@@ -196,9 +198,10 @@ class _Emitter:
         j_group: tuple[Expr, Expr],
         last: Expr,
     ) -> None:
-        """The task in the cheapest way; tiles serve all sizes, the others few rows or columns.
+        """Emit the task with the cheapest kernels.
 
-        ``last``: whether the last columns are among its own.
+        Tiles serve all sizes, other kernels few rows or columns. ``last`` tells whether the task
+        includes the last columns.
         """
         b, p, n_r = self.b, self.plan, self.tile.n_r
         parts = (b, self._bind, self.spec, p, self.tile, self.kernels)
@@ -238,7 +241,7 @@ class _Emitter:
                         lines.last(item[0], rows)
 
     def _rows_of(self, i_group: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-        """(first, count) of the rows of some blocks."""
+        """Return (first, count) of the rows of a range of row blocks."""
         first, blocks = i_group
         row0 = self._bind("row0", self._block_start(first))
         return row0, self._bind("rows", self._block_start(first + blocks) - row0)
@@ -250,7 +253,7 @@ class _Emitter:
         i_group: tuple[Expr, Expr],
         j_group: tuple[Expr, Expr],
     ) -> None:
-        """Row blocks ``i_group`` against panels ``j_group``, each as (first, count)."""
+        """Emit row blocks ``i_group`` times panels ``j_group``, each as (first, count)."""
         b, p = self.b, self.plan
         g, gm = item
         first, blocks = i_group
@@ -276,7 +279,11 @@ class _Emitter:
 
     @contextmanager
     def _tasks(self, span: TaskSpan) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
-        """A loop over tasks; (g, gn, gm) are counted: a division costs as much as a small tile."""
+        """Emit a loop over tasks that yields (task, g, gn, gm).
+
+        The indices are incremented rather than computed by division, which costs as much as a small
+        tile.
+        """
         b, p, lo, hi = self.b, self.plan, span.lo, span.hi
         names = ("g", "gn", "gm")
         cells = {n: b.alloc(f"{n}_at", 1, "int64") for n in names}
@@ -297,7 +304,7 @@ class _Emitter:
             b.store(cells["g"], 0, g + last_n)
 
     def _block_start(self, block: Expr) -> Expr:
-        """First row of a register tile: tiles differ by at most one row in height."""
+        """Return the first row of a row block; blocks differ by at most one row in height."""
         return block * self.plan.base_rows + least(block, self.plan.extra_rows)
 
     # --- kernels and epilogue ----------------------------------------------------------------
@@ -310,7 +317,7 @@ class _Emitter:
         a_views: list[tuple[Any, Place]],
         k_block: tuple[Expr, Expr, Expr],
     ) -> None:
-        """All row blocks of the task against one panel and one K block."""
+        """Emit all row blocks of the task times one panel and one K block."""
         b, p, tile, spec = self.b, self.plan, self.tile, self.spec
         panel, local = j_panel
         first, blocks = i_group
@@ -370,9 +377,10 @@ class _Emitter:
     def _masks(
         self, form: KernelForm, width: tuple[Index, Expr], depth: Index, ldb: Index | None
     ) -> list[Index]:
-        """What kernels take that mask a last vector; ``ldb`` of a B that is not packed.
+        """Return the mask arguments of a kernel; ``ldb`` is the row stride of an unpacked B.
 
-        What a vector reads behind a row of B is the next row's, and only the last row has none.
+        A vector that reads past the end of a row of B reads the next row; only the last row has no
+        next one.
         """
         if not form.masks:
             return []
@@ -399,7 +407,7 @@ class _Emitter:
         )
 
     def _narrow_form(self, way: str) -> KernelForm:
-        """The form of kernels for one of ``narrow_ways``."""
+        """Return the kernel form for one way of :meth:`Operands.narrow_ways`."""
         form = self._form()
         if way == "few":
             return form
@@ -408,17 +416,18 @@ class _Emitter:
         return KernelForm(tail=form.tail)
 
     def _kernel(self, form: KernelForm) -> Any:
-        """The function of all tiles that there may be."""
+        """Return the dispatching function for all tile sizes that may occur."""
         rows, vectors = self._row_counts(), self._vector_counts()
         if self.spec.narrow and form.ahead:
             rows = tuple(r for r in rows if r <= FEW_ROWS)
         elif self.spec.narrow:
-            half = (self.tile.m_r + 1) // 2  # of two tiles neither is lower
+            # if there are two row blocks, none has fewer rows than this
+            half = (self.tile.m_r + 1) // 2
             rows = tuple(r for r in rows if r >= min(half, FEW_ROWS + 1))
         return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
 
     def _pointer(self, views: list[tuple[Any, Place]], i: Expr, k: Expr) -> tuple[Expr, Index]:
-        """Address and row distance of an operand in the view that holds."""
+        """Return address and row stride of an operand in the first view whose condition holds."""
         (condition, place), *rest = views
         buf, off, distance = place(i, k)
         here = tirx.address_of(buf[off])
@@ -428,17 +437,18 @@ class _Emitter:
         return either(condition, here, there), tirx.Select(condition, i64(distance), i64(other))
 
     def _ahead(self, at: Expr, block: tuple[Expr, Expr], depth: Expr) -> tuple[Expr, Expr]:
-        """Which share of the next panel, as (start, elements per K step), a row block fetches.
+        """Return the part of the next panel that a row block prefetches: (start, elements per K
+        step).
 
-        The next panel comes from far away while this one is used: it is fetched evenly over all
-        row blocks, each of which takes its share of the lines.
+        The next panel is prefetched from memory while the current one is used. The row blocks share
+        its cache lines evenly.
         """
         blk, blocks = block
         step = self._bind("step", cdiv(self.tile.n_r, blocks))
         return at + self.plan.k_whole * self.tile.n_r + blk * depth * step, step
 
     def _first(self, ways: list[tuple[Any, Any, KernelForm]], emit: Callable[..., None]) -> None:
-        """``emit`` the first way whose condition holds; the last one has none."""
+        """Emit the first way whose condition holds; the last one has no condition."""
         (condition, *way), *rest = ways
         if not rest:
             emit(*way)
@@ -472,7 +482,7 @@ class _Emitter:
     def _epilogue(
         self, g: Expr, i_rows: tuple[Expr, Index], j_cols: tuple[Expr, Index], sum_at: Expr
     ) -> None:
-        """Hand every finished sum of one register tile to the store callables."""
+        """Emit the ``store`` calls for every finished sum of one register tile."""
         b, spec, tile = self.b, self.spec, self.tile
         i0, rows = i_rows
         j_start, columns = j_cols

@@ -3,12 +3,13 @@
 ``c[i, j] (+)= sum_k a[i, k] * b[k, j]`` for ``rows x (vectors * lanes)`` outputs, with
 
 * ``a``: row ``i`` at ``i * lda``, contiguous along K; elements are broadcast;
-* ``b``: row ``k`` at ``k * ldb``, contiguous along columns, whole vectors are read;
-* ``c``: row ``i`` at ``i * ldc``; ``accumulate != 0`` starts from its content instead of zero.
+* ``b``: row ``k`` at ``k * ldb``, contiguous along columns; whole vectors are read;
+* ``c``: row ``i`` at ``i * ldc``; if ``accumulate`` is nonzero, the sums are added to its content.
 
-They know nothing of shapes, fusion or epilogues, so every GEMM of a program shares them. All
-rows ``1 .. m_r`` exist: a dynamic M is cut in near-equal blocks and each block dispatches on its
-row count (residue dispatch as in Nimble, with the blocks balanced so none is thin).
+Kernels do not depend on shapes, fusion or epilogues, so all GEMMs of a program share them. There is
+a kernel for each number of rows ``1 .. m_r``. A dynamic M is divided into nearly equal blocks, and
+each block dispatches on its row count. This is residue dispatch as in Nimble, with balanced blocks
+so that none is thin.
 """
 
 from __future__ import annotations
@@ -47,21 +48,21 @@ from tvm_disc.tir.builder import (
 from tvm_disc.tir.imports import provide
 from tvm_disc.tir.llvm_ops import emitting_for
 
-# Up to so many rows packed weights pass as fast as memory gives them. Panels lie one behind the
-# other, the processor fetches them by itself, and requests of ours take its buffers: one and two
-# rows of 768 x 2304 took 1.3 times as long with them on a Zen 4, three 1.1 times.
+# Up to this many rows, packed weights are streamed at memory speed. Panels are consecutive, so the
+# hardware prefetcher reads ahead, and our prefetches would use up its buffers: with them, one and
+# two rows of 768 x 2304 took 1.3 times as long on a Zen 4, three rows 1.1 times.
 _STREAMED_ROWS = 3
 # Independent sums needed to cover the latency of two 4-cycle FMA pipes.
 _LATENCY_SUMS = 8
 
 
 def ramp(base: Expr | int, lanes: int) -> Expr:
-    """Indices ``base .. base + lanes``; the plain index when ``lanes`` is 1."""
+    """Return the indices of ``lanes`` elements from ``base``; a scalar index if ``lanes`` is 1."""
     return i64(base) if lanes == 1 else tirx.Ramp(i64(base), i64(1), lanes)
 
 
 def vload(buf: Buffer, base: Expr | int, lanes: int) -> Expr:
-    """``lanes`` consecutive elements of ``buf`` from ``base`` on."""
+    """Return ``lanes`` consecutive elements of ``buf`` from ``base`` on."""
     return tirx.BufferLoad(buf, [ramp(base, lanes)])
 
 
@@ -71,15 +72,15 @@ def vstore(b: Block, buf: Buffer, base: Expr | int, lanes: int, value: Expr) -> 
 
 
 def splat(value: Expr, lanes: int) -> Expr:
-    """``value`` in every lane."""
+    """Return ``value`` broadcast to all lanes."""
     return value if lanes == 1 else tirx.Broadcast(value, lanes)
 
 
 def bind_opaque(b: Block, name: str, value: Expr | int) -> Expr:
-    """``let name = value`` through a stack cell, for int64 values.
+    """Bind an int64 value to a variable through a stack cell.
 
-    Simplifying passes see through bindings and substitute them: with a page of index arithmetic
-    that takes seconds. They do not see through memory; LLVM does, and removes the cell.
+    Simplification passes substitute ordinary bindings, which takes seconds for a page of index
+    arithmetic. They do not track values in memory. LLVM does, and removes the cell.
     """
     if isinstance(value, int | tirx.IntImm | tirx.Var) or dtype_of(value) != INDEX:
         return b.bind(name, value)
@@ -89,7 +90,7 @@ def bind_opaque(b: Block, name: str, value: Expr | int) -> Expr:
 
 
 def widened(value: Expr, dtype: str, lanes: int) -> Expr:
-    """``value`` with elements of ``dtype``; the bits of a bfloat16 (uint16) become a float32."""
+    """Return ``value`` converted to ``dtype``; uint16 bits of bfloat16 become float32."""
     suffix = "" if lanes == 1 else f"x{lanes}"
     if dtype_of(value) == dtype + suffix:
         return value
@@ -102,18 +103,23 @@ def widened(value: Expr, dtype: str, lanes: int) -> Expr:
 
 @dataclass(frozen=True)
 class KernelForm:
-    """What a register-tile kernel does beside its sums; each adds parameters, in this order.
+    """Optional features of a register-tile kernel; each adds parameters, in this order.
 
-    ``ahead``: one cache line per K step is brought to the second-level cache, for whoever comes
-    next: pointer ``ahead``, then the elements ``ahead_step`` between two of them. ``tail``: only
-    the first ``tail`` lanes of the last vector of ``c`` exist, with ``short`` of ``b``: behind the
-    first ``whole`` steps, which may read past a row of ``b``, its last vector is masked.
-    ``b_dtype``: what B is kept in, if narrower than the sums; ``uint16`` holds bits of bfloat16.
-    ``quads``: A and B are words of four bytes whose products are all added; sums start from the row
-    before B's first. ``tight``: rows of a packed B are no wider than its vectors. ``scaled``: B is
-    numbers of which each ``group`` rows are to be multiplied by a row of ``scale``, less a row of
-    ``zero`` with ``zeros``; sums are multiplied, once a group. ``keeps``: each row of B is also
-    stored as it is multiplied, scale and all, ``kept_step`` elements apart from ``kept`` on.
+    Attributes:
+        ahead: each K step prefetches one cache line to the second-level cache for the next kernel.
+            Parameters: pointer ``ahead``, and the stride ``ahead_step`` in elements.
+        tail: only the first ``tail`` lanes of the last vector of ``c`` exist.
+        short: after the first ``whole`` K steps, which may read past a row of ``b``, the last
+            vector of ``b`` is masked to ``tail`` lanes.
+        b_dtype: element type of B if narrower than the sums; ``uint16`` holds bfloat16 bits.
+        quads: A and B are words of four bytes whose products are all added. The sums are
+            initialized from the row before B's first.
+        tight: rows of a packed B are no wider than its vectors.
+        scaled: B is quantized; each ``group`` rows share one row of ``scale``. Sums are scaled once
+            per group.
+        zeros: a row of ``zero`` per group is subtracted from B first.
+        keeps: each row of B is also stored as it is multiplied, scale included, at ``kept`` with a
+            stride of ``kept_step`` elements.
     """
 
     ahead: bool = False
@@ -128,17 +134,17 @@ class KernelForm:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What a group of rows of B has beside its numbers."""
+        """The parameters of a group of rows of a quantized B."""
         return ("scale",) * self.scaled + ("zero",) * self.zeros
 
     @property
     def pointers(self) -> tuple[str, ...]:
-        """Pointer parameters, before the sizes."""
+        """The pointer parameters; they precede the sizes."""
         return ("a", "b", "c", *("ahead",) * self.ahead, *self.parts, *("kept",) * self.keeps)
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Size parameters."""
+        """The size parameters."""
         names = ("k", "lda", "ldb", "ldc", "accumulate")
         more = ("ahead_step",) * self.ahead + ("tail",) * self.masks + ("whole",) * self.short
         more += ("group",) * self.scaled + ("kept_step",) * self.keeps
@@ -146,7 +152,7 @@ class KernelForm:
 
     @property
     def masks(self) -> bool:
-        """Whether a last vector may be partial."""
+        """Whether the last vector may be partial."""
         return self.tail or self.short
 
 
@@ -158,7 +164,10 @@ _OF_B = ("b", "ahead")  # pointers to elements of B
 def micro_kernel(
     tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
 ) -> Any:
-    """The function of one register tile: ``(a, b, c, k, lda, ldb, ldc, accumulate)``."""
+    """Return the function of one register tile: ``(a, b, c, k, lda, ldb, ldc, accumulate)``.
+
+    The parameters of ``form`` are added.
+    """
     return _MicroKernel(tile, dtype, rows, vectors, form).function()
 
 
@@ -166,12 +175,12 @@ def micro_kernel(
 def _made(
     isa: Isa | None, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm
 ) -> Any:
-    """:func:`micro_kernel`, once for all programs of a process."""
+    """Return a cached :func:`micro_kernel`, shared by all programs of a process."""
     return micro_kernel(tile, dtype, rows, vectors, form)
 
 
 class _MicroKernel:
-    """Emits one register tile: sums begin, K goes by, what was there is added, sums are stored."""
+    """Emits one register tile: clear the sums, loop over K, add old content, store."""
 
     def __init__(
         self, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm
@@ -185,7 +194,7 @@ class _MicroKernel:
         self.params = {n: index_var(n) for n in form.sizes}
         self.k, lda, self.ldb, self.ldc, self.accumulate = list(self.params.values())[:5]
         if form.ahead or form.keeps:
-            # Packed; a constant leaves registers for the rows of A.
+            # B is packed; a constant stride leaves more registers for the rows of A.
             self.ldb = i64(vectors * lanes if form.tight else tile.n_r)
         blk = self.blk = Block()
         kept = {n: (form.b_dtype or dtype) if n in _OF_B else dtype for n in self.pointers}
@@ -198,7 +207,7 @@ class _MicroKernel:
             [[blk.alloc(f"sum_{s}_{i}_{v}", lanes, dtype) for v in each[1]] for i in each[0]]
             for s in range(self.splits)
         ]
-        # Stack vectors, not bindings: passes that simplify would copy a binding into its uses.
+        # Stack vectors, not bindings: simplification passes would copy a binding into its uses.
         self.row = [blk.alloc(f"row_{v}", lanes, dtype) for v in range(vectors)]
         self.elem = blk.alloc("elem", lanes, dtype)
         held = vectors * (form.zeros and not form.keeps)
@@ -208,7 +217,7 @@ class _MicroKernel:
         self.streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
 
     def function(self) -> Any:
-        """The function."""
+        """Return the function."""
         self._begin()
         self.next_line = _next_line(self.blk, self.buffers, self.params, self.rows)
         if self.form.scaled:
@@ -224,7 +233,7 @@ class _MicroKernel:
         return vload(self.sums[s][i][v], 0, self.lanes)
 
     def _at(self, i: int, v: int) -> Expr:
-        """Where vector ``v`` of row ``i`` lies in ``c``."""
+        """Return the offset of vector ``v`` of row ``i`` in ``c``."""
         return self.ldc * i + v * self.lanes
 
     def _partial(self, v: int) -> bool:
@@ -249,8 +258,11 @@ class _MicroKernel:
                 vstore(self.blk, self.sums[s][i][v], 0, self.lanes, zero)
 
     def _groups(self) -> None:
-        """All of K by groups. The sums of one are scaled as they are added to those before, so that
-        a scale costs a step nothing; where rows are kept, each row is scaled."""
+        """Emit the loop over K by groups of a quantized B.
+
+        The sums of a group are scaled when they are added to the total, so that a step of K does no
+        extra work. If rows are kept, each row is scaled instead.
+        """
         blk, k, group = self.blk, self.k, self.params["group"]
         totals: list[list[Buffer]] = []
         if not self.form.keeps:
@@ -285,7 +297,7 @@ class _MicroKernel:
         return total
 
     def _steps(self, first: Expr, depth: Expr) -> None:
-        """Steps of K: as many at once as are unrolled, the rest, then steps of a short row."""
+        """Emit K steps: an unrolled loop, the remaining steps, then masked steps of a short row."""
         blk, unroll = self.blk, max(self.tile.k_unroll, self.splits)
         whole = self.params.get("whole", depth)
         turns = blk.bind("turns", tirx.truncdiv(whole, i64(unroll)))
@@ -300,7 +312,7 @@ class _MicroKernel:
                 self._step(whole + km, 0, masked=True)
 
     def _step(self, kk: Expr, s: int, masked: bool = False) -> None:
-        """One step of K into the sums ``s``."""
+        """Emit one step of K into the sums ``s``."""
         blk, lanes = self.blk, self.lanes
         if not self.streamed:
             self._fetch(kk)
@@ -317,7 +329,7 @@ class _MicroKernel:
                 vstore(blk, self.sums[s][i][v], 0, lanes, self._multiply_add(s, i, v))
 
     def _centred(self, value: Expr, v: int) -> Expr:
-        """A vector of B less its zero, and if it is to be kept, scaled."""
+        """Return a vector of B minus its zero; if rows are kept, also scaled."""
         if self.zero:
             return value - vload(self.zero[v], 0, self.lanes)
         if not self.form.keeps:
@@ -327,7 +339,8 @@ class _MicroKernel:
 
     def _fetch(self, kk: Expr) -> None:
         if self.tile.prefetch:
-            # The fetch also keeps LLVM from hoisting the next steps' loads and spilling sums.
+            # The prefetch also keeps LLVM from hoisting loads of later steps, which would spill
+            # sums.
             line = max(1, 64 * 8 // tvm.DataType(self.dtype).bits)
             for j in range(0, self.vectors * self.lanes, line):
                 place = (kk + self.tile.prefetch) * self.ldb + j
@@ -348,7 +361,7 @@ class _MicroKernel:
         return tirx.call_llvm_pure_intrin(f"{self.dtype}x{self.lanes}", _QUADS, total, x, y)
 
     def _add_old(self) -> None:
-        """The content of ``c``, where it counts."""
+        """Emit the addition of the old content of ``c`` if ``accumulate`` is nonzero."""
         with self.blk.when(self.accumulate != 0):
             for i, v in self.tile_index:
                 at = self._at(i, v)
@@ -368,10 +381,11 @@ class _MicroKernel:
 def _next_line(
     blk: Block, buffers: dict[str, Buffer], params: dict[str, Var], rows: int
 ) -> Callable[[Expr], Expr]:
-    """What a step of K asks for in favour of the next kernel: of B if ``ahead`` says so, else of A.
+    """Return a function of the K step that prefetches for the next kernel: B if ``ahead``, else A.
 
-    Its rows of A lie behind these where rows have no gap, and a short K ends before the processor
-    has seen that: 192 x T x T x 64 took 1.04 to 1.7 times as long without.
+    Without gaps between rows, the next kernel's rows of A follow these. A short K ends before the
+    hardware prefetcher detects this: without the prefetch, 192 x T x T x 64 took 1.04 to 1.7 times
+    as long.
     """
     if "ahead" in buffers:
         step = params["ahead_step"]
@@ -383,10 +397,10 @@ def _next_line(
 
 
 def _row_starts(blk: Block, lda: Expr, rows: int) -> list[Expr]:
-    """Where the rows of A begin, as 1 or 2 times values that LLVM knows nothing about.
+    """Return the offsets of the rows of A, as 1 or 2 times values that are opaque to LLVM.
 
-    Seeing that all are multiples of ``lda`` it would save registers, and add them up again in every
-    step of K: nine instructions beside 27 multiply-adds.
+    If LLVM saw that all offsets are multiples of ``lda``, it would save registers and recompute the
+    offsets in every step of K: nine instructions next to 27 multiply-adds.
     """
     starts: list[Expr] = [i64(0)]
     bases: dict[int, Expr] = {}
@@ -399,7 +413,7 @@ def _row_starts(blk: Block, lda: Expr, rows: int) -> list[Expr]:
     return starts
 
 
-# The identity, which LLVM does not look through.
+# The identity function, opaque to LLVM.
 provide("""
 define linkonce_odr i64 @disc.unseen(i64 %x) alwaysinline {
   %y = call i64 asm "", "=r,0"(i64 %x)
@@ -409,20 +423,19 @@ define linkonce_odr i64 @disc.unseen(i64 %x) alwaysinline {
 
 
 def may_alias(func: Any) -> Any:
-    """``func`` without the no-alias promise.
+    """Return ``func`` without the no-alias attribute.
 
-    TVM gives every buffer variable of a no-alias function its own TBAA type, and all variables
-    of other functions one more. When LLVM inlines a function, the callee's and the caller's
-    names of one buffer then count as different memory and stores move past loads. So functions
-    that call each other on shared memory must all drop the promise.
+    In a no-alias function, TVM gives every buffer variable its own TBAA type. When LLVM inlines a
+    callee, the two names of one buffer then count as different memory, and stores move past loads.
+    So functions that call each other on shared memory must all drop the attribute.
     """
     return func.with_attr("tirx.noalias", False)
 
 
 class MicroKernels:
-    """The register-tile functions that the GEMMs of one module need, each made once.
+    """The register-tile functions that the GEMMs of one module need, each created once.
 
-    Add :attr:`functions` to the module once every template has been emitted.
+    Add :attr:`functions` to the module after all templates have been emitted.
     """
 
     def __init__(self) -> None:
@@ -432,7 +445,7 @@ class MicroKernels:
     def get(
         self, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
     ) -> Any:
-        """The global variable of one kernel."""
+        """Return the global variable of one kernel."""
         key = (*_knobs(tile, dtype, form), rows, vectors)
         if key not in self._vars:
             name = f"gemm_{dtype}_{rows}x{vectors * tile.lanes}_{len(self._vars)}"
@@ -441,7 +454,9 @@ class MicroKernels:
         return self._vars[key]
 
     def add(self, key: tuple[int | str, ...], name: str, make: Callable[[], Any]) -> Any:
-        """The global variable of the function that ``make`` gives, made once per ``key``."""
+        """Return the global variable of the function that ``make`` returns; one function per
+        ``key``.
+        """
         if key not in self._vars:
             self._vars[key] = var = tvm.ir.GlobalVar(f"{name}_{len(self._vars)}")
             self.functions[var] = make()
@@ -455,10 +470,10 @@ class MicroKernels:
         vectors: tuple[int, ...],
         form: KernelForm = PLAIN,
     ) -> Any:
-        """The function that calls the kernel of run-time ``rows`` and ``vectors``.
+        """Return a function that calls the kernel of the run-time ``rows`` and ``vectors``.
 
-        Its parameters are a kernel's, then ``rows`` and ``vectors``, each one of the given
-        values. One function serves every call with these choices.
+        Its parameters are a kernel's, then ``rows`` and ``vectors``, each one of the given values.
+        One function serves all calls with the same choices.
         """
         knobs = _knobs(tile, dtype, form)
         key: tuple[int | str, ...] = ("dispatch", *knobs, *rows, 0, *vectors)
@@ -482,20 +497,20 @@ class MicroKernels:
 
 
 def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
-    """What makes two kernels of one size different."""
+    """Return the key of a kernel, apart from its size."""
     wide = tile.n_r if (form.ahead or form.keeps) and not form.tight else 0
     knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, wide)
     return (*knobs, *astuple(form))
 
 
 def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:
-    """The pointer parameters of a kernel by name."""
+    """Return the pointer parameters of a kernel by name."""
     narrow = form.b_dtype or dtype
     return {n: pointer(n, narrow if n in _OF_B else dtype) for n in form.pointers}
 
 
 def _pick(b: Block, var: Var, values: tuple[int, ...], emit: Callable[[int], None]) -> None:
-    """``emit`` the one of the ascending ``values`` that ``var`` has; the largest is tried first."""
+    """Emit a dispatch of ``var`` over the ascending ``values``; the largest is tested first."""
     if len(values) == 1:
         emit(values[0])
         return

@@ -1,9 +1,10 @@
-"""Few columns: vectors that hold several steps of K for each column.
+"""Kernels for few columns, whose vectors hold several steps of K per column.
 
-A vector of columns is mostly empty where there are few. So the lanes are shared: ``fold`` steps of
-K by ``width`` columns, lane ``j * fold + t`` for column j and step t. B is brought into such
-vectors; a row of A gives ``fold`` of its elements to all columns at once, and the sums of a column
-are added at the end. With one column that is an inner product, and B is read as it lies.
+With few columns, most lanes of a vector of columns are unused. These kernels divide the lanes into
+``width`` columns times ``fold`` steps of K: lane ``j * fold + t`` holds step t of column j. B is
+rearranged into such vectors. ``fold`` elements of a row of A are repeated for all columns, and the
+lanes of each column are added at the end. With one column this is an inner product, and a
+contiguous B is read in place.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from tvm_disc.tir.builder import (
 )
 
 MOST_LINES = 3
-ROWS = 8  # of a tile: as many sums as hide the latency of a multiply-add
+ROWS = 8  # rows of a tile: enough independent sums to hide the latency of a multiply-add
 
 
 def widths(lanes: int) -> tuple[int, ...]:
-    """The numbers of columns that share a vector, ascending."""
+    """Return the numbers of columns that can share a vector, ascending."""
     return tuple(w for w in (1, 2, 4, 8) if w < lanes)
 
 
 def width_cases(n: Index, lanes: int) -> list[tuple[int, Expr]]:
-    """The widths that ``n`` columns may take, and when each is the one."""
+    """Return the widths that ``n`` columns may need, each with its condition."""
     below, found = 0, []
     for width in widths(lanes):
         if not isinstance(n, int) or below < n <= width:
@@ -57,7 +58,9 @@ def width_cases(n: Index, lanes: int) -> list[tuple[int, Expr]]:
 def few_columns(
     spec: GemmSpec, tile: GemmTile, sizes: tuple[Index, Index, Index]
 ) -> list[tuple[int, Expr]]:
-    """The widths at which sharing vectors costs less than tiles of m x n x k, and when."""
+    """Return the widths at which shared vectors may cost less than tiles, each with its
+    condition.
+    """
     (m, n, k), view, cases = sizes, spec.b_affine, []
     if not possible(spec, tile) or view is None or not is_one(view.stride):
         return []
@@ -77,10 +80,11 @@ def _repeated(value: Expr, lanes: int, times: int) -> Expr:
 
 
 def narrow_kernel(dtype: str, lanes: int, width: int) -> Any:
-    """The function of one tile: ``(a, b, c, k, lda, ldc, height, columns)``.
+    """Return the function of one tile: ``(a, b, c, k, lda, ldc, height, columns)``.
 
-    ``b`` holds a vector for each ``lanes / width`` steps of K, the last filled up with zeros where
-    ``width`` is more than one. Only ``height`` rows exist: beyond, the last is computed again.
+    ``b`` holds one vector for each ``lanes / width`` steps of K. If ``width`` is greater than one,
+    the last vector is zero padded. Only ``height`` rows exist; the tile computes the last one
+    repeatedly.
     """
     names = ("k", "lda", "ldc", "height", "columns")
     a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
@@ -131,7 +135,7 @@ def narrow_kernel(dtype: str, lanes: int, width: int) -> Any:
 def _store_row(
     blk: Block, to: tuple[Buffer, Expr], sums: tuple[Buffer, int, int], mask: Expr
 ) -> None:
-    """Add the steps of each column, and store what columns there are."""
+    """Reduce the steps of each column, and store the columns that exist."""
     acc, lanes, width = sums
     length = lanes // width
     while length > 1:
@@ -150,12 +154,12 @@ def _store_row(
 
 @dataclass
 class FewColumns(Way):
-    """Products of few columns."""
+    """Computes a task of few columns with shared vectors."""
 
     scratch: Buffer
 
     def condition(self) -> Expr | None:
-        """When they cost less than tiles of which most columns are empty; None for never."""
+        """Return the condition that shared vectors cost less than mostly empty tiles, or None."""
         cases = few_columns(self.spec, self.tile, (self.plan.m, self.plan.n, self.plan.k))
         if not cases:
             return None
@@ -166,11 +170,12 @@ class FewColumns(Way):
         return width_cases(self.plan.n, self.tile.lanes)
 
     def fold(self, g: Expr) -> None:
-        """Bring B to the scratch, a vector for some steps of K."""
+        """Emit the rearrangement of B into scratch, one vector per ``fold`` steps of K."""
         view = self.spec.b_affine
         assert view is not None
         for width, here in self._widths():
-            apart = i64(view.k_stride) != 1  # else one column is a row
+            # otherwise the one column is contiguous and needs no copy
+            apart = i64(view.k_stride) != 1
             with self.b.when(here if width > 1 else tirx.all(here, apart)):
                 self._fold(g, width)
 
@@ -205,7 +210,7 @@ class FewColumns(Way):
             group(done, rest)
 
     def emit(self, g: Expr, row0: Expr, rows: Expr) -> None:
-        """Rows ``[row0, row0 + rows)`` against all columns."""
+        """Emit rows ``[row0, row0 + rows)`` times all columns."""
         b, p, spec = self.b, self.plan, self.spec
         (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
         folded = tirx.address_of(self.scratch[p.b_at])
@@ -229,10 +234,13 @@ class FewColumns(Way):
 
 @dataclass
 class Lines(Way):
-    """Inner products one line at a time: of a few rows, or columns, both dense along K."""
+    """Computes inner products of few rows or columns, one row or column at a time.
+
+    Both operands are contiguous along K.
+    """
 
     def condition(self) -> Expr | None:
-        """When they cost less than transposing B; None for never."""
+        """Return the condition that they cost less than transposing B, or None for never."""
         p, view = self.plan, self.spec.b_affine
         if not possible(self.spec, self.tile) or view is None:
             return None
@@ -246,12 +254,12 @@ class Lines(Way):
         return tirx.all(m >= 1, n >= 1, tirx.any(n <= MOST_LINES, least_rows), lines < tiles)
 
     def emit(self, g: Expr, row0: Expr, rows: Expr) -> None:
-        """Rows ``[row0, row0 + rows)`` against all columns."""
+        """Emit rows ``[row0, row0 + rows)`` times all columns."""
         p = self.plan
         self._lines(g, (row0, rows), (i64(0), i64(p.n)), i64(p.n) <= p.m)
 
     def last(self, g: Expr, i_range: tuple[Expr, Expr]) -> None:
-        """Rows (first, count) against the last columns."""
+        """Emit rows (first, count) times the last columns."""
         self._lines(g, i_range, (i64(self.plan.wide), i64(self.plan.rest)), None)
 
     def _lines(
@@ -261,7 +269,11 @@ class Lines(Way):
         j_range: tuple[Expr, Expr],
         along_rows: Expr | None,
     ) -> None:
-        """Rows by columns, each as (first, count); a line is a column if ``along_rows``."""
+        """Emit rows times columns, each as (first, count).
+
+        If ``along_rows`` holds, each call computes several rows of one column, otherwise several
+        columns of one row. None means that it always holds.
+        """
         b, p, spec = self.b, self.plan, self.spec
         (row0, rows), (column0, columns) = i_range, j_range
         (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
@@ -288,16 +300,16 @@ class Lines(Way):
 
 
 def narrow_function(kernels: MicroKernels, dtype: str, lanes: int, width: int) -> Any:
-    """The function of :func:`narrow_kernel` in a module."""
+    """Return the module's function for :func:`narrow_kernel`."""
     key = ("narrow", dtype, lanes, width)
     return kernels.add(key, "gemm_narrow", partial(narrow_kernel, dtype, lanes, width))
 
 
 def narrow_cost(sizes: tuple[Any, Any], width: int, lanes: int) -> tuple[Any, Any]:
-    """What ``m`` rows, ``k`` deep, take as (tiles of shared vectors, tiles of one vector).
+    """Return the cost of ``m`` rows of depth ``k`` as (shared vectors, one vector of columns).
 
-    In units of 1/32 cycle: a row takes a little more than half a cycle for each vector along K, and
-    the end of its sums; bringing B into its vectors takes some for each of them.
+    The unit is 1/32 cycle. A row takes a little more than half a cycle per vector along K, plus the
+    final reduction. Rearranging B takes a constant per vector.
     """
     m, k = sizes
     fold = lanes // width

@@ -1,4 +1,4 @@
-"""The operands of one GEMM body: read where they lie, or copied to the scratch of its range."""
+"""The operands of one GEMM body: read in place, or copied to the scratch of its task range."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tvm_disc.tir.builder import Block, Buffer, Expr, const, i64
 
 @dataclass
 class Operands:
-    """Operands inside the task loop of a body; ``bind`` names what is not constant."""
+    """The operands inside the task loop of a body; ``bind`` binds a non-constant size."""
 
     b: Block
     bind: Callable[[str, Index], Index]
@@ -44,7 +44,7 @@ class Operands:
     scratch: Buffer
 
     def columns(self, panel: Expr) -> Index:
-        """How many columns a panel really has."""
+        """Return the number of columns of a panel that exist."""
         n, n_r = self.plan.wide, self.tile.n_r
         if isinstance(n, int) and n % n_r == 0:
             return n_r
@@ -55,11 +55,13 @@ class Operands:
         return self.spec.b_packed is None and view is not None and is_one(view.stride)
 
     def masks_b(self) -> bool:
-        """Whether kernels read only what there is of a last vector of B that lies in rows."""
+        """Return whether kernels mask the last vector of a row-major B."""
         return reads_masked(self.spec, self.tile)
 
     def _must_pack(self, columns: Index) -> Any:
-        """Whether a B panel with contiguous rows is packed: a Python or run-time truth value."""
+        """Return whether a B panel with contiguous rows is packed: a bool or a run-time
+        condition.
+        """
         m, lanes = self.plan.m, self.tile.lanes
         if self.spec.dtype != self.spec.acc_dtype:
             return True
@@ -145,7 +147,9 @@ class Operands:
         return view.buffer[view.base(self.b, g) + outer * view.stride + k * view.k_stride]
 
     def copy_a(self, g: Expr, i_rows: tuple[Expr, Expr], k_block: tuple[Expr, Expr]) -> None:
-        """Copy a K block of the task's rows of A to scratch, row by row along K."""
+        """Emit a copy of a K block of the task's rows of A to scratch; rows are contiguous
+        along K.
+        """
         row0, rows = i_rows
         k0, depth = k_block
         b, p, spec, tile = self.b, self.plan, self.spec, self.tile
@@ -187,7 +191,10 @@ class Operands:
                     b.store(self.scratch, to + kk, cast(value, dtype))
 
     def _copy_quads(self, g: Expr, i: Expr, k_block: tuple[Expr, Expr], to: Expr) -> None:
-        """Copy a row of A by words of four bytes; what lies beyond K meets zeros of B."""
+        """Emit a copy of a row of A as words of four bytes.
+
+        Bytes beyond K are arbitrary, since they are multiplied by zeros of B.
+        """
         b, spec, lanes = self.b, self.spec, self.tile.lanes
         k0, depth = k_block
         signed = spec.dtype == "int8"
@@ -217,10 +224,10 @@ class Operands:
             b.store(self.scratch, to + done + w, total)
 
     def must_copy_a(self, blocks: Expr, panels: Expr) -> Any:
-        """Whether a K block of A is copied: a Python or run-time truth value.
+        """Return whether a K block of A is copied: a bool or a run-time condition.
 
-        Long rows are, for tasks that read them often: pieces of them lie in as many pages as there
-        are rows, often all in the same sets of the first-level cache.
+        Long rows are copied if a task reads them often. A block of uncopied rows touches one page
+        per row, and the rows often compete for the same sets of the first-level cache.
         """
         p = self.plan
         if copies_a(self.spec) or not p.may_copy_a:
@@ -231,9 +238,9 @@ class Operands:
         return self.b.bind("a_is_copied", often)
 
     def a_views(self, g: Expr, row0: Expr, k0: Expr, copied: Any) -> list[tuple[Any, Place]]:
-        """Where the kernels find A: (condition, place); the last has none.
+        """Return the possible locations of A as (condition, place); the last condition is None.
 
-        A place maps (row, k) to (buffer, offset, row distance).
+        A place maps (row, k) to (buffer, offset, row stride).
         """
         spec, p, scratch = self.spec, self.plan, self.scratch
         if spec.a_packed is not None:
@@ -256,8 +263,9 @@ class Operands:
         return [(None, in_place)] if copied is False else [(copied, copy), (None, in_place)]
 
     def of_groups(self, panel: Expr, k0: Expr) -> tuple[list[Expr], list[Index]]:
-        """Where the scale and the zero of row ``k0`` of a narrow panel lie, and for how many rows
-        one holds."""
+        """Return the addresses of scale and zero of row ``k0`` of a quantized panel, and the
+        number of rows that share them.
+        """
         spec, n_r = self.spec, self.tile.n_r
         parts = [x for x in (spec.b_scale, spec.b_zero) if x is not None]
         if not parts:
@@ -267,18 +275,22 @@ class Operands:
         return [tirx.address_of(x[at]) for x in parts], [spec.group]
 
     def kept(self) -> tuple[Expr, Index]:
-        """Where a kernel leaves the rows of a narrow panel expanded, and their distance: none where
-        no other kernel reads them."""
+        """Return the address to which a kernel writes the dequantized rows of a panel, and their
+        stride.
+
+        The stride is 0 if no other kernel reads these rows.
+        """
         p = self.plan
         n_r, alone = self.tile.n_r, p.blocks <= 1
         step = n_r * (not alone) if isinstance(alone, bool) else choice(alone, 0, n_r)
         return tirx.address_of(self.scratch[p.b_at]), step
 
     def narrow_ways(self, panel: Expr, k0: Expr, blk: Expr) -> list[tuple[Any, Any, str]]:
-        """How kernels find narrow weights: (condition, place, way).
+        """Return how kernels read quantized weights, as (condition, place, way).
 
-        ``few``: numbers, for so few rows that sums are scaled; ``first``: numbers, which the first
-        block of a task leaves expanded; ``next``: what it has left.
+        ``few``: kernels read the quantized panel and scale the sums, for few rows of A. ``first``:
+        the first row block of a task reads the quantized panel and stores it dequantized. ``next``:
+        later row blocks read the dequantized panel.
         """
         p, n_r = self.plan, self.tile.n_r
         [(_, numbers)] = self.b_views(i64(0), panel, i64(0), n_r)
@@ -294,14 +306,18 @@ class Operands:
         return [*ways, (None, expanded, "next")]
 
     def b_views(self, g: Expr, panel: Expr, local: Expr, columns: Index) -> list[tuple[Any, Any]]:
-        """Where the kernels find row k of a B panel: (condition, place); the last has none."""
+        """Return the possible locations of a B panel as (condition, place); the last condition is
+        None.
+
+        A place maps a row k to (buffer, offset, row stride).
+        """
         spec, p, n_r = self.spec, self.plan, self.tile.n_r
         if spec.b_packed is not None:
             constant = spec.b_packed
             item = p.panels * p.k if spec.b_packed_batched else p.k if spec.k_whole else 0
             at = panel * p.k_whole + g * item
             if spec.quads:
-                at = at + panel + 1  # behind the first row of each panel
+                at = at + panel + 1  # skip the first row of each panel, which holds corrections
             return [(None, lambda k: (constant, (at + k) * n_r, n_r))]
 
         def packed(k: Expr) -> tuple[Buffer, Expr, Index]:

@@ -1,9 +1,9 @@
-"""A few steps of K: outer products, stored as they are made.
+"""Outer-product kernels: products with at most ``MOST_STEPS`` steps of K.
 
-With so little to add up, a register tile costs more to set up than to compute. So rows of the
-result are written from left to right, two at a time, each vector the sum of ``steps`` rows of B,
-which stay in the first-level cache, times numbers of A, which stay in registers. It is how the
-angles of a rotary embedding are made, K being 1 there.
+With so few steps, setting up a register tile costs more than computing it. This kernel writes the
+rows of the result from left to right, two at a time. Each vector of the result is the sum of
+``steps`` rows of B times elements of A. B stays in the first-level cache and the elements of A stay
+in registers. The angles of a rotary embedding are such a product, with K = 1.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ from tvm_disc.tir.builder import (
     prim_func,
 )
 
-MOST_STEPS = 4  # beyond, tiles load less for each multiply-add
+MOST_STEPS = 4  # with more steps, register tiles need fewer loads per multiply-add
 ROWS = 2
 
 
 def outer_kernel(dtype: str, lanes: int, steps: int) -> Any:
-    """The function ``(a, b, c, lda, ldb, ldc, rows, columns)``: so many rows of the result."""
+    """Return the function ``(a, b, c, lda, ldb, ldc, rows, columns)`` that computes ``rows``
+    rows.
+    """
     names = ("lda", "ldb", "ldc", "rows", "columns")
     a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
     lda, ldb, ldc, rows, columns = params = [index_var(n) for n in names]
@@ -70,7 +72,7 @@ def outer_kernel(dtype: str, lanes: int, steps: int) -> Any:
                 blk.masked_store(c, start + at, total, mask)
 
     with blk.loop("pair", tirx.truncdiv(rows + (ROWS - 1), i64(ROWS))) as pair:
-        # The last row may be computed twice.
+        # An odd number of rows computes the last row twice.
         numbers = [blk.bind("row", least(pair * ROWS + r, rows - 1)) for r in range(ROWS)]
         for own, row in zip(elems, numbers, strict=True):
             for t, held in enumerate(own):
@@ -84,8 +86,10 @@ def outer_kernel(dtype: str, lanes: int, steps: int) -> Any:
 
 
 def few_steps(spec: GemmSpec, tile: GemmTile, k: Index) -> Expr | None:
-    """When a product is outer products: K is small, and operands and results lie as they take
-    them; None for never."""
+    """Return the condition under which outer products are used, or None if they never are.
+
+    K must be small, operands must be readable in place and the result must be stored directly.
+    """
     view = spec.b_affine
     if view is None or not is_one(view.stride):
         return None
@@ -95,20 +99,20 @@ def few_steps(spec: GemmSpec, tile: GemmTile, k: Index) -> Expr | None:
 
 
 def step_counts(k: Index) -> tuple[int, ...]:
-    """The numbers of steps that a product of depth ``k`` may have as outer products."""
+    """Return the possible numbers of steps of a product of depth ``k``."""
     return tuple(s for s in range(1, MOST_STEPS + 1) if not isinstance(k, int) or k == s)
 
 
 @dataclass
 class OuterProducts(Way):
-    """Products of a few steps of K."""
+    """Computes a task as outer products."""
 
     def condition(self) -> Expr | None:
-        """When they are; None for never."""
+        """Return the condition under which outer products are used, or None if they never are."""
         return few_steps(self.spec, self.tile, self.plan.k)
 
     def emit(self, g: Expr, i_range: tuple[Expr, Expr], j_range: tuple[Expr, Expr]) -> None:
-        """Rows and columns, each as (first, count)."""
+        """Emit rows times columns; each range is (first, count)."""
         b, dtype, lanes = self.b, self.spec.dtype, self.tile.lanes
         (a_view, b_view, out), (a_base, b_base, c_base) = in_place(self.spec, b, self.bind, g)
         (row0, rows), (column0, wanted) = i_range, j_range

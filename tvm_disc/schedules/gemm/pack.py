@@ -1,7 +1,7 @@
-"""Copies that bring GEMM operands in micro-kernel layout at run time, with vector moves.
+"""Run-time copies of GEMM operands into the micro-kernel layout, with vector moves.
 
-Sizes and offsets are in elements. Nothing outside the source is read: ragged edges are met by
-overlapping the last vector or by repeating the last row, both of which stay inside.
+Sizes and offsets are in elements. The copies never read outside of the source: at ragged edges, the
+last vector overlaps the one before it, or the last row is repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm_disc.tir.builder import Block, Buffer, Expr, const, i64, prefetch
 
 
 def cast(value: Expr, dtype: str, lanes: int = 1) -> Expr:
-    """``value`` with elements of ``dtype``."""
+    """Return ``value`` converted to elements of ``dtype``."""
     return widened(value, dtype, lanes)
 
 
@@ -27,9 +27,9 @@ def copy_contiguous(
     dst: tuple[Buffer, Expr, str],
     pad: bool = False,
 ) -> None:
-    """``dst[off + e] = load(e)`` for ``e < elems``: whole vectors, then single elements.
+    """Emit ``dst[off + e] = load(e)`` for ``e < elems``: whole vectors, then single elements.
 
-    ``load(block, e, width)`` gives ``width`` elements from ``e``. With ``pad`` the last, partial
+    ``load(block, e, width)`` returns ``width`` elements at ``e``. With ``pad``, the last, partial
     vector of ``dst`` is filled with zeros.
     """
     buf, off, dtype = dst
@@ -52,11 +52,11 @@ def transpose_into(
     dst: tuple[Buffer, Expr, Expr | int, str],
     lanes: int,
 ) -> None:
-    """``dst[off + c * stride + r] = src[offset(r) + c]`` for ``r < rows``, ``c < cols``.
+    """Emit ``dst[off + c * stride + r] = src[offset(r) + c]`` for ``r < rows``, ``c < cols``.
 
-    Squares of ``lanes x lanes`` are transposed in registers, while the lines of the square below
-    are asked for. ``rows`` is rounded up to whole vectors in ``dst`` (there must be room); the
-    extra places repeat the last row.
+    Squares of ``lanes x lanes`` are transposed in registers, while the cache lines of the square
+    below are prefetched. ``rows`` is rounded up to whole vectors in ``dst``, which must have room
+    for them; the extra elements repeat the last row.
     """
     buf, offset = src
     out, off, stride, dtype = dst
@@ -64,7 +64,7 @@ def transpose_into(
         with b.loop("r", rows) as r, b.loop("c", cols) as c:
             b.store(out, off + c * stride + r, cast(buf[offset(r) + c], dtype))
         return
-    # Stack vectors (the last one is spare); see micro_kernel() for why they are no bindings.
+    # Stack vectors, not bindings, as in micro_kernel(); the last one is a temporary.
     src_dtype = str(buf.dtype)
     square = [b.alloc(f"square_{i}", lanes, src_dtype) for i in range(lanes + 1)]
     groups = bind_opaque(b, "groups", tirx.truncdiv(i64(rows) + (lanes - 1), i64(lanes)))
@@ -94,7 +94,7 @@ def transpose_into(
 
 
 def _transpose_square(b: Block, rows: list[Buffer], lanes: int) -> None:
-    """Transpose ``lanes`` stack vectors in place by exchanging ever smaller blocks."""
+    """Transpose ``lanes`` stack vectors in place by exchanging blocks of halved size."""
     dist = lanes // 2
     while dist:
         low = [c if not c & dist else lanes + c - dist for c in range(lanes)]

@@ -1,4 +1,4 @@
-"""What a GEMM is made of, and the sizes of its task space and scratch."""
+"""The specification of a GEMM, and the sizes of its task space and scratch."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, Buffer, Expr, i64
 
 Index = Any  # Expr or int
-FEW_ROWS = 3  # of A, whose sums over narrow weights are scaled instead of the weights
-COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
-ROW_TASKS = 16  # tasks of one row of tiles each, where columns are not cut
-SHARED_LINE = 256  # multiply-adds that take as long as a line that two threads write
-_NARROW = 16  # vectors; in a wider product the last one is a small part
-_WIDEST = 4  # how much wider tasks become, at as many groups of rows
-MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
-MASKED_BYTES_NARROW = 64  # only AVX-512 can with elements of less than 32 bits
-Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row distance
+FEW_ROWS = 3  # up to this many rows of A, the sums are scaled instead of quantized weights
+# long rows of A are copied in tasks of more blocks and at least so many panels
+COPY_BLOCKS, COPY_PANELS = 2, 8
+ROW_TASKS = 16  # least number of row tiles for which each may be a task over all columns
+SHARED_LINE = 256  # multiply-adds that take as long as one cache line written by two threads
+_NARROW = 16  # vectors; in wider products the last vector is a small part
+_WIDEST = 4  # largest factor by which tasks become wider without changing the groups of rows
+MASKED_BYTES = 32  # since AVX2, loads and stores can mask lanes
+MASKED_BYTES_NARROW = 64  # only AVX-512 can mask elements of less than 32 bits
+Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row stride
 
 
 @dataclass(frozen=True)
 class Affine:
-    """An operand in place: ``(g, o, k)`` at ``buffer[base(b, g) + o * stride + k * k_stride]``.
+    """An operand in place: ``(g, o, k)`` is at ``buffer[base(b, g) + o * stride + k * k_stride]``.
 
-    ``o`` is i for A and j for B. Strides are in elements; a Python int ``1`` is what allows
-    direct or vectorised reads, so pass literals where they are known.
+    ``o`` is i for A and j for B. Strides are in elements. Only the Python int ``1`` enables direct
+    or vectorized reads, so known strides must be passed as literals.
     """
 
     buffer: Buffer
@@ -40,7 +41,9 @@ class Affine:
 
 @dataclass(frozen=True)
 class Direct:
-    """A result stored as it is: ``(g, i, j)`` at ``buffer[base(b, g) + i * stride + j]``."""
+    """A result stored without epilogue: ``(g, i, j)`` at ``buffer[base(b, g) + i * stride +
+    j]``.
+    """
 
     buffer: Buffer
     base: Callable[[Block, Expr], Expr]
@@ -51,36 +54,37 @@ class Direct:
 class GemmSpec:
     """One GEMM: sizes (int64 expressions or ints), operands and the epilogue.
 
-    Operands, first match wins:
+    The first form that is given is used:
 
-    * A: ``a_packed`` (``[M, packed_row_elems(K)]``, see :func:`pack_a_constant`); ``a_affine``
-      (read in place when ``k_stride`` is 1, transposed in registers when ``stride`` is 1, else
-      copied element by element); ``a_row`` (row i contiguous along K, at any
-      place: copied by vectors); ``fill_a(b, g, rows, k_block, target)`` (writes rows (first,
-      count) of a block of K (first, count) itself, to (buffer, offset, row distance, dtype,
-      lanes)); ``load_a`` (copied element by element).
-    * B: ``b_packed`` (``[ceil(N / n_r), K, n_r]``, see :func:`pack_b_constant`); ``b_affine``
+    * A: ``a_packed`` (``[M, packed_row_elems(K)]``, see :class:`.layouts.RowsOfA`); ``a_affine``
+      (read in place if ``k_stride`` is 1, transposed in registers if ``stride`` is 1, else copied
+      element by element); ``a_row`` (row i is contiguous along K at any offset, and copied by
+      vectors); ``fill_a(b, g, rows, k_block, target)`` (itself writes rows (first, count) of a K
+      block (first, count) to (buffer, offset, row stride, dtype, lanes)); ``load_a`` (copied
+      element by element).
+    * B: ``b_packed`` (``[ceil(N / n_r), K, n_r]``, see :class:`.layouts.PanelsOfB`); ``b_affine``
       (``stride`` 1: rows read in place or packed by vectors, ``k_stride`` 1: transposed in
-      registers); ``fill_b(b, g, k, j0, columns, buffer, at)`` (writes row k's columns itself);
+      registers); ``fill_b(b, g, k, j0, columns, buffer, at)`` (itself writes the columns of row k);
       ``load_b`` (packed element by element).
 
-    ``load_*`` must be pure: a copied A is evaluated once per group of panels, B once per run of
-    tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched``; they
-    and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
+    ``load_*`` must be pure: a copied A is evaluated once per group of panels, B once per range of
+    tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched`` is set.
+    They and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
 
-    With ``quads`` a word of A and of the packed B (see :func:`pack_b_quads`) is four bytes along K,
-    and one step of K adds four products.
+    With ``quads``, a word of A and of the packed B (see :class:`.layouts.QuadsOfB`) holds four
+    bytes along K, and one step of K adds four products.
 
-    With ``narrow`` the packed B is ``(b_packed - b_zero) * b_scale``, row k of it by row
-    ``k / group`` of these, which are panels as well, or absent. Kernels expand it in registers; of
-    more than ``m_r`` rows the first ones leave a panel of a K block in scratch for the others.
+    With ``narrow``, B is quantized: its value is ``(b_packed - b_zero) * b_scale``, where row ``k``
+    uses row ``k / group`` of ``b_scale`` and ``b_zero``. These are panels as well; either may be
+    absent. Kernels dequantize B in registers. For more than ``m_r`` rows, the first row block
+    stores the dequantized panel of a K block in scratch for the others.
 
-    When ``dtype`` differs from ``acc_dtype`` (half or int8 operands) operands are converted while
-    they are copied, never read in place.
+    If ``dtype`` differs from ``acc_dtype`` (half or int8 operands), operands are converted while
+    they are copied, and never read in place.
 
-    ``store(b, g, i, j, value)`` finishes one output; ``store_vector(b, g, i, j0, lanes, values)``
-    finishes ``lanes`` neighbours along j, or returns False having emitted nothing. With ``direct``
-    the kernels write the result in place where they can; ``store`` must then do the same.
+    ``store(b, g, i, j, value)`` finishes one output. ``store_vector(b, g, i, j0, lanes, values)``
+    finishes ``lanes`` neighbours along j, or emits nothing and returns False. With ``direct``,
+    kernels write the result in place where they can; ``store`` must then do the same.
     """
 
     batch: Index
@@ -102,9 +106,11 @@ class GemmSpec:
     b_packed: Buffer | None = None
     direct: Direct | None = None
     a_packed_batched: bool = False
-    a_period: int = 0  # a batched packed A begins again after that many items; 0: never
+    a_period: int = 0  # a batched packed A repeats after this many items; 0: never
     b_packed_batched: bool = False
-    k_whole: int = 0  # of a packed B of which item g takes rows from g * k on; 0: k, for all items
+    # total K of the packed B when batch item g reads rows [g * k, (g + 1) * k); 0 means that B is
+    # shared
+    k_whole: int = 0
     quads: bool = False
     narrow: bool = False
     b_scale: Buffer | None = None
@@ -113,72 +119,72 @@ class GemmSpec:
 
 
 def cdiv(x: Index, y: Index) -> Index:
-    """``x / y`` rounded up, folded for literals."""
+    """Return ``x / y`` rounded up, folded for literals."""
     if isinstance(x, int) and isinstance(y, int):
         return -(-x // y)
     return tirx.truncdiv(i64(x) + i64(y) - 1, i64(y))
 
 
 def div(x: Index, y: Index) -> Index:
-    """``x / y`` rounded down, for non-negative operands."""
+    """Return ``x / y`` rounded down, for non-negative operands."""
     if isinstance(x, int) and isinstance(y, int):
         return x // y
     return tirx.truncdiv(i64(x), i64(y))
 
 
 def cheap_div(x: Index, y: Index) -> Index:
-    """:func:`div`, for code: dividing takes longer than asking whether a size is 1, as most are."""
+    """Return :func:`div` with a test for ``y == 1``, the common case, which avoids the division."""
     if isinstance(y, int):
         return div(x, y)
     return tirx.if_then_else(y == 1, i64(x), div(x, y))
 
 
 def cheap_cdiv(x: Index, y: Index) -> Index:
-    """:func:`cdiv` in the same way."""
+    """Return :func:`cdiv` with a test for ``y == 1``."""
     if isinstance(y, int):
         return cdiv(x, y)
     return tirx.if_then_else(y == 1, i64(x), cdiv(x, y))
 
 
 def least(x: Index, y: Index) -> Index:
-    """The smaller, folded for literals."""
+    """Return the minimum, folded for literals."""
     return min(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.min(i64(x), i64(y))
 
 
 def most(x: Index, y: Index) -> Index:
-    """The larger, folded for literals."""
+    """Return the maximum, folded for literals."""
     return max(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.max(i64(x), i64(y))
 
 
 def choice(condition: Expr, x: Index, y: Index) -> Expr:
-    """One of two sizes."""
+    """Return ``x`` if the condition holds, otherwise ``y``, as int64."""
     return tirx.Select(condition, i64(x), i64(y))
 
 
 def is_one(x: Index) -> bool:
-    """Whether a size is the literal 1."""
+    """Return whether a size is the literal 1."""
     return (isinstance(x, int) and x == 1) or (isinstance(x, tirx.IntImm) and int(x.value) == 1)
 
 
 def known(x: Index) -> Index:
-    """A literal as a Python number, anything else unchanged."""
+    """Return a literal as a Python int, and any other size unchanged."""
     return int(x.value) if isinstance(x, tirx.IntImm) else x
 
 
 @dataclass(frozen=True)
 class TaskSpan:
-    """The tasks ``[lo, hi)`` of a range, and the row tiles ``[begin, end)`` that they are of."""
+    """The tasks ``[lo, hi)`` of a range, and the row tiles ``[begin, end)`` that they cover."""
 
     lo: Expr
     hi: Expr
     groups_m: Index
     per_m: Index
-    begin: Index | None  # None: 0
+    begin: Index | None  # None means 0
     end: Index
 
 
 class GemmPartition:
-    """Sizes of the task space and of the scratch; ``bind`` names what is not constant."""
+    """The sizes of the task space and the scratch; ``bind`` binds a non-constant size."""
 
     def __init__(
         self, spec: GemmSpec, tile: GemmTile, bind: Callable[[str, Index], Index] | None = None
@@ -190,9 +196,9 @@ class GemmPartition:
         if spec.quads:
             self.k_whole = self.k = k = keep("words", cdiv(k, 4))
         self.rest = keep("rest_columns", last_columns(spec, tile))
-        self.wide = keep("wide", n - self.rest)  # columns of the tiles
+        self.wide = keep("wide", n - self.rest)  # columns computed by register tiles
         self.panels = keep("panels", cdiv(self.wide, tile.n_r))
-        self.blocks = keep("blocks", cdiv(m, tile.m_r))  # register tiles of rows
+        self.blocks = keep("blocks", cdiv(m, tile.m_r))  # number of register tiles along M
         self.m_blocks = tile.m_blocks
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
         self.width = self._width(spec, tile, keep)
@@ -204,7 +210,7 @@ class GemmPartition:
         self.extra_rows = keep("extra_rows", m - self.base_rows * self.blocks)
         if tile.kc:
             turns = keep("turns", most(cdiv(k, tile.kc), 1))
-            unit = spec.group if 0 < spec.group < k else 8  # K blocks begin with a scale
+            unit = spec.group if 0 < spec.group < k else 8  # each K block begins with a new scale
             self.kc = keep("kc", cdiv(per(k, turns), unit) * unit)
             k_blocks = most(cdiv(k, most(self.kc, 1)), 1)
             if bind is not None and not isinstance(turns, int):
@@ -216,7 +222,7 @@ class GemmPartition:
 
         itemsize = max(1, tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8)
         line = max(1, 64 // itemsize)
-        # An odd number of lines, as packed_row_elems() gives for constants.
+        # An odd number of cache lines, as in packed_row_elems().
         self.row_elems = keep("row_elems", (div(cdiv(k, line), 2) * 2 + 1) * line)
         self.block_elems = keep("block_elems", (div(cdiv(self.kc, line), 2) * 2 + 1) * line)
         tile_elems = tile.m_r * tile.n_r
@@ -237,11 +243,12 @@ class GemmPartition:
         self.elems = self.b_at + b_elems
 
     def _width(self, spec: GemmSpec, tile: GemmTile, keep: Callable[[str, Index], Index]) -> Index:
-        """Panels of a task: more of packed weights where the rows alone give tasks enough.
+        """Return the panels per task; with packed weights, more if rows give enough tasks.
 
-        A block of A stays in the second-level cache for all of them, while packed panels pass. At
-        most half of the panels, and half as many times wider as there are groups of rows: a few
-        large tasks are shared unevenly, nine of them among two threads as five and four.
+        A block of A stays in the second-level cache for all panels of the task, while packed panels
+        are streamed. The width is at most half of the panels, and grows with half the number of
+        groups of rows. Larger tasks would balance badly: two threads run nine tasks as five and
+        four.
         """
         if spec.b_packed is None:
             return tile.n_panels
@@ -249,10 +256,10 @@ class GemmPartition:
         return keep("width", most(least(wider, cdiv(self.panels, 2)), tile.n_panels))
 
     def _by_rows(self, spec: GemmSpec, keep: Callable[[str, Index], Index]) -> Expr | None:
-        """When a task is a row of tiles, over all columns; None for never.
+        """Return the condition that a task is one row of tiles over all columns, or None for never.
 
-        Rows of the result that end inside a line of cache, and are cut among threads, have a line
-        each that two threads write in turn. Where K is small, that takes longer than the sums.
+        If columns are divided between threads and rows of the result end inside a cache line, two
+        threads write to that line alternately. For a small K, this takes longer than the sums.
         """
         line = 512 // int(tvm.DataType(spec.dtype).bits)
         n, whole, groups = self.n, (self.groups_m, self.groups_n), self.blocks
@@ -267,12 +274,14 @@ class GemmPartition:
         return tirx.all(i64(self.groups_n) > 1, i64(chosen) > 0)
 
     def tasks(self, batch: Index) -> Index:
-        """Number of independent tasks."""
+        """Return the number of independent tasks."""
         groups = batch * self.groups_m * self.groups_n
         return groups if self.by_rows is None else choice(self.by_rows, self.blocks, groups)
 
     def span(self, lo: Expr, hi: Expr, bind: Callable[[str, Index], Index]) -> TaskSpan:
-        """What a body does of the tasks ``[lo, hi)``: rows of tiles are put together again."""
+        """Return the work of tasks ``[lo, hi)``; row tasks of one range are merged into groups
+        again.
+        """
         if self.by_rows is None:
             return TaskSpan(lo, hi, self.groups_m, self.per_m, None, self.blocks)
         rows = self.by_rows
@@ -293,7 +302,7 @@ class GemmPartition:
 
 
 def possible(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Whether rows of A lie along K, and results are stored as they are."""
+    """Return whether A is contiguous along K and results are stored without an epilogue."""
     a, b = spec.a_affine, spec.b_affine
     if spec.direct is None or spec.dtype != spec.acc_dtype or a is None or b is None:
         return False
@@ -303,17 +312,18 @@ def possible(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def inner_cost(sizes: Sequence[Any], lanes: int, vectors: Any) -> tuple[Any, Any]:
-    """What ``m x n x k`` takes as (inner products, tiles over a transposed B).
+    """Return the cost of ``m x n x k`` as (inner products, tiles over a transposed B).
 
-    In units of 1/32 cycle: a sum takes its multiply-adds and its part of the tree; a step of K of
-    each vector of columns is transposed, and then takes a little more than half a cycle a row.
+    The unit is 1/32 cycle. A sum takes its multiply-adds and its share of the reduction tree. For
+    tiles, each vector of columns is transposed for each step of K, and then takes a little more
+    than half a cycle per row.
     """
     m, n, k = sizes
     return m * n * (k * (16 // min(lanes, 16)) + 140), vectors * k * (m * 18 + 320)
 
 
 def may_leave_columns(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Whether :func:`last_columns` is not always 0."""
+    """Return whether :func:`last_columns` may be nonzero."""
     view = spec.b_affine
     if view is None or not possible(spec, tile) or isinstance(known(spec.n), int):
         return False
@@ -321,10 +331,10 @@ def may_leave_columns(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def last_columns(spec: GemmSpec, tile: GemmTile) -> Index:
-    """Columns beyond whole vectors that are inner products along K instead.
+    """Return the number of last columns that are computed as inner products along K.
 
-    Up to half a vector, of a B whose columns are contiguous: as a vector of their own they would
-    cost what a whole one costs, to transpose and to multiply.
+    These are up to half a vector of columns of a B with contiguous columns. As a vector of their
+    own they would cost as much as a whole one, to transpose and to multiply.
     """
     if not may_leave_columns(spec, tile):
         return 0
@@ -336,13 +346,15 @@ def last_columns(spec: GemmSpec, tile: GemmTile) -> Index:
 
 
 def has_masks(vector_bytes: int, dtype: str) -> bool:
-    """Whether loads of ``dtype``, where vectors of sums have so many bytes, can leave out lanes."""
+    """Return whether loads of ``dtype`` can mask lanes if an accumulator has ``vector_bytes``
+    bytes.
+    """
     narrow = int(tvm.DataType(dtype).bits) < 32
     return vector_bytes >= (MASKED_BYTES_NARROW if narrow else MASKED_BYTES)
 
 
 def reads_masked(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Whether the last vector of a B that lies in rows is read under a mask."""
+    """Return whether the last vector of a row-major B is read under a mask."""
     view, n = spec.b_affine, known(spec.n)
     if spec.b_packed is not None or view is None or not is_one(view.stride):
         return False
@@ -352,13 +364,15 @@ def reads_masked(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def lies_dense(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Whether panels of a B that lies in rows are dense enough as they lie, for any M."""
+    """Return whether the rows of a row-major B are close enough to read panels in place for any
+    M.
+    """
     step = None if spec.b_affine is None else known(spec.b_affine.k_stride)
     return isinstance(step, int) and 0 < step <= 2 * tile.n_r
 
 
 def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Whether kernels write the result: whole vectors only, or masks are to be had."""
+    """Return whether kernels write the result: all vectors are whole, or stores can be masked."""
     if spec.direct is None:
         return False
     n, itemsize = known(spec.n), tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8
@@ -366,7 +380,7 @@ def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def copies_a(spec: GemmSpec) -> bool:
-    """Whether A must be brought into rows of ``acc_dtype`` along K first."""
+    """Return whether A must first be copied to rows of ``acc_dtype`` along K."""
     if spec.a_packed is not None:
         return False
     in_place = spec.a_affine is not None and is_one(spec.a_affine.k_stride)

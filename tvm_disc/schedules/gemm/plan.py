@@ -1,8 +1,8 @@
 """The *dot* and *convolution* templates: a fused group as one GEMM.
 
-Operands are index lambdas, so head splits, transposes and im2col are changes of index inside the
-packing or loading of a tile; the element-wise consumers run on the tile while it is in registers.
-Constant operands are packed once, at compile time, whatever the dynamic sizes are.
+Operands are index lambdas. Head splits, transposes and im2col are therefore index changes inside
+the packing or loading of a tile. Element-wise consumers run on the tile while it is in registers.
+Constant operands are packed once, at compile time, for any dynamic sizes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Expr: TypeAlias = Any
 
 
 def _size(dim: Any) -> Any:
-    """A dim as the GEMM wants it: Python int if literal."""
+    """Return a dim as a Python int if it is a literal, and unchanged otherwise."""
     literal = static_dim(dim)
     return dim if literal is None else literal
 
@@ -48,7 +48,7 @@ def _size(dim: Any) -> Any:
 
 
 def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """A matmul and its epilogue."""
+    """Return the plans of a matmul and its epilogue."""
     node = group.anchor
     assert node is not None
     a, b = node.inputs
@@ -58,19 +58,19 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
         return WhyNot("gemm", f"{a.dtype} x {b.dtype} -> {node.dtype} is not supported yet")
     batch, m, n, k = matmul_dims(node)
     if batch and len(b.shape) == 2:
-        # One matrix for every batch: the batch dims are more rows.
+        # All batch items share one matrix: treat the batch dims as more rows.
         batch, m = (), product([*batch, m])
     view = MatMulView(group, node, batch, m, n, k, machine.isa.quads)
     plans = _gemm_plans(group, view, solver, machine)
     return plans + _parts_of_k(view, plans[0], _tiles(view, machine)[0], solver, machine)
 
 
-# Of any two of them the products are added in int32.
+# Products of any two of these are accumulated in int32.
 _INTEGERS = ("int8", "uint8", "int16", "int32")
 
 
 def sums_of(a: Node, b: Node, node: Node) -> str | None:
-    """The dtype in which products are added; None if there are no kernels for it."""
+    """Return the accumulator dtype, or None if there are no kernels for these dtypes."""
     if a.dtype in _INTEGERS and b.dtype in _INTEGERS:
         return "int32" if node.dtype == "int32" else None
     if a.dtype != b.dtype or node.dtype not in (a.dtype, "float32"):
@@ -84,7 +84,10 @@ def sums_of(a: Node, b: Node, node: Node) -> str | None:
 
 
 def _no_product(node: Node, last: bool) -> str | None:
-    """Why a window is no matrix product of images with channels ``last``; None if it is one."""
+    """Return why a window is not a matrix product, or None if it is one.
+
+    ``last`` is the required layout: whether the channels of the image are its last dim.
+    """
     if not node.weighted:
         return "a pooling window has no weights"
     if channels_last(node) is not last:
@@ -100,7 +103,9 @@ def _no_product(node: Node, last: bool) -> str | None:
 
 
 def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """A convolution as an implicit GEMM: rows are output channels, columns are pixels."""
+    """Return plans of a convolution as an implicit GEMM: rows are output channels, columns
+    pixels.
+    """
     node = group.anchor
     assert node is not None
     refused = _no_product(node, last=False)
@@ -112,7 +117,8 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     view = ConvView(group, node)
     weights = view.weights(sums)
     found = tiles(machine.isa, sums, ConvShape.of(node, view.groups, bool(weights)).known_columns)
-    found = [t for t in found if t.m_blocks == found[0].m_blocks]  # rows are cut at run time
+    # tiles that differ only in m_blocks are equal here, since rows are divided at run time
+    found = [t for t in found if t.m_blocks == found[0].m_blocks]
     if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
         return _gemm_plans(group, view, solver, machine)
     return [
@@ -168,7 +174,7 @@ def _conv_plan(
 
 
 def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """A convolution of images whose channels are last: rows are pixels, columns are channels."""
+    """Return plans of a channels-last convolution: rows are pixels, columns output channels."""
     node = group.anchor
     assert node is not None
     refused = _no_product(node, last=True)
@@ -192,14 +198,14 @@ def _gemm_plans(group: Group, view: View, solver: Solver, machine: Machine) -> l
 
 
 def _tiles(view: View, machine: Machine) -> Sequence[macro_kernel.GemmTile]:
-    """The tiles to choose from, the best guess first."""
+    """Return the candidate tiles, the default first."""
     return tiles(machine.isa, _dtypes(view)[0], static_dim(view.sizes[2]))
 
 
 def _parts_of_k(
     view: MatMulView, whole: Plan, tile: macro_kernel.GemmTile, solver: Solver, machine: Machine
 ) -> list[Plan]:
-    """Plans that cut K for the threads."""
+    """Return the split-K plans."""
     packed = view.packed(tile)
     spec = _sizes_only(view, packed, _in_place(view.group, view, solver, packed))
 
@@ -249,7 +255,7 @@ def _gemm_plan(
 
 
 def _packed_dtypes(packed: dict[str, Any], spec: Any) -> dict[Node, str]:
-    """What the elements of packed constants are to the kernels."""
+    """Return the element types as which kernels read the packed constants."""
     return {node: _kept_in(role, node, spec) for role, (node, _) in packed.items()}
 
 
@@ -271,7 +277,7 @@ def _never(*args: Any) -> None:
 
 @dataclass(frozen=True)
 class _Strides:
-    """An operand read in place: (g, outer, k) is at base(g) + outer * stride + k * k_stride."""
+    """An operand in place: (g, outer, k) is at base(g) + outer * stride + k * k_stride."""
 
     node: Node
     stride: Any
@@ -281,7 +287,7 @@ class _Strides:
 def _in_place(
     group: Group, view: View, solver: Solver, packed: dict[str, Any]
 ) -> dict[str, _Strides]:
-    """The operands whose element function is one load at an affine position."""
+    """Return the operands whose element function is one load at an affine offset."""
     result = {}
     for name, at in (("a", view.a_at), ("b", lambda low, g, j, k: view.b_at(low, g, k, j))):
         if f"{name}_packed" not in packed:
@@ -292,7 +298,9 @@ def _in_place(
 
 
 def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides | None:
-    """How ``at(low, g, outer, k)`` moves through one operand, None if it is no plain read."""
+    """Return the strides of ``at(low, g, outer, k)`` in one operand; None if it is not a plain
+    load.
+    """
     space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(Block(), space, solver)
     for p in group.params:
@@ -316,14 +324,16 @@ def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Stride
 
 
 def _dtypes(view: View) -> tuple[str, str]:
-    """In what is added, and what the operands are: one that differs is converted in a copy."""
+    """Return (accumulator dtype, operand dtype); an operand of another dtype is converted in a
+    copy.
+    """
     a, b = view.node.inputs
     sums = sums_of(a, b, view.node) or view.node.dtype
     return sums, a.dtype if a.dtype == b.dtype else next(d for d in (a.dtype, b.dtype) if d != sums)
 
 
 def _sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, _Strides]) -> Any:
-    """The specification as far as sizes, tasks and scratch depend on it."""
+    """Return the part of the specification on which sizes, tasks and scratch depend."""
     batch, m, n, k = (_size(x) for x in view.sizes)
     sums, operand = _dtypes(view)
     forms: dict[str, Any] = {"load_a": _never, "load_b": _never}
@@ -339,7 +349,7 @@ def _sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, _Strides
 
 
 def _operands(view: View, body: Body, spec: Any, packed: dict[str, Any], tile: Any) -> Any:
-    """The full specification inside a body: how operands are read and results leave."""
+    """Return the full specification inside a body, with its loads and stores."""
     low = body.low
     forms: dict[str, Any] = {name: body.buffers[node] for name, (node, _) in packed.items()}
 
@@ -383,7 +393,7 @@ def _operands(view: View, body: Body, spec: Any, packed: dict[str, Any], tile: A
 
 
 def _evaluate(low: Lowering, block: Block, make: Callable[[], Expr]) -> Expr:
-    """Evaluate in the block that the GEMM is filling in at the moment."""
+    """Evaluate ``make`` in the block into which the GEMM currently emits."""
     with low.inside(block):
         value = make()
         low.resolve([value])

@@ -1,4 +1,4 @@
-"""The variants of a GEMM: which tiles are worth trying (their times: :mod:`gemm_cost`)."""
+"""GEMM variants: the register tiles worth trying. :mod:`.cost` predicts their times."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
 from tvm_disc.target.isa import Isa
 
-FINE_BLOCKS, FINE_PANELS = 4, 2  # a smaller task: more of them for the threads
+FINE_BLOCKS, FINE_PANELS = 4, 2  # finer tasks, so that there are enough for all threads
 
 
 @dataclass(frozen=True)
 class GemmKnobs(Knobs):
-    """The knobs of :class:`GemmTile` that variants differ in."""
+    """The fields of :class:`GemmTile` in which variants differ."""
 
     m_r: int
     n_r: int
@@ -24,12 +24,12 @@ class GemmKnobs(Knobs):
 
     @staticmethod
     def of(tile: GemmTile) -> GemmKnobs:
-        """The knobs of a tile."""
+        """Return the knobs of a tile."""
         return GemmKnobs(tile.m_r, tile.n_r, tile.kc, tile.m_blocks, tile.n_panels, tile.pack_rows)
 
 
 def tiles(isa: Isa, dtype: str, n: int | None) -> list[GemmTile]:
-    """Tiles worth trying, the default first; all fit the register file."""
+    """Return the candidate tiles, the default first. All of them fit the register file."""
     default = default_tile(isa, dtype, n)
     found = [default]
     for vectors in (2, 3, 4):
@@ -41,10 +41,11 @@ def tiles(isa: Isa, dtype: str, n: int | None) -> list[GemmTile]:
 
 
 def doubt(tile: GemmTile, default: GemmTile, packed: bool) -> float:
-    """How much better than the default the model must find a tile before it is believed.
+    """Return the factor by which a tile's predicted time is increased before comparison.
 
-    The default was chosen by measuring whole products with ``packed`` weights, whose layout
-    follows it; the model knows less than that.
+    The default tile was chosen by measuring whole products with ``packed`` weights, whose layout
+    depends on ``n_r``. The model is less accurate than those measurements, so another tile must
+    beat the default by this factor.
     """
     if tile == default:
         return 1.0

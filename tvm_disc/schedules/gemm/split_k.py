@@ -1,8 +1,8 @@
-"""Products of few rows and columns and a long K: parts of K on all threads, then their sum.
+"""Split-K: products of few rows and columns with a long K.
 
-Where rows and columns give fewer tasks than there are threads, each part of K is a batch item of
-its own, whose sums go to memory; the second stage adds the parts in order, so that results do not
-depend on which thread was first, and runs the epilogue.
+If rows and columns give fewer tasks than there are threads, each part of K becomes a batch item
+whose sums are written to memory. The second stage adds the parts in a fixed order, so that results
+do not depend on the order of the threads. It then runs the epilogue.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from tvm_disc.tir.builder import Block, Buffer, i64, ramp
 
 Expr: TypeAlias = Any
 
-LEAST_DEPTH = 128  # of a part of K
-DOUBT = 1.05  # of whether a second stage is worth it
+LEAST_DEPTH = 128  # smallest depth of a part of K
+DOUBT = 1.05  # factor on the predicted time, because the cost of the second stage is uncertain
 
 
 @dataclass(frozen=True)
 class PartKnobs(GemmKnobs):
-    """A tile, and in how many parts K is cut."""
+    """A tile and the number of parts into which K is split."""
 
     parts: int
 
 
 @dataclass
 class PartsOfK:
-    """A product with constant weights, cut along K.
+    """A product with constant weights, split along K.
 
-    ``whole`` and ``spec`` are the plan and the sizes of the product as one, ``operands(view,
-    body)`` its full specification inside a body.
+    Attributes:
+        whole: the plan of the unsplit product.
+        spec: the sizes of the unsplit product.
+        operands: ``operands(view, body)`` returns its full specification inside a body.
     """
 
     view: MatMulView
@@ -53,7 +55,9 @@ class PartsOfK:
     operands: Callable[[MatMulView, Body], macro_kernel.GemmSpec]
 
     def plans(self) -> list[Plan]:
-        """The plan beside ``whole``; none where other cuts fill the threads."""
+        """Return the split-K plan, or [] if splitting rows and columns already fills the
+        threads.
+        """
         spec, parts = self.spec, self.machine.threads
         literal = isinstance(spec.n, int) and isinstance(spec.k, int)
         if parts < 2 or self.view.batch or not literal or spec.b_packed is None:
@@ -84,7 +88,7 @@ class PartsOfK:
         ]
 
     def _products(self, parts: int, sums: Node) -> Stage:
-        """The first stage: part g of K is item g of a batch."""
+        """Return the first stage: part g of K is item g of a batch."""
         view = replace(self.view, group=replace(self.view.group, outputs=[sums]))
         view.group.name += "_parts"
         depth = -(-self.spec.k // (8 * parts)) * 8
@@ -109,7 +113,7 @@ class PartsOfK:
         return Stage(view.group, plan, tuple(view.group.params), (sums,))
 
     def _sum(self, parts: int, sums: Node) -> Stage:
-        """The second stage: one task that adds and runs the epilogue."""
+        """Return the second stage: one task that adds the parts and runs the epilogue."""
         given = self.view.group.params
         group = replace(self.view.group, params=[sums, *given])
         group.name += "_sum"
@@ -146,7 +150,7 @@ class PartsOfK:
 
 
 def _of_part(full: macro_kernel.GemmSpec, depth: int, out: Buffer) -> macro_kernel.GemmSpec:
-    """The product of part g of K, stored beside the others."""
+    """Return the specification of part g of K; parts are stored one after the other."""
     m, n, a, whole_a = i64(full.m), full.n, full.a_affine, full.load_a
 
     def store(b: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:

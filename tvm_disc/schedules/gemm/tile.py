@@ -1,7 +1,7 @@
 """Knobs of one GEMM variant.
 
-The register tile follows Goto & van de Geijn (2008): ``m_r x n_r`` accumulators stay in vector
-registers while one column of A (broadcast) and one row of a B panel (vectors) stream by.
+The register tile follows Goto & van de Geijn (2008). The ``m_r x n_r`` accumulators stay in vector
+registers. Each step of K reads one column of A (broadcast) and one row of a B panel (vectors).
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from tvm_disc.target.isa import Isa
 class GemmTile:
     """Knobs of one GEMM variant; sizes are in elements.
 
-    ``m_r`` rows and ``n_r`` columns form the register tile, ``lanes`` columns one vector.
-    ``k_unroll`` steps of K are written out per loop turn. ``kc`` bounds the K range of one
-    micro-kernel call (0: whole K). A task covers up to ``m_blocks`` register tiles of rows and
-    ``n_panels`` panels of columns. ``prefetch`` is how many K steps ahead B is fetched (0: not).
-    ``pack_rows`` is the number of rows beyond which a strided B is packed, not read in place.
+    Attributes:
+        m_r, n_r: rows and columns of the register tile.
+        lanes: columns of one vector.
+        k_unroll: steps of K that are unrolled in one loop iteration.
+        kc: largest K range of one micro-kernel call; 0 means all of K.
+        m_blocks: largest number of register tiles along M in one task.
+        n_panels: largest number of B panels in one task.
+        prefetch: K steps by which B is prefetched ahead; 0 disables the prefetch.
+        pack_rows: a strided B is packed if M exceeds this, and otherwise read in place.
     """
 
     m_r: int
@@ -44,25 +48,26 @@ class GemmTile:
 
     @property
     def vectors(self) -> int:
-        """Vectors across the register tile."""
+        """Return the number of vectors across the register tile."""
         return self.n_r // self.lanes
 
     def to_json(self) -> dict[str, int]:
-        """The knobs as plain numbers."""
+        """Return the knobs by name."""
         return asdict(self)
 
     @staticmethod
     def from_json(knobs: Mapping[str, int]) -> GemmTile:
-        """The inverse of :meth:`to_json`."""
+        """Return the tile with these knobs; the inverse of :meth:`to_json`."""
         return GemmTile(**knobs)
 
 
 def default_tile(isa: Isa, dtype: str = "float32", n: int | None = None) -> GemmTile:
-    """A good tile for accumulators of ``dtype``, derived from the register file.
+    """Return a good tile for accumulators of ``dtype``, derived from the size of the register file.
 
-    A near-square tile in units of registers needs the fewest loads per multiply-add: 9 x 3
-    vectors with 32 registers, 6 x 2 with 16; one register holds A, one row of them B. If the
-    number of columns ``n`` is known and small, the width that leaves no narrow panel is taken.
+    A tile that is nearly square in units of registers needs the fewest loads per multiply-add: 9 x
+    3 vectors with 32 registers, 6 x 2 with 16. One register holds an element of A, and one row of
+    registers holds B. If the number of columns ``n`` is known and small, the width that leaves no
+    narrow last panel is chosen.
     """
     lanes = max(1, isa.lanes_f32 * 4 // np.dtype(dtype).itemsize)
     vectors = max(1, int(math.sqrt(isa.registers / 3.5)))

@@ -1,11 +1,12 @@
-"""A matrix product by a BLAS that the process has loaded, as one more variant.
+"""A variant that computes a matrix product with a BLAS library already loaded by the process.
 
-The library is looked up when the variant first runs (``dlsym``), so nothing is linked against it:
-where there is none, the variant's need does not hold and another variant runs. Its number of
-threads is its own affair. It is offered where both operands and the result lie as BLAS wants them;
-constant weights are packed for our own tiles instead.
+The library is looked up with ``dlsym`` when the variant first runs, so programs do not link against
+it. If no library is found, the variant's need is false and another variant runs. The library
+chooses its own number of threads. The variant exists if both operands and the result have a layout
+that BLAS accepts. Constant weights are packed for our own tiles instead.
 
-Without measured times it is chosen where the constants of the target's level know of a library.
+Without measured times, the variant is chosen only if the cost constants of the target's ISA level
+describe a library.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ Expr: TypeAlias = Any
 FAMILY = "vendor"
 _LETTERS = {"float32": "s", "float64": "d"}
 _NO_TRANS, _TRANS = 111, 112
-_LARGEST = 2**31 - 1  # a library may count in 32 bits
+_LARGEST = 2**31 - 1  # the library's integers may have 32 bits
 _ANALYZER = tvm.sym.Analyzer()
 
 
 def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
-    """One library call for each item of the batch."""
+    """Return a plan with one library call per batch item."""
     node = group.anchor
     if node is None or node.op != "relax.matmul" or group.outputs != [node]:
         return WhyNot(FAMILY, "more than a matrix product")
@@ -80,7 +81,7 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
 
 
 def product_view(group: Group) -> MatMulView:
-    """The product, with the batch among the rows where all of it has one weight."""
+    """Return the view of the product; batch dims become rows if all items share one weight."""
     assert group.anchor is not None
     batch, m, n, k = matmul_dims(group.anchor)
     if batch and len(group.anchor.inputs[1].shape) == 2:
@@ -89,24 +90,28 @@ def product_view(group: Group) -> MatMulView:
 
 
 def operands_of(view: MatMulView) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
-    """A and B as functions of (low, g, outer, k)."""
+    """Return A and B as functions of (low, g, outer, k)."""
     return view.a_at, lambda low, g, j, k: view.b_at(low, g, k, j)
 
 
 def leading(place: Any) -> Expr:
-    """The distance of vectors that lie dense: along K if the operand is dense along K."""
+    """Return the leading dimension: the stride between the contiguous vectors of an operand.
+
+    The vectors run along K if the operand is contiguous along K.
+    """
     return i64(place.stride if is_one(place.k_stride) else place.k_stride)
 
 
 def dense(place: Any, outer: Expr, k: Expr) -> tuple[Expr, Expr]:
-    """(length, number) of an operand's dense vectors."""
+    """Return (length, number) of an operand's contiguous vectors."""
     return (k, outer) if is_one(place.k_stride) else (outer, k)
 
 
 def apart(place: Any, outer: Expr, k: Expr) -> Expr:
-    """Whether vectors do not overlap; BLAS refuses, and prints, a distance below their length.
+    """Return the condition that vectors do not overlap.
 
-    The stride of a dim of 1 says nothing, that of a broadcast dim is 0.
+    BLAS prints an error and refuses a leading dimension below the vector length. The stride of a
+    dim of size 1 is arbitrary, and that of a broadcast dim is 0.
     """
     length, number = dense(place, outer, k)
     return _ANALYZER.simplify(tirx.Or(number <= i64(1), length <= leading(place)))
@@ -125,7 +130,7 @@ def _emit(view: MatMulView, body: Body, places: Any, letter: str) -> None:
             found = body.low.locate(partial(at, body.low, g, zero, zero))
             assert found is not None
             base = body.low.settle("base", found[1])
-            # The rows of the second operand are columns of the matrix.
+            # Rows of the second operand's strides are columns of the matrix.
             rows = is_one(place.k_stride) == (operand == 0)
             flags.append(_int32(_NO_TRANS if rows else _TRANS))
             address = tirx.address_of(body.buffers[place.node][base])
@@ -140,13 +145,16 @@ def _emit(view: MatMulView, body: Body, places: Any, letter: str) -> None:
 
 @cache
 def _library(letter: str) -> str:
-    """LLVM functions that find the library and call it: 0 where there is none."""
+    """Return LLVM functions that find and call the library; ``found`` returns 0 if there is
+    none.
+    """
     kind = {"s": "float", "d": "double"}[letter]
     this = f"disc.vendor.{letter}"
     lines = [
         "declare ptr @dlsym(ptr, ptr)",
         f"@{this}.function = linkonce_odr global ptr null",
-        f"@{this}.state = linkonce_odr global i32 0",  # 1 absent, 2 in 32 bits, 3 in 64 bits
+        # 1: no library, 2: 32-bit integers, 3: 64-bit integers
+        f"@{this}.state = linkonce_odr global i32 0",
     ]
     texts = [(f"name{k}", name) for k, name in enumerate(symbols(letter))]
     for label, name in (*texts, *((f"mark{j}", name) for j, name in enumerate(MARKS))):
@@ -220,5 +228,5 @@ def _library(letter: str) -> str:
 
 
 def calls_vendor(plan: Plan) -> bool:
-    """Whether a plan, or a stage of it, calls a library."""
+    """Return whether a plan, or one of its stages, calls a library."""
     return plan.family == FAMILY or any(calls_vendor(s.plan) for s in plan.stages)

@@ -1,4 +1,4 @@
-"""A matmul as its kernels see it: how operands are read, and where an element lies."""
+"""Index maps of a matmul: how its operands are read and where its elements are stored."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ROLES = ("b_packed", "b_scale", "b_zero")
 
 
 class View(Protocol):
-    """What is multiplied: a product, or a convolution as one, and where its elements lie.
+    """A matrix product, or a convolution expressed as one, with its index maps.
 
-    Rows ``i`` of A and columns ``j`` of B are those of the product; ``g`` counts its batch.
+    ``i`` counts rows of A, ``j`` columns of B, and ``g`` the items of the batch.
     """
 
     group: Group
@@ -32,40 +32,44 @@ class View(Protocol):
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
-        """Batch, m, n, k."""
+        """The sizes (batch, m, n, k)."""
 
     @property
     def row_stride(self) -> Any:
-        """Elements of the result from a row to the next."""
+        """The row stride of the result in elements."""
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> Sequence[Expr]:
-        """The output index of element (g, i, j)."""
+        """Return the output index of element (g, i, j)."""
 
     def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
-        """Row-major position of element (g, i, j)."""
+        """Return the row-major offset of element (g, i, j)."""
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
-        """Element (i, k) of A."""
+        """Return element (i, k) of A."""
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
-        """Element (k, j) of B."""
+        """Return element (k, j) of B."""
 
     def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
-        """Constant operands by the role of their packed form."""
+        """Return the constant operands and their packings, by role (``a_packed``, ``b_packed``,
+        ...).
+        """
 
     def traits(self, packed: dict[str, Any]) -> dict[str, Any]:
-        """Fields of the specification that depend on no element: how packed operands lie."""
+        """Return the fields of the specification that describe the layout of packed operands."""
 
     def copies(self, body: Body) -> dict[str, Callable[..., None]]:
-        """What fills panels better than element by element, by its field of the specification."""
+        """Return callables that fill panels faster than element by element, by specification
+        field.
+        """
 
     def starts_aligned(self, lanes: int) -> bool:
-        """Whether vectors of the result start at multiples of their length in its rows."""
+        """Return whether vectors of the result start at multiples of their length within a row."""
 
 
 @dataclass
 class MatMulView:
-    """How a matmul reads its operands and where an element of it lies."""
+    """The index maps of a matmul."""
 
     group: Group
     node: Node
@@ -85,7 +89,7 @@ class MatMulView:
 
     @property
     def quads(self) -> bool:
-        """Whether products of bytes are added four at a time."""
+        """Whether the kernels multiply bytes and add four products at a time."""
         a, b = self.node.inputs
         bytes_ = a.dtype in ("int8", "uint8") and b.dtype == "int8"
         return self.quads_exist and bytes_ and self._packs()
@@ -95,14 +99,14 @@ class MatMulView:
         return len(b.shape) == 2 and _is_weight(self.group, b)
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
-        """The matmul's output index of element (g, i, j)."""
+        """Return the matmul's output index of element (g, i, j)."""
         lead = self.node.shape[:-2]
         if self.batch or not lead:
             return [*low.space.split(g, lead), i, j]
         return [*low.space.split(i, self.node.shape[:-1]), j]
 
     def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
-        """Row-major position of element (g, i, j)."""
+        """Return the row-major offset of element (g, i, j)."""
         return add((i64(g) * i64(self.m) + i) * i64(self.n), j)
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
@@ -116,18 +120,18 @@ class MatMulView:
 
     @property
     def narrow(self) -> tuple[Node, ...]:
-        """(numbers, scale, zero) of weights that are expanded while they are read, or nothing."""
+        """The inputs (numbers, scale, zero) of weights that the kernels dequantize, or ()."""
         b = self.node.inputs[1]
         expands = b.row is not None and b.row.expands and b in self.group.nodes
         return b.inputs if expands and all(_is_weight(self.group, x) for x in b.inputs) else ()
 
     @property
     def rows_of_scale(self) -> int:
-        """For how many rows of narrow weights one scale holds; 0 without scales."""
+        """The number of rows of quantized weights that share one scale; 0 without scales."""
         return int(self.node.inputs[1].attrs["group"]) if len(self.narrow) > 1 else 0
 
     def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
-        """Operands that are plain constant matrices."""
+        """Return the operands that are plain constant matrices, and their packings, by role."""
         b = self.node.inputs[1]
         if self.narrow:
             roles = zip(_ROLES, self.narrow, strict=False)
