@@ -1,1 +1,1 @@
-"""Attention: scores, softmax and weighted values of a block of queries at a time."""
+"""Attention: scores, softmax and weighted values of one block of queries at a time."""

@@ -1,1 +1,3 @@
-"""Loops: element-wise and injective work, and the reductions that no other template takes."""
+"""Loops: element-wise and injective operators, and the reductions that no other template
+accepts.
+"""

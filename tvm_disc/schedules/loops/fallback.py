@@ -1,7 +1,7 @@
 """The fallback template: one contraction of any kind, with an element-wise epilogue.
 
-One accumulator per output element, or one vector of them along the last output dim where that dim
-is contiguous and not reduced (column reductions, pooling, depthwise convolution).
+There is one accumulator per output element. If the last output dim is contiguous and not reduced
+(column reductions, pooling, depthwise convolution), it is a vector along that dim.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Expr: TypeAlias = Any
 
 
 def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """One task per row of outputs (all dims but the last)."""
+    """Return a plan with one task per row of outputs (all dims but the last)."""
     anchor = group.anchor
     if anchor is None:
         raise Unsupported(f"{group.name}: no contraction to anchor on")
@@ -61,7 +61,9 @@ def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:
 
 
 def _is_lanewise(group: Group, anchor: Node) -> bool:
-    """Whether neighbouring columns can be accumulated as one vector: nothing guarded is read."""
+    """Return whether adjacent columns can be accumulated as one vector: there are no guarded
+    loads.
+    """
     if anchor.cls is OpClass.CONV:
         return not any(anchor.attrs["padding"]) and not anchor.attrs.get("ceil_mode")
     return all(n.cls in LANEWISE or n.op in LANEWISE_MOVES or n is anchor for n in group.nodes)
@@ -146,15 +148,15 @@ def _finish(
 def store_outputs(
     group: Group, outputs: Sequence[Buffer], low: Any, index: Sequence[Expr], flat: Expr
 ) -> None:
-    """Store every output of an anchored group for the anchor's element ``index``.
+    """Emit the stores of all outputs of an anchored group for the anchor's element ``index``.
 
-    ``flat`` is the anchor's row-major position; outputs are the anchor seen through views,
+    ``flat`` is the anchor's row-major offset. Outputs are computed from the anchor by views,
     permutations and element-wise operators (see :func:`epilogue_index`).
     """
     for node, buffer in zip(group.outputs, outputs, strict=True):
         with ExitStack() as stack:
             for begin, end in column_ranges(group, node):
-                # A vector lies inside the range or outside: see ``whole_vectors``.
+                # A vector is inside or outside of the range as a whole; see ``whole_vectors``.
                 first = index[-1].base if isinstance(index[-1], tirx.Ramp) else index[-1]
                 stack.enter_context(low.block.when(tirx.And(first >= begin, first < end)))
                 stack.enter_context(low.scope())
@@ -163,7 +165,7 @@ def store_outputs(
 
 
 def column_ranges(group: Group, node: Node) -> list[tuple[int, int]]:
-    """The columns of the anchor that an output holds, if it is computed from a part of them."""
+    """Return the ranges of the anchor's columns that an output holds, if it is sliced."""
     return [
         (int(begin.value), int(end.value))
         for step in _chain(group, node)
@@ -173,7 +175,7 @@ def column_ranges(group: Group, node: Node) -> list[tuple[int, int]]:
 
 
 def whole_vectors(group: Group, lanes: int) -> bool:
-    """Whether no output's columns begin or end inside an aligned vector."""
+    """Return whether no output's columns begin or end inside an aligned vector."""
     ranges = (r for node in group.outputs for r in column_ranges(group, node))
     return all(bound % lanes == 0 for r in ranges for bound in r)
 
@@ -181,10 +183,10 @@ def whole_vectors(group: Group, lanes: int) -> bool:
 def epilogue_index(
     group: Group, low: Any, node: Node, index: Sequence[Expr], flat: Expr
 ) -> list[Expr]:
-    """Where in ``node`` the anchor's element ``index`` ends up.
+    """Return the index in ``node`` of the anchor's element ``index``.
 
-    Walks from the anchor along the chain of consumers: views keep the flat position,
-    permutations permute, element-wise operators keep the index.
+    Follows the chain of consumers from the anchor: views keep the flat offset, permutations permute
+    the index, element-wise operators keep it.
     """
     at = list(index)
     for step in _chain(group, node):
@@ -201,7 +203,7 @@ def epilogue_index(
 
 
 def _chain(group: Group, node: Node) -> list[Node]:
-    """The way from the anchor to one of its consumers."""
+    """Return the chain of nodes from the anchor to one of its consumers."""
     chain: list[Node] = []
     while node is not group.anchor:
         chain.append(node)
@@ -224,7 +226,9 @@ def _reaches_anchor(group: Group) -> set[Node]:
 
 
 def _plan_arg(group: Group, node: Node) -> Plan:
-    """argmax and argmin: the first position of the extreme value; NaN counts as extreme."""
+    """Return a plan of argmax or argmin: the first position of the extreme value; NaN is
+    extreme.
+    """
     source = node.inputs[0]
     axes = reduced_axes(node)
     keep = bool(node.attrs["keepdims"])

@@ -1,7 +1,7 @@
-"""Rows that are concatenations of columns: each part of a row is a loop of its own.
+"""Rows that are concatenations of columns: each part of a row has its own loop.
 
-Which part a column lies in is a test for each element otherwise, of which LLVM makes vectors for
-two parts at most. Numbers of columns are literals here, as those of channels are.
+Otherwise each element would test to which part its column belongs, and LLVM vectorizes that for at
+most two parts. The numbers of columns must be literals, as numbers of channels are.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.index import add
 
 Expr: TypeAlias = Any
-MOST_PARTS = 64  # of a row: each is written out
+MOST_PARTS = 64  # parts of a row; each is unrolled
 
 
 class JoinedColumns:
-    """The concatenations along the last dim of a domain, and where the parts of its rows begin."""
+    """The concatenations along the last dim of a domain, and the parts of its rows."""
 
     def __init__(self, group: Group, domain: Sequence[Any], solver: Solver) -> None:
         self.begins: dict[Node, list[int]] = {}
@@ -45,7 +45,7 @@ class JoinedColumns:
 
     @contextmanager
     def part(self, low: Lowering, begin: int) -> Iterator[None]:
-        """Every concatenation is the operand that holds the columns from ``begin`` on."""
+        """Bind every concatenation to the operand that holds the columns from ``begin`` on."""
         with low.scope():
             for node, begins in self.begins.items():
                 low.bind_reader(node, _reader(low, node, begins, begin))
@@ -59,9 +59,10 @@ class JoinedColumns:
 def keep_places(
     group: Group, joined: Iterable[Node], domain: Sequence[Any], solver: Solver
 ) -> bool:
-    """Whether all that is computed of these nodes is computed element by element.
+    """Return whether only element-wise operators of the domain's shape are applied to these nodes.
 
-    Then the part of a row that is written says which operand is read. A transposed square does not.
+    Then the part of a row that is written determines the operand that is read. With a transposed
+    square, for example, it does not.
     """
     found = set(joined)
     for node in group.nodes:
@@ -74,7 +75,9 @@ def keep_places(
 
 
 def of_rows(group: Group) -> set[Node]:
-    """Nodes of which a row of the last dim reads one element: where ``take`` finds its rows."""
+    """Return nodes that contribute one element to each row of the last dim, such as indices of
+    ``take``.
+    """
     found: set[Node] = set()
     for node in reversed(group.nodes):
         users = list(dict.fromkeys(node.users))
@@ -84,7 +87,9 @@ def of_rows(group: Group) -> set[Node]:
 
 
 def _picks(take: Node, index: Node) -> bool:
-    """Whether ``take`` reads only positions from ``index``, on an axis before its last."""
+    """Return whether ``take`` reads only positions from ``index``, on an axis other than its
+    last.
+    """
     if take.op != "relax.take" or index is take.inputs[0]:
         return False
     rank = len(take.inputs[0].shape)
@@ -93,7 +98,9 @@ def _picks(take: Node, index: Node) -> bool:
 
 
 def _begins(node: Node) -> list[int] | None:
-    """Where the operands of a concatenation along the last dim begin, and the last one ends."""
+    """Return the begins of the operands of a concatenation along the last dim, and its end; or
+    None.
+    """
     if node.op != "relax.concat":
         return None
     last = len(node.shape) - 1

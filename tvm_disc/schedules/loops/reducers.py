@@ -1,4 +1,4 @@
-"""Reduction operators as data: identity, combination, and how the result is finished."""
+"""Reduction operators as data: identity, combination, and the computation of the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Reducer:
     """``finish(reduce(combine, identity, values), count)``, in the accumulator's dtype.
 
     Attributes:
-        over_nan: ``combine`` for a result and a value that is passed over if it is NaN.
+        over_nan: ``combine`` for a result and a value that is ignored if it is NaN.
     """
 
     identity: Callable[[str], Expr]
@@ -32,7 +32,7 @@ class Reducer:
 
 
 def _larger(a: Expr, b: Expr) -> Expr:
-    """max that keeps a NaN of either operand; TVM would fold a test ``a != a`` to false."""
+    """Return the maximum, NaN if either operand is; TVM would fold a test ``a != a`` to false."""
     if not is_float(element_dtype(a)):
         return tirx.max(a, b)
     return tirx.Select(is_number(a), tirx.Select(a > b, a, b), a)
@@ -45,7 +45,9 @@ def _smaller(a: Expr, b: Expr) -> Expr:
 
 
 def is_number(x: Expr) -> Expr:
-    """False for NaN; never negate it, TVM's simplifier takes floats for real numbers."""
+    """Return a test that is false for NaN. Do not negate it: TVM simplifies floats as real
+    numbers.
+    """
     return x <= same_lanes(tirx.FloatImm(element_dtype(x), float("inf")), x)[0]
 
 
@@ -76,26 +78,28 @@ ARG_REDUCTIONS = ("relax.argmax", "relax.argmin")
 
 
 def accumulator(dtype: str) -> str:
-    """The dtype a reduction of ``dtype`` accumulates in."""
+    """Return the dtype in which a reduction of ``dtype`` accumulates."""
     if dtype in ("float16", "bfloat16"):
         return "float32"
     return "int32" if dtype == "bool" else dtype
 
 
 def finish(node: Node, value: Expr) -> Expr:
-    """Turn the accumulated value into the node's value."""
+    """Return the node's value for an accumulated value."""
     return cast(averaged(node, value), node.dtype)
 
 
 def averaged(node: Node, value: Expr) -> Expr:
-    """What is accumulated, for a mean divided by how much there is of it, in the value's dtype."""
+    """Return the accumulated value, for a mean divided by the number of elements; the dtype is
+    kept.
+    """
     if REDUCERS[node.op].mean:
         source = node.inputs[0]
         count = i64(product([source.shape[a] for a in reduced_axes(node)]))
         dtype = element_dtype(value)
         if is_float(dtype):
             if not isinstance(count, tirx.IntImm):
-                # TVM would fold the division, and stop, where it proves that there is nothing.
+                # TVM would fold the division, and fail, if it proves that the count is 0.
                 count = tirx.reinterpret("int64", tirx.reinterpret("uint64", count))
             value, count = same_lanes(value, tirx.Cast(dtype, count))
             value = value / count

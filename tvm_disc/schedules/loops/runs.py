@@ -1,8 +1,8 @@
-"""Concatenations along any axis, of operands of any size: each operand is one run of a row.
+"""Concatenations along any axis of operands of any size: each operand is one run of a row.
 
-Row-major, the elements that one operand gives to a row of the dims from the axis on follow one
-another, in the operand as in the result. So every operand has a loop over vectors of its own, and
-nothing asks for each element which operand it comes from.
+A row here is the dims from the axis on. The elements that one operand contributes to a row are
+contiguous, in the operand and in the result. So every operand has its own loop over vectors, and no
+test per element finds its operand.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.index import mul, product
 
 Expr: TypeAlias = Any
-MOST_RUNS = 8  # of a row: the loop over each is written out
+MOST_RUNS = 8  # the loop over each run is emitted separately
 
 
 @dataclass(frozen=True)
 class JoinedRuns:
-    """The concatenations ``nodes`` of a domain, along ``axis``, whose operands are alike."""
+    """The concatenations ``nodes`` of a domain, along ``axis``, with operands of equal sizes."""
 
     axis: int
     nodes: tuple[Node, ...]
 
     @staticmethod
     def of(group: Group, domain: Sequence[Any], solver: Solver) -> JoinedRuns | None:
-        """Those of a group, if what is computed of them keeps each element in its place."""
+        """Return the concatenations of a group, if only element-wise operators are applied to
+        them.
+        """
         nodes = tuple(n for n in group.nodes if n.op == "relax.concat")
         if not nodes or len(nodes[0].inputs) > MOST_RUNS:
             return None
@@ -54,20 +56,22 @@ class JoinedRuns:
 
     @property
     def count(self) -> int:
-        """The runs of a row."""
+        """The number of runs of a row."""
         return len(self.nodes[0].inputs)
 
     @property
     def suffix(self) -> Expr:
-        """Elements of the dims behind the axis: every run begins at a multiple of them."""
+        """The number of elements of the dims after the axis; every run begins at a multiple of
+        it.
+        """
         return product(self.nodes[0].shape[self.axis + 1 :])
 
     def sizes(self) -> list[Expr]:
-        """The elements of each run."""
+        """Return the number of elements of each run."""
         return [mul(x.shape[self.axis], self.suffix) for x in self.nodes[0].inputs]
 
     def needed(self, outputs: Sequence[Node], k: int) -> list[Node]:
-        """The nodes that a run's elements are computed from."""
+        """Return the nodes from which a run's elements are computed."""
         found: dict[Node, None] = {}
         open_nodes = list(outputs)
         while open_nodes:
@@ -79,7 +83,7 @@ class JoinedRuns:
 
     @contextmanager
     def run(self, low: Lowering, k: int, outer: Sequence[Expr], at: Expr) -> Iterator[None]:
-        """Every concatenation is its operand ``k``, at position ``at`` of the run of a row."""
+        """Bind every concatenation to its operand ``k``, at position ``at`` of the run."""
         for node in self.nodes:
             low.bind_reader(node, self._reader(low, node.inputs[k], outer, at))
         try:

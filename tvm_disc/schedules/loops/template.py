@@ -1,13 +1,12 @@
-"""The *loop* template: element-wise, broadcast and injective work over one domain.
+"""The *loop* template: element-wise, broadcast and injective operators over one domain.
 
-The domain is flattened as far as every read allows: fully when all reads are contiguous, else
-into rows of the longest suffix of dims that needs no division in the inner loop. Loops are
-written as vectors, the last one masked; in a plan of its own, for rows of a few elements, a row
-lies in every lane. What cannot be evaluated for a vector (guarded reads) is left to LLVM's
-vectoriser.
+The domain is flattened as far as all reads allow: fully if they are contiguous, else into rows of
+the longest suffix of dims that needs no division in the inner loop. Loops are emitted as vectors,
+the last one masked. A second plan, for short rows, computes one row per lane. Values that cannot be
+computed as vectors (guarded loads) are left to LLVM's vectorizer.
 
-An operand whose dims may or may not be 1 is read at ``i * (n != 1)``. The nest is written twice
-then, and the one for equal dims, where nothing is broadcast, has plain indices.
+An operand whose dims may or may not be 1 is read at ``i * (n != 1)``. Then there are two versions
+of the loop nest; the one for equal dims, where nothing is broadcast, has plain indices.
 """
 
 from __future__ import annotations
@@ -52,16 +51,18 @@ from tvm_disc.tir.vector_split import Vectors, to_next_line
 
 Expr: TypeAlias = Any
 
-BLOCK_ELEMS = 4096  # a task of a long row
-MANY_ROWS = 16  # rows for each thread that are tasks enough
-ACROSS_OPS = 30  # plain operations that an element takes more where each lane has a row
-AHEAD = 1024  # elements from a step to the one whose lines it asks for
-CHEAP = 4  # operations for an element: less time than memory takes
-UNROLLED_BYTES = 16  # of each lane: four vectors of 32 bits
+BLOCK_ELEMS = 4096  # elements of a task of a long row
+MANY_ROWS = 16  # rows per thread that give enough tasks
+ACROSS_OPS = 30  # additional plain operations per element if each lane has its own row
+AHEAD = 1024  # elements by which a prefetch is ahead of its step
+CHEAP = 4  # operations per element that take less time than memory
+UNROLLED_BYTES = 16  # bytes per lane: four vectors of 32-bit elements
 
 
 def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
-    """One pass over the domain of the group's outputs: along rows, or across short ones."""
+    """Return plans with one pass over the domain of the outputs: along rows, or across short
+    ones.
+    """
     loop = _Loop(group, solver, machine)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     along = Plan(
@@ -81,15 +82,16 @@ def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
         knobs=AcrossKnobs(machine.lanes),
         needs=(Need(f"there are {machine.lanes} rows", i64(loop.rows) >= machine.lanes),),
         features=(i64(loop.inner),),
-        moved=moved_bytes(group) * 2,  # lines of cache are met several times, in pieces
+        moved=moved_bytes(group) * 2,  # cache lines are read several times, in parts
     )
     return [along, across]
 
 
 def _unrolled(group: Group) -> int:
-    """Vectors per step: several hide latency, but a gather is as many loads anyway.
+    """Return the vectors per step: several hide latency, but a gather is several loads anyway.
 
-    Wide elements count by their bytes: LLVM's time grows faster than the vectors it must split.
+    Wide elements count by their bytes: LLVM's compile time grows faster than the number of vectors
+    that it must split.
     """
     if any(_gathers(n) for n in group.nodes):
         return 1
@@ -98,12 +100,12 @@ def _unrolled(group: Group) -> int:
 
 
 def _gathers(node: Node) -> bool:
-    """Whether positions of a node's reads come from memory."""
+    """Return whether the positions of a node's reads are loaded from memory."""
     return node.cls is OpClass.INJECTIVE and any("int" in x.dtype for x in node.inputs[1:])
 
 
 class _Loop:
-    """A loop group, split into ``outer`` and ``inner`` dims by the version that divides most."""
+    """A loop group, split into ``outer`` and ``inner`` dims by the version with most divisions."""
 
     def __init__(self, group: Group, solver: Solver, machine: Machine) -> None:
         self.group, self.solver, self.lanes = group, solver, machine.lanes
@@ -123,19 +125,19 @@ class _Loop:
         self.rows = product(self.domain[: self.split])
 
     def _has_parts(self) -> bool:
-        """Whether rows can be written part by part."""
+        """Return whether rows can be written part by part."""
         short = bool(self.joined) and self.joined.parts[-1][1] <= BLOCK_ELEMS
         return short and is_vectorizable(self.group, {*self.joined.begins, *of_rows(self.group)})
 
     def _joined_runs(self) -> JoinedRuns | None:
-        """The concatenations whose operands are written one after the other, each in a loop."""
+        """Return the concatenations whose operands are written one after the other, or None."""
         runs = None if self.unsure else JoinedRuns.of(self.group, self.domain, self.solver)
         if runs is None or any(self._divides(runs, k) for k in range(runs.count)):
             return None
         return runs
 
     def _divides(self, runs: JoinedRuns, k: int) -> bool:
-        """Whether a position of a run must be divided to read what it is computed from."""
+        """Return whether reading the operands of a run requires a division of its position."""
         low, outputs = self._dry()
         outer = low.space.split(index_var("r"), self.domain[: runs.axis])
         at, j = index_var("at"), index_var("j")
@@ -146,7 +148,7 @@ class _Loop:
         return any(low.space.depends_on(v, x) for v in low.defined for x in (at, j))
 
     def _runs_as_vectors(self) -> list[bool]:
-        """Whether each run can be written as vectors; LLVM sees to the others."""
+        """Return for each run whether it can be written as vectors; others are left to LLVM."""
         runs = self.runs
         if runs is None:
             return []
@@ -155,13 +157,13 @@ class _Loop:
         return [are_vectorizable(nodes.intersection(n), runs.nodes) for n in needed]
 
     def _split(self) -> int:
-        """The outer dims."""
+        """Return the number of outer dims."""
         if self.runs is not None:
             return self.runs.axis
         return len(self.domain) - 1 if self.by_parts else self._best_split()
 
     def notes(self) -> dict[str, str]:
-        """What ``explain`` says."""
+        """Return the plan's lines in ``explain``."""
         rank = len(self.domain) - self.split
         notes = {"loops": "flat" if self.split == 0 else f"rows of the last {rank} dims"}
         if self.runs is not None:
@@ -171,11 +173,11 @@ class _Loop:
         return notes
 
     def tasks(self) -> Expr:
-        """Rows, or blocks of rows when there are few."""
+        """Return the number of tasks: rows, or blocks of rows if there are few."""
         return mul(self.rows, self._blocks())
 
     def steps(self) -> Expr | int:
-        """What rows take for themselves, in steps of the analytical model."""
+        """Return the fixed costs of all rows, in steps of the analytical model."""
         if self.split == 0:
             return 0
         return ceil_div(self.tasks(), PASSES_OF_STEP)
@@ -188,15 +190,15 @@ class _Loop:
         return tirx.Select(many, i64(1), tirx.max(blocks, i64(1)))
 
     def emit(self, body: Body) -> None:
-        """Tasks ``[lo, hi)`` along rows."""
+        """Emit tasks ``[lo, hi)`` along rows."""
         self._versions(body, self._along)
 
     def emit_across(self, body: Body) -> None:
-        """Blocks ``[lo, hi)`` of rows, one in every lane."""
+        """Emit blocks ``[lo, hi)`` of rows, one row per lane."""
         self._versions(body, self._across)
 
     def _versions(self, body: Body, walk: Callable[[Body, bool], None]) -> None:
-        """The walk in the version that fits the dims."""
+        """Emit ``walk`` in two versions, selected by the dims."""
         if not self.unsure:
             walk(body, self.vector)
             return
@@ -207,7 +209,7 @@ class _Loop:
         with body.block.when(equal), body.low.scope(), body.low.without_broadcast(self.unsure):
             walk(body, self.vector)
         with body.block.otherwise(), body.low.scope():
-            # Strides of 0 or 1 that are known at run time only: nothing to write vectors for.
+            # Strides of 0 or 1 are known at run time only, so this version is not vectorized.
             walk(body, False)
 
     def _along(self, body: Body, vector: bool) -> None:
@@ -221,9 +223,9 @@ class _Loop:
             past.end()
 
     def _past_caches(self, body: Body, split: int) -> PastCaches | None:
-        """How results are stored; rows of part of the dims must be whole lines of cache.
+        """Return the non-temporal stores of results, or None; rows must be whole cache lines.
 
-        What computes for long gains nothing: a gelu from memory took 0.8 to 1.4 times as long.
+        Expensive operators do not gain from them: a gelu from memory took 0.8 to 1.4 times as long.
         """
         if sum(n.row.cost for n in self.group.nodes if n.row is not None) > CHEAP:
             return None
@@ -231,7 +233,7 @@ class _Loop:
         width = self.lanes * self.unrolled
         same = [n for n in (*self.group.params, *self.group.outputs)
                 if self.solver.known_same_shape(n.shape, self.domain)]  # fmt: skip
-        arrays = max(len(same), 2)  # of operands that may broadcast nothing is known
+        arrays = max(len(same), 2)  # nothing is known of operands that may be broadcast
         if self.runs is not None:
             row, arrays = i64(self.runs.suffix), 2 * len(self.group.outputs)
             if isinstance(row, tirx.IntImm) and int(row.value) * 4 % LINE_BYTES:
@@ -241,8 +243,10 @@ class _Loop:
         return PastCaches.of(body.block, body.outputs, sizes, width, far, self.lined)
 
     def _may_lie_anywhere(self, body: Body) -> bool:
-        """Whether vectors are to begin on lines of the first result, whatever its address: one of
-        known size is a model's own, and begins on a line."""
+        """Return whether vectors are aligned to lines of the first result at run time.
+
+        A result of known size is allocated on a line, and needs no alignment.
+        """
         known = isinstance(self.inner, tirx.IntImm) or self.runs is not None
         if self.split or known or any(_gathers(n) for n in self.group.nodes):
             return False
@@ -294,7 +298,7 @@ class _Loop:
     def _run(
         self, body: Body, outer: Sequence[Expr], base: Expr, begin: Expr, end: Expr, vector: bool
     ) -> None:
-        """Elements ``[begin, end)`` of one row."""
+        """Emit elements ``[begin, end)`` of one row."""
         block, low, lanes = body.block, body.low, self.lanes
         if self.runs is not None:
             self._run_joined(body, self.runs, outer, base, (begin, end))
@@ -318,7 +322,8 @@ class _Loop:
             at = vectors.wide(jo)
             self._fetch(body, add(base, at) + AHEAD, wide)
             self._store(low, body.outputs, outer, ramp(add(base, at), wide), ramp(at, wide))
-        # Blocks begin at multiples of BLOCK_ELEMS, so a row of whole vectors has blocks of them.
+        # Blocks begin at multiples of BLOCK_ELEMS, so blocks of a row of whole vectors are whole
+        # vectors.
         whole = low.whole_vectors(self.inner, lanes, self.unrolled)
         if whole == wide:
             return
@@ -330,7 +335,7 @@ class _Loop:
     def _run_part(
         self, body: Body, outer: Sequence[Expr], base: Expr, part: tuple[int, int]
     ) -> None:
-        """The columns ``[begin, end)`` of one row, as many at once as are unrolled."""
+        """Emit the columns ``[begin, end)`` of one row, by unrolled steps, then single vectors."""
         low, (begin, end) = body.low, part
         wide, at = self.lanes * self.unrolled, begin
         blocks = (end - begin) // wide
@@ -348,7 +353,7 @@ class _Loop:
     def _run_joined(
         self, body: Body, runs: JoinedRuns, outer: Sequence[Expr], base: Expr, span: Sequence[Expr]
     ) -> None:
-        """Elements ``span`` of one row, operand after operand."""
+        """Emit elements ``span`` of one row, operand by operand."""
         block, low, lanes = body.block, body.low, self.lanes
         begin, end = span
         wide, first = lanes * self.unrolled, i64(0)
@@ -377,7 +382,9 @@ class _Loop:
         at: Expr,
         lanes: int,
     ) -> None:
-        """A vector of one run, which begins at ``begins``: of the row, and in the row."""
+        """Emit a vector of one run; ``begins`` is the offset of the row, and of the run in the
+        row.
+        """
         runs, k, outer = place
         row, first = begins
         j = body.block.bind("j", first + at)
@@ -388,7 +395,9 @@ class _Loop:
             self._store(body.low, body.outputs, outer, *places[1:])
 
     def _fetch(self, body: Body, flat: Expr, wide: int) -> None:
-        """Ask for the lines of a later step: the processor looks ahead over few long steps."""
+        """Emit prefetches for a later step; hardware prefetchers do not look far ahead over
+        long steps.
+        """
         for node in self.group.params:
             if self.solver.known_same_shape(node.shape, self.domain):
                 body.block.fetch(body.buffers[node], flat, wide, to_write=False)
@@ -414,7 +423,7 @@ class _Loop:
     # -- choice of the split -------------------------------------------------------------------
 
     def _best_split(self) -> int:
-        """The fewest outer dims for which the inner loop computes no division."""
+        """Return the fewest outer dims for which the inner loop has no division."""
         rank = len(self.domain)
         for split in range(max(rank, 1)):
             self.split = split
@@ -427,7 +436,7 @@ class _Loop:
         return max(rank - 1, 0)
 
     def walks_across(self) -> bool:
-        """Whether rows may be short, and a vector of them needs no division."""
+        """Return whether rows may be short, and a vector of them needs no division."""
         if self.split == 0 or self.by_parts or self.runs is not None or not self.vector:
             return False
         if self.solver.known_le(self.lanes, self.inner):
@@ -440,7 +449,9 @@ class _Loop:
         return not low.defined
 
     def _dry(self) -> tuple[Lowering, list[Buffer]]:
-        """A lowering over stand-in buffers, to see which index arithmetic would be needed."""
+        """Return a lowering over placeholder buffers, to find the index arithmetic that is
+        needed.
+        """
         space = IndexSpace(lambda a, b: bool(self.solver.known_eq(a, b)))
         low = Lowering(Block(), space, self.solver)
         for node in self.group.params:
@@ -449,7 +460,7 @@ class _Loop:
 
 
 def uncertain_dims(group: Group, solver: Solver) -> dict[tuple[Node, int], tuple[Any, Any]]:
-    """(node, axis) -> (dim, target) of the operands' dims that may be 1 or the target's."""
+    """Return operands' dims that may be 1 or the target's, as (node, axis) -> (dim, target)."""
     found: dict[tuple[Node, int], tuple[Any, Any]] = {}
     for node in group.nodes:
         if node.op != "relax.broadcast_to":

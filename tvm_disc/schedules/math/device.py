@@ -1,7 +1,8 @@
-"""Functions of a device's own language, called where arithmetic would stand for LLVM.
+"""Native math functions of a device, called where the CPU code emits arithmetic.
 
-Their accuracy is their maker's: CUDA's math library states at most 2 ulp for those used here, but
-for ``powf`` (4), ``tanf`` (4), ``sinhf`` and ``atanhf`` (3), ``acoshf`` (4), without fast math.
+Their accuracy is that of the vendor's library. CUDA's math library states at most 2 ulp for the
+functions used here, except ``powf`` (4), ``tanf`` (4), ``sinhf`` and ``atanhf`` (3), ``acoshf``
+(4), without fast math.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HALF = "float16"
 
 
 def _library(name: str) -> Function:
-    """A function of C's mathematics, in the operands' type."""
+    """Return a call of a C math function, in the operands' type; float16 is computed in float32."""
 
     def call(*operands: Expr) -> Expr:
         dtype = dtype_of(operands[0])
@@ -36,7 +37,7 @@ def _library(name: str) -> Function:
 
 
 def _own(name: str) -> Function:
-    """A function that every module of device code defines, for float and double."""
+    """Return a call of a function that every device module defines, for float and double."""
 
     def call(x: Expr) -> Expr:
         dtype = dtype_of(x)
@@ -57,7 +58,7 @@ NATIVE: dict[str, Function] = {
 
 
 def native_on_device(name: str, otherwise: Function) -> Function:
-    """``otherwise``, but a call of ``name`` in code for a device."""
+    """Return ``otherwise`` with a native call of ``name`` in code for a device."""
     native = NATIVE[name]
 
     @wraps(otherwise)

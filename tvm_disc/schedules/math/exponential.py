@@ -1,9 +1,9 @@
-"""Bodies of the exponential, logarithm and power family (see ``vecmath`` for the contract).
+"""Bodies of the exponential, logarithm and power functions; ``functions`` states their contract.
 
 ``exp`` and ``log`` follow Cody and Waite, "Software Manual for the Elementary Functions", with
-integer scaling; ``tanh``, ``sinh`` come from ``expm1``; ``erf`` is a polynomial near 0 and
-``1 - exp(polynomial)`` beyond; ``gelu`` is ``x*(1/2 + x*P(x^2))`` near 0 and beyond
-``relu(x) - |x|*Phi(-|x|)``, whose second term keeps its relative accuracy in the tail; ``pow`` is
+integer scaling. ``tanh`` and ``sinh`` are computed from ``expm1``. ``erf`` is a polynomial near 0
+and ``1 - exp(polynomial)`` beyond. ``gelu`` is ``x*(1/2 + x*P(x^2))`` near 0, and beyond ``relu(x)
+- |x|*Phi(-|x|)``, whose second term keeps its relative accuracy in the tail. ``pow`` is
 ``exp2(y*log2(x))`` with a float64 logarithm.
 """
 
@@ -78,7 +78,7 @@ SINH_TAIL = (
 
 
 def exp(x: Expr) -> Expr:
-    """e**x; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return e**x; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     if b.native:
         return b.done(_exp_native(b))
@@ -92,15 +92,17 @@ def exp(x: Expr) -> Expr:
 
 
 def exp_nonpositive(x: Expr) -> Expr:
-    """e**x for ``x <= 0``; see :mod:`tvm_disc.schedules.math.functions`."""
+    """Return e**x for ``x <= 0``; see :mod:`tvm_disc.schedules.math.functions`."""
     b = Body(x)
     return b.done(fused.exp_nonpositive(b)) if b.fused and not b.native else exp(x)
 
 
 def _exp_native(b: Body) -> Expr:
-    """``2^(k/16) * 2^n * e^f``, scaled by an instruction that knows overflow and denormals.
+    """Return ``2^(k/16) * 2^n * e^f``, scaled by an instruction that handles overflow and
+    denormals.
 
-    Infinite and huge arguments leave junk in ``f``, which is kept small: their scale decides.
+    For infinite and huge arguments ``f`` is meaningless; it is clamped, and their scale alone
+    determines the result.
     """
     to_sixteenth = b.c(ROUNDING / llvm_ops.TABLE)
     s = b.let("s", b.fma(b.x, b.c(1.0 / LN2), to_sixteenth))
@@ -114,7 +116,7 @@ def _exp_native(b: Body) -> Expr:
 
 
 def exp2(x: Expr) -> Expr:
-    """2**x; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return 2**x; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     under = b.c(-150.0)
     finite = tirx.And(b.x > under, b.x < b.c(128.0))
@@ -125,7 +127,9 @@ def exp2(x: Expr) -> Expr:
 
 
 def _decay(b: Body, reach: float) -> tuple[Expr, Expr, Expr]:
-    """``(n, p, e)``: ``exp(-min(|x|, reach)) = 2^n * p``; ``e`` is the same, coarse below 2^-64."""
+    """Return ``(n, p, e)`` with ``exp(-min(|x|, reach)) = 2^n * p``; ``e`` is the same, but
+    inexact below 2^-64.
+    """
     clean = b.let("t", tirx.max(-b.abs(b.x), b.c(-reach)))
     n, f = b.exp_reduce(clean, clean)
     p = b.exp_poly(f)
@@ -133,7 +137,7 @@ def _decay(b: Body, reach: float) -> tuple[Expr, Expr, Expr]:
 
 
 def sigmoid(x: Expr) -> Expr:
-    """1 / (1 + e**-x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return 1 / (1 + e**-x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     if b.fused:
         return b.done(fused.sigmoid(b))
@@ -145,7 +149,7 @@ def sigmoid(x: Expr) -> Expr:
 
 
 def silu(x: Expr) -> Expr:
-    """x * sigmoid(x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return x * sigmoid(x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     if b.fused:
         return b.done(fused.silu(b))
@@ -159,7 +163,7 @@ def silu(x: Expr) -> Expr:
 
 
 def tanh(x: Expr) -> Expr:
-    """Hyperbolic tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the hyperbolic tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     if b.fused:
         return b.done(fused.tanh(b))
@@ -173,7 +177,7 @@ def tanh(x: Expr) -> Expr:
 
 
 def erf(x: Expr) -> Expr:
-    """The error function; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the error function; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     a = b.let("a", b.abs(b.x))
     if b.native:
@@ -189,7 +193,7 @@ def erf(x: Expr) -> Expr:
 
 
 def _erf_native(b: Body, a: Expr) -> Expr:
-    """A polynomial about the nearest of sixteen points; the last one ends in exactly 1."""
+    """Return a polynomial around the nearest of sixteen points; the last one ends in exactly 1."""
     end = b.c(ERF_END)
     clean = b.let("t", b.select(a > end, end, a))
     index = b.let("i", b.bits(clean + b.c(ROUNDING / 2**ERF_DIGITS)))
@@ -201,11 +205,11 @@ def _erf_native(b: Body, a: Expr) -> Expr:
 
 
 def erfc(x: Expr) -> Expr:
-    """1 - erf(x); see :mod:`tvm_disc.schedules.math.functions` for bounds.
+    """Return 1 - erf(x); see :mod:`tvm_disc.schedules.math.functions` for bounds.
 
-    Near 0 a polynomial; beyond ``exp(-a^2) * P(a)`` with ``a = |x|``, subtracted from 2 where x is
-    negative. The square is taken in two parts, the high one exact, so that its rounding error does
-    not show in the exponential.
+    It is a polynomial near 0, and beyond ``exp(-a^2) * P(a)`` with ``a = |x|``, subtracted from 2
+    for negative x. The square is computed in two parts, the high one exact, so that its rounding
+    error does not affect the exponential.
     """
     b = Body(x)
     a = b.let("a", tirx.min(b.abs(b.x), b.c(10.3)))
@@ -216,7 +220,7 @@ def erfc(x: Expr) -> Expr:
     p = b.expm1_poly(b.let("g", f + rest))
     w = b.let("w", a + b.c(ERFC_K))
     t = b.let("t", (a - b.c(ERFC_K)) / w)
-    # scale_gradual takes numbers of order 1: 16*erfcx(a) is between 0.8 and 16.
+    # scale_gradual requires numbers of order 1: 16*erfcx(a) is between 0.8 and 16.
     scaled = b.let("q", b.poly(t, [16.0 * c for c in ERFC_TAIL]) / w)
     tail = b.let("v", b.scale_gradual(b.let("m", b.fma(scaled, p, scaled)), n - b.i(4)))
     far = b.select(b.x < b.c(0.0), b.c(2.0) - tail, tail)
@@ -225,23 +229,25 @@ def erfc(x: Expr) -> Expr:
 
 
 def expm1(x: Expr) -> Expr:
-    """e**x - 1; see :mod:`tvm_disc.schedules.math.functions` for bounds.
+    """Return e**x - 1; see :mod:`tvm_disc.schedules.math.functions` for bounds.
 
-    Half of the result is computed, so that ``2^(n-1)`` is finite wherever the result is.
+    Half of the result is computed first, so that ``2^(n-1)`` is finite wherever the result is.
     """
     b = Body(x)
     inside = tirx.And(b.x >= b.c(-30.0), b.x <= b.c(b.fmt.exp_over))
     n, f = b.exp_reduce(b.let("t", b.select(inside, b.x, b.c(0.0))), b.x)
     half = b.let("s", b.pow2(n - b.i(1)))
     value = b.fma(b.expm1_poly(f), half, half - b.c(0.5))
-    # The sign is that of x also where the result is 0.
+    # The result has the sign of x, also where it is 0.
     result = b.with_sign(b.abs(b.let("v", value + value)), b.x)
     result = b.select(b.x > b.c(b.fmt.exp_over), b.c(INF), result)
     return b.done(b.or_nan(b.select(b.x < b.c(-30.0), b.c(-1.0), result)))
 
 
 def gelu_erf(x: Expr) -> Expr:
-    """x * (1 + erf(x / sqrt 2)) / 2; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return x * (1 + erf(x / sqrt 2)) / 2; see :mod:`tvm_disc.schedules.math.functions` for
+    bounds.
+    """
     b = Body(x)
     if b.fused:
         return b.done(fused.gelu_erf(b))
@@ -263,7 +269,7 @@ def gelu_erf(x: Expr) -> Expr:
 
 
 def _sinh_parts(b: Body) -> tuple[Expr, Expr]:
-    """``(|x|, exp(|x|)/2)``; the second is inf exactly where sinh and cosh overflow."""
+    """Return ``(|x|, exp(|x|)/2)``; the second is inf exactly where sinh and cosh overflow."""
     a = b.let("a", b.abs(b.x))
     clean = b.let("t", tirx.min(a, b.c(89.5)))
     n, f = b.exp_reduce(clean, clean)
@@ -272,7 +278,7 @@ def _sinh_parts(b: Body) -> tuple[Expr, Expr]:
 
 
 def sinh(x: Expr) -> Expr:
-    """Hyperbolic sine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the hyperbolic sine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     a, half = _sinh_parts(b)
     s = b.let("s", b.x * b.x)
@@ -281,28 +287,30 @@ def sinh(x: Expr) -> Expr:
 
 
 def cosh(x: Expr) -> Expr:
-    """Hyperbolic cosine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the hyperbolic cosine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     _, half = _sinh_parts(b)
     return b.done(b.or_nan(half + b.c(0.25) / half))
 
 
 def _log_edges(b: Body, result: Expr) -> Expr:
-    """The value of any logarithm: inf and NaN pass, 0 gives -inf, negative gives NaN."""
+    """Return a logarithm with its special values: inf and NaN pass, 0 gives -inf, negative
+    gives NaN.
+    """
     edge = b.select(b.eq(b.x, b.c(0.0)), b.c(-INF), b.c(NAN))
     positive = b.select(b.x > b.c(0.0), result, edge)
     return b.select(b.x < b.c(INF), positive, b.x)
 
 
 def log(x: Expr) -> Expr:
-    """Natural logarithm; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the natural logarithm; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     e, f = b.log_split(b.x)
     return b.done(_log_edges(b, b.log_join(e, f, b.log1p_tail(f))))
 
 
 def log2(x: Expr) -> Expr:
-    """Logarithm to base 2; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the logarithm to base 2; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     e, f = b.log_split(b.x)
     high, low = b.c(1.4426950216293335), b.c(1.925963033500011e-08)
@@ -311,7 +319,7 @@ def log2(x: Expr) -> Expr:
 
 
 def log10(x: Expr) -> Expr:
-    """Logarithm to base 10; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the logarithm to base 10; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     e, f = b.log_split(b.x)
     high, low = b.c(0.4342944920063019), b.c(-1.0103049952192278e-08)
@@ -321,12 +329,12 @@ def log10(x: Expr) -> Expr:
 
 
 def log1p_of(b: Body, v: Expr, extra: Expr | None = None) -> Expr:
-    """``log(1+v) + extra*ln2`` for finite ``v > -1``; else junk."""
+    """Return ``log(1+v) + extra*ln2`` for finite ``v > -1``; undefined otherwise."""
     mantissa = b.i(b.fmt.mantissa)
     k = b.let("k", tirx.shift_right(b.bits(v + b.c(1.0)) - b.i(b.fmt.sqrt_half), mantissa))
     shift = b.let("ks", b.shifted(k))
-    # 2^-k * (1+v) - 1 without rounding: both parts are exact. Where k is 0 the second is 0: without
-    # an instruction for product and sum, LLVM may take the sum apart and add v to the -1.
+    # 2^-k * (1+v) - 1 without rounding: both parts are exact. If k is 0, the second part is 0:
+    # without an fma instruction, LLVM might split the sum and add v to the -1.
     four = b.float_of(b.shifted(b.i(b.fmt.bias + 2)) - shift)
     rest = b.select(tirx.EQ(k, b.i(0)), b.c(0.0), b.fma(b.c(0.25), four, b.c(-1.0)))
     f = b.let("f", b.float_of(b.bits(v) - shift) + rest)
@@ -335,7 +343,7 @@ def log1p_of(b: Body, v: Expr, extra: Expr | None = None) -> Expr:
 
 
 def log1p(x: Expr) -> Expr:
-    """log(1 + x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return log(1 + x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     result = log1p_of(b, b.x)
     edge = b.select(b.eq(b.x, b.c(-1.0)), b.c(-INF), b.c(NAN))
@@ -345,7 +353,9 @@ def log1p(x: Expr) -> Expr:
 
 
 def asinh(x: Expr) -> Expr:
-    """Inverse hyperbolic sine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the inverse hyperbolic sine; see :mod:`tvm_disc.schedules.math.functions` for
+    bounds.
+    """
     b = Body(x)
     a = b.let("a", b.abs(b.x))
     big = b.let("big", a > b.c(2.0**40))
@@ -370,7 +380,9 @@ ASINH_TAIL = (
 
 
 def acosh(x: Expr) -> Expr:
-    """Inverse hyperbolic cosine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the inverse hyperbolic cosine; see :mod:`tvm_disc.schedules.math.functions` for
+    bounds.
+    """
     b = Body(x)
     d = b.let("d", b.x - b.c(1.0))
     big = b.let("big", b.x > b.c(2.0**40))
@@ -381,7 +393,9 @@ def acosh(x: Expr) -> Expr:
 
 
 def atanh(x: Expr) -> Expr:
-    """Inverse hyperbolic tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the inverse hyperbolic tangent; see :mod:`tvm_disc.schedules.math.functions` for
+    bounds.
+    """
     b = Body(x)
     a = b.let("a", b.abs(b.x))
     half = b.c(0.5) * log1p_of(b, b.let("v", (a + a) / (b.c(1.0) - a)))
@@ -390,7 +404,7 @@ def atanh(x: Expr) -> Expr:
 
 
 def pow_general(x: Expr, y: Expr) -> Expr:
-    """C's ``powf``: the logarithm in float64, every special case by selects."""
+    """Return C's ``powf``: the logarithm is in float64, every special case is a select."""
     b = Body(x)
     y = b.let("y", y)
     a = b.let("a", b.abs(b.x))
@@ -420,7 +434,7 @@ def pow_general(x: Expr, y: Expr) -> Expr:
 
 
 def pow_const(x: Expr, y: float) -> Expr | None:
-    """``x^y`` for the exponents that have a cheaper exact form; None otherwise."""
+    """Return ``x^y`` for exponents that have a cheaper exact form; None otherwise."""
     if y not in (0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -0.5):
         return None
     b = Body(x)

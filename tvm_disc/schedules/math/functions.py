@@ -1,28 +1,29 @@
-"""Transcendental functions as TIR expressions that LLVM vectorises.
+"""Transcendental functions as TIR expressions that LLVM vectorizes.
 
-TVM lowers ``T.exp`` and its kin to one libm call per element.  The functions here return plain
-arithmetic instead: additions, multiplications, ``fma``, selects, shifts and reinterpretations
-under nested ``Let``, without branches or calls, so a serial loop over them is auto-vectorised and
-a ``vectorized`` loop (any number of lanes) works too.  Nothing is registered globally.
+TVM lowers ``T.exp`` and similar operators to one libm call per element. The functions here return
+plain arithmetic instead: additions, multiplications, ``fma``, selects, shifts and reinterpretations
+under nested ``Let``, without branches or calls. A serial loop over them is auto-vectorized, and a
+``vectorized`` loop (any number of lanes) works too. Nothing is registered globally.
 
-    B[i] = vecmath.exp(A[i])          # or vecmath.MATH["exp"]
+    B[i] = functions.exp(A[i])          # or functions.MATH["exp"]
 
-Types: ``float32`` and ``float32xN`` take the code of this package.  ``float16`` and ``bfloat16``
-are computed in float32.  ``float64``: exp, log, sigmoid, tanh are ours as well, the rest is a call
-of libm per element, as accurate as that.  Anything else is refused with ``TypeMismatch``.
+Types: ``float32`` and ``float32xN`` are computed by this package. ``float16`` and ``bfloat16`` are
+computed in float32. For ``float64``, exp, log, sigmoid and tanh are ours as well; the others call
+libm per element, with its accuracy. Other types raise ``TypeMismatch``.
 
-Accuracy: ``ULP_BOUND`` states the largest error of each float32 function in units in the last
-place of the exact result, over all finite arguments, denormal ones and results included.
-Specials follow C's Annex F: NaN gives NaN, signed zeros and infinities as in ``<math.h>``;
+Accuracy: ``ULP_BOUND`` states the largest error of each float32 function in units in the last place
+of the exact result, over all finite arguments, including denormal arguments and results. Special
+values follow C's Annex F: NaN gives NaN, signed zeros and infinities as in ``<math.h>``.
 ``sigmoid``, ``silu``, ``gelu_erf`` follow their formulas, so ``silu(-inf)`` and ``gelu_erf(-inf)``,
-which are ``-inf * 0``, are NaN.  ``sin``, ``cos``, ``tan`` are defined for ``|x| < 2^29`` and give
-NaN beyond: a branch-free reduction that covers all floats would slow down the common arguments.
+which are ``-inf * 0``, are NaN. ``sin``, ``cos``, ``tan`` are defined for ``|x| < 2^29`` and give
+NaN beyond: a branch-free reduction for all floats would slow down common arguments.
 
 Rounding is not specified to the last bit: a target with fma rounds differently from one without.
-``nearbyint`` and ``floor`` are single instructions from x86-64-v2 (SSE4.1) and on AArch64; on
-plain x86-64 they are libm calls, right but slow.
+``nearbyint`` and ``floor`` are single instructions from x86-64-v2 (SSE4.1) and on AArch64; on plain
+x86-64 they are libm calls, which are correct but slow.
 
-An expression returned here holds ``Let`` variables: insert it once; name it if needed twice.
+An expression returned here contains ``Let`` variables: insert it once, and bind it to a variable if
+it is needed twice.
 """
 
 from __future__ import annotations
@@ -91,61 +92,65 @@ def _apply(name: str, x: Expr, f32: Unary, f64: Unary) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
-    """e^x.  Overflows to inf above 88.7228, denormal results are exact to rounding, exp(-inf)=0."""
+    """Return e^x. It is inf above 88.7228; denormal results are exact to rounding; exp(-inf)=0."""
     return _apply("exp", x, _e.exp, _e.exp)
 
 
 def exp_nonpositive(x: Expr) -> Expr:
-    """e^x for x <= 0 or NaN, as after the subtraction of a maximum, with the bound of ``exp``.
+    """Return e^x for x <= 0 or NaN, as after subtracting a maximum, with the bound of ``exp``.
 
     On machines with a fused multiply-add and no AVX-512, results below the smallest normal float
-    are 0: it takes 14 operations where ``exp`` takes 18, in a shorter chain.
+    are 0. It then takes 14 operations, where ``exp`` takes 18 in a longer dependency chain.
     """
     return _apply("exp", x, _e.exp_nonpositive, _e.exp)
 
 
 def exp2(x: Expr) -> Expr:
-    """2^x; exact for integral ``x``, inf from 128 up, 0 from -150 down."""
+    """Return 2^x; exact for integral ``x``, inf from 128 up, 0 from -150 down."""
     return _apply("exp2", x, _e.exp2, tirx.exp2)
 
 
 def log(x: Expr) -> Expr:
-    """Natural logarithm; log(+-0) = -inf, negative gives NaN, denormals are exact to rounding."""
+    """Return log(x); log(+-0) = -inf, negative gives NaN, denormals are exact to rounding."""
     return _apply("log", x, _e.log, _e.log)
 
 
 def log2(x: Expr) -> Expr:
-    """Binary logarithm; exact for powers of two; edges as ``log``."""
+    """Return log2(x); exact for powers of two; special values as ``log``."""
     return _apply("log2", x, _e.log2, tirx.log2)
 
 
 def log10(x: Expr) -> Expr:
-    """Decimal logarithm; edges as ``log``."""
+    """Return log10(x); special values as ``log``."""
     return _apply("log10", x, _e.log10, tirx.log10)
 
 
 def log1p(x: Expr) -> Expr:
-    """log(1+x), relatively accurate near 0; log1p(-1) = -inf, below NaN, log1p(+-0) = +-0."""
+    """Return log(1+x), relatively accurate near 0; log1p(-1) = -inf, NaN below, log1p(+-0) =
+    +-0.
+    """
     return _apply("log1p", x, _e.log1p, libm("log1p"))
 
 
 def erf(x: Expr) -> Expr:
-    """Error function; odd, erf(+-inf) = +-1, erf(+-0) = +-0."""
+    """Return the error function; odd, erf(+-inf) = +-1, erf(+-0) = +-0."""
     return _apply("erf", x, _e.erf, libm("erf"))
 
 
 def erfc(x: Expr) -> Expr:
-    """1 - erf(x), relatively accurate: denormal results are rounded, 0 above 10.06."""
+    """Return 1 - erf(x), relatively accurate: denormal results are rounded, 0 above 10.06."""
     return _apply("erfc", x, _e.erfc, libm("erfc"))
 
 
 def expm1(x: Expr) -> Expr:
-    """e^x - 1, relatively accurate near 0; inf above 88.7228, -1 below -17.4, expm1(+-0) = +-0."""
+    """Return e^x - 1, relatively accurate near 0; inf above 88.7228, -1 below -17.4, expm1(+-0)
+    = +-0.
+    """
     return _apply("expm1", x, _e.expm1, libm("expm1"))
 
 
 def lgamma(x: Expr) -> Expr:
-    """Logarithm of the absolute value of the gamma function, by libm, one call for each element.
+    """Return the logarithm of the absolute value of gamma(x), by one libm call per element.
 
     float32 is computed in float64: libm's ``lgammaf`` is 4 ulp off near its negative zeros.
     """
@@ -158,24 +163,26 @@ def lgamma(x: Expr) -> Expr:
 
 
 def tanh(x: Expr) -> Expr:
-    """Hyperbolic tangent; odd, +-1 beyond 9.02."""
+    """Return the hyperbolic tangent; odd, +-1 beyond 9.02."""
     return _apply("tanh", x, _e.tanh, _e.tanh)
 
 
 def sigmoid(x: Expr) -> Expr:
-    """1/(1+e^-x); relatively accurate down to denormal results, 0 below -103.98."""
+    """Return 1/(1+e^-x); relatively accurate down to denormal results, 0 below -103.98."""
     return _apply("sigmoid", x, _e.sigmoid, _e.sigmoid)
 
 
 def silu(x: Expr) -> Expr:
-    """x*sigmoid(x); relatively accurate in the negative tail, silu(-inf) = NaN as the formula."""
+    """Return x*sigmoid(x); relatively accurate in the negative tail; silu(-inf) = NaN by the
+    formula.
+    """
     return _apply("silu", x, _e.silu, lambda v: _twice(v, lambda w: w * _e.sigmoid(w)))
 
 
 def gelu_erf(x: Expr) -> Expr:
-    """x/2*(1+erf(x/sqrt(2))), without its cancellation for negative ``x``; at -inf NaN as it.
+    """Return x/2*(1+erf(x/sqrt(2))) without its cancellation for negative ``x``; NaN at -inf.
 
-    float64 evaluates the formula and does cancel.
+    float64 evaluates the formula, with its cancellation.
     """
 
     def formula(w: Expr) -> Expr:
@@ -187,12 +194,12 @@ def gelu_erf(x: Expr) -> Expr:
 
 
 def sqrt(x: Expr) -> Expr:
-    """Square root, correctly rounded; sqrt(-0) = -0, negative gives NaN."""
+    """Return the square root, correctly rounded; sqrt(-0) = -0, negative gives NaN."""
     return _apply("sqrt", x, tirx.sqrt, tirx.sqrt)
 
 
 def rsqrt(x: Expr) -> Expr:
-    """1/sqrt(x) by a square root and a division; rsqrt(+-0) = +-inf, rsqrt(inf) = 0."""
+    """Return 1/sqrt(x), by a square root and a division; rsqrt(+-0) = +-inf, rsqrt(inf) = 0."""
 
     def body(v: Expr) -> Expr:
         return tirx.const(1.0, str(v.ty.dtype)) / tirx.sqrt(v)
@@ -201,64 +208,64 @@ def rsqrt(x: Expr) -> Expr:
 
 
 def sin(x: Expr) -> Expr:
-    """Sine for |x| < 2^29, else NaN."""
+    """Return the sine for |x| < 2^29, else NaN."""
     return _apply("sin", x, _t.sin, tirx.sin)
 
 
 def cos(x: Expr) -> Expr:
-    """Cosine for |x| < 2^29, else NaN."""
+    """Return the cosine for |x| < 2^29, else NaN."""
     return _apply("cos", x, _t.cos, tirx.cos)
 
 
 def tan(x: Expr) -> Expr:
-    """Tangent for |x| < 2^29, else NaN."""
+    """Return the tangent for |x| < 2^29, else NaN."""
     return _apply("tan", x, _t.tan, libm("tan"))
 
 
 def asin(x: Expr) -> Expr:
-    """Arc sine; NaN outside [-1, 1]."""
+    """Return the arc sine; NaN outside [-1, 1]."""
     return _apply("asin", x, _t.asin, libm("asin"))
 
 
 def acos(x: Expr) -> Expr:
-    """Arc cosine; NaN outside [-1, 1], acos(1) = +0."""
+    """Return the arc cosine; NaN outside [-1, 1], acos(1) = +0."""
     return _apply("acos", x, _t.acos, libm("acos"))
 
 
 def atan(x: Expr) -> Expr:
-    """Arc tangent; atan(+-inf) = +-pi/2."""
+    """Return the arc tangent; atan(+-inf) = +-pi/2."""
     return _apply("atan", x, _t.atan, libm("atan"))
 
 
 def sinh(x: Expr) -> Expr:
-    """Hyperbolic sine; overflows to +-inf beyond 89.416."""
+    """Return the hyperbolic sine; overflows to +-inf beyond 89.416."""
     return _apply("sinh", x, _e.sinh, libm("sinh"))
 
 
 def cosh(x: Expr) -> Expr:
-    """Hyperbolic cosine; overflows to inf beyond 89.416."""
+    """Return the hyperbolic cosine; overflows to inf beyond 89.416."""
     return _apply("cosh", x, _e.cosh, libm("cosh"))
 
 
 def asinh(x: Expr) -> Expr:
-    """Inverse hyperbolic sine; odd."""
+    """Return the inverse hyperbolic sine; odd."""
     return _apply("asinh", x, _e.asinh, libm("asinh"))
 
 
 def acosh(x: Expr) -> Expr:
-    """Inverse hyperbolic cosine; NaN below 1."""
+    """Return the inverse hyperbolic cosine; NaN below 1."""
     return _apply("acosh", x, _e.acosh, libm("acosh"))
 
 
 def atanh(x: Expr) -> Expr:
-    """Inverse hyperbolic tangent; atanh(+-1) = +-inf, NaN beyond."""
+    """Return the inverse hyperbolic tangent; atanh(+-1) = +-inf, NaN beyond."""
     return _apply("atanh", x, _e.atanh, libm("atanh"))
 
 
 def pow(x: Expr, y: Expr | float) -> Expr:
-    """``x^y`` with every special case of C's ``pow``.
+    """Return ``x^y`` with every special case of C's ``pow``.
 
-    A constant exponent (a Python number or ``FloatImm``) among 0, 1, 2, 3, -1, 1/2, -1/2 becomes
+    A constant exponent (a Python number or ``FloatImm``) of 0, 1, 2, 3, -1, 1/2 or -1/2 becomes
     products, a division or a square root.
     """
     if isinstance(y, int | float):

@@ -1,25 +1,25 @@
-"""The small language in which ``vecmath`` functions are written.
+"""The helper language in which the math functions are written.
 
-A :class:`Body` names intermediate values (``tirx.Let``), so that every expression is evaluated
-once, and a :class:`Format` says what a floating point type looks like in bits.  A function body
-reads as straight-line code::
+A :class:`Body` binds intermediate values (``tirx.Let``), so that every expression is evaluated
+once. A :class:`Format` describes the bit layout of a floating-point type. A function body reads as
+straight-line code::
 
     b = Body(x)                      # f32, or f32xN when x is a vector
     f = b.let("f", b.x - b.c(1.0))
     return b.done(b.fma(f, f, b.x))  # Let(x, .., Let(f, .., fma(f, f, x)))
 
 Two rules keep the bodies correct under ``fast-math-reassoc`` / ``-nsz`` / ``-contract``, which
-reduction kernels ask for: an error-free step (Cody-Waite reduction, ``2^-k - 1``) is always an
-``fma`` call, which LLVM does not re-associate, and scaling by a power of two is integer addition
-to the exponent field, never a product of two factors.  ``fma`` lowers to ``llvm.fmuladd``: one
-instruction where the target has it, otherwise a multiplication and an addition; no function
-needs the single rounding to meet its bound.
+reduction kernels set. First, an error-free step (Cody-Waite reduction, ``2^-k - 1``) is always an
+``fma`` call, which LLVM does not re-associate. Second, scaling by a power of two is an integer
+addition to the exponent field, never a product of two factors. ``fma`` lowers to ``llvm.fmuladd``:
+one instruction if the target has it, otherwise a multiplication and an addition. No function needs
+the single rounding to meet its bound.
 
-TVM's simplifier treats floats as real numbers: it folds ``x == x`` to true and turns
-``not x < y`` into ``y <= x``.  Conditions are therefore written so that NaN makes them false, and
-are never negated.  Conversions to integer are undefined for NaN and out-of-range values, so a body
-first selects or clamps its argument and only then converts; ``min``/``max`` give their *second*
-operand on NaN.
+TVM's simplifier treats floats as real numbers: it folds ``x == x`` to true and rewrites ``not x <
+y`` to ``y <= x``. Conditions are therefore written so that NaN makes them false, and are never
+negated. Conversions to integer are undefined for NaN and out-of-range values, so a body first
+selects or clamps its argument and then converts. ``min``/``max`` return their *second* operand on
+NaN.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ Expr: TypeAlias = Any  # tvm.ir.PrimExpr: TVM ships no type information
 
 @dataclass(frozen=True)
 class Format:
-    """Layout of an IEEE type and the constants of its argument reductions."""
+    """Bit layout of an IEEE type, and the constants of its argument reductions."""
 
     name: str
     int_name: str
     mantissa: int
     bias: int
-    min_exp: int  # exponent of the smallest power of two worth scaling to, below the denormals
+    min_exp: int  # exponent of the smallest normal power of two
     sqrt_half: int  # bits of sqrt(1/2): numbers are split as 2^k * [sqrt(1/2), sqrt(2))
     tiny: float  # smallest normal
     exp_over: float  # largest x with finite exp(x)
     exp_under: float  # below: exp(x) rounds to 0
-    ln2: tuple[float, float]  # high part times an exponent is exact
+    ln2: tuple[float, float]  # the product of the high part with an exponent is exact
     exp_tail: tuple[float, ...]  # e^f = 1 + f + f^2 * P(f), |f| <= ln(2)/2
     tanh_one: float  # tanh(x) rounds to 1 from here on
 
@@ -106,23 +106,23 @@ F64 = Format(
     tanh_one=20.0,
 )
 
-# Added to a small float32 it leaves the nearest whole number in the low bits.
+# When it is added to a small float32, the low bits of the sum hold the nearest integer.
 ROUNDING = 1.5 * 2.0**23
 
 FORMATS = {"float32": F32, "float64": F64}
 
 
 def dtype_of(x: Expr) -> tuple[str, int]:
-    """Scalar type name and number of lanes of an expression."""
+    """Return the scalar type name and the number of lanes of an expression."""
     name, _, lanes = str(x.ty.dtype).partition("x")
     return name, int(lanes or 1)
 
 
 def widen(x: Expr) -> Expr:
-    """float16 or bfloat16 as float32, exactly; float32 unchanged.
+    """Return float16 or bfloat16 as float32, exactly; float32 is unchanged.
 
-    bfloat16 goes through its bits: TVM 0.27 turns a cast from bfloat16 inside a ``Let`` into an
-    integer conversion, and repeats the operand of a cast to it.
+    bfloat16 is converted through its bits: TVM 0.27 lowers a cast from bfloat16 inside a ``Let`` to
+    an integer conversion, and duplicates the operand of a cast to bfloat16.
     """
     dtype, lanes = dtype_of(x)
     suffix = "" if lanes == 1 else f"x{lanes}"
@@ -136,7 +136,9 @@ def widen(x: Expr) -> Expr:
 
 
 def narrow(x: Expr, dtype: str) -> Expr:
-    """float32 rounded to nearest even in ``dtype`` (float16 or bfloat16); see :func:`widen`."""
+    """Return float32 rounded to nearest even in ``dtype`` (float16 or bfloat16); see
+    :func:`widen`.
+    """
     lanes = dtype_of(x)[1]
     suffix = "" if lanes == 1 else f"x{lanes}"
     if dtype == "float16":
@@ -153,7 +155,7 @@ def narrow(x: Expr, dtype: str) -> Expr:
 
 
 def libm(name: str) -> Callable[..., Expr]:
-    """The function of C's mathematics library, called for every lane."""
+    """Return a call of a C math function, once per lane."""
 
     def fn(x: Expr, *others: Expr) -> Expr:
         dtype, lanes = dtype_of(x)
@@ -190,20 +192,22 @@ class Body:
         return tirx.const(value, self.ty(name))
 
     def c(self, value: float) -> Expr:
-        """A constant of the working format."""
+        """Return a constant of the working format."""
         return self.const(value, self.fmt.name)
 
     def i(self, value: int) -> Expr:
-        """A constant of the integer type as wide as the working format."""
+        """Return a constant of the integer type as wide as the working format."""
         return self.const(value, self.fmt.int_name)
 
     def d(self, value: float) -> Expr:
         return self.const(value, "float64")
 
-    # Naming --------------------------------------------------------------------------------
+    # Bindings ------------------------------------------------------------------------------
 
     def let(self, name: str, value: Expr) -> Expr:
-        """A variable that holds ``value``; conditions stay inline (TVM has no vector of bool)."""
+        """Return a variable bound to ``value``; conditions stay inline (TVM has no vector of
+        bool).
+        """
         if "bool" in str(value.ty.dtype):
             return value
         var = tirx.Var(name, str(value.ty.dtype))
@@ -211,7 +215,7 @@ class Body:
         return var
 
     def done(self, result: Expr) -> Expr:
-        """``result`` under all bindings; the body must not be used again."""
+        """Return ``result`` under all bindings; the body must not be used again."""
         for var, value in reversed(self._bindings):
             result = tirx.Let(var, value, result)
         self._bindings = []
@@ -223,7 +227,7 @@ class Body:
         return tirx.call_intrin(str(a.ty.dtype), "tirx.fma", a, b, c)
 
     def poly(self, x: Expr, coefficients: Sequence[float], tail: Expr | None = None) -> Expr:
-        """``sum(c[k] * x^k)``, lowest order first, in Horner form, in the type of ``x``."""
+        """Return ``sum(c[k] * x^k)``, lowest order first, in Horner form, in the type of ``x``."""
         dtype = str(x.ty.dtype)
         terms = [tirx.const(v, dtype) for v in coefficients]
         result = terms.pop() if tail is None else tail
@@ -232,8 +236,9 @@ class Body:
         return result
 
     def poly_in_pairs(self, x: Expr, coefficients: Sequence[float]) -> Expr:
-        """The same sum in Estrin's form, a polynomial in ``x^2`` whose coefficients are pairs of
-        terms: a chain of half the length, for one product more."""
+        """Return the same sum in Estrin's form: a polynomial in ``x^2`` whose coefficients are
+        pairs of terms. The dependency chain is half as long, for one more product.
+        """
         terms = [self.c(v) for v in coefficients]
         pairs = [
             self.let("q", self.fma(x, odd, even))
@@ -258,24 +263,24 @@ class Body:
         return tirx.reinterpret(self.ty(self.fmt.name), bits)
 
     def shifted(self, n: Expr) -> Expr:
-        """The integer ``n`` moved to the exponent field."""
+        """Return the integer ``n`` shifted to the exponent field."""
         return tirx.shift_left(n, self.i(self.fmt.mantissa))
 
     def pow2(self, n: Expr) -> Expr:
-        """``2^n`` for ``n`` in the normal range."""
+        """Return ``2^n`` for ``n`` in the normal range."""
         return self.float_of(self.shifted(n + self.i(self.fmt.bias)))
 
     def scale(self, x: Expr, n: Expr) -> Expr:
-        """``x * 2^n`` when ``x`` and the result are normal, or when ``n`` is 0."""
+        """Return ``x * 2^n`` when ``x`` and the result are normal, or when ``n`` is 0."""
         return self.float_of(self.bits(x) + self.shifted(n))
 
     def scale_gradual(self, x: Expr, n: Expr) -> Expr:
-        """``x * 2^n`` for ``x`` of order 1: rounded once, also in the denormal range."""
+        """Return ``x * 2^n`` for ``x`` of order 1: rounded once, also in the denormal range."""
         high = self.let("high", tirx.max(n, self.i(self.fmt.min_exp + 2)))
         return self.scale(x, high) * self.pow2(n - high)
 
     def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
-        """``magnitude`` (sign bit clear) with the sign bit of ``sign``."""
+        """Return ``magnitude`` (sign bit clear) with the sign bit of ``sign``."""
         sign_bit = tirx.bitwise_and(self.bits(sign), self.i(self.fmt.sign_bit))
         return self.float_of(tirx.bitwise_or(self.bits(magnitude), sign_bit))
 
@@ -283,24 +288,26 @@ class Body:
         return tirx.Select(condition, yes, no)
 
     def or_nan(self, result: Expr) -> Expr:
-        """``result``, or ``x`` where ``x`` is NaN (TVM would fold ``x == x`` to true)."""
+        """Return ``result``, or ``x`` where ``x`` is NaN (TVM would fold ``x == x`` to true)."""
         return self.select(self.x <= self.c(float("inf")), result, self.x)
 
     def eq(self, x: Expr, y: Expr) -> Expr:
-        """The node for ``x == y``; Python's ``==`` on expressions makes a lazy placeholder."""
+        """Return the node for ``x == y``; Python's ``==`` on expressions makes a lazy
+        placeholder.
+        """
         return tirx.EQ(x, y)
 
     def small_int(self, x: Expr) -> Expr:
-        """An integral float of the working format, within int32, as the wide integer."""
+        """Return an integral float of the working format, within int32, as the wide integer."""
         narrow = self.cast(x, "int32")
         return narrow if self.fmt is F32 else self.cast(narrow, "int64")
 
     # Pieces shared by several functions ----------------------------------------------------
 
     def exp_reduce(self, clean: Expr, raw: Expr) -> tuple[Expr, Expr]:
-        """``(n, f)`` with ``e^clean = 2^n * e^f``, ``|f| <= ln(2)/2`` (Cody and Waite).
+        """Return ``(n, f)`` with ``e^clean = 2^n * e^f``, ``|f| <= ln(2)/2`` (Cody and Waite).
 
-        ``clean`` is finite; ``f`` is taken from ``raw``, which may also be NaN.
+        ``clean`` must be finite; ``f`` is computed from ``raw``, which may also be NaN.
         """
         high, low = self.fmt.ln2
         n = self.let("n", tirx.nearbyint(clean * self.c(1.4426950408889634)))
@@ -309,16 +316,18 @@ class Body:
         return self.let("k", self.small_int(n)), f
 
     def exp_poly(self, f: Expr) -> Expr:
-        """``e^f`` for ``|f| <= ln(2)/2``."""
+        """Return ``e^f`` for ``|f| <= ln(2)/2``."""
         return self.let("p", self.poly(f, (1.0, 1.0, *self.fmt.exp_tail)))
 
     def expm1_poly(self, f: Expr) -> Expr:
-        """``e^f - 1`` for ``|f| <= ln(2)/2``, relatively accurate."""
+        """Return ``e^f - 1`` for ``|f| <= ln(2)/2``, relatively accurate."""
         tail = self.let("t", self.poly(f, self.fmt.exp_tail))
         return self.let("p", self.fma(f * f, tail, f))
 
     def log_split(self, x: Expr) -> tuple[Expr, Expr]:
-        """``(k, f)`` with ``x = 2^k * (1 + f)``, both floats, for positive ``x``; else junk."""
+        """Return ``(k, f)`` with ``x = 2^k * (1 + f)``, both floats; undefined unless ``x`` is
+        positive.
+        """
         fmt = self.fmt
         tiny = self.let("tiny", x < self.c(fmt.tiny))
         up = fmt.mantissa + 1
@@ -330,7 +339,7 @@ class Body:
         return self.let("e", exponent + self.select(tiny, self.c(-up), self.c(0.0))), f
 
     def log1p_tail(self, f: Expr) -> Expr:
-        """``log(1+f) - f`` for ``1+f`` in [sqrt(1/2), sqrt(2))."""
+        """Return ``log(1+f) - f`` for ``1+f`` in [sqrt(1/2), sqrt(2))."""
         if self.fmt is F32:
             return self.let("r", f * f * self.poly(f, LOG_TAIL_F32))
         s = self.let("s", f / (f + self.c(2.0)))
@@ -339,7 +348,7 @@ class Body:
         return self.let("r", s * self.fma(z, self.poly(z, LOG_TAIL_F64), half) - half)
 
     def log_join(self, exponent: Expr, f: Expr, tail: Expr) -> Expr:
-        """``exponent*ln2 + f + tail``."""
+        """Return ``exponent*ln2 + f + tail``."""
         high, low = self.fmt.ln2
         small = self.fma(exponent, self.c(low), tail) + f
         return self.fma(exponent, self.c(high), small)

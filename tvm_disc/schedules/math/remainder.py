@@ -1,9 +1,9 @@
-"""Remainders and whole quotients of floats, as NumPy and C have them: exact.
+"""Exact remainders and integer quotients of floats, as in NumPy and C.
 
-``x - trunc(x / y) * y`` is not: the quotient may round up to the next whole number (1 and the float
-next to 0.1 leave almost 0 instead of almost 0.1), and of large ones the last digits are missing.
-Of float32 the remainder is found in float64, by as many digits of the quotient at a time as
-that has, and float64's own by the mathematics library of C.
+``x - trunc(x / y) * y`` is not exact. The quotient may round up to the next integer: 1 and the
+float next to 0.1 would leave almost 0 instead of almost 0.1. A large quotient also lacks its last
+digits. The remainder of float32 is computed in float64, which yields as many digits of the quotient
+per step as float64 has. The remainder of float64 is computed by the C math library.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from tvm_disc.schedules.math.device import NATIVE
 from tvm_disc.schedules.math.language import Body, Expr, dtype_of, libm, narrow, widen
 from tvm_disc.tir.llvm_ops import emitting_for
 
-# The quotient of two float32 has up to 277 binary digits before its point; one step finds 51.
+# The quotient of two float32 has up to 277 bits before its binary point; one step yields 51.
 STEPS = 6
 
 Use = Callable[[Body, Expr, Expr, Expr], Expr]
 
 
 def trunc_mod(x: Expr, y: Expr) -> Expr:
-    """C's ``fmod``: the remainder, also one of 0, has the sign of ``x``; NaN by 0 and of inf."""
+    """Return C's ``fmod``: the remainder, also a 0, has the sign of ``x``; NaN for y = 0 or x =
+    inf.
+    """
     return _with_remainder(x, y, lambda b, x, y, r: _signed(b, r, x))
 
 
 def floor_mod(x: Expr, y: Expr) -> Expr:
-    """Python's ``%``: the remainder has the sign of ``y``; NaN by 0 and of infinities."""
+    """Return Python's ``%``: the remainder has the sign of ``y``; NaN for y = 0 or x = inf."""
 
     def use(b: Body, x: Expr, y: Expr, r: Expr) -> Expr:
         zero = tirx.const(0.0, str(r.ty.dtype))
@@ -39,7 +41,7 @@ def floor_mod(x: Expr, y: Expr) -> Expr:
 
 
 def floor_divide(x: Expr, y: Expr) -> Expr:
-    """Python's ``//``: the quotient without its remainder; by 0 the infinite quotient, or NaN."""
+    """Return Python's ``//``; for y = 0 it is the infinite quotient, or NaN."""
 
     def use(b: Body, x: Expr, y: Expr, r: Expr) -> Expr:
         zero, one = (tirx.const(v, str(r.ty.dtype)) for v in (0.0, 1.0))
@@ -53,7 +55,7 @@ def floor_divide(x: Expr, y: Expr) -> Expr:
 
 
 def _signed(b: Body, size: Expr, sign: Expr) -> Expr:
-    """``size`` with the sign bit of ``sign``, both float32 or both float64."""
+    """Return ``size`` with the sign bit of ``sign``; both are float32 or both float64."""
     dtype = str(size.ty.dtype)
     name = dtype_of(size)[0]
     kind = ("int32" if name == "float32" else "int64") + dtype.removeprefix(name)
@@ -66,7 +68,7 @@ def _signed(b: Body, size: Expr, sign: Expr) -> Expr:
 
 
 def _other_side(r: Expr, y: Expr) -> Expr:
-    """Whether a remainder that is not 0 has another sign than ``y``."""
+    """Return whether a nonzero remainder and ``y`` have different signs."""
     zero = tirx.const(0.0, str(r.ty.dtype))
     return tirx.Or(tirx.And(r < zero, y > zero), tirx.And(r > zero, y < zero))
 
@@ -74,7 +76,7 @@ def _other_side(r: Expr, y: Expr) -> Expr:
 def _with_remainder(x: Expr, y: Expr, use: Use) -> Expr:
     dtype = dtype_of(x)[0]
     if dtype not in ("float32", "float64"):
-        # Under a name: TVM's simplifier looks twice into what is cast.
+        # Bound by a Let: TVM's simplifier visits the operand of a cast twice.
         b = Body(_with_remainder(widen(x), widen(y), use))
         return b.done(narrow(b.x, dtype))
     isa = emitting_for()
@@ -90,7 +92,10 @@ def _with_remainder(x: Expr, y: Expr, use: Use) -> Expr:
 
 
 def _exact(b: Body, p: Expr, q: Expr) -> Expr:
-    """The remainder of float32 in float64; every step is exact, its quotient off by 1 at most."""
+    """Return the remainder of two float32, in float64.
+
+    Every step is exact, and its quotient is off by at most 1.
+    """
     zero = b.d(0.0)
     inverse = b.let("inverse", b.d(1.0) / q)
     r = p
@@ -102,7 +107,7 @@ def _exact(b: Body, p: Expr, q: Expr) -> Expr:
     r = b.let("r", b.select(_other_side(r, p), r + step, r))
     over = tirx.Or(r >= size, r <= zero - size)
     r = b.let("r", b.select(over, r - step, r))
-    # Infinite divisors leave all there is.
+    # For infinite divisors, the remainder is the dividend.
     small = tirx.And(p < size, zero - p < size)
     return b.let("r", b.select(small, p, r))
 

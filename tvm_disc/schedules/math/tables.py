@@ -1,7 +1,7 @@
 """Coefficients of piecewise polynomials, for :func:`tvm_disc.tir.llvm_ops.lookup`.
 
-``benchmarks/vecmath_fit.py`` derives them. A table has one row for each coefficient, lowest order
-first; entry ``k`` of a row belongs to the piece about ``k * step``.
+They are derived by ``benchmarks/vecmath_fit.py``. A table has one row for each coefficient, lowest
+order first. Entry ``k`` of a row belongs to the piece around ``k * step``.
 """
 
 # exp(a^2) * erfc(a) * (a + K) in (a-K)/(a+K), 0 <= a <= 10.3.
@@ -66,7 +66,7 @@ EXP_TABLE = (
 EXP_NEAR = (0.5000161528587341, 0.1666671633720398)
 
 # erf(k / 4 + r), |r| <= 1/8; the last piece ends in 1.
-ERF_DIGITS = 2  # behind the binary point of k / 4
+ERF_DIGITS = 2  # bits after the binary point of k / 4
 ERF_END = 3.874999761581421  # the last float before 31 / 8, which is a tie
 ERF_TABLE = (
     (

@@ -1,7 +1,8 @@
-"""Bodies of the circular functions and their inverses (see ``vecmath`` for the contract).
+"""Bodies of the trigonometric functions and their inverses; ``functions`` states their contract.
 
-``sin``, ``cos``, ``tan`` reduce in float64 with pi/2 in three parts (Cody and Waite): the first two
-have 24 bits, so that their products with a quadrant number below 2^29 are exact.
+``sin``, ``cos``, ``tan`` reduce their argument in float64 with pi/2 in three parts (Cody and
+Waite). The first two parts have 24 bits, so that their products with a quadrant number below 2^29
+are exact.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tvm_disc.schedules.math.language import Body, Expr
 PIO2_F64 = (1.5707963705062866, -4.371138828673793e-08, -1.7151244994428829e-15)
 PIO2 = (1.5707963705062866, -4.371138828673793e-08)
 PI = (3.1415927410125732, -8.742277657347586e-08)
-TRIG_LIMIT = 2.0**29  # quadrant numbers are exact and the reduced argument is accurate below
+TRIG_LIMIT = 2.0**29  # below it, quadrant numbers are exact and the reduced argument is accurate
 
 SIN_TAIL = (
     -0.1666666716337204,
@@ -51,7 +52,7 @@ ATAN_TAIL = (
 
 
 def _quadrant(b: Body) -> tuple[Expr, Expr]:
-    """``(q, r)`` with ``x = q*pi/2 + r``, ``|r| <= pi/4``; NaN from ``TRIG_LIMIT`` on."""
+    """Return ``(q, r)`` with ``x = q*pi/2 + r``, ``|r| <= pi/4``; NaN from ``TRIG_LIMIT`` on."""
     inside = tirx.And(b.x > b.c(-TRIG_LIMIT), b.x < b.c(TRIG_LIMIT))
     x = b.let("d", b.cast(b.select(inside, b.x, b.c(0.0)), "float64"))
     n = b.let("n", tirx.nearbyint(x * b.d(0.6366197723675814)))
@@ -59,7 +60,7 @@ def _quadrant(b: Body) -> tuple[Expr, Expr]:
     for part in PIO2_F64:
         r = b.let("r", b.fma(n, b.d(-part), r))
     reduced = b.select(inside, b.cast(r, "float32"), b.c(float("nan")))
-    # The cast drops the sign of -0, which only x itself has.
+    # The reduction drops the sign of -0, so zero is x itself.
     zero = b.eq(b.x, b.c(0.0))
     return b.let("q", b.cast(n, "int32")), b.let("s", b.select(zero, b.x, reduced))
 
@@ -78,17 +79,17 @@ def _sin_cos(x: Expr, shift: int) -> Expr:
 
 
 def sin(x: Expr) -> Expr:
-    """Sine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the sine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     return _sin_cos(x, 0)
 
 
 def cos(x: Expr) -> Expr:
-    """Cosine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the cosine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     return _sin_cos(x, 1)
 
 
 def tan(x: Expr) -> Expr:
-    """Tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     q, r = _quadrant(b)
     s = b.let("z", r * r)
@@ -98,7 +99,9 @@ def tan(x: Expr) -> Expr:
 
 
 def _asin_parts(b: Body) -> tuple[Expr, Expr]:
-    """``(big, y)``: ``asin(|x|)``, or half of ``acos(|x|)`` where ``big`` (``|x| > 1/2``)."""
+    """Return ``(big, y)`` with ``y = asin(|x|)``, or half of ``acos(|x|)`` if ``big`` (``|x| >
+    1/2``).
+    """
     a = b.let("a", b.abs(b.x))
     big = b.let("big", a > b.c(0.5))
     z = b.let("z", b.select(big, (b.c(1.0) - a) * b.c(0.5), a * a))
@@ -107,7 +110,7 @@ def _asin_parts(b: Body) -> tuple[Expr, Expr]:
 
 
 def asin(x: Expr) -> Expr:
-    """Arc sine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the arc sine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     big, y = _asin_parts(b)
     far = b.fma(b.c(-2.0), y, b.c(PIO2[1])) + b.c(PIO2[0])
@@ -115,7 +118,7 @@ def asin(x: Expr) -> Expr:
 
 
 def acos(x: Expr) -> Expr:
-    """Arc cosine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the arc cosine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     big, y = _asin_parts(b)
     y2 = b.let("y2", y + y)
@@ -125,7 +128,7 @@ def acos(x: Expr) -> Expr:
 
 
 def atan(x: Expr) -> Expr:
-    """Arc tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
+    """Return the arc tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
     a = b.let("a", b.abs(b.x))
     big = b.let("big", a > b.c(1.0))

@@ -1,1 +1,1 @@
-"""Operators with a kernel of their own: scatter, sorting, sampling, detection, random numbers."""
+"""Operators with dedicated kernels: scatter, sorting, sampling, detection, random numbers."""

@@ -1,4 +1,4 @@
-"""Positions of the elements of a row that are kept: a running count, one row a task."""
+"""Positions of the true elements of each row: a running count, one row per task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from tvm_disc.tir.index import product
 
 
 def plan_compact(node: Node) -> Plan:
-    """``[r, n]`` truths to ``[r, n + 1]``: positions of those that hold, zeros, their number."""
+    """Return a plan from ``[r, n]`` bools to ``[r, n + 1]``: positions of true ones, zeros,
+    their count.
+    """
     flags = node.inputs[0]
     rows, size = flags.shape
 

@@ -1,4 +1,4 @@
-"""Coordinates of sparse values under another shape."""
+"""Coordinates of sparse values after a reshape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tvm_disc.tir.index import product
 
 
 def plan_coordinates(node: Node) -> Plan:
-    """``[n, d]`` coordinates in a tensor of old dims as ``[n, k]`` of new ones, both int64."""
+    """Return a plan that converts int64 coordinates ``[n, d]`` under old dims to ``[n, k]``
+    under new dims.
+    """
     indices, old, new = node.inputs
     depth, wanted = indices.shape[1], node.shape[1]
 

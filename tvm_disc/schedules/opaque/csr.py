@@ -1,4 +1,4 @@
-"""Products with a sparse matrix in rows: one task per result row, or per block row of it."""
+"""Products with a sparse matrix in compressed rows: one task per result row and block row."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from tvm_disc.tir.index import mul, product
 
 
 def plan_csr_dense(node: Node) -> Plan:
-    """``x @ sparse.T`` for ``x[m, k]``, or its transpose with ``transposed``.
+    """Return a plan of ``x @ sparse.T`` for ``x[m, k]``, or its transpose with ``transposed``.
 
-    The sparse operand is data ``[blocks, rows, columns]``, the columns of blocks and where each
-    row of blocks begins. Whatever these say, nothing outside of an operand is read: the last block
-    stands for those beyond it.
+    The sparse operand is data ``[blocks, rows, columns]``, the block columns, and the begin of each
+    block row. Invalid values of these are clamped, so nothing outside of an operand is read.
     """
     x, data, indices, begins = node.inputs
     _, rows, columns = data.shape
@@ -55,5 +54,5 @@ def plan_csr_dense(node: Node) -> Plan:
 
 
 def _within(number: Any, most: Any) -> Any:
-    """A number that data gave, from 0 to ``most``."""
+    """Return a data-dependent number, clamped to 0 .. ``most``."""
     return tirx.max(tirx.min(cast(number, "int64"), most), i64(0))

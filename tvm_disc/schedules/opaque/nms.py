@@ -1,4 +1,4 @@
-"""Non-maximum suppression: of boxes in the order of their scores, those no better one covers."""
+"""Non-maximum suppression: picks boxes in score order unless a better one covers them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from tvm_disc.tir.index import mul, product
 
 Expr: TypeAlias = Any
 
-BOX_FIELDS = 6  # kept for each box that was picked: its corners, area and class
-PAIR_COST = 64  # operations for each box, of which most are compared with few others
+BOX_FIELDS = 6  # kept for each picked box: its corners, area and class
+PAIR_COST = 64  # operations per box; most boxes are compared with few others
 
 
 def plan_suppress(node: Node) -> Plan:
-    """One task per list of boxes; each box is compared with the picked ones before it."""
+    """Return a plan with one task per list of boxes; each box is compared with earlier picked
+    ones.
+    """
     boxes, _, order = node.inputs[:3]
     tasks = product(order.shape[:2])
 
@@ -40,15 +42,15 @@ def plan_suppress(node: Node) -> Plan:
 class _List:
     """The boxes of one batch entry and class.
 
-    Inputs: boxes ``[b, n, 4]``, scores and order ``[b, c, n]``, how many are valid ``[b, c]``, how
-    many to pick and the overlap that suppresses, both scalars, and optionally classes ``[b, n]``.
-    The result says for every place of the order whether its box is picked.
+    Inputs: boxes ``[b, n, 4]``, scores and order ``[b, c, n]``, the number of valid boxes ``[b,
+    c]``, the number to pick and the overlap threshold (both scalars), and optionally classes ``[b,
+    n]``. The result tells for every position of the order whether its box is picked.
 
-    Rules, which differ in detail between the operators they come from:
-        relay: boxes without a positive score stay, but do not count;
-        onnx: boxes with a score above -1 are picked, those with a positive one suppressed;
-        tflite: as given, corners in order, and only more than the threshold suppresses;
-        pixels: the same, with sides that count their last pixel.
+    Rules, which depend on the original operator:
+        relay: boxes without a positive score are picked, but do not count;
+        onnx: boxes with a score above -1 are picked, those with a positive one may be suppressed;
+        tflite: corners are not reordered, and only an overlap above the threshold suppresses;
+        pixels: as tflite, with side lengths that include the last pixel.
     """
 
     def __init__(self, body: Body, node: Node, head: list[Expr]) -> None:
@@ -71,7 +73,7 @@ class _List:
             yield
 
     def emit(self) -> None:
-        """Every box in turn; what is beyond the valid ones is not picked."""
+        """Emit the decision for every box; boxes after the valid ones are not picked."""
         with self.low.loop("j", self.order.shape[2]) as j:
             self._pick(j, 0)
         with self.low.loop("j", self.low.at(self.valid, self.head)) as j:
@@ -103,7 +105,7 @@ class _List:
             self._compare(j, place, const(True, "bool"))
 
     def _compare(self, j: Expr, place: Expr, suppressible: Expr) -> None:
-        """Against every picked box until one covers it."""
+        """Emit the comparison with picked boxes until one covers this box."""
         block, low = self.block, self.low
         box = self._fields(place)
         open_, t = self._cell("open"), self._cell("t")
@@ -129,7 +131,7 @@ class _List:
                 block.store(self.kept, 0, self.kept[i64(0)] + 1)
 
     def _suppresses(self, box: Sequence[Expr]) -> Expr:
-        """Whether a picked box may suppress others: not one without a class."""
+        """Return whether a picked box may suppress others; a box without a class may not."""
         if self.classes is None:
             return const(True, "bool")
         return box[5] >= const(0, self.classes.dtype)
@@ -149,7 +151,7 @@ class _List:
         return [*a, area, kind]
 
     def _covers(self, kept: Sequence[Expr], box: Sequence[Expr]) -> Expr:
-        """Whether two boxes of one class overlap too much."""
+        """Return whether two boxes of one class overlap too much."""
         block, dtype = self.block, self.boxes.dtype
         zero = const(0, dtype)
         kept = [block.bind("k", x) for x in kept]

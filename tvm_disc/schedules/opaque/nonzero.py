@@ -1,4 +1,4 @@
-"""Kernels whose output size is known only by running: count, then fill."""
+"""Kernels whose output size is known only at run time: count, then fill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvm_disc.tir.index import product
 def nonzero_kernels(
     rank: int, dtype: str, solver: Solver, machine: Machine
 ) -> tuple[Kernel, Kernel, list[Any], Any]:
-    """(count, fill, symbols of the operand's dims, symbol of the count).
+    """Return (count, fill, symbols of the operand's dims, symbol of the count).
 
     ``fill`` writes int64 positions as ``[rank, count]``, in row-major order of the operand.
     """
@@ -25,7 +25,7 @@ def nonzero_kernels(
     source = Node("param", (), tuple(dims), dtype)
     total = Node("count", (source,), (i64(1),), "int64")
     places = Node("positions", (source,), (i64(rank), size), "int64")
-    # Positions depend on how many came before: one task.
+    # A position depends on the number of earlier ones, so there is one task.
     count = Plan(i64(1), i64(0), lambda body: _count(body, source))
     fill = Plan(i64(1), i64(0), lambda body: _fill(body, source, size))
     if machine.device is not None:

@@ -16,7 +16,9 @@ Expr: TypeAlias = Any
 
 
 def plan_pool_grad(node: Node) -> Plan:
-    """The gradient ``[n, c, oh, ow]`` of windows of ``x[n, c, h, w]`` back to its elements."""
+    """Return a plan that distributes the gradient ``[n, c, oh, ow]`` of windows to ``x[n, c, h,
+    w]``.
+    """
     outer = node.shape[:2]
     taps = node.attrs["pool_size"][0] * node.attrs["pool_size"][1]
 
@@ -34,7 +36,7 @@ class _Plane:
         self.head, self.dtype = head, node.dtype
 
     def emit(self) -> None:
-        """Zeros, then window after window."""
+        """Emit zeros, then the windows."""
         low = self.low
         with low.loop("e", product(self.x.shape[2:])) as e:
             index = [*self.head, *low.space.split(e, self.x.shape[2:])]
@@ -52,7 +54,9 @@ class _Plane:
                 self._to_largest(given, spans)
 
     def _span(self, k: int, at: Expr) -> tuple[Expr, Expr, Expr]:
-        """(first, end) inside of the image along one axis, and the length with padding."""
+        """Return (first, end) of a window inside the image along an axis, and its length with
+        padding.
+        """
         block, attrs = self.block, self.node.attrs
         size = i64(self.x.shape[2 + k])
         start = block.bind("start", at * attrs["strides"][k] - attrs["padding"][k])
@@ -84,7 +88,7 @@ class _Plane:
             at = low.settle("at", low.space.join([*self.head, h, w], self.x.shape))
             old = best[i64(0)]
             larger = value > old
-            if is_float(self.dtype):  # the first that is not a number is the largest
+            if is_float(self.dtype):  # the first NaN is the largest
                 larger = tirx.And(tirx.Or(larger, is_nan(value)), tirx.EQ(old, old))
             with block.when(tirx.Or(where[i64(0)] < 0, larger)):
                 block.store(best, 0, value)

@@ -1,4 +1,4 @@
-"""Regions of images pooled, and two images compared: one task per element of the result."""
+"""Region pooling and image correlation: one task per element of the result."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ ROI_COST = 64
 
 
 def plan_roi(node: Node) -> Plan:
-    """``x[b, c, h, w]`` in regions ``[n, 5]``, each a grid of parts: the mean or the maximum of
-    samples between pixels, or the maximum of pixels."""
+    """Return a plan that pools ``x[b, c, h, w]`` in regions ``[n, 5]``, each divided into a grid.
+
+    A grid part is the mean or the maximum of samples between pixels, or the maximum of pixels.
+    """
 
     def emit(body: Body) -> None:
         with body.low.loop("t", body.hi - body.lo, begin=body.lo) as t:
@@ -64,7 +66,7 @@ class _Part:
     # -- samples -------------------------------------------------------------------------------
 
     def aligned(self) -> Expr:
-        """Samples at regular places of the part."""
+        """Return the mean or maximum of samples at regular positions of the part."""
         low, block, average = self.low, self.block, self.node.attrs["mode"] == "avg"
         axes = [self._samples(k) for k in range(2)]
         total = self._cell("total", 0.0 if average else LEAST)
@@ -81,7 +83,7 @@ class _Part:
         return total[i64(0)]
 
     def _samples(self, k: int) -> tuple[Expr, Expr, Expr]:
-        """(begin of the part, distance of samples, their number) along an axis."""
+        """Return (begin of the part, distance of samples, their number) along an axis."""
         attrs, scale = self.node.attrs, self._f(self.node.attrs["scale"])
         first = self._bind("first", self._roi(2 - k) * scale)
         last = self._bind("last", self._roi(4 - k) * scale)
@@ -96,7 +98,7 @@ class _Part:
         return start, self._bind("step", size / cast(count, self.dtype)), count
 
     def _between(self, places: Sequence[Expr]) -> Expr:
-        """The value between four pixels; nothing far outside."""
+        """Return the bilinear interpolation of four pixels; zero if far outside the image."""
         zero, one = self._f(0), self._f(1)
         outside = None
         near = []
@@ -119,7 +121,7 @@ class _Part:
     # -- pixels --------------------------------------------------------------------------------
 
     def pooled(self) -> Expr:
-        """The largest pixel of the part; zero for none."""
+        """Return the largest pixel of the part; zero if it is empty."""
         low, block = self.low, self.block
         (h0, h1), (w0, w1) = (self._pixels(k) for k in range(2))
         empty = tirx.Or(h0 >= h1, w0 >= w1)
@@ -152,7 +154,10 @@ def _rounded(x: Expr) -> Expr:
 
 
 def plan_correlation(node: Node) -> Plan:
-    """Patches of one padded image against displaced ones of another, over all channels."""
+    """Return a plan that correlates patches of a padded image with displaced ones of another.
+
+    The sum runs over all channels.
+    """
     one, other = node.inputs
     attrs = node.attrs
     size, most, stride, apart = (attrs[n] for n in ("size", "most", "stride", "apart"))

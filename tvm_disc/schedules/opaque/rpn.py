@@ -1,4 +1,4 @@
-"""Boxes that a region network proposes: one task for each anchor at each pixel."""
+"""Box proposals of a region proposal network: one task for each anchor at each pixel."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ BOX_COST = 128
 
 
 def plan_proposals(node: Node) -> Plan:
-    """Corners and scores ``[b, h * w * anchors, 5]``, from scores ``[b, 2 * anchors, h, w]``, moves
-    ``[b, 4 * anchors, h, w]``, image sizes ``[b, 3]`` and anchors ``[anchors, 4]``."""
+    """Return a plan of corners and scores ``[b, h * w * anchors, 5]``.
+
+    Its inputs are scores ``[b, 2 * anchors, h, w]``, box deltas ``[b, 4 * anchors, h, w]``, image
+    sizes ``[b, 3]`` and anchors ``[anchors, 4]``.
+    """
     scores, anchors = node.inputs[0], node.inputs[3]
     batch, _, high, wide = scores.shape
     outer = (batch, high, wide, anchors.shape[0])
@@ -47,7 +50,7 @@ class _Box:
         return self.block.bind(name, value)
 
     def emit(self, t: Expr) -> None:
-        """Both ends along both axes; too small boxes are grown and come last."""
+        """Emit a box and its score; boxes below the least size are grown and get the score -1."""
         low, block, attrs = self.low, self.block, self.node.attrs
         scores, _, info, _ = self.node.inputs
         count = i64(self.node.inputs[3].shape[0])
@@ -78,7 +81,7 @@ class _Box:
         self.block.store(self.body.outputs[0], t * 5 + k, value)
 
     def _ends(self, axis: int, place: Expr, limit: Expr) -> tuple[Expr, Expr]:
-        """The ends of the moved anchor along an axis, inside of the image."""
+        """Return the ends of the moved anchor along an axis, clamped to the image."""
         low, attrs = self.low, self.node.attrs
         _, moves, _, anchors = self.node.inputs
         shift = self._bind("shift", cast(place, self.node.dtype) * self._f(attrs["stride"]))

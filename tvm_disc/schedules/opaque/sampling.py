@@ -1,4 +1,4 @@
-"""Images read at places between their pixels: taps are found once and used for every channel."""
+"""Image sampling at fractional positions: taps are computed once and used for every channel."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ CUBIC = -0.75
 
 
 def plan_sample(node: Node) -> Plan:
-    """``x[b, c, ...]`` at ``places[n, rank, m]``: ``[n, c, m]``, one task per place.
+    """Return a plan of ``x[b, c, ...]`` sampled at ``places[n, rank, m]``: ``[n, c, m]``, one task
+    per place.
 
-    A third operand says of which ``b`` entry ``n`` is. Borders: ``zeros`` beyond, the ``edge``,
-    or ``reflection`` about the pixels at the border (``corners``) or about their outer sides.
+    A third operand holds the batch index ``b`` of each entry ``n``. Border modes: ``zeros``
+    outside, the ``edge``, or ``reflection`` about the border pixels (``corners``) or about their
+    outer sides.
     """
     places = node.inputs[1]
     outer = (places.shape[0], places.shape[2])
@@ -50,7 +52,7 @@ class _Place:
         return const(value, self.dtype)
 
     def emit(self) -> None:
-        """The taps of each axis, then their sum for each channel."""
+        """Emit the taps of each axis, then their sum for each channel."""
         low, block = self.low, self.block
         batch: Expr = self.entry
         if len(self.node.inputs) > 2:
@@ -72,14 +74,14 @@ class _Place:
                     weight = weight * part[tap]
                 value = low.at(self.x, [batch, c, *reversed(at)])
                 weight = block.bind("weight", weight)
-                # A weight of nothing hides even what is no number.
+                # A zero weight also hides NaN.
                 shown = tirx.Select(tirx.EQ(weight, self._float(0)), self._float(0), value * weight)
                 block.store(total, 0, total[i64(0)] + shown)
             place = low.space.join([self.entry, c, self.m], self.node.shape)
             low.store(self.body.outputs[0], place, total[i64(0)], self.node.dtype)
 
     def _taps(self, axis: int, extent: Any) -> tuple[Buffer, Buffer]:
-        """(whole positions inside of the image, weights) along one axis."""
+        """Return (integer positions inside the image, weights) along one axis."""
         low, block = self.low, self.block
         where, part = (
             block.alloc(n, self.count, t) for n, t in (("p", "int64"), ("w", self.dtype))
@@ -118,7 +120,7 @@ class _Place:
         block.store(part, k, weight)
 
     def _border(self, place: Expr, size: Expr) -> Expr:
-        """Where a place beyond the border is read."""
+        """Return the position at which a place outside the border is read."""
         block, f = self.block, self._float
         border, corners = self.node.attrs["border"], self.node.attrs["corners"]
         if border == "zeros":

@@ -1,4 +1,4 @@
-"""Operators with a kernel of their own: scatters and running sums and products."""
+"""Kernels of scatters, and of cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def plan_scatter(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """One task for a scatter, since later updates may hit the place of earlier ones."""
+    """Return the plan of a scatter or scan.
+
+    A scatter is one task, since later updates may overwrite earlier ones.
+    """
     node = group.anchor or group.nodes[-1]
     if node.op == "relax.scatter_elements":
         return Plan(i64(1), i64(0), lambda body: _scatter_elements(body, node))
@@ -50,7 +53,7 @@ def _scatter_elements(body: Body, node: Node) -> None:
 
 
 def _scatter_nd(body: Body, node: Node) -> None:
-    """``data[indices[u]] = updates[u]``; the last dim of the indices holds the coordinates."""
+    """Emit ``data[indices[u]] = updates[u]``; the last dim of the indices holds the coordinates."""
     data, indices, updates = node.inputs
     depth = static_dim(indices.shape[-1])
     if depth is None:
@@ -75,14 +78,14 @@ def _copy_data(body: Body, node: Node) -> None:
 
 
 def place_of(low: Any, where: Any, extent: Any) -> tuple[Any, Any]:
-    """A position, negative ones counted from the end, and whether it is inside."""
+    """Return a position, where negative ones count from the end, and whether it is inside."""
     where = low.settle("at", cast(where, "int64"))
     row = low.settle("row", tirx.Select(where < 0, where + i64(extent), where))
     return row, tirx.And(row >= 0, row < i64(extent))
 
 
 def put(body: Body, node: Node, target: list[Any], value: Any, inside: Any) -> None:
-    """Combine a place of the result with a new value, if it is inside."""
+    """Emit the combination of an element of the result with a new value, if it is inside."""
     combine = _COMBINE.get(node.attrs["reduction"])
     if combine is None:
         raise Unsupported(f"{node.op}: reduction {node.attrs['reduction']!r}")

@@ -18,11 +18,13 @@ from tvm_disc.tir.index import mul, product
 Expr: TypeAlias = Any
 Before: TypeAlias = Callable[[Expr, Expr], Expr]
 
-SORT_COST = 32  # operations per element: compares of about a dozen merge passes
+SORT_COST = 32  # operations per element: comparisons of about a dozen merge passes
 
 
 def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """``argsort``: a stable merge sort of positions, one task per line along the axis."""
+    """Return a plan of ``argsort``: a stable merge sort of positions, one task per line along
+    the axis.
+    """
     node = group.anchor or group.nodes[-1]
     if node.op != "relax.argsort":
         return WhyNot("sort", f"{node.op} does not sort")
@@ -61,9 +63,9 @@ def sorts_before(dtype: str, descending: bool) -> Before:
 
 
 class _Line:
-    """Sorts the positions of one line; runs double in length from pass to pass.
+    """Sorts the positions of one line; the length of runs doubles in each pass.
 
-    Invariant: between passes the positions lie in half ``flip`` of the scratch, sorted in runs of
+    Invariant: between passes the positions are in half ``flip`` of the scratch, sorted in runs of
     ``width``.
     """
 
@@ -81,7 +83,7 @@ class _Line:
         return cell
 
     def _value(self, position: Expr) -> Expr:
-        """The element at a position of the line, read anew every time."""
+        """Return the element at a position of the line; it is loaded anew every time."""
         index = [*self.head[: self.axis], position, *self.head[self.axis :]]
         with self.low.scope():
             value = self.low.at(self.node.inputs[0], index)
@@ -91,7 +93,7 @@ class _Line:
             return self.block.bind("value", value)
 
     def emit(self) -> None:
-        """Positions, the merge passes, the result."""
+        """Emit the initial positions, the merge passes and the result."""
         with self.low.loop("i", self.length) as i:
             self.block.store(self.scratch, i, i)
         with self.block.loop_while(self.width[i64(0)] < self.length):
@@ -135,10 +137,10 @@ class _Line:
 
 
 def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """``bucketize``: a binary search in a sorted row for every value.
+    """Return a plan of ``bucketize``: a binary search in a sorted row for every value.
 
-    The place is before equal elements, with ``right`` after them; NaN belongs behind all numbers.
-    Boundaries of several dims are searched row by row, each for the values of its row.
+    The result is the position before equal elements, or after them with ``right``. NaN is above all
+    numbers. Boundaries of several dims are searched row by row, each for the values of its row.
     """
     node = group.anchor or group.nodes[-1]
     if node.op != "relax.bucketize":

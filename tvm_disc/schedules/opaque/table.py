@@ -1,4 +1,4 @@
-"""Kernels of our own operators, by name: each is one plan, whatever it is fused with."""
+"""Kernels of the ``disc`` operators, by name; each is one plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLANS: Mapping[str, Callable[[Node], Plan]] = {
 
 
 def plan_special(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """The kernel of an operator that Relax does not have."""
+    """Return the plan of an operator that Relax does not have."""
     node = group.anchor or group.nodes[-1]
     plan = PLANS.get(node.op)
     return WhyNot("special", f"{node.op} is not one of our own") if plan is None else plan(node)

@@ -1,7 +1,7 @@
-"""The random generator Threefry-4x64 as Relay has it: splittable, and without a last key injection.
+"""The random generator Threefry-4x64 as in Relay: splittable, and without a last key injection.
 
-A state is ten words: four of a key, two of a path, two of a counter (of which the second counts),
-and two with a one bit where the path goes on.
+A state has ten words: four of a key, two of a path, two of a counter (only the second one is used),
+and two with a single bit set at the end of the path.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def _bit(k: int) -> Expr:
 
 
 def plan_threefry(node: Node) -> Plan:
-    """By mode, from a state: ``bits`` of random numbers, the state ``after`` them, and the ``left``
-    and ``right`` states of a split."""
+    """Return the plan of a mode: ``bits`` of random numbers, the state ``after`` them, or the
+    ``left`` or ``right`` state of a split.
+    """
     if node.attrs["mode"] != "bits":
         return Plan(i64(1), i64(BLOCK_COST), lambda body: _State(body, node).emit())
     blocks = tirx.floordiv(node.shape[0] + (WORDS - 1), i64(WORDS))
@@ -52,7 +53,9 @@ def plan_threefry(node: Node) -> Plan:
 
 
 class _State:
-    """Computes in cells of the stack: as expressions, twenty rounds would be one large one."""
+    """Computes with stack cells: as expressions, twenty rounds would form one very large
+    expression.
+    """
 
     def __init__(self, body: Body, node: Node) -> None:
         self.body, self.low, self.block, self.node = body, body.low, body.block, node
@@ -65,7 +68,7 @@ class _State:
             self.block.store(self.words, k, word)
 
     def _count(self) -> Expr:
-        """How many numbers are drawn; a tensor where that is known only at run time."""
+        """Return the number of random numbers; it is a tensor if known only at run time."""
         known = int(self.node.attrs["count"])
         return (
             i64(known) if known >= 0 else self.low.settle("n", self.low.at(self.node.inputs[1], []))
@@ -75,7 +78,7 @@ class _State:
         return buffer[i64(k)]
 
     def emit(self) -> None:
-        """The state that the mode asks for."""
+        """Emit the state for the mode."""
         mode, block = self.node.attrs["mode"], self.block
         if mode == "after":
             self.next()
@@ -88,7 +91,7 @@ class _State:
             self.low.store(self.body.outputs[0], i64(k), self._get(self.words, k), U64)
 
     def next(self) -> None:
-        """A counter with room for ``count`` numbers, by a new path or a new key."""
+        """Emit a new path or key if the counter cannot advance by ``count``."""
         block, w = self.block, self.words
         with block.when(self._get(w, 7) >= _ones() - tirx.Cast(U64, self.count)):
             with block.when(self._no_path_left()):
@@ -100,7 +103,9 @@ class _State:
                 self._shift()
 
     def _no_path_left(self) -> Expr:
-        """Relay asks for the first word only, so a path has 64 bits."""
+        """Return whether the path is full; Relay tests only the first word, so a path has 64
+        bits.
+        """
         return tirx.EQ(self._get(self.words, 8), _u(0))
 
     def _set(self, values: dict[int, Expr]) -> None:
@@ -108,13 +113,13 @@ class _State:
             self.block.store(self.words, k, value)
 
     def _walk(self) -> None:
-        """A one at the end of the path."""
+        """Emit a one bit at the end of the path."""
         w = self.words
         for k in (4, 5):
             self.block.store(w, k, tirx.bitwise_or(self._get(w, k), self._get(w, k + 4)))
 
     def _shift(self) -> None:
-        """The end of the path one bit on; in the second word it is used up."""
+        """Emit the shift of the path's end by one bit; in the second word the path is full."""
         block, w = self.block, self.words
         with block.when(tirx.EQ(self._get(w, 8), _u(1))):
             self._set({8: _u(0), 9: _bit(63)})
@@ -122,7 +127,7 @@ class _State:
             self._set({8: tirx.shift_right(self._get(w, 8), _u(1)), 9: _u(0)})
 
     def _rehash(self, counter: list[Expr]) -> None:
-        """The hash of the counter becomes the key."""
+        """Emit the replacement of the key by the hash of the counter."""
         self._encrypt(counter)
         for k in range(WORDS):
             self.block.store(self.words, k, self._get(self.hash, k))
@@ -139,7 +144,7 @@ class _State:
             self._shift()
 
     def block_of_bits(self, b: Expr) -> None:
-        """Four numbers; those of the last block, if it is not full, have a counter of their own."""
+        """Emit four random numbers; an incomplete last block has its own counter."""
         block, low = self.block, self.low
         whole = tirx.floordiv(self.count, i64(WORDS))
         step = block.bind("step", tirx.Cast(U64, b))
@@ -154,7 +159,7 @@ class _State:
                 low.store(self.body.outputs[0], b * WORDS + k, self._get(self.hash, k), U64)
 
     def _encrypt(self, counter: list[Expr]) -> None:
-        """``hash`` of a counter under the key."""
+        """Emit the encryption of a counter under the key into ``hash``."""
         block, cells, key = self.block, self.hash, self.key
         parity = _u(PARITY)
         for k in range(WORDS):
@@ -164,7 +169,7 @@ class _State:
         block.store(key, WORDS, parity)
         for k, word in enumerate(counter):
             block.store(cells, k, word)
-        at = list(range(WORDS))  # which cell holds which word
+        at = list(range(WORDS))  # the cell that holds each word
         for group in range(ROUNDS // 4):
             for k in range(WORDS):
                 add = self._get(key, (group + k) % (WORDS + 1))
@@ -179,7 +184,9 @@ class _State:
             block.store(cells, k, word)
 
     def _mix(self, a: int, b: int, turn: int) -> None:
-        """``b`` is mixed with the sum that ``a`` already holds, as Relay's kernel does."""
+        """Emit a mix step; ``b`` is mixed with the sum that ``a`` already holds, as in Relay's
+        kernel.
+        """
         block, cells = self.block, self.hash
         block.store(cells, a, self._get(cells, a) + self._get(cells, b))
         x, y = self._get(cells, a), self._get(cells, b)

@@ -1,1 +1,1 @@
-"""Rows: chains of reductions and element-wise work over one row, which stays in cache."""
+"""Rows: chains of reductions and element-wise operators over one row, which stays in cache."""

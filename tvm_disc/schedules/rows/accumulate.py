@@ -1,10 +1,10 @@
-"""Vector accumulators: how a loop over a row keeps several partial results of a reduction.
+"""Vector accumulators: the partial results of a reduction inside a loop over a row.
 
-An :class:`Accumulator` has ``width`` lanes, each the reduction of the values that passed through
-it. Floating-point sums are accurate to a few units whatever the length: a loop adds to one
-accumulator for at most ``BLOCK`` steps, then its lanes go to a second level that keeps the
-rounding error of every addition (Knuth's TwoSum, as in the compensated sums of Neumaier 1974).
-NumPy's pairwise sum has blocks of 128 on eight lanes.
+An :class:`Accumulator` has ``width`` lanes. Each lane is the reduction of the values that it
+received. The error of floating-point sums is a few units in the last place for any length: a loop
+adds at most ``BLOCK`` steps to one accumulator; then its lanes are added to a second level that
+keeps the rounding error of every addition (Knuth's TwoSum, as in the compensated sums of Neumaier
+1974). NumPy's pairwise sum has blocks of 128 on eight lanes.
 
     lane k:  sum of x[k], x[k + width], ...
 """
@@ -41,16 +41,16 @@ from tvm_disc.tir.builder import (
 Expr: TypeAlias = Any
 Combine: TypeAlias = Callable[[Expr, Expr], Expr]
 
-BLOCK = 16  # vectors added up before they go to the compensated level
+BLOCK = 16  # vectors added up before they are added to the compensated level
 NOWHERE = (1 << 63) - 1
 
 
 def make_accumulator(
     block: Block, node: Node, width: int, blocks: Expr | None = None, over_nan: bool = False
 ) -> Accumulator:
-    """The accumulator of one reduction that is fed ``blocks`` blocks; None for a single one.
+    """Return the accumulator of a reduction with ``blocks`` blocks; None means a single one.
 
-    ``over_nan``: values that are NaN may be passed over, which saves operations.
+    With ``over_nan``, values that are NaN may be ignored, which saves operations.
     """
     if node.op in ARG_REDUCTIONS:
         return _Extreme(block, node, width)
@@ -61,7 +61,9 @@ def make_accumulator(
 
 
 class Accumulator:
-    """Partial results of one reduction in ``width`` lanes on the stack, that is in registers."""
+    """The partial results of one reduction in ``width`` lanes on the stack, which LLVM keeps in
+    registers.
+    """
 
     two_level = False
 
@@ -82,8 +84,9 @@ class Accumulator:
         self.block.store(cells, lane_index(self.width), wide)
 
     def step(self, value: Expr, position: Expr, mask: Expr = None) -> None:
-        """Take in a vector of ``value`` from ``position`` in the row; lanes off ``mask`` do not
-        count."""
+        """Emit the reduction of a vector ``value`` at ``position`` in the row; masked lanes are
+        ignored.
+        """
         if mask is not None:
             value = self._masked(value, mask)
         at = lane_index(self.width)
@@ -96,13 +99,13 @@ class Accumulator:
         return tirx.Select(mask, same_lanes(value, wide)[0], wide)
 
     def close_block(self) -> None:
-        """End of a block of steps."""
+        """Emit the end of a block of steps."""
 
     def close(self) -> None:
-        """End of all blocks; single steps may follow."""
+        """Emit the end of all blocks; single steps may follow."""
 
     def absorb(self, other: Accumulator) -> None:
-        """Take in the lanes of a wider accumulator of the same reduction."""
+        """Emit the reduction of the lanes of a wider accumulator of the same reduction."""
         part = lane_index(self.width)
         pieces = [
             other.cells[ramp(i64(k), self.width) if self.width > 1 else i64(k)]
@@ -112,18 +115,18 @@ class Accumulator:
         self.block.store(self.cells, part, self.combine(self.cells[part], total))
 
     def lanes(self) -> Expr:
-        """The finished value of every lane, each a reduction of its own."""
+        """Return the finished value of every lane, each an independent reduction."""
         return finish(self.node, self.cells[lane_index(self.width)])
 
     def total(self) -> Expr:
-        """The finished value of all lanes together."""
+        """Return the finished value of all lanes together."""
         return finish(self.node, fold(self.block, self.cells, self.width, self.combine))
 
 
 class _BlockedSum(Accumulator):
-    """A sum of block sums; the rounding errors of the second level are added up beside it.
+    """A sum of block sums; the rounding errors of the second level are summed separately.
 
-    A single block needs no second level, which a test at run time skips.
+    A run-time test skips the second level if there is a single block.
     """
 
     two_level = True
@@ -157,13 +160,13 @@ class _BlockedSum(Accumulator):
         at = lane_index(self.width)
         with self.block.when(self.several):
             s, e = self.block.bind("s", self.sums[at]), self.block.bind("e", self.errors[at])
-            # An infinite sum has no error, though the formula says NaN.
+            # An infinite sum has no error, though the formula gives NaN.
             finite = tirx.abs(s) <= same_lanes(tirx.max_value(self.dtype), s)[0]
             self.block.store(self.cells, at, tirx.Select(finite, s + e, s))
 
 
 def two_sum(block: Block, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """``a + b`` rounded, and the error of that (Knuth)."""
+    """Return ``a + b`` rounded, and its rounding error (Knuth)."""
     a = block.bind("s", a)
     t = block.bind("t", a + b)
     other = block.bind("other", t - a)
@@ -173,8 +176,8 @@ def two_sum(block: Block, a: Expr, b: Expr) -> tuple[Expr, Expr]:
 class _Extreme(Accumulator):
     """argmax and argmin: the extreme value and its first position, lane by lane.
 
-    A NaN counts as extreme, as in NumPy. Ties go to the lower position, so lanes that were never
-    fed (identity, ``NOWHERE``) always lose.
+    NaN counts as extreme, as in NumPy. Of equal values, the lower position is chosen, so lanes
+    without a value (identity, ``NOWHERE``) are never chosen.
     """
 
     def __init__(self, block: Block, node: Node, width: int) -> None:
@@ -186,7 +189,8 @@ class _Extreme(Accumulator):
         earlier, tie = at < where, tirx.EQ(value, best)
         if not is_float(self.dtype):
             return tirx.Or(ahead, tirx.And(tie, earlier))
-        # 1 for a NaN: the greater key wins, then the value, then the earlier position.
+        # The key is 1 for NaN. The greater key is chosen, then the value, then the earlier
+        # position.
         fresh, seen = self._nan_key(value), self._nan_key(best)
         tie = tirx.Or(tie, fresh + seen > same_lanes(const(1, self.dtype), value)[0])
         within = tirx.Or(ahead, tirx.And(tie, earlier))
@@ -222,7 +226,8 @@ class _Extreme(Accumulator):
 
     def _position(self, where: Expr) -> Expr:
         zero, nowhere = same_lanes(i64(0), where)[0], same_lanes(i64(NOWHERE), where)[0]
-        # Positions past the end stand for lanes of padding; only an empty row has nothing else.
+        # A position past the end means that the lane is padding; only an empty row has no other
+        # lanes.
         return cast(tirx.Select(where < nowhere, where, zero), self.node.dtype)
 
     def lanes(self) -> Expr:
@@ -245,7 +250,7 @@ def _tree(values: Sequence[Expr], combine: Combine) -> Expr:
 
 
 def fold(block: Block, cells: Buffer, width: int, combine: Combine) -> Expr:
-    """Combine the ``width`` lanes of ``cells`` (a power of two) by halving."""
+    """Return the ``width`` lanes of ``cells`` (a power of two) combined, by halving."""
     while width > 1:
         width //= 2
         if width >= 4:
@@ -258,10 +263,10 @@ def fold(block: Block, cells: Buffer, width: int, combine: Combine) -> Expr:
 
 
 def fold_rows(block: Block, cells: Buffer, rows: int, combine: Combine) -> Expr:
-    """A vector of ``rows`` results: of each row of ``cells`` all lanes combined.
+    """Return a vector of ``rows`` results: all lanes of each row of ``cells`` combined.
 
-    The lanes of a row are halved as :func:`fold` does. Until there is one vector, halves of two of
-    them share one; ``rows`` is a power of two, at most the lanes of a row.
+    The lanes of a row are halved as in :func:`fold`. Until one vector is left, the halves of two
+    vectors are stored in one. ``rows`` must be a power of two, and at most the lanes of a row.
     """
     lanes = int(cells.shape[0]) // rows
     order = _pairing(rows)
@@ -279,7 +284,7 @@ def fold_rows(block: Block, cells: Buffer, rows: int, combine: Combine) -> Expr:
 
 
 def _pairing(rows: int) -> list[int]:
-    """Which leaf of the tree ends up at each place."""
+    """Return the leaf of the tree that ends up at each position."""
     trees = [[k] for k in range(rows)]
     while len(trees) > 1:
         pairs = zip(trees[::2], trees[1::2], strict=True)
@@ -290,7 +295,9 @@ def _pairing(rows: int) -> list[int]:
 def _halved(
     block: Block, vectors: Sequence[Expr], groups: int, lanes: int, combine: Combine
 ) -> Expr:
-    """The halves of every group of lanes combined; groups of several vectors by turns."""
+    """Return the two halves of every group of lanes combined; groups of several vectors are
+    interleaved.
+    """
     size = lanes // groups
     picks = [
         [
@@ -304,7 +311,7 @@ def _halved(
     halves = [
         tirx.Shuffle(list(vectors), [tirx.IntImm("int32", p) for p in pick]) for pick in picks
     ]
-    # By way of memory, which LLVM removes: TVM's analyzer would follow every choice of a maximum.
+    # Through memory, which LLVM removes: TVM's analyzer would expand every choice of a maximum.
     cell = block.alloc("part", groups * len(vectors) * (size // 2), element_dtype(vectors[0]))
     low, high = (block.bind("half", h) for h in halves)
     block.store(cell, ramp(i64(0), int(cell.shape[0])), combine(low, high))

@@ -1,10 +1,10 @@
-"""Rows in groups: the stages of several rows one after the other, values per row side by side.
+"""Row groups: each stage runs over several rows, and values per row are computed together.
 
-A row is a chain: a fold over the lanes of a register, a division or a root, then a loop that waits
-for it. Here every stage passes over all rows of a group before the next begins. What a stage
-reduces is left as one register for each row; a tree of shuffles folds these registers together,
-and what follows from the results is computed for all rows at once. What remains are loops along
-rows, independent of one another.
+For a single row, the stages form a dependency chain: a fold over the lanes of a register, a
+division or a square root, then a loop that waits for the result. Here, every stage runs over all
+rows of a group before the next stage begins. A reduction leaves one register per row. A tree of
+shuffles folds these registers together, and the values that depend on the results are computed for
+all rows at once. What remains are independent loops along rows.
 
     for row of group: cells[row] = max of x, lane by lane      values[rows] = folded cells
     for row of group: cells[row] = sum of exp(x - values[row]) ...
@@ -52,10 +52,10 @@ Expr: TypeAlias = Any
 
 
 class RowGroups:
-    """Walks the rows of a body in groups.
+    """Emits the rows of a body in groups.
 
-    ``at_once``: whether the values per row are computed for all rows of a group by one vector; else
-    for one row after the other.
+    If ``at_once``, the values per row are computed by one vector for all rows of a group, otherwise
+    row by row.
     """
 
     def __init__(self, work: RowWork, body: Body, at_once: bool) -> None:
@@ -68,7 +68,7 @@ class RowGroups:
             for n in work.group.nodes
             if self.sched.per_row[n]
         }
-        self.known: list[Node] = []  # whose values have been computed, in order
+        self.known: list[Node] = []  # nodes whose values per row have been computed, in order
         self.cells: dict[Node, Buffer] = {}  # the lanes of each row's reduction
         for node in work.group.nodes:
             if node.cls is OpClass.REDUCE and self._folds(node):
@@ -89,8 +89,11 @@ class RowGroups:
         self.cells[node] = cells
 
     def emit(self, short: Sequence[int] = ()) -> None:
-        """Rows ``[lo, hi)``; a body of its own for those of at most each of ``short`` elements, or,
-        where rows are whole registers, for those of so many."""
+        """Emit rows ``[lo, hi)``.
+
+        There is one body for rows of at most each number of ``short`` elements, or if rows are
+        whole registers, for exactly that number.
+        """
         if not short:
             self._all_rows(0)
             return
@@ -101,9 +104,9 @@ class RowGroups:
             self.emit(short[1:])
 
     def _fits(self, length: Expr, reach: int) -> Expr:
-        """Whether a body for rows of so many elements is for rows of this length.
+        """Return the condition that rows of this length use the body for ``reach`` elements.
 
-        Lanes that hold no element of a row read one that exists: an empty row has none.
+        Masked lanes read an element that exists, so an empty row is excluded.
         """
         if self.whole:
             return length == reach
@@ -112,7 +115,7 @@ class RowGroups:
         return tirx.And(length > 0, length <= reach)
 
     def _all_rows(self, reach: int) -> None:
-        """Rows ``[lo, hi)`` of at most ``reach`` elements, 0 for any number."""
+        """Emit rows ``[lo, hi)`` of at most ``reach`` elements; 0 means any number."""
         block, low, body = self.block, self.low, self.body
         self.reach = reach
         length = tirx.max(product(self.work.domain.inner), i64(1))
@@ -132,7 +135,7 @@ class RowGroups:
             self.past.end()
 
     def _past_caches(self, length: Expr) -> PastCaches | None:
-        """How outputs of whole rows are stored that are not read again."""
+        """Return the non-temporal stores for outputs of whole rows that are not read again."""
         work, full = self.work, self.work.domain.full
         large = work.as_large(work.group.outputs, self.low.solver)
         buffers = [self.body.outputs[i] for i in work.written_once()
@@ -141,7 +144,7 @@ class RowGroups:
         return PastCaches.of(self.block, buffers, (product(full), length), width, work.far)
 
     def _loops(self, first: Expr, count: Expr, stage: int, ahead: Expr) -> None:
-        """A stage's loop over each row of the group."""
+        """Emit a stage's loop over each row of the group."""
         with self.low.loop("k", count) as k:
             row = self.block.bind("r", first + k)
             outer = self.low.space.split(row, self.work.domain.outer)
@@ -159,7 +162,7 @@ class RowGroups:
         return walk
 
     def _leave(self, node: Node, acc: Accumulator, k: Expr) -> None:
-        """Keep a row's reduction lane by lane, or where that cannot be, its result."""
+        """Keep a row's reduction lane by lane, or its result if it has no cells."""
         if node in self.cells:
             lanes = self.work.lanes
             at = ramp(k * lanes, lanes)
@@ -168,7 +171,9 @@ class RowGroups:
             self._put(node, k, acc.total())
 
     def _row_values(self, first: Expr, count: Expr, stage: int) -> None:
-        """What is known of the rows after a stage; after the last one, the outputs per row."""
+        """Emit the values per row that are known after a stage; after the last one, the outputs
+        per row.
+        """
         done = self.work.reductions(stage)
         for node in done:
             if node in self.cells:
@@ -194,7 +199,9 @@ class RowGroups:
 
     @contextmanager
     def _rows(self, first: Expr, count: Expr) -> Iterator[tuple[Expr, Expr]]:
-        """The rows of the group and their places in :attr:`values`: a vector, or one by one."""
+        """Yield the rows of the group and their positions in :attr:`values`, as a vector or one
+        by one.
+        """
         if not self.at_once:
             with self.low.loop("k", count) as k:
                 yield self.block.bind("r", first + k), k
@@ -204,7 +211,7 @@ class RowGroups:
             yield ramp(first, self.most), ramp(i64(0), self.most)
 
     def _fold(self, node: Node) -> None:
-        """One value for each row out of its cells."""
+        """Emit the fold of a node's cells to one value per row."""
         total = fold_rows(self.block, self.cells[node], self.most, REDUCERS[node.op].combine)
         self._put(node, ramp(i64(0), self.most), finish(node, total))
 
@@ -219,10 +226,10 @@ class RowGroups:
 
 
 class OfRows(Walk):
-    """What rows have once, for a vector of rows or one of them."""
+    """The values per row, for a vector of rows or a single one."""
 
     def place(self, node: Node, position: int) -> None:
-        """Kept values have no place here: there is one for every element of a row."""
+        """Return None: kept values have one element per position of a row."""
 
 
 __all__ = ["RowGroups", "group_scratch", "rows_of_group"]

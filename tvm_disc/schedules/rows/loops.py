@@ -1,9 +1,9 @@
-"""Walks of the *row* (stitch) template: how the stages of one row become loops.
+"""Traversals of the *row* (stitch) template: how the stages of one row become loops.
 
-along    vectors lie along a contiguous row; the last one is masked
-single   element after element, where a value cannot be computed for a vector
-across   rows of a few elements: one row per lane, nothing is folded
-column   the reduced axes are not the last: lanes are neighbouring columns
+along    vectors along a contiguous row; the last one is masked
+single   element by element, for values that cannot be computed as vectors
+across   short rows: one row per lane, and no fold over lanes
+column   the reduced axes are not the last ones: lanes are adjacent columns
 """
 
 from __future__ import annotations
@@ -43,18 +43,20 @@ Expr: TypeAlias = Any
 
 UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
 MOST_ROWS = 8
-GROUP_ELEMS = 4096  # of all rows of a group, read and written: they stay in half of a near cache
-WRITE_AHEAD = 512  # elements from a store to the one whose line is asked for
+# of all rows of a group, read and written, so that they stay in half of the first-level cache
+GROUP_ELEMS = 4096
+WRITE_AHEAD = 512  # elements by which the prefetch of outputs is ahead of the stores
 SCALAR_BLOCK = 64  # steps of one lane before the compensated level
 
 
 @dataclass
 class RowWork:
-    """What the walks of one group share: the group, its domain and stages, and the vectors.
+    """The common data of the traversals of a group: its domain, stages and vectors.
 
-    ``spare`` are the kept nodes that lie in scratch, as elements of ``scratch_dtype``. ``lent`` are
-    those that lie where an output will, or in scratch, where outputs go past the caches: domains
-    of at least ``far`` elements.
+    Attributes:
+        spare: kept nodes that are stored in scratch, as elements of ``scratch_dtype``.
+        lent: kept nodes stored in an output's memory, or in scratch if outputs use non-temporal
+            stores, which is the case for domains of at least ``far`` elements.
     """
 
     group: Group
@@ -67,58 +69,60 @@ class RowWork:
     far: int = 0
 
     def reductions(self, stage: int) -> list[Node]:
-        """What the loop of a stage reduces."""
+        """Return the nodes that the loop of a stage reduces."""
         nodes = (n for n in self.group.nodes if n.cls is OpClass.REDUCE)
         return [n for n in nodes if self.sched.stage[n] == stage + 1]
 
     def stores(self, stage: int) -> list[Node]:
-        """What the loop of a stage stores: for later stages, then as outputs."""
+        """Return the nodes that the loop of a stage stores: for later stages, then as outputs."""
         sched = self.sched
         outputs = [n for n in self.group.outputs if n not in sched.kept and not sched.per_row[n]]
         return [n for n in (*sched.kept, *outputs) if sched.stage[n] == stage]
 
     def passes(self) -> int:
-        """Loops along a row."""
+        """Return the number of loops along a row."""
         return sum(bool(self.reductions(s) or self.stores(s)) for s in range(self.sched.stages))
 
     def stores_first(self, stage: int) -> bool:
-        """Whether a stage is the first that stores."""
+        """Return whether a stage is the first one that stores."""
         return bool(self.stores(stage)) and not any(self.stores(s) for s in range(stage))
 
     def as_large(self, nodes: Sequence[Node], solver: Solver) -> list[Node]:
-        """Those of ``nodes`` that have an element for each of the domain."""
+        """Return those of ``nodes`` that have the shape of the domain."""
         return [n for n in nodes if solver.known_same_shape(n.shape, self.domain.full)]
 
     def written_once(self) -> list[int]:
-        """The numbers of the outputs that no loop reads again, and that nothing must lie in."""
+        """Return the indices of outputs that no loop reads again, and whose memory no kept node
+        uses.
+        """
         sched = self.sched
         taken = {i for n, i in sched.storage.items() if n not in self.lent}
         return [i for i, n in enumerate(self.group.outputs)
                 if not sched.per_row[n] and n not in sched.kept and i not in taken]  # fmt: skip
 
     def streams(self, solver: Solver) -> int:
-        """Operands and outputs that have an element for each of the domain, at least one."""
+        """Return the number of operands and outputs with the shape of the domain, at least one."""
         return max(1, len(self.as_large((*self.group.params, *self.group.outputs), solver)))
 
 
 def rows_of_group(work: RowWork) -> int:
-    """Most rows of a group: the lanes of a register hold a value of each."""
+    """Return the largest number of rows of a group: a register holds one value of each."""
     return min(MOST_ROWS, work.lanes)
 
 
 def most_across(lanes: int, node: Node) -> int:
-    """Elements of a row in every lane of which a kept value fits the stack."""
+    """Return the longest row whose kept value, for one row per lane, fits the stack."""
     return STACK_LIMIT_BYTES // (lanes * bytes_of(node.dtype))
 
 
 def group_scratch(work: RowWork, length: Expr) -> Expr:
-    """Elements that one kept value of all rows of a group takes."""
+    """Return the elements of scratch that one kept value takes for all rows of a group."""
     short = tirx.min(i64(length) * rows_of_group(work), i64(GROUP_ELEMS))
     return tirx.max(i64(length), short)
 
 
 class Walk:
-    """Emits the stages of one row, or of one row in every lane."""
+    """Emits the stages of one row, or of one row per lane."""
 
     def __init__(
         self,
@@ -142,7 +146,7 @@ class Walk:
             self.places[node] = self.place(node, k)
 
     def emit(self) -> None:
-        """All stages in order, then the values that exist once per row."""
+        """Emit all stages in order, then the values per row."""
         with self.readers():
             for stage in range(self.sched.stages):
                 self._stage(stage)
@@ -152,7 +156,7 @@ class Walk:
 
     @contextmanager
     def readers(self) -> Iterator[None]:
-        """Nodes are read as this row has them."""
+        """Bind the readers of this row's nodes, and remove them at the end."""
         for node, reader in self.bound.items():
             self.low.bind_reader(node, reader)
         try:
@@ -162,7 +166,7 @@ class Walk:
                 self.low.drop_reader(node)
 
     def recall(self, values: Mapping[Node, Expr], stage: int) -> None:
-        """Take over what earlier stages found: values per row, and those kept per element."""
+        """Bind the values of earlier stages: values per row, and kept ones per element."""
         for node, value in values.items():
             self.bound[node] = _constant(value)
         for node in self.sched.kept:
@@ -170,7 +174,9 @@ class Walk:
                 self.bound[node] = self._kept_reader(node)
 
     def known(self, nodes: Sequence[Node], values: Sequence[Expr]) -> None:
-        """Reductions whose values are known: what follows from them, and the outputs."""
+        """Emit the values per row and the outputs that follow from reductions with known
+        ``values``.
+        """
         for node, value in zip(nodes, values, strict=True):
             self._bind(node, self.block.bind(node.name, value))
         for _ in self.row_values(1):
@@ -180,7 +186,7 @@ class Walk:
             self.low.drop_reader(node)
 
     def finish(self) -> None:
-        """Store the outputs that exist once per row."""
+        """Emit the stores of outputs with one value per row."""
         for node, buffer in zip(self.group.outputs, self.body.outputs, strict=True):
             if self.sched.per_row[node]:
                 index = self._row_index(node)
@@ -188,7 +194,7 @@ class Walk:
                 self.low.store(buffer, offset, self.low.at(node, index), node.dtype)
 
     def _stage(self, stage: int) -> None:
-        """One loop over the row."""
+        """Emit one loop over the row."""
         reductions, stores = self.work.reductions(stage), self.work.stores(stage)
         if reductions or stores:
             for node, value in zip(reductions, self.loops(reductions, stores), strict=True):
@@ -205,7 +211,7 @@ class Walk:
         self.bound[node] = reader
 
     def row_values(self, stage: int) -> Iterator[tuple[Node, Expr]]:
-        """Values per row that are known from ``stage`` on are computed once, before its loop."""
+        """Emit and yield the values per row that are first known at ``stage``."""
         for node in self.group.nodes:
             if self.sched.per_row[node] and self.sched.stage[node] == stage:
                 if node.cls is OpClass.REDUCE:
@@ -215,7 +221,7 @@ class Walk:
                 yield node, value
 
     def _row_value(self, node: Node) -> Expr:
-        """What a node that exists once per row is."""
+        """Return the value of a node that has one value per row."""
         source = node.inputs[0]
         if node.cls is OpClass.VIEW and self.low.has_reader(source):
             return self.low.at(source, self._row_index(source))
@@ -232,7 +238,7 @@ class Walk:
     # -- kept values ---------------------------------------------------------------------------
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
-        """Buffer and offset of a node kept outside the outputs, None for an output's place."""
+        """Return the buffer and offset of a kept node; None if it uses an output's memory."""
         if self.sched.storage[node] is not None:
             return None
         k = self.work.spare.index(node)
@@ -242,17 +248,17 @@ class Walk:
         return buffer, i64(0)
 
     def _in_scratch(self, offset: Expr, dtype: str) -> Expr:
-        """The address of an element of the scratch."""
+        """Return the address of an element of the scratch."""
         assert self.body.scratch is not None
         at = offset * bytes_of(self.work.scratch_dtype)
         return byte_offset(self.body.scratch.data, at, dtype)
 
     def keep_size(self) -> Expr:
-        """Elements of scratch for one kept node."""
+        """Return the elements of scratch for one kept node."""
         return self.length
 
     def keep_at(self, j: Expr) -> Expr:
-        """Where the value at ``j`` lies in the scratch of its node."""
+        """Return the offset of the value at ``j`` in the scratch of its node."""
         return j
 
     def _kept_offset(self, node: Node, index: Sequence[Expr]) -> tuple[Buffer, Expr]:
@@ -273,10 +279,10 @@ class Walk:
     def step(
         self, nodes: Sequence[Node], accs: Sequence[Accumulator], stores: Sequence[Node], j: Expr
     ) -> None:
-        """Feed the accumulators and store, for the vector or element at ``j``."""
+        """Emit one step at ``j``, for a vector or element: feed the accumulators and store."""
         index = self._index(j)
         operands = [self._operand(n, index) for n in nodes]
-        # A kept value may lie where an output goes: everything is read before it is written.
+        # A kept value may share memory with an output, so all loads precede the stores.
         values = [self.low.at(n, index[len(index) - len(n.shape) :]) for n in stores]
         for node, value in zip(stores, values, strict=True):
             self._store(node, index, value)
@@ -300,7 +306,7 @@ class Walk:
             self.low.store(buffer, self.low.space.join(at, node.shape), value, node.dtype)
 
     def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        """One pass over the row, element after element; the values of the reductions."""
+        """Emit one loop over the row, element by element; return the values of the reductions."""
         chunks = tirx.floordiv(self.length + (SCALAR_BLOCK - 1), i64(SCALAR_BLOCK))
         chunks = self.block.bind("chunks", chunks)
         accs = [make_accumulator(self.block, n, self.width, chunks) for n in nodes]
@@ -321,14 +327,13 @@ class Walk:
 
 
 class Single(Walk):
-    """Element after element along a row."""
+    """Element by element along a row."""
 
 
 class Along(Walk):
-    """Vectors along the row: wide blocks, then single vectors, masked where the row may end in
-    part of one. ``ahead`` is how many elements later the operands are wanted again.
+    """Vectors along the row: wide blocks, then single vectors, masked if the last may be partial.
 
-    ``past``: how results are stored, if not plainly.
+    ``past`` is for non-temporal stores of results; None means plain stores.
     """
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
@@ -346,9 +351,9 @@ class Along(Walk):
         return self.block.declare(f"lent{number}", data, node.dtype), i64(0)
 
     def accumulate(self, stage: int, row: Expr, ahead: Expr) -> list[tuple[Node, Accumulator]]:
-        """The loop of a stage over row ``row``; its reductions, lane by lane.
+        """Emit the loop of a stage over row ``row``; return its reductions, lane by lane.
 
-        Some loops also ask for lines of memory, of the operands ``ahead`` of this row.
+        Some loops also prefetch the operands, ``ahead`` elements after this row.
         """
         nodes, stores = self.work.reductions(stage), self.work.stores(stage)
         if not nodes and not stores:
@@ -396,8 +401,11 @@ class Along(Walk):
             acc.close()
 
     def _fetch_in(self, stage: int, start: Expr, ahead: Expr) -> None:
-        """What the loop over the row that begins at ``start`` asks for: the operands of later rows
-        once these have been read, and the outputs where they are first stored."""
+        """Set the prefetches of the loop over the row at ``start``.
+
+        These are the operands of later rows, in the stage after they are first read, and the
+        outputs in the stage that first stores them.
+        """
         self.lines: list[tuple[Buffer, Expr, bool]] = []
         if stage == 1:
             for node in self.work.as_large(self.group.params, self.low.solver):
@@ -416,7 +424,7 @@ class Along(Walk):
             if to_write and self.past is not None and self.past.takes(buffer, wide):
                 near_lines = self.block.when(tirx.Not(self.past.chosen))
             with near_lines:
-                # A row that is read later would drive this one out of the first cache.
+                # A row that is read later would evict this one from the first-level cache.
                 self.block.fetch(buffer, start + at, wide, to_write, near=to_write)
         self.step(nodes, accs, stores, ramp(at, wide))
 
@@ -438,7 +446,7 @@ class Along(Walk):
 
 
 class Across(Walk):
-    """One short row per lane; kept values lie on the stack, a vector for each position."""
+    """One short row per lane; kept values are on the stack, with a vector for each position."""
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
         most = most_across(self.work.lanes, node)
@@ -455,10 +463,10 @@ class Across(Walk):
 
 
 class Column(Walk):
-    """A block of neighbouring columns, ``width`` lanes wide."""
+    """A block of adjacent columns, ``width`` lanes wide."""
 
     def keep_size(self) -> Expr:
-        # Of the widest block: narrower ones use a part.
+        # The size of the widest block; narrower ones use a part.
         return self.length * (self.work.lanes * UNROLLED_VECTORS)
 
     def keep_at(self, j: Expr) -> Expr:

@@ -1,9 +1,9 @@
-"""Column reductions in panels: several rows at a time, along which memory is read in order.
+"""Column reductions in panels: several rows at a time are read along memory.
 
-A column is as far from one row to the next as a row is long: reduced by itself it touches a new
-page with every element. Here some rows are read side by side over a panel of columns; each block
-of columns adds up these rows in registers and hands the result to totals in scratch memory, which
-stay in cache. Sums keep the rounding errors of the totals, as :mod:`.accumulate` does.
+The stride of a column is the length of a row, so reducing a single column touches a new page with
+every element. Here, several rows are read side by side over a panel of columns. Each block of
+columns adds up these rows in registers, and adds the result to totals in scratch memory that stay
+in cache. Sums keep the rounding errors of the totals, as in :mod:`.accumulate`.
 
     for chunk of rows, for block of columns:    totals[block] += sum of the chunk's rows
 """
@@ -36,12 +36,12 @@ from tvm_disc.tir.index import add, mul, product
 
 Expr: TypeAlias = Any
 
-ROWS = 8  # as many lines as a set of the first-level cache has: rows may be a page apart
+ROWS = 8  # the number of lines in a set of the first-level cache, since rows may be a page apart
 PANEL = 2048  # columns whose totals stay in cache
 
 
 def takes_panels(work: RowWork) -> bool:
-    """Whether nothing but totals leaves the loop over the rows."""
+    """Return whether the loop over the rows produces only totals."""
     reductions = _reductions(work)
     return (
         work.sched.stages == 2
@@ -65,11 +65,13 @@ class Panels:
 
     @property
     def width(self) -> int:
-        """Columns that are added up in registers."""
+        """The number of columns that are added up in registers."""
         return self.work.lanes * UNROLLED_VECTORS
 
     def _panel(self) -> Expr:
-        """Columns of a panel, in whole blocks; narrower where every thread should have one."""
+        """Return the columns of a panel, in whole blocks; narrower if threads would have no
+        panel.
+        """
         share = product(self.work.domain.tail) + (self.width * self.threads - 1)
         blocks = tirx.truncdiv(share, i64(self.width * self.threads))
         return tirx.max(tirx.min(blocks * self.width, i64(PANEL)), i64(self.width))
@@ -79,24 +81,27 @@ class Panels:
         return tirx.truncdiv(product(self.work.domain.tail) + (panel - 1), panel)
 
     def tasks(self) -> Expr:
-        """Panels of all outer indices."""
+        """Return the number of panels of all outer indices."""
         return mul(product(self.work.domain.outer), self._panels())
 
     def scratch_elems(self) -> int:
-        """Float32 elements of scratch of a task."""
+        """Return the float32 elements of scratch of a task."""
         return sum(self._bytes(n) * len(_initial(n)) for n in _reductions(self.work)) // 4
 
     def _bytes(self, node: Node) -> int:
         return PANEL * max(4, bytes_of(accumulator(node.inputs[0].dtype)))
 
     def emit(self, body: Body) -> None:
-        """Panels ``[lo, hi)``."""
+        """Emit panels ``[lo, hi)``."""
         for span in self.spans(body, None):
             span.finish()
 
     def spans(self, body: Body, height: Expr | None) -> Iterator[ColumnSpan]:
-        """The body's panels with their totals, inside a loop over them: of all rows, or of pieces
-        of ``height`` rows, panels of one piece after another."""
+        """Yield the body's panels with their totals, inside a loop over them.
+
+        A panel covers all rows, or with ``height`` pieces of that many rows; panels of one piece
+        are consecutive.
+        """
         block, low, domain = body.block, body.low, self.work.domain
         self._declare_totals(body)
         size = block.bind("columns", product(domain.tail))
@@ -119,7 +124,7 @@ class Panels:
             yield span
 
     def pieces(self, height: Expr) -> Expr:
-        """Pieces of ``height`` rows, at least one."""
+        """Return the number of pieces of ``height`` rows, at least one."""
         rows = product(self.work.domain.inner)
         return tirx.max(tirx.truncdiv(rows + (height - 1), height), i64(1))
 
@@ -137,7 +142,7 @@ class Panels:
             self._totals[node] = cells
 
     def totals(self, node: Node) -> list[Buffer]:
-        """Where the totals of a reduction lie, then the errors of a sum."""
+        """Return the buffers of a reduction's totals, then of the errors of a sum."""
         return self._totals[node]
 
 
@@ -153,7 +158,7 @@ def _compensated(node: Node) -> bool:
 
 @dataclass
 class ColumnSpan:
-    """The columns ``[begin, end)`` of one outer index, of piece ``piece`` of all."""
+    """The columns ``[begin, end)`` of one outer index, and of piece ``piece`` of all pieces."""
 
     panels: Panels
     body: Body
@@ -163,7 +168,7 @@ class ColumnSpan:
     end: Expr
 
     def clear(self) -> None:
-        """Empty totals, in whole vectors."""
+        """Emit the initialization of the totals, in whole vectors."""
         block, lanes = self.body.block, self.panels.work.lanes
         count = tirx.truncdiv(self.end - self.begin + (lanes - 1), i64(lanes))
         with self.body.low.loop("v", count) as v:
@@ -172,7 +177,7 @@ class ColumnSpan:
                     block.store(cells, ramp(v * lanes, lanes), tirx.Broadcast(value, lanes))
 
     def add_rows(self, first: Expr, count: Expr) -> None:
-        """Take in ``count`` rows from ``first`` on."""
+        """Emit the reduction of ``count`` rows from ``first`` on."""
         block, low = self.body.block, self.body.low
         nodes = _reductions(self.panels.work)
         for walk, at in self._blocks():
@@ -193,13 +198,15 @@ class ColumnSpan:
         block.store(total, at, t)
 
     def finish(self) -> None:
-        """Store what follows from the totals."""
+        """Emit the values that follow from the totals, and their stores."""
         for walk, _, values in self.results():
             walk.known(_reductions(self.panels.work), values)
 
     def results(self, wide: bool = False) -> Iterator[tuple[Column, Expr, list[Expr]]]:
-        """Blocks of columns, their places from ``begin`` on, and their reductions; ``wide`` leaves
-        sums in float64, with all that was kept of them."""
+        """Yield blocks of columns, their offsets from ``begin``, and their reductions.
+
+        With ``wide``, sums stay in float64 and include the kept errors.
+        """
         for walk, at in self._blocks():
             values = []
             for node in _reductions(self.panels.work):
@@ -214,7 +221,9 @@ class ColumnSpan:
             yield walk, at, values
 
     def _blocks(self) -> Iterator[tuple[Column, Expr]]:
-        """Each block of columns with its place in the totals, inside a loop over all such."""
+        """Yield each block of columns with its offset in the totals, inside a loop over the
+        blocks.
+        """
         block, low, lanes = self.body.block, self.body.low, self.panels.work.lanes
         width = self.panels.width
         full = block.bind("full", tirx.truncdiv(self.end - self.begin, i64(width)))
@@ -241,7 +250,9 @@ class ColumnSpan:
 
 
 def _corrected(total: Expr, error: Expr) -> Expr:
-    """An infinite sum has no error, though the formula says NaN."""
+    """Return the sum of a total and its error; an infinite total has no error (the formula
+    gives NaN).
+    """
     dtype = str(total.ty.dtype)
     largest = const(float(tirx.max_value(dtype.partition("x")[0]).value), dtype)
     return tirx.Select(tirx.abs(total) <= largest, total + error, total)

@@ -1,7 +1,7 @@
-"""Long reductions in pieces: what the pieces reduce to, then the reduction of that.
+"""Long reductions in pieces: each piece is reduced, then the results of the pieces.
 
-A reduction to few results has few tasks. Its pieces are tasks of their own; they are cut by size,
-never by the number of threads, so that the result is the same however many of them run:
+A reduction to few results has few tasks. Its pieces are independent tasks. They are divided by
+size, never by the number of threads, so that the result is the same for any number of threads:
 
     partial[.., p, ..] = reduce x[.., SIZE * p : SIZE * (p + 1), ..]      as many tasks as pieces
     y = f(reduce partial)
@@ -35,11 +35,11 @@ Expr: TypeAlias = Any
 Planner: TypeAlias = Callable[[Group], Plan]
 
 PIECE_ELEMS = 1 << 15  # of a row, or of all columns together
-PIECE_ROWS = 16  # fewest rows of columns: as many as are read side by side
+PIECE_ROWS = 16  # least rows of a piece of columns: as many as are read side by side
 
 
 def takes_pieces(group: Group, solver: Solver) -> bool:
-    """Whether a group only reduces, in ways whose results can be reduced again."""
+    """Return whether a group only reduces, and the results of its pieces can be reduced again."""
     nodes = _reductions(group)
     length = static_dim(product(row_domain(group).full))
     schedule = schedule_stages(group, solver)
@@ -59,7 +59,7 @@ def _reductions(group: Group) -> list[Node]:
 
 
 def _reduces_again(node: Node) -> bool:
-    """Whether reducing the results of pieces gives the node's value, and as accurately."""
+    """Return whether reducing the results of pieces gives the node's value, as accurately."""
     return (
         node.op not in ARG_REDUCTIONS
         and node.dtype == accumulator(node.inputs[0].dtype)
@@ -68,16 +68,18 @@ def _reduces_again(node: Node) -> bool:
 
 
 def _kept_dtype(node: Node) -> str:
-    """Of partial results: sums are kept wide, or they would lose what theirs have kept."""
+    """Return the dtype of partial results; partial sums of floats are float64 to keep their
+    accuracy.
+    """
     summed = node.op in ("relax.sum", "relax.mean") and is_float(node.dtype)
     return "float64" if summed else node.dtype
 
 
 def piece_stages(group: Group, solver: Solver, machine: Machine, plan: Planner) -> list[Stage]:
-    """The two stages of a group of the kind ``takes_pieces`` tells; ``plan`` plans the second.
+    """Return the two stages of a group that :func:`takes_pieces`; ``plan`` plans the second.
 
     Raises:
-        Unsupported: no template takes the second.
+        Unsupported: no template accepts the second.
     """
     nodes = _reductions(group)
     pieces = Pieces.of(group, solver, machine)
@@ -92,7 +94,7 @@ def piece_stages(group: Group, solver: Solver, machine: Machine, plan: Planner) 
         pieces.tasks(),
         work,
         pieces.emit,
-        steps=pieces.tasks(),  # each begins as a row does
+        steps=pieces.tasks(),  # each piece has the fixed cost of a row
         scratch_elems=pieces.scratch_elems(),
         family="pieces",
         moved=moved_bytes(first),
@@ -103,7 +105,7 @@ def piece_stages(group: Group, solver: Solver, machine: Machine, plan: Planner) 
 
 
 def _upstream(group: Group) -> Group:
-    """The group that ends with the reductions."""
+    """Return the part of the group that ends with the reductions."""
     needed = set(_reductions(group))
     for node in reversed(group.nodes):
         if node in needed:
@@ -122,7 +124,7 @@ def _upstream(group: Group) -> Group:
 
 
 def _rest_of(group: Group, partials: dict[Node, Node]) -> tuple[Group, tuple[Node, ...]]:
-    """The group that begins with the partial results, and its parameters out of the whole's."""
+    """Return the part of the group that begins with the partial results, and its parameters."""
     copies: dict[Node, Node] = {}
     sources: list[Node] = []
     nodes: list[Node] = []  # every operator, after its operands
@@ -175,14 +177,14 @@ class Pieces:
 
     @staticmethod
     def of(group: Group, solver: Solver, machine: Machine) -> Pieces:
-        """Of the group up to its reductions."""
+        """Return the pieces of the group up to its reductions."""
         part = _upstream(group)
         sched = schedule_stages(part, solver)
         work = RowWork(part, row_domain(part), sched, machine.lanes, [], "float32")
         return Pieces(work, Panels(work, machine.threads))
 
     def _size(self) -> Expr:
-        """Positions of the reduced dims in a piece."""
+        """Return the number of positions of the reduced dims in a piece."""
         tail = tirx.max(product(self.work.domain.tail), i64(1))
         if not self.work.domain.tail:
             return i64(PIECE_ELEMS)
@@ -193,7 +195,9 @@ class Pieces:
         return self.panels.pieces(self._size())
 
     def shape_of(self, node: Node) -> tuple[Expr, ...]:
-        """Of a reduction's partial results: its operand's, with pieces for what is reduced."""
+        """Return the shape of a reduction's partial results: its operand's, with pieces as
+        reduced dims.
+        """
         axes, shape = reduced_axes(node), list(node.inputs[0].shape)
         for axis in axes:
             shape[axis] = i64(1)
@@ -201,17 +205,17 @@ class Pieces:
         return tuple(shape)
 
     def tasks(self) -> Expr:
-        """Pieces of all rows, or panels of them."""
+        """Return the number of pieces of all rows, or of panels of them."""
         if self.work.domain.tail:
             return mul(self.panels.tasks(), self._count())
         return mul(product(self.work.domain.outer), self._count())
 
     def scratch_elems(self) -> int:
-        """Float32 elements of scratch of a task."""
+        """Return the float32 elements of scratch of a task."""
         return self.panels.scratch_elems() if self.work.domain.tail else 0
 
     def emit(self, body: Body) -> None:
-        """Tasks ``[lo, hi)``."""
+        """Emit tasks ``[lo, hi)``."""
         if self.work.domain.tail:
             self._columns(body)
         else:
@@ -243,7 +247,7 @@ class Pieces:
 
 
 class Piece(Along):
-    """``length`` positions of a row from ``begin`` on."""
+    """The ``length`` positions of a row from ``begin`` on."""
 
     def __init__(self, work: RowWork, body: Body, outer: Any, begin: Expr, length: Expr) -> None:
         super().__init__(work, body, outer, (), work.lanes)

@@ -1,8 +1,8 @@
-"""Short rows: a whole row is one vector of several registers, its last lanes masked.
+"""Short rows: a whole row is one vector of several registers, whose last lanes are masked.
 
-A loop over blocks of a row costs more than the work where a row is a block. Rows of at most
-:data:`WIDTHS` registers have no such loop: per stage, one masked step along the row, whatever its
-length. Which of the bodies runs is asked once for all rows.
+A loop over blocks of a row costs more than the work if a row is a single block. For rows of at most
+:data:`WIDTHS` registers there is no such loop: each stage is one masked step along the row, for any
+length. The test for the body to use is made once for all rows.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ WIDTHS = (1, 2, 4)  # registers of a row
 
 
 def short_widths(work: RowWork, solver: Solver) -> list[int]:
-    """Elements of the longest row of each body for short rows; none if rows are known to be long.
+    """Return the longest row, in elements, of each body for short rows; [] if all rows are long.
 
-    Wide elements are left out: vectors of them are many registers, over which LLVM takes long.
+    Groups with wide elements have no such bodies: vectors of them take many registers, for which
+    LLVM's compile time grows.
     """
     nodes = work.group.nodes
     if any(n.op in ARG_REDUCTIONS for n in nodes) or any(
@@ -48,12 +49,12 @@ def short_widths(work: RowWork, solver: Solver) -> list[int]:
 
 
 def whole_registers(work: RowWork, solver: Solver) -> bool:
-    """Whether every row is known to be whole registers: nothing need be masked."""
+    """Return whether rows are known to be whole registers, so that nothing is masked."""
     return bool(solver.known_divides(work.lanes, product(work.domain.inner)))
 
 
 class AtOnce(Along):
-    """A row that is at most one vector of ``reach`` lanes, or if ``whole`` just that."""
+    """A row of at most ``reach`` elements as one vector; exactly ``reach`` if ``whole``."""
 
     reach, whole = 0, False
 

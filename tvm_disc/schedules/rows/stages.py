@@ -1,8 +1,8 @@
-"""Which loop over a row computes what: the plan of the *row* (stitch) template.
+"""Assignment of values to loops: the plan of the *row* (stitch) template.
 
-Values are sorted into stages: a reduction's result is known one stage after its operand. Each
-stage is one loop over the row that feeds all reductions of that stage; results that later stages
-need are recomputed when cheap and kept otherwise.
+Values are sorted into stages. A reduction's result is known one stage after its operand. Each stage
+is one loop over the row that feeds all reductions of that stage. Values that later stages need are
+recomputed if they are cheap, and kept otherwise.
 
     softmax: max | exp -> row, sum | row / sum
 """
@@ -23,14 +23,15 @@ from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
-KEEP_COST = 4  # operations above which a value is kept rather than computed again
+KEEP_COST = 4  # operations above which a value is kept rather than recomputed
 
 
 @dataclass
 class RowShape:
     """The domain ``outer x inner x tail`` of a row group; ``inner`` is reduced.
 
-    Without a tail a row is contiguous, else it is a column with the tail's size as its stride.
+    Without a tail, a row is contiguous. Otherwise it is a column whose stride is the size of the
+    tail.
     """
 
     outer: tuple[Any, ...]
@@ -44,14 +45,14 @@ class RowShape:
 
 @dataclass
 class Schedule:
-    """Which stage computes what.
+    """The assignment of nodes to stages.
 
     Attributes:
-        stage: the loop in which a node can first be computed.
+        stage: the first loop in which a node can be computed.
         per_row: whether a node has one value per row.
         kept: nodes stored during their stage for later ones.
-        storage: the output whose place a kept node may take, None for scratch.
-        over_nan: maxima that may pass over NaN; see :func:`passes_over_nan`.
+        storage: the output whose memory a kept node may use; None for scratch.
+        over_nan: maxima that may ignore NaN; see :func:`passes_over_nan`.
     """
 
     stage: dict[Node, int]
@@ -63,7 +64,7 @@ class Schedule:
 
 
 def row_domain(group: Group) -> RowShape:
-    """The domain, read off any reduction of the group."""
+    """Return the domain, derived from any reduction of the group."""
     node = next(n for n in group.nodes if n.cls is OpClass.REDUCE)
     shape, axes = tuple(node.inputs[0].shape), reduced_axes(node)
     begin = min(axes, default=len(shape))
@@ -74,7 +75,7 @@ def row_domain(group: Group) -> RowShape:
 
 
 def schedule_stages(group: Group, solver: Solver) -> Schedule:
-    """Assign stages, in one pass over the nodes."""
+    """Return the schedule, computed in one pass over the nodes."""
     stage: dict[Node, int] = {}
     per_row: dict[Node, bool] = {}
     cost: dict[Node, int] = {}
@@ -101,10 +102,11 @@ def schedule_stages(group: Group, solver: Solver) -> Schedule:
 
 
 def passes_over_nan(most: Node, group: Group) -> bool:
-    """Whether a maximum may pass over NaN, as in softmax and its logarithm.
+    """Return whether a maximum may ignore NaN, as in softmax and its logarithm.
 
-    So it may if it is only subtracted from its own operand and all results are made, by arithmetic,
-    with the sum of the exponentials: that is NaN where an element is, whatever the maximum.
+    It may if it is only subtracted from its own operand, and if all results are combined by
+    arithmetic with the sum of the exponentials. That sum is NaN if an element is NaN, whatever the
+    maximum.
     """
     inside, outputs = set(group.nodes), set(group.outputs)
     shifted = [u for u in most.users if u in inside]
@@ -131,7 +133,7 @@ def passes_over_nan(most: Node, group: Group) -> bool:
 
 
 def _is_arithmetic_with(node: Node, sums: set[Node]) -> bool:
-    """Whether ``node`` combines one operand with a sum, its logarithm or what it divides."""
+    """Return whether ``node`` combines an operand with a sum, its logarithm or a quotient by it."""
     made = {x for x in node.inputs if x.op in ("relax.log", "relax.divide")}
     others = {*node.inputs, *(x.inputs[-1] for x in made)}
     arithmetic = ("relax.subtract", "relax.multiply", "relax.divide")
@@ -139,8 +141,10 @@ def _is_arithmetic_with(node: Node, sums: set[Node]) -> bool:
 
 
 def _one_per_row(node: Node, domain: RowShape, per_row: dict[Node, bool]) -> bool:
-    """Whether a node of a row's shape is computed from row values: others that it reads, such
-    as a dim as a number, are functions of an index."""
+    """Return whether a node of a row's shape is computed from values per row.
+
+    Other nodes of that shape, such as a dim as a number, are functions of an index.
+    """
     return any(per_row.get(x, False) for x in node.inputs) and _is_row_shape(node, domain)
 
 
@@ -150,12 +154,14 @@ def _is_row_shape(node: Node, domain: RowShape) -> bool:
         return all(is_one(d) for d in node.shape[begin : begin + len(domain.inner)])
     if len(node.shape) <= begin + len(domain.tail):
         return True
-    # A row ends with dims of one, which a reduction of the axes before them has kept.
+    # A row may end with dims of one, kept by a reduction of the axes before them.
     return not domain.tail and all(is_one(d) for d in node.shape[begin:])
 
 
 def _used_later(group: Group, stage: dict[Node, int], cost: dict[Node, int]) -> list[Node]:
-    """Nodes worth keeping that a later loop reads, directly or through users computed again."""
+    """Return the nodes worth keeping that a later loop reads, directly or through recomputed
+    users.
+    """
     last: dict[Node, int] = {}
     found: list[Node] = []
     for node in reversed(group.nodes):
@@ -192,5 +198,5 @@ def _assign_storage(group: Group, sched: Schedule) -> dict[Node, int | None]:
 
 
 def bytes_of(dtype: str) -> int:
-    """Bytes of one element in memory."""
+    """Return the bytes of one element in memory."""
     return max(1, int(tvm.DataType(dtype).bits) // 8)

@@ -1,9 +1,9 @@
-"""The *row* (stitch) template: any chain of reductions and element-wise work over one row.
+"""The *row* (stitch) template: any chain of reductions and element-wise operators over one row.
 
 The stages of :mod:`tvm_disc.schedules.rows.stages` become loops over one row, which stays in the
-first-level cache between them; what a later stage needs again lies in the row of an output or in
+first-level cache between them. Values that a later stage needs are kept in an output's memory or in
 scratch. This is the block composition of FusionStitching (Zheng et al. 2020) and DISC's stitch
-fusion, on a CPU. The loops themselves are written by :mod:`tvm_disc.schedules.rows.loops`.
+fusion, on a CPU. The loops are emitted by :mod:`tvm_disc.schedules.rows.loops`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from tvm_disc.tir.non_temporal import far_elems
 
 Expr: TypeAlias = Any
 
-# What can be evaluated for a whole vector of positions: nothing guarded.
+# Operators that can be evaluated for a whole vector of positions, since they have no guarded loads.
 LANEWISE = (OpClass.ELEMWISE, OpClass.REDUCE, OpClass.VIEW)
 LANEWISE_MOVES = (
     "relax.broadcast_to",
@@ -63,9 +63,9 @@ LANEWISE_MOVES = (
     "relax.full",
     "relax.arange",
 )
-# Lanes past the end hold zeros, by which an integer must not be divided.
+# Lanes past the end hold zeros, and an integer must not be divided by them.
 _DIVISIONS = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod", "relax.power")
-# TVM's analyzer takes a comparison of integer vectors for a fact about scalars, and fails.
+# TVM's analyzer treats a comparison of integer vectors as a fact about scalars, and fails.
 _COMPARISONS = (
     "relax.equal",
     "relax.not_equal",
@@ -75,19 +75,21 @@ _COMPARISONS = (
     "relax.greater_equal",
 )
 
-PASSES_OF_STEP = 4  # loops along a short row that take what the model calls entering a row
-ACROSS_OPS = 16  # plain operations that an element takes more where each lane has a row
+PASSES_OF_STEP = 4  # loops along a short row that cost as much as the model's fixed cost of a row
+ACROSS_OPS = 16  # additional plain operations per element if each lane has its own row
 
 
 @dataclass(frozen=True)
 class AcrossKnobs(Knobs):
-    """Rows that are computed at once, one in every lane."""
+    """The number of rows that are computed together, one per lane."""
 
     rows_at_once: int
 
 
 def plan_rows(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
-    """One task per row, per block of short rows, or per block of neighbouring columns."""
+    """Return plans with one task per row, per block of short rows, or per block of adjacent
+    columns.
+    """
     sched = schedule_stages(group, solver)
     spare = [n for n in sched.kept if sched.storage[n] is None]
     dtype = "float64" if any(bytes_of(n.dtype) == 8 for n in spare) else "float32"
@@ -102,7 +104,7 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
 
 
 def _lent(work: RowWork, machine: Machine, far: int) -> list[Node]:
-    """The kept nodes that lie where an output will, unless outputs go past the caches."""
+    """Return the kept nodes that use an output's memory, unless outputs use non-temporal stores."""
     sched, size = work.sched, product(work.domain.full)
     small = isinstance(size, tirx.IntImm) and int(size.value) < far
     if work.domain.tail or small or not streams(machine.isa, machine.lanes * UNROLLED_VECTORS):
@@ -112,15 +114,15 @@ def _lent(work: RowWork, machine: Machine, far: int) -> list[Node]:
 
 
 def is_vectorizable(group: Group, but: Container[Node] = ()) -> bool:
-    """Whether every value can be computed for a vector of positions, some past the end.
+    """Return whether every value can be computed for a vector of positions, some past the end.
 
-    ``but``: nodes that the caller sees to itself.
+    ``but``: nodes for which the caller has other code.
     """
     return are_vectorizable(group.nodes, but)
 
 
 def are_vectorizable(nodes: Iterable[Node], but: Container[Node] = ()) -> bool:
-    """Whether the values of these nodes can; see :func:`is_vectorizable`."""
+    """Return whether the values of these nodes can be vectorized; see :func:`is_vectorizable`."""
     return all(
         (n.cls in LANEWISE or n.op in LANEWISE_MOVES or n in but)
         and (is_float(n.dtype) or n.op not in _DIVISIONS)
@@ -131,7 +133,7 @@ def are_vectorizable(nodes: Iterable[Node], but: Container[Node] = ()) -> bool:
 
 @dataclass
 class _Rows:
-    """A row group and the walks over it."""
+    """A row group, and the plans for it."""
 
     work: RowWork
     solver: Solver
@@ -145,13 +147,17 @@ class _Rows:
         return self.work.domain
 
     def vectorizable(self) -> bool:
-        """Whether every value can be computed for a vector of positions, some past the end."""
+        """Return whether every value can be computed for a vector of positions, some past the
+        end.
+        """
         return is_vectorizable(self.group)
 
     # -- plans ---------------------------------------------------------------------------------
 
     def _plan(self, tasks: Expr, emit: Callable[[Body], None], walk: str, ops: int = 0) -> Plan:
-        """Of so many tasks, and ``ops`` more for an element than what is computed."""
+        """Return a plan of ``tasks`` tasks; each element costs ``ops`` in addition to its
+        operators.
+        """
         cost = ops + sum(n.row.cost for n in self.group.nodes if n.row is not None)
         kept = self.work.sched.kept
         return Plan(
@@ -167,7 +173,7 @@ class _Rows:
         )
 
     def along(self) -> Plan:
-        """Rows one after the other, in groups."""
+        """Return the plan that computes rows one after the other, in groups."""
         work, domain = self.work, self.domain
         length, tasks = product(domain.inner), product(domain.outer)
         each = group_scratch(work, length)
@@ -182,7 +188,9 @@ class _Rows:
         )
 
     def across(self) -> Plan:
-        """Blocks of rows, one in every lane; what is kept of a row must lie on the stack."""
+        """Return the plan for blocks of rows, one per lane; the kept values of a row must fit
+        the stack.
+        """
         lanes, count = self.work.lanes, i64(product(self.domain.outer))
         length, most = i64(product(self.domain.inner)), self.most_across()
         needs = (
@@ -195,22 +203,22 @@ class _Rows:
             knobs=AcrossKnobs(lanes),
             needs=needs,
             features=(length,),
-            moved=moved_bytes(self.group) * 2,  # lines of cache are met several times, in pieces
+            moved=moved_bytes(self.group) * 2,  # cache lines are read several times, in parts
         )
 
     def most_across(self) -> int:
-        """Elements of the longest row of a lane: no more than a vector along it would hold."""
+        """Return the largest length of a row in a lane: at most that of a vector along the row."""
         lanes = self.work.lanes
         return min([lanes, *(most_across(lanes, n) for n in self.work.sched.kept)])
 
     def panels(self, threads: int) -> Plan:
-        """Panels of columns."""
+        """Return the plan for panels of columns."""
         panels = Panels(self.work, threads)
         plan = self._plan(panels.tasks(), panels.emit, "panels of columns")
         return replace(plan, scratch_elems=i64(panels.scratch_elems()))
 
     def columns(self) -> Plan:
-        """Blocks of neighbouring columns."""
+        """Return the plan for blocks of adjacent columns."""
         spare, width = self.work.spare, self.work.lanes * UNROLLED_VECTORS
         tasks = mul(product(self.domain.outer), self.column_blocks(width))
         scratch = mul(mul(product(self.domain.inner), len(spare)), width)
@@ -220,7 +228,9 @@ class _Rows:
     # -- code ----------------------------------------------------------------------------------
 
     def may_be_short(self) -> bool:
-        """Whether rows may be short, and be walked across without vector divisions."""
+        """Return whether rows may be short, and be computed across lanes without vector
+        divisions.
+        """
         length = product(self.domain.inner)
         if not self.vectorizable() or self.solver.known_lt(self.most_across(), length):
             return False
@@ -229,15 +239,15 @@ class _Rows:
         return not any(lanes_of(v) > 1 for v in body.low.defined)
 
     def emit_across(self, body: Body) -> None:
-        """Blocks ``[lo, hi)`` of rows."""
+        """Emit blocks ``[lo, hi)`` of rows."""
         block, lanes = body.block, self.work.lanes
         rows = block.bind("rows", i64(product(self.domain.outer)))
         with body.low.loop("t", body.hi - body.lo, begin=body.lo) as t:
-            # The last block overlaps the one before: rows may be computed twice.
+            # The last block overlaps the one before, so rows may be computed twice.
             self._across(body, block.bind("first", tirx.min(t * lanes, rows - lanes)))
 
     def emit_rows(self, body: Body) -> None:
-        """Rows ``[lo, hi)``."""
+        """Emit rows ``[lo, hi)``."""
         if self.vectorizable():
             short = short_widths(self.work, self.solver)
             RowGroups(self.work, body, self.values_at_once()).emit(short)
@@ -247,11 +257,11 @@ class _Rows:
             Single(self.work, body, outer, (), 1).emit()
 
     def values_at_once(self) -> bool:
-        """Whether values per row can be computed for a vector of rows without divisions."""
+        """Return whether values per row can be computed for a vector of rows without divisions."""
         body = _dry_body(self.group, self.solver)
         try:
             RowGroups(self.work, body, True).emit()
-        except Unsupported:  # an output whose rows do not follow one another
+        except Unsupported:  # an output whose rows are not consecutive
             return False
         return not any(lanes_of(v) > 1 for v in body.low.defined)
 
@@ -262,11 +272,11 @@ class _Rows:
             Across(self.work, body, outer, (), self.work.lanes).emit()
 
     def column_blocks(self, width: int) -> Expr:
-        """Blocks of ``width`` columns in the tail."""
+        """Return the number of blocks of ``width`` columns in the tail."""
         return ceil_div(product(self.domain.tail), width)
 
     def emit_columns(self, body: Body) -> None:
-        """Blocks ``[lo, hi)`` of columns; the last of each outer index is masked."""
+        """Emit blocks ``[lo, hi)`` of columns; the last one of each outer index is masked."""
         block, low = body.block, body.low
         lanes = self.work.lanes
         width = lanes * UNROLLED_VECTORS
@@ -296,7 +306,7 @@ class _Rows:
 
 
 def _dry_body(group: Group, solver: Solver) -> Body:
-    """A body over stand-in buffers, to see which index arithmetic a walk would need."""
+    """Return a body over placeholder buffers, to find the index arithmetic that code would need."""
     block, space = Block(), IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(block, space, solver)
     make: Callable[[Node], Buffer] = lambda n: view("x", pointer("x", n.dtype), n.dtype)  # noqa: E731

@@ -1,10 +1,9 @@
-"""The *interleave* template: an axis of a few elements becomes the last, as that of colours.
+"""The *interleave* template: a short axis, such as that of colors, becomes the last axis.
 
-    out[.., p, c] = in[.., c, p]            # c < 2 .. 4, p: all dims behind
+    out[.., p, c] = in[.., c, p]            # c < 2 .. 4, p: all dims after it
 
-A vector of each ``c`` is loaded and shuffles make as many vectors of the result, which lie one
-behind the other. Square tiles would be empty there, and element by element one number in a cycle
-would be written.
+A vector of each ``c`` is loaded, and shuffles make as many consecutive vectors of the result.
+Square tiles would be mostly empty here, and an element by element loop writes one number per cycle.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
 
-MOST = 4  # elements of the axis: so many vectors stay in registers beside their shuffles
+MOST = 4  # largest size of the axis; this many vectors stay in registers with their shuffles
 BLOCK = 4096  # pixels of a task
 _TYPES = ("float32", "int32", "float64", "int64", "int8", "uint8", "int16", "uint16")
 
 
 def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Tasks are blocks of pixels."""
+    """Return a plan whose tasks are blocks of pixels."""
     del solver
     node, *others = group.nodes
     if others or node.op != "relax.permute_dims" or node.inputs[0] not in group.params:
@@ -51,7 +50,9 @@ def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | Wh
 
 
 def _moved(node: Node) -> int | None:
-    """The axis of the operand that becomes the last, where all others keep their order."""
+    """Return the operand's axis that becomes the last, if all others keep their order; else
+    None.
+    """
     axes = permutation(node)
     axis = axes[-1]
     rest = [a for a in range(len(axes)) if a != axis]

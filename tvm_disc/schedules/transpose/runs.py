@@ -1,4 +1,4 @@
-"""The walk of a transpose over tiles of whole registers."""
+"""Transposes with tiles of whole registers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tvm_disc.tir.llvm_ops import fence, has_native
 from tvm_disc.tir.llvm_ops import stream as stream_store
 
 Expr: TypeAlias = Any
-Place: TypeAlias = "tuple[Expr, ...]"  # along the operand's rows, and the result's
+Place: TypeAlias = "tuple[Expr, ...]"  # (along the operand's rows, along the result's)
 
-RUN_TILES = 16  # tiles one after another: neighbouring lines of few rows
-FETCH_TILES = 2  # to the tile whose lines are asked for
+RUN_TILES = 16  # tiles in a run: adjacent cache lines of few rows
+FETCH_TILES = 2  # tiles by which prefetches are ahead
 
 
 class Side(NamedTuple):
-    """Tiles along a side of ``size`` elements; the first begins ``before`` elements early."""
+    """Tiles along a side of ``size`` elements; the first one begins ``before`` elements early."""
 
     size: Expr
     before: Expr
@@ -42,37 +42,41 @@ class Side(NamedTuple):
 
 
 class TileSpan(NamedTuple):
-    """``count`` tiles from ``first`` on."""
+    """The tiles ``[first, first + count)``."""
 
     first: Expr
     count: Expr
 
 
 def moved_kinds(work: TransposeWork) -> set[str]:
-    """The types of what is moved and of the results."""
+    """Return the dtypes of the moved values and of the results."""
     return {n.dtype for n in (*work.group.outputs, *work.moves)}
 
 
 def fill_lines(kinds: Iterable[str]) -> bool:
-    """Whether tiles can be as wide as a line of cache."""
+    """Return whether tiles can be as wide as a cache line."""
     return all(tvm.DataType(k).bits == 32 for k in kinds)
 
 
 def tile_side(work: TransposeWork, lanes: int) -> int:
-    """Elements of a side of a tile: a register of so many lanes, or a line if that is more."""
+    """Return the elements of a tile's side: a register of ``lanes`` lanes, or a cache line if
+    longer.
+    """
     return max(lanes, LINE_BYTES // 4) if fill_lines(moved_kinds(work)) else lanes
 
 
 class TileRuns:
-    """Tiles of whole registers, in runs along the operand's rows, or if these are longer and the
-    machine wants that, the result's. A tile is as wide as a line, or as a register if that is more.
+    """Emits tiles of whole registers, in runs along the operand's rows or the result's.
 
-    Where all rows of the result begin at the same place in a line of cache, tiles lie on lines: as
-    if that many elements stood before each row. So do those of the operand, whose lines would be
-    loaded twice. The first and the last tile are moved inside.
+    Runs follow the result's rows if these are longer and the machine's ``turn_tiles`` is set. A
+    tile is as wide as a cache line, or as a register if that is wider.
 
-    Choices are numbers 0 and 1 here, and divisions are of natural numbers: TVM spells out the
-    rounding of any other.
+    If all rows of the result begin at the same offset in a cache line, tiles are aligned to lines,
+    as if that many elements preceded each row. The same holds for the operand, whose lines would
+    otherwise be loaded twice. The first and the last tile are shifted inside.
+
+    Conditions are integers 0 and 1 here, and divisions have non-negative operands: for others, TVM
+    emits code for the rounding.
     """
 
     def __init__(self, work: TransposeWork, body: Body, lanes: int) -> None:
@@ -83,7 +87,7 @@ class TileRuns:
         size_b = block.number("nb", product(work.b_dims))
         kinds = moved_kinds(work)
         self.lines, self.side = fill_lines(kinds), tile_side(work, lanes)
-        # Streaming needs registers of float32 that fill a line.
+        # Non-temporal stores need registers of float32 that fill a cache line.
         fills = self.side == self.lanes and has_native(self.side)
         self.may_stream = kinds == {"float32"} and fills
         self.streams, before_a, before_b = i64(0), i64(0), i64(0)
@@ -96,7 +100,7 @@ class TileRuns:
             if source in body.buffers:
                 odd = self._odd(size_a)
                 before_a = self._before(body.buffers[source], size_a, odd, i64(0))
-        self.turned = i64(0)  # whether runs go along the result's rows
+        self.turned = i64(0)  # whether runs follow the result's rows
         self.a, self.b = self._side("ta", size_a, before_a), self._side("tb", size_b, before_b)
 
     def _side(self, name: str, size: Expr, before: Expr) -> Side:
@@ -104,16 +108,18 @@ class TileRuns:
         return Side(size, before, self.body.block.number(name, count))
 
     def _bytes(self) -> Expr:
-        """Of the outputs, whose elements have four bytes."""
+        """Return the bytes of the outputs, whose elements have four bytes."""
         return product(self.work.domain) * (4 * len(self.work.group.outputs))
 
     def _odd(self, size: Expr) -> Expr:
-        """0 if rows of so many elements all begin at the same place in a line."""
+        """Return 0 if rows of ``size`` elements all begin at the same offset in a cache line."""
         return self.body.block.number("odd", tirx.bitwise_and(size, i64(self.side - 1)))
 
     def _before(self, buffer: Buffer, size: Expr, odd: Expr, always: Expr) -> Expr:
-        """Elements of a line before the first of every row, 0 if rows differ or, but for
-        ``always``, are short."""
+        """Return the elements of a cache line before the first one of every row.
+
+        It is 0 if rows differ, or if they are short and ``always`` is 0.
+        """
         address = tirx.truncdiv(base_address(buffer), i64(4))
         many = tirx.truncdiv(size, i64(self.side * RUN_TILES)) + always
         alike = tirx.min(many, i64(1)) * (1 - tirx.min(odd, i64(1)))
@@ -121,7 +127,9 @@ class TileRuns:
         return self.body.block.number("before", before)
 
     def _streams(self, odd: Expr) -> Expr:
-        """1 if results of this size are streamed: all rows must begin alike."""
+        """Return 1 if results of this size use non-temporal stores: all rows must be aligned
+        alike.
+        """
         first, *others = (base_address(b) for b in self.body.outputs)
         for address in others:
             apart = tirx.bitwise_and(tirx.bitwise_xor(address, first), i64(LINE_BYTES - 1))
@@ -132,7 +140,7 @@ class TileRuns:
         return tirx.min(times, i64(1)) * (1 - tirx.min(odd, i64(1)))
 
     def emit(self) -> None:
-        """The body's share of the runs."""
+        """Emit the body's share of the runs."""
         block, low, work, a, b = self.body.block, self.body.low, self.work, self.a, self.b
         across, along = self._run_of()
         runs = block.number("runs", tirx.truncdiv(a.tiles + (across - 1), across))
@@ -151,7 +159,9 @@ class TileRuns:
             block.eval(fence())
 
     def _run_of(self) -> tuple[Expr, Expr]:
-        """Tiles of a run along the operand's rows, and along the result's; one of them is 1."""
+        """Return the tiles of a run along the operand's rows, and the result's; one of them is
+        1.
+        """
         number, most = self.body.block.number, self.memory.turn_tiles
         if most == 0:
             whole = self.streams * (self.a.tiles - RUN_TILES)
@@ -162,8 +172,10 @@ class TileRuns:
         return across, number("along", 1 + self.turned * (most - 1))
 
     def _order(self, number: Expr, runs: Expr, rows: Expr) -> tuple[Expr, Expr]:
-        """Run ``number``: which of a row, and which row. Neighbours lie along the operand's rows,
-        or where lines are asked for, side by side."""
+        """Return the position of run ``number``: the run within a row, and the row.
+
+        Consecutive runs follow the operand's rows, or with prefetches are side by side.
+        """
         bind = self.body.block.number
         if self.memory.turn_tiles == 0:
             run = bind("run", tirx.truncdiv(number, rows))
@@ -172,7 +184,7 @@ class TileRuns:
         return bind("run", number - row * runs), row
 
     def _inside(self, tile: Expr, side: Side) -> Expr:
-        """Where a tile begins."""
+        """Return the first element of a tile."""
         at = tirx.max(tile * self.side - side.before, i64(0))
         most = side.size - self.side
         if self.side > self.lanes:
@@ -180,7 +192,9 @@ class TileRuns:
         return self.body.block.number("at", tirx.min(at, most))
 
     def _pieces(self, outer: Sequence[Expr], a: TileSpan, b: TileSpan) -> None:
-        """A run in three pieces: the first and the last tile may lie on those beside them."""
+        """Emit a run in three pieces, since the first and the last tile may overlap adjacent
+        ones.
+        """
         block, low = self.body.block, self.body.low
         side, tiles = Side(*self._chosen(self.a, self.b)), TileSpan(*self._chosen(a, b))
         line = self._chosen((b.first,), (a.first,))[0]
@@ -209,16 +223,16 @@ class TileRuns:
                 self._tiles(outer, at, count, False)
 
     def _chosen(self, few: Sequence[Expr], many: Sequence[Expr]) -> list[Expr]:
-        """One of two lists of numbers, by whether runs go along the result's rows."""
+        """Return one of two lists of numbers; ``many`` if runs follow the result's rows."""
         number = self.body.block.number
         return [number("one", x + self.turned * (y - x)) for x, y in zip(few, many, strict=True)]
 
     def _asks(self) -> bool:
-        """Whether lines of the operand are asked for, where it is large."""
+        """Return whether lines of a large operand are prefetched."""
         return self.may_stream and self.memory.turn_tiles == 0
 
     def _tiles(self, outer: Sequence[Expr], at: Place, count: Expr, stream: bool) -> None:
-        """``count`` tiles from ``at`` on, one by one."""
+        """Emit ``count`` tiles from ``at`` on."""
         block, low, side = self.body.block, self.body.low, self.side
         step_a, step_b = self._chosen((side, 0), (0, side))
         with low.loop("i", count) as i:
@@ -229,12 +243,12 @@ class TileRuns:
             self._tile(outer, a, b, stream)
 
     def _tile(self, outer: Sequence[Expr], a: Expr, b: Expr, stream: bool) -> None:
-        """Register by register."""
+        """Emit a tile register by register."""
         block, low, lanes = self.body.block, self.body.low, self.lanes
         if self.side == lanes:
             self._square(outer, a, b, stream)
             return
-        # Of a side that is shorter than a tile, the last registers lie on those before.
+        # On a side shorter than a tile, the last registers overlap those before.
         with low.loop("ra", self.side // lanes) as ra, low.loop("rb", self.side // lanes) as rb:
             more_a = tirx.min(ra * lanes, self.a.size - lanes)
             more_b = tirx.min(rb * lanes, self.b.size - lanes)
@@ -242,8 +256,9 @@ class TileRuns:
             self._square(outer, at_a, at_b, stream)
 
     def _fetch_next(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
-        """Ask for the lines of a later tile of the run: rows far apart would cost the latency of
-        memory one by one."""
+        """Emit prefetches for a later tile of the run; otherwise each distant row costs memory
+        latency.
+        """
         for move in self.work.moves:
             if move.inputs[0] in self.body.buffers:
                 lines = self._operand_lines(move, outer, a + FETCH_TILES * self.side, b)
@@ -251,7 +266,7 @@ class TileRuns:
                     self.body.block.eval(prefetch(*lines.row(k), to_write=False))
 
     def _square(self, outer: Sequence[Expr], a: Expr, b: Expr, stream: bool) -> None:
-        """As many registers as one has lanes."""
+        """Emit a square of registers: as many as a register has lanes."""
         low, lanes, work, block = self.body.low, self.lanes, self.work, self.body.block
         columns = {m: transposed(block, self._rows(m, outer, a, b)) for m in work.moves}
         places = [self._result_lines(k, outer, a, b) for k in range(len(work.group.outputs))]
@@ -268,7 +283,7 @@ class TileRuns:
                         low.store(buffer, ramp(at, lanes), value, node.dtype)
 
     def _rows(self, move: Node, outer: Sequence[Expr], a: Expr, b: Expr) -> list[Expr]:
-        """The rows of a tile of a permutation's operand."""
+        """Return the rows of a tile of a permutation's operand."""
         low, lanes, work = self.body.low, self.lanes, self.work
         if move.inputs[0] not in self.body.buffers:
             at = ramp(a, lanes)
@@ -279,7 +294,7 @@ class TileRuns:
             found.append(self.body.block.bind("row", value))
         return found
 
-    # -- where rows lie ------------------------------------------------------------------------
+    # -- locations of rows ----------------------------------------------------------------------
 
     def _operand_lines(self, move: Node, outer: Sequence[Expr], a: Expr, b: Expr) -> Lines:
         start, apart = self._operand(move, outer, a, b)
@@ -291,7 +306,7 @@ class TileRuns:
         return Lines.of(self.body.block, self.body.outputs[number], start, apart, self.lanes)
 
     def _operand(self, move: Node, outer: Sequence[Expr], a: Expr, b: Expr) -> tuple[Expr, Expr]:
-        """The first element of a tile in a permutation's operand, and from one row to the next."""
+        """Return the offset of a tile in a permutation's operand, and the row stride."""
         source, axes = move.inputs[0], permutation(move)
         index = self.work.index(self.body, outer, a, b)
         back = [index[axes.index(d)] for d in range(len(index))]
@@ -299,7 +314,7 @@ class TileRuns:
         return self._place(source, back, below)
 
     def _result(self, node: Node, outer: Sequence[Expr], a: Expr, b: Expr) -> tuple[Expr, Expr]:
-        """The same in an output."""
+        """Return the offset of a tile in an output, and the row stride."""
         index = self.work.index(self.body, outer, a, b)
         return self._place(node, index, self.work.domain[self.work.a_run[1] :])
 

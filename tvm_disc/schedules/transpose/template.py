@@ -1,18 +1,18 @@
-"""The *transpose* template: permutations that move the last axis, with element-wise work around.
+"""The *transpose* template: permutations that move the last axis, with element-wise operators.
 
-Neither side of such a copy can be both read and written along its rows. Square tiles are loaded
-along the operand's rows, transposed in registers by shuffles and stored along the result's rows.
-Dims that stay neighbours count as one, so ``NHWC -> NCHW`` has whole images as rows.
+Such a copy cannot both read and write along rows. Square tiles are loaded along the operand's rows,
+transposed in registers by shuffles, and stored along the result's rows. Dims that stay adjacent
+count as one, so ``NHWC -> NCHW`` has whole images as rows.
 
-A tile is as wide as a register: a line of cache is read once and written once, in one piece. The
-last tile of a row overlaps the one before, so that nothing is masked. Tiles go in short runs along
-the operand's rows or the result's, as the machine's memory wants it
-(``Memory`` of the cost model): squares would touch a page with nearly every line.
-A large result is streamed past the caches: its lines would be read only to be overwritten, and rows
-a power of two apart would evict one another.
+A tile is as wide as a register, so each cache line is read once and written once as a whole. The
+last tile of a row overlaps the one before, so nothing is masked. Tiles are computed in short runs
+along the operand's rows or the result's, depending on the machine (``Memory`` of the cost model):
+square blocks would touch a new page with nearly every line. A large result uses non-temporal
+stores. Otherwise its lines would be read only to be overwritten, and rows with a power of two as
+stride would evict each other.
 
-Tiles of whole registers, of halves of them, small tiles with masks, and the loops of the *loop*
-template, element by element, are plans: how long the shorter side is decides between them.
+Tiles of whole registers, tiles of half registers, small masked tiles, and the loops of the *loop*
+template are separate plans. The length of the shorter side decides between them.
 
     out[.., a, .., b] = in[.., b, .., a]      A: dims of a, contiguous in the operand
                                               B: dims of b, contiguous in the result
@@ -44,17 +44,17 @@ from tvm_disc.tir.index import ceil_div, product
 
 Expr: TypeAlias = Any
 
-STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand in any alignment
+STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand for any alignment
 STRIP_LENGTH = 64  # tiles one after another in a task
-UNROLLED_COST = 6  # operations per element that may appear once for each row of a tile
-FEWEST_LANES = 4  # of a register that tiles are made of
-# What moving four bytes takes, in plain operations: read or written far apart, in a masked tile,
-# and in a tile of n rows, where the last is to be divided by n.
+UNROLLED_COST = 6  # largest cost per element that may be repeated for each row of a tile
+FEWEST_LANES = 4  # least lanes of a register for tiles
+# Cost of moving four bytes, in plain operations: read or written with a large stride, in a masked
+# tile, and in a tile of n rows, where SHUFFLE_OPS is divided by n.
 FAR_OPS, MASKED_OPS, TILE_OPS, SHUFFLE_OPS = 24, 15, 6, 32
 
 
 def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork | WhyNot:
-    """What a group moves, if all of its permutations and outputs agree on it."""
+    """Return the axes that a group moves, if all its permutations and outputs agree."""
     moves = [n for n in group.nodes if n.op == "relax.permute_dims" and _moves_last(n)]
     if not moves:
         return WhyNot("transpose", "no permutation moves the last axis")
@@ -72,15 +72,18 @@ def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork 
 
 @dataclass(frozen=True)
 class TransposeKnobs(Knobs):
-    """How elements move (``"masked tiles"``, ``"tiles"``), and rows of a tile; those of a loop have
-    that one's knobs."""
+    """The traversal (``"masked tiles"``, ``"tiles"``) and the rows of a tile; loop plans have
+    the knobs of the *loop* template.
+    """
 
     walk: str
     side: int
 
 
 def plan_transpose(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Element by element, in small masked tiles, or in tiles of half or of whole registers."""
+    """Return plans: element by element, tiles of whole or half registers, and small masked
+    tiles.
+    """
     work = find_moves(group, solver, machine)
     if isinstance(work, WhyNot):
         return work
@@ -108,7 +111,7 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> list[Plan]
 
 
 def _tile_plan(work: TransposeWork, lanes: int) -> Plan:
-    """Tiles of registers of so many lanes, which the shorter side must fill."""
+    """Return the plan for tiles of ``lanes`` lanes; both sides must have that many elements."""
 
     def emit(body: Body) -> None:
         TileRuns(work, body, lanes).emit()
@@ -140,7 +143,7 @@ def _masked_plan(work: TransposeWork) -> Plan:
 
 
 def _work(work: TransposeWork, elems: Expr, ops: int) -> Expr:
-    """Plain operations for so many elements, each of which is computed and moved."""
+    """Return the plain operations for computing and moving ``elems`` elements."""
     return elems * (ops * work.words() + work.cost())
 
 
@@ -151,7 +154,9 @@ def _moves_last(node: Node) -> bool:
 
 
 def _runs(node: Node) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Output axes [begin, end) of the operand's innermost run (A) and of the result's (B)."""
+    """Return the output axes [begin, end) of the operand's innermost run (A) and the result's
+    (B).
+    """
     axes = permutation(node)
 
     def run(end: int) -> tuple[int, int]:
@@ -175,7 +180,7 @@ def _below(node: Node) -> set[Node]:
 
 
 class _Strips:
-    """Tiles with masks, of half a register."""
+    """Masked tiles of half a register."""
 
     def __init__(self, work: TransposeWork) -> None:
         self.work, self.side = work, max(work.machine.lanes // 2, 4)
@@ -188,11 +193,11 @@ class _Strips:
         )
 
     def count(self) -> Expr:
-        """Strips in all."""
+        """Return the number of strips."""
         return product([*self.work.outer_dims(), *self._counts()])
 
     def emit(self, body: Body) -> None:
-        """Strips ``[lo, hi)``."""
+        """Emit strips ``[lo, hi)``."""
         work, side = self.work, self.side
         block, low = body.block, body.low
         across, along = (
@@ -240,14 +245,17 @@ class _Strips:
 
 
 def _row(body: Body, first: Expr, k: int, count: Expr) -> Expr:
-    """Row ``k`` of ``count`` from ``first`` on, or the last: even under an empty mask memory should
-    be there, or each access costs hundreds of cycles to find that nothing is to be reported."""
+    """Return row ``k`` of ``count`` rows from ``first`` on, or the last row.
+
+    Even under an empty mask the address must be mapped: otherwise each access costs hundreds of
+    cycles to suppress the fault.
+    """
     return body.block.number("row", first + tirx.min(i64(k), count - 1)) if k else first
 
 
 @contextmanager
 def _partly(body: Body, limit: Expr, count: Expr, k: int, side: int) -> Iterator[None]:
-    """The first ``count`` lanes of row ``k`` if it is below ``limit``, else none."""
+    """Mask the first ``count`` lanes of row ``k`` if it is below ``limit``, else no lane."""
     lanes = tirx.Select(limit > k, tirx.min(count, i64(side)), i64(0))
     with body.low.masked(first_lanes(body.block.bind("lanes", lanes), side)):
         yield

@@ -16,10 +16,10 @@ Expr: TypeAlias = Any
 
 @dataclass
 class Lines:
-    """Rows of a tile in memory, ``apart`` elements from one to the next.
+    """Rows of a tile in memory; ``apart`` is the row stride in elements.
 
-    Every fourth has an address of its own: the others are at most three rows from one, which
-    instructions add up themselves. Out of row numbers each would be a multiplication.
+    Every fourth row has an address variable. The others are at most three strides from one, which
+    address modes can compute. Computed from row numbers, each address would be a multiplication.
     """
 
     views: list[Buffer]
@@ -27,7 +27,7 @@ class Lines:
 
     @staticmethod
     def of(block: Block, buffer: Buffer, start: Expr, apart: Expr, rows: int) -> Lines:
-        """``rows`` of them, the first of which begins at ``start``."""
+        """Return ``rows`` rows; the first one begins at ``start``."""
         views = []
         for k in range(0, rows, 4):
             data = block.bind("at", element_pointer(buffer, start + apart * k))
@@ -35,12 +35,12 @@ class Lines:
         return Lines(views, apart)
 
     def row(self, k: int) -> tuple[Buffer, Expr]:
-        """Where row ``k`` begins."""
+        """Return the buffer and offset of row ``k``."""
         return self.views[k // 4], self.apart * (k % 4)
 
 
 def transposed(block: Block, rows: Sequence[Expr]) -> list[Expr]:
-    """Columns of a square of vectors; a row may be one value for all lanes."""
+    """Return the columns of a square of vectors; a row may be one value for all lanes."""
     rows = [wide(row, len(rows)) for row in rows]
     return _by_quarters(block, rows) if len(rows) == 16 else _by_butterfly(block, rows)
 
@@ -51,10 +51,11 @@ def _shuffled(block: Block, a: Expr, b: Expr, picks: Sequence[int]) -> Expr:
 
 
 def _by_quarters(block: Block, rows: Sequence[Expr]) -> list[Expr]:
-    """Sixteen vectors: 4 x 4 squares inside the quarters of registers, then whole quarters.
+    """Return the transpose of sixteen vectors: 4 x 4 squares in register quarters, then quarters.
 
-    Each step is an instruction that needs no table of indices: interleave the low or high halves
-    of the quarters by ones, by twos, and take the even or the odd quarters of two registers.
+    Each step is an instruction that needs no table of indices. The steps interleave the low or high
+    halves of the quarters by ones and by twos, then select the even or odd quarters of two
+    registers.
     """
     quarters = range(0, 16, 4)
     ones = [[q + k // 2 + 16 * (k % 2) + h for q in quarters for k in range(4)] for h in (0, 2)]
@@ -78,7 +79,7 @@ def _by_quarters(block: Block, rows: Sequence[Expr]) -> list[Expr]:
 
 
 def _by_butterfly(block: Block, rows: Sequence[Expr]) -> list[Expr]:
-    """Exchange blocks of 1, 2, 4 lanes between pairs of vectors (Eklundh)."""
+    """Return the transpose by exchanging blocks of 1, 2, 4 lanes between vector pairs (Eklundh)."""
     side = len(rows)
     current = list(rows)
     step = 1

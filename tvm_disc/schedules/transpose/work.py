@@ -1,4 +1,4 @@
-"""What a transpose moves, for the walks of its template."""
+"""The data that a transpose moves, as used by the plans of its template."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from tvm_disc.tir.index import ceil_div, product
 
 Expr: TypeAlias = Any
 
-SHARE_ELEMS = 4096  # what the tasks count
+SHARE_ELEMS = 4096  # elements per task of a plan's task count
 
 
 @dataclass
 class TransposeWork:
-    """A group around permutations ``moves``, which all move the axes ``b_run`` and ``a_run``.
+    """A group around permutations ``moves``, all of which move the axes ``b_run`` and ``a_run``.
 
-    ``a_run``: axes of the result that are the operand's innermost; ``b_run``: the result's own.
+    ``a_run``: the axes of the result that are the operand's innermost. ``b_run``: the result's
+    innermost axes.
     """
 
     group: Group
@@ -42,35 +43,35 @@ class TransposeWork:
         self.outer_axes = [k for k in range(len(self.domain)) if k not in inside]
 
     def sides(self) -> tuple[Expr, Expr]:
-        """Elements of the operand's innermost run, and of the result's."""
+        """Return the number of elements of the operand's innermost run, and of the result's."""
         return product(self.a_dims), product(self.b_dims)
 
     def shorter(self) -> Expr:
-        """The length of the shorter side."""
+        """Return the length of the shorter side."""
         return tirx.min(*self.sides())
 
     def words(self) -> int:
-        """Of four bytes, in the widest element that is moved."""
+        """Return the number of 32-bit words in the widest element that is moved."""
         return max(max(bytes_of(m.dtype) // 4, 1) for m in self.moves)
 
     def moved_twice(self) -> Expr:
-        """Bytes moved where lines of cache are met several times, in pieces."""
+        """Return the bytes moved if cache lines are read several times, in parts."""
         return moved_bytes(self.group) * 2
 
     def cost(self) -> int:
-        """Plain operations of an element beside moving it."""
+        """Return the plain operations per element in addition to moving it."""
         return sum(n.row.cost for n in self.group.nodes if n.row and n not in self.moves)
 
     def outer_dims(self) -> list[Any]:
-        """Those that neither run has."""
+        """Return the dims that belong to neither run."""
         return [self.domain[k] for k in self.outer_axes]
 
     def tasks(self) -> Expr:
-        """Shares of the elements; every kind of tile has its own tasks."""
+        """Return the common number of tasks; every plan maps it to its own tasks."""
         return ceil_div(product(self.domain), SHARE_ELEMS)
 
     def index(self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr) -> list[Expr]:
-        """Of the result."""
+        """Return the result index for positions in the outer dims and the two runs."""
         space = body.low.space
         index: list[Expr] = [i64(0)] * len(self.domain)
         for axis, value in zip(self.outer_axes, outer, strict=True):
@@ -80,7 +81,7 @@ class TransposeWork:
         return index
 
     def values(self, body: Body, moved: Mapping[Node, Expr], index: Sequence[Expr]) -> list[Expr]:
-        """The outputs at ``index``, where the permutations are what has been ``moved``."""
+        """Return the outputs at ``index``, reading the values in ``moved`` for the permutations."""
         low = body.low
         for move, value in moved.items():
             low.bind_reader(move, _constant(value))
@@ -91,10 +92,10 @@ class TransposeWork:
 
 
 def part_of(body: Body, tasks: Expr, own: Expr) -> Body:
-    """The same share of ``own`` tasks as the body's of ``tasks``.
+    """Return a body for the same fraction of ``own`` tasks as the given body's of ``tasks``.
 
-    What a task is depends on the shape. One number that chooses between the counts would make
-    TVM's analyzer follow every combination of the choices inside.
+    The number of tasks depends on the shape. If one variable selected between the counts, TVM's
+    analyzer would expand every combination of the selects inside.
     """
     block = body.block
     total, own = block.number("total", tirx.max(tasks, i64(1))), block.number("own", own)
