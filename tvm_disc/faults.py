@@ -48,6 +48,9 @@ def machine_faults() -> Iterator[None]:
     Raises:
         OutOfMemory, OutOfResources: inside, the machine or a limit of the process gave no more.
     """
+    left = memory_left()
+    if left is not None and left < HEADROOM_BYTES:
+        raise OutOfMemory(_memory_text(f"a build needs {HEADROOM_BYTES} bytes at least"))
     try:
         yield
     except DiscError:

@@ -90,6 +90,8 @@ def may_fold(elements: float, operands: int) -> bool:
 # -- memory of machine code ------------------------------------------------------------------------
 
 # LLVM ends the process if it gets no memory. A unit of code is compiled only if the limit on
-# address space leaves this much, and the factor below for each byte of its TIR as JSON.
-HEADROOM_BYTES = 64 << 20
+# address space leaves this much, and the factor below for each byte of its TIR as JSON. Two threads
+# that compile reserve 72 MiB each, for a stack and an arena of malloc; if the C library cannot
+# allocate the thread-local data of a thread, it ends the process.
+HEADROOM_BYTES = 256 << 20
 LLVM_BYTES_PER_BYTE = 32

@@ -132,7 +132,7 @@ def test_no_thread_for_what_needs_one() -> None:
     assert found.startswith("OutOfResources the build: the system starts no more threads")
 
 
-@pytest.mark.parametrize("megabytes", [4, 40, 90])
+@pytest.mark.parametrize("megabytes", [4, 40, 90, 200])
 def test_little_memory_is_refused(tmp_path: Path, megabytes: int) -> None:
     found = outcome(MEMORY.format(megabytes << 20), cache=tmp_path / "cache")
     said = r"OutOfMemory (the build: expected more memory|machine code: LLVM may need \d+ bytes)"
