@@ -29,12 +29,7 @@ from tvm_disc.abi.state import (
     RESULTS,
     THREADS,
 )
-from tvm_disc.errors import (
-    ArtifactError,
-    BadInput,
-    WrongProcessor,
-    shown,
-)
+from tvm_disc.errors import ArtifactError, BadInput, WrongProcessor, shown
 from tvm_disc.locks import Lock
 from tvm_disc.options import MOST_THREADS, file_path
 from tvm_disc.runtime.arrays import (
@@ -77,6 +72,7 @@ from tvm_disc.runtime.profile import Event, Profile, new_record, read_record
 from tvm_disc.runtime.recovery import recovered
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
+from tvm_disc.runtime.structure import Structure
 from tvm_disc.runtime.summary import checked_dims, shortened
 
 Array: TypeAlias = Any
@@ -112,6 +108,7 @@ class Executable:
         self._outputs: Any = self._manifest["outputs"]
         self._names: list[str] = told_apart([name for name, _, _ in self.signature])
         self._codec = Codec.of(self._manifest.get("external"), self._names)
+        self._structure = Structure.of(self._manifest.get("external"), self._names)
         self._binding = Lock()
         self._direct: Callable[..., int] = not_direct
         self._pool: Callable[..., int] | None = None
@@ -233,6 +230,8 @@ class Executable:
         """
         if self._codec is not None:
             return self._boxed(self._codec.flatten(args, kwargs), out)
+        if self._structure is not None:
+            return self._structure.call(self._general, self._write, args, kwargs, out)
         if kwargs:
             args = ordered(self._names, args, kwargs)
         if out is not None:
@@ -355,8 +354,9 @@ class Executable:
 
     def _flat(self, args: tuple[Array, ...], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
         """The arguments in the program's own form."""
-        if self._codec is not None:
-            return self._codec.flatten(args, kwargs)
+        form = self._codec or self._structure
+        if form is not None:
+            return form.flatten(args, kwargs)
         return ordered(self._names, args, kwargs) if kwargs else args
 
     def keep_memory(self, limit_bytes: int, results_bytes: int | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,10 +58,29 @@ def recovered(
     # TVM raises errors of kinds that it does not know as RuntimeError.
     if getattr(getattr(error, "__tvm_ffi_error__", None), "kind", "") == "ZeroDivisionError":
         raise DivisionByZero(str(error)) from None
-    message = f"{error}; found {described(names, converted, outputs)}"
+    found = described(names, converted, outputs)
+    message = f"{error}; found {found}{_values(str(error), signature, converted)}"
     bad = isinstance(error, TypeError | BufferError) or "expected" in str(error)
     kind = BadInput if bad or "shares memory" in str(error) else GuardFailed
     raise kind(message) from None
+
+
+_EXPECTED = re.compile(r"input '(.*)' axis (\d+): expected (\w+)")
+
+
+def _values(text: str, signature: Signature, args: Sequence[Any]) -> str:
+    """Return the two values of a dim that differs between inputs; empty for other messages."""
+    match = _EXPECTED.fullmatch(text)
+    shapes = {n: getattr(a, "shape", ()) for (n, _, _), a in zip(signature, args, strict=True)}
+    if match is None or int(match[2]) >= len(shapes.get(match[1], ())):
+        return ""
+    name, axis, expected = match[1], int(match[2]), match[3]
+    for other, dims, _ in signature:
+        for k, dim in enumerate(dims):
+            if str(dim) == expected and not expected.isdigit() and (other, k) != (name, axis):
+                value = f"{expected} is {shapes[other][k]} in input '{other}' axis {k}"
+                return f"; {value}, but {shapes[name][axis]} in input '{name}'"
+    return ""
 
 
 def _raise_for_all(error: Exception, names: Sequence[str], args: Sequence[Any]) -> None:

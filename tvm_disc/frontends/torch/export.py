@@ -226,18 +226,21 @@ class _Tries:
             return self.args, self.kwargs, self.given
         auto = torch.export.Dim.AUTO
         leaves, spec = self._leaves()
-        shapes = torch.export.ShapesCollection()
         for k, leaf in enumerate(leaves):
-            if not isinstance(leaf, torch.Tensor):
-                continue
-            for axis in range(leaf.dim()):
-                if (k, axis) in doubled:
-                    leaf = leaf.repeat_interleave(2, axis)
-            # A tensor that occurs twice is two inputs, each of its own shape.
-            leaves[k] = leaf if leaf is not leaves[k] else leaf.view_as(leaf)
-            free = [a for a in range(leaf.dim()) if (k, a) in dynamic or (k, a) not in self.ones]
-            shapes[leaves[k]] = dict.fromkeys(free, auto)
+            if isinstance(leaf, torch.Tensor):
+                for axis in range(leaf.dim()):
+                    if (k, axis) in doubled:
+                        leaf = leaf.repeat_interleave(2, axis)
+                # A tensor that occurs twice is two inputs, each of its own shape.
+                leaves[k] = leaf if leaf is not leaves[k] else leaf.view_as(leaf)
         args, kwargs = pytree.tree_unflatten(leaves, spec)
+        shapes = torch.export.ShapesCollection()
+        # Containers may copy what is put into them.
+        for k, leaf in enumerate(pytree.tree_leaves((args, kwargs))):
+            if isinstance(leaf, torch.Tensor):
+                axes = range(leaf.dim())
+                free = [a for a in axes if (k, a) in dynamic or (k, a) not in self.ones]
+                shapes[leaf] = dict.fromkeys(free, auto)
         return args, kwargs, shapes if len(shapes) else None
 
     def _fixed(self, program: Any) -> Ones:

@@ -17,6 +17,7 @@ from tvm_disc.frontends.torch.dropout import without_idle_dropouts
 from tvm_disc.frontends.torch.export import Exported, oblivious
 from tvm_disc.frontends.torch.inputs import Inputs, UnknownNumber
 from tvm_disc.frontends.torch.paths import input_paths
+from tvm_disc.frontends.torch.structure import structure_of
 from tvm_disc.frontends.torch.symbols import Number
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value, dims_of
@@ -169,11 +170,17 @@ class Program:
         attrs = {
             "constraints": tuple(inputs.constraints),
             "unchecked": tuple(inputs.dropped),
+            "structure": self._structure(),
             "notes": () if self.recorded.own is None else self.recorded.own.notes,
         }
         params = [inputs.variables[h.name].expr for h in self.inputs]
         attrs = {name: found for name, found in attrs.items() if found}
         return IRModule.from_expr(Function(params, body, attrs=attrs))
+
+    def _structure(self) -> str:
+        users = [h for h in self.holes if h.kind == "USER_INPUT"]
+        states = [h.name for h in self.inputs if h.kind != "USER_INPUT"]
+        return structure_of(self.program, [h.literal for h in users], states)
 
     def _conditions(self, inputs: Inputs) -> None:
         """Everything that the exporter requires of the inputs."""

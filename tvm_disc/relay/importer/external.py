@@ -36,10 +36,12 @@ class External:
         inputs: by name, the descriptions of inputs that are no tensors.
         result: nested lists of None, a tensor, and descriptions.
         types: the data types that descriptions name.
+        structure: how a front end's source nests tensors, for the runtime; empty if it does not.
     """
 
     inputs: dict[str, Any] = field(default_factory=dict)
     result: Any = None
+    structure: str = ""
     types: dict[str, Any] = field(default_factory=dict)
 
 

@@ -202,6 +202,7 @@ class _Importer:
         func = relax.Function(inputs, body, self._seen_outside(value, inputs), True)
         func = func.with_attr("global_symbol", "main")
         self.external.result = self.describer.value(value)
+        self.external.structure = str(main.attrs.get("structure", ""))
         return tvm.IRModule({relax.GlobalVar("main"): func, **self._reachable(func)})
 
     def main_input(self, param: ast.Var, scope: Scope) -> Any:

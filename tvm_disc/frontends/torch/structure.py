@@ -1,0 +1,70 @@
+"""How arguments and results of an exported program are nested, as plain data for the runtime."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tvm_disc.frontends.torch.paths import parameter_names
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def structure_of(program: Any, literals: Sequence[Any], states: Sequence[str]) -> str:
+    """Return the structure as JSON; empty for a program that takes and gives plain tensors.
+
+    Args:
+        literals: for each leaf of the arguments, a tuple of the value that the program was
+            exported with; None for a leaf that is an input.
+        states: the inputs that follow those of the user.
+    """
+    from torch.utils import _pytree as pytree
+
+    given, result = program.call_spec.in_spec, program.call_spec.out_spec
+    params = [c for group in given.children() for c in group.children()]
+    outputs = _outputs(program)
+    plain_in = all(c.is_leaf() for c in params) and not any(literals)
+    # A constant is no tensor of the program, a number is one that the module gives as an integer.
+    flat = result.is_leaf() or (
+        result.type is tuple and all(c.is_leaf() for c in result.children())
+    )
+    plain_out = flat and all(kind == "tensor" for kind, _ in outputs)
+    if plain_in and plain_out:
+        return ""
+    values = [x for x in (*literals, *(v for kind, v in outputs if kind == "known")) if x]
+    if not all(isinstance(v[0] if isinstance(v, tuple) else v, _PLAIN) for v in values):
+        return ""
+    try:
+        specs = [pytree.treespec_dumps(s) for s in (given, result)]
+    except RuntimeError:  # a class that PyTorch cannot name
+        return ""
+    written = len(program.graph_signature.output_specs) - len(outputs)
+    return json.dumps(
+        {
+            "arguments": specs[0],
+            "result": None if plain_out else specs[1],
+            "parameters": parameter_names(program),
+            "literals": list(literals),
+            "states": list(states),
+            "outputs": outputs,
+            "written": written,
+        }
+    )
+
+
+def _outputs(program: Any) -> list[tuple[str, Any]]:
+    """For each leaf of the result, whether it is a tensor, a number or known, and its value."""
+    found: list[tuple[str, Any]] = []
+    for spec in program.graph_signature.output_specs:
+        if spec.kind.name != "USER_OUTPUT":
+            continue
+        kind = type(spec.arg).__name__
+        if kind == "ConstantArgument":
+            found.append(("known", spec.arg.value))
+        else:
+            found.append(("tensor" if kind == "TensorArgument" else "number", None))
+    return found
+
+
+__all__ = ["structure_of"]

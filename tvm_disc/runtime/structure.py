@@ -1,0 +1,168 @@
+"""Nested arguments and results of programs that were PyTorch modules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.errors import BadInput, shown
+from tvm_disc.runtime.inputs import ordered
+
+
+class Structure:
+    """Flattens the arguments of a call and nests its results, as the module did.
+
+    Args:
+        text: what `frontends/torch/structure.py` says of the program.
+        names: the program's flat inputs.
+    """
+
+    def __init__(self, text: str, names: Sequence[str]) -> None:
+        found = json.loads(text)
+        self.names = list(names)
+        self.parameters: list[str] = [*found["parameters"], *found["states"]]
+        self._states: int = len(found["states"])
+        self._literals: list[Any] = found["literals"]
+        self._outputs: list[tuple[str, Any]] = found["outputs"]
+        self._written: int = found["written"]
+        self._texts = found["arguments"], found["result"]
+        self._specs: tuple[list[Any], Any] | None = None
+
+    @classmethod
+    def of(cls, external: Mapping[str, Any] | None, names: Sequence[str]) -> Structure | None:
+        """Return the structure that a manifest describes; None for plain tensors."""
+        text = (external or {}).get("structure")
+        return cls(text, names) if text else None
+
+    def _loaded(self) -> tuple[list[Any], Any]:
+        """Return the tree of each parameter, and that of the result."""
+        if self._specs is None:
+            from torch.utils import _pytree as pytree
+
+            try:
+                given, result = (
+                    None if text is None else pytree.treespec_loads(text) for text in self._texts
+                )
+            except (RuntimeError, KeyError) as error:
+                raise BadInput(
+                    "this program takes or gives objects of a class that PyTorch does not know in "
+                    f"this process: {error}; import the package that registers it with "
+                    "torch.utils._pytree"
+                ) from None
+            assert given is not None
+            self._specs = [c for g in given.children() for c in g.children()], result
+        return self._specs
+
+    def call(
+        self,
+        run: Callable[[tuple[Any, ...]], Any],
+        write: Callable[[tuple[Any, ...], Any], Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        out: Any,
+    ) -> Any:
+        """Return the nested results of ``run``, or ``out``, into which ``write`` has written."""
+        flat = self.flatten(args, kwargs)
+        return self.nested(run(flat)) if out is None else write(flat, out)
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the flat arguments of a call that nests them as the module does.
+
+        Flat arguments, by position or by their flat names, are returned as they are.
+
+        Raises:
+            BadInput: an argument is missing, unknown or of another structure.
+        """
+        nested = any(a is None or isinstance(a, tuple | list | Mapping | str) for a in args)
+        whole = len(args) + len(kwargs) == len(self.names)
+        by_name = all(k in self.names for k in kwargs)
+        if whole and by_name and not nested and all(map(_is_flat, (*args, *kwargs.values()))):
+            return ordered(self.names, args, kwargs)
+        given = self._bound(args, kwargs)
+        trees, _ = self._loaded()
+        flat: list[Any] = []
+        at = 0
+        for name, tree in zip(self.parameters, trees, strict=False):
+            literals = self._literals[at : at + tree.num_leaves]
+            at += tree.num_leaves
+            flat += _leaves(name, tree, literals, given)
+        flat += [given[name] for name in self.parameters[len(trees) :]]
+        return tuple(flat)
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        expected = ", ".join(self.parameters)
+        if len(args) > len(self.parameters):
+            raise BadInput(f"expected inputs {expected}, found {len(args)} by position")
+        given = dict(zip(self.parameters, args, strict=False))
+        for name, value in kwargs.items():
+            if name in given or name not in self.parameters:
+                problem = "repeated" if name in given else "unknown"
+                raise BadInput(f"{problem} input {name}; expected {expected}")
+            given[name] = value
+        for name in self.parameters[len(self.parameters) - self._states :]:
+            if name not in given:
+                raise BadInput(f"missing input {name}; expected {expected}")
+        return given
+
+    def nested(self, result: Any) -> Any:
+        """Return the flat result of a call as the module nests it, then what it has written."""
+        _, tree = self._loaded()
+        if tree is None:
+            return result
+        flat = list(result) if isinstance(result, tuple | list) else [result]
+        leaves = []
+        for kind, value in self._outputs:
+            # A known number is a result of the program, too; None is not.
+            found = flat.pop(0) if kind != "known" or value is not None else None
+            if kind == "number":
+                found = _number(found)
+            leaves.append(value if kind == "known" else found)
+        from torch.utils import _pytree as pytree
+
+        made = pytree.tree_unflatten(leaves, tree)
+        if not flat:
+            return made
+        return (*made, *flat) if type(made) is tuple else (made, *flat)
+
+
+def _is_flat(value: Any) -> bool:
+    return hasattr(value, "dtype") or isinstance(value, bool | int | float)
+
+
+def _number(value: Any) -> Any:
+    return (value if hasattr(value, "item") else value.numpy()).item()
+
+
+def _leaves(name: str, tree: Any, literals: Sequence[Any], given: Mapping[str, Any]) -> list[Any]:
+    """Return the tensors of one argument."""
+    from torch.utils import _pytree as pytree
+
+    if name not in given:
+        if all(x is not None for x in literals):
+            return []
+        raise BadInput(f"missing input {name}")
+    leaves, found = pytree.tree_flatten(given[name])
+    if found != tree:
+        raise BadInput(
+            f"input '{name}': expected the structure of the example, {_told(tree)}, "
+            f"found {_told(found)}"
+        )
+    for leaf, literal in zip(leaves, literals, strict=True):
+        if literal is not None and not (leaf is literal[0] or leaf == literal[0]):
+            raise BadInput(
+                f"input '{name}': the program was exported with {literal[0]!r}, "
+                f"found {shown(leaf)}; export it again for this value"
+            )
+    return [leaf for leaf, literal in zip(leaves, literals, strict=True) if literal is None]
+
+
+def _told(tree: Any) -> str:
+    if tree.is_leaf():
+        return "a tensor"
+    children = ", ".join(_told(c) for c in tree.children())
+    keys = f" of {tree.context}" if isinstance(tree.context, list) else ""
+    return f"{tree.type.__name__}{keys} ({children})"
+
+
+__all__ = ["Structure"]
