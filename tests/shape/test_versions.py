@@ -153,3 +153,13 @@ def test_wishes_that_exclude_each_other_give_no_version() -> None:
         return Source(solver, premises)
 
     assert special_version(read, read(())) is None
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 12])
+def test_joined_dims_wish_that_all_of_them_are_equal(count: int) -> None:
+    solver = Solver()
+    dims = [solver.symbol(f"d{k}", f"input 'x{k}' axis 0") for k in range(count)]
+    out = dims[0]
+    for dim in dims[1:]:
+        out = solver.broadcast_dim(out, dim, "add")
+    assert [w.text for w in solver.wishes] == [f"d0 == d{k}" for k in range(1, count)]

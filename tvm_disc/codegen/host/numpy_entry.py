@@ -10,7 +10,9 @@ program. The caller has made sure that its NumPy has this layout, and keeps the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -52,6 +54,29 @@ from tvm_disc.tir.builder import Block, Buffer, call, i64
 Expr: TypeAlias = Any
 
 DL_WORDS = 6
+LOOPED = 16  # arrays of one dtype in a row: LLVM's time is quadratic in straight code for more
+
+
+@dataclass
+class Run:
+    """Consecutive arrays of one tuple that have one dtype.
+
+    Attributes:
+        place: the address of the first array's item in the tuple.
+        first: the number of its argument.
+        objects: the arrays' addresses, bound once; none for a run that is looped over.
+    """
+
+    place: Expr
+    first: int
+    count: int
+    dtype: str
+    objects: Sequence[Expr] = ()
+
+    @property
+    def looped(self) -> bool:
+        """Return whether the run is too long for straight code."""
+        return self.count >= LOOPED
 
 
 def takes_numpy(program: Program) -> bool:
@@ -68,10 +93,10 @@ def direct_entry(program: Program, main: Any) -> Any:
     """The entry as a packed function; ``main`` is the program's function."""
     entry = Entry()
     block, result = entry.block, entry.result
-    dtypes = [
-        *(dtype for _, _, dtype in program.signature.inputs),
-        *(value.dtype for value in program.outputs),
-    ]
+    dtypes = (
+        [dtype for _, _, dtype in program.signature.inputs],
+        [value.dtype for value in program.outputs],
+    )
     layout, inputs, outputs = (block.bind("at", _argument(entry.args, k)) for k in range(3))
     kind, begin = (block.bind("field", _word(layout, offset)) for offset in (ARRAY_TYPE, ITEMS))
     counts = len(program.signature.inputs), len(program.outputs)
@@ -80,15 +105,28 @@ def direct_entry(program: Program, main: Any) -> Any:
         tirx.EQ(_word(outputs, LENGTH), i64(counts[1])),
     )
     _answer(block, result, i64(1))
-    # Only of arrays may fields be read; "and" of TIR looks at both sides.
+    # TIR `And` does not short-circuit: the types are tested before fields are read.
     with block.when(block.bind("tuples", arrays)):
-        objects = [
-            block.bind("object", _word(items + begin, 8 * k))
-            for items, length in zip((inputs, outputs), counts, strict=True)
-            for k in range(length)
+        runs = [
+            *_runs(block, inputs + begin, 0, dtypes[0]),
+            *_runs(block, outputs + begin, counts[0], dtypes[1]),
         ]
-        _call_on_arrays(block, main, [entry.self_handle, kind, objects, dtypes, result])
+        _call_on_arrays(block, main, [entry.self_handle, kind, runs, result])
     return entry.function(DIRECT)
+
+
+def _runs(block: Block, items: Expr, first: int, dtypes: Sequence[str]) -> list[Run]:
+    """Return the arrays of one tuple, whose items begin at `items`, by runs of one dtype."""
+    found = []
+    begin = 0
+    for dtype, same in groupby(dtypes):
+        run = Run(items + 8 * begin, first + begin, len(list(same)), dtype)
+        if not run.looped:
+            places = range(begin, begin + run.count)
+            run.objects = [block.bind("object", _word(items, 8 * k)) for k in places]
+        found.append(run)
+        begin += run.count
+    return found
 
 
 def _argument(args: Expr, k: int) -> Expr:
@@ -108,12 +146,29 @@ def _word(address: Expr, offset: int) -> Expr:
 
 
 def _call_on_arrays(block: Block, main: Any, parts: Sequence[Any]) -> None:
-    self_handle, kind, objects, dtypes, result = parts
-    arrays = _all([tirx.EQ(_word(at, OBJECT_TYPE), kind) for at in objects])
+    self_handle, kind, runs, result = parts
+    arrays = _each(block, runs, lambda at, _: tirx.EQ(_word(at, OBJECT_TYPE), kind))
     with block.when(block.bind("arrays", arrays)):
-        fits = _all([_readable(at, dtype) for at, dtype in zip(objects, dtypes, strict=True)])
+        fits = _each(block, runs, _readable)
         with block.when(block.bind("fits", fits)):
-            _call(block, main, [self_handle, objects, dtypes, result])
+            _call(block, main, [self_handle, runs, result])
+
+
+def _each(block: Block, runs: Sequence[Run], test: Callable[[Expr, str], Expr]) -> Expr:
+    """Return whether a test of an array's address and dtype holds for all arrays."""
+    conditions = []
+    for run in runs:
+        if not run.looped:
+            conditions += [test(at, run.dtype) for at in run.objects]
+            continue
+        flag = block.alloc("flag", 1, "int64")
+        block.store(flag, 0, i64(1))
+        with block.loop("k", run.count) as k:
+            at = block.bind("object", _word(run.place + k * 8, 0))
+            holds = tirx.Cast("int64", test(at, run.dtype))
+            block.store(flag, 0, tirx.bitwise_and(flag[i64(0)], holds))
+        conditions.append(tirx.NE(block.bind("all", flag[i64(0)]), i64(0)))
+    return _all(conditions)
 
 
 def _all(conditions: Sequence[Expr]) -> Expr:
@@ -124,13 +179,23 @@ def _all(conditions: Sequence[Expr]) -> Expr:
 
 
 def _call(block: Block, main: Any, parts: Sequence[Any]) -> None:
-    self_handle, objects, dtypes, result = parts
-    anys = block.bind("anys", O.tvm_stack_alloca("tvm_ffi_any", len(dtypes)))
-    for k, (at, dtype) in enumerate(zip(objects, dtypes, strict=True)):
-        _borrow(block, anys, k, at, dtype)
+    self_handle, runs, result = parts
+    length = sum(run.count for run in runs)
+    anys = block.bind("anys", O.tvm_stack_alloca("tvm_ffi_any", length))
+    for run in runs:
+        if run.looped:
+            room = block.stack("room", run.count * DL_WORDS * 8, 8)
+            words = tirx.reinterpret(PointerType(PrimType("int64"), "global"), room.data)
+            tensors = block.declare("tensors", block.bind("t", words), "int64")
+            with block.loop("k", run.count) as k:
+                at = block.bind("object", _word(run.place + k * 8, 0))
+                _borrow(block, (tensors, k * DL_WORDS), anys, run.first + k, at, run.dtype)
+        for k, at in enumerate(run.objects, run.first):
+            tensor = block.alloc(f"tensor{k}", DL_WORDS, "int64")
+            _borrow(block, (tensor, i64(0)), anys, i64(k), at, run.dtype)
     answer = block.bind("answer", O.tvm_stack_alloca("tvm_ffi_any", 1))
     _answer(block, answer, i64(0), kind=0)
-    count = i32(len(dtypes))
+    count = i32(length)
     status = block.bind("status", call(main, self_handle, anys, count, answer))
     # A refused call is made again by the general entry, which tells why.
     _answer(block, result, tirx.Cast("int64", tirx.NE(status, i32(0))))
@@ -154,9 +219,11 @@ def _any_of(value: Expr, choices: tuple[int, ...]) -> Expr:
     return found
 
 
-def _borrow(block: Block, anys: Expr, k: int, at: Expr, dtype: str) -> None:
-    """A DLTensor on the stack that describes the array, as argument ``k``."""
-    tensor: Buffer = block.alloc(f"tensor{k}", DL_WORDS, "int64")
+def _borrow(
+    block: Block, place: tuple[Buffer, Expr], anys: Expr, k: Expr, at: Expr, dtype: str
+) -> None:
+    """Write a DLTensor that describes the array to `place`, and pass it as argument `k`."""
+    tensor, begin = place
     code, bits = dtype_fields(dtype)
     ndim = tirx.bitwise_and(_word(at, NDIM), i64(0xFFFFFFFF))
     fields = (
@@ -168,8 +235,11 @@ def _borrow(block: Block, anys: Expr, k: int, at: Expr, dtype: str) -> None:
         i64(0),
     )
     for j, value in enumerate(fields):
-        block.store(tensor, j, value)
-    block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_TYPE), i32(DL_TENSOR)))
-    block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_PADDING), i32(0)))
+        block.store(tensor, begin + j, value)
+    number = i32(int(k)) if isinstance(k, tirx.IntImm) else tirx.Cast("int32", k)
+    block.eval(O.tvm_struct_set(anys, number, i32(ANY_TYPE), i32(DL_TENSOR)))
+    block.eval(O.tvm_struct_set(anys, number, i32(ANY_PADDING), i32(0)))
     pointer = tirx.reinterpret(void_pointer(), tensor.data)
-    block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_VALUE), pointer))
+    if not isinstance(k, tirx.IntImm):
+        pointer = O.handle_add_byte_offset(pointer, begin * 8)
+    block.eval(O.tvm_struct_set(anys, number, i32(ANY_VALUE), pointer))
