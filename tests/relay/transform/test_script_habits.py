@@ -197,3 +197,39 @@ def test_simplify_a_sum_to_a_known_shape(dims: Any) -> None:
     made = relay.transform.SimplifyExpr()(mod)["main"]
     expected = run_infer_type(relay.Function([x, y], relay.collapse_sum_to(x, dims)))
     assert relay.structural_equal(made, expected)
+
+
+def test_the_keys_of_relay_are_listed() -> None:
+    found = tvm.transform.PassContext.list_configs()
+    assert set(KEYS) <= set(found) and found["relay.backend.use_auto_scheduler"]["type"] == "IntImm"
+    assert "tirx.UnrollLoop" in found
+
+
+def test_every_check_of_a_composite_sees_types() -> None:
+    from tvm_disc.relay.dataflow_pattern import is_op, wildcard
+
+    x = relay.var("x", shape=(2, 3))
+    mod = relay.IRModule.from_expr(relay.Function([x], relay.exp(relay.tanh(relay.abs(x)))))
+    seen: list[str] = []
+
+    def check(expr: Any) -> bool:
+        seen.append(str(expr.checked_type))
+        return True
+
+    table = [(name, is_op(name)(wildcard()), check) for name in ("abs", "tanh", "exp")]
+    made = relay.transform.MergeComposite(table)(mod)["main"]
+    assert seen == ["Tensor[(2, 3), float32]"] * 3
+    inner = [n for n in relay.post_order(made) if isinstance(n, relay.Function) and n is not made]
+    assert [f.body.checked_type for f in inner] == [x.checked_type] * 3
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "argsort"])
+@pytest.mark.parametrize(("scale", "goes"), [(0.5, True), (-0.5, False)], ids=str)
+def test_simplify_the_order_of_quantized_values(name: str, scale: float, goes: bool) -> None:
+    x = relay.var("x", shape=(2, 3), dtype="int8")
+    data = relay.qnn.op.dequantize(x, relay.const(scale), relay.const(3))
+    mod = relay.IRModule.from_expr(getattr(relay, name)(data, axis=1))
+    mod = relay.transform.InferType()(mod)
+    made = relay.transform.SimplifyExpr()(mod)["main"].body
+    assert (made.args[0] is x) == goes
+    assert made.checked_type == mod["main"].ret_type

@@ -71,11 +71,25 @@ def _with_relay_keys(init: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
+# What TVM calls the types of values.
+_TYPES = {bool: "IntImm", int: "IntImm", str: "runtime.String", list: "Array"}
+
+
+def _with_relay_names(names: Callable[[], Any]) -> Callable[[], Any]:
+    """Return TVM's list of options, which then has Relay's too."""
+
+    def list_configs() -> dict[str, Any]:
+        return {**names(), **{key: {"type": _TYPES[kind]} for key, kind in KEYS.items()}}
+
+    return list_configs
+
+
 def register() -> None:
-    """Make every ``tvm.transform.PassContext`` accept Relay's keys."""
+    """Make every ``tvm.transform.PassContext`` accept and list Relay's keys."""
     made = tvm.transform.PassContext
     if not getattr(made, "_takes_relay_keys", False):
         made.__init__ = _with_relay_keys(made.__init__)
+        made.list_configs = staticmethod(_with_relay_names(made.list_configs))
         made._takes_relay_keys = True
 
 

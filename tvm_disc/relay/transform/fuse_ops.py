@@ -11,6 +11,8 @@ from ..dataflow_pattern.known_types import KnownTypes
 from ..dataflow_pattern.patterns import DFPattern
 from ..expr import Call, Constant, Expr, Function, Var
 from ..expr_functor import rewrite_post_order
+from ..inference.infer import infer_type
+from ..module import IRModule
 from ..visit import children
 from .fuse_groups import Node, find_groups, is_primitive
 from .rules import op_name, row_of
@@ -89,9 +91,12 @@ def defuse_ops(func: Function) -> Expr:
 Entry = Sequence[Any]
 
 
-def merge_composite(func: Function, pattern_table: Sequence[Entry]) -> Expr:
-    """Every match of a named pattern in a function with ``Composite`` of that name."""
-    expr: Expr = func
+def merge_composite(func: Function, pattern_table: Sequence[Entry], mod: IRModule) -> Expr:
+    """Return ``func`` with every match of a named pattern in a function with ``Composite``.
+
+    Checks of every entry see expressions with types; ``mod`` has the functions that ``func`` calls.
+    """
+    expr = infer_type(func, mod)
     for entry in pattern_table:
         name, pattern, check = (*entry, None, None, None)[:3]
         if not isinstance(name, str) or not isinstance(pattern, DFPattern):
@@ -100,7 +105,7 @@ def merge_composite(func: Function, pattern_table: Sequence[Entry]) -> Expr:
                 f"found {shown(entry)}"
             )
         test: Callable[[Expr], bool] = check or (lambda _: True)
-        expr = pattern.partition(expr, {"Composite": name}, test)
+        expr = infer_type(pattern.partition(expr, {"Composite": name}, test), mod)
     return expr
 
 

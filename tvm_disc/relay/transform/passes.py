@@ -200,7 +200,8 @@ def MergeComposite(pattern_table: Sequence[Sequence[Any]]) -> FunctionPass:
 
     The table has ``(name, pattern)`` or ``(name, pattern, check)`` in order of priority.
     """
-    return _each("MergeComposite", 0, lambda func: merge_composite(func, pattern_table))
+    info = PassInfo(0, "MergeComposite", list(TYPED), False)
+    return FunctionPass(lambda func, mod, _ctx: merge_composite(func, pattern_table, mod), info)
 
 
 def ToMixedPrecision(

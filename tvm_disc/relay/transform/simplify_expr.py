@@ -163,6 +163,17 @@ def _joined(call: Call, types: KnownTypes) -> Expr | None:
     return None
 
 
+def _order_of_quantized(call: Call, types: KnownTypes) -> Expr | None:
+    """``argmax(dequantize(x))`` is ``argmax(x)``: a positive scale keeps the order."""
+    data = call.args[0]
+    if op_name(data) != "qnn.dequantize" or not isinstance(data, Call):
+        return None
+    scale = data.args[1]
+    if not isinstance(scale, Constant) or scale.data.size != 1 or scale.data.item() <= 0:
+        return None
+    return op_call(op_name(call), data.args[0], **attrs_of(call))
+
+
 def _reciprocal_root(call: Call) -> Expr | None:
     """``x / sqrt(y)`` is ``x * rsqrt(y)``."""
     dividend, divisor = call.args
@@ -185,6 +196,7 @@ RULES: dict[str, Rule] = {
     "reshape_like": _like("reshape", 0),
     "broadcast_to_like": _like("broadcast_to", 0),
     "collapse_sum_like": _like("collapse_sum_to", 0),
+    **dict.fromkeys(("argmax", "argmin", "argsort"), _order_of_quantized),
     **dict.fromkeys(_NEUTRAL, _arithmetic),
 }
 
