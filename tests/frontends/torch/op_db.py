@@ -1,6 +1,7 @@
 """PyTorch's own samples of its operators, through export and build, beside PyTorch.
 
     python -m tests.frontends.torch.op_db [--match TEXT] [--limit N] [--seed N] [--dynamic]
+    python -m tests.frontends.torch.op_db --compile ...    # torch.compile instead of export
 
 Every operator is tried in a process of its own, with a time limit. A sample counts if
 ``torch.export`` accepts it and takes it apart into operators of ATen's core that compute the same
@@ -122,7 +123,41 @@ def tried(op: Any, name: str, dtype: Any, sample: Any, dynamic: bool) -> Outcome
     return Outcome(name, short, "pass")
 
 
-def child(pipe: Any, index: int, limit: int, seed: int, dynamic: bool) -> None:
+def compiled(op: Any, name: str, dtype: Any, sample: Any, dynamic: bool) -> Outcome:
+    """Return the outcome of one sample under ``torch.compile``; every node must be compiled."""
+    import torch
+
+    from tvm_disc import dynamo
+
+    module, tensors = call_of(op, sample)
+    short = str(dtype).removeprefix("torch.")
+    torch._dynamo.reset()
+    try:
+        with torch.no_grad():
+            want = module(*tensors)
+            aot = torch.compile(module, backend="aot_eager", dynamic=dynamic)
+            aot(*tensors)
+    except Exception as error:
+        return Outcome(name, short, "not exported", f"{type(error).__name__}: {error}"[:120])
+    torch._dynamo.reset()
+    fast = torch.compile(module, backend=dynamo.backend, dynamic=dynamic)
+    try:
+        with torch.no_grad(), dynamo.reporting() as report:
+            found = fast(*tensors)
+        torch.testing.assert_close(
+            found, want, rtol=2e-4, atol=2e-5, equal_nan=True, check_stride=False
+        )
+    except Exception as error:
+        ours = isinstance(error, AssertionError | ValueError)
+        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return Outcome(name, short, "wrong" if ours else "raw", text[:300])
+    if "random" in str(report.reasons) or not report.compiled + report.in_pytorch:
+        return Outcome(name, short, "random" if report.reasons else "no tensor results")
+    status = "fallback" if report.fallbacks else "refused" if report.in_pytorch else "pass"
+    return Outcome(name, short, status, "; ".join(report.reasons)[:600])
+
+
+def child(pipe: Any, index: int, limit: int, seed: int, dynamic: bool, way: Any) -> None:
     """All chosen samples of one operator."""
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
@@ -140,7 +175,7 @@ def child(pipe: Any, index: int, limit: int, seed: int, dynamic: bool) -> None:
             continue
         chosen = random.Random(seed).sample(samples, min(limit, len(samples)))
         for sample in chosen:
-            pipe.send(asdict(tried(op.op, full_name(op), dtype, sample, dynamic)))
+            pipe.send(asdict(way(op.op, full_name(op), dtype, sample, dynamic)))
         if dtype == torch.float32:
             limit = max(1, limit // 2)
     pipe.close()
@@ -163,7 +198,8 @@ def outcomes(args: Any, known: Sequence[Outcome]) -> Iterator[Outcome]:
         if args.match not in name or name in UNWRITTEN or index % parts != part or name in seen:
             continue
         here, there = context.Pipe(duplex=False)
-        job = (there, index, args.limit, args.seed, args.dynamic)
+        way = compiled if args.compile else tried
+        job = (there, index, args.limit, args.seed, args.dynamic, way)
         process = context.Process(target=child, args=job)
         process.start()
         there.close()
@@ -200,6 +236,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=120.0, help="limit of an operator")
     parser.add_argument("--dynamic", action="store_true", help="every dim free that may be")
+    parser.add_argument("--compile", action="store_true", help="torch.compile, not torch.export")
     parser.add_argument("--part", default="0/1", help="k/n: every n-th operator from the k-th")
     parser.add_argument("--json", help="a file of outcomes, one a line, read and written")
     parser.add_argument("--verbose", action="store_true")
