@@ -164,10 +164,12 @@ class Compiler:
         Args:
             frozen: inputs that are constants of a program, by position.
         """
+        size = count(graph)
+        if not size:  # arithmetic on sizes, or inputs that are results
+            return _boxed_graph(graph, size)
         made = self._made(graph, frozen)
         if not isinstance(made, Refusal):
             return Program(graph, frozen, *made)
-        size = count(graph)
         names = made.nodes or self._culprit(graph, frozen)
         found = split(graph, names) if names else None
         if found is None:

@@ -217,6 +217,21 @@ def test_random_numbers_keep_their_order() -> None:
     assert report.compiled
 
 
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [(lambda: (), []), (lambda x: (x,), [3]), (lambda x: (x, None), [4])],
+    ids=["nothing", "input", "none"],
+)
+def test_graphs_without_operators(
+    function: Any, given: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """PyTorch also asks to compile graphs of which nothing is left; no warning is due."""
+    graph = torch.fx.symbolic_trace(function)
+    with caplog.at_level(logging.WARNING, "tvm_disc"):
+        assert tuple(dynamo.Compiler().runner(graph, {})(given)) == function(*given)
+    assert not caplog.records
+
+
 # -- failures that no node is known to cause ---------------------------------------------------
 
 
