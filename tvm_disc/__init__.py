@@ -1,4 +1,4 @@
-"""Compile tensor programs of unknown shape into one native program, on Apache TVM."""
+"""Compile tensor programs with dynamic shapes into one native program, on Apache TVM."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["DiscError", "Executable", "Options", "build", "load", "relay", "relay_passes", "tune"]
 
-# Where every name is from; imported when it is first asked for, so that who loads a saved program
-# waits neither for the compiler nor for TVM.
+# Module of each public name. Names are imported on first access, so that a process that only loads
+# a
+# saved program imports neither the compiler nor TVM.
 _PLACES = {
     "compile": "tvm_disc.compile",
     "errors": "tvm_disc.errors",
@@ -33,7 +34,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, or one of the rooms that are asked for through the package."""
+    """Import and return a public name, or a subpackage that is accessed as an attribute."""
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

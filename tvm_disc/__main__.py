@@ -1,7 +1,7 @@
 """The command line: ``tvm-disc COMMAND MODEL``, also ``python -m tvm_disc``.
 
-Whatever goes wrong ends the command with one line, ``error: ...``, and exit code 1;
-``--traceback`` shows where it came from instead. Wrong usage is exit code 2, as argparse has it.
+An error ends the command with one line, ``error: ...``, and exit code 1; ``--traceback`` shows a
+traceback instead. Wrong usage gives argparse's exit code 2.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Spec = tuple[tuple[int, ...], str | None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command and return the exit code."""
     args = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], None] = args.command
     return outcome(lambda: command(args), args.traceback)
@@ -191,7 +191,7 @@ def _positive(text: str) -> int:
 
 def _build(args: argparse.Namespace) -> None:
     start = time.perf_counter()
-    check_place(args.output)  # before minutes are spent on what cannot be written
+    check_place(args.output)  # fail before compiling if the file cannot be written
     exe = _compile(args, load=False)
     exe.save(args.output)
     seconds = time.perf_counter() - start
@@ -246,7 +246,7 @@ def _tune(args: argparse.Namespace) -> None:
 
 
 def _remote(text: str, machines: int) -> Any:
-    """Machines behind a tracker, from ``HOST:PORT/KEY``."""
+    """Return the machines of an RPC tracker, from ``HOST:PORT/KEY``."""
     from tvm_disc.tuning.remote import Remote
 
     place, _, key = text.partition("/")
@@ -257,7 +257,7 @@ def _remote(text: str, machines: int) -> Any:
 
 
 def _sizes(text: str | None) -> dict[str, int] | None:
-    """``"b=2,s=7"`` as ``{"b": 2, "s": 7}``."""
+    """Parse ``"b=2,s=7"`` to ``{"b": 2, "s": 7}``."""
     if text is None:
         return None
     pairs = [_pair(item, "NAME=SIZE,...") for item in text.split(",")]
@@ -267,7 +267,7 @@ def _sizes(text: str | None) -> dict[str, int] | None:
 
 
 def _dims(texts: Sequence[str]) -> dict[str, Sequence[int]] | None:
-    """``["b=1,8", "s=1..512"]`` as ``{"b": [1, 8], "s": range(1, 513)}``."""
+    """Parse ``["b=1,8", "s=1..512"]`` to ``{"b": [1, 8], "s": range(1, 513)}``."""
     found: dict[str, Sequence[int]] = {}
     for text in texts:
         form = "NAME=1,8 or NAME=1..512"
@@ -346,10 +346,12 @@ def _load(args: argparse.Namespace) -> tvm_disc.Executable:
 
 
 def _targets(texts: Sequence[str]) -> Any:
-    """``["a,b"]`` and ``["a", "b"]`` as a list, one target as it is; None where none is given."""
+    """Return several targets as a list, one as a string, and None if none is given; splits
+    ``a,b``.
+    """
     found: list[str] = []
     for text in texts:
-        # Options of a target have commas of their own.
+        # Options inside a target may contain commas.
         found += [text] if " " in text or "{" in text else text.split(",")
     return found if len(found) > 1 else found[0] if found else None
 
@@ -358,7 +360,9 @@ def _targets(texts: Sequence[str]) -> Any:
 
 
 def _inputs(args: argparse.Namespace, dtypes: Mapping[str, str]) -> dict[str, Any]:
-    """The inputs that the options give; a name given twice takes the more specific option."""
+    """Return the inputs from the command line; ``--input`` overrides ``--random``, which overrides
+    ``--inputs``.
+    """
     rng = np.random.default_rng(0)
     found: dict[str, Any] = {}
     if args.inputs is not None:
@@ -402,7 +406,8 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any
 
 
 def _specs(texts: Sequence[str]) -> dict[str, Spec]:
-    """``["ids=2x7:int64,mask=2x7"]`` as ``{"ids": ((2, 7), "int64"), "mask": ((2, 7), None)}``.
+    """Parse ``["ids=2x7:int64,mask=2x7"]`` to ``{"ids": ((2, 7), "int64"), "mask": ((2, 7),
+    None)}``.
 
     A scalar has no dims: ``x=`` or ``x=:float32``.
     """
@@ -426,7 +431,7 @@ def _pair(item: str, form: str) -> tuple[str, str]:
 
 
 def _leaves(value: Any) -> list[Any]:
-    """The arrays of a result, tuples flattened."""
+    """Return the arrays of a result, with tuples flattened."""
     if isinstance(value, (tuple, list)):
         return [leaf for item in value for leaf in _leaves(item)]
     return [np.asarray(value)]

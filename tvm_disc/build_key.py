@@ -1,8 +1,8 @@
-"""What a build of a file depends on, as one name: equal names are equal programs.
+"""Cache key of a build from a file: builds with equal keys produce equal programs.
 
-Everything counts that a build reads: the file and those beside it, the arguments, the target and
-the machine, the versions of the packages, the compiler itself. What cannot be told so (a user's own
-passes and templates, dumps, modules in memory) has no name, and is built.
+The key covers all inputs of a build: the file and its external data, arguments, target and machine,
+versions of packages, and the compiler's own source. A build whose inputs cannot be hashed (user
+passes or templates, dumps, modules in memory) has no key and is not cached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvm_disc.frontends.detect import files_of
 from tvm_disc.options import Options
 from tvm_disc.target.processor import processor_of
 
-# Of what an entry holds: programs that were kept by an older format have other names.
+# version of the entry format; entries of other versions have other keys
 _FORMAT = 1
 _PACKAGES = (
     "apache-tvm",
@@ -46,11 +46,11 @@ def build_key(
     passes: Mapping[str, Any] | None,
     told: Sequence[Any],
 ) -> str | None:
-    """The name of a build, or None if it has none.
+    """Return the cache key of a build, or None if the build cannot be cached.
 
     Args:
-        targets: resolved ones.
-        told: what else the build is told, as values whose text tells all of them.
+        targets: resolved targets.
+        told: extra inputs of the build; their ``repr`` must be complete.
     """
     context = context_text()
     unnamed = passes or options.templates or options.debug or options.verify
@@ -63,7 +63,7 @@ def build_key(
     files = [*files, *(Path(path) for path in given if path is not None)]
     try:
         contents = [digest_of_file(path).hex() for path in files]
-    except (OSError, ValueError):  # a name with a zero byte; the build says which
+    except (OSError, ValueError):  # a name with a zero byte; the build reports it
         return None
     machines = [(str(t), repr(processor_of(t, here=runs_here(t)))) for t in targets]
     absent = [path is None for path in given]
@@ -73,7 +73,8 @@ def build_key(
     return hashlib.blake2b(repr(parts).encode(), digest_size=20).hexdigest()
 
 
-_FILES = ("records", "dispatch")  # options that name a file, which counts by its content
+# options that name a file; the file's content is hashed instead of its name
+_FILES = ("records", "dispatch")
 
 
 def _instruments() -> bool:

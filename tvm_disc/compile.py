@@ -94,7 +94,7 @@ VERSION = "0.1.0"
 
 @dataclass(frozen=True)
 class Told:
-    """What the passes over the graph are told from outside of the module."""
+    """Arguments of the graph passes that are not part of the module."""
 
     params: Mapping[str, Any]
     constraints: Sequence[str]
@@ -102,46 +102,58 @@ class Told:
     premises: Sequence[str] = ()
 
     def propagate(self) -> Any:
-        """The first pass; guards are left for the host program."""
+        """Return a new pass `propagate`; its remaining guards are checked by the host program."""
         told: Any = {"params": self.params, "check_indices": self.options.check_indices}
         return PropagateShapeConstraints(
             self.constraints, portable=False, premises=self.premises, **told
         )
 
 
-# Whether images lie channels last between convolutions; comparisons switch it off.
+# Whether convolutions use the NHWC layout; benchmarks set this to False to compare.
 CHANNELS_LAST = True
 
-# Every pass over the graph, in order, and what stands between it and another place. The names are
-# for users: their own passes go before or after one, and dumps, timings and errors speak of them.
+# Every graph pass in order. Each comment says why the pass stands before or after others. The names
+# are part of the interface: `passes` of `build` refers to them, and dumps, timings and errors name
+# them.
 PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
-    # First: all others ask for the shape of every value, and for facts about dims. It alone takes
-    # Relay, and runs once more for every special version.
+    # First: all other passes use the types of all values and the facts about dims that it infers.
+    # It is
+    # the only pass that reads Relay. It runs again with extra premises to make the special version.
     ("propagate", lambda told: told.propagate()),
-    # Before composite operators come apart: of bfloat16 they are to round their result alone.
+    # Before composite operators are decomposed: a bfloat16 composite rounds only its final result,
+    # and
+    # after decomposition each of its parts would round.
     ("bfloat16", lambda told: WidenBFloat16()),
-    # Before simplification and fusion, which know core operators only.
+    # Before simplification and fusion, which know only core operators.
     ("decompose", lambda told: DecomposeComposite()),
-    # After that, for it too may leave casts and scales; before simplification, which would fold
-    # weights of a byte as literals of four.
+    # After decomposition, which may produce casts and scales of weights. Before simplification,
+    # which
+    # would fold int8 weights into float32 literals of four times the size.
     ("narrow-weights", lambda told: NarrowWeights()),
-    # Before merging: operands that are computed twice become one value.
+    # Before merging: common subexpressions must be eliminated, so that products of equal operands
+    # refer
+    # to one value.
     ("simplify", lambda told: Simplify()),
-    # Before hoisting: the gates of a recurrent cell leave their loop as one product.
+    # Before hoisting: the products of the gates of a recurrent cell are merged first, so that one
+    # product
+    # is hoisted out of the loop.
     ("merge", lambda told: MergeProducts()),
     ("hoist", lambda told: HoistProducts()),
-    # Products that left several loops over the same rows share them now.
+    # Again after hoisting: products hoisted from several loops may now share their rows and be
+    # merged.
     ("merge-hoisted", lambda told: MergeProducts()),
-    # After all that moves convolutions, or folds what follows them, for an island of images is
-    # converted as a whole; before fusion, so that what is left of permutations joins a kernel.
+    # After all passes that move convolutions or fold operators into them: a connected region of
+    # convolutions is converted to NHWC as a whole. Before fusion, so that the remaining
+    # permutations are
+    # fused into kernels.
     ("layout", lambda told: ChannelsLast(enabled=CHANNELS_LAST)),
-    # Last: no buffer exists before it, and groups are closed functions after it.
+    # Last: afterwards each fusion group is a closed function, and buffers are allocated per group.
     ("fuse", lambda told: FuseDISC(enabled=told.options.fuse)),
 )
 STAGES = tuple(name for name, _ in PASSES)
 
 
-# Lists whose element every compilation of this process increments.
+# Active counters of `compile_counter`; each compilation increments the element of each list.
 _counters: list[list[int]] = []
 
 
@@ -156,30 +168,34 @@ def build(
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
 ) -> Executable:
-    """Compile a program of unknown shape into one native program.
+    """Compile a program with dynamic shapes into one native program.
 
     Args:
         source: a Relay module, function, text or JSON, or the path of such a file; a Relax module;
             an ONNX model or its path; a ``torch.export.ExportedProgram``, or a ``torch.nn.Module``
             with ``example_inputs``.
-        params: inputs of ``main``, by name, that become constants; or the path of a parameter file.
-        target: a TVM CPU target; this machine by default. Several, as a list, make one program
-            for all of them, which runs the best that the processor has where it is loaded.
+        params: values of inputs of ``main``, by name, which become constants; or the path of a
+            parameter file.
+        target: a TVM CPU target; this machine by default. With a list of targets, the program
+            contains code for each, and loading it selects the best that the processor supports.
         constraints: facts about input dims, such as ``"1 <= b <= 64"`` or ``"ids.1 == mask.1"``.
         options: see :class:`Options`.
-        passes: passes of your own, by their places: ``{"after simplify": mine}``. A place is
-            ``before`` or ``after`` and one of ``STAGES``; a pass, or a list of them, takes a
-            module and gives one. Each runs once for every version of the program.
-        example_inputs: of a ``torch.nn.Module``, what to export it with: a tuple of inputs, or a
-            mapping of them by name.
-        dynamic_shapes: which of their dims may change, as ``torch.export.export`` takes it; by
-            default all that the module does not fix.
+        passes: user passes by position: ``{"after simplify": mine}``. A position is ``before`` or
+            ``after``, followed by one of ``STAGES``. The value is a pass or a list of passes; a
+            pass
+            is a function from module to module. Each runs once for every version of the program.
+        example_inputs: inputs to export a ``torch.nn.Module`` with: a tuple, or a mapping by name.
+        dynamic_shapes: the dynamic dims of these inputs, in the format of ``torch.export.export``;
+            by default all dims that the module does not require to be constant.
 
     Raises:
-        BadInput: an argument that is none; the message lists what is accepted.
-        ParseError, TypeMismatch, ShapeConflict, Unsupported: with the place in the source.
-        BuildTimeout: it took longer than ``options.time_limit``.
-        OutOfResources: no memory, threads or disk is left; what signal handlers raise, as it is.
+        BadInput: an argument is not valid; the message lists the accepted kinds.
+        ParseError, TypeMismatch, ShapeConflict, Unsupported: the program cannot be compiled; the
+            message names the place in the source.
+        BuildTimeout: the build took longer than ``options.time_limit``.
+        OutOfResources: memory, threads or disk space ran out.
+
+    An exception that a signal handler raises during the build is raised unchanged.
     """
     options = Options.from_env(options)
 
@@ -210,7 +226,7 @@ def _build(
     options: Options,
     passes: Mapping[str, Any] | None,
 ) -> Executable:
-    """:func:`build`, however long it takes."""
+    """Return what :func:`build` returns, without time limit, progress line and signal handling."""
     trace = Trace(options.debug, options.dump_dir)
     device, target = split_target(target)
     options = options.placed(on_device=device is not None)
@@ -235,7 +251,9 @@ def _build(
     code = Code(program.levels, program.manifest, options.level, saved=False)
     exe = Executable(code, program.constants, home=home, export=partial(export, store=store))
     if options.load and runs_here(targets[number]):
-        # LLVM generates code when it is first asked for; a first call should not wait for it.
+        # LLVM generates code lazily at the first lookup of a function; do it now rather than in the
+        # first
+        # call.
         with trace.stage("load"):
             exe.ready()
     exe.timings = dict(trace.finish())
@@ -249,7 +267,9 @@ def _found_or(
     targets: Sequence[Any],
     trace: Trace,
 ) -> Kept:
-    """A program that was kept under the name of this build; else the compiled one, kept."""
+    """Return the program from the cache if it is there; otherwise compile it and add it to the
+    cache.
+    """
 
     def emitted(number: int) -> Emitted:
         if name() != key:
@@ -271,16 +291,18 @@ def _compiled(
     key: str | None,
     trace: Trace,
 ) -> Kept:
-    """The program of a graph, kept under the name of its build if that has one."""
+    """Compile a fused graph to machine code, and store the program under ``key`` if that is not
+    None.
+    """
     with ExitStack() as begun:
         say = partial(trace.say, SUMMARY)
-        # LLVM is at the first kernels while the last ones are made.
+        # LLVM compiles the first kernels while later kernels are still being scheduled.
         compiling = [begun.enter_context(Compiling(t, store, say)) for t in targets]
         fronts = [
             with_kernels(graph, t, options, trace, device, c)
             for t, c in zip(targets, compiling, strict=True)
         ]
-        # The memory plan needs every launch in its final order.
+        # The memory plan requires all launches in their final order.
         with trace.stage("host program"):
             emitted, constants = emit_levels([(f.programs, f.machine) for f in fronts])
             trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
@@ -304,9 +326,10 @@ def _compiled(
 
 @dataclass
 class Prepared:
-    """A program whose kernels are chosen, before it becomes machine code."""
+    """A program whose kernels are selected and which has no machine code yet."""
 
-    programs: Sequence[Program]  # the special version first, the general one last
+    # the special version first, if there is one; the general version last
+    programs: Sequence[Program]
     versions: Sequence[Imported]
     library: KernelLibrary
     machine: Machine
@@ -322,7 +345,9 @@ def prepare(
     options: Options,
     trace: Trace,
 ) -> Prepared:
-    """The first half of :func:`build` for one target: from the source to a program of kernels."""
+    """Run the first half of :func:`build` for one target: from the source to the selected
+    kernels.
+    """
     device, host = split_target(target)
     options = options.placed(on_device=device is not None)
     resolved = resolve_target(host)
@@ -332,9 +357,12 @@ def prepare(
 
 @dataclass
 class Fused:
-    """A program whose groups are planned, before anything of a target is known."""
+    """A program after the graph passes: fusion groups are planned, nothing depends on the
+    target.
+    """
 
-    versions: Sequence[Imported]  # the special version first, the general one last
+    # the special version first, if there is one; the general version last
+    versions: Sequence[Imported]
     refused: Sequence[Any]
 
 
@@ -346,7 +374,7 @@ def fused_graph(
     trace: Trace,
     passes: Mapping[str, Any] | None = None,
 ) -> Fused:
-    """``PASSES`` over the graph, for each version of the program."""
+    """Run ``PASSES`` and the user's passes on each version of the program."""
     told = Told(_params(params), check_constraints(constraints), options)
     hooks = read_hooks({} if passes is None else passes, STAGES)
     with trace.stage("read"):
@@ -372,14 +400,16 @@ def fused_graph(
             mod = _hooked(trace, f"after {name}", hooks, mod)
         fused.append(replace(version, mod=mod))
         refused.append(reasons)
-    # Kernels choose between equal and broadcast dims themselves: a version must save a kernel.
+    # A kernel already dispatches between equal and broadcast dims; the special version is kept only
+    # if
+    # it needs fewer kernel calls than the general version.
     if kernel_calls(fused[0].mod) >= kernel_calls(fused[-1].mod):
         fused, refused = fused[-1:], refused[-1:]
     return Fused(fused, refused[0])
 
 
 def _params(params: Params) -> Mapping[str, Any]:
-    """The values of inputs by name."""
+    """Return the parameters by input name, read from a file if a path is given."""
     named = load_params(params) if isinstance(params, str | os.PathLike) else params
     return check_params(named or {})
 
@@ -392,10 +422,10 @@ def with_kernels(
     device: Device | None = None,
     compiling: Compiling | None = None,
 ) -> Prepared:
-    """The kernels of a program for a resolved target, and perhaps a device beside it.
+    """Select and generate the kernels of a program for a resolved host target and optionally a GPU.
 
     Args:
-        compiling: where machine code for the processor is made meanwhile.
+        compiling: compiles the kernels to host machine code concurrently.
     """
     machine = machine_of(target, options) if device is None else device_machine(device, options)
     if compiling is None or device is not None:
@@ -403,7 +433,7 @@ def with_kernels(
     library = KernelLibrary(Solver, machine, {}, partial(begin_kernel, compiling, machine))
     library.expected = sum(map(_groups, graph.versions))
     with trace.stage("kernels"):
-        # The special version first: the kernels that both need get its names.
+        # The special version first: kernels that both versions use are named after its groups.
         programs = [lower_program(v.mod, v.solver, library) for v in graph.versions]
         begin_shared(compiling, machine)
         for program in programs:
@@ -422,12 +452,12 @@ def with_kernels(
 
 
 def machine_of(target: Any, options: Options) -> Machine:
-    """What templates and the choice among their variants need to know of a target."""
+    """Return the target properties that templates and the choice of variants depend on."""
     records = None
     mcpu = str(target.attrs.get("mcpu", ""))
     if options.records is not None:
         path = records_path(options.records)
-        # A remote machine of the target names itself by its ``mcpu``.
+        # Records that were measured on a remote machine carry its ``mcpu`` instead of a CPU name.
         records = warned_records(path, context_of(target), context_of(target, mcpu))
     trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
     threads = options.threads or default_threads()
@@ -446,7 +476,9 @@ def machine_of(target: Any, options: Options) -> Machine:
 
 
 def device_machine(device: Device, options: Options) -> Machine:
-    """What templates for a device need to know of it: code is for one thread of many."""
+    """Return the GPU's properties for templates; the ISA is that of one GPU thread (scalar
+    code).
+    """
     trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
     records = _device_records(device, options)
     isa = Isa(lanes_f32=1, registers=255, fma=True, device=True)
@@ -457,7 +489,9 @@ def device_machine(device: Device, options: Options) -> Machine:
 
 
 def _device_records(device: Device, options: Options) -> Records | None:
-    """The times of one GPU that runs code for the device."""
+    """Return the records measured on one GPU that runs code for this device; None without a
+    file.
+    """
     if options.records is None:
         return None
     path = records_path(options.records)
@@ -465,22 +499,23 @@ def _device_records(device: Device, options: Options) -> Records | None:
 
 
 def card_context(key: str) -> Context:
-    """What a time that was measured on a GPU holds for."""
+    """Return the context that records measured on a GPU must match; ``key`` identifies the GPU."""
     return Context(key, VERSION, template_hash())
 
 
 def context_of(target: Any, cpu: str | None = None) -> Context:
-    """What a measured time must agree on with a build to count for it.
+    """Return the context that a record must match to be used by a build.
 
-    A remote machine's ``cpu`` is what LLVM calls it, so that its times count for any build for
-    that target.
+    Args:
+        cpu: LLVM's name of a remote machine's CPU; its records then count for any build for that
+            target. By default the name of this machine's CPU.
     """
     mcpu = str(target.attrs.get("mcpu", ""))
     return Context(f"{cpu or cpu_name()}; {mcpu}", VERSION, template_hash())
 
 
 def _hooked(trace: Trace, place: str, hooks: Hooks, mod: Any) -> Any:
-    """A module after the user's own passes of one place."""
+    """Return a module after the user's passes for one position."""
     for run in hooks.get(place, ()):
         with trace.stage(place):
             mod = run_hook(place, run, mod)
@@ -490,7 +525,9 @@ def _hooked(trace: Trace, place: str, hooks: Hooks, mod: Any) -> Any:
 
 
 def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
-    """What every graph stage leaves behind: a line, a dump, and on request a check."""
+    """Dump the module after a pass, print its size, and check well-formedness if ``verify`` is
+    set.
+    """
     trace.show(f"{name}.relax.py", mod)
     trace.say(SUMMARY, lambda: f"{name}: {_count_bindings(mod)} bindings")
     if options.verify:
@@ -503,7 +540,9 @@ def _count_bindings(mod: Any) -> int:
 
 
 def kernel_calls(mod: Any) -> int:
-    """How many groups the functions of a fused module call, each call once."""
+    """Return the number of kernel calls in a fused module, without multiplying by loop
+    iterations.
+    """
     functions = dict(mod.functions_items())
     plain = [f for f in functions.values() if isinstance(f, relax.Function) and not _kernel(f)]
     calls = [b.value for f in plain for block in f.body.blocks for b in block.bindings]
@@ -520,12 +559,12 @@ def _kernel(func: Any) -> bool:
 
 
 def default_threads() -> int:
-    """As many threads as this process has cores, or as TVM's pool is told to have."""
+    """Return TVM's configured number of pool threads, or the number of cores of this process."""
     return threads_of_pool() or cores()
 
 
 def read(source: Source) -> Any:
-    """Any accepted source as a Relay module or, from other frameworks, a Relax module."""
+    """Return an accepted source as a Relay module, or as a Relax module for other front ends."""
     if isinstance(source, IRModule):
         return source
     if isinstance(source, ast.Function):
@@ -548,10 +587,10 @@ def read(source: Source) -> Any:
 def import_versions(
     module: Any, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str], several: bool
 ) -> list[Imported]:
-    """The Relax module and its symbols, under the user's constraints.
+    """Return the versions of a Relax module under the user's constraints, the general version last.
 
-    Where dims of inputs that need not agree would make it simpler if they did: the program for
-    that case, then the one for every case.
+    If ``several`` is set and the program is simpler when certain input dims are equal, a special
+    version for that case comes first.
     """
     return _versions(module, Told(params or {}, constraints, Options(versions=several)))
 
@@ -563,7 +602,7 @@ def _versions(module: Any, told: Told) -> list[Imported]:
         return Imported(mod, propagate.solver, external=propagate.external)
 
     general = read(())
-    # Boxed values hide the dims that a special version would be chosen by.
+    # Boxed values hide the dims that a special version would be selected by.
     several = told.options.versions and not uses_boxes(general.mod)
     special = special_version(read, general) if several else None
     if special is None:
@@ -572,7 +611,7 @@ def _versions(module: Any, told: Told) -> list[Imported]:
 
 
 def describe_levels(fronts: Sequence[Prepared]) -> dict[str, Any]:
-    """What the program for the last target tells, and of each target what differs from it."""
+    """Return the manifest: that of the last target, and for each target the entries that differ."""
     found = [describe(f.programs, f.versions, f.library, f.refused) for f in fronts]
     common = found[-1]
     levels = [
@@ -586,7 +625,7 @@ def describe_levels(fronts: Sequence[Prepared]) -> dict[str, Any]:
 
 @contextmanager
 def compile_counter() -> Iterator[list[int]]:
-    """Yield a list whose one element counts the compilations since the block began."""
+    """Yield a list with one element: the number of compilations since the block was entered."""
     count = [0]
     _counters.append(count)
     try:

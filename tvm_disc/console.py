@@ -1,4 +1,4 @@
-"""What a command says on standard error: one line for an error, one for a warning."""
+"""Standard error output of commands: one line for an error, one for each warning."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ DONE, REFUSED, INTERRUPTED = 0, 1, 130
 
 
 def outcome(command: Callable[[], None], traceback: bool) -> int:
-    """Run a command; its exit code.
+    """Run a command and return its exit code.
 
     Args:
-        traceback: let exceptions out, so that Python shows where they came from.
+        traceback: do not catch exceptions, so that Python prints a traceback.
     """
     try:
         with short_warnings():
             command()
-            if sys.stdout is not None:  # which it is where a process began without one
+            if sys.stdout is not None:  # None if the process was started without it
                 sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has enough; what is still to be written, at the end of Python too, goes
-        # nowhere.
+        # The reader closed the pipe. Remaining output, also the flush at exit, goes to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return REFUSED
     except (Exception, KeyboardInterrupt) as error:
@@ -40,7 +39,9 @@ def outcome(command: Callable[[], None], traceback: bool) -> int:
 
 
 def described(error: BaseException) -> str:
-    """An exception as one line, in the user's terms where it is one of ours."""
+    """Return a one-line description of an exception; other errors than ours are reported as a
+    defect.
+    """
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, KeyboardInterrupt):
@@ -57,7 +58,7 @@ def described(error: BaseException) -> str:
 
 
 def one_line(message: str) -> str:
-    """A message of several lines as one: lists in a row, without the source that a caret marks."""
+    """Join a message of several lines into one, without source lines that a caret line marks."""
     lines = message.rstrip().split("\n")
     marks = {k for k, line in enumerate(lines) if re.fullmatch(r" *\^+ *", line)}
     kept = [
@@ -73,7 +74,7 @@ def one_line(message: str) -> str:
 
 @contextmanager
 def short_warnings() -> Iterator[None]:
-    """Warnings as one line each, without the place in our code that gave them."""
+    """Print warnings as one line each, without the source location."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         print(f"warning: {one_line(str(message))}", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""How long a build may take, and what it is at.
+"""Time limit of a build, and tracking of its current stage and task.
 
-A build with a limit runs on a thread of its own, and the caller waits no longer than that. What
-runs in Python asks before every operator and every kernel whether its time is over, and ends.
-Calls into TVM and LLVM cannot be ended from outside: such a thread runs on until the call returns,
-and what it made is dropped. The process does not end before that.
+A build with a limit runs on its own thread; the caller waits until the limit. Python code of the
+build checks the limit before every operator and kernel and raises when it is exceeded. Calls into
+TVM and LLVM cannot be cancelled: the thread continues until the call returns, and its result is
+discarded. The process cannot exit before that.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .errors import BuildTimeout
 __all__ = ["at", "entered", "stack_of_builds", "watched_by", "watching", "within"]
 
 T = TypeVar("T")
-# LLVM recurses deeper than the stack that some systems give a thread.
+# LLVM's recursion needs more than the default thread stack of some systems
 STACK_BYTES = 64 << 20
 
 _of_thread = threading.local()
 
 
 class Watcher(Protocol):
-    """Who is told what the build of a thread is at."""
+    """Receives the current stage and task of the build of a thread."""
 
     def entered(self, stage: str) -> None: ...
 
@@ -34,7 +34,7 @@ class Watcher(Protocol):
 
 
 class _Build(Generic[T]):
-    """One build: what it is at, and what it gives."""
+    """One build with a time limit: its current stage, and its result or error."""
 
     def __init__(self, seconds: float, work: Callable[[], T]) -> None:
         self.seconds, self.end = seconds, time.monotonic() + seconds
@@ -46,21 +46,21 @@ class _Build(Generic[T]):
         self.done = threading.Event()
 
     def run(self, watchers: list[Watcher]) -> None:
-        """On the thread of the build; ``watchers`` are those of the caller's."""
+        """Run on the build's thread; ``watchers`` are those of the calling thread."""
         _of_thread.watchers = [*watchers, self]
         try:
             self.result.append(self.work())
-        except BaseException as error:  # the caller raises it
+        except BaseException as error:  # re-raised by the caller
             self.error = error
         finally:
             self.done.set()
 
     def entered(self, stage: str) -> None:
-        """A stage begins; raises if there is no time for it."""
+        """Record the start of a stage; raise if the time limit is exceeded."""
         self._now_at(stage, "")
 
     def at(self, task: str, count: tuple[int, int] | None) -> None:
-        """An operator or a kernel begins; raises if there is no time for it."""
+        """Record the start of an operator or kernel; raise if the time limit is exceeded."""
         self._now_at(self.stage, task)
 
     def _now_at(self, stage: str, task: str) -> None:
@@ -71,7 +71,9 @@ class _Build(Generic[T]):
         self.stage, self.task, self.begun = stage, task, now
 
     def timeout(self) -> BuildTimeout:
-        """What the caller is told."""
+        """Return the error for the caller; it names the current stage, and the current or
+        slowest task.
+        """
         place = f"stage {self.stage!r}"
         if self.task:
             place += f" at {self.task}"
@@ -84,14 +86,15 @@ class _Build(Generic[T]):
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """``work()``, or BuildTimeout after so many seconds, whatever it is at."""
+    """Return ``work()``; raise BuildTimeout after ``seconds``."""
     build = _Build(seconds, work)
     with stack_of_builds():
-        # No daemon: Python would end such a thread inside of TVM's code, which aborts the process.
+        # Not a daemon thread: Python would kill it at exit inside TVM's code, which aborts the
+        # process.
         threading.Thread(target=build.run, args=[_watchers()], name="tvm_disc build").start()
     try:
         finished = build.done.wait(seconds)
-    except BaseException:  # raised by a signal handler: the build has no caller any more
+    except BaseException:  # raised by a signal handler: end the build at its next check
         build.end = 0.0
         raise
     if not finished:
@@ -103,7 +106,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
 
 @contextmanager
 def stack_of_builds() -> Iterator[None]:
-    """Threads that are started inside have a stack on which LLVM can compile."""
+    """Give threads that are started in this context a stack large enough for LLVM."""
     before = threading.stack_size(STACK_BYTES)
     try:
         yield
@@ -112,13 +115,13 @@ def stack_of_builds() -> Iterator[None]:
 
 
 def _watchers() -> list[Watcher]:
-    """Those of this thread."""
+    """Return the watchers of this thread."""
     return getattr(_of_thread, "watchers", [])
 
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    """Tell ``watcher`` what the build inside is at."""
+    """Report stages and tasks of the build in this context to ``watcher``."""
     before = _watchers()
     _of_thread.watchers = [*before, watcher]
     try:
@@ -128,21 +131,24 @@ def watching(watcher: Watcher) -> Iterator[None]:
 
 
 def watched_by(kind: type) -> bool:
-    """Whether the build of this thread, if there is one, has a watcher of a kind."""
+    """Return whether the build of this thread has a watcher of class ``kind``."""
     return any(isinstance(watcher, kind) for watcher in _watchers())
 
 
 def entered(stage: str) -> None:
-    """The build of this thread begins a stage. raises: BuildTimeout if its time is over."""
+    """Report that the build of this thread enters a stage; raises BuildTimeout after the limit."""
     for watcher in _watchers():
         watcher.entered(stage)
 
 
 def at(task: str, count: tuple[int, int] | None = None) -> None:
-    """The build of this thread comes to an operator or a kernel, perhaps the k-th of n.
+    """Report that the build of this thread begins an operator or kernel.
+
+    Args:
+        count: ``(k, n)`` for the k-th of n kernels.
 
     Raises:
-        BuildTimeout: its time is over.
+        BuildTimeout: the time limit is exceeded.
     """
     for watcher in _watchers():
         watcher.at(task, count)

@@ -1,11 +1,11 @@
-"""What a build tells: a timer per stage, numbered dumps, and messages up to a chosen level.
+"""Diagnostics of a build: a timer per stage, numbered dumps, and messages up to a chosen level.
 
-The ladder, cumulative, from ``Options.debug`` or ``DISC_DEBUG``:
+Levels of ``Options.debug`` or ``DISC_DEBUG``; each includes the lower ones:
 
 ==  =====================================================================
 1   time per stage
-2   one line per stage: what it made
-3   shape facts, and why each holds
+2   one summary line per stage
+3   facts about shapes, with their reasons
 4   the intermediate representation after every stage
 5   generated code
 ==  =====================================================================
@@ -42,7 +42,9 @@ INDEX = "index.txt"
 
 
 def text_of(thing: object) -> str:
-    """The readable form of ``thing``: itself if text, ``thing.script()`` if it has one."""
+    """Return ``thing`` as text: a string unchanged, ``thing.script()`` if it exists, or
+    ``str(thing)``.
+    """
     if isinstance(thing, str):
         return thing
     script = getattr(thing, "script", None)
@@ -50,9 +52,11 @@ def text_of(thing: object) -> str:
 
 
 def format_timings(timings: Mapping[str, float]) -> str:
-    """A table of seconds per stage in the order given, with milliseconds and percent.
+    """Return a table of milliseconds and percent per stage, in the given order.
 
-    A name ``a/b`` is a part of stage ``a``: it is indented, and the total leaves it out.
+    ``timings`` is in seconds. A name ``a/b`` is a part of stage ``a``: it is indented and not added
+    to
+    the total.
     """
     total = sum(seconds for name, seconds in timings.items() if "/" not in name)
     rows = [(_label(name), seconds) for name, seconds in timings.items()]
@@ -70,8 +74,8 @@ def _label(name: str) -> str:
 class StageTimer:
     """Seconds per named stage, in program order.
 
-    Stages nest: a stage inside ``fuse`` named ``plan`` is recorded as ``fuse/plan``.  A name used
-    again adds to its time.  ``timings`` is ordered by the first start, outer stage before inner.
+    Stages nest: a stage ``plan`` inside ``fuse`` is recorded as ``fuse/plan``. Repeated names
+    accumulate. ``timings`` is ordered by first start, outer stage before inner.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -81,7 +85,9 @@ class StageTimer:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[str]:
-        """Time the body; yields the recorded name.  Time counts even if the body raises."""
+        """Time the body and yield the recorded name. The time is recorded also if the body
+        raises.
+        """
         path = "/".join([*self._open, name])
         self.timings.setdefault(path, 0.0)
         self._open.append(name)
@@ -93,16 +99,16 @@ class StageTimer:
             self._open.pop()
 
     def report(self) -> str:
-        """The table of ``format_timings``."""
+        """Return the table of ``format_timings``."""
         return format_timings(self.timings)
 
 
 class Dumper:
-    """Writes numbered, readable files: ``00_propagate.relax.py``, ``01_bfloat16.relax.py`` ...
+    """Writer of numbered text files: ``00_propagate.relax.py``, ``01_bfloat16.relax.py`` ...
 
-    ``index.txt`` lists what was written.  A new dumper removes exactly the files that an earlier
-    index in the directory lists, so that no stale stage is left among fresh ones.  A dumper
-    without a directory does nothing.
+    ``index.txt`` lists the written files. The first dump deletes the files that an earlier index in
+    the
+    directory lists, so that no stale files remain. Without a directory nothing is written.
     """
 
     def __init__(self, directory: str | Path | None) -> None:
@@ -110,7 +116,9 @@ class Dumper:
         self._written: list[str] = []
 
     def dump(self, name: str, thing: object) -> Path | None:
-        """Write ``thing`` under the next number; ``name`` carries the suffix.  Returns the path."""
+        """Write ``thing`` under the next number and return the path; ``name`` includes the
+        suffix.
+        """
         if self.directory is None:
             return None
         try:
@@ -136,11 +144,11 @@ class Dumper:
 
 
 class Trace:
-    """The timer, the dumper and the ladder of one build.
+    """Timer, dumper and message level of one build.
 
-    before: trace = Trace(options.debug, options.dump_dir)
+    create: trace = Trace(options.debug, options.dump_dir)
     stage:  with trace.stage("import"): mod = to_relax(source)
-    after:  trace.show("imported.relax.py", mod)
+    dump:   trace.show("imported.relax.py", mod)
     end:    trace.finish()
     """
 
@@ -154,7 +162,7 @@ class Trace:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time the body as stage ``name``; an exception that leaves it is noted with the stage."""
+        """Time the body as stage ``name``; an exception gets a note that names the stage."""
         with self.timer.stage(name) as path:
             try:
                 entered(path)
@@ -164,18 +172,22 @@ class Trace:
                 raise
 
     def say(self, level: int, text: str | Callable[[], str]) -> None:
-        """Print ``text`` if the ladder reaches ``level``; a function is called only then."""
+        """Print ``text`` if the debug level is at least ``level``; a function is called only
+        then.
+        """
         stream = self._stream or sys.stderr
         if self.level >= level and stream is not None and not getattr(stream, "closed", False):
             print(text if isinstance(text, str) else text(), file=stream)
 
     def show(self, name: str, thing: object, level: int = IR) -> None:
-        """Dump ``thing`` if there is a dump directory, and print it if the ladder reaches it."""
+        """Dump ``thing`` if there is a dump directory; print it if the debug level is at least
+        ``level``.
+        """
         self.dumper.dump(name, thing)
         self.say(level, lambda: f"--- {name}\n{text_of(thing)}")
 
     def finish(self) -> dict[str, float]:
-        """Print the time table if asked for; the timings."""
+        """Print the time table at debug level 1 or higher, and return the timings."""
         self.say(TIMINGS, self.timer.report)
         return self.timer.timings
 

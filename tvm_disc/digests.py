@@ -1,4 +1,4 @@
-"""Digests of what may be hundreds of megabytes, on all cores, and of this package."""
+"""Digests of large data, computed on all cores, and of this package's source."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from .processor import cores
 
 __all__ = ["digest_of_bytes", "digest_of_file", "digest_of_package"]
 
-# Without waiting for whoever writes to a pipe.
+# O_NONBLOCK: opening a pipe must not wait for a writer
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _PIECE_BYTES = 8 << 20
 
 
 def digest_of_bytes(data: memoryview) -> bytes:
-    """A digest of contiguous bytes."""
+    """Return a digest of contiguous bytes."""
     return _of_pieces(data.nbytes, lambda at: hashlib.sha256(data[at : at + _PIECE_BYTES]).digest())
 
 
 def digest_of_file(path: Path) -> bytes:
-    """The digest of a file's bytes.
+    """Return a digest of a file's bytes.
 
-    It is read, not mapped: a mapped file that somebody cuts short meanwhile would be a crash.
+    The file is read, not mapped: access to a mapped file that another process truncates would
+    crash.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: the file cannot be read, or is not a regular file.
     """
     with open(os.open(path, _OPEN), "rb", buffering=0) as file:
         handle = file.fileno()
@@ -45,7 +46,9 @@ def digest_of_file(path: Path) -> bytes:
 
 @cache
 def digest_of_package() -> str:
-    """Of every file of this package that decides what code a build makes."""
+    """Return a digest of the Python and JSON files of this package, which determine generated
+    code.
+    """
     found = hashlib.sha256()
     package = os.path.dirname(__file__)
     for folder, below, files in os.walk(package):
@@ -60,7 +63,7 @@ def digest_of_package() -> str:
 
 
 def _of_pieces(size: int, digest: Callable[[int], bytes]) -> bytes:
-    """A digest of the digests of pieces; hashing lets go of the interpreter."""
+    """Return a digest of the digests of pieces, hashed in parallel: hashlib releases the GIL."""
     places = range(0, size, _PIECE_BYTES)
     found = hashlib.sha256(size.to_bytes(8, "little"))
     for piece in mapped(digest, places, cores()):

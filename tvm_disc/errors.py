@@ -1,24 +1,24 @@
 """Every exception that tvm_disc raises, and the value that records a refusal.
 
 DiscError
-├── ParseError          the Relay text or JSON is not what the grammar says
-├── TypeMismatch        the program is well formed but its types do not fit
-│   └── BadNode         a Relay node was made of the wrong things
-├── UnknownName         a module is asked for a function, type or constructor that it has not
-├── NotEqual            two programs that were to be equal differ
+├── ParseError          Relay text or JSON with a syntax error
+├── TypeMismatch        a well-formed program with a type error
+│   └── BadNode         a Relay node was constructed from invalid arguments
+├── UnknownName         a module has no function, type or constructor of that name
+├── NotEqual            two programs that were asserted to be equal differ
 ├── ShapeConflict       two facts about shapes contradict each other
-├── Unsupported         the program is legal, this release cannot compile it
+├── Unsupported         a legal program that this release cannot compile
 ├── BuildTimeout        a build took longer than ``Options(time_limit=...)``
 ├── OutOfResources      the machine lacks threads, file descriptors or space on disk
 │   └── OutOfMemory     a build needs more memory than the process may have
-├── GuardFailed         a run-time input breaks a fact the program was compiled under
-│   ├── IndexOutside    an index lies outside of its axis
+├── GuardFailed         a run-time input violates a fact that the program was compiled under
+│   ├── IndexOutside    an index is out of bounds of its axis
 │   └── DivisionByZero  an integer is divided by 0
 ├── BadInput            an argument of a call has the wrong name, rank, dtype, device or layout
-├── DeviceError         a GPU, its driver, or code for it is missing, or a kernel failed there
-├── BadOption           a field of Options or a DISC_* variable has an impossible value
+├── DeviceError         a GPU, its driver or code for it is missing, or a kernel failed
+├── BadOption           a field of Options or a DISC_* variable has an invalid value
 └── ArtifactError       a saved program cannot be loaded here
-    └── WrongProcessor  a program needs what this processor has not
+    └── WrongProcessor  a program needs instruction sets that this processor lacks
 
 A message says what was expected, what was found, in the user's names, and what to do.
 """
@@ -39,22 +39,22 @@ _SHOWN.maxtuple = _SHOWN.maxlist = _SHOWN.maxdict = _SHOWN.maxset = 32
 
 
 def shown(value: object) -> str:
-    """A value of a user's in a message, bounded: it may be large, deep, or contain itself."""
+    """Return the ``repr`` of a user's value for a message, bounded in length and depth."""
     try:
         return _SHOWN.repr(value)
-    except Exception:  # its own way to show itself fails
+    except Exception:  # its __repr__ raises
         return f"<{type(value).__name__}>"
 
 
 class DiscError(Exception):
-    """Base class of everything raised on purpose by this package."""
+    """Base class of all exceptions that this package raises on purpose."""
 
 
 class ParseError(DiscError):
-    """The Relay text or JSON breaks the grammar.
+    """A syntax error in Relay text or JSON.
 
-    Carries ``line`` and ``column`` (1-based; 0 if what is wrong has no place in the text),
-    ``source``, the file's name if it was one, and the bare ``message``.
+    Attributes: ``line`` and ``column`` (1-based; 0 if the error has no position), ``source`` (the
+    file's name, if the text is from a file), and ``message`` without the position.
     """
 
     def __init__(self, message: str, line: int = 0, column: int = 0, source: str = "") -> None:
@@ -72,16 +72,17 @@ class TypeMismatch(DiscError):
 
 
 class BadNode(TypeMismatch, TypeError, ValueError):
-    """A node, a type or a constant of Relay was made of the wrong things.
+    """A Relay node, type or constant was constructed from invalid arguments.
 
-    Also the ``TypeError`` and ``ValueError`` that Relay's own builder raises.
+    Also derives from the ``TypeError`` and ``ValueError`` that Relay's own builder raises.
     """
 
 
 def parts_of(what: str, values: object) -> tuple[Any, ...]:
-    """The parts that a node is made of.
+    """Return a sequence argument of a node's constructor as a tuple.
 
-    raises: BadNode if it is no sequence.
+    Raises:
+        BadNode: it is not a sequence.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise BadNode(f"{what}: expected a sequence, found {shown(values)}")
@@ -89,9 +90,10 @@ def parts_of(what: str, values: object) -> tuple[Any, ...]:
 
 
 def named_of(what: str, values: object) -> dict[str, Any]:
-    """Values by name, such as a node has.
+    """Return a mapping argument of a node's constructor as a dict; None gives an empty dict.
 
-    raises: BadNode if it is no mapping.
+    Raises:
+        BadNode: it is not a mapping.
     """
     if values is None:
         return {}
@@ -101,10 +103,11 @@ def named_of(what: str, values: object) -> dict[str, Any]:
 
 
 def refusing(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that makes nodes; what Python says of arguments that it cannot take is a BadNode.
+    """Wrap a constructor of nodes so that Python errors about its arguments become BadNode.
 
-    For functions that only look at their arguments and put them together: in others an error of
-    Python's would be one of ours.
+    Only for functions that just check and combine their arguments: elsewhere this would report a
+    defect
+    of this package as a user error.
     """
 
     @wraps(function)
@@ -133,14 +136,18 @@ _OF_ARGUMENTS = (
 
 
 class UnknownName(DiscError, KeyError, ValueError):
-    """A module has nothing of that name; also the errors of a mapping, and of Relay's module."""
+    """A module defines nothing of that name. Also the error class of mappings and of Relay's
+    module.
+    """
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class NotEqual(DiscError, ValueError):
-    """Two programs that were to be equal differ; names the first parts that do."""
+    """Two programs that were asserted to be equal differ; the message names the first differing
+    parts.
+    """
 
 
 class ShapeConflict(DiscError):
@@ -152,23 +159,23 @@ class Unsupported(DiscError):
 
 
 class BuildTimeout(DiscError):
-    """A build took longer than its limit; names the stage and the kernel it was at."""
+    """A build exceeded its time limit; the message names the current stage and kernel."""
 
 
 class OutOfResources(DiscError):
-    """A build needs threads, file descriptors or space on disk that the machine does not give."""
+    """The machine lacks threads, file descriptors or disk space that a build needs."""
 
 
 class OutOfMemory(OutOfResources, MemoryError):
-    """A build needs more memory than the process may have; also Python's ``MemoryError``."""
+    """A build needs more memory than the process may have. Also derives from ``MemoryError``."""
 
 
 class GuardFailed(DiscError):
-    """A run-time shape breaks a guard."""
+    """A run-time shape violates a guard."""
 
 
 class IndexOutside(GuardFailed, IndexError):
-    """An index in the data lies outside of its axis; the message quotes index and limits."""
+    """An index in the data is out of bounds; the message gives the index and the limits."""
 
 
 class DivisionByZero(GuardFailed, ZeroDivisionError):
@@ -180,11 +187,11 @@ class BadInput(DiscError):
 
 
 class DeviceError(DiscError):
-    """A program for a GPU finds none, no driver or no code for it, or a kernel failed there."""
+    """A GPU program found no GPU, driver or code for the GPU, or a kernel failed."""
 
 
 class BadOption(DiscError):
-    """A compiler option or its environment variable has an impossible value."""
+    """A compiler option or its environment variable has an invalid value."""
 
 
 class ArtifactError(DiscError):
@@ -192,14 +199,16 @@ class ArtifactError(DiscError):
 
 
 class WrongProcessor(ArtifactError):
-    """A program was compiled for another processor; names what is missing and what would run."""
+    """A program was compiled for another processor; names the missing sets and a target that
+    works.
+    """
 
 
 @dataclass(frozen=True)
 class WhyNot:
     """A recorded refusal: what was not done, and the reason in the user's terms.
 
-    Falsy, so that ``if plan := can_fuse(a, b)`` reads naturally.
+    Falsy, so that ``if plan := can_fuse(a, b)`` works.
     """
 
     subject: str

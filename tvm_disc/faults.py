@@ -1,4 +1,4 @@
-"""What a machine that is full says to a build, as errors of this package.
+"""Conversion of resource shortages during a build into errors of this package.
 
 Python, NumPy, TVM and the system report the same shortage in different ways: ``MemoryError``,
 ``std::bad_alloc`` as a ``RuntimeError``, ``can't start new thread``, and ``OSError`` with several
@@ -38,7 +38,7 @@ _NO_MEMORY = (
     "the build: expected more memory than the machine or a limit gives this process; raise the "
     "limit, end other programs, or build the program on a larger machine and save it"
 )
-_NO_THREAD = "can't start new thread"  # Python's own words; there is no class for it
+_NO_THREAD = "can't start new thread"  # Python's message; there is no exception class for it
 
 
 @contextmanager
@@ -199,7 +199,9 @@ def check_memory(size: Callable[[], int]) -> None:
 
 
 def mapped(function: Callable[[A], B], items: Iterable[A], threads: int) -> list[B]:
-    """Return ``function`` of every item, by several threads; by this one if none can be started."""
+    """Return ``function`` of every item, computed by ``threads`` threads, or by this one if
+    none can be started.
+    """
     items = list(items)
     if min(threads, len(items)) > 1:
         try:

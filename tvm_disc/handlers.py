@@ -1,10 +1,10 @@
-"""Exceptions that a user's signal handler raises during a build reach the caller as themselves.
+"""Exceptions that a user's signal handler raises during a build reach the caller unchanged.
 
-Python runs a signal handler between two instructions of the main thread, which may be below a C++
-frame of TVM. TVM passes an exception on as text and raises a new one, ``RuntimeError`` unless it
-knows the class. Code that catches ``OSError`` or ``RuntimeError`` to fall back may also catch what
-a handler raised. During a build the Python handlers are therefore wrapped: the wrapper remembers
-what a handler raised, and the build raises that object, whatever became of it on the way.
+Python runs a signal handler between two instructions of the main thread, possibly below a C++ frame
+of TVM. TVM passes an exception on as text and raises a new one, ``RuntimeError`` unless it knows
+the class. Code that catches ``OSError`` or ``RuntimeError`` for a fallback may also catch a
+handler's exception. During a build, Python handlers are therefore wrapped: the wrapper records the
+exception, and the build raises that object at its next check or at its end.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class _Handlers:
 
 
 def with_handlers(work: Callable[[], T]) -> T:
-    """Return ``work()``; raise the very exception that a signal handler raised meanwhile.
+    """Return ``work()``; raise the original exception of a signal handler that raised meanwhile.
 
-    Only the main thread runs signal handlers: on another thread nothing changes.
+    Only the main thread runs signal handlers: on another thread ``work`` is called directly.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -92,7 +92,7 @@ def with_handlers(work: Callable[[], T]) -> T:
     finally:
         _CURRENT.remove(handlers)
         handlers.restore()
-    # Outside of the ``except`` block: the text that TVM made of it is no context of the exception.
+    # Raised outside of the ``except`` block, so that TVM's copy of it does not become its context.
     failed = handlers.raised or failed
     try:
         if failed is not None:
@@ -103,6 +103,8 @@ def with_handlers(work: Callable[[], T]) -> T:
 
 
 def handled() -> None:
-    """Forget what a handler raised: the user's own code ran since and dealt with it."""
+    """Discard a handler's recorded exception: the user's own pass ran since and may have caught
+    it.
+    """
     for handlers in _CURRENT:
         handlers.raised = None

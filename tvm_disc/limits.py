@@ -28,7 +28,7 @@ __all__ = [
 
 # -- files -----------------------------------------------------------------------------------------
 
-# Protobuf reads no longer message. A file is not read to find out.
+# protobuf's own limit; checked before the file is read
 MODEL_FILE_BYTES = 2**31 - 1
 
 # A file of external data is compared as a whole by the cache of programs. One with more bytes than
@@ -66,7 +66,7 @@ MOST_DEPTH = 64
 
 
 def most_nodes(written: int) -> int:
-    """Return how many nodes a model of so many written nodes may have after inlining."""
+    """Return the maximum number of nodes after inlining for a model of ``written`` nodes."""
     return MOST_NODES + NODES_PER_NODE * written
 
 

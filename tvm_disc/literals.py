@@ -1,4 +1,6 @@
-"""Arrays of NumPy as literals of TVM, and back, without a copy: every pass reads the weights."""
+"""Conversion between NumPy arrays and TVM literals without copying: every pass reads the
+weights.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,15 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-ALIGNMENT = 64  # bytes; machine code that TVM makes loads from tensors as if they were
-_SMALL = 1 << 12  # bytes that are copied sooner than shared
+ALIGNMENT = 64  # bytes; machine code from TVM uses loads of this alignment on tensors
+_SMALL = 1 << 12  # bytes up to which copying is cheaper than sharing
 
 
 def as_literal(array: np.ndarray, dtype: str) -> Any:
-    """A literal tensor, over the memory of an array that lies as TVM wants it, else over a copy.
+    """Return a literal that shares the array's memory if type, layout and alignment allow, else
+    copies.
 
-    An array that is shared is not to be written from now on.
+    A shared array must not be written afterwards.
     """
     kept = array.nbytes > _SMALL and array.dtype.name == dtype and array.dtype.kind in "biuf"
     if not kept or not array.flags.c_contiguous or array.ctypes.data % ALIGNMENT:
@@ -27,42 +30,42 @@ def as_literal(array: np.ndarray, dtype: str) -> Any:
 
 
 def literal_value(expr: Any) -> np.ndarray[Any, Any]:
-    """The elements of a literal, not copied. Do not write."""
+    """Return the elements of a literal as a view; the caller must not write to it."""
     try:
         return np.from_dlpack(expr.value)
-    except RuntimeError:  # a type that NumPy itself does not have
+    except RuntimeError:  # a dtype that NumPy lacks
         return np.asarray(expr.value.numpy())
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """A copy, in row-major order, that literals can share."""
+    """Return a row-major copy that literals can share."""
     made = room_for(array.shape, array.dtype)
     made[...] = array
     return made
 
 
 def room_for(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
-    """An array whose elements are yet to be written, and that literals can share."""
+    """Return an uninitialized array that literals can share."""
     memory = np.from_dlpack(tvm.runtime.empty((prod(shape) * dtype.itemsize,), "uint8"))
     return memory.view(dtype).reshape(shape)
 
 
 class Literals:
-    """The literals of a module, each made once for all walks over it."""
+    """Cache of the literals of a module, shared by all traversals of it."""
 
     def __init__(self) -> None:
-        # With what they were made of, so that no other array takes its place.
+        # keyed by id; the array is kept alive so that its id is not reused
         self._made: dict[int, tuple[np.ndarray, Any]] = {}
         self._turned: dict[tuple[int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = {}
 
     def __call__(self, array: np.ndarray) -> Any:
-        """The literal of an array."""
+        """Return the literal of an array."""
         if id(array) not in self._made:
             self._made[id(array)] = array, as_literal(array, str(array.dtype))
         return self._made[id(array)][1]
 
     def turned(self, array: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
-        """``array`` with its axes in ``order``."""
+        """Return ``array`` with its axes permuted to ``order``."""
         key = id(array), order
         if key not in self._turned:
             self._turned[key] = array, aligned(array.transpose(order))
@@ -70,7 +73,7 @@ class Literals:
 
 
 class _Writable:
-    """An array that says it may be written: DLPack cannot say of memory that it may not."""
+    """View of an array that claims to be writable: DLPack export refuses read-only arrays."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array

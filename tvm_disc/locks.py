@@ -1,4 +1,4 @@
-"""Locks that neither a fork nor a handler of a signal can leave held for ever."""
+"""Locks that neither a fork nor a signal handler can leave locked forever."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _LOCKS: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 class Lock:
-    """A lock for ``with``.
+    """A reentrant lock for ``with``.
 
-    The thread that holds it may take it again, as a handler of a signal does that runs in its
-    midst; and the child of a fork finds it free, where the thread that held it does not exist.
+    Reentrant, because a signal handler may run while its thread holds the lock. After a fork it is
+    free
+    in the child, where the thread that held it does not exist.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ class Lock:
         self._lock.release()
 
     def unlock(self) -> None:
-        """Forget who holds it, unless it is this thread."""
+        """Reset the lock, unless this thread holds it."""
         if not self._lock._is_owned():  # type: ignore[attr-defined]
             self._lock = threading.RLock()
 

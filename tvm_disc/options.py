@@ -1,13 +1,13 @@
-"""What a build may be told: one frozen value, and the environment variables that fill it in.
+"""Build options: one frozen dataclass, and the environment variables that set its fields.
 
-Every option is declared once, as a field of ``Options``.  A field whose metadata names an ``env``
-variable can be set from outside the program:
+Every option is a field of ``Options``. A field whose metadata contains ``env`` can be set by that
+environment variable:
 
 ==================  ============  =====================================================
 variable            field         value
 ==================  ============  =====================================================
 ``DISC_CACHE``      ``cache``     folder for compiled code, or ``off``
-``DISC_DEBUG``      ``debug``     0 .. 5, the ladder of ``tvm_disc.debug``
+``DISC_DEBUG``      ``debug``     0 .. 5, the levels of ``tvm_disc.debug``
 ``DISC_DUMP``       ``dump_dir``  directory for numbered dumps of every stage
 ``DISC_RECORDS``    ``records``   file of measured times to choose variants by
 ``DISC_THREADS``    ``threads``   threads that the program is compiled for, at least 1
@@ -30,7 +30,7 @@ MAX_DEBUG = 5
 POINTS = 32  # shapes of a program that ``tune`` measures
 MOST_THREADS = 1 << 16
 MOST_GRAPHS = 1024
-MOST_SECONDS = 10**6  # more than a thread can wait for on every system
+MOST_SECONDS = 10**6  # longer timeouts overflow on some systems
 
 
 # Metadata of a field: whether it changes the generated code, and its environment variable.
@@ -43,48 +43,51 @@ def _env(name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile; equal options and equal input give equal code.
+    """Options of a build; equal options and equal input give equal code.
 
     Attributes:
-        threads: threads that the program is compiled for; None takes what TVM's pool has.
-        dump_dir: directory for numbered, readable dumps of every stage; None writes none.
-        fuse: plan fusion groups; False gives one kernel per operator, to find a wrong kernel.
-        versions: where input dims that need not agree nearly always do, compile a special program
-            for calls in which they agree beside the general one; False compiles only the latter.
+        threads: number of threads that the program is compiled for; None takes TVM's configured
+            number or the number of cores.
+        dump_dir: directory for numbered text dumps of every stage; None writes none.
+        fuse: fuse operators; False compiles one kernel per operator, to find a wrong kernel.
+        versions: if input dims that may differ are usually equal, compile a special version for the
+            equal case in addition to the general one; False compiles only the general version.
         verify: check the module for well-formedness between stages.
-        records: a file of measured times, as ``tune`` writes it, to choose variants by; None
-            leaves the choice to the analytical model.
-        dispatch: a file of decision trees, as ``Executable.dispatch`` gives them in JSON; kernels
-            of the same group use them as they are.
-        templates: kernel templates of your own, each with the kind of group that it is for, such as
-            ``[("loop", mine)]``; they are asked in this order, before ours (tutorials/09).
-        winograd: outputs a side of a tile of 3x3 convolutions by minimal filtering, where that is
-            faster: 2, whose errors are those of plain sums; 4, which takes fewer products and has
-            errors some ten times as large; 0 for none (docs/conv.md).
-        cuda_graphs: of a program for a GPU, how many CUDA graphs it keeps at most: one for each set
-            of input dims, whose kernels are launched as one; the one that was used last the longest
-            ago makes room for another. 0 keeps none.
-        tf32: of a program for a GPU, whether the library of products that is found there may round
-            operands of float32 to ten bits, for its tensor cores; False keeps float32.
-        check_indices: refuse a call whose indices lie outside of their axis, or whose integer
-            divisors are 0. None follows the source (docs/semantics.md): PyTorch's programs check,
-            those of ONNX and Relay do not, and nor does a program for a GPU, which would wait for
-            the device. No program reads or writes outside of a tensor in any case.
-        load: generate the machine code within ``build`` where the target is this machine; False
-            leaves that to the first call, which a program that is only saved does not need.
-        level: of a program for several targets, the one to run, such as ``x86-64-v2``; None takes
-            the best that this processor has.
-        time_limit: seconds after which ``build`` raises ``BuildTimeout``, which names the stage and
-            the operator or kernel that it was at; None waits as long as it takes.
-        progress: a line on standard error that tells what a build of more than two seconds is at;
-            None shows it on a terminal.
-        cache: a folder where compiled kernels, and whole programs of files, are kept, for this and
-            other processes, so that they are compiled once; True takes ``~/.cache/tvm_disc``. False
-            keeps none, and compiles the program as a whole: LLVM may inline kernels, which takes
-            10 ns off the call of each.
-        debug: how much a build tells on standard error, 0 .. 5.
+        records: a file of measured times written by ``tune``; variants are chosen by these times.
+            None uses the analytical cost model.
+        dispatch: a JSON file of decision trees, as ``Executable.dispatch`` returns them; kernels
+            with the same group key use these trees unchanged.
+        templates: user kernel templates, each with the kind of group that it implements, such as
+            ``[("loop", mine)]``; they are tried in this order before the built-in templates
+            (tutorials/09).
+        winograd: output tile size of Winograd's algorithm for 3x3 convolutions, used where it is
+            faster: 2 has the error of plain sums; 4 needs fewer multiplications and has about ten
+            times the error; 0 disables it (docs/conv.md).
+        cuda_graphs: for a GPU program, the maximum number of CUDA graphs that it keeps, one per
+            combination of input dims; each launches all kernels at once. The least recently used
+            graph is evicted. 0 disables graphs.
+        tf32: for a GPU program, whether the vendor's matrix library may round float32 operands to
+            TF32 (10 bits of mantissa) to use tensor cores; False computes in float32.
+        check_indices: reject a call with an index out of bounds or an integer division by 0. None
+            follows the source framework (docs/semantics.md): PyTorch programs check, ONNX and Relay
+            programs do not; GPU programs do not, as a check would wait for the device. No program
+            reads or writes outside of a tensor in any case.
+        load: generate machine code within ``build`` if the target is this machine; False defers it
+            to the first call, which saves time if the program is only saved.
+        level: for a program with several targets, the one to run, such as ``x86-64-v2``; None takes
+            the best that this processor supports.
+        time_limit: seconds after which ``build`` raises ``BuildTimeout``, which names the current
+            stage and the operator or kernel; None is no limit.
+        progress: show a progress line on standard error during builds of more than two seconds;
+            None shows it only on a terminal.
+        cache: folder where compiled kernels, and whole programs built from files, are cached
+            across processes. True means ``~/.cache/tvm_disc``. False disables the cache and
+            compiles the program as one unit: LLVM may then inline kernels, which saves 10 ns per
+            kernel call.
+        debug: amount of diagnostics on standard error, 0 .. 5.
 
-    raises: BadOption if a value is out of range.
+    Raises:
+        BadOption: a value is out of range.
     """
 
     threads: int | None = field(default=None, metadata={**_CODE, **_env("DISC_THREADS")})
@@ -142,11 +145,12 @@ class Options:
     def from_env(
         cls, base: Options | None = None, environ: Mapping[str, str] | None = None
     ) -> Options:
-        """``base`` with the fields it leaves at their defaults taken from the environment.
+        """Return ``base`` with fields that have their default value set from the environment.
 
-        What the program says wins over the environment; an empty variable counts as unset.
+        A value set by the program takes precedence; an empty variable counts as unset.
 
-        raises: BadOption, naming the variable, if its value does not parse or is out of range.
+        Raises:
+            BadOption: a variable's value does not parse or is out of range; names the variable.
         """
         base = cls() if base is None else base
         if not isinstance(base, cls):
@@ -164,19 +168,22 @@ class Options:
         return base
 
     def placed(self, on_device: bool) -> Options:
-        """Return the options under the defaults of a device: a check of indices waits for it."""
+        """Return the options with device defaults: on a device ``check_indices`` is off, as a check
+        would
+        wait for the device.
+        """
         if not on_device or self.check_indices is not None:
             return self
         return replace(self, check_indices=False)
 
     def cache_key(self) -> tuple[tuple[str, Any], ...]:
-        """The options that change the generated code, as (name, value) pairs."""
+        """Return the options that change the generated code, as (name, value) pairs."""
         changing = (f.name for f in fields(self) if f.metadata.get("changes_code"))
         return tuple((name, getattr(self, name)) for name in changing)
 
 
 def file_path(what: str, value: object, error: type[DiscError] = BadInput) -> Path:
-    """``value`` as a path; ``error`` if it is none, or one that no system takes."""
+    """Return ``value`` as a path; raise ``error`` if it is not a valid path."""
     if not isinstance(value, str | os.PathLike) or isinstance(value, bytes):
         raise error(f"{what}: expected a path, found {shown(value)}")
     try:
@@ -190,7 +197,7 @@ def file_path(what: str, value: object, error: type[DiscError] = BadInput) -> Pa
 
 
 def _threads(name: str, count: int) -> int:
-    """A number of threads; BadOption if it is out of range."""
+    """Return a valid number of threads; raises BadOption if it is out of range."""
     if count < 1:
         raise BadOption(f"{name}: expected at least 1, found {count}")
     if count > MOST_THREADS:
@@ -199,7 +206,9 @@ def _threads(name: str, count: int) -> int:
 
 
 def threads_of_pool(environ: Mapping[str, str] | None = None) -> int | None:
-    """What ``TVM_NUM_THREADS`` says; BadOption if that is no number of threads."""
+    """Return the value of ``TVM_NUM_THREADS``, None if unset; raises BadOption if it is not
+    valid.
+    """
     name = "TVM_NUM_THREADS"
     text = (os.environ if environ is None else environ).get(name, "")
     try:

@@ -1,9 +1,10 @@
-"""Which instruction sets this processor has, in LLVM's names.
+"""Instruction sets of this processor, by LLVM's names.
 
-Only those count that a code generator uses without being asked: a virtual machine may well hide
-the others of a processor it names. What every processor of an architecture has is left out, too.
+Only sets that a code generator uses by default are listed: virtual machines often hide the others
+although the processor's name implies them. Sets that every processor of an architecture has are
+omitted.
 
-``DISC_WITHOUT`` names sets that count as absent, with ``*`` for any ending: ``avx512*,avxvnni``.
+``DISC_WITHOUT`` names sets to treat as absent, with ``*`` for any suffix: ``avx512*,avxvnni``.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ HIDDEN = "DISC_WITHOUT"
 class Cpuid(NamedTuple):
     """Where an x86 processor reports a set: ``CPUID(leaf, subleaf)``, register 0..3 for a..d.
 
-    ``state`` are the bits of ``XCR0`` without which the system does not save its registers. The
-    bit tells, or where ``least`` is over 1, the byte from there on must be at least that.
+    ``state`` are the bits of ``XCR0`` that must be set, so that the system saves the registers. The
+    set
+    is present if the bit is set, or for ``least`` > 1, if the byte that starts there is at least
+    that.
     """
 
     leaf: int
@@ -37,17 +40,19 @@ class Cpuid(NamedTuple):
 
 
 class Hwcap(NamedTuple):
-    """Where Linux on AArch64 reports a set: ``getauxval(AT_HWCAP)``, or the second word."""
+    """Where Linux on AArch64 reports a set: the mask in ``getauxval(AT_HWCAP)``, or in
+    ``AT_HWCAP2``.
+    """
 
     word: int
     mask: int
 
 
 class Level(NamedTuple):
-    """A processor that code was compiled for.
+    """A processor level that code was compiled for.
 
     Attributes:
-        name: how the user calls it.
+        name: the user's name of it, such as ``x86-64-v3``.
         architecture: such as ``x86_64``.
         sets: the instruction sets that its code uses.
     """
@@ -58,7 +63,7 @@ class Level(NamedTuple):
 
     @property
     def runs_here(self) -> bool:
-        """Whether this processor has them all."""
+        """Whether this processor has all of its instruction sets."""
         return self.architecture == architecture() and not lacks(self.sets)
 
 
@@ -139,7 +144,7 @@ AARCH64: Mapping[str, Hwcap] = {
 }
 SETS: Mapping[str, Mapping[str, Cpuid] | Mapping[str, Hwcap]] = {"x86_64": X86, "aarch64": AARCH64}
 
-# What a program can be compiled for that this processor may run, the best first, and its sets.
+# Standard levels of each architecture, the best first, with their instruction sets.
 _V2 = ("cx16", "sahf", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2")
 _V3 = (*_V2, "avx", "f16c", "fma", "avx2", "bmi", "bmi2", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl")
@@ -150,19 +155,19 @@ PLAIN: Mapping[str, Mapping[str, Sequence[str]]] = {
 
 
 def cores() -> int:
-    """How many cores this process may run on."""
+    """Return the number of cores that this process may run on."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def architecture(triple: str = "") -> str:
-    """The architecture that a target triple names, else this machine's."""
+    """Return the architecture of a target triple, or of this machine if it is empty."""
     name = triple.partition("-")[0].lower() or platform.machine().lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def features() -> frozenset[str]:
-    """The instruction sets of this processor, less those that ``DISC_WITHOUT`` hides.
+    """Return the instruction sets of this processor, without those that ``DISC_WITHOUT`` hides.
 
     Raises:
         BadOption: the variable names a set that no processor of this architecture has.
@@ -187,10 +192,11 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _reported(known: Iterable[str]) -> set[str]:
-    """What the hardware and the system report."""
+    """Return the sets among ``known`` that hardware and operating system report."""
     if architecture() == "x86_64":
-        # LLVM asks CPUID, and XGETBV about what the system saves. Who runs a saved program does
-        # not come here, and needs neither.
+        # LLVM reads CPUID and XGETBV. A saved program checks the processor itself and does not get
+        # here, so
+        # it needs neither TVM's compiler nor LLVM.
         import tvm
 
         reported = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
@@ -204,23 +210,23 @@ def _reported(known: Iterable[str]) -> set[str]:
 
 
 def lacks(needed: Iterable[str]) -> list[str]:
-    """Those of the instruction sets that this processor does not have."""
+    """Return those of the instruction sets that this processor lacks."""
     has = features()
     return [name for name in needed if name not in has]
 
 
 def works_here() -> str:
-    """The ``target=`` of the highest level that this processor runs."""
+    """Return the ``target=`` of the highest level that this processor runs."""
     levels = PLAIN.get(architecture(), {})
     best = next((cpu for cpu, needed in levels.items() if not lacks(needed)), None)
     return "llvm" if best is None else f"llvm -mcpu={best}"
 
 
 def best_of(levels: Sequence[Level]) -> int:
-    """The last of the levels that this processor runs.
+    """Return the index of the last level that this processor runs.
 
     Raises:
-        WrongProcessor: there is none.
+        WrongProcessor: it runs none.
     """
     for number in reversed(range(len(levels))):
         if levels[number].runs_here:
@@ -229,7 +235,9 @@ def best_of(levels: Sequence[Level]) -> int:
 
 
 def _refusal(levels: Sequence[Level]) -> str:
-    """Why none runs here, and what would; saved programs say the same (``codegen/entry_code``)."""
+    """Return why no level runs here, and a target that would. ``codegen/entry_code`` emits the
+    same text.
+    """
     other = levels[0].architecture
     if other != architecture():
         reason = f"the program is for {other}, this machine is {architecture()}"

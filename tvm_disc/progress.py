@@ -1,9 +1,9 @@
-"""A line on standard error that tells what a long build is at; it goes when the build ends.
+"""Progress line of a long build on standard error; it is cleared when the build ends.
 
-A thread of its own draws the line, as calls into TVM and LLVM may take long. It reads what the
-build notes (``deadline.entered``, ``deadline.at``), holds nothing that the build waits for, and
-ends with the build or with the program, whichever is first. In the child of a fork there is no
-such thread, and nothing waits for it.
+A separate thread draws the line, because calls into TVM and LLVM may block the build's thread. It
+reads the stage and task that the build reports (``deadline.entered``, ``deadline.at``), holds no
+lock that the build waits for, and ends with the build or the program. The child of a fork does not
+have this thread and does not wait for it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ UNCOUNTED = "{desc} {elapsed}"
 
 
 class _Bar(tqdm):  # type: ignore[misc]
-    """A bar that starts no thread and shares no lock with those of the program it runs in."""
+    """A progress bar that starts no monitor thread and shares no lock with the host program's
+    bars.
+    """
 
     monitor_interval = 0
     _instances: ClassVar[WeakSet[Any]] = WeakSet()
 
     def refresh(self, nolock: bool = False, lock_args: Any = None) -> bool:
-        """Draw the bar. Unlike tqdm's own, it lets go of the lock where the stream fails."""
+        """Draw the bar. Unlike tqdm's own method, it releases the lock if the stream raises."""
         del nolock, lock_args
         with self.get_lock():
             self.display()
@@ -41,17 +43,17 @@ class _Bar(tqdm):  # type: ignore[misc]
 
     @classmethod
     def new_lock(cls) -> None:
-        """A lock that nobody holds."""
+        """Replace the lock by a free one."""
         cls.set_lock(threading.RLock())
 
 
 _Bar.new_lock()
-# The thread that held the old one does not exist in the child of a fork.
+# The thread that held the lock does not exist in the child of a fork.
 os.register_at_fork(after_in_child=_Bar.new_lock)
 
 
 class Line:
-    """What one build is at, and the thread that shows it."""
+    """The state of one build, and the thread that shows it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -63,18 +65,20 @@ class Line:
         self._thread = threading.Thread(target=self._show, name="tvm_disc progress")
 
     def entered(self, stage: str) -> None:
-        """The build begins a stage."""
+        """Record that the build enters a stage."""
         self._stage, self._task, self._count = stage, "", None
 
     def at(self, task: str, count: tuple[int, int] | None) -> None:
-        """The build comes to an operator or a kernel, perhaps the k-th of n."""
+        """Record that the build begins an operator or kernel, ``count`` = (k, n) for the k-th
+        of n.
+        """
         self._task, self._count = task, count
 
     def start(self) -> None:
-        """Show the line from now on, after a while."""
+        """Start the thread; it shows the line after ``DELAY_S``."""
         try:
             self._thread.start()
-        except RuntimeError:  # no thread can be started: the build goes on without a line
+        except RuntimeError:  # no thread can be started: build without a progress line
             self._process = 0
 
     def end(self) -> None:
@@ -84,7 +88,7 @@ class Line:
             self._thread.join()
 
     def _show(self) -> None:
-        waited, bar = 0.0, None  # a bar without a total has no truth value
+        waited, bar = 0.0, None  # ``None`` test below: bool() of a bar without a total raises
         try:
             while threading.main_thread().is_alive() and not self._done.wait(INTERVAL_S):
                 waited += INTERVAL_S
@@ -95,7 +99,7 @@ class Line:
             if bar is not None:
                 bar.close()
         except (OSError, ValueError):
-            pass  # nobody reads standard error any more
+            pass  # standard error was closed
 
     def _bar(self) -> _Bar:
         bar = _Bar(
@@ -121,7 +125,10 @@ class Line:
 
 
 def wanted(options: Options, stream: Any) -> bool:
-    """Whether a build shows a line: as it is told, else on a terminal that nothing else is told."""
+    """Return whether a build shows a line: as the option says; by default on a terminal without
+    debug
+    output.
+    """
     if stream is None or getattr(stream, "closed", False):
         return False
     if options.progress is not None:
@@ -131,7 +138,7 @@ def wanted(options: Options, stream: Any) -> bool:
 
 @contextmanager
 def shown(options: Options) -> Iterator[None]:
-    """Show what the build inside is at, where that is wanted; a build inside another shows none."""
+    """Show the progress of the build in this context, if wanted; a nested build shows none."""
     stream = sys.stderr
     if not wanted(options, stream) or watched_by(Line):
         yield

@@ -1,11 +1,10 @@
-"""What was made once, kept on disk: bytes by key, for every process of a user.
+"""Persistent cache of bytes by key, shared by all processes of a user.
 
-Entries are files that are written beside their place and moved there whole, so that processes need
-not know of each other, and carry a digest of their content and their key, so that one that is
-damaged, or lies under another key's name, counts as missing. What is no plain file of this user's,
-written by this user alone, counts as missing, too: code of others would run. The oldest used go
-first when there is too much. Nothing here fails a build: a folder that cannot be used keeps
-nothing.
+An entry is written to a temporary file in its folder and renamed, so that processes need no lock.
+It contains a digest of its key and content: a damaged or misplaced entry counts as missing. A file
+that is not regular, or that another user owns or may write, also counts as missing, because its
+code would be executed. The least recently used entries are evicted above the size limit. Errors
+never fail a build: with an unusable folder nothing is cached.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ __all__ = ["ALIGNMENT", "DEFAULT_BYTES", "Large", "Store", "default_folder", "st
 Buffer: TypeAlias = bytes | memoryview
 
 DEFAULT_BYTES = 4 << 30
-ALIGNMENT = 64  # bytes, of the body of a large entry
+ALIGNMENT = 64  # bytes; alignment of the body of a large entry
 _DIGEST_BYTES = 16
-_WHOLE_BYTES, _SIZE_BYTES = 32, 8  # how a large entry begins: a digest, and the length of its body
-# Neither follow a link, nor wait for whoever writes to a pipe, nor take a terminal for one's own.
+_WHOLE_BYTES, _SIZE_BYTES = 32, 8  # header of a large entry: a digest, and the length of its body
+# Do not follow links, wait for the writer of a pipe, or acquire a controlling terminal.
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-# Looking through all entries takes longer than a small build: it is done once for so large a share
-# of the limit that was added, by whichever process comes to it.
+# Scanning all entries takes longer than a small build. A process scans after it added this share of
+# the limit.
 _PRUNE_AFTER = 1 / 64
 _PRUNED_TO = 0.9
 
 
 def default_folder() -> Path | None:
-    """Where entries lie unless somebody says otherwise; None for a user without a home."""
+    """Return the default folder; None for a user without a home directory."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # A relative path there counts for nothing, says the specification of base directories.
+    # The XDG specification ignores relative paths.
     if os.path.isabs(base):
         return Path(base) / "tvm_disc"
     try:
@@ -65,20 +64,20 @@ class Entry:
 
 
 class Store:
-    """Bytes by key in a folder.
+    """A cache of bytes by key in a folder.
 
     Args:
-        folder: is made when something is put there, for this user alone.
-        limit: bytes to keep.
+        folder: created at the first write, accessible to this user only.
+        limit: maximum size in bytes.
     """
 
     def __init__(self, folder: Path, limit: int = DEFAULT_BYTES) -> None:
         self.folder, self.limit = folder, limit
-        # Many processes add little each: each begins where another may have ended.
+        # A random start, so that many processes that each add little also scan from time to time.
         self._added_bytes = random.random() * limit * _PRUNE_AFTER
 
     def get(self, key: str) -> bytes | None:
-        """What was put under a key, or None."""
+        """Return the content of a key, or None."""
         path = self._path(key)
         try:
             data = self._read(path) if self._is_usable(path) else None
@@ -92,27 +91,29 @@ class Store:
                 path.unlink()
             return None
         with contextlib.suppress(OSError):
-            os.utime(path, follow_symlinks=False)  # used now
+            os.utime(path, follow_symlinks=False)  # marks it as recently used
         return bytes(content)
 
     def put(self, key: str, content: bytes) -> None:
-        """Keep ``content`` under a key, if that can be done."""
+        """Store ``content`` under a key, if possible."""
         if len(content) > self.limit:
             return
         self._write(key, [_digest(key, content), content])
         self._added(len(content))
 
     def _added(self, size: int) -> None:
-        """Prune if enough has been added since that was done."""
+        """Evict entries if this process has added enough since the last scan."""
         self._added_bytes += size
         if self._added_bytes >= self.limit * _PRUNE_AFTER:
             self._added_bytes = 0
             self.prune(self.limit)
 
     def begin_large(self, key: str, body: np.ndarray) -> Large | None:
-        """Write bytes that are mapped when they are wanted under a key; a head is to follow.
+        """Begin to write a large entry that readers map; its head follows at ``finish``.
 
-        What would take more than half of the store is not kept: all else would go.
+        Returns None if it cannot be written, or is larger than half of the limit: it would evict
+        nearly all
+        other entries.
         """
         if body.nbytes > self.limit // 2:
             return None
@@ -123,10 +124,9 @@ class Store:
         return Large(self, key, body, handle, name)
 
     def get_large(self, key: str) -> tuple[bytes, np.ndarray] | None:
-        """The head and the body that were put under a key, or None.
+        """Return the head and the body of a large entry, or None.
 
-        The body lies in the file, from a multiple of 64 bytes on, and processes share its memory:
-        it cannot be written.
+        The body is a read-only mapping of the file, 64-byte aligned and shared between processes.
         """
         path = self._path(key)
         try:
@@ -143,23 +143,23 @@ class Store:
             if found is None:
                 path.unlink()
             else:
-                os.utime(path, follow_symlinks=False)  # used now
+                os.utime(path, follow_symlinks=False)  # marks it as recently used
         return found
 
     def entries(self) -> Iterator[Entry]:
-        """Every file of the store."""
-        with contextlib.suppress(OSError):  # a folder that cannot be read, or has too long a name
+        """Yield every file of the store."""
+        with contextlib.suppress(OSError):  # the folder is not readable, or its name too long
             for path in self.folder.glob("??/*"):
-                with contextlib.suppress(OSError):  # another process removed it meanwhile
+                with contextlib.suppress(OSError):  # another process removed it
                     status = path.lstat()
                     if not stat.S_ISDIR(status.st_mode):
                         yield Entry(path, status.st_size, status.st_mtime)
 
     def prune(self, limit: int) -> int:
-        """Remove those not used for longest until a little less than ``limit`` bytes are left.
+        """Remove the least recently used entries until slightly less than ``limit`` bytes remain.
 
         Returns:
-            the number of entries that were removed.
+            the number of removed entries.
         """
         found = sorted(self.entries(), key=lambda entry: entry.used)
         size, removed = sum(entry.size for entry in found), 0
@@ -175,7 +175,7 @@ class Store:
         return removed
 
     def _write(self, key: str, parts: Sequence[Buffer]) -> None:
-        """An entry of these bytes, as a whole or not at all."""
+        """Write an entry atomically."""
         path = self._path(key)
         try:
             handle, name = self._begun(path)
@@ -191,7 +191,11 @@ class Store:
             return
 
     def _begun(self, path: Path) -> tuple[int, str]:
-        """A new file beside the place of an entry. raises: OSError, also where others may write."""
+        """Create a temporary file in the folder of an entry.
+
+        Raises:
+            OSError: it cannot be created, or others may write to the folder.
+        """
         for folder in (self.folder, path.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not _is_ours(folder.stat()):
@@ -199,11 +203,13 @@ class Store:
         return tempfile.mkstemp(dir=path.parent, prefix=".")
 
     def _is_usable(self, path: Path) -> bool:
-        """Whether only this user can have put an entry there. raises: OSError if it is not."""
+        """Return whether only this user can write entries there; raises OSError if the folder
+        is missing.
+        """
         return _is_ours(self.folder.stat()) and _is_ours(path.parent.stat())
 
     def _is_entry(self, status: os.stat_result) -> bool:
-        """Whether a file is one that this class made."""
+        """Return whether a file has the type, owner and size of an entry."""
         most = self.limit + _DIGEST_BYTES
         return stat.S_ISREG(status.st_mode) and _is_ours(status) and status.st_size <= most
 
@@ -211,9 +217,10 @@ class Store:
         return self.folder / key[:2] / key
 
     def _read(self, path: Path) -> bytes | None:
-        """The bytes of an entry; None if it is not one that :meth:`put` made.
+        """Return the bytes of an entry; None if it is not a valid file.
 
-        raises: OSError.
+        Raises:
+            OSError: it cannot be read.
         """
         with open(os.open(path, _OPEN), "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
@@ -224,12 +231,12 @@ class Store:
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    """Whether nobody else can put code there that we would run."""
+    """Return whether only this user can write to the file or folder."""
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def store_of(options: Options) -> Store | None:
-    """Where code that is compiled with these options is kept, if anywhere."""
+    """Return the store that the options select, or None."""
     if options.cache is False:
         return None
     folder = default_folder() if options.cache is True else Path(options.cache)
@@ -243,14 +250,14 @@ def _digest(key: str, content: bytes | memoryview) -> bytes:
 
 
 class Large:
-    """An entry that is being written; the body by a thread of its own, which needs no other."""
+    """A large entry that is being written, its body by a thread of its own."""
 
     def __init__(self, store: Store, key: str, body: np.ndarray, handle: int, name: str) -> None:
         self._store, self._key, self._body, self._name = store, key, body, name
         self._file = os.fdopen(handle, "wb", buffering=0)
         self._writer = ThreadPoolExecutor(1, "tvm_disc store")
         self._digest: Future[bytes] | None = None
-        with contextlib.suppress(RuntimeError):  # no thread can be started: nothing is kept
+        with contextlib.suppress(RuntimeError):  # no thread can be started: nothing is cached
             self._digest = self._writer.submit(self._written)
 
     def _written(self) -> bytes:
@@ -259,7 +266,7 @@ class Large:
         return digest_of_bytes(self._body.data)
 
     def finish(self, head: bytes) -> None:
-        """Move the entry to its place, with ``head`` as the description of the body."""
+        """Write ``head``, which describes the body, and move the entry to its place."""
         if self._digest is None:
             return
         try:
@@ -279,7 +286,7 @@ class Large:
     def __exit__(self, *_: object) -> None:
         self._writer.shutdown()
         self._file.close()
-        _removed(self._name)  # unless it has its place
+        _removed(self._name)  # no effect if the file was moved to its place
 
 
 def _write_all(file: IO[bytes], data: memoryview) -> None:
@@ -293,7 +300,7 @@ def _removed(name: str) -> None:
 
 
 def _taken_apart(key: str, data: np.ndarray) -> tuple[bytes, np.ndarray] | None:
-    """The head and the body of a large entry; None if it is damaged."""
+    """Return the head and body of a large entry; None if it is damaged."""
     told = bytes(data[: _WHOLE_BYTES + _SIZE_BYTES])
     end = ALIGNMENT + int.from_bytes(told[_WHOLE_BYTES:], "little")
     if end > len(data):
@@ -304,7 +311,7 @@ def _taken_apart(key: str, data: np.ndarray) -> tuple[bytes, np.ndarray] | None:
 
 
 def _whole_digest(key: str, head: bytes, body: bytes) -> bytes:
-    """A digest of an entry; ``body`` is one already."""
+    """Return a digest of an entry; ``body`` is the digest of its body."""
     found = hashlib.sha256(key.encode() + b"\0" + body)
     found.update(head)
     return found.digest()

@@ -1,4 +1,4 @@
-"""From a host program to machine code: lowering, LLVM, and the constant section."""
+"""Assembly of a program's functions and constant section."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from tvm_disc.tir.builder import Block, call, prim_func
 from tvm_disc.tir.index import product
 
 SLOT = GlobalVar(STATE_SLOT)
-SMALL = 16  # elements of a tensor
+SMALL = 16  # elements of a tensor that counts as small
 
 
 def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Emitted, np.ndarray]:
-    """The TIR of a program, and its constant section.
+    """Return the TIR of a program and its constant section.
 
     Args:
-        versions: the program; or a special version of it, then the general one.
+        versions: the general version; or a special version followed by the general one.
     """
     [emitted], section = emit_levels([(versions, machine)])
     return emitted, section
@@ -59,7 +59,7 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Emitted, np
 def emit_levels(
     levels: Sequence[tuple[Sequence[Program], Machine]],
 ) -> tuple[list[Emitted], np.ndarray]:
-    """The TIR for each machine, and one constant section for all of them."""
+    """Return the TIR for each machine, and one constant section that all share."""
     arrays, places = shared([p.constants for versions, _ in levels for p in versions])
     section, offsets = layout_constants(arrays)
     section, placed = with_device_code(section, [machine for _, machine in levels])
@@ -74,7 +74,7 @@ def emit_levels(
 def with_device_code(
     section: np.ndarray, machines: Sequence[Machine]
 ) -> tuple[np.ndarray, Placed | None]:
-    """The constants and, of a program for a device, its code there behind them."""
+    """Return the constants; for a GPU program, the constants followed by the GPU code."""
     machine = machines[0]
     if machine.device is None:
         return section, None
@@ -90,8 +90,8 @@ def _emit(
     own: Sequence[Sequence[int]],
     placed: Placed | None,
 ) -> Emitted:
-    """The functions; ``own`` is where each version finds its constants."""
-    kernels: dict[str, Any] = {}  # versions share kernels
+    """Return the functions of a program; ``own`` are the offsets of each version's constants."""
+    kernels: dict[str, Any] = {}  # keyed by name: versions share kernels
     known: dict[Any, Any] = {}
     inlined: dict[Any, Any] = {}
     for program in versions:
@@ -115,16 +115,17 @@ def _emit(
 
 
 def graphs_of(versions: Sequence[Program]) -> Graphs | None:
-    """The CUDA graphs that a program keeps, each known by the version and its dims."""
+    """Return the CUDA graph cache of a program, keyed by version and dims; None if it keeps no
+    graphs.
+    """
     most = max(program.graphs for program in versions)
     return Graphs(most, 1 + len(key_dims(versions[-1].signature))) if most else None
 
 
 def is_small(kernel: Kernel) -> bool:
-    """Whether a kernel is little work whatever the dims are, so that its call would cost more.
+    """Return whether a kernel processes few elements for all dims, so that a call would cost more.
 
-    Conditions and counters of loops are such: beside the code that asks for them they need no
-    memory at all.
+    Examples are loop counters and conditions. Such kernels are inlined into the calling code.
     """
     nodes = (*kernel.params, *kernel.outputs)
     sizes = [static_dim(product(node.shape)) for node in nodes]
@@ -132,7 +133,7 @@ def is_small(kernel: Kernel) -> bool:
 
 
 def begin_kernel(compiling: Compiling, machine: Machine, kernel: Kernel) -> None:
-    """Have LLVM at a kernel while the next ones are made, unless its code is there."""
+    """Start to compile a kernel while later kernels are scheduled, unless its code is cached."""
     if is_small(kernel):
         return
     making = None if compiling.idle else making_of(kernel, machine)
@@ -146,14 +147,16 @@ def begin_kernel(compiling: Compiling, machine: Machine, kernel: Kernel) -> None
 
 
 def begin_shared(compiling: Compiling, machine: Machine) -> None:
-    """The same for what kernels share, once all of them are made."""
+    """Start to compile the functions that kernels share; all kernels must be complete."""
     for unit in shared_units(machine.micro.functions):
         compiling.begin(unit)
 
 
 @cache
 def _support(threads: int) -> dict[Any, Any]:
-    """What every program for so many threads has."""
+    """Return the support functions, which are equal for all programs with this number of
+    threads.
+    """
     return {
         SLOT: _slot_function(),
         **memory_functions(),
@@ -168,7 +171,7 @@ def _support(threads: int) -> dict[Any, Any]:
 def _entry(
     versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[int]]
 ) -> dict[Any, Any]:
-    """What callers of the program call, and the functions of the program itself."""
+    """Return the entry points of a program, and its functions on boxed values."""
     functions: dict[Any, Any] = {}
     own_threads = uses_workers(versions, machine)
     errors = Errors()
@@ -176,7 +179,7 @@ def _entry(
     main = GlobalVar(ENTRY)
     heaped = any(program.heaped for program in versions)
     if heaped:
-        # Only programs of one version have functions of their own.
+        # Programs with such functions have only one version.
         names, made = object_functions(versions[-1], own[-1], errors)
         functions.update(made)
     served = list(zip(versions, own, strict=True))
@@ -194,12 +197,12 @@ def _entry(
 
 
 def uses_workers(versions: Sequence[Program], machine: Machine) -> bool:
-    """Whether kernels of a program run on the workers of its process."""
+    """Return whether kernels of a program use the thread pool of the process."""
     return machine.own_threads and any(k.parallel for p in versions for k in p.kernels)
 
 
 def _slot_function() -> Any:
-    """Writes the address of the program's static variable to ``out``."""
+    """Return a function that writes the address of the program's static variable to ``out``."""
     out = tirx.Var("out", PointerType(PrimType("int64"), "global"))
     block = Block()
     buffer = block.declare("cell", out, "int64")
@@ -209,7 +212,9 @@ def _slot_function() -> Any:
 
 
 def _bind(slot: Any, threads: int) -> Any:
-    """``(address of the constants, home of the workers or 0) -> None``; the caller keeps both."""
+    """Return ``(address of constants, address of thread pool or 0) -> None``; the caller keeps
+    both alive.
+    """
 
     def emit(block: Block, args: Arguments) -> None:
         constants, home = (block.bind(n, args.integer(k)) for k, n in enumerate(("at", "home")))
@@ -219,9 +224,11 @@ def _bind(slot: Any, threads: int) -> Any:
 
 
 def _pool(slot: Any) -> Any:
-    """``(limit, results) -> address of the state``: give all kept memory back, keep less after.
+    """Return ``(limit, results) -> address of the state``: free all cached memory and set new
+    limits.
 
-    The limits are for workspaces and for results. A negative one leaves everything as it is.
+    The limits are for workspaces and for results. A negative limit changes nothing and frees
+    nothing.
     """
 
     def emit(block: Block, args: Arguments) -> Any:

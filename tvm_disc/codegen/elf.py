@@ -1,7 +1,7 @@
-"""Names in relocatable objects (ELF, 64 bits, little endian), changed in place.
+"""Renaming of symbols in relocatable ELF objects (64 bits, little endian), in place.
 
-Programs compiled for several levels define the same names, and where a linker merges equal ones (of
-functions that stand in every object) it may take that of a level the processor does not have.
+Code of several processor levels defines equal names. A linker that merges equal definitions could
+take the one of a level that the processor does not support.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VARIABLE = 1
 
 
 class Symbol(NamedTuple):
-    """A name that an object defines for others, or of others that it refers to."""
+    """A global symbol of an object: defined by it, or referenced."""
 
     name: str
     variable: bool
@@ -33,12 +33,13 @@ class Symbol(NamedTuple):
 
 
 def rename_symbols(path: Path, renamed: Callable[[Symbol], str | None]) -> None:
-    """Give symbols that objects share another name, which stays inside the library.
+    """Rename global symbols, and hide the renamed ones inside the library.
 
-    None leaves a symbol as it is.
+    Args:
+        renamed: returns the new name of a symbol, or None to keep it.
 
     Raises:
-        ArtifactError: no such object.
+        ArtifactError: the file is not such an object.
     """
     data = _read(path)
     for link, names, rows in _symbol_tables(data):
@@ -54,18 +55,18 @@ def rename_symbols(path: Path, renamed: Callable[[Symbol], str | None]) -> None:
 
 
 def symbols_of(path: Path) -> list[Symbol]:
-    """The symbols that an object shares with others.
+    """Return the global symbols of an object.
 
     Raises:
-        ArtifactError: no such object.
+        ArtifactError: the file is not such an object.
     """
     return [symbol for _, _, rows in _symbol_tables(_read(path)) for _, symbol in rows]
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file is an ELF one, and all that its tables tell of lies within it.
+    """Return whether a file is ELF and contains everything that its tables refer to.
 
-    Of another kind of ELF than ours only the beginning is looked at.
+    For other ELF kinds than 64-bit little endian only the magic number is checked.
     """
     try:
         with path.open("rb") as file:
@@ -86,7 +87,9 @@ def is_whole(path: Path) -> bool:
 
 
 def _rows(file: IO[bytes], row: struct.Struct, at: int, count: int) -> list[tuple[int, ...]]:
-    """A table of a file; at most 65,535 rows, says its header. raises: struct.error, OSError."""
+    """Return a table of a file; the header limits it to 65,535 rows. Raises struct.error or
+    OSError.
+    """
     file.seek(min(at, 1 << 62))
     data = file.read(count * row.size)
     return [row.unpack_from(data, k * row.size) for k in range(count)]
@@ -102,7 +105,10 @@ def _read(path: Path) -> bytearray:
 def _symbol_tables(
     data: bytearray,
 ) -> Iterator[tuple[int, bytearray, list[tuple[int, Symbol]]]]:
-    """Of each table the section of its names, these, and its shared symbols by their offsets."""
+    """Yield for each symbol table: the index of its name section, the names, and its global symbols
+    with
+    their offsets.
+    """
     sections = _sections(data)
     for kind, at, size, link in sections:
         if kind != _SYMBOL_TABLE:
@@ -117,10 +123,10 @@ def _symbol_tables(
 
 
 def _sections(data: bytearray) -> list[tuple[int, int, int, int]]:
-    """(kind, offset, size, link) of every section."""
+    """Return (kind, offset, size, link) of every section."""
     header = _HEADER.unpack_from(data)
     start, count = header[6], header[12]
-    if count == 0:  # more than fit: the first section holds the number
+    if count == 0:  # more sections than the field can hold: the first section contains the number
         count = _SECTION.unpack_from(data, start)[5]
     rows = [_SECTION.unpack_from(data, start + k * _SECTION.size) for k in range(count)]
     return [(row[1], row[4], row[5], row[6]) for row in rows]
@@ -132,7 +138,9 @@ def _names(data: bytearray, section: tuple[int, int, int, int]) -> bytearray:
 
 
 def _replace_names(data: bytearray, section: int, names: bytearray) -> None:
-    """Put a longer table of names at the end of the file; other sections may share it."""
+    """Append the extended name table to the file; the old one stays, as other sections may
+    share it.
+    """
     at = _HEADER.unpack_from(data)[6] + section * _SECTION.size
     fields = list(_SECTION.unpack_from(data, at))
     fields[4], fields[5] = len(data), len(names)

@@ -1,13 +1,13 @@
-"""The C code through which everybody enters a saved program, compiled for any processor.
+"""C source of the entry points of a saved program, compiled for the baseline of the architecture.
 
     __tvm_ffi_NAME            one of the program's functions, of the best level that runs here
     __tvm_ffi_NAME_level_K    the same of level K
-    __tvm_ffi_tvm_disc_check  (K) -> the level that runs; K, or the best one where K is -1
-    tvm_disc_levels           the names of the levels, a line each
+    __tvm_ffi_tvm_disc_check  (K) -> the level that runs: K, or the best one if K is -1
+    tvm_disc_levels           the names of the levels, one per line
 
-When the library is loaded, a constructor asks the processor, once, and sets tables of addresses.
-Until then, and where a level does not run here, they hold functions that raise the error: code of a
-level is called through these tables alone, and its own names are hidden.
+When the library is loaded, a constructor checks the processor once and fills tables of function
+addresses. Before that, and for levels that do not run here, the tables refer to functions that
+raise the error. Code of a level is called only through these tables; its own symbols are hidden.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ from tvm_disc.errors import WrongProcessor
 from tvm_disc.processor import Level
 
 PREFIX = "__tvm_ffi_"
-# Variables that TVM's loader sets in every library that has them; levels share them.
+# variables that TVM's loader sets in every library; levels share them
 _CONTEXT = ("__TVM", "__tvm_ffi__library_")
 
 
 def own_name(level: int | str, name: str) -> str | None:
-    """The name within the library of what the code of a level, or another part, defines."""
+    """Return the symbol in the library for a name that a level, or another part, defines; None
+    keeps it.
+    """
     return None if name.startswith(_CONTEXT) else f"disc_{level}_{name}"
 
 
 def entry_source(levels: Sequence[Level], entries: Sequence[str], threads: bool) -> str:
-    """The C source.
+    """Return the C source.
 
     Args:
         entries: the functions that every level has, without their prefix.
-        threads: whether the library contains the workers (``codegen.threads``).
+        threads: whether the library contains the thread pool (``codegen.threads``).
     """
     architecture = levels[0].architecture
     known = list(processor.SETS.get(architecture, {}))
@@ -78,7 +80,7 @@ def _declared(level: int, name: str) -> str:
 
 
 def _lists(wanted: Sequence[Sequence[str]], known: Sequence[str]) -> str:
-    """For each list of names the numbers of its rows, then -1."""
+    """Return C initializers: for each list of names their row numbers, terminated by -1."""
     numbers = [[*(known.index(name) for name in names), -1] for names in wanted]
     width = max(map(len, numbers))
     rows = ["{" + ", ".join(map(str, row)) + "}" for row in numbers]

@@ -1,8 +1,8 @@
-"""One shared library: machine code and the constant section; the manifest follows in the file.
+"""Export of a shared library: machine code, the constant section, and the manifest at the file's
+end.
 
-The constants are linked in as they are and bound by a constructor when the library is loaded, so
-that a process with nothing but TVM's runtime can call ``main`` at once, and several processes
-share the pages.
+The constants are part of the library and bound by a constructor when it is loaded. A process with
+only TVM's runtime can therefore call ``main`` at once, and processes share the pages.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ tvm_disc_constants:
 """
 
 
-# Neither a quote, a backslash, nor what C reads as a trigraph.
+# Characters without a special meaning in C strings: no quote, backslash or trigraph.
 _PLAIN_IN_C = frozenset(
     (string.ascii_letters + string.digits + " !#$%&'()*+,-./:;<=>@[]^_`{|}~").encode()
 )
 
 
 def _c_string(text: str) -> str:
-    """A text as a string of C, whatever is in it."""
+    """Return a text as a C string literal, with other bytes escaped."""
     data = text.encode("utf-8", "replace")
     return '"' + "".join(chr(b) if b in _PLAIN_IN_C else f"\\{b:03o}" for b in data) + '"'
 
@@ -72,21 +72,21 @@ def export(
     compiler: str | None = None,
     store: Store | None = None,
 ) -> None:
-    """Write a self-contained shared library; one that is there already is replaced as a whole.
+    """Write a self-contained shared library; an existing file is replaced atomically.
 
     Args:
         levels: the machine code for each of the manifest's levels.
-        store: where the code of the workers may be kept.
+        store: cache for the code of the thread pool.
 
     Raises:
-        ArtifactError: no place to write to, no C compiler to link with, or that failed.
+        ArtifactError: the path cannot be written, no C compiler was found, or linking failed.
         OutOfResources: the disk is full; names the folder and the bytes.
     """
     compiler = c_compiler(compiler)
     with replacing(path) as library, tempfile.TemporaryDirectory() as folder:
         objects, entries = _code_objects(Path(folder), levels)
         if manifest["threads"]:
-            # For any processor of the architecture.
+            # compiled for the baseline of the architecture
             threads = threads_code(manifest["threads"], store)
             objects += _renamed(threads, Path(folder), "threads")[0]
         objects += _objects(compiler, Path(folder), constants, manifest, entries)
@@ -98,10 +98,10 @@ def export(
 
 
 def c_compiler(named: str | None) -> str:
-    """The C compiler of that name, or one that is there.
+    """Return the named C compiler, or the first one that is installed.
 
     Raises:
-        ArtifactError: there is none.
+        ArtifactError: none was found.
     """
     known = COMPILERS if named is None else (named,)
     found = next((c for c in known if shutil.which(c)), None)
@@ -113,7 +113,9 @@ def c_compiler(named: str | None) -> str:
 
 
 def _code_objects(folder: Path, levels: Sequence[MachineCode]) -> tuple[list[str], list[str]]:
-    """The objects of every level, their names its own, and the functions that all of them have."""
+    """Return the objects of every level with symbols renamed, and the function names that they
+    define.
+    """
     objects: list[str] = []
     found: set[str] = set()
     for number, code in enumerate(levels):
@@ -124,7 +126,7 @@ def _code_objects(folder: Path, levels: Sequence[MachineCode]) -> tuple[list[str
 
 
 def _renamed(code: MachineCode, folder: Path, level: int | str) -> tuple[list[str], list[str]]:
-    """The objects of a part of the library, their names its own, and the functions' old names."""
+    """Write objects with renamed symbols; return their paths and the functions' original names."""
     paths = code.write(folder, f"level_{level}")
     symbols = [symbol for path in paths for symbol in symbols_of(path) if symbol.defined]
     names = {symbol.name: own_name(level, symbol.name) for symbol in symbols}
@@ -164,7 +166,7 @@ def _objects(
         file = folder / name
         file.write_text(source)
         target = file.with_suffix(".o")
-        # What asks the processor has to run on any, whatever the compiler's default is.
+        # The code that checks the processor must run on any, whatever the compiler's default is.
         plain = _PLAIN.get(levels[0].architecture, [])
         command = [compiler, *plain, "-c", "-O2", "-fPIC", str(file), "-o", str(target)]
         wrong = make(command, target)

@@ -1,8 +1,8 @@
-"""A whole program in a store: its machine code, what it tells of itself, and its constants.
+"""Cache of whole programs: machine code, manifest, and constants.
 
-Objects of kernels are kept apart, by what they are made of. This is kept by what a build was given,
-so that a build of the same file needs neither to read nor to compile it: objects are linked, and
-constants are mapped from where they lie.
+Objects of kernels are cached separately, by their content. A program is cached by the arguments of
+its build: a repeated build of a file neither reads nor compiles the model. It links the objects and
+maps the constants from the cache's file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvm_disc.store import Store
 
 @dataclass(frozen=True)
 class Kept:
-    """A program as it was built."""
+    """A complete program."""
 
     levels: Sequence[MachineCode]
     manifest: Mapping[str, Any]
@@ -30,14 +30,14 @@ class Kept:
 
 
 class Keeping:
-    """A program on its way into a store: constants are written while its code is compiled."""
+    """Writer of a program into the cache: constants are written while the code is compiled."""
 
     def __init__(self, store: Store | None, key: str | None, constants: np.ndarray) -> None:
         begun = None if store is None or key is None else store.begin_large(key, constants)
         self._entry = begun
 
     def finish(self, levels: Sequence[MachineCode], manifest: Mapping[str, Any]) -> None:
-        """The program is there."""
+        """Write the machine code and manifest, which completes the entry."""
         if self._entry is None:
             return
         code = [{"called": [*v.called], "objects": [*map(len, v.objects)]} for v in levels]
@@ -56,10 +56,10 @@ class Keeping:
 def kept(
     store: Store, key: str, targets: Sequence[Any], emitted: Callable[[int], Emitted]
 ) -> Kept | None:
-    """The program that was put into a store under a key, if it is there.
+    """Return the cached program of a key, or None.
 
     Args:
-        emitted: gives the TIR for one of the targets, for whoever wants to read the code.
+        emitted: recreates the TIR for a target by its index, which is needed only to show the code.
     """
     found = store.get_large(key)
     if found is None:

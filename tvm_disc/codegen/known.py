@@ -1,9 +1,9 @@
-"""Kernels whose code is there: found by what they are made of, before anything of them is emitted.
+"""Cache of kernels that is looked up before their TIR is generated.
 
-The object of a kernel has the digest of its TIR for a name (``codegen.units``). To know that name,
-the TIR must be made, which takes longer than all else in the build of a small program. So the name
-is kept, too, under a digest of whatever TIR is made from: the group as a graph, the choice among
-its variants, what templates ask of the machine, and the source of this package.
+The object of a kernel is named by the digest of its TIR (``codegen.units``). Generating the TIR to
+compute the name takes longer than all other parts of a small program's build. Therefore the name is
+also cached under a digest of everything that the TIR is generated from: the group's graph, the
+choice among its variants, the machine properties that templates read, and this package's source.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from tvm_disc.schedules.gemm.vendor import FAMILY
 from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.tir.builder import index_var
 
-# What the choice tells, what kernels share, and what keeps a kernel from being known at all.
+# Machine fields outside the key: covered by the choice, shared state, or excluding a kernel from
+# the
+# cache.
 _OTHERS = ("records", "trees", "micro", "templates", "device", "code")
 
 
 @dataclass(frozen=True)
 class Known:
-    """The code of a kernel.
+    """The cached code of a kernel.
 
     Attributes:
         symbol: the name of its entry.
@@ -42,12 +44,12 @@ class Known:
     unit: str
 
     def to_bytes(self) -> bytes:
-        """As it is kept."""
+        """Return the serialized form."""
         return json.dumps([self.symbol, self.unit]).encode()
 
     @staticmethod
     def of(data: bytes | None) -> Known | None:
-        """From :meth:`to_bytes`; None for anything else."""
+        """Parse the form of :meth:`to_bytes`; None for anything else."""
         try:
             found = json.loads(data or b"")
         except ValueError:
@@ -57,8 +59,11 @@ class Known:
 
 
 def making_of(kernel: Kernel, machine: Machine) -> str | None:
-    """A digest of what the TIR of a kernel is made from, but the target; None where that is not
-    all told: templates of a user's own, libraries of this process, devices."""
+    """Return a digest of a kernel's inputs except the target; None if they cannot be hashed
+    completely.
+
+    That is the case for user templates, vendor libraries loaded in this process, and GPUs.
+    """
     if kernel.function is None or kernel.choice is None or machine.device is not None:
         return None
     if machine.templates or any(v.plan.family == FAMILY for v in kernel.choice.variants):
@@ -76,15 +81,18 @@ def making_of(kernel: Kernel, machine: Machine) -> str | None:
 
 
 def _renamed(function: Any, names: Mapping[Any, Any]) -> Any:
-    """The group with these symbols. ``bind_symbolic_vars`` would infer types anew, and Relax's own
-    inference refuses operands that kernels take, as places of 32 bits."""
+    """Return the group with symbols replaced by ``names``.
+
+    ``bind_symbolic_vars`` would infer types again, and Relax's inference rejects some operands that
+    kernels accept, such as int32 indices.
+    """
     return tvm_ffi.structural_map(
         function, (tvm.ir.Var, lambda var: names.get(var, var)), order="post"
     )
 
 
 def _choice(choice: Choice, names: Mapping[Any, Any]) -> Any:
-    """The variants and the tree, whatever a program calls the symbols of the group."""
+    """Return variants and decision tree, with the group's symbols replaced by canonical names."""
     asked = features(choice.tree)
     texts = {k: canonical_text(choice.features[k][0], names) for k in asked}
     variants = [v.to_json() for v in choice.variants]

@@ -1,7 +1,7 @@
-"""Other programs that make code of ours: the linker and the compiler that drives it.
+"""Runs external tools: the linker, and the C compiler that drives it.
 
-They are not ours: one may fail, never end, or say that all is well and have written nothing, or
-half a file. A library with holes crashes the process that loads it, so that it is looked at first.
+A tool may fail, hang, or report success although it wrote nothing or a partial file. Loading an
+incomplete library would crash the process, so the file is checked first.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _MOST_TEXT = 4000
 
 
 def make(command: Sequence[str], made: Path) -> str | None:
-    """Run a command that writes the ELF file ``made``; what went wrong, or None."""
+    """Run a command that writes the ELF file ``made``; return an error text, or None."""
     name = command[0]
-    with tempfile.TemporaryFile() as said:  # in no memory of ours, however much it is
+    with tempfile.TemporaryFile() as said:  # a file, as the output may be large
         try:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                start_new_session=True,  # to end the programs that it has started with it
+                start_new_session=True,  # so that its child processes can be killed with it
             )
         except OSError as error:
             return f"{name} could not be run: {error.strerror or error}"

@@ -1,9 +1,9 @@
-"""LLVM in a process beside this one.
+"""A helper process that runs LLVM.
 
-TVM sets options of LLVM's for the whole process, so that one process compiles in one thread. A
-module travels as JSON of lowered TIR, and its object, the same as this process would make, comes
-back. The process is started with pipes alone, not as a fork; it has a session of its own, so that
-an interrupt reaches only us, who end it.
+TVM sets LLVM's options per process, so a process can compile in one thread only. A module is sent
+as JSON of lowered TIR, and the object, equal to what this process would make, is sent back. The
+process is spawned, not forked. It has its own session, so that an interrupt from the terminal
+reaches only this process, which then ends the helper.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Helper:
         self._target: bytes | None = tvm.ir.save_json(target).encode()
 
     def object_of(self, lowered: Any) -> bytes | None:
-        """The object of a module; None if the process has not made one, and never will again."""
+        """Return the object of a module; None if the process failed and cannot be used again."""
         source, sink = self._process.stdin, self._process.stdout
         assert source is not None and sink is not None
         told = tvm.ir.save_json(lowered).encode()
@@ -60,12 +60,13 @@ class Helper:
             write(source, told)
             made = sink.read(1) == MADE
             found = read(sink)
-        except (OSError, ValueError, OverflowError, MemoryError):  # gone, or no such process
+        # the process has ended, or its answer is not valid
+        except (OSError, ValueError, OverflowError, MemoryError):
             return None
         return found if made else None
 
     def close(self) -> None:
-        """End the process, whatever it is at."""
+        """Kill the process."""
         with contextlib.suppress(OSError):
             self._process.kill()
         self._process.wait()

@@ -1,7 +1,7 @@
-"""The program of the process that ``codegen.llvm_helper`` starts: modules in, objects out.
+"""Main program of the process that ``codegen.llvm_helper`` starts: reads modules, writes objects.
 
-It needs TVM's libraries and ``tvm_ffi``, not the Python package ``tvm``, and so begins within a few
-tenths of a second. It ends when its input does, which is when whoever started it is gone.
+It needs TVM's libraries and ``tvm_ffi``, but not the Python package ``tvm``, and therefore starts
+within a few tenths of a second. It ends when its input is closed, also if its parent dies.
 
     llvm_process.py TEMPORARY FFI LIBRARY ...
     in    the target, then modules: the length in 8 bytes, and JSON
@@ -19,21 +19,21 @@ import tempfile
 import threading
 from typing import IO, Any
 
-STACK_BYTES = 64 << 20  # LLVM recurses deeper than the stack that some systems give a thread
-# Without files in memory: more than any object of ours takes.
+STACK_BYTES = 64 << 20  # LLVM's recursion needs more than the default thread stack of some systems
+# required free disk space if memfd is missing; more than any object needs
 LEAST_FREE_BYTES = 256 << 20
 MADE, FAILED = b"+", b"-"
 _SIZE_BYTES = 8
 
 
 def write(file: IO[bytes], data: bytes) -> None:
-    """Send a message."""
+    """Write a message."""
     file.write(len(data).to_bytes(_SIZE_BYTES, "little") + data)
     file.flush()
 
 
 def read(file: IO[bytes]) -> bytes | None:
-    """The next message; None where there is none that is whole."""
+    """Return the next message; None at the end of the file or for an incomplete message."""
     head = file.read(_SIZE_BYTES)
     size = int.from_bytes(head, "little")
     data = file.read(size) if len(head) == _SIZE_BYTES else b""
@@ -79,7 +79,7 @@ def _memory_file() -> IO[bytes] | None:
 
 
 def _lift_file_limit() -> None:
-    """Raise the limit on the size of files as far as this process may; no disk is written to."""
+    """Raise the limit on file sizes to the hard limit: objects are written to memory files only."""
     import resource
 
     most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -97,7 +97,7 @@ def _serve(sink: IO[bytes], folder: str) -> None:
     while (told := read(source)) is not None:
         try:
             made = object_file(compiled(from_json_graph_str(told.decode()), target), folder)
-        except Exception as error:  # whoever asked makes it again, and raises it
+        except Exception as error:  # the parent compiles the module itself and raises the error
             sink.write(FAILED)
             write(sink, str(error).encode())
         else:
@@ -108,9 +108,9 @@ def _serve(sink: IO[bytes], folder: str) -> None:
 def _main(temporary: str, ffi: str, runtime: str, *libraries: str) -> None:
     sys.path[0] = ffi  # instead of this folder
     sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what LLVM says is no answer
+    os.dup2(2, 1)  # LLVM's messages on standard output must not mix with the protocol
     _lift_file_limit()
-    os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = "1"  # which would import PyTorch
+    os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = "1"  # the adapter would import PyTorch
     import tvm_ffi  # noqa: F401
 
     ctypes.CDLL(runtime, ctypes.RTLD_GLOBAL)

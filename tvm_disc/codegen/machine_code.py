@@ -1,4 +1,4 @@
-"""From TIR to machine code: units become objects, and objects a library of this process."""
+"""Compilation of TIR: units to objects, and objects to a library loaded in this process."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ from tvm_disc.store import Store
 from tvm_disc.tir.llvm_ops import link
 
 Module: TypeAlias = Any
-# Statement simplification is left out on purpose: it would inline the bindings by which kernels
-# share values, and everything else it does LLVM does as well. Vector code is written as such.
+# Statement simplification is omitted on purpose: it would inline bindings of values that kernels
+# use
+# several times, and LLVM performs its other rewrites. Vector code is generated explicitly.
 _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
-# Of what this file does with TIR: objects that an older one made are not taken for its own.
+# Version of this module's lowering; objects of other versions have other keys.
 _FORMAT = 1
-# From so much TIR on, as JSON, which takes LLVM three seconds, a process beside us is worth its
-# start (docs/performance.md, Builds).
+# Size of TIR as JSON from which a helper process pays off; LLVM takes three seconds for it
+# (docs/performance.md, Builds).
 HELPED_BYTES = 9 << 20
-_PACKED = "__tvm_ffi_"  # how symbols of packed functions begin
-# Whoever links here, and how it is told that a library's functions call each other directly.
+_PACKED = "__tvm_ffi_"  # prefix of symbols of packed functions
+# Linkers in order of preference, with options that bind calls inside the library directly.
 _DIRECT = ("-Bsymbolic", "-z", "now", "-z", "noexecstack")
 LINKERS = (
     ("ld", *_DIRECT),
@@ -55,9 +56,9 @@ class MachineCode:
     """The code of a program for one target.
 
     Attributes:
-        objects: relocatable objects, which refer to each other by names.
-        called: the names by which functions are called through TVM's interface.
-        emitted: gives the TIR that the objects were made of.
+        objects: relocatable objects, which refer to each other by symbols.
+        called: names of the functions that are called through TVM's FFI.
+        emitted: returns the TIR of the objects.
     """
 
     target: Any
@@ -67,23 +68,24 @@ class MachineCode:
 
     @cached_property
     def module(self) -> Module:
-        """The code in this process, ready to be called."""
+        """The code loaded in this process."""
         found = _linked(self.objects, self.called)
         return self._whole if found is None else found
 
     @cached_property
     def _whole(self) -> Module:
-        """What LLVM makes of the program as one module."""
+        """The program compiled by LLVM as one module."""
         return compile_tir(self.emitted().module, self.target)
 
     def write(self, folder: Path, stem: str) -> list[Path]:
-        """The objects as files."""
+        """Write the objects to files; return their paths."""
         return _written(self.objects, folder, stem)
 
     def source(self, kind: str) -> str:
-        """The code as text: ``ll`` for LLVM IR, ``asm`` for assembly.
+        """Return the code as text: ``ll`` for LLVM IR, ``asm`` for assembly.
 
-        raises: TypeError or RuntimeError for another kind.
+        Raises:
+            TypeError, RuntimeError: for another kind.
         """
         whole = self._whole
         with _LLVM:
@@ -93,12 +95,12 @@ class MachineCode:
 def compile_program(
     emitted: Emitted, target: Any, store: Store | None, begun: Compiling | None = None
 ) -> MachineCode:
-    """The machine code of a program; what ``store`` has of it is not compiled again.
+    """Return the machine code of a program; units in ``store`` are not compiled again.
 
-    Without a store LLVM sees the program as a whole.
+    Without a store the program is compiled as one module.
 
     Args:
-        begun: what was begun while the program was made.
+        begun: a compilation that was started while the program was generated.
     """
     with begun or Compiling(target, store) as compiling:
         if compiling.idle:
@@ -111,14 +113,15 @@ def compile_program(
 
 
 class Compiling:
-    """Units on their way to objects, by LLVM here and, of a large program, in a process beside us,
-    while the rest of the program is made.
+    """Concurrent compilation of units, by LLVM in this process and, for large programs, in a helper
+    process.
 
-    Lowering stays with the caller, since it runs in Python; LLVM does not. Without a store nothing
-    is begun: the program is compiled as a whole.
+    Lowering runs in Python, in the caller's thread; LLVM runs concurrently. Without a store nothing
+    is
+    compiled here, as the program is then compiled as one module.
 
     Args:
-        say: is told why there is no other process, if there should be one.
+        say: receives the reason if a helper process could not be started.
     """
 
     def __init__(
@@ -127,23 +130,23 @@ class Compiling:
         self._target, self._told, self._say = target, context_text(), say
         self._store = None if self._told is None else store
         self._objects: dict[str, Future[bytes]] = {}
-        self._units: dict[str, str] = {}  # of kernels whose code is there, by their symbols
+        self._units: dict[str, str] = {}  # unit keys of kernels whose code is cached, by symbol
         self._context = tvm.transform.PassContext.current()
-        # A thread for each of those that compile: LLVM here, which is None, and in a helper.
+        # One thread per compiler: None stands for LLVM in this process.
         self._workers = ThreadPoolExecutor(2, "tvm_disc LLVM")
         self._free: SimpleQueue[Helper | None] = SimpleQueue()
         self._free.put(None)
         self._helper: Helper | None = None
-        self._size = 0  # of what LLVM was given
+        self._size = 0  # bytes of TIR submitted so far
         self._ended = False
 
     @property
     def idle(self) -> bool:
-        """Whether objects are not made in units."""
+        """Whether units are not compiled separately."""
         return self._store is None
 
     def begin(self, unit: Unit) -> None:
-        """Have this object made, unless it is there or on its way."""
+        """Start to compile a unit, unless its object is cached or in progress."""
         key = self._key_of(unit.key)
         if self._store is None or self._is_begun(self._store, key):
             return
@@ -152,7 +155,7 @@ class Compiling:
         self._help(unit.size)
 
     def _submitted(self, store: Store, key: str, lowered: Module) -> Future[bytes]:
-        """Return an object on its way; it is complete if no thread can be started to make it."""
+        """Return a future object; it is compiled synchronously if no thread can be started."""
         try:
             with stack_of_builds():
                 return self._workers.submit(self._made, store, key, lowered)
@@ -164,7 +167,9 @@ class Compiling:
         return found
 
     def known(self, making: str) -> str | None:
-        """The name under which a kernel is called whose code is there, by what it is made from."""
+        """Return the symbol of a kernel whose code is cached, by the digest of its inputs, or
+        None.
+        """
         if self._store is None:
             return None
         known = Known.of(self._store.get(self._key_of(making)))
@@ -174,19 +179,21 @@ class Compiling:
         return known.symbol
 
     def tell(self, making: str, unit: Unit) -> None:
-        """Whoever makes the same kernel again is to find this unit, of one function for others."""
+        """Cache the unit of a kernel under the digest of its inputs; the unit exports one
+        function.
+        """
         if self._store is not None:
             [symbol] = unit.outside
             self._store.put(self._key_of(making), Known(symbol, unit.key).to_bytes())
 
     def finished(self, emitted: Emitted) -> list[bytes]:
-        """The objects of a program, when they are there. raises: what making one raised."""
+        """Wait for all objects of a program; re-raises the first compile error."""
         units = [unit.key for unit in emitted.units]
         units += [self._units[symbol] for symbol, _ in emitted.known.values()]
         return [self._objects[self._key_of(unit)].result() for unit in dict.fromkeys(units)]
 
     def _is_begun(self, store: Store, key: str) -> bool:
-        """Whether an object is there or on its way."""
+        """Return whether an object is cached or in progress."""
         if key not in self._objects and (found := store.get(key)) is not None:
             self._objects[key] = Future()
             self._objects[key].set_result(found)
@@ -199,14 +206,14 @@ class Compiling:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Begin nothing more; what LLVM is at here goes on to its end, and is kept."""
+        """Cancel pending units; the unit that this process is compiling completes and is cached."""
         self._ended = True
         self._workers.shutdown(wait=False, cancel_futures=True)
         if self._helper is not None:
             self._helper.close()
 
     def _help(self, size: int) -> None:
-        """Once there is enough to compile, have a process beside us compile as well."""
+        """Start the helper process once enough code has been submitted."""
         enough = self._size < HELPED_BYTES <= self._size + size
         self._size += size
         if not enough or cores() == 1 or self._context.config:
@@ -228,36 +235,37 @@ class Compiling:
         return found
 
     def _compiled(self, helper: Helper | None, lowered: Module) -> bytes:
-        """The object of a module, made here or, as long as it can, by a helper."""
+        """Return the object of a module, from the helper, or compiled here if the helper failed."""
         found = None if helper is None or self._ended else helper.object_of(lowered)
         if found is not None:
             return found
         if self._ended:
             raise CancelledError
-        with self._context:  # which belongs to a thread
+        with self._context:  # a PassContext is local to its thread
             return _object_of(lowered, self._target)
 
 
 def compile_tir(mod: Module, target: Any) -> Module:
-    """Lower and compile a TIR module for a CPU target, as a whole."""
+    """Lower and compile a TIR module for a CPU target as one module."""
     return _generated(_lowered(mod, target, ()), target)
 
 
 def lower_unit(unit: Unit, target: Any) -> Module:
-    """One unit, as LLVM takes it."""
+    """Return a unit as lowered TIR for LLVM."""
     return _lowered(unit.module, target, unit.outside)
 
 
 def _lowered(mod: Module, target: Any, outside: Iterable[str]) -> Module:
     mod = T.BindTarget(target.with_host(target))(link(mod, target))
     mod = tvm.transform.Sequential([p() for p in _INTERFACE])(mod)
-    for name in outside:  # after the interface is made, which only callers from elsewhere need
+    # after the packed interface is generated, which internal functions must not get
+    for name in outside:
         mod[name] = mod[name].with_attr("global_symbol", name)
     return tvm.transform.Sequential([p() for p in _LOWERING])(mod)
 
 
-# TVM sets options of LLVM's command line when it enters LLVM, and takes them back when it leaves.
-# They hold for the process, and say what may alias: another thread would compile without them.
+# TVM sets LLVM's command line options when it enters LLVM and resets them on exit. The options are
+# global to the process and control alias analysis: a second thread would compile without them.
 _LLVM = Lock()
 
 
@@ -305,25 +313,27 @@ def _object_beside(lowered: Module, target: Any, limit: int) -> bytes:
 
 
 def _key(made_from: str, target: Any, context: str) -> str:
-    """What an object depends on beside what it is made from."""
+    """Return the cache key of an object: its content, target, pass context and versions."""
     versions = (str(_FORMAT), tvm.__version__, tvm_ffi.__version__)
     told = (*versions, str(target), context, made_from)
     return hashlib.blake2b("\0".join(told).encode(), digest_size=20).hexdigest()
 
 
 def context_text() -> str | None:
-    """What the ``PassContext`` around a build tells TVM's passes; None if no text tells it."""
+    """Return the current ``PassContext`` as text for cache keys; None if it cannot be
+    serialized.
+    """
     found = tvm.transform.PassContext.current()
     told: list[Any] = [found.opt_level, [*found.required_pass], [*found.disabled_pass]]
     try:
         told += sorted((str(k), tvm.ir.save_json(v)) for k, v in found.config.items())
-    except (RuntimeError, TypeError, ValueError):  # a pass of the user's own
+    except (RuntimeError, TypeError, ValueError):  # a user's own pass
         return None
     return repr(told)
 
 
 def _written(objects: Sequence[bytes], folder: Path, stem: str) -> list[Path]:
-    """Return the paths of files that hold objects.
+    """Write objects to files; return their paths.
 
     Raises:
         OutOfResources: the disk is full; names the folder and the bytes of all objects.
@@ -345,34 +355,36 @@ def _linker() -> Sequence[str] | None:
 
 
 def _linked(objects: Sequence[bytes], called: Sequence[str]) -> Module | None:
-    """The objects as a library of this process; None where nothing can link them or load it.
+    """Return the objects linked to a library and loaded; None if linking or loading failed.
 
-    So it is, too, if the library lacks a function that is called from Python. What they call of the
-    system and of TVM this process has already.
+    Also returns None if the library lacks a function that Python calls. Undefined symbols are
+    resolved
+    against the libraries of this process.
     """
     linker = _linker()
     if linker is None:
         return None
     try:
         with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
-            # The system's loader knows libraries by name and inode: this one is its own.
+            # The dynamic loader identifies libraries by name and inode: the name must be unique.
             library = Path(folder) / "program.so"
             paths = map(str, _written(objects, Path(folder), "unit"))
             command = [*linker, "-shared", "-o", str(library), *paths]
             if make(command, library) is not None:
                 return None
-            # TVM would keep it for as long as the process runs; functions of it hold it.
+            # By default TVM keeps a module loaded until the process exits; here functions hold a
+            # reference.
             module = tvm_ffi.load_module(library, keep_module_alive=False)
             return module if all(map(module.implements_function, called)) else None
-    except TimeoutError:  # raised by a handler of a signal
+    except TimeoutError:  # raised by a signal handler
         raise
-    # A full disk, or a folder from which no code may be run: LLVM compiles into memory instead.
+    # A full disk, or a folder mounted noexec: LLVM compiles into memory instead.
     except (OSError, RuntimeError, OutOfResources):
         return None
 
 
 def _called(emitted: Emitted) -> list[str]:
-    """The names by which functions of a program are called through TVM's interface."""
+    """Return the names of functions of a program that are called through TVM's FFI."""
     functions = (*emitted.entry.values(), *emitted.support.values(), *emitted.shared.values())
     symbols = (str(f.attrs.get("global_symbol", "")) for f in functions if f.attrs)
     return [s.removeprefix(_PACKED) for s in symbols if s.startswith(_PACKED)]

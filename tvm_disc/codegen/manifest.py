@@ -1,4 +1,4 @@
-"""What a program tells of itself: kept in its manifest, shown by ``explain``."""
+"""Manifest of a program, which is saved with it and shown by ``explain``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def describe(
     library: KernelLibrary,
     refused: Sequence[Any],
 ) -> dict[str, Any]:
-    """What a saved program tells about itself."""
+    """Return the manifest of a program."""
     program, general, premises = programs[0], programs[-1], versions[0].premises
     workspace = workspace_formula(program.region)
     for premise in premises:
@@ -69,7 +69,7 @@ def describe(
 
 
 def described_device(machine: Machine) -> dict[str, Any] | None:
-    """What a saved program tells of the device that it is for."""
+    """Return the manifest's entry about the GPU; None for a CPU program."""
     if machine.device is None:
         return None
     names = [f"sm_{a}" for a in machine.device.architectures]
@@ -77,7 +77,7 @@ def described_device(machine: Machine) -> dict[str, Any] | None:
 
 
 def device_notes(programs: Sequence[Program]) -> list[str]:
-    """Lines of ``explain`` on a device's calls: what waits for it, and its CUDA graphs."""
+    """Return lines of ``explain`` about GPU calls: what waits for the GPU, and CUDA graphs."""
     waited = dict.fromkeys(line for program in programs for line in waits(program))
     notes = list(waited) or ["a call waits for nothing"]
     most = max(program.graphs for program in programs)

@@ -1,4 +1,4 @@
-"""The section of a program in which its constants lie."""
+"""The constant section of a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm_disc.schedules.packing import Form, Packing
 
 
 def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[int]]:
-    """All constants in one aligned byte array, and where each begins."""
+    """Return one aligned byte array with all constants, and their offsets."""
     offsets, total = [], 0
     for constant in constants:
         offsets.append(total)
@@ -28,7 +28,7 @@ def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[in
         constant, offset = place
         constant.write(section[offset : offset + constant.nbytes])
 
-    # NumPy releases the interpreter lock while it copies.
+    # NumPy releases the GIL while it copies.
     mapped(write, zip(constants, offsets, strict=True), cores())
     return section, offsets
 
@@ -36,7 +36,7 @@ def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[in
 def shared(
     programs: Sequence[Sequence[Constant]],
 ) -> tuple[list[Constant], list[list[int]]]:
-    """The different constants of several programs, and which of them each program has."""
+    """Return the distinct constants of several programs, and for each program their indices."""
     if len(programs) == 1:
         return list(programs[0]), [list(range(len(programs[0])))]
     digests: dict[tuple[int, int], bytes] = {}

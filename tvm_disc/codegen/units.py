@@ -1,9 +1,9 @@
-"""A program in units that are compiled apart, so that one that was compiled before is not again.
+"""Division of a program into units that are compiled and cached separately.
 
-A unit is one kernel, the register-tile functions that call each other, the support code that every
-program has, or the entry. What a kernel calls outside of its unit it calls by a name, and so the
-linker is the only one who sees the whole. Names of kernels are made from what they are: equal
-kernels of two programs are one unit, whatever the programs call them.
+A unit is one kernel, a set of register-tile functions that call each other, the support code, or
+the entry. Calls between units are by symbol, so only the linker sees the whole program. Symbols of
+kernels contain a digest of their content: equal kernels of two programs are one unit, whatever
+their names are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar
 
 Function: TypeAlias = Any
-Functions: TypeAlias = Mapping[Any, Function]  # by global variable
+Functions: TypeAlias = Mapping[Any, Function]  # keyed by global variable
 _NUMBER = re.compile(r"_body\d*$|_v?\d+$")
 
 
@@ -31,12 +31,12 @@ class Emitted:
     """The TIR of a program for one target.
 
     Attributes:
-        entry: what is called from outside of the program, and what LLVM is to see beside it.
-        support: memory, results and the like, the same for every program.
+        entry: entry points of the program, and functions that LLVM may inline into them.
+        support: memory, results and similar code, equal for all programs.
         kernels: the functions of each kernel.
-        shared: what several kernels call: the register-tile functions.
-        known: makes the functions of kernels whose object is there, by the name that their entry
-            has in it.
+        shared: register-tile functions that several kernels call.
+        known: for kernels whose object is cached: the symbol of the entry, and a function that
+            generates the TIR.
     """
 
     entry: Functions
@@ -47,20 +47,21 @@ class Emitted:
 
     @property
     def module(self) -> Any:
-        """The whole as one module."""
-        known = [make() for _, make in self.known.values()]  # may need more of what is shared
+        """The whole program as one module."""
+        # first, as this may add shared functions
+        known = [make() for _, make in self.known.values()]
         functions = dict(self.shared)
         for part in (self.entry, self.support, *self.kernels, *known):
             functions.update(part)
         return tvm.IRModule(functions)
 
     def script(self) -> str:
-        """The whole as text."""
+        """Return the whole program as text."""
         return str(self.module.script())
 
     @cached_property
     def units(self) -> list[Unit]:
-        """The program in units, no two of them equal; without those that are there."""
+        """The distinct units of the program, without kernels whose object is cached."""
         known = {gv: symbol for gv, (symbol, _) in self.known.items()}
         names = _Names([self.shared, *self.kernels], known)
         parts = [*self.kernels, self.support, self.entry]
@@ -71,34 +72,34 @@ class Emitted:
 
 
 def unit_of_kernel(kernel: Functions, shared: Functions) -> Unit:
-    """The unit that a kernel will be, before the program that calls it is known.
+    """Return the unit of a kernel before the program that calls it is complete.
 
     Args:
-        shared: the functions that several kernels call, as far as they are there.
+        shared: the functions that several kernels call, as far as they are generated.
     """
     inside = {gv for function in kernel.values() for gv in _callees(function)}
     return Unit(kernel, kernel.keys() - inside, _Names([shared, kernel]))
 
 
 def shared_units(shared: Functions) -> list[Unit]:
-    """The units of what kernels share, once all of them are made."""
+    """Return the units of shared functions; all kernels must be complete."""
     names = _Names([shared])
     return [Unit(part, part, names) for part in _connected(shared)]
 
 
 class _Names:
-    """The names of functions in objects: of kernels by their content, of all others their own."""
+    """Symbols of functions in objects: of kernels by content, of all others their own names."""
 
     def __init__(self, parts: Iterable[Functions], known: Mapping[Any, str] | None = None) -> None:
         self._functions = {gv: f for part in parts for gv, f in part.items()}
         self._known: dict[Any, str] = dict(known or {})
 
     def tells(self, gv: Any) -> bool:
-        """Whether a function's name says all of it."""
+        """Return whether a function's symbol contains a digest of its content."""
         return gv in self._functions
 
     def of(self, gv: Any) -> str:
-        """The name of a function; kernels do not call each other in circles."""
+        """Return the symbol of a function; kernels do not call each other recursively."""
         if gv not in self._known:
             if not self.tells(gv):
                 return str(gv.name_hint)
@@ -118,25 +119,27 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 def _content(func: Function, names: _Names) -> tuple[str, int]:
-    """A digest of a function, with the names others have in objects; and its length as JSON."""
+    """Return a digest of a function whose callees are replaced by symbols, and its length as
+    JSON.
+    """
     return _digest_of(func, tuple((gv, names.of(gv)) for gv in _callees(func)))
 
 
 @lru_cache(maxsize=512)
 def _digest_of(func: Function, callees: tuple[tuple[Any, str], ...]) -> tuple[str, int]:
-    """:func:`_content`, once for what programs of a process share."""
+    """Implement :func:`_content`, cached for functions that programs of a process share."""
     names = dict(callees)
     text = tvm.ir.save_json(_calling(func, lambda gv: _extern(names[gv])))
     return _digest([text]), len(text)
 
 
 def _extern(name: str) -> Callable[[Any], Any]:
-    """Calls of a function of another unit."""
+    """Return a function that replaces a call by one of an external symbol."""
     return lambda call: tirx.call_extern(str(call.ty.dtype), name, *call.args)
 
 
 def _calling(func: Function, other: Callable[[Any], Callable[[Any], Any]]) -> Function:
-    """``func`` with calls of global functions as ``other`` makes them."""
+    """Return ``func`` with each call of a global function rewritten by ``other``."""
 
     def changed(call: Any) -> Any:
         return other(call.op)(call) if isinstance(call.op, GlobalVar) else call
@@ -158,14 +161,14 @@ def _callees(func: Function) -> tuple[Any, ...]:
 
 
 def _called_from_outside(parts: Iterable[Functions]) -> frozenset[Any]:
-    """The functions that are called from another part than their own."""
+    """Return the functions that are called from another part than their own."""
     return frozenset(
         gv for part in parts for f in part.values() for gv in _callees(f) if gv not in part
     )
 
 
 def _connected(functions: Functions) -> list[Functions]:
-    """Functions that call each other, or the same ones, together."""
+    """Return the connected components of the call graph."""
     group = {gv: gv for gv in functions}
 
     def root(gv: Any) -> Any:
@@ -186,17 +189,17 @@ class Unit:
     """Functions of one object.
 
     Attributes:
-        outside: the names of those that other units call.
+        outside: the symbols that other units call.
         alone: whether it calls no other unit.
-        size: bytes of its TIR as JSON, by which the time that LLVM takes can be told.
-        key: equal keys are equal units: a digest of the functions.
+        size: bytes of its TIR as JSON, an estimate of LLVM's time.
+        key: a digest of the functions; units with equal keys are equal.
     """
 
     def __init__(self, part: Functions, called: Iterable[Any], names: _Names) -> None:
         self._part, self._names = part, names
         self.outside = frozenset(names.of(gv) for gv in called)
         self.alone = all(gv in part for f in part.values() for gv in _callees(f))
-        # A name of a kernel tells all of it.
+        # A kernel's symbol already contains its digest.
         contents = {gv: _content(f, names) for gv, f in part.items()}
         self.size = sum(size for _, size in contents.values())
         told = {names.of(g): "" if names.tells(g) else c for g, (c, _) in contents.items()}
@@ -204,7 +207,7 @@ class Unit:
 
     @property
     def module(self) -> Any:
-        """The functions as a module; functions of other units are external ones to them."""
+        """The functions as a module; calls of other units are external calls."""
         own = {gv: GlobalVar(self._names.of(gv)) for gv in self._part}
 
         def other(gv: Any) -> Any:

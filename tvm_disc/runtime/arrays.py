@@ -1,4 +1,4 @@
-"""NumPy arrays as CPython holds them, and nested results."""
+"""CPython's layout of NumPy arrays, and conversion of nested results."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tvm_disc.abi import numpy_layout
 from tvm_disc.errors import BadInput
 
 NDARRAY = np.ndarray
-# What the entry for NumPy arrays is told of this interpreter: CPython 3.14 has put a word before
-# the items of a tuple.
+# Properties of this interpreter that the entry for NumPy arrays reads: CPython 3.14 added a word
+# before the items of a tuple.
 _LAYOUT = (ctypes.c_int64 * 2)(id(np.ndarray), tuple.__basicsize__)
 LAYOUT = ctypes.addressof(_LAYOUT)
 EMPTY = np.empty
 SHAPES = operator.attrgetter("shape")
-# Shapes of inputs whose results' shapes are remembered.
+# limit on the number of input shapes whose result shapes are cached
 REMEMBERED = 4096
-# Results from this size on are allocated by the program, which places them on a line of cache, as
-# NumPy does not: stores across lines cost more than the few microseconds of the longer way.
+# Larger results are allocated by the program, which aligns them to cache lines; NumPy does not.
+# Stores that cross cache lines cost more than the few microseconds of the slower path.
 LINES_BYTES = 192 << 10
 
 
 def not_direct(*_: int) -> int:
-    """Stands for the entry for NumPy arrays in a program that has none."""
+    """Stub of the entry for NumPy arrays, for programs without one; 1 means "not handled"."""
     return 1
 
 
 @cache
 def arrays_are_readable() -> bool:
-    """Whether this interpreter's arrays have the layout that compiled programs read."""
+    """Return whether this interpreter's arrays have the layout that compiled programs read."""
     if sys.implementation.name != "cpython" or sys.byteorder != "little":
         return False
     array, other = np.zeros((2, 3), "float32"), np.zeros(1)
@@ -65,7 +65,7 @@ def arrays_are_readable() -> bool:
 
 
 def check_writable(position: int, tensor: Any) -> None:
-    """Refuse what nothing can be written into."""
+    """Raise BadInput for an output that cannot be written."""
     if not hasattr(type(tensor), "__dlpack__"):
         raise BadInput(f"output {position}: expected a tensor, found {type(tensor).__name__}")
     if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
@@ -75,14 +75,15 @@ def check_writable(position: int, tensor: Any) -> None:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The tensors of a nested result, in order."""
-    if issubclass(type(tree), tuple | list):  # not asked of the value, which may be hostile
+    """Return the tensors of a nested result, in order."""
+    # checks the type, as isinstance reads the value's __class__, which may be user code
+    if issubclass(type(tree), tuple | list):
         return [leaf for item in tree for leaf in leaves(item)]
     return [tree]
 
 
 def nested(arrays: Sequence[Any], tree: Any) -> Any:
-    """``arrays`` as ``tree`` has their positions."""
+    """Return ``arrays`` nested like ``tree``, whose leaves are positions."""
     if isinstance(tree, int):
         return arrays[tree]
     return tuple([nested(arrays, t) for t in tree])
@@ -91,8 +92,11 @@ def nested(arrays: Sequence[Any], tree: Any) -> Any:
 def remember(
     known: dict[tuple[Any, ...], Any], args: Sequence[Any], result: Any, plain: bool
 ) -> None:
-    """Note under the shapes of NumPy inputs what to allocate for small results; ``plain`` programs
-    have one input and one result."""
+    """Cache the shapes and dtypes of small results by the shapes of NumPy inputs.
+
+    Args:
+        plain: the program has one input and one result, and the cache's entries are not lists.
+    """
     if all(type(a) is np.ndarray for a in args):
         if len(known) >= REMEMBERED:
             known.clear()
@@ -104,10 +108,10 @@ def remember(
 
 
 def as_array(tensor: Any) -> Any:
-    """A tensor as a NumPy array over the same memory."""
+    """Return a tensor as a NumPy array that shares its memory."""
     try:
         return np.from_dlpack(tensor)
-    except RuntimeError:  # bfloat16, which NumPy has from a package and DLPack's reader has not
+    except RuntimeError:  # bfloat16: NumPy's DLPack reader does not support it
         import ml_dtypes
 
         own = tvm_ffi.from_dlpack(tensor)
@@ -115,14 +119,16 @@ def as_array(tensor: Any) -> Any:
 
 
 def as_tensor(array: Any) -> Any:
-    """What programs read of an array; one of bfloat16, without DLPack, becomes a TVM tensor."""
+    """Return an array in a form that programs accept; bfloat16, which has no DLPack export,
+    becomes a TVM tensor.
+    """
     if not isinstance(array, np.ndarray) or array.dtype.name != "bfloat16":
         return array
     return tvm_ffi.from_dlpack(array.view(np.uint16))._create_view(array.shape, "bfloat16")
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's type of the program's, bfloat16 too, which NumPy has from a package."""
+    """Return the NumPy dtype of a name; bfloat16 comes from ml_dtypes."""
     if name != "bfloat16":
         return np.dtype(name)
     import ml_dtypes
@@ -131,12 +137,14 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return found
 
 
-# What turns a TVM tensor into the caller's kind of tensor, by the type of the first input.
+# conversion of TVM tensors to the caller's kind of tensor, by the type of the first input
 CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: as_array}
 
 
 def converter(first: Any) -> Callable[[Any], Any]:
-    """The conversion for callers whose first input is ``first``, remembered by its type."""
+    """Return the result conversion for callers whose first input is ``first``, and cache it by
+    type.
+    """
     kind = type(first)
     if isinstance(first, np.ndarray):
         CONVERTERS[kind] = as_array
@@ -157,7 +165,7 @@ _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
 
 def converted_tree(result: Any, tree: Any, convert: Callable[[Any], Any]) -> Any:
-    """Nested arrays of tensors as nested tuples; ``tree`` has one entry per field."""
+    """Return nested TVM arrays of tensors as nested tuples; ``tree`` has one entry per field."""
     if isinstance(tree, int):
         return convert(result)
     # Iterating a TVM array costs microseconds per field; the accessor does not.

@@ -12,8 +12,8 @@ Call: TypeAlias = Mapping[str, Any]
 
 
 def moved_bytes(call: Call, dims: Mapping[str, int]) -> int | None:
-    """Bytes that a call moves for input dims; None if only the running program knows."""
-    # A function on boxed values has dims of its own, whatever their names.
+    """Return the bytes that a call reads and writes; None if they depend on run-time values."""
+    # a function on boxed values has its own dims, even if names coincide
     known = {} if call["function"] else dims
     try:
         return evaluate(call["bytes"], known)
@@ -22,7 +22,7 @@ def moved_bytes(call: Call, dims: Mapping[str, int]) -> int | None:
 
 
 def readable(size: int | None) -> str:
-    """A number of bytes with a binary unit."""
+    """Return a number of bytes with a binary unit."""
     if size is None:
         return "?"
     value, unit = float(size), "B"
@@ -34,9 +34,9 @@ def readable(size: int | None) -> str:
 
 
 def table(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[str]:
-    """One row per call: number, kernel, kind, what it reads, bytes moved; operators below.
+    """Return one row per kernel call: number, kernel, kind, inputs, bytes moved; operators below.
 
-    The calls of each function on boxed values follow its name.
+    The calls of each function on boxed values follow the function's name.
     """
     head = ["#", "kernel", "kind", "reads", "bytes moved"]
     rows = [

@@ -1,4 +1,4 @@
-"""The machine code of a program, for one level of processors or for several, of which one runs."""
+"""Machine code of a program for one or several processor levels, of which one runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tvm_disc.processor import Level
 
 
 class Code:
-    """Functions of a program by name, of one level.
+    """Compiled functions of a program by name, for one processor level.
 
-    No code of a level is asked for before the processor is known to run it.
+    Code of a level is loaded only after the processor is checked.
 
     Args:
-        modules: the library that was loaded, which has all levels; or of a program in memory one
-            for each level, whose ``module`` is made when it is first asked for.
-        wanted: the name of the level to run; None takes the best.
+        modules: for a saved program, its library with all levels; for a program in memory, one
+            object per level, whose ``module`` is created on first access.
+        wanted: name of the level to run; None takes the best.
 
     Raises:
         BadOption: there is no such level.
@@ -31,15 +31,15 @@ class Code:
         self.modules, self.manifest, self.saved = modules, manifest, saved
         self.levels = levels_in(manifest)
         self.wanted = wanted
-        # A saved program asks the processor itself, in ``check``.
+        # A saved program selects the level itself, in ``check``.
         asked = wanted is not None or not saved
         self.number = number_of(self.levels, wanted) if asked else len(self.levels) - 1
 
     def check(self) -> None:
-        """Ask whether the level runs here; a saved program asks the processor itself, and chooses.
+        """Check that the processor runs the level; a saved program also selects the best level.
 
         Raises:
-            WrongProcessor: it does not; where there are several and none was asked for, none does.
+            WrongProcessor: it does not run the wanted level, or any level if none is wanted.
         """
         if self.saved:
             try:
@@ -48,44 +48,46 @@ class Code:
                 raise WrongProcessor(str(error)) from None
         elif not self.level.runs_here:
             processor.best_of(self.levels if self.wanted is None else [self.level])
-            processor.best_of([self.level])  # a better one has been chosen, and hidden since
+            # a better level was selected and then hidden by DISC_WITHOUT
+            processor.best_of([self.level])
 
     @property
     def level(self) -> Level:
-        """The level that runs."""
+        """The selected level."""
         return self.levels[self.number]
 
     def lines(self) -> list[str]:
-        """:func:`level_lines` of the program."""
+        """Return :func:`level_lines` of the program."""
         return level_lines(self.levels, self.number)
 
     @property
     def module(self) -> Any:
-        """The level's module, or the library."""
+        """The level's module, or the library of a saved program."""
         return self.modules[0] if self.saved else self.modules[self.number].module
 
     def source(self, kind: str) -> str:
-        """The level's code as text. raises: TypeError or RuntimeError for an unknown kind."""
+        """Return the level's code as text; raises TypeError or RuntimeError for an unknown kind."""
         if self.saved:
             return str(self.module.inspect_source(kind))
         return str(self.modules[self.number].source(kind))
 
     def description(self) -> dict[str, Any]:
-        """What the manifest says of the level."""
+        """Return the manifest with the entries of the selected level."""
         return {**self.manifest, **self.manifest["levels"][self.number]}
 
     def function(self, name: str) -> Any:
-        """A packed function of the level."""
+        """Return a packed function of the selected level."""
         return self.module[f"{name}_level_{self.number}" if self.saved else name]
 
 
 def levels_in(manifest: Mapping[str, Any]) -> list[Level]:
-    """The levels that a program was compiled for."""
+    """Return the levels that a program was compiled for."""
     return [Level(v["name"], v["architecture"], tuple(v["sets"])) for v in manifest["levels"]]
 
 
 def number_of(levels: Sequence[Level], wanted: str | None) -> int:
-    """The level of that name; where none is asked for the best that runs here, if any does.
+    """Return the index of the level named ``wanted``; by default of the best that runs here, else
+    the last.
 
     Raises:
         BadOption: there is no such level.
@@ -100,10 +102,10 @@ def number_of(levels: Sequence[Level], wanted: str | None) -> int:
 
 
 def level_lines(levels: Sequence[Level], running: int | None = None) -> list[str]:
-    """What a user wants to know of several levels: which runs, and what others lack.
+    """Return lines for the user about several levels: which one runs, and what others need.
 
     Args:
-        running: the level that was chosen; None takes the best that runs here.
+        running: index of the selected level; None takes the best that runs here.
     """
     if len(levels) == 1:
         return []
@@ -118,5 +120,5 @@ def level_lines(levels: Sequence[Level], running: int | None = None) -> list[str
 
 
 def _best(levels: Sequence[Level]) -> int | None:
-    """The last level that runs here."""
+    """Return the index of the last level that runs here."""
     return next((k for k in reversed(range(len(levels))) if levels[k].runs_here), None)

@@ -1,6 +1,6 @@
-"""Calls of programs for a device with arrays of the host: copies there and back.
+"""Calls of GPU programs with host arrays: copies to the device and back.
 
-Only where every tensor of a call is a NumPy array; a call with tensors of the device copies none.
+Copies are made only if every tensor of a call is a NumPy array.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
 
 
 class OnDevice:
-    """A program's entry that also takes arrays of the host.
+    """A GPU program's entry that also takes host arrays.
 
     Args:
-        main: the compiled entry, which takes tensors of the device.
-        function: the program's other functions, by name.
-        inputs: how many tensors a call takes, before those for results.
+        main: the compiled entry, which takes device tensors.
+        function: returns the program's other functions, by name.
+        inputs: number of input tensors of a call; tensors for results follow.
         outputs: the nested positions of its results.
     """
 
@@ -37,7 +37,7 @@ class OnDevice:
         self.upload, self.download = function(UPLOAD), function(DOWNLOAD)
 
     def __call__(self, *args: Any) -> Any:
-        """Call, with copies there and back if all tensors are NumPy arrays."""
+        """Call the program; copy inputs and results if all tensors are NumPy arrays."""
         tensors = [a for a in args if not isinstance(a, int)]
         if not tensors or not all(isinstance(a, np.ndarray) for a in tensors):
             return self.main(*args)
@@ -52,14 +52,14 @@ class OnDevice:
         return nested_array(fetched, self.outputs)
 
     def sent(self, array: np.ndarray) -> Tensor:
-        """A copy on the device."""
+        """Return a copy on the device."""
         compact = np.ascontiguousarray(array).reshape(array.shape)
         kind, dims = described(array)
         place = compact.ctypes.data
         return self.upload(kind, array.ndim, dims.ctypes.data, compact.nbytes, place)
 
     def fetched(self, tensor: Tensor) -> Tensor:
-        """A copy on the host."""
+        """Return a copy on the host."""
         dtype = str(tensor.dtype)
         array = np.empty(tuple(tensor.shape), "uint16" if dtype == "bfloat16" else dtype)
         self._fetch(tensor, array)
@@ -74,7 +74,7 @@ class OnDevice:
 
 
 def described(array: np.ndarray) -> tuple[int, np.ndarray]:
-    """What ``UPLOAD`` is told of an array: its dtype and rank as a word, and its dims."""
+    """Return the arguments of ``UPLOAD`` for an array: dtype and rank in one word, and the dims."""
     code = _CODES[array.dtype.kind] | array.dtype.itemsize * 8 << 8 | 1 << 16
     return code << 32 | array.ndim, np.array([*array.shape, 0], np.int64)
 
@@ -84,15 +84,15 @@ _holding = Lock()
 
 
 def closed_by_the_last(state: int, close: Callable[[], Any]) -> Callable[[], None]:
-    """What a program does when it goes: the last one that has a state closes it.
+    """Return a finalizer for a program: the last program that uses a state closes it.
 
-    Programs that were loaded from one file are one library, with one state.
+    Programs that were loaded from one file share one library and its state.
     """
     with _holding:
         _users[state] += 1
 
     def finish() -> None:
-        # Held until it is closed: who comes next opens it again.
+        # Hold the lock while closing: a program that is loaded next opens the state again.
         with _holding:
             _users[state] -= 1
             if not _users[state]:
@@ -102,7 +102,7 @@ def closed_by_the_last(state: int, close: Callable[[], Any]) -> Callable[[], Non
 
 
 def is_of_device(error: Exception) -> bool:
-    """Whether a program's error is one of the device, or of its driver."""
+    """Return whether a program's error comes from the device or its driver."""
     return "DeviceError" in (type(error).__name__, getattr(error, "kind", ""))
 
 
@@ -110,14 +110,14 @@ _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
 
 def _tree(result: Any, tree: Any) -> Any:
-    """A nested result as nested tuples."""
+    """Return a nested result as nested tuples."""
     if isinstance(tree, int):
         return result
     return tuple(_tree(_FIELD(result, k), t) for k, t in enumerate(tree))
 
 
 def nested_array(tensors: Sequence[Tensor], tree: Any) -> Any:
-    """Tensors as a compiled entry gives them: nested arrays of TVM's."""
+    """Return tensors as nested TVM arrays, the form in which a compiled entry returns them."""
     if isinstance(tree, int):
         return tensors[tree]
     return tvm_ffi.convert([nested_array(tensors, t) for t in tree])

@@ -1,7 +1,7 @@
-"""The end of the interpreter, which daemon threads may meet in the midst of a call.
+"""Shutdown of the interpreter while daemon threads are in compiled code.
 
-Until CPython 3.14 a thread that comes back from compiled code then is ended by unwinding its stack,
-through frames of C++ that let nothing pass: the process aborts.
+Before CPython 3.14 a daemon thread that returns from compiled code during shutdown is ended by
+unwinding its stack. C++ frames do not permit that, and the process aborts.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-MOST_SECONDS = 10.0  # that calls under way are waited for
+MOST_SECONDS = 10.0  # limit of the wait for active calls
 PAUSE_S = 0.001
 _HERE = str(Path(__file__).parent)
 
 
 class Program(Protocol):
-    """What calls compiled code."""
+    """An object that calls compiled code."""
 
     def ends(self, closed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Put ``closed`` around the entry, and have every call pass it."""
+        """Replace the entry by ``closed(entry)`` for all further calls."""
 
 
 _PROGRAMS: weakref.WeakSet[Program] = weakref.WeakSet()
 
 
 def waits_at_the_end(program: Program) -> None:
-    """Let no daemon thread be in ``program`` when the interpreter ends."""
+    """Register ``program``, so that no daemon thread is inside of it when the interpreter ends."""
     _PROGRAMS.add(program)
 
 
 def _closed(main: Callable[..., Any]) -> Callable[..., Any]:
-    """An entry that daemon threads wait at for ever."""
+    """Return an entry that blocks daemon threads forever."""
 
     def entry(*args: Any) -> Any:
         while threading.current_thread().daemon:
@@ -47,7 +47,7 @@ def _closed(main: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _calling() -> Iterator[int]:
-    """The threads that are in a call."""
+    """Yield the threads that are inside of a call."""
     for thread, frame in sys._current_frames().items():
         name = frame.f_code.co_filename
         if thread != threading.get_ident() and name.startswith(_HERE) and name != __file__:

@@ -1,4 +1,6 @@
-"""A compiled program: bind inputs, call, explain. No shape logic lives here."""
+"""A compiled program: binds inputs, calls the machine code, and describes it. Shapes are handled by
+the compiled code.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ Array: TypeAlias = Any
 
 
 class Executable:
-    """One native program that serves every shape.
+    """One native program for all shapes.
 
     Attributes:
         signature: (name, dims as text, dtype) of every input.
@@ -98,8 +100,9 @@ class Executable:
         if not isinstance(code, Code):
             raise BadInput(f"an Executable comes of build or load, not of {shown(code)}")
         self._code = code
-        self._export = export  # how to save it, of a program that was compiled here
-        self._home = home  # the address of the workers' home, for a program that was compiled here
+        self._export = export  # saves the program; None if it was loaded
+        # returns the address of the process's thread pool; for a program compiled in this process
+        self._home = home
         self._main: Callable[..., Any] = self._first_call
         self._manifest = code.description()
         self._constants = constants
@@ -112,7 +115,7 @@ class Executable:
         self._binding = Lock()
         self._direct: Callable[..., int] = not_direct
         self._pool: Callable[..., int] | None = None
-        # Shapes of NumPy inputs seen before, and what to allocate for them.
+        # Cache: shapes of NumPy inputs to shapes and dtypes of results to allocate.
         self._results: dict[tuple[Any, ...], Any] = {}
         self._plain = len(self._names) == 1 and isinstance(self._outputs, int)
 
@@ -120,12 +123,12 @@ class Executable:
         return f"<tvm_disc program {signature_text(self._manifest)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled, or copied, as the bytes of the library that ``save`` writes."""
+        """Pickle or copy the program as the bytes of the library that ``save`` writes."""
         data = as_bytes(self.save) if self._saved is None else self._saved.read()
         return restored, (data, self.timings, self._code.wanted)
 
     def ready(self) -> None:
-        """Make the machine code ready now; otherwise the first call does, which then takes longer.
+        """Prepare the machine code now; otherwise the first call does, and takes longer.
 
         Raises:
             WrongProcessor: the program was compiled for another machine.
@@ -143,12 +146,12 @@ class Executable:
         function = self._code.function
         try:
             main = function(ENTRY)
-        except TimeoutError:  # raised by a handler of a signal
+        except TimeoutError:  # raised by a signal handler
             raise
         except Exception as error:
             raise ArtifactError(f"this program cannot run on this machine: {error}") from None
         if self._main != self._first_call:
-            return  # a handler of a signal has called the program meanwhile
+            return  # a signal handler called the program meanwhile
         if self._constants is not None:
             function(BIND)(self._constants.ctypes.data, self._home())
         if self._manifest.get("vendor"):
@@ -157,20 +160,22 @@ class Executable:
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = function(DIRECT)
         if self._manifest.get("device"):
-            # Results, and kernels under way, may outlive whoever holds the program.
+            # Results and running kernels may outlive this object; the module must not be unloaded.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._code.module))
             main = OnDevice(main, function, len(self._names), self._outputs)
         close: Callable[[], Any] = partial(pool, 0, 0)
         if self._manifest.get("device"):
             close = closed_by_the_last(int(pool(-1, -1)), function(CLOSE))
-        # Not at the exit of the process, which gives memory back by itself.
+        # Not at process exit, where the system reclaims memory.
         weakref.finalize(self, close).atexit = False
         self._main, self._pool = main, pool
         unlock_in_children(self, int(pool(-1, -1)))
         waits_at_the_end(self)
 
     def ends(self, closed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Have every call pass ``closed(entry)`` from now on, as the interpreter ends."""
+        """Replace the entry by ``closed(entry)`` for all further calls, as the interpreter is
+        shutting down.
+        """
         self._main, self._direct = closed(self._main), not_direct
 
     @property
@@ -180,12 +185,12 @@ class Executable:
 
     @property
     def inputs(self) -> list[str]:
-        """The names of the inputs as a call takes them, values of data types too."""
+        """The names of a call's inputs, including values of data types."""
         return list(self._names if self._codec is None else self._codec.names)
 
     @property
     def results(self) -> list[tuple[tuple[str, ...], str]]:
-        """(dims, dtype) of every tensor that a call gives, in order."""
+        """(dims, dtype) of every result tensor, in order."""
         return [(tuple(dims), dtype) for dims, dtype in self._manifest["results"]]
 
     @property
@@ -195,7 +200,7 @@ class Executable:
 
     @property
     def level(self) -> str:
-        """The one of ``levels`` that runs."""
+        """The level among ``levels`` that runs."""
         return self._code.level.name
 
     @property
@@ -205,28 +210,33 @@ class Executable:
 
     @property
     def launches(self) -> list[str]:
-        """The kernel calls of the program as written, then those of its functions on boxed values
-        in turn; a kernel may be called several times."""
+        """The kernel of each call in program order, then those of functions on boxed values.
+
+        A kernel may be listed several times.
+        """
         return list(self._manifest["launches"])
 
     @property
     def refused(self) -> list[str]:
-        """What was not fused, each with the reason; of a program with a special version, there."""
+        """Fusions that were refused, each with the reason; of the special version if there is
+        one.
+        """
         return list(self._manifest["refused"])
 
     def __call__(self, /, *args: Array, out: Any = None, **kwargs: Array) -> Any:
         """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
 
-        Results are NumPy arrays if the first input is one, PyTorch tensors if it is one, else
-        TVM tensors; always without a copy.
+        Results are NumPy arrays if the first input is one, PyTorch tensors if it is one, otherwise
+        TVM
+        tensors; results are never copied.
 
         Args:
-            out: tensors to write the results into, nested as the results are; returned as given.
+            out: tensors to write the results into, nested like the results; returned unchanged.
 
         Raises:
             BadInput: a missing or unknown input, a wrong rank, dtype or device.
             GuardFailed: shapes that the program was not compiled for.
-            MemoryError: no memory for a result or for the workspace; the next call is unharmed.
+            MemoryError: no memory for a result or the workspace; later calls are not affected.
         """
         if self._codec is not None:
             return self._boxed(self._codec.flatten(args, kwargs), out)
@@ -237,7 +247,8 @@ class Executable:
         if out is not None:
             return self._write(args, out)
         if args and type(args[0]) is NDARRAY:
-            # Every name costs here: docs/runtime.md says where the time of a small call goes.
+            # This path is kept short, each name lookup costs time: docs/runtime.md analyzes a small
+            # call.
             if self._plain:
                 found = self._results.get(args[0].shape)
                 if found is not None:
@@ -250,10 +261,12 @@ class Executable:
         return self._general(args)
 
     def _on_arrays(self, args: tuple[Array, ...]) -> Any:
-        """A call with NumPy arrays, perhaps: results of known shape, and no conversions."""
+        """Call with NumPy arrays if the result shapes of these input shapes are cached; skips
+        conversions.
+        """
         try:
             found = self._results[tuple(map(SHAPES, args))]
-        except (KeyError, AttributeError, TypeError):  # a new shape, or no arrays at all
+        except (KeyError, AttributeError, TypeError):  # a new shape, or inputs that are not arrays
             return self._general(args)
         arrays = tuple([EMPTY(*fields) for fields in found])
         if self._direct(LAYOUT, id(args), id(arrays)):
@@ -261,20 +274,25 @@ class Executable:
         return nested(arrays, self._outputs)
 
     def bind(self, /, *args: Array, **kwargs: Array) -> Callable[[], Any]:
-        """A call whose arguments are in the program's own form already, values of data types too.
+        """Return a function that calls the program on these arguments, already converted.
 
-        It gives the program's results in that form, as TVM tensors. What is no compact tensor is
-        copied once, here.
+        It returns the program's results as TVM tensors. Inputs that are not contiguous tensors are
+        copied
+        once, by this method.
         """
         return partial(self._main, *self._checked(self._flat(args, kwargs)))
 
     def _checked(self, args: tuple[Array, ...]) -> list[Array]:
-        """Arguments that a call was tried with, as the program takes them."""
-        self._general(args)  # binds the machine code, and tells what is wrong with the arguments
+        """Call the program on the arguments once, and return them in the form that the program
+        takes.
+        """
+        self._general(args)  # binds the machine code and reports invalid arguments
         return prepared_inputs(self._manifest["inputs"], args)
 
     def _boxed(self, args: tuple[Array, ...], out: Any) -> Any:
-        """A call that takes or gives boxed values, already flat."""
+        """Call the program with flattened arguments, some of which or whose result are boxed
+        values.
+        """
         if out is not None:
             raise BadInput("out: a program that takes or returns data types allocates its results")
         args = checked_arguments(self._manifest["inputs"], args)
@@ -292,8 +310,8 @@ class Executable:
             return recovered(self._main, self._manifest["inputs"], args, outputs, error)
 
     def _general(self, args: tuple[Array, ...]) -> Any:
-        """A call with any kind of tensor."""
-        # More arguments have a meaning to the program: memory to write to.
+        """Call with any kind of tensors."""
+        # Additional arguments must not reach the program, which would take them as result buffers.
         if len(args) != len(self._names) or not PLAIN_TYPES.issuperset(map(type, args)):
             args = checked_arguments(self._manifest["inputs"], args)
         try:
@@ -327,21 +345,23 @@ class Executable:
 
     @property
     def dispatch(self) -> dict[str, Any]:
-        """The decision tree of every kernel, by the key of its group: plain values for JSON."""
+        """The decision tree of every kernel, by its group's key, as JSON values."""
         return {k["group"]: k["choice"] for k in self._manifest["kernels"] if k.get("group")}
 
     @contextmanager
     def record_shapes(self, path: str | Path) -> Iterator[None]:
-        """Count the input shapes of the calls inside, and append them to a log for ``tune``."""
+        """Count the input shapes of calls in this context, and append them to a log for
+        ``tune``.
+        """
         target = file_path("record_shapes", path)
         try:
-            target.open("a").close()  # before anything is counted that could not be written
+            target.open("a").close()  # fails before any call if the file cannot be written
         except OSError as error:
             raise BadInput(f"record_shapes: {target}: {error.strerror or error}") from None
         self.ready()
         log = ShapeLog(self._main, self._names)
         kept = self._main, self._direct, self._results
-        # Without results of known shape every call goes through the log.
+        # Without cached result shapes every call goes through the log.
         self._main, self._direct, self._results = log, not_direct, {}
         try:
             yield
@@ -360,27 +380,27 @@ class Executable:
         return ordered(self._names, args, kwargs) if kwargs else args
 
     def keep_memory(self, limit_bytes: int, results_bytes: int | None = None) -> None:
-        """Give all idle memory back to the system, and keep at most this much from now on.
+        """Return all idle memory to the system, and limit the idle memory from now on.
 
         ``keep_memory(0)`` keeps none between calls.
 
         Args:
-            limit_bytes: for workspaces; at first 1 GiB.
-            results_bytes: for results that nobody holds any more; as much as ``limit_bytes`` if
-                left out, at first 256 MiB.
+            limit_bytes: limit for workspaces; the initial limit is 1 GiB.
+            results_bytes: limit for freed results; ``limit_bytes`` by default, initially 256 MiB.
         """
         limit = integer("limit_bytes", limit_bytes, 0, MOST)
         results = limit if results_bytes is None else results_bytes
         self._call_pool(limit, integer("results_bytes", results, 0, MOST))
 
     def trim(self) -> int:
-        """Give memory that no call uses back to the system: idle workspaces, results that nobody
-        holds. The limits of :meth:`keep_memory` stay; the next calls ask the system again.
+        """Return idle workspaces and freed results to the system; the limits of :meth:`keep_memory`
+        stay.
 
-        Calls may run meanwhile: theirs is not idle. Constants stay.
+        Other threads may run calls; memory in use and constants are not freed. Later calls allocate
+        again.
 
         Returns:
-            How many bytes were given back.
+            the number of freed bytes.
         """
         words = self._state()
         before = words[KEPT] + words[RESULTS]
@@ -389,9 +409,12 @@ class Executable:
         return max(int(before - words[KEPT] - words[RESULTS]), 0)
 
     def memory_statistics(self) -> dict[str, int]:
-        """Workspace ``requests`` so far, ``misses`` that went to the system, bytes ``kept``, and
-        bytes of ``results`` that are kept as soon as nobody holds them. With ``cuda_graphs`` also
-        ``graph_calls`` so far, ``graphs_made``, ``graphs_evicted``, and ``graph_updates`` of nodes.
+        """Return counters of the program's memory.
+
+        ``requests`` of workspaces so far, ``misses`` that had to be allocated, bytes ``kept``, and
+        bytes of
+        ``results`` that are reused when freed. With ``cuda_graphs`` also ``graph_calls`` so far,
+        ``graphs_made``, ``graphs_evicted``, and ``graph_updates`` of nodes.
         """
         words = self._state()
         found = {"requests": REQUESTS, "misses": MISSES, "kept": KEPT, "results": RESULTS}
@@ -401,8 +424,12 @@ class Executable:
 
     @property
     def threads(self) -> int:
-        """How many threads a kernel may use; at first what was compiled for, which is also the most
-        that one is split into. Calls that are active at once share the cores, whichever program's.
+        """Maximum number of threads per kernel; initially the number that the program was compiled
+        for.
+
+        A kernel is never split into more parts than it was compiled for. Concurrent calls share the
+        cores,
+        also across programs.
         """
         return int(self._state()[THREADS])
 
@@ -416,20 +443,21 @@ class Executable:
         return (ctypes.c_int64 * DEVICE_STATE_WORDS).from_address(self._call_pool(-1, -1))
 
     def _call_pool(self, limit: int, results: int) -> int:
-        # Asked for once: in the child of a fork, the runtime's own lock may be held by nobody.
+        # Looked up once: in the child of a fork the lock of TVM's runtime may be held by a missing
+        # thread.
         if self._pool is None:
             self.ready()
         assert self._pool is not None
         return int(self._pool(limit, results))
 
     def workspace_bytes(self, shapes: Mapping[str, Sequence[int]]) -> int:
-        """Bytes of temporary memory that one call needs for input shapes, without running.
+        """Return the bytes of temporary memory of one call for these input shapes, without running
+        it.
 
-        Loops and branches take more while they run, as their sizes come to be known.
+        Loops and branches may allocate more at run time, when their sizes are known.
 
         Raises:
-            BadInput: a shape is missing, has the wrong rank, or is one that a size of the program
-                has no value for.
+            BadInput: a shape is missing or has the wrong rank, or a size formula divides by zero.
         """
         dims = bound_dims(self.signature, shapes)
         try:
@@ -449,18 +477,17 @@ class Executable:
         dims: Mapping[str, int] | None = None,
         full: bool = False,
     ) -> str:
-        """A summary; then what was fused and what was not, which facts were used, which guards
-        remain.
+        """Return a description: a summary, fusions and refused fusions, shape facts, and guards.
 
         Args:
-            shapes: input shapes for which to tell the memory needed and the bytes moved.
-            picture: a file (.svg, .png or .pdf) to draw the kernel calls into.
-            dims: instead of shapes, sizes by the names of dims.
-            full: formulas of thousands of characters, too.
+            shapes: input shapes for which to compute the memory needed and the bytes moved.
+            picture: a file (.svg, .png or .pdf) for a graph of the kernel calls.
+            dims: sizes by names of dims, instead of shapes.
+            full: do not shorten long formulas.
 
         Raises:
-            BadInput: a shape or a dim does not fit, or the picture's ending is unknown.
-            Unsupported: a picture is asked for and matplotlib is not installed.
+            BadInput: a shape or a dim does not fit, or the picture's suffix is unknown.
+            Unsupported: a picture is requested and matplotlib is not installed.
         """
         sizes = self._sizes(shapes, dims)
         if picture is not None:
@@ -478,16 +505,15 @@ class Executable:
         dims: Mapping[str, int] | None = None,
         profile: bool = False,
     ) -> None:
-        """Write what :meth:`explain` tells as one page for a browser, which needs no network.
+        """Write the description of :meth:`explain` as one self-contained HTML page.
 
         Args:
-            dims: sizes to tell numbers for, by the names of dims; usual ones for those left out.
-            profile: call the program at these sizes, on random inputs, and show where its time
-                went.
+            dims: sizes by names of dims, for which to compute numbers; defaults for the others.
+            profile: call the program at these sizes on random inputs, and show the time per kernel.
 
         Raises:
             BadInput: there is no such dim, or the file cannot be written.
-            Unsupported: a profile of a program that takes data types is asked for.
+            Unsupported: a profile is requested of a program that takes data types.
         """
         target = file_path("explain_html", path)
         sizes = checked_dims(self._manifest, dims or {})
@@ -500,7 +526,7 @@ class Executable:
     def _sizes(
         self, shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None
     ) -> dict[str, int] | None:
-        """Sizes of dims, given by the shapes of inputs or by names."""
+        """Return the sizes of dims, from input shapes or from sizes by name."""
         if shapes is not None and dims is not None:
             raise BadInput("expected either shapes or dims, found both")
         if dims is not None:
@@ -508,13 +534,14 @@ class Executable:
         return None if shapes is None else bound_dims(self.signature, shapes)
 
     def profile(self, /, *args: Array, repeat: int = 10, **kwargs: Array) -> Profile:
-        """Time calls kernel by kernel; the first one, which warms up, is not counted.
+        """Time calls kernel by kernel; a first warm-up call is not counted.
 
-        Any program can be profiled, a loaded one too: the timers are part of it, and a call that
-        does not ask for them passes a branch per kernel.
+        Any program can be profiled, also a loaded one: the timers are part of it. Calls without
+        timing pass
+        one branch per kernel.
         """
         repeat = integer("repeat", repeat, 1, MOST)
-        converted = self._checked(self._flat(args, kwargs))  # a call, which warms up
+        converted = self._checked(self._flat(args, kwargs))  # a warm-up call
         record = new_record(max(64, 4 * len(self.launches)))
         found = Profile()
         while len(found.calls) < repeat:
@@ -522,7 +549,7 @@ class Executable:
             start = time.perf_counter_ns()
             self._main(*converted, record.ctypes.data)
             python_ns = time.perf_counter_ns() - start
-            if record[COUNT] > record[ROOM]:  # a loop ran more kernels than there is room for
+            if record[COUNT] > record[ROOM]:  # a loop ran more kernels than the record holds
                 record = new_record(2 * int(record[COUNT]))
                 continue
             events, total_ns = self.read_record(record)
@@ -532,18 +559,20 @@ class Executable:
         return found
 
     def read_record(self, record: np.ndarray) -> tuple[list[Event], int]:
-        """What a timed call has written, here or elsewhere: its events, and its nanoseconds."""
+        """Return the events and total nanoseconds of a timed call, which another process may
+        have made.
+        """
         return read_record(record, self._manifest["kernels"])
 
     def save(self, path: str | Path, compiler: str | None = None) -> None:
         """Write one shared library that needs only TVM's runtime.
 
         Args:
-            compiler: the C compiler that links; for another machine, one that builds for it, such
-                as ``aarch64-linux-gnu-gcc``.
+            compiler: the C compiler that links; for another machine a cross compiler such as
+                ``aarch64-linux-gnu-gcc``.
 
         Raises:
-            ArtifactError: this program was loaded, or nothing can link it.
+            ArtifactError: this program was loaded, or linking failed.
         """
         if self._export is None:
             raise ArtifactError("a loaded program cannot be saved again; copy its file")
@@ -553,7 +582,7 @@ class Executable:
         self._export(self._code.modules, self._constants, self._code.manifest, target, compiler)
 
     def source(self, kind: str = "ll") -> str:
-        """The generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""
+        """Return the generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""
         try:
             return self._code.source(kind)
         except (RuntimeError, TypeError):
@@ -564,12 +593,12 @@ def load(path: str | Path, level: str | None = None) -> Executable:
     """Load a saved program.
 
     Args:
-        level: of a program for several targets, the one to run, such as ``x86-64-v2``; by default
-            the best that this processor has.
+        level: for a program with several targets, the one to run, such as ``x86-64-v2``; by default
+            the best that this processor supports.
 
     Raises:
-        ArtifactError: the file is missing, not ours, damaged, or of another version.
-        WrongProcessor: it, or that level, was compiled for another processor.
+        ArtifactError: the file is missing, not a saved program, damaged, or of another version.
+        WrongProcessor: the program or that level was compiled for another processor.
         BadOption: it has no such level.
     """
     return _of_file(load_saved(file_path("load", path)), level)
@@ -578,7 +607,7 @@ def load(path: str | Path, level: str | None = None) -> Executable:
 def restored(
     data: bytes, timings: Mapping[str, float] | None = None, level: str | None = None
 ) -> Executable:
-    """A program from the bytes of its library.
+    """Return a program from the bytes of its library.
 
     Raises:
         ArtifactError, WrongProcessor, BadOption: as :func:`load`.

@@ -1,4 +1,4 @@
-"""What a program tells of itself, as text."""
+"""Description of a program as text."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from tvm_disc.runtime.summary import summary
 def explanation(
     manifest: Mapping[str, Any], levels: Sequence[str], dims: Mapping[str, int] | None
 ) -> list[str]:
-    """The lines of ``Executable.explain``: a summary, kernels, calls, facts, what was not fused.
+    """Return the lines of ``Executable.explain``: summary, kernels, calls, shape facts, refused
+    fusions.
 
     Args:
-        levels: what to say of the processors that the program is for.
-        dims: for which to tell the bytes moved.
+        levels: lines about the program's processor levels.
+        dims: sizes for which to compute the bytes moved.
     """
     kernels, launches = manifest["kernels"], manifest["launches"]
     counts = Counter(launches)
@@ -43,7 +44,7 @@ def explanation(
 
 
 def _versions(manifest: Mapping[str, Any]) -> list[str]:
-    """The premises of the program, and what serves calls that break them."""
+    """Return lines about the conditions of the special version, and about the general version."""
     premises, general = manifest["premises"], manifest["general"]
     if not premises:
         return []

@@ -1,4 +1,6 @@
-"""Programs in the child of a fork, where the threads that held their locks do not exist."""
+"""Fork safety: resets the locks of programs in the child, which lacks the threads that held
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +10,26 @@ import weakref
 
 from tvm_disc.abi.state import MUTEX, MUTEX_WORDS
 
-# With where the state of its machine code lies, which holds a lock: a child that asked the runtime
-# for it would find that one's own held.
+# Programs with the address of their state, which contains a lock. The address is stored here,
+# because
+# in the child the lock of TVM's runtime might be held, and asking it would block.
 _PROGRAMS: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
 
 
 def unlock_in_children(program: object, state: int) -> None:
-    """Whatever other threads do when this process forks, the child can call the program.
+    """Let the child of a fork call the program, whatever other threads do at the time of the fork.
 
     Args:
-        state: the address of the state of its machine code.
+        state: the address of the program's state.
     """
     _PROGRAMS[program] = state
 
 
 def _unlock() -> None:
     for state in _PROGRAMS.values():
-        # A mutex that is all zeros is one that nobody holds. What it guards is counters and lists
-        # of blocks: half of a change loses a block at worst.
+        # An all-zero mutex is unlocked. It guards counters and lists of blocks; an interrupted
+        # change leaks
+        # one block at worst.
         ctypes.memset(state + 8 * MUTEX, 0, 8 * MUTEX_WORDS)
 
 

@@ -1,4 +1,4 @@
-"""The C library's heap: what it holds free goes back to the system on request."""
+"""Return of free memory of the C library's heap to the system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @cache
 def _function() -> Any:
-    """``malloc_trim``, None where the C library has none."""
+    """Return ``malloc_trim``; None if the C library does not have it."""
     try:
         found = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):
@@ -19,8 +19,11 @@ def _function() -> Any:
 
 
 def trim_heap() -> None:
-    """Give back what lies free: without that, blocks below a threshold, which grows with the
-    largest block that was ever freed, stay with the process."""
+    """Return free heap memory to the system.
+
+    Otherwise freed blocks below glibc's threshold, which grows with the largest block ever freed,
+    remain resident.
+    """
     trim = _function()
     if trim is not None:
         trim(0)

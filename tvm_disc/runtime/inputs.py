@@ -1,4 +1,4 @@
-"""What a call may be given: Python numbers and tensors of any library, and refusals by name."""
+"""Conversion and checks of a call's arguments: Python numbers and tensors of any library."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from tvm_disc.abi.formula import evaluate
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.runtime.arrays import as_tensor, numpy_dtype
 
-MOST = 2**63 - 1  # what programs count with
-_NUMBERS = "biuf"  # kinds of NumPy's dtypes, each fits into those after it
+MOST = 2**63 - 1  # largest int64, the type of sizes in programs
+_NUMBERS = "biuf"  # kinds of NumPy dtypes: bool, signed, unsigned, float
 _SAMPLE = 40  # characters of a value in a message
-_LINE = 200  # of another library's error
+_LINE = 200  # characters of another library's error in a message
 Signature: TypeAlias = Sequence[tuple[str, Sequence[str], str]]  # name, dims, dtype of every input
-# Types whose values are what they seem; others are looked at once.
+# Types whose values were checked once and need no conversion.
 PLAIN_TYPES: set[type] = {np.ndarray}
 
 
 def checked_arguments(signature: Signature, args: Sequence[Any]) -> tuple[Any, ...]:
-    """The arguments of a call, with arrays in place of numbers and lists of Python.
+    """Return the arguments of a call, with Python numbers and lists converted to arrays.
 
-    Nothing else than tensors may reach a program: on its way there lists become arrays of TVM's, in
-    a recursion that ends with the stack where a list contains itself.
+    Only tensors may reach a program: TVM would convert lists recursively and overflow the stack if
+    a
+    list contains itself.
 
     Raises:
-        BadInput: there are more or fewer than inputs, one is a masked array, of which DLPack gives
-            a part only, or no tensor.
+        BadInput: the number of arguments is wrong, or one is not a tensor or is a masked array,
+            whose
+            mask DLPack drops.
     """
     if len(args) != len(signature):
         names = ", ".join(name for name, _, _ in signature)
@@ -50,7 +52,7 @@ def _checked(name: str, dtype: str, value: Any) -> Any:
 
 
 def told_apart(names: Sequence[str]) -> list[str]:
-    """Names by which inputs can be given, where some have the same: ``x``, ``x_1``, ``x_2``."""
+    """Return unique names of inputs; repeated names get suffixes: ``x``, ``x_1``, ``x_2``."""
     found: list[str] = []
     for name in names:
         unique, count = name, 0
@@ -64,7 +66,7 @@ def told_apart(names: Sequence[str]) -> list[str]:
 def ordered(
     names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """Inputs by position and by name in the order of ``names``.
+    """Return positional and named inputs in the order of ``names``.
 
     Raises:
         BadInput: one is unknown, given twice or missing.
@@ -73,7 +75,7 @@ def ordered(
         try:
             return tuple([kwargs[name] for name in names])
         except KeyError:
-            pass  # told below, by name
+            pass  # reported below
     unknown = [k for k in kwargs if k not in names]
     twice = [n for n in names[: len(args)] if n in kwargs]
     rest = names[len(args) :]
@@ -86,10 +88,10 @@ def ordered(
 
 
 def prepared_inputs(signature: Signature, args: Sequence[Any]) -> list[Any]:
-    """Arguments as a program takes them, copied where their own memory does not serve.
+    """Return the arguments in a form that programs accept, copied where necessary.
 
     Raises:
-        BadInput: one is no tensor.
+        BadInput: one is not a tensor.
         MemoryError: there is no memory for a copy.
     """
     try:
@@ -100,12 +102,12 @@ def prepared_inputs(signature: Signature, args: Sequence[Any]) -> list[Any]:
 
 
 def prepared(name: str, dtype: str, value: Any) -> Any:
-    """A tensor that programs can read, for whatever stands for one; itself if it can be read.
+    """Return ``value`` as a tensor that programs can read; unchanged if it is one already.
 
     Raises:
-        BadInput: nothing does, or numbers do not fit ``dtype``.
+        BadInput: it cannot be converted, or its numbers do not fit ``dtype``.
     """
-    # Asked of types alone: attributes of values may be code of the user's.
+    # Only the type is inspected: attributes of the value may run user code.
     kind, where = type(value), f"input '{name}'"
     if issubclass(kind, int | float | bool | list | tuple | np.generic):
         return _converted(name, dtype, value)
@@ -122,9 +124,9 @@ def prepared(name: str, dtype: str, value: Any) -> Any:
 
 
 def _compact(where: str, dtype: str, array: np.ndarray) -> np.ndarray:
-    """An array that DLPack gives, copied if it is read-only or not compact."""
+    """Return the array, or a copy if it is read-only or not contiguous."""
     given = array.dtype
-    # Neither swapped bytes, nor records, nor floats of more than 64 bits.
+    # DLPack supports neither swapped bytes, nor records, nor floats of more than 64 bits.
     known = (given.kind in "biuf" and given.itemsize <= 8) or given.kind == "c"
     if not given.isnative or not (known or given.name == "bfloat16"):
         raise BadInput(f"{where}: expected dtype {dtype}, found {given}")
@@ -133,7 +135,7 @@ def _compact(where: str, dtype: str, array: np.ndarray) -> np.ndarray:
 
 
 def _dense(where: str, tensor: Any) -> Any:
-    """A tensor of PyTorch that is compact and needs no gradient."""
+    """Return a PyTorch tensor as a contiguous one without gradient."""
     try:
         return tensor.detach().contiguous()
     except RuntimeError as error:
@@ -141,15 +143,15 @@ def _dense(where: str, tensor: Any) -> Any:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value says that it is a tensor, as the types of all libraries for arrays do."""
+    """Return whether the value's type supports DLPack."""
     return hasattr(type(value), "__dlpack__")
 
 
 def check_exported(where: str, tensor: Any) -> None:
-    """Stop unless a tensor's own library gives it by DLPack.
+    """Check that a tensor can be exported by DLPack.
 
     Raises:
-        BadInput: it does not: the tensor has no memory of its own, or elements of another kind.
+        BadInput: it cannot: it has no memory of its own, or an unsupported kind of elements.
     """
     error = _export_error(tensor)
     if error is not None:
@@ -158,26 +160,26 @@ def check_exported(where: str, tensor: Any) -> None:
 
 
 def is_exported(tensor: Any) -> bool:
-    """Whether DLPack gives a tensor as it is."""
+    """Return whether a tensor can be exported by DLPack."""
     return _export_error(tensor) is None
 
 
 def _export_error(tensor: Any) -> Exception | None:
     try:
         tvm_ffi.from_dlpack(tensor)
-    except Exception as error:  # of any class: it is the tensor's own
+    except Exception as error:  # any class: the tensor's library raises it
         return error
     return None
 
 
 def first_line(error: Exception) -> str:
-    """What an error of another library says, without its stack."""
+    """Return the first line of another library's error, shortened."""
     line = next(iter(str(error).splitlines()), "")
     return line if len(line) <= _LINE else line[:_LINE] + "..."
 
 
 def _converted(name: str, dtype: str, value: Any) -> Any:
-    """Numbers of Python as an array of ``dtype`` that holds the same ones."""
+    """Return Python numbers as an array of ``dtype`` with the same values."""
     try:
         given = np.asarray(value)
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -199,7 +201,7 @@ def _converted(name: str, dtype: str, value: Any) -> Any:
 
 
 def _fit(given: np.ndarray, array: np.ndarray) -> bool:
-    """Whether numbers are the same after a conversion, up to the rounding of floats."""
+    """Return whether a conversion kept all numbers, up to rounding of floats."""
     kind = array.dtype.kind
     if kind not in "biu":
         return bool(np.isfinite(array)[np.isfinite(given)].all())
@@ -211,13 +213,13 @@ def _fit(given: np.ndarray, array: np.ndarray) -> bool:
 def _shown(value: Any) -> str:
     try:
         text = repr(value)
-    except (RecursionError, ValueError):  # ValueError: an integer of too many digits
+    except (RecursionError, ValueError):  # ValueError: an integer has too many digits
         text = "..."
     return f"{type(value).__name__} {text[:_SAMPLE]}{'...' if len(text) > _SAMPLE else ''}"
 
 
 def described(names: Sequence[str], args: Sequence[Any], outputs: Sequence[Any] = ()) -> str:
-    """``x: float32[3, 4], y: int`` for messages."""
+    """Return a text like ``x: float32[3, 4], y: int`` for messages."""
     named = [*zip(names, args, strict=True)]
     named += [(f"output {k}", tensor) for k, tensor in enumerate(outputs)]
     parts = []
@@ -225,13 +227,14 @@ def described(names: Sequence[str], args: Sequence[Any], outputs: Sequence[Any] 
         try:
             dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
             parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
-        except Exception:  # of any class: attributes may be code of the user's
+        except Exception:  # any class: attributes may run user code
             parts.append(f"{name}: {type(value).__name__}")
     return ", ".join(parts)
 
 
 def sample_inputs(manifest: Mapping[str, Any], dims: Mapping[str, int]) -> list[np.ndarray]:
-    """Inputs of the sizes of ``dims``: normal floats, integers 0 and 1, from a fixed seed.
+    """Return random inputs for the sizes ``dims``: normal floats, integers 0 and 1, with a fixed
+    seed.
 
     Raises:
         Unsupported: the program takes values of data types.
@@ -248,21 +251,21 @@ def sample_inputs(manifest: Mapping[str, Any], dims: Mapping[str, int]) -> list[
 
 
 def sample_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
-    """Normal floats, or integers 0 and 1."""
+    """Return normal floats, or integers 0 and 1."""
     kind = numpy_dtype(dtype)
     floats = kind.kind == "f" or dtype == "bfloat16"
     try:
         values = rng.standard_normal(shape) if floats else rng.integers(0, 2, shape)
         return np.asarray(values).astype(kind)
-    except (MemoryError, ValueError):  # ValueError: more bytes than an address has bits for
+    except (MemoryError, ValueError):  # ValueError: the size exceeds the address space
         raise MemoryError(f"out of memory for a sample of {dtype}{list(shape)}") from None
 
 
 def integer(what: str, value: Any, least: int, most: int) -> int:
-    """``value`` as an integer of a range.
+    """Return ``value`` as an integer between ``least`` and ``most``.
 
     Raises:
-        BadInput: it is none.
+        BadInput: it is not an integer in that range.
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool):
         raise BadInput(f"{what}: expected an integer, found {_shown(value)}")
@@ -274,10 +277,10 @@ def integer(what: str, value: Any, least: int, most: int) -> int:
 
 
 def bound_dims(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """The dims of a signature by name, from the shapes of inputs.
+    """Return the dims of a signature by name, from the shapes of inputs.
 
     Raises:
-        BadInput: a shape is missing, unknown, of the wrong rank, or no sizes.
+        BadInput: a shape is missing, unknown, of the wrong rank, or not a sequence of sizes.
     """
     if not isinstance(shapes, Mapping):
         raise BadInput(f"shapes: expected a shape by input name, found {_shown(shapes)}")

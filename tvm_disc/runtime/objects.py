@@ -1,7 +1,7 @@
-"""Boxed values at the border: from Python to the flat form and back.
+"""Conversion of boxed values between Python objects and the program's flat form.
 
-The form is described in ``codegen/objects/flat.py``; the manifest says what a program takes and
-returns.
+The form is described in ``codegen/objects/flat.py``; the manifest contains the types of a program's
+inputs and result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Codec:
     """Flattens the arguments of a program and rebuilds its results.
 
     Args:
-        external: what the manifest says of boxed values.
+        external: the manifest's entry about boxed values.
         names: the program's flat inputs.
     """
 
@@ -36,7 +36,7 @@ class Codec:
 
     @classmethod
     def of(cls, external: Mapping[str, Any] | None, names: Sequence[str]) -> Codec | None:
-        """None for a program that neither takes nor gives boxed values."""
+        """Return the codec of a program; None if it neither takes nor returns boxed values."""
         if not external or not (external["types"] or external["inputs"]):
             return None
         return cls(external, names)
@@ -48,10 +48,10 @@ class Codec:
         return name
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The flat arguments of a call.
+        """Return the flat arguments of a call.
 
         Raises:
-            BadInput: a value is not of its type; the message says where.
+            BadInput: a value does not have its declared type; the message names the input.
         """
         given = dict(zip(self.names, args, strict=False))
         twice = [n for n in kwargs if n in given or n not in self.names]
@@ -70,7 +70,7 @@ class Codec:
         return tuple(flat)
 
     def rebuild(self, result: Any, convert: Callable[[Any], Any]) -> Any:
-        """The result of a call, of which the program gives the flat form."""
+        """Return the Python result of a call from its flat form."""
         return self._value(self.result, result, convert)
 
     def _value(self, form: Any, flat: Any, convert: Callable[[Any], Any]) -> Any:
@@ -83,7 +83,7 @@ class Codec:
 
 
 class _Encoder:
-    """Writes one value. Nothing recurses: a list may be long."""
+    """Encodes one value. It is iterative, because long lists would overflow the stack."""
 
     def __init__(self, types: Mapping[str, Any], where: str) -> None:
         self.types, self.where = types, where
@@ -122,7 +122,7 @@ class _Encoder:
         return known
 
     def _converted(self, value: Any, name: str) -> ConstructorValue:
-        """A Python list stands for a linked one, a tuple that begins with a name for a value."""
+        """Convert a Python list to a linked list, or a tuple that begins with a name to a value."""
         made = None
         if isinstance(value, list):
             made = self._linked(value, self.types[name], name)
@@ -132,11 +132,11 @@ class _Encoder:
             options = ", ".join(ctor for ctor, _ in self.types[name])
             found = type(value).__name__
             raise BadInput(f"{self.where}: expected a {name} (one of {options}), found {found}")
-        self.kept.append(made)  # identities stand for values while this lasts
+        self.kept.append(made)  # keeps the object alive: `known` is keyed by id
         return made
 
     def _constructor(self, value: ConstructorValue, name: str) -> tuple[int, list[Any]]:
-        """(tag, forms of the fields)."""
+        """Return (tag, forms of the fields) of a value's constructor."""
         for tag, (ctor, fields) in enumerate(self.types[name]):
             if ctor == value.name:
                 if len(fields) == len(value.fields):

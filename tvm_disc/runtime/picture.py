@@ -1,4 +1,4 @@
-"""The kernel calls of a program as a picture: one box per call, arrows for tensors."""
+"""Graph of a program's kernel calls: one box per call, arrows for tensors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Box:
 
 
 def boxes(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[Box]:
-    """Inputs, then calls in order; a box's level is one below the lowest that it reads."""
+    """Return boxes of the inputs and then the calls; a box is placed one level below those it
+    reads.
+    """
     names = dict.fromkeys(r for c in calls for r in c["reads"] if isinstance(r, str))
     inputs = {name: k for k, name in enumerate(n for n in names if n != "constant")}
     found = [Box(name, INPUT, (), 0) for name in inputs]
@@ -72,10 +74,10 @@ def draw(
     path: Path,
     dims: Mapping[str, int] | None = None,
 ) -> None:
-    """Write a picture of the calls, and beside it what was not fused and why.
+    """Draw the calls, with the refused fusions and their reasons beside them.
 
     Raises:
-        BadInput: the file's name has another ending than .svg, .png or .pdf.
+        BadInput: the file's suffix is not .svg, .png or .pdf.
         Unsupported: matplotlib is not installed.
     """
     if path.suffix not in FORMATS:
@@ -92,7 +94,7 @@ def draw(
     heights = [0.19 * (box.text.count("\n") + 1) + 0.25 for box in found]
     places, width, depth = _layout(found, heights)
     notes = [line for r in refused for line in textwrap.wrap(r, 88, subsequent_indent="    ")]
-    # A tall list of refusals continues in further columns, so that the page stays readable.
+    # A long list of refusals continues in further columns.
     per_column = max(int(depth / 0.15) - 4, 40)
     columns = [notes[k : k + per_column] for k in range(0, len(notes), per_column)] or [
         ["nothing was refused"]
@@ -128,7 +130,7 @@ def draw(
 def _layout(
     found: Sequence[Box], heights: Sequence[float]
 ) -> tuple[list[tuple[float, float]], float, float]:
-    """Centres of the boxes, level under level, and the size of the whole in inches."""
+    """Return the centres of the boxes, and width and height of the graph, in inches."""
     levels: dict[int, list[int]] = {}
     for k, box in enumerate(found):
         levels.setdefault(box.level, []).append(k)

@@ -1,4 +1,4 @@
-"""Where the time of calls went: per kernel and variant, against the bytes and operations."""
+"""Times of calls per kernel and variant, compared with bytes moved and operations."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 from tvm_disc.abi.record import EVENTS, FIELDS, ROOM, WHOLE_CALL
 
-# Kernels that arithmetic bounds; all others wait for memory.
+# kernels limited by arithmetic; all others are limited by memory bandwidth
 COMPUTE_BOUND = ("dot", "conv", "attention")
 
 
 @dataclass(frozen=True)
 class Event:
-    """One kernel call: times in nanoseconds from the beginning of its program call."""
+    """One kernel call: times in nanoseconds since the start of the program's call."""
 
     kernel: str
     kind: str
@@ -30,7 +30,7 @@ class Event:
 
 @dataclass
 class Line:
-    """All calls of one variant of one kernel, per program call."""
+    """All calls of one variant of one kernel; means per program call."""
 
     kernel: str
     kind: str
@@ -43,23 +43,23 @@ class Line:
 
     @property
     def gigabytes_per_second(self) -> float:
-        """Bytes that must be moved, by time."""
+        """Bytes that must be moved, divided by time."""
         return self.bytes / self.us / 1e3 if self.us else 0.0
 
     @property
     def gigaflops(self) -> float:
-        """Operations by time."""
+        """Operations divided by time."""
         return self.flops / self.us / 1e3 if self.us else 0.0
 
 
 @dataclass
 class Profile:
-    """What timed calls recorded.
+    """Records of timed calls.
 
     Attributes:
         calls: the events of each call.
         total_ns: nanoseconds of each call inside the program.
-        python_ns: nanoseconds of each call as Python saw it.
+        python_ns: nanoseconds of each call measured in Python.
     """
 
     calls: list[list[Event]] = field(default_factory=list)
@@ -67,7 +67,9 @@ class Profile:
     python_ns: list[int] = field(default_factory=list)
 
     def lines(self) -> list[Line]:
-        """Per kernel and variant, the most expensive first; times are means per call."""
+        """Return one line per kernel and variant, the most expensive first; times are means per
+        call.
+        """
         found: dict[tuple[str, str], Line] = {}
         for event in (e for events in self.calls for e in events):
             line = found.setdefault(
@@ -83,8 +85,12 @@ class Profile:
         return sorted(found.values(), key=lambda line: -line.us)
 
     def split(self) -> dict[str, float]:
-        """Mean microseconds of a call in compute-bound and in memory-bound kernels, on the host
-        inside the program, in Python around it, and all together."""
+        """Return the mean microseconds of a call by part.
+
+        The parts are compute-bound kernels, memory-bound kernels, host code inside the program, and
+        Python
+        around it; ``total_us`` is their sum.
+        """
         kernels = {"compute_us": 0.0, "memory_us": 0.0}
         count = max(1, len(self.calls))
         for event in (e for events in self.calls for e in events):
@@ -96,7 +102,7 @@ class Profile:
         return {**kernels, "host_us": host, "python_us": python, "total_us": total}
 
     def to_json(self) -> str:
-        """Lines and split as JSON."""
+        """Return lines and split as JSON."""
         lines = [
             {
                 **asdict(line),
@@ -108,7 +114,7 @@ class Profile:
         return json.dumps({"calls": len(self.calls), "kernels": lines, "split": self.split()})
 
     def to_chrome_trace(self) -> str:
-        """The calls one after another, for ``chrome://tracing`` and Perfetto."""
+        """Return the calls, one after another, as a trace for ``chrome://tracing`` and Perfetto."""
         begin, events = 0, []
         for call, total in zip(self.calls, self.total_ns, strict=True):
             events.append(_traced("call", "host", begin, total, {}))
@@ -147,7 +153,7 @@ def _traced(
 
 
 def new_record(room: int) -> np.ndarray:
-    """Memory for a timed call to write into."""
+    """Allocate the record that a timed call writes."""
     record = np.zeros(EVENTS + room * len(FIELDS), "int64")
     record[ROOM] = room
     return record
@@ -156,7 +162,7 @@ def new_record(room: int) -> np.ndarray:
 def read_record(
     record: np.ndarray, kernels: Sequence[Mapping[str, Any]]
 ) -> tuple[list[Event], int]:
-    """The kernel events of a record, and the nanoseconds of the whole call."""
+    """Return the kernel events of a record, and the nanoseconds of the whole call."""
     rows = record[EVENTS:].reshape(-1, len(FIELDS))[: int(record[0])].tolist()
     whole = next(row for row in rows if row[0] == WHOLE_CALL)
     return list(_events(rows, kernels, whole[2])), whole[3] - whole[2]

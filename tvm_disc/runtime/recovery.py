@@ -1,4 +1,4 @@
-"""Calls that failed: tried again with what a program can read, or told in the user's names."""
+"""Failed calls: retried with converted inputs, or reported in the user's names."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ def recovered(
     outputs: Sequence[Any],
     error: Exception,
 ) -> Any:
-    """The result of a second try, if the first failed for want of a compact tensor.
+    """Retry a failed call with contiguous copies of the inputs, if that may help; return its
+    result.
 
     Raises:
         BadInput, GuardFailed, DeviceError, MemoryError: the error in the user's names.
-        Exception: ``error`` itself where neither the program raised it nor a tensor: a handler of a
-            signal did, such as one that ends what takes too long.
+        Exception: ``error`` itself if neither the program nor a tensor raised it, but for instance
+            a
+            signal handler.
     """
     names = [name for name, _, _ in signature]
     _raise_for_all(error, names, args)
@@ -55,7 +57,7 @@ def recovered(
         raise error
     if isinstance(error, IndexError):
         raise IndexOutside(str(error)) from None
-    # TVM raises errors of kinds that it does not know as RuntimeError.
+    # TVM raises errors of unknown kinds as RuntimeError.
     if getattr(getattr(error, "__tvm_ffi_error__", None), "kind", "") == "ZeroDivisionError":
         raise DivisionByZero(str(error)) from None
     found = described(names, converted, outputs)
@@ -84,7 +86,7 @@ def _values(text: str, signature: Signature, args: Sequence[Any]) -> str:
 
 
 def _raise_for_all(error: Exception, names: Sequence[str], args: Sequence[Any]) -> None:
-    """Raise what no other tensor would mend."""
+    """Raise errors that converted inputs cannot avoid."""
     if is_of_device(error):
         raise DeviceError(str(error)) from None
     if isinstance(error, MemoryError) and _is_of_program(error):
@@ -92,7 +94,7 @@ def _raise_for_all(error: Exception, names: Sequence[str], args: Sequence[Any]) 
 
 
 def _is_of_program(error: Exception) -> bool:
-    """Whether an error came out of compiled code, through TVM's interface of functions."""
+    """Return whether an error was raised by compiled code, through TVM's FFI."""
     return hasattr(error, "__tvm_ffi_error__")
 
 

@@ -1,7 +1,7 @@
-"""Saved programs into this process, and programs as bytes.
+"""Loading of saved programs from files and bytes.
 
-The system's loader knows a library by its name and by its inode, and gives an old one for either.
-So every file is loaded under a name of its own, and a file that was written over in place since it
+The dynamic loader identifies a library by name and inode, and returns the loaded one for either.
+Every file is therefore loaded under a new name, and a file that was overwritten in place since it
 was loaded is loaded from a copy.
 """
 
@@ -27,14 +27,14 @@ from tvm_disc.abi.manifest import checked_manifest
 from tvm_disc.errors import ArtifactError
 from tvm_disc.locks import Lock
 
-# Checksum of what this process has loaded of each file, by device and inode.
+# checksum of the loaded content of each file, by device and inode
 _LOADED: dict[tuple[int, int], int] = {}
 _LOADING = Lock()
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A library in this process, and the file that it is from."""
+    """A loaded library and its file."""
 
     path: Path
     crc: int
@@ -42,10 +42,10 @@ class Saved:
     module: Any
 
     def read(self) -> bytes:
-        """The bytes of the file.
+        """Return the bytes of the file.
 
         Raises:
-            ArtifactError: the file is no longer what was loaded.
+            ArtifactError: the file was replaced since it was loaded.
         """
         with opened(self.path) as file:
             _, trailer = checked_manifest(self.path, file)
@@ -59,10 +59,11 @@ class Saved:
 
 
 def load_saved(path: Path) -> Saved:
-    """Check a saved program from end to end and load it.
+    """Check a saved program completely and load it.
 
     Raises:
-        ArtifactError: the file is missing, not ours, damaged, of another version or processor.
+        ArtifactError: the file is missing, not a saved program, damaged, or of another version or
+            processor.
     """
     with opened(path) as file, _LOADING:
         manifest, trailer = checked_manifest(path, file)
@@ -81,20 +82,21 @@ def load_saved(path: Path) -> Saved:
 
 @cache
 def _runtime() -> None:
-    """TVM's runtime library, which some programs call; its Python package, which is large, is not
-    imported for that."""
+    """Load TVM's runtime library, which some programs call, without importing the large Python
+    package.
+    """
     if "tvm" not in sys.modules:
         load_lib_ctypes("apache-tvm", "tvm_runtime", "RTLD_GLOBAL")
 
 
 def _module(path: Path, file: IO[bytes], fresh: bool) -> Any:
-    """The library of an open file, under a name that no other has had."""
+    """Load the library of an open file under a unique name."""
     try:
         _runtime()
         with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
             name = Path(folder) / "program.so"
             if fresh:
-                # Not the path, which may be another file by now.
+                # not by its path, which may refer to another file by now
                 name.symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
             else:
                 file.seek(0)
@@ -106,7 +108,9 @@ def _module(path: Path, file: IO[bytes], fresh: bool) -> Any:
 
 
 def load_bytes(data: bytes) -> Saved:
-    """A program from the bytes of its file, which is kept beside as long as the program is."""
+    """Load a program from the bytes of its file; the temporary file exists as long as the
+    program.
+    """
     handle, name = tempfile.mkstemp(prefix="tvm_disc.", suffix=".so")
     with os.fdopen(handle, "wb") as file:
         file.write(data)
@@ -116,7 +120,7 @@ def load_bytes(data: bytes) -> Saved:
 
 
 def as_bytes(save: Callable[[Path], None]) -> bytes:
-    """What ``save`` writes."""
+    """Return the bytes that ``save`` writes."""
     with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
         path = Path(folder) / "program.so"
         save(path)
@@ -124,5 +128,5 @@ def as_bytes(save: Callable[[Path], None]) -> bytes:
 
 
 def _remove(name: str, owner: int) -> None:
-    if os.getpid() == owner:  # not in a child that was forked
+    if os.getpid() == owner:  # not in a forked child
         Path(name).unlink(missing_ok=True)

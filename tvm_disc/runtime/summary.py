@@ -1,4 +1,4 @@
-"""What a person wants to know of a program first, in a few lines."""
+"""Summary of a program in a few lines."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from tvm_disc.errors import BadInput
 from tvm_disc.runtime.calls import readable
 from tvm_disc.runtime.inputs import MOST, integer
 
-USUAL = 64  # the size of a dim that the user does not name
-LONGEST, KEPT = 240, 180  # characters of a line, and of what is left of a longer one
+USUAL = 64  # size of a dim that the user does not give
+LONGEST, KEPT = 240, 180  # longest line in characters, and the length to which longer ones are cut
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def dim_names(manifest: Mapping[str, Any]) -> list[str]:
-    """The dims that the inputs of a program have, in order."""
+    """Return the names of the dims of a program's inputs, in order."""
     dims = (d for _, declared, _ in manifest["inputs"] for d in declared)
     return list(dict.fromkeys(name for d in dims for name in _NAME.findall(d)))
 
 
 def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, int]:
-    """Sizes by the names of dims, or of an input and an axis: ``x.0``; those that are not given are
-    of a usual size.
+    """Return a size for every dim: the given ones by name or by input and axis (``x.0``), defaults
+    for
+    the others.
 
     Raises:
-        BadInput: there is no such dim, or no such size.
+        BadInput: there is no such dim, or the size is not valid.
     """
     known = dim_names(manifest)
     if not isinstance(dims, Mapping):
@@ -46,9 +47,9 @@ def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[s
 
 
 def usual_dims(manifest: Mapping[str, Any], given: Mapping[str, int] = {}) -> dict[str, int]:
-    """Sizes of dims to tell numbers for: those given, then what is known of the others.
+    """Return a size for every dim: given sizes, sizes that equalities imply, and defaults.
 
-    What equals another dim has its size; what nothing is known of has a usual one.
+    A dim that equals another has its size; the default is ``USUAL``, clamped to the dim's bounds.
     """
     found = dict(given)
     known = dict(_symbols(manifest["shapes"]))
@@ -63,7 +64,9 @@ def usual_dims(manifest: Mapping[str, Any], given: Mapping[str, int] = {}) -> di
 
 
 def _symbols(shapes: str) -> Iterator[tuple[str, tuple[str, int, int | None]]]:
-    """Of each symbol what it equals, and its bounds: lines ``name = dim   [low, high]  source``."""
+    """Yield each symbol with what it equals and its bounds: ``name = dim   [low, high]
+    source``.
+    """
     for item in sections(shapes).get("symbols", ()):
         match = re.match(r"(\w+)(?: = (.*?))?\s+\[(\d+), (\d*)\]", item[0])
         if match:
@@ -72,7 +75,9 @@ def _symbols(shapes: str) -> Iterator[tuple[str, tuple[str, int, int | None]]]:
 
 
 def sections(text: str) -> dict[str, list[list[str]]]:
-    """A description of shapes by its headings: items, each with the lines below it."""
+    """Split a description of shapes by headings into items; an item is followed by its detail
+    lines.
+    """
     found: dict[str, list[list[str]]] = {}
     for line in text.splitlines():
         depth = len(line) - len(line.lstrip())
@@ -86,7 +91,7 @@ def sections(text: str) -> dict[str, list[list[str]]]:
 
 
 def number_of(text: str, dims: Mapping[str, int]) -> int | None:
-    """The value of a formula for dims; None if only the running program knows."""
+    """Return the value of a formula for dims; None if it depends on run-time values."""
     try:
         return evaluate(text, dims)
     except (KeyError, SyntaxError, ValueError, ZeroDivisionError):
@@ -94,7 +99,7 @@ def number_of(text: str, dims: Mapping[str, int]) -> int | None:
 
 
 def summary(manifest: Mapping[str, Any], dims: Mapping[str, int] | None) -> list[str]:
-    """The lines before all others: inputs, results, kernels, guards, workspace."""
+    """Return the first lines of the description: inputs, results, kernels, guards, workspace."""
     lines = []
     for name, texts in summary_rows(manifest, dims):
         wrapped = [w for text in texts for w in textwrap.wrap(text, 86, break_long_words=False)]
@@ -105,7 +110,7 @@ def summary(manifest: Mapping[str, Any], dims: Mapping[str, int] | None) -> list
 def summary_rows(
     manifest: Mapping[str, Any], dims: Mapping[str, int] | None
 ) -> list[tuple[str, list[str]]]:
-    """The headings of the summary, each with its lines."""
+    """Return the headings of the summary, each with its lines."""
     kinds = {k["name"]: k["kind"] for k in manifest["kernels"]}
     counts = Counter(kinds[name] for name in manifest["launches"])
     by_kind = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
@@ -122,14 +127,14 @@ def summary_rows(
 
 
 def tensors(rows: Any) -> list[str]:
-    """``name: dtype[dims]`` of each."""
+    """Return ``name: dtype[dims]`` of each."""
     return [
         f"{name}{': ' if name else ''}{dtype}[{', '.join(dims)}]" for name, dims, dtype in rows
     ] or ["none"]
 
 
 def workspace(manifest: Mapping[str, Any], dims: Mapping[str, int] | None) -> str:
-    """``1.2 MiB for b=4, s=128``."""
+    """Return a text like ``1.2 MiB for b=4, s=128``."""
     sizes = usual_dims(manifest) if dims is None else dims
     named = {name: sizes[name] for name in dim_names(manifest) if name in sizes}
     size = readable(number_of(manifest["workspace_bytes"], sizes))
@@ -140,7 +145,7 @@ def workspace(manifest: Mapping[str, Any], dims: Mapping[str, int] | None) -> st
 
 
 def shortened(lines: Sequence[str]) -> list[str]:
-    """Lines of thousands of characters cut, with a note of how to see them."""
+    """Cut very long lines, and append a note on how to see them."""
     found, cut = [], False
     for line in "\n".join(lines).split("\n"):
         long = len(line) > LONGEST

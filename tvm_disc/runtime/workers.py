@@ -1,4 +1,4 @@
-"""The workers of this process, which all programs share (``abi.threads``)."""
+"""Statistics of the process's thread pool, which all programs share (``abi.threads``)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from tvm_disc.abi import threads
 
 
 def statistics() -> dict[str, int]:
-    """What the process's workers do now; empty before the first program that has parallel kernels.
+    """Return counters of the thread pool; empty if no program with parallel kernels was loaded.
 
-    ``workers`` that were started, the ``cores`` that callers and workers may use together, workers
-    that are ``spinning`` or ``parked``, calls that are ``active``; so far: ``launches``, those of
-    which workers ``helped`` with parts, or held one up (``held_up``), and which had them ``woken``.
+    Current state: ``workers`` started, ``cores`` that callers and workers may use together, workers
+    ``spinning`` and ``parked``, ``active`` calls. Totals: ``launches``, launches in which workers
+    ``helped``, launches that a worker delayed (``held_up``), and launches that ``woke`` workers
+    (``woken``).
     """
     address = tvm_ffi.get_global_func(threads.NAME, allow_missing=True)
     if address is None:

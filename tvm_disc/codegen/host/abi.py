@@ -1,4 +1,4 @@
-"""The runtime's calling convention: struct fields, type codes, names of entry points."""
+"""TVM's calling convention: struct fields, type codes, names of entry points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_disc.tir.builder import Block, Buffer, call, i64, storage_dtype
 
 Expr: TypeAlias = Any
 
-# Fields of the runtime's structs, as tvm_struct_get numbers them (TVMStructFieldKind).
+# Fields of the runtime's structs, by their numbers in tvm_struct_get (TVMStructFieldKind).
 DATA, SHAPE, STRIDES, NDIM, CODE, BITS, LANES, BYTE_OFFSET = range(1, 9)
 DEVICE_ID, DEVICE_TYPE = 9, 10
 ANY_TYPE, ANY_PADDING, ANY_VALUE, INT64_ELEM = 13, 14, 15, 17
@@ -24,17 +24,17 @@ STATE_SLOT = "tvm_disc_state_slot"
 
 
 def void_pointer() -> Any:
-    """The type of an untyped pointer."""
+    """Return the type of an untyped pointer."""
     return PointerType(PrimType("void"), "global")
 
 
 def i32(value: int) -> Expr:
-    """An int32 literal."""
+    """Return an int32 literal."""
     return tirx.IntImm("int32", value)
 
 
 def dtype_fields(dtype: str) -> tuple[int, int]:
-    """(DLPack type code, bits) of a dtype."""
+    """Return (DLPack type code, bits) of a dtype."""
     if dtype == "bool":
         return DTYPE_CODES["bool"], 8
     kind = dtype.rstrip("0123456789")
@@ -42,12 +42,14 @@ def dtype_fields(dtype: str) -> tuple[int, int]:
 
 
 def element_bytes(dtype: str) -> int:
-    """Bytes of one element in memory."""
+    """Return the bytes of one element in memory."""
     return max(1, int(tvm.DataType(storage_dtype(dtype)).bits) // 8)
 
 
 def static_cell(block: Block, slot: Any) -> Buffer:
-    """The program's static variable, which holds the address of its state."""
+    """Emit code that gets the program's static variable, which contains the address of its
+    state.
+    """
     where = block.alloc("where", 1, "int64")
     block.eval(call(slot, where.data))
     address = tirx.reinterpret(PointerType(PrimType("int64"), "global"), where[i64(0)])
@@ -55,10 +57,10 @@ def static_cell(block: Block, slot: Any) -> Buffer:
 
 
 def as_pointer(bits: Expr) -> Expr:
-    """An int64 address as an untyped pointer."""
+    """Return an int64 address as an untyped pointer."""
     return tirx.reinterpret(void_pointer(), bits)
 
 
 def plain_dim(dim: Expr) -> str:
-    """A dim as text."""
+    """Return a dim as text."""
     return str(dim.value) if isinstance(dim, tirx.IntImm) else str(dim)

@@ -1,4 +1,4 @@
-"""One host function being written: what everything that emits into it shares."""
+"""State of one host function that is being emitted, shared by all emitters."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ Expr: TypeAlias = Any
 
 
 class Exits(Protocol):
-    """How a host function stops before its end."""
+    """Emits early exits of a host function."""
 
     def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
-        """Stop unless ``cond`` holds, with nothing left allocated."""
+        """Emit an error exit if ``cond`` is false; everything allocated is freed."""
 
     def check_numbers(self, cond: Expr, text: Sequence[Expr | str], kind: str) -> None:
-        """As :meth:`check`; the message is ``text``, with the values of its expressions."""
+        """Like :meth:`check`; the message is ``text``, with the values of its expressions."""
 
     def leave(self) -> None:
-        """Leave with the error in ``Reg.ERROR``."""
+        """Emit an exit with the error in ``Reg.ERROR``."""
 
 
 class EntryExits(Exits, Protocol):
-    """How the entry function stops before its end."""
+    """Emits early exits of the entry function."""
 
     def fail(self) -> None:
-        """Leave with the error that was raised, with nothing left allocated."""
+        """Emit an exit with an error that was already raised; everything allocated is freed."""
 
 
 class Allocator(Protocol):
-    """Where blocks of a size known only at run time come from."""
+    """Emits allocations of run-time size."""
 
     def alloc(self, size_bytes: Expr) -> Expr:
-        """A pointer to so many bytes."""
+        """Emit an allocation of ``size_bytes``; return the pointer."""
 
     def free(self, pointer: Expr) -> None:
-        """Give a block back."""
+        """Emit the release of an allocation."""
 
 
 def _nowhere() -> None:
@@ -59,21 +59,21 @@ def _nowhere() -> None:
 
 
 class Emission:
-    """The block of a host function, and the values that code anywhere in it may need.
+    """The block of a host function, and values that all emitters use.
 
     Attributes:
-        offsets: where constants begin, from ``constants``.
+        offsets: offsets of constants from ``constants``.
         inputs: addresses of the inputs' elements.
-        outputs: of the outputs that exist by now, by position.
-        null: a pointer to pass where there is no scratch memory.
+        outputs: addresses of the outputs that are allocated so far, by position.
+        null: pointer to pass if there is no scratch memory.
         state: the program's state.
-        own_threads: whether kernels run on workers that all programs share.
-        counted: whether this call is one among which threads are shared, if it asks at all.
+        own_threads: whether kernels run on the thread pool that all programs share.
+        counted: condition that this call is counted as a user of threads; None if never.
         profile: address of the record of a timed call, or 0.
-        device: whether tensors, and the kernels that read them, are on a device.
-        graph: whether the call has a CUDA graph that it has not launched yet, if it has one at all.
-        fail: leaves with the error that was raised, with nothing left allocated.
-        record: of such a call, for its launches: the state, and whether one has failed.
+        device: whether tensors and kernels are on a GPU.
+        record: for GPU calls, the argument of launches: the state, and whether one failed.
+        graph: whether the call's CUDA graph, if it has one, is not launched yet.
+        fail: emits an exit with the error that was raised; everything allocated is freed.
     """
 
     def __init__(self, offsets: Sequence[int], kernel_numbers: Mapping[str, int]) -> None:
@@ -93,19 +93,19 @@ class Emission:
         self.fail: Callable[[], None] = _nowhere
 
     def count_call(self, change: int) -> None:
-        """Tell other calls that this one begins or ends, if it is one to be counted."""
+        """Emit a change of the number of active calls, if this call is counted."""
         if self.counted is not None:
             with self.block.when(self.counted):
                 count_call(self.block, self.home(), change)
 
     def home(self) -> Expr:
-        """The home of the workers."""
+        """Return the address of the thread pool."""
         words = self.block.declare("words", self.state, "int64")
         return self.block.bind("home", words[i64(HOME)])
 
     @contextmanager
     def timed(self, number: Expr, launch: Launch | None = None) -> Iterator[None]:
-        """What is emitted inside is recorded by calls that ask for it."""
+        """Emit timers around the code emitted inside; they run only in timed calls."""
         start, end = (self.block.alloc(n, 1, "int64") for n in ("start", "end"))
         by_events = self.device and launch is not None
         events = self.block.alloc("events", EVENT_WORDS, "int64") if by_events else None
@@ -137,18 +137,18 @@ class Emission:
 
 
 class KeptMemory:
-    """Blocks that the program keeps between calls."""
+    """Allocator of blocks that the program caches between calls."""
 
     def __init__(self, host: Emission, exits: Exits) -> None:
         self.host, self.exits, self.block = host, exits, host.block
 
     def alloc(self, size_bytes: Expr) -> Expr:
-        """A pointer to so many bytes."""
+        """Emit an allocation of ``size_bytes``; return the pointer."""
         found = self.block.alloc("found", 1, "int64")
         self.block.eval(call(TAKE, self.host.state, i64(size_bytes), found.data))
         self.exits.check(tirx.NE(found[i64(0)], i64(0)), "out of memory", "MemoryError")
         return self.block.bind("ws", as_pointer(found[i64(0)]))
 
     def free(self, pointer: Expr) -> None:
-        """Give a block back."""
+        """Emit the release of a block."""
         self.block.eval(call(GIVE, self.host.state, tirx.reinterpret("int64", pointer)))

@@ -1,7 +1,7 @@
 """The host program as one TIR function: entry checks, dims, guards, memory, calls, outputs.
 
-It is written directly in TVM's packed calling convention, so that the compiled library needs
-nothing but TVM's runtime and no interpreter stands between the caller and the kernels.
+It uses TVM's packed calling convention directly, so that the compiled library needs only TVM's
+runtime, and no interpreter runs between the caller and the kernels.
 """
 
 from __future__ import annotations
@@ -47,17 +47,18 @@ from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
-# Calls that read more, or need a workspace, take long enough to share threads with others.
+# Calls that read more, or need a large workspace, run long enough to share threads with others.
 COUNTED_BYTES = 16 << 10
 
 
 class HostEmitter:
-    """Emits a :class:`Program`, or versions of one: the first that a call's dims fit serves it.
+    """Emits a :class:`Program` or its versions; a call runs the first version whose checks it
+    passes.
 
     Args:
-        versions: each program with the offsets of its constants; the last one takes every call.
-        own_threads: whether kernels run on the workers of ``codegen.threads``.
-        device: whether they run on a device, where all tensors are.
+        versions: each program with the offsets of its constants; the last one handles every call.
+        own_threads: whether kernels run on the thread pool of ``codegen.threads``.
+        device: whether kernels and all tensors are on a GPU.
     """
 
     def __init__(
@@ -85,16 +86,16 @@ class HostEmitter:
         self.host.null = self.tensors.args
 
     def function(self) -> Any:
-        """The packed entry function."""
+        """Return the packed entry function."""
         self._read_arity()
         for i in range(len(self.tensors.program.inputs)):
             self._read_input(i)
         for program, offsets in self.versions[:-1]:
-            # Every call passes here: all comparisons, then one branch.
+            # All comparisons are combined into one branch, as every call evaluates them.
             with self.block.when(reduce(tirx.And, [c for c, _ in self._checks(program)])):
                 self._serve(program, offsets)
         program, offsets = self.versions[-1]
-        # What can be refused at once is refused before any memory is taken.
+        # Checks come before any allocation, so that a refused call has nothing to free.
         for cond, message in self._checks(program):
             self.check(cond, message)
         self._serve(program, offsets)
@@ -132,18 +133,18 @@ class HostEmitter:
                 self.objects.stop_heap(program.verify)
         self.tensors.give()
         self.block.ret(i32(0))
-        # What the next version refuses at its entry has nothing of this one to give back.
+        # The next version has neither outputs nor allocations when its own checks fail.
         self.host.outputs, self.tensors.allocated = {}, []
 
     def _begin_graph(self, program: Program) -> None:
-        """Which version it is, and the dims of its inputs, are all that its launches depend on."""
+        """Begin a CUDA graph; launches depend only on the version and the dims of its inputs."""
         dims = [self.tensors.input_dims[k][axis] for k, axis in key_dims(program.signature)]
         version = [p for p, _ in self.versions].index(program)
         self.graph = self.regions.memory = CallGraph(self.host, self)
         self.graph.begin([i64(version), *dims])
 
     def _run(self, program: Program) -> None:
-        """The program, whose graph is launched as soon as it has all kernels."""
+        """Emit the program; its graph is launched before the first copy, or at the end."""
         for step in program.region.instructions:
             if self.host.graph and isinstance(step, Copy):
                 self.graph.end()
@@ -152,7 +153,7 @@ class HostEmitter:
             self.graph.end()
 
     def _begin(self, program: Program) -> None:
-        """Count the call, if the program splits kernels and the call is not over at once."""
+        """Count the call, if the program has parallel kernels and enough data."""
         if not (self.host.own_threads and any(k.parallel for k in program.kernels)):
             return
         install_launch(self.block, self.host.home())
@@ -172,7 +173,7 @@ class HostEmitter:
     # -- exits ---------------------------------------------------------------------------------
 
     def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
-        """Stop unless ``cond`` holds, with nothing left allocated."""
+        """Emit an error exit if ``cond`` is false; everything allocated is freed."""
         held = self.regions.workspaces or self.tensors.allocated or self.host.graph
         if not held and self.host.counted is None:
             self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
@@ -183,19 +184,19 @@ class HostEmitter:
             self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
 
     def check_numbers(self, cond: Expr, text: Sequence[Expr | str], kind: str) -> None:
-        """As :meth:`check`; the message is ``text``, with the values of its expressions."""
+        """Like :meth:`check`; the message is ``text``, with the values of its expressions."""
         with self.block.when(tirx.Not(cond)):
             raise_text(self.block, kind, text)
             self.fail()
 
     def leave(self) -> None:
-        """Leave with the error in ``Reg.ERROR``."""
+        """Emit an exit with the error in ``Reg.ERROR``."""
         code = self.block.bind("code", self.objects.regs[i64(Reg.ERROR)])
         self._abandon()
         self.block.eval(raised(code, self.host.null))
 
     def fail(self) -> None:
-        """Leave with the error that was raised, with nothing left allocated."""
+        """Emit an exit with the error that was raised; everything allocated is freed."""
         self._abandon()
         self.block.eval(failed(self.host.null))
 
@@ -213,7 +214,9 @@ class HostEmitter:
     # -- entry ---------------------------------------------------------------------------------
 
     def _read_arity(self) -> None:
-        """Arguments are the inputs, then all outputs or none, then perhaps the profile."""
+        """Read the number of arguments: inputs, then all outputs or none, then optionally a
+        profile.
+        """
         inputs, outputs = len(self.tensors.program.inputs), len(self.tensors.program.outputs)
         block = self.block
         names = ", ".join(n for n, _, _ in self.tensors.program.signature.inputs)
@@ -249,7 +252,9 @@ class HostEmitter:
         self.tensors.input_dims.append(dims)
 
     def _checks(self, program: Program) -> list[tuple[Expr, str]]:
-        """Bind the symbols of the inputs; what must hold of a call, and the message if not."""
+        """Bind the symbols of the inputs; return the conditions of a call with their error
+        messages.
+        """
         known: set[Any] = set()
         pending: list[tuple[Expr, Expr, str]] = []
         for (name, shape, _), dims in zip(

@@ -1,4 +1,4 @@
-"""Host functions on boxed values as TIR: registers in, registers out, tail calls as jumps."""
+"""Host functions on boxed values: arguments and results in registers, tail calls as loops."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class FunctionEmitter:
         self.again: Any = None
 
     def leave(self) -> None:
-        """Return: the caller looks at ``Reg.ERROR``."""
+        """Emit a return; the caller checks ``Reg.ERROR``."""
         self.block.ret(i32(0))
 
     def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
-        """Stop unless ``cond`` holds."""
+        """Emit an error exit if ``cond`` is false."""
         with self.block.when(tirx.Not(cond)):
             self.objects.stop(self.objects.errors.code(kind, message))
 
     def check_numbers(self, cond: Expr, text: Sequence[Expr | str], kind: str) -> None:
-        """As :meth:`check`: errors of these functions have a code, so values are not quoted."""
+        """Like :meth:`check`, but values are not quoted: errors of these functions are codes."""
         words = "".join(part if isinstance(part, str) else "..." for part in text)
         self.check(cond, words, kind)
 
     def function(self) -> Any:
-        """The TIR function."""
+        """Return the TIR function."""
         block = self.block
         here = address_on_stack(block)
         with block.when(tirx.GT(self.objects.regs[i64(Reg.STACK)] - here, i64(STACK_BYTES))):
@@ -97,7 +97,9 @@ class FunctionEmitter:
         return range(len(self.source.params))
 
     def _jump(self, instruction: Invoke) -> bool:
-        """A call of itself is a jump to the beginning."""
+        """Emit a tail call to the function itself as a jump to its start; return whether it is
+        one.
+        """
         if instruction.callee is not self.source:
             return False
         for cell, box in zip(self.params, instruction.args, strict=True):
@@ -109,7 +111,7 @@ class FunctionEmitter:
 def object_functions(
     program: Program, constant_offsets: Sequence[int], errors: Errors
 ) -> tuple[dict[HostFunction, Any], dict[Any, Any]]:
-    """(name of every host function, all functions that boxed values need)."""
+    """Return the symbol of every host function, and all functions that boxed values need."""
     names = {f: GlobalVar(f"host_{f.name}") for f in program.functions}
     numbers = kernel_numbers(program.kernels)
     made: dict[Any, Any] = {**heap_functions(), **io_functions()}
@@ -121,7 +123,7 @@ def object_functions(
 
 
 def _dispatch(names: Mapping[HostFunction, Any]) -> Any:
-    """``(heap)``: make the call in ``Reg.NEXT``, and the calls that it ends with."""
+    """Return ``(heap)``: execute the call in ``Reg.NEXT`` and tail calls until none is left."""
     heap = tirx.Var("heap", word_pointer())
     block = Block()
     regs = block.declare("regs", heap, "int64")
@@ -135,7 +137,7 @@ def _dispatch(names: Mapping[HostFunction, Any]) -> Any:
 
 
 def raise_function(errors: Errors) -> Any:
-    """The packed function ``(code)``: raise the error of that code."""
+    """Return the packed function ``(code)``, which raises the error of that code."""
 
     def emit(block: Block, args: Arguments) -> None:
         code = block.bind("code", args.integer(0))

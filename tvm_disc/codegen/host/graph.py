@@ -1,4 +1,6 @@
-"""The CUDA graph of a call, in the host program: ``codegen/cuda/graphs.py`` has what it calls."""
+"""Host code for the CUDA graph of a call; the called functions are in
+``codegen/cuda/graphs.py``.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ Expr: TypeAlias = Any
 
 
 def key_dims(signature: Signature) -> list[tuple[int, int]]:
-    """(input, axis) of the dims that differ from call to call."""
+    """Return (input, axis) of the dynamic dims."""
     return [
         (k, axis)
         for k, (_, shape, _) in enumerate(signature.inputs)
@@ -29,13 +31,15 @@ def key_dims(signature: Signature) -> list[tuple[int, int]]:
 
 
 class CallGraph:
-    """Emits the begin and the end of a graph, and takes the workspace between them from it."""
+    """Emits the begin and the end of a graph; workspaces between them are allocated for the
+    graph.
+    """
 
     def __init__(self, host: Emission, exits: EntryExits) -> None:
         self.host, self.exits, self.block = host, exits, host.block
 
     def begin(self, key: Sequence[Expr]) -> None:
-        """Launches are nodes of a graph from here on; those of a timed call are not."""
+        """Emit the begin of a graph: further launches become its nodes, except in timed calls."""
         place = self.block.stack("key", 8 * len(key), 8)
         numbers = words_at(self.block, bits_of(place.data))
         for k, number in enumerate(key):
@@ -45,7 +49,7 @@ class CallGraph:
         self.host.graph = True
 
     def end(self) -> None:
-        """Launch it."""
+        """Emit the launch of the graph."""
         with self.block.when(self._has_graph()):
             self.block.eval(call(END, self._record()))
         with self.block.when(tirx.NE(self.host.record[i64(FAILED)], i64(0))):
@@ -53,19 +57,19 @@ class CallGraph:
         self.host.graph = False
 
     def leave(self) -> None:
-        """An error ends the call."""
+        """Emit the cleanup of the graph after an error."""
         with self.block.when(self._has_graph()):
             self.block.eval(call(LEAVE, self._record()))
 
     def alloc(self, size_bytes: Expr) -> Expr:
-        """The workspace."""
+        """Emit the allocation of a workspace; return the pointer."""
         found = self.block.alloc("found", 1, "int64")
         self.block.eval(call(TAKE_FOR, self._record(), i64(size_bytes), found.data))
         self.exits.check(tirx.NE(found[i64(0)], i64(0)), "out of memory", "MemoryError")
         return self.block.bind("ws", as_pointer(found[i64(0)]))
 
     def free(self, pointer: Expr) -> None:
-        """Give it back, if it is no graph's."""
+        """Emit the release of a workspace, unless a graph owns it."""
         self.block.eval(call(GIVE_FOR, self._record(), tirx.reinterpret("int64", pointer)))
 
     def _record(self) -> Expr:

@@ -1,10 +1,9 @@
-"""Memory of a running program: a pool of workspaces that all its calls share.
+"""Pool of workspaces that all calls of a program share.
 
-A program has one state, made when it is loaded: where its constants are, a few blocks that calls
-have given back, and its last large results (``host_results``). A call takes the smallest block that
-fits, or asks the system for a new one in place of the largest kept. All of it is compiled code over
-the C library, so that running out of memory is an answer and not an exception in the middle of a
-kernel.
+A program has one state, made when it is loaded: the address of its constants, a few free blocks,
+and its last large results (``host/results.py``). A call takes the smallest block that fits. If none
+fits, it frees the largest block and allocates a new one. All of this is compiled code over the C
+library, so that running out of memory is a reported error.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Expr: TypeAlias = Any
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 DEFAULT_RESULT_BYTES = 256 << 20
-# In front of every block: its size, and the address that the system gave.
+# Header of every block: its size, and the address that malloc returned.
 HEADER_BYTES = 64
 TAKE, GIVE, TRIM, DROP, TENSOR = (
     GlobalVar(f"tvm_disc_{name}")
@@ -47,7 +46,7 @@ TAKE, GIVE, TRIM, DROP, TENSOR = (
 
 
 def memory_functions() -> dict[Any, Any]:
-    """The private functions of the pool, which every program contains."""
+    """Return the private functions of the pool, which every program contains."""
     return {
         TAKE: _take(),
         GIVE: _give(),
@@ -56,7 +55,7 @@ def memory_functions() -> dict[Any, Any]:
 
 
 def words(name: str) -> Any:
-    """A parameter that points to 64-bit words."""
+    """Return a parameter that points to 64-bit words."""
     return tirx.Var(name, PointerType(PrimType("int64"), "global"))
 
 
@@ -65,32 +64,32 @@ def _address(data: Any, word: int) -> Expr:
 
 
 def bits_of(pointer: Expr) -> Expr:
-    """An address as an integer."""
+    """Return an address as an integer."""
     return tirx.reinterpret("int64", pointer)
 
 
 def allocate(size_bytes: Expr) -> Expr:
-    """The system's answer to a request, null if there is no memory."""
+    """Return a call of malloc; null if there is no memory."""
     return O.call_extern("handle", "malloc", tirx.Cast("uint64", i64(size_bytes)))
 
 
 def release(address: Expr) -> Expr:
-    """Give an address back to the system; 0 is ignored."""
+    """Return a call of free; address 0 is ignored."""
     return O.call_extern("int32", "free", as_pointer(address))
 
 
 def aligned(address: Expr) -> Expr:
-    """The next multiple of 64."""
+    """Return an address rounded up to a multiple of 64."""
     return tirx.bitwise_and(address + 63, i64(-64))
 
 
 def lock(block: Block, state: Any, verb: str) -> None:
-    """``lock`` or ``unlock`` the program's mutex."""
+    """Emit ``lock`` or ``unlock`` of the program's mutex."""
     block.eval(O.call_extern("int32", f"pthread_mutex_{verb}", _address(state, MUTEX)))
 
 
 def new_state(block: Block, slot: Any, constants: Expr, home: Expr, threads: int) -> Buffer:
-    """Make the program's state, once."""
+    """Emit the creation of the program's state, unless it exists; return the state."""
     cell = static_cell(block, slot)
     with block.when(tirx.EQ(cell[i64(0)], i64(0))):
         words = tirx.Cast("uint64", i64(DEVICE_STATE_WORDS))
@@ -112,7 +111,7 @@ def new_state(block: Block, slot: Any, constants: Expr, home: Expr, threads: int
 
 
 def state_of(block: Block, cell: Buffer) -> Buffer:
-    """The state behind the program's static variable."""
+    """Return the state that the program's static variable points to."""
     kind = PointerType(PrimType("int64"), "global")
     return block.declare(
         "state", block.bind("state", tirx.reinterpret(kind, cell[i64(0)])), "int64"
@@ -123,7 +122,7 @@ def state_of(block: Block, cell: Buffer) -> Buffer:
 
 
 def _take() -> Any:
-    """``take(state, size_bytes, out)``: a block of at least that size, or 0."""
+    """Return ``take(state, size_bytes, out)``: a block of at least that size, or 0."""
     state_ptr, size, out_ptr = words("state"), tirx.Var("size", "int64"), words("out")
     block = Block()
     state, out = block.declare("s", state_ptr, "int64"), block.declare("o", out_ptr, "int64")
@@ -150,7 +149,7 @@ def _take() -> Any:
 def _consider(
     block: Block, state: Buffer, k: Expr, size: Expr, best: Buffer, largest: Buffer
 ) -> None:
-    """Remember block ``k`` if it is the smallest that fits, or the largest of all."""
+    """Emit an update of the best (smallest that fits) and the largest block by block ``k``."""
     room = block.bind("room", _room(state, k))
     with block.when(room > _room(state, largest[i64(0)])):
         block.store(largest, 0, k)
@@ -166,7 +165,7 @@ def _room(state: Buffer, k: Expr) -> Expr:
 
 
 def _removed(block: Block, state: Buffer, k: Expr) -> Expr:
-    """Take kept block ``k`` out of the pool; its address, 0 if there is none."""
+    """Emit the removal of block ``k`` from the pool; return its address, 0 if the slot is empty."""
     k = block.bind("k", k)
     found = block.bind("found", state[i64(BLOCKS) + k * 2])
     block.store(state, KEPT, state[i64(KEPT)] - _room(state, k))
@@ -187,7 +186,7 @@ def _give_back(block: Block, address: Expr) -> None:
 
 
 def _request(block: Block, state: Any, size: Expr, out: Buffer) -> None:
-    """A new block from the system; if it has none, all kept blocks are given back first."""
+    """Emit an allocation; if it fails, free all cached blocks and try again."""
     raw = block.alloc("raw", 1, "int64")
     total = size + (HEADER_BYTES + 64)
     block.store(raw, 0, bits_of(block.bind("got", allocate(total))))
@@ -203,7 +202,9 @@ def _request(block: Block, state: Any, size: Expr, out: Buffer) -> None:
 
 
 def _give() -> Any:
-    """``give(state, address)``: back to the pool, or to the system where the pool is full."""
+    """Return ``give(state, address)``: put a block into the pool, or free it if the pool is
+    full.
+    """
     state_ptr, address = words("state"), tirx.Var("address", "int64")
     block = Block()
     state = block.declare("s", state_ptr, "int64")
@@ -227,7 +228,7 @@ def _give() -> Any:
 
 
 def _trim() -> Any:
-    """``trim(state)``: give every kept block back to the system, and let go of every result."""
+    """Return ``trim(state)``: free every cached block, and release every cached result."""
     state_ptr = words("state")
     block = Block()
     state = block.declare("s", state_ptr, "int64")

@@ -1,11 +1,11 @@
-"""An entry for NumPy arrays as CPython holds them: no conversion between caller and program.
+"""Entry for NumPy arrays in CPython's layout, without conversion between caller and program.
 
-    direct(layout, inputs, outputs) -> 0, or 1 where the arrays need the general entry
+    direct(layout, inputs, outputs) -> 0, or 1 if the arrays need the general entry
 
-All arguments are addresses: of two words that describe the interpreter, NumPy's array type and
-where the items of a tuple begin, which versions of CPython differ in; and of two tuples. The entry
-reads the fields that CPython and NumPy fix for extensions, borrows shapes and data, and calls the
-program. The caller has made sure that its NumPy has this layout, and keeps the objects alive.
+All arguments are addresses: ``layout`` of two words about the interpreter (NumPy's array type, and
+the offset of a tuple's items, which differs between versions of CPython), the others of two tuples.
+The entry reads fields whose layout is part of the ABI of CPython and NumPy, borrows shapes and
+data, and calls the program. The caller has checked the layout, and keeps the objects alive.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Run:
 
 
 def takes_numpy(program: Program) -> bool:
-    """Whether every tensor has a dtype of NumPy and results have shapes that inputs decide."""
+    """Return whether all dtypes are NumPy's, and input dims determine all result shapes."""
     inputs, outputs = program.signature.inputs, program.outputs
     known = {d for _, shape, _ in inputs for d in shape if isinstance(d, tirx.Var)}
     dims = [i64(d) for value in outputs for d in value.shape]
@@ -90,7 +90,7 @@ def takes_numpy(program: Program) -> bool:
 
 
 def direct_entry(program: Program, main: Any) -> Any:
-    """The entry as a packed function; ``main`` is the program's function."""
+    """Return the entry as a packed function; ``main`` is the program's function."""
     entry = Entry()
     block, result = entry.block, entry.result
     dtypes = (
@@ -140,7 +140,7 @@ def _answer(block: Block, result: Expr, value: Expr, kind: int = INTEGER) -> Non
 
 
 def _word(address: Expr, offset: int) -> Expr:
-    """The eight bytes at ``address + offset``."""
+    """Return the eight bytes at ``address + offset``."""
     pointer = tirx.reinterpret(PointerType(PrimType("int64"), "global"), address + offset)
     return O.tvm_struct_get(pointer, i32(0), i32(INT64_ELEM), "int64")
 
@@ -197,12 +197,12 @@ def _call(block: Block, main: Any, parts: Sequence[Any]) -> None:
     _answer(block, answer, i64(0), kind=0)
     count = i32(length)
     status = block.bind("status", call(main, self_handle, anys, count, answer))
-    # A refused call is made again by the general entry, which tells why.
+    # The general entry repeats a failed call and reports the error.
     _answer(block, result, tirx.Cast("int64", tirx.NE(status, i32(0))))
 
 
 def _readable(at: Expr, dtype: str) -> Expr:
-    """Whether the array has the dtype and the layout that the program reads."""
+    """Return whether the array has the dtype and the layout that the program reads."""
     flags = tirx.bitwise_and(_word(at, FLAGS), i64(CONTIGUOUS_AND_ALIGNED))
     plain = tirx.EQ(flags, i64(CONTIGUOUS_AND_ALIGNED))
     numbers = _word(_word(at, DTYPE), DTYPE_NUMBER - 4)

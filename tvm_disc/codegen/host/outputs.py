@@ -1,7 +1,7 @@
-"""Results of the host program: tensors it allocates, or tensors the caller passes.
+"""Inputs and results of the host program: tensors of the caller, and tensors that it allocates.
 
-With as many arguments as inputs the program returns new tensors; with an output tensor more for
-each result it writes into those and returns nothing.
+If the call has only input arguments, the program returns new tensors. If it also has one tensor per
+result, the program writes into these and returns nothing.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ Expr: TypeAlias = Any
 
 
 class CallerTensors:
-    """Emits what concerns tensors of the caller: reading them, making them, giving them back.
+    """Emits reading, allocating and returning of the caller's tensors.
 
     Attributes:
-        program: the version that is being served.
-        into: whether the caller passes the outputs.
-        allocated: outputs that exist by now.
+        program: the version that is being emitted.
+        into: whether the caller passes output tensors.
+        allocated: positions of outputs that are allocated so far.
     """
 
     def __init__(self, host: Emission, exits: EntryExits, program: Program) -> None:
@@ -70,11 +70,11 @@ class CallerTensors:
     # -- tensors of the caller ------------------------------------------------------------------
 
     def handle(self, position: int, where: str) -> Expr:
-        """The tensor of an argument."""
+        """Emit a check that an argument is a tensor; return its DLTensor."""
         block = self.block
         at = i32(position)
         kind = block.bind("kind", O.tvm_struct_get(self.args, at, i32(ANY_TYPE), "int32"))
-        # A tensor object, a borrowed DLTensor*, nothing else.
+        # Accepts a tensor object or a borrowed DLTensor*.
         self.exits.check(
             tirx.Or(tirx.EQ(kind, i32(TENSOR_OBJECT)), tirx.EQ(kind, i32(DL_TENSOR))),
             f"{where}: expected a tensor",
@@ -88,7 +88,7 @@ class CallerTensors:
         return O.tvm_struct_get(handle, i32(0), i32(field), dtype)
 
     def check_kind(self, handle: Expr, rank: int, dtype: str, where: str) -> None:
-        """Stop unless a tensor has this rank and dtype."""
+        """Emit checks of a tensor's rank, dtype and device."""
         code, bits = dtype_fields(dtype)
         ndim = self._field(handle, NDIM, "int32")
         self.exits.check(tirx.EQ(ndim, i32(rank)), f"{where}: expected {rank} dims")
@@ -110,7 +110,7 @@ class CallerTensors:
             )
 
     def dims(self, handle: Expr, rank: int) -> list[Expr]:
-        """The dims of a tensor."""
+        """Return the dims of a tensor."""
         if rank == 0:
             return []
         p64 = PointerType(PrimType("int64"), "global")
@@ -121,7 +121,7 @@ class CallerTensors:
         ]
 
     def check_compact(self, handle: Expr, dims: list[Expr], where: str) -> None:
-        """Stop unless a tensor is compact and row-major."""
+        """Emit a check that a tensor is contiguous in row-major order."""
         if not dims:
             return
         p64 = PointerType(PrimType("int64"), "global")
@@ -131,7 +131,7 @@ class CallerTensors:
             total = product(dims)
             for axis in reversed(range(len(dims))):
                 stride = O.tvm_struct_get(strides, i32(axis), i32(INT64_ELEM), "int64")
-                # A dim of one has no stride to speak of, and an empty tensor none at all.
+                # The stride of a dim of size 1, and all strides of an empty tensor, are arbitrary.
                 free = tirx.Or(dims[axis] <= 1, tirx.EQ(total, i64(0)))
                 self.exits.check(
                     tirx.Or(free, tirx.EQ(stride, expected)),
@@ -141,13 +141,15 @@ class CallerTensors:
                 expected = self.block.bind("step", expected * dims[axis])
 
     def check_memory(self, handle: Expr, dims: list[Expr], where: str) -> None:
-        """Stop unless a tensor has memory: those that stand for values to come have none."""
+        """Emit a check that a tensor has memory; placeholders, for instance of tracing, have
+        none.
+        """
         data = self._field(handle, DATA, void_pointer())
         there = tirx.Or(tirx.Not(tirx.isnullptr(data)), tirx.EQ(product(dims), i64(0)))
         self.exits.check(there, f"{where}: expected a tensor with memory, found an address of 0")
 
     def data(self, handle: Expr) -> Expr:
-        """The address of a tensor's first element."""
+        """Return the address of a tensor's first element."""
         data = self._field(handle, DATA, void_pointer())
         start = self._field(handle, BYTE_OFFSET, "uint64")
         return O.handle_add_byte_offset(data, tirx.Cast("int64", start))
@@ -155,7 +157,7 @@ class CallerTensors:
     # -- results --------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make room for the results."""
+        """Emit the initialization of the result list and of the overlap table."""
         count = max(1, len(self.program.outputs))
         self.single = isinstance(self.program.output_tree, int)
         if self.single:
@@ -170,7 +172,7 @@ class CallerTensors:
                 self.spans.begin([self._bytes_of_input(k) for k in range(self.spans.inputs)])
 
     def _bytes_of_input(self, k: int) -> tuple[Expr, Expr]:
-        """The first byte of an input, and the one behind the last."""
+        """Return the address of an input's first byte, and the address behind its last byte."""
         size = product(self.input_dims[k]) * element_bytes(self.program.signature.inputs[k][2])
         begin = self.block.bind("begin", tirx.reinterpret("int64", self.host.inputs[k]))
         return begin, begin + size
@@ -185,7 +187,7 @@ class CallerTensors:
         self.block.eval(O.tvm_struct_set(anys, at, i32(ANY_VALUE), value))
 
     def alloc_output(self, instruction: AllocOutput) -> None:
-        """A returned tensor of the value's run-time shape: new, or the caller's own."""
+        """Emit an output tensor of the value's run-time shape: a new one, or the caller's."""
         value, block = instruction.value, self.block
         k = value.storage.position
         dims = [block.bind("od", i64(d)) for d in value.shape]
@@ -214,7 +216,9 @@ class CallerTensors:
         block.store(data, 0, made[i64(1)])
 
     def _accept(self, instruction: AllocOutput, dims: list[Expr], data: Any) -> None:
-        """Check a tensor of the caller: kind, shape, layout, and that nothing needed is in it."""
+        """Emit checks of a caller's output tensor: kind, shape, layout, and overlap with needed
+        memory.
+        """
         value = instruction.value
         k = value.storage.position
         where = f"output {k}"
@@ -235,7 +239,7 @@ class CallerTensors:
             self.exits.fail()
 
     def abandon(self) -> None:
-        """Release what was allocated for the caller, before an error."""
+        """Emit the release of new result tensors before an error exit."""
         block, count = self.block, len(self.program.outputs)
         with block.when(tirx.Not(self.into)), block.loop("k", i64(count)) as k:
             at = tirx.Cast("int32", k)
@@ -243,13 +247,13 @@ class CallerTensors:
             self._clear(self.any_list, at)
 
     def give(self) -> None:
-        """Return what was made."""
+        """Emit the return of the results."""
         if not self.single:
             with self.block.when(tirx.Not(self.into)):
                 self._pack(self.program.output_tree, self.result, 0)
 
     def _pack(self, tree: Any, target: Expr, position: int) -> None:
-        """Build nested arrays bottom-up; leaves are positions in the output list."""
+        """Emit nested arrays bottom-up; leaves are positions in the output list."""
         count = max(1, len(tree))
         parts = self.block.bind("parts", O.tvm_stack_alloca("tvm_ffi_any", count))
         items = []

@@ -1,7 +1,7 @@
-"""Whether a tensor into which a caller wants a result shares memory with what is still needed.
+"""Check whether a caller's output tensor shares memory with data that is still needed.
 
-Every pair of tensors is a question of its own. They are asked by one loop over a table that the
-call fills, so that code grows with the number of tensors and not with that of the pairs.
+Every pair of tensors must be compared. One loop compares them over a table that the call fills, so
+that code size grows with the number of tensors rather than of pairs.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from tvm_disc.tir.imports import provide
 
 Expr: TypeAlias = Any
 OVERLAP, FAIL = GlobalVar("tvm_disc_overlap"), GlobalVar("tvm_disc_fail")
-# A row of the table: the first byte, the byte behind the last, and for how many results it is
-# needed. Inputs come first, then results, which are needed from when they are accepted.
+# A row of the table: first byte, end, and the number of accepted results until which it is needed.
+# Rows of inputs come first, then those of results, which are needed once accepted.
 ROW, ALWAYS = 3, 1 << 62
 
 
 def overlap_function(inputs: Sequence[str], outputs: int) -> Any:
-    """``overlap(spans, now, k, begin, end, found)``: ``found`` is 1, and an error raised, if bytes
-    of result ``k``, the ``now``-th to be accepted, are those of a row that is still needed."""
+    """Return ``overlap(spans, now, k, begin, end, found)``.
+
+    Result ``k`` is the ``now``-th to be accepted. ``found`` becomes 1 and an error is raised if its
+    bytes overlap those of a row that is still needed.
+    """
     spans_ptr, found_ptr = words("spans"), words("found")
     now, position, begin, end = (tirx.Var(n, "int64") for n in ("now", "k", "begin", "end"))
     block = Block()
@@ -59,8 +62,8 @@ def overlap_function(inputs: Sequence[str], outputs: int) -> Any:
     return prim_func([spans_ptr, now, position, begin, end, found_ptr], block.stmt())
 
 
-# TIR knows no other way to return an error than an assertion, which would raise one of its own.
-# One unit of code can call such a function by its name only once.
+# TIR can return an error only by an assertion, which raises its own error. A unit of code can call
+# such a function by its name only once.
 FAILED, LEFT = "disc.failed", "disc.left"
 for _name in (FAILED, LEFT):
     provide(f"""
@@ -71,7 +74,7 @@ define linkonce_odr i32 @{_name}(ptr %s, ptr %a, i32 %n, ptr %r) {{
 
 
 def fail_function(name: Any = FAIL, code: str = FAILED) -> Any:
-    """The packed function ``()`` that fails, with the error that is raised already."""
+    """Return the packed function ``()`` that fails with the error that was already raised."""
 
     def emit(block: Block, args: Arguments) -> None:
         block.eval(O.call_cpacked(code, args.handle))
@@ -80,7 +83,7 @@ def fail_function(name: Any = FAIL, code: str = FAILED) -> Any:
 
 
 def failed(null: Expr) -> Expr:
-    """A call that fails: the caller returns with the error that is raised already."""
+    """Return a call that fails: the caller returns with the error that was already raised."""
     return O.call_cpacked(str(FAIL.name_hint), null)
 
 
@@ -96,7 +99,7 @@ def _text(block: Block, parts: Buffer, at: int, text: str) -> None:
 
 
 class Spans:
-    """Emits the table of one call whose results go into tensors of the caller."""
+    """Emits the overlap table of a call with output tensors."""
 
     def __init__(self, block: Block, program: Program) -> None:
         self.block, self.program = block, program
@@ -111,7 +114,7 @@ class Spans:
         self.order = [i for i in instructions if isinstance(i, AllocOutput)]
 
     def begin(self, ranges: Sequence[tuple[Expr, Expr]]) -> None:
-        """Inputs lie in these ranges of bytes; no result is accepted yet."""
+        """Emit the rows of the inputs, whose byte ranges are given; rows of results are empty."""
         needed = self._needed()
         for k, (first, last) in enumerate(ranges):
             self._row(k, (first, last, i64(needed[k])))
@@ -119,7 +122,9 @@ class Spans:
             self._row(k, (i64(0), i64(0), i64(0)))
 
     def accept(self, instruction: AllocOutput, begin: Expr, end: Expr) -> Expr:
-        """Add the bytes of a result; the condition that they were needed, with an error raised."""
+        """Emit the comparison of a result with all rows, and its row; return whether it
+        overlaps.
+        """
         position, block = instruction.value.storage.position, self.block
         found = block.alloc("shared", 1, "int64")
         now = i64(self.order.index(instruction))
@@ -132,7 +137,10 @@ class Spans:
             self.block.store(self.table, k * ROW + word, value)
 
     def _needed(self) -> list[int]:
-        """For how many of the results each input is still read; a box may lie in any input."""
+        """Return for each input the number of results accepted before its last use.
+
+        A boxed value may alias any input, so with boxed values all inputs are needed to the end.
+        """
         if self.program.boxed:
             return [ALWAYS] * self.inputs
         accepted, counts = 0, [0] * self.inputs

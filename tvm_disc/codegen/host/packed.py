@@ -1,4 +1,6 @@
-"""Small packed functions: called by name, with tensors and integers, here or through TVM's RPC."""
+"""Small packed functions: called by name with tensors and integers, locally or through TVM's
+RPC.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,17 @@ Expr: TypeAlias = Any
 
 @dataclass
 class Arguments:
-    """What a packed function was called with."""
+    """Arguments of a packed function."""
 
     block: Block
     handle: Any
 
     def integer(self, position: int) -> Expr:
-        """An int64."""
+        """Return an int64 argument."""
         return O.tvm_struct_get(self.handle, i32(position), i32(ANY_VALUE), "int64")
 
     def data(self, position: int, dtype: str) -> Expr:
-        """The address of the first element of a tensor."""
+        """Return the address of a tensor argument's first element."""
         block = self.block
         kind = O.tvm_struct_get(self.handle, i32(position), i32(ANY_TYPE), "int32")
         raw = O.tvm_struct_get(self.handle, i32(position), i32(ANY_VALUE), void_pointer())
@@ -52,7 +54,7 @@ class Arguments:
 
 
 class Entry:
-    """A function in TVM's packed calling convention, being written."""
+    """A function in TVM's packed calling convention that is being emitted."""
 
     def __init__(self) -> None:
         names = ("self_handle", "args", "result")
@@ -60,7 +62,7 @@ class Entry:
         self.count, self.block = tirx.Var("num_args", "int32"), Block()
 
     def function(self, name: str) -> Any:
-        """The function by the name under which it is called, when it has been written."""
+        """Return the complete function under the name by which it is called."""
         self.block.ret(i32(0))
         params = [self.self_handle, self.args, self.count, self.result]
         func = tirx.PrimFunc(params, self.block.stmt(), PrimType("int32"))
@@ -69,7 +71,7 @@ class Entry:
 
 
 def packed(name: str, emit: Callable[[Block, Arguments], Any]) -> Any:
-    """The packed function ``name``; ``emit`` gives the integer it returns, or None."""
+    """Return the packed function ``name``; ``emit`` returns its integer result, or None."""
     entry = Entry()
     block, result = entry.block, entry.result
     value = emit(block, Arguments(block, entry.args))

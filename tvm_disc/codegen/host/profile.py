@@ -1,8 +1,8 @@
-"""What the host program records of a call on request: when each kernel ran, and its work.
+"""Timing of kernels in the host program: times and amount of work of each kernel.
 
-A call that carries the address of a record as a last, integer argument is timed; any other call
-pays a branch that is never taken. Work is counted in the dims that the kernel was called with, so
-that loops and sizes that are computed on the way count as they are.
+A call is timed if its last argument is an integer, the address of a record; other calls execute one
+branch that is not taken. Work is computed from the dims of the actual kernel call, so that loops
+and computed sizes are counted exactly.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOW, RECORD = GlobalVar("tvm_disc_now"), GlobalVar("tvm_disc_record")
 
 
 def profile_functions() -> dict[Any, Any]:
-    """The private functions behind timed calls."""
+    """Return the private functions for timed calls."""
     return {NOW: _now(), RECORD: _record()}
 
 
@@ -43,7 +43,7 @@ def _words(name: str) -> Any:
 
 
 def _now() -> Any:
-    """``now(out)``: nanoseconds of a clock that only goes forward."""
+    """Return ``now(out)``: nanoseconds of a monotonic clock."""
     out_ptr = _words("out")
     block = Block()
     out = block.declare("o", out_ptr, "int64")
@@ -54,7 +54,9 @@ def _now() -> Any:
 
 
 def _record() -> Any:
-    """``record(address, kernel, variant, start, end, bytes, flops)``: an event."""
+    """Return ``record(address, kernel, variant, start, end, bytes, flops)``, which appends an
+    event.
+    """
     names = ("address", "kernel", "variant", "start", "end", "bytes", "flops")
     address, *values = params = [tirx.Var(n, "int64") for n in names]
     block = Block()
@@ -72,20 +74,22 @@ def _record() -> Any:
 
 
 def launch_bytes(launch: Launch) -> Expr:
-    """Bytes that a kernel must read and write: its operands and results, each once."""
+    """Return the bytes that a kernel must read and write: its operands and results, once each."""
     kernel = launch.kernel
     sizes = [product(n.shape) * element_bytes(n.dtype) for n in (*kernel.params, *kernel.outputs)]
     return _in_call_dims(launch, reduce(lambda a, b: a + b, sizes, i64(0)))
 
 
 def launch_flops(launch: Launch) -> Expr:
-    """Operations of a kernel; a multiply-add counts as two, an element of a map as its cost."""
+    """Return the operations of a kernel; a multiply-add counts as two, other operators by their
+    cost.
+    """
     work = [node_flops(node) for node in launch.kernel.nodes]
     return _in_call_dims(launch, reduce(lambda a, b: a + b, work, i64(0)))
 
 
 def node_flops(node: Node) -> Expr:
-    """Operations of one operator, in the dims of its shapes."""
+    """Return the operations of one operator, in terms of the dims of its shapes."""
     row, elements = node.row, product([i64(d) for d in node.shape])
     if row is None or row.cls in (OpClass.VIEW, OpClass.INJECTIVE):
         return i64(0)
@@ -102,9 +106,9 @@ def node_flops(node: Node) -> Expr:
 
 
 def variant_number(kernel: Kernel) -> Expr:
-    """Which of its variants a kernel runs, by the questions of its tree.
+    """Return the index of the variant that a kernel runs, by its decision tree.
 
-    Choices are between values, which :class:`~tvm_disc.tir.hoisted.Sizes` can keep in memory.
+    The expression selects between values, which :class:`~tvm_disc.tir.hoisted.Sizes` can store.
     """
     choice = kernel.choice
     if choice is None:
@@ -125,7 +129,7 @@ def variant_number(kernel: Kernel) -> Expr:
 
 
 def launch_variant(launch: Launch) -> Expr:
-    """The variant that a launch runs."""
+    """Return the index of the variant that a launch runs."""
     return _in_call_dims(launch, variant_number(launch.kernel))
 
 
@@ -135,5 +139,5 @@ def _in_call_dims(launch: Launch, expr: Expr) -> Expr:
 
 
 def kernel_numbers(kernels: Sequence[Kernel]) -> dict[str, int]:
-    """The number by which events name a kernel."""
+    """Return the number of each kernel in events."""
     return {kernel.name: k for k, kernel in enumerate(kernels)}

@@ -1,4 +1,4 @@
-"""Errors of the host program whose message quotes numbers that only the call knows."""
+"""Run-time errors of the host program whose message contains numbers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from tvm_disc.tir.builder import Block, byte_offset, call, i64, prim_func
 
 Expr: TypeAlias = Any
 DECIMAL = GlobalVar("tvm_disc_decimal")
-# A sign, 19 digits and the zero byte that ends a C string, rounded up.
+# A sign, 19 digits and a terminating zero byte, rounded up.
 DIGITS, LAST = 24, 23
 ZERO, MINUS = ord("0"), ord("-")
 
 
 def decimal_function() -> Any:
-    """``decimal(value, out)``: write the digits of ``value`` into the ``DIGITS`` bytes behind the
-    first word of ``out`` as a C string, and the offset of the string's first byte into the word."""
+    """Return ``decimal(value, out)``, which formats an integer as a C string.
+
+    The first word of ``out`` receives the offset of the string's first byte in the ``DIGITS`` bytes
+    after it.
+    """
     value, out_ptr = tirx.Var("value", "int64"), words("out")
     block = Block()
     out = block.declare("o", out_ptr, "int64")
@@ -37,7 +40,7 @@ def decimal_function() -> Any:
         block.store(text, place[i64(0)], tirx.Cast("int8", byte))
 
     def put_digit() -> None:
-        # The least int64 has no opposite; its last digit has.
+        # The smallest int64 cannot be negated, so each digit is.
         digit = block.bind("digit", tirx.truncmod(rest[i64(0)], i64(10)))
         put(tirx.Select(digit < 0, i64(0) - digit, digit) + ZERO)
         block.store(rest, 0, tirx.truncdiv(rest[i64(0)], i64(10)))
@@ -52,10 +55,10 @@ def decimal_function() -> Any:
 
 
 def raise_text(block: Block, kind: str, text: Sequence[Expr | str]) -> None:
-    """Emit the raising of an error; the caller leaves the function.
+    """Emit an error; the caller must emit the exit from the function.
 
     Args:
-        kind: the kind of error, by its Python name.
+        kind: the Python name of the error's class.
         text: the parts of the message: strings, and int64 expressions.
     """
     parts = block.alloc("parts", len(text), "int64")

@@ -37,7 +37,7 @@ from tvm_disc.tir.builder import Buffer, byte_offset, call, i64
 from tvm_disc.tir.hoisted import Sizes
 
 Expr: TypeAlias = Any
-# Workspaces up to this size lie on the stack.
+# workspaces up to this size are on the stack
 SMALL_BYTES = 4096
 
 
@@ -51,21 +51,22 @@ def _cell(value: Value) -> Cell:
 
 
 class Regions:
-    """Emits the instructions of regions; other parts add emitters and settlers of their own.
+    """Emits the instructions of regions; other emitters register in ``emitters`` and ``settlers``.
 
-    Invariant: every open region has one entry in ``workspaces`` and in ``open_cells``; a cell
-    owns its block of memory or has moved it elsewhere by the time its region closes.
+    Invariant: every open region has one entry in ``workspaces`` and in ``open_cells``. When a
+    region
+    closes, each of its cells owns its block of memory or has transferred it.
 
     Attributes:
-        memory: where cells and large workspaces come from.
-        emitters: by type of instruction, what emits it.
-        settlers: by home of a storage, what gives it an address before it is written.
+        memory: allocator of cells and large workspaces.
+        emitters: emitter per type of instruction.
+        settlers: per home of a storage, emitter of its address before it is written.
     """
 
     def __init__(self, host: Emission, exits: Exits) -> None:
         self.host, self.exits, self.block = host, exits, host.block
         self.memory: Allocator = KeptMemory(host, exits)
-        # Of every open region: its memory, whether that was requested, and its offsets.
+        # for every open region: its memory, whether that is on the heap, and its offsets
         self.workspaces: list[tuple[Expr, Expr, list[Expr]]] = []
         self.places: dict[Storage, Expr] = {}
         self.cells: dict[Cell, Buffer] = {}
@@ -85,7 +86,7 @@ class Regions:
         }
 
     def give_back(self) -> None:
-        """Give back what all open regions hold, before an error."""
+        """Emit the release of everything that open regions hold, before an error exit."""
         for cells in self.open_cells:
             for cell in cells:
                 if cell in self.cells:
@@ -94,16 +95,16 @@ class Regions:
             self._give_back(pointer, large)
 
     def drop_region(self) -> None:
-        """End a region that is never left: nothing of it is given back."""
+        """Close a region that always ends in an error exit: nothing is released."""
         self.open_cells.pop()
         self.workspaces.pop()
 
     # -- memory --------------------------------------------------------------------------------
 
     def _workspace(self, size_bytes: Expr) -> tuple[Expr, Expr]:
-        """A pointer to so many bytes, and whether they are a request that must be given back.
+        """Emit the allocation of a workspace; return the pointer, and whether it must be freed.
 
-        A small workspace lies on the stack, which costs nothing; but on a device, which has none.
+        On a CPU, a small workspace is on the stack, which costs nothing.
         """
         if self.host.device:
             return self.memory.alloc(size_bytes), tirx.const(True, "bool")
@@ -139,7 +140,7 @@ class Regions:
                 self.memory.free(pointer)
 
     def place(self, storage: Storage) -> Expr:
-        """The address of a storage as an untyped pointer."""
+        """Return the address of a storage as an untyped pointer."""
         if storage.home is Home.INPUT:
             return self.host.inputs[storage.position]
         if storage.home is Home.CONSTANT:
@@ -154,7 +155,7 @@ class Regions:
         return self.places[storage]
 
     def typed(self, storage: Storage, dtype: str) -> Expr:
-        """The address of a storage as a pointer to its elements."""
+        """Return the address of a storage as a pointer to its elements."""
         return byte_offset(self.place(storage), 0, dtype)
 
     # -- instructions --------------------------------------------------------------------------
@@ -171,9 +172,9 @@ class Regions:
             self.instruction(instruction)
 
     def open_region(self, region: Region) -> None:
-        """Begin a region: its leading guards, then its memory, and no cells yet.
+        """Open a region: emit its leading guards, then its memory; it has no cells yet.
 
-        A leading guard may protect the size of the workspace.
+        The guards come first because a leading guard may protect the size of the workspace.
         """
         for guard in region.leading_guards():
             self._guard(guard)
@@ -181,7 +182,7 @@ class Regions:
         self._open_workspace(region)
 
     def close_region(self) -> None:
-        """End a region: what its cells and its workspace hold is given back."""
+        """Close a region: emit the release of its cells and its workspace."""
         for cell in self.open_cells.pop():
             self._release(cell)
         self._close_workspace()
@@ -211,7 +212,7 @@ class Regions:
             self.block.define(var, source[i64(k)])
 
     def _from_device(self, storage: Storage, size_bytes: int) -> Buffer:
-        """The first bytes of a storage of the device, once the kernels before it are done."""
+        """Emit a read of a GPU storage's first bytes, which waits for the kernels before it."""
         read = self.block.alloc("read", 1 + -(-size_bytes // 8), "int64")
         at = tirx.reinterpret("int64", self.place(storage))
         self.block.eval(call(READ, self.host.state, at, i64(size_bytes), read.data))
@@ -220,12 +221,12 @@ class Regions:
         return self.block.declare("numbers", self.block.bind("numbers", first), "int64")
 
     def _unless_failed(self, status: Expr) -> None:
-        """Leave with the error that a call has raised, if it has."""
+        """Emit an exit if ``status`` says that a call failed and raised an error."""
         with self.block.when(tirx.NE(status, i64(0))):
             self.host.fail()
 
     def settle(self, storage: Storage) -> None:
-        """Make sure a storage written now has an address."""
+        """Ensure that a storage has an address before it is written."""
         if storage.home in self.settlers:
             self.settlers[storage.home](storage)
 
@@ -261,7 +262,7 @@ class Regions:
             self._unless_failed(self.host.record[i64(1)])
             return
         most = self.block.declare("words", self.host.state, "int64")[i64(THREADS)]
-        # Asked anew for every kernel that has parts: other calls come and go.
+        # Evaluated before every parallel kernel, because the number of active calls changes.
         shared = self.host.own_threads and kernel.parallel
         args.append(share_of(self.block, self.host.home(), most) if shared else most)
         with self.host.timed(number, launch):
@@ -300,8 +301,9 @@ class Regions:
             self.memory.free(as_pointer(buffer[i64(0)]))
 
     def _taken(self, value: Value) -> Buffer:
-        """Where the bytes of ``value`` lie, and whether its cell held them, which it then does no
-        longer."""
+        """Return the address of ``value`` and an ownership flag; ownership is taken from its
+        cell.
+        """
         taken = self.block.alloc("taken", 2, "int64")
         storage = value.storage
         if storage.home is Home.CELL:
@@ -315,7 +317,7 @@ class Regions:
         return taken
 
     def _move(self, taken: Buffer, target: Buffer) -> None:
-        """Give what was taken to a cell: the block of another, or bytes that are borrowed."""
+        """Store a taken address and ownership flag in a cell."""
         for k in range(2):
             self.block.store(target, k, taken[i64(k)])
 
@@ -326,7 +328,7 @@ class Regions:
         return [None if d is None else self.block.alloc("dimcell", 1, "int64") for d in dims]
 
     def condition(self, storage: Storage) -> Expr:
-        """Whether a boolean in memory holds."""
+        """Return whether a boolean in memory is true."""
         if self.host.device:
             taken = tirx.NE(self._from_device(storage, 1)[i64(0)], i64(0))
             return self.block.bind("taken", taken)
@@ -349,7 +351,7 @@ class Regions:
     def _branch(
         self, region: Region, outcomes: list[Outcome], cells: list[list[Buffer | None]]
     ) -> list[Buffer]:
-        """Run a region; where its results went."""
+        """Emit a region; return the cells that hold its results."""
         self.open_region(region)
         self.run(region)
         targets = [self._cell_of(o.value) for o in outcomes]
@@ -361,9 +363,9 @@ class Regions:
         return targets
 
     def _hand_over(self, results: Sequence[Value], targets: Sequence[Buffer]) -> None:
-        """Of a region that ends: blocks that its own cells hold, where results lie in them, too.
+        """Transfer ownership of a closing region's blocks to cells of results that alias them.
 
-        Two outcomes of one branch may be one tensor, which the first of them holds.
+        Two outcomes of a branch may be one tensor, which the first outcome owns.
         """
         moved = {v.storage.cell for v in results if v.storage.home is Home.CELL}
         lying = [t for t, v in zip(targets, results, strict=True) if v.storage.home is Home.CELL]
@@ -372,7 +374,7 @@ class Regions:
                 self._inherit(self.cells[cell], lying)
 
     def _inherit(self, cell: Buffer, heirs: Sequence[Buffer]) -> None:
-        """The block of a cell that ends goes to the first other that lies in it."""
+        """Transfer ownership of a closing cell's block to the first cell that aliases it."""
         for heir in heirs:
             same = tirx.And(tirx.EQ(heir[i64(0)], cell[i64(0)]), tirx.EQ(heir[i64(1)], i64(0)))
             with self.block.when(tirx.And(tirx.NE(cell[i64(1)], i64(0)), same)):
@@ -423,8 +425,9 @@ class Regions:
     def _step(
         self, loop: Loop, dim_cells: list[list[Buffer | None]]
     ) -> tuple[list[Value], list[Buffer]]:
-        """Run the body, then replace every carried value that changed, all at once; those values,
-        and where they went."""
+        """Emit the body, then replace all carried values that changed; return these and their
+        cells.
+        """
         self.open_region(loop.body)
         self.run(loop.body)
         changed = [
@@ -433,7 +436,8 @@ class Regions:
             if v.storage is not c.value.storage
         ]
         sizes = [[self.block.bind("next", i64(x)) for x in v.shape] for _, _, v in changed]
-        # A value that stays, moves or is another's new one too is read before any is replaced.
+        # All new values are read before any cell is replaced: a value may move to another carried
+        # value.
         moved = [self._taken(v) for _, _, v in changed]
         renewed = [self._cell_of(c.value) for c, _, _ in changed]
         others = (self._cell_of(c.value) for c in loop.carried)

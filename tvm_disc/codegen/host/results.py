@@ -1,10 +1,10 @@
-"""New tensors for results, and the memory of earlier results that nobody holds any more.
+"""Allocation of result tensors, with reuse of earlier results that are no longer referenced.
 
-A program keeps a reference to its last large results. When that reference is the only one left,
-the consumer is done, and a later call takes the tensor for a result of nearly the same size:
-memory fresh from the system would cost a page fault for every few kilobytes that a kernel writes.
-Nothing happens when a consumer lets go, so a result may outlive the program. Tensors that are still
-held are never touched; what the program lets go of is freed by whoever holds it last.
+A program keeps a reference to its last large results. If that reference is the only one, a later
+call reuses the tensor for a result of nearly equal size. Fresh memory would cost a page fault per
+4 KiB. No callback runs when a consumer drops its reference, so a result may outlive the program. A
+tensor with other references is never modified; after the program drops its reference, the last
+owner frees it.
 """
 
 from __future__ import annotations
@@ -40,35 +40,36 @@ from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
 
 Expr: TypeAlias = Any
 
-# A managed tensor is followed by its shape, then by its data.
+# Layout: a DLPack managed tensor, its shape, then its data.
 MANAGED_WORDS = 10
-# A tensor object in words: strong references and, above them, weak ones; from DATA on a DLTensor.
+# Words of a tensor object: strong (low half) and weak reference counts; a DLTensor from DATA on.
 REFERENCES, DATA, KIND, SHAPE, STRIDES = 0, 3, 5, 6, 7
 ONE_REFERENCE = 1 << 32 | 1
 
-# Smaller memory comes from the allocator's own lists, and is not fresh.
+# Smaller blocks come from malloc's free lists without page faults.
 KEPT_BYTES = 128 << 10
-# A tensor may be taken for a result that is smaller by this share of the result.
+# A tensor may be reused for a result that is smaller by up to this fraction of the result.
 SLACK = 4
-# A new tensor has room for a result that is larger by this share: a cache that grows by a row in
-# every step of a decoder finds room in the memory of the step before. Pages that nobody writes are
-# no memory yet.
+# A new tensor has room for results that are larger by this fraction: a KV cache that grows by a row
+# per decoder step fits into the memory of an earlier step. Pages that are never written are not
+# resident.
 HEADROOM = 16
-# From this size on the page faults of a new tensor take longer than most kernels that fill it.
+# From this size on, page faults of a new tensor take longer than most kernels that fill it.
 HUGE_BYTES = 4 << 20
 PAGE_BYTES, MADV_HUGEPAGE = 4096, 14
 
 
 def result_functions() -> dict[Any, Any]:
-    """The private functions of results, which every program contains."""
+    """Return the private functions of results, which every program contains."""
     return {TENSOR: _new_tensor(), DROP: _drop()}
 
 
 def _new_tensor() -> Any:
-    """``new_tensor(state, kind, dims, ndim, size_bytes, out)``: ``out`` = (tensor, data) or zeros.
+    """Return ``new_tensor(state, kind, dims, ndim, size_bytes, out)``; ``out`` = (tensor, data) or
+    zeros.
 
-    The managed tensor of DLPack, its shape and its data are one request to the system, and the
-    system's own ``free`` releases it. ``kind`` is (dtype << 32) + ndim as it lies in memory.
+    The DLPack managed tensor, its shape and its data are one malloc block, which ``free`` releases.
+    ``kind`` is (dtype << 32) + ndim, the layout in memory.
     """
     state_ptr, dims_ptr, out_ptr = words("state"), words("dims"), words("out")
     kind, ndim, size = (tirx.Var(n, "int64") for n in ("kind", "ndim", "size"))
@@ -93,7 +94,7 @@ def _new_tensor() -> Any:
 
 
 def _make(block: Block, state: Buffer, wanted: tuple[Any, ...], out: Buffer) -> None:
-    """A tensor in memory from the system; without any, all kept memory is given back first."""
+    """Emit a new tensor; if malloc fails, all cached memory is freed first."""
     kind, dims, ndim, size = wanted
     raw = block.alloc("raw", 1, "int64")
     block.store(raw, 0, i64(0))
@@ -121,12 +122,13 @@ def manage(
     kind: tuple[Expr, Buffer, Expr],
     out: Buffer,
 ) -> None:
-    """The tensor of a managed tensor that is written to ``base``, where it has room for its shape.
+    """Emit a managed tensor at ``base``, which has room for its shape, and make a tensor object of
+    it.
 
     Args:
-        memory: (owner, what releases it, data, device), a word each.
-        kind: (type and rank as they lie in memory, dims, rank).
-        out: gets (tensor or 0, data).
+        memory: (owner, its deleter, data, device), a word each.
+        kind: (dtype and rank as in memory, dims, rank).
+        out: receives (tensor or 0, data).
     """
     owner, freed_by, data, device = memory
     dtype, dims, ndim = kind
@@ -145,14 +147,14 @@ def manage(
 
 
 def _prefer_huge_pages(address: Expr, size_bytes: Expr) -> Expr:
-    """Advice for a large fresh block: a fault for each 2 MiB instead of each 4 KiB."""
+    """Return a madvise call for a large fresh block: one page fault per 2 MiB instead of 4 KiB."""
     begin = tirx.floordiv(address + (PAGE_BYTES - 1), i64(PAGE_BYTES)) * PAGE_BYTES
     count = tirx.Cast("uint64", address + size_bytes - begin)
     return O.call_extern("int32", "madvise", as_pointer(begin), count, i32(MADV_HUGEPAGE))
 
 
 def words_at(block: Block, address: Expr) -> Buffer:
-    """The words at an address."""
+    """Return the words at an address as a buffer."""
     kind = PointerType(PrimType("int64"), "global")
     return block.declare("words", block.bind("words", tirx.reinterpret(kind, address)), "int64")
 
@@ -162,16 +164,16 @@ def _entry(k: Expr) -> Expr:
 
 
 def _idle(block: Block, tensor: Expr) -> Expr:
-    """Whether only the program holds a tensor.
+    """Return whether only the program references a tensor.
 
-    Nobody else can take a reference then. The count is read without a barrier: whatever is written
-    into the tensor depends on it, and a processor does not write on a guess.
+    Nobody else can add a reference then. The count is read without a barrier: writes to the tensor
+    depend on it, and processors do not write speculatively.
     """
     return tirx.EQ(words_at(block, tensor)[i64(REFERENCES)], i64(ONE_REFERENCE))
 
 
 def _reuse(block: Block, state: Buffer, wanted: tuple[Expr, Expr], out: Buffer) -> None:
-    """The smallest tensor that is idle, of the kind and large enough, with a reference more."""
+    """Emit a search for the smallest unreferenced tensor that fits; it gets one more reference."""
     kind, size = wanted
     room = block.alloc("room", 1, "int64")
     block.store(room, 0, size + tirx.truncdiv(size, i64(SLACK)) + 1)
@@ -179,7 +181,7 @@ def _reuse(block: Block, state: Buffer, wanted: tuple[Expr, Expr], out: Buffer) 
     with block.loop("k", KEPT_RESULTS) as k:
         tensor = block.bind("tensor", state[_entry(k)])
         found = block.bind("found", state[_entry(k) + 1])
-        # An empty entry has no room at all.
+        # The size of an empty entry is 0.
         with block.when(tirx.And(found >= size, found < room[i64(0)])):
             same = tirx.EQ(words_at(block, tensor)[i64(KIND)], kind)
             with block.when(tirx.And(same, _idle(block, tensor))):
@@ -208,7 +210,7 @@ def _reshape(block: Block, tensor: Expr, dims: Buffer, ndim: Expr) -> None:
 
 
 def _make_room(block: Block, state: Buffer, size: Expr) -> None:
-    """Let go of results until one of ``size`` bytes fits; those first that nobody else holds."""
+    """Emit the release of cached results until ``size`` bytes fit; unreferenced ones first."""
     gone = _none_gone(block)
     lock(block, state.data, "lock")
     for any_result in (False, True):
@@ -224,7 +226,9 @@ def _make_room(block: Block, state: Buffer, size: Expr) -> None:
 
 
 def _keep(block: Block, state: Buffer, tensor: Expr, size: Expr) -> None:
-    """Keep a reference to a new tensor, in place of the oldest, if it still fits the limit."""
+    """Emit the caching of a new tensor if it fits the limit, in a free entry or instead of the
+    oldest.
+    """
     gone, place = _none_gone(block), block.alloc("place", 1, "int64")
     lock(block, state.data, "lock")
     with block.when(state[i64(RESULTS)] + size <= state[i64(RESULT_LIMIT)]):
@@ -250,7 +254,9 @@ def _none_gone(block: Block) -> Buffer:
 
 
 def _let_go(block: Block, state: Buffer, k: Expr, gone: Buffer) -> None:
-    """Take entry ``k`` out; its reference is dropped after the lock, for that may unmap pages."""
+    """Emit the removal of entry ``k``; its reference is dropped after unlocking, as that may
+    unmap pages.
+    """
     block.store(gone, k, state[_entry(k)])
     block.store(state, RESULTS, state[i64(RESULTS)] - state[_entry(k) + 1])
     block.store(state, _entry(k), i64(0))
@@ -263,7 +269,7 @@ def _release_all(block: Block, gone: Buffer) -> None:
 
 
 def _drop() -> Any:
-    """``drop(state)``: keep no result any more."""
+    """Return ``drop(state)``, which releases all cached results."""
     state_ptr = words("state")
     block = Block()
     state = block.declare("s", state_ptr, "int64")

@@ -1,4 +1,6 @@
-"""Whether the launches of a call are known from its dims, so that a CUDA graph can have them."""
+"""Check whether a CUDA graph can represent the launches of a call: they must depend on dims
+only.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ IN_LOOP = ", in each step"
 
 
 def keep_graphs(program: Program, most: int) -> None:
-    """Have a program keep graphs of its calls, unless they cannot have any."""
+    """Enable CUDA graphs for a program, or record why they are impossible."""
     steps = program.region.instructions
     for k, step in enumerate(steps):
         if reason := _reason(step, steps[k:]):
@@ -44,7 +46,7 @@ def _reason(step: Instruction, later: Sequence[Instruction]) -> str:
 
 
 def waits(program: Program) -> list[str]:
-    """Where a call waits for the device, in order: each is one copy of a few bytes."""
+    """Return where a call waits for the GPU, in order; each wait copies a few bytes."""
     return list(_waits(program.region, ""))
 
 

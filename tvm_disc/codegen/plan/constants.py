@@ -1,4 +1,4 @@
-"""Constants of a program: where each comes from, and how kernels read it."""
+"""Constants of a program and their layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_disc.schedules.packing import Array, Form, Packing
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """An array that kernels read, as it is or packed; it is written once, into the section."""
+    """An array that kernels read, unchanged or packed; it is written into the section once."""
 
     array: Array
     packing: Packing | None = None
@@ -31,7 +31,7 @@ class Constant:
         return prod(shape) * np.dtype(dtype).itemsize if self.packing else self.array.nbytes
 
     def write(self, section: Array) -> None:
-        """Fill this constant's bytes of the section, which are zeros."""
+        """Write this constant into its zero-initialized part of the section."""
         if self.packing is None:
             section[:] = bytes_of(self.array)
         else:
@@ -40,7 +40,7 @@ class Constant:
 
 
 def bytes_of(array: Array) -> Array:
-    """The bytes of an array in row-major order."""
+    """Return the bytes of an array in row-major order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Sizes as text: an integer expression over dims that anyone can read and evaluate."""
+"""Sizes as text: integer expressions over dims in Python's syntax."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tvm_disc.shape.chains import ROW, joined, terms
 
 Expr: TypeAlias = Any
 
-MAX_STACKS = 8  # that may be the highest, in one expression
+MAX_STACKS = 8  # alternatives for the highest stack in one expression
 READABLE = 4000  # characters of one expression
-LONG = 40  # characters of a part that has a name
+LONG = 40  # characters from which a part gets a name
 
 _OPERATORS: dict[type, str] = {
     tirx.Add: "+",
@@ -44,16 +44,18 @@ _EXTREMES: dict[type, str] = {tirx.Max: "max", tirx.Min: "min"}
 
 
 def formula(expr: Expr) -> str:
-    """An integer expression in Python's syntax.
+    """Return an integer expression in Python's syntax.
 
     Raises:
-        Unsupported: an expression that is not arithmetic on dims.
+        Unsupported: the expression is not arithmetic on dims.
     """
     return _text(expr, formula)
 
 
 def readable_formula(expr: Expr) -> str:
-    """An expression as a formula with few parentheses; in TVM's words if it is no formula."""
+    """Return an expression as a formula with few parentheses; as TVM prints it if it is not
+    arithmetic.
+    """
     try:
         return ast.unparse(ast.parse(formula(expr), mode="eval"))
     except Unsupported:
@@ -61,8 +63,8 @@ def readable_formula(expr: Expr) -> str:
 
 
 def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:
-    """An expression over the texts that ``inner`` has for its operands."""
-    kind = type(expr)  # not tried with isinstance, which is slow for each of TVM's classes
+    """Return an expression as text; ``inner`` returns the texts of its operands."""
+    kind = type(expr)  # compared directly, as isinstance is slow for each of TVM's classes
     if kind is tirx.Add and len(parts := terms(expr)) > ROW:
         return joined([inner(part) for part in parts], lambda a, b: f"({a} + {b})")
     if kind in _OPERATORS:
@@ -82,14 +84,14 @@ def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:
 
 
 class Formulas:
-    """Formulas of many expressions that share parts: what is long has a name, and is told once.
+    """Formulas of many expressions that share parts; long parts are named and written once.
 
-    The sizes of a model's kernels are made of one another's: written out, they grow exponentially
-    with its depth.
+    Sizes of a model's kernels contain each other: fully expanded, they grow exponentially with
+    depth.
 
     Attributes:
-        steps: ``name = text``, each over the names before it.
-        dims: the variables met.
+        steps: ``name = text``, each over earlier names.
+        dims: the variables found.
     """
 
     def __init__(self) -> None:
@@ -97,16 +99,16 @@ class Formulas:
         self.dims: set[str] = set()
         self._names: dict[str, str] = {}
         self._texts: dict[int, str] = {}
-        # Sizes of a model's buffers are few, and equal ones are objects of their own.
+        # by structural hash: a model has few distinct sizes, but equal ones are different objects
         self._whole: dict[int, list[tuple[Expr, str]]] = {}
-        self._seen: list[Expr] = []  # alive, so that no other object takes its place
+        self._seen: list[Expr] = []  # kept alive, so that their hashes are not reused
         self._lengths: dict[str, int] = {}
 
     def text(self, expr: Expr) -> str:
-        """The formula of an expression.
+        """Return the formula of an expression.
 
         Raises:
-            Unsupported: an expression that is not arithmetic on dims.
+            Unsupported: the expression is not arithmetic on dims.
         """
         if isinstance(expr, int):
             return str(expr)
@@ -139,19 +141,19 @@ class Formulas:
         return self._names[text]
 
     def whole(self, text: str) -> int:
-        """How long a formula would be without names."""
+        """Return the length that a formula would have without names."""
         return self._lengths.get(text, len(text))
 
     def values(self, texts: Sequence[str], dims: Mapping[str, int]) -> list[int]:
-        """The values of formulas."""
+        """Return the values of formulas."""
         return evaluate_all(self.steps, texts, dims)
 
 
 def workspace_formula(region: Region) -> str:
-    """Bytes of a region's workspace: the highest stack of slots, each slot rounded up.
+    """Return the bytes of a region's workspace: the highest stack of slots, each slot aligned.
 
-    One expression while that is short. Otherwise parts of it, and the end of each slot, have
-    names: ``_a0 = align(4*n); _s0 = _a0; _s1 = _s0 + _a0; max(_s1, ...)``.
+    The result is one expression if it is short. Otherwise its parts, and the end of each slot, are
+    named: ``_a0 = align(4*n); _s0 = _a0; _s1 = _s0 + _a0; max(_s1, ...)``.
     """
     shared = Formulas()
     sizes = [shared.text(slot.size_bytes) for slot in region.slots]
@@ -170,7 +172,7 @@ def workspace_formula(region: Region) -> str:
 
 
 def _in_steps(region: Region, steps: Sequence[str], sizes: Sequence[str]) -> str:
-    """The end of every slot by name, then the highest."""
+    """Return a formula that names the end of every slot, followed by the maximum."""
     named: dict[str, str] = {}
     for size in sizes:
         named.setdefault(size, f"_a{len(named)}")
@@ -186,13 +188,13 @@ def _largest(texts: Sequence[str]) -> str:
 
 
 def under(condition: str, one: str, other: str) -> str:
-    """One formula where a condition on dims holds, else the other."""
+    """Return a formula that selects one of two by a condition on dims."""
     (*first, yes), (*second, no) = (t.split("; ") for t in (one, _renamed(other)))
     return "; ".join([*first, *second, f"(({yes}) if {condition} else ({no}))"])
 
 
 def _renamed(text: str) -> str:
-    """The names of steps, such that they are no other formula's."""
+    """Rename the steps of a formula, so that they do not collide with another formula's."""
     names = [step.partition(" = ")[0] for step in text.split("; ")[:-1]]
     for name in names:
         text = re.sub(rf"\b{name}\b", f"{name}_", text)
@@ -208,7 +210,7 @@ def _tidy(node: ast.AST) -> ast.expr:
 
 
 class _Tidy(ast.NodeTransformer):
-    """Known numbers computed, factors of one left out."""
+    """Folds constants, and removes factors of one."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
@@ -227,7 +229,7 @@ class _Tidy(ast.NodeTransformer):
 
 
 def _highest(stacks: Sequence[Counter[str]]) -> list[Counter[str]]:
-    """The stacks that are not part of another."""
+    """Return the stacks that no other stack contains."""
     kept: list[Counter[str]] = []
     for stack in sorted(stacks, key=lambda s: -s.total()):
         if not any(stack <= other for other in kept):

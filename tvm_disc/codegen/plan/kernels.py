@@ -1,4 +1,4 @@
-"""The kernels of a program: one per distinct group, however often it is called."""
+"""Kernels of a program: one per distinct group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _operators(group: Group) -> list[str]:
 
 
 def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
-    """The group of an outlined function, and its declared symbols in argument order."""
+    """Return the group of an outlined function, and its declared symbols in argument order."""
     lookup: dict[Any, Node] = {}
     params: list[Node] = []
     declared: list[Any] = []
@@ -63,7 +63,7 @@ def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
 
 
 def _refuse_narrow(nodes: Sequence[Node]) -> None:
-    """No template computes in bfloat16: a user's pass may have made an operator that does."""
+    """Refuse operators that compute in bfloat16, which only a user's pass can produce."""
     for node in nodes:
         dtypes = (
             (node.dtype,) if node.op in PRODUCTS else (node.dtype, *(x.dtype for x in node.inputs))
@@ -76,7 +76,7 @@ def _refuse_narrow(nodes: Sequence[Node]) -> None:
 
 
 def _refuse_whole_means(nodes: Sequence[Node]) -> None:
-    """Importers divide sums: a user's pass may have made a mean of integers."""
+    """Refuse means of integers, which only a user's pass can produce: importers divide sums."""
     for node in nodes:
         if node.op == "relax.mean" and not is_float(node.dtype):
             raise Unsupported(
@@ -99,12 +99,12 @@ def _anchor(func: Any, nodes: Sequence[Node]) -> Node | None:
 
 
 class KernelLibrary:
-    """Builds kernels on demand and shares equal ones.
+    """Generates kernels on demand; equal groups share one.
 
-    Groups are equal when their functions are, up to the names of symbols and variables.
+    Groups are equal if their functions are structurally equal up to names of symbols and variables.
 
     Args:
-        made: is told of every kernel that is built.
+        made: called with every new kernel.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class KernelLibrary:
         self.machine = machine
         self._made = made
         self._constants = constants
-        self.expected = 0  # groups that the program has, for who is told of progress
+        self.expected = 0  # number of groups of the program, for progress messages
         self._by_hash: dict[int, list[tuple[Any, Kernel]]] = {}
         self._by_var: dict[Any, Kernel] = {}
         self._declared: dict[str, list[Any]] = {}
@@ -126,15 +126,15 @@ class KernelLibrary:
         self._nonzero: dict[tuple[int, str], tuple[Kernel, Kernel, list[Any]]] = {}
 
     def kernels(self) -> list[Kernel]:
-        """Every kernel built so far."""
+        """Return all kernels generated so far."""
         return list(self._kernels.values())
 
     def declared(self, kernel: Kernel) -> list[Any]:
-        """The symbols of a kernel in the order in which calls give them."""
+        """Return the symbols of a kernel in the order of a call's arguments."""
         return self._declared[kernel.name]
 
     def kernel(self, gv: Any, func: Any) -> Kernel:
-        """The kernel of group function ``func``."""
+        """Return the kernel of group function ``func``."""
         if gv in self._by_var:
             return self._by_var[gv]
         key = tvm_ffi.structural_hash(func, map_free_vars=True)
@@ -153,7 +153,7 @@ class KernelLibrary:
         return kernel
 
     def _fresh(self, name: str) -> str:
-        """A name of its own: versions of a program name their groups alike."""
+        """Return a unique name; versions of a program use the same names for their groups."""
         number = 1
         unique = name
         while unique in self._kernels:
@@ -167,18 +167,20 @@ class KernelLibrary:
         self._made(kernel)
 
     def scratch_bytes(self, kernel: Kernel, values: Mapping[Any, Expr]) -> Expr:
-        """Scratch of one call in the caller's dims."""
+        """Return the scratch bytes of one call in terms of the caller's dims."""
         return substitute(kernel.scratch_bytes, values)
 
     def resolve_constant(self, arg: Any) -> Any:
-        """The literal behind an operand that a kernel wants packed."""
+        """Return the literal of an operand that a kernel requires in packed form."""
         constant = arg if isinstance(arg, tvm.ir.GenericConst) else self._constants.get(arg)
         if constant is None:
             raise Unsupported(f"operand {arg} must be a constant to be packed")
         return constant
 
     def nonzero(self, shape: Sequence[Expr], dtype: str) -> tuple[Kernel, Kernel, list[Expr]]:
-        """The counting and the filling kernel of ``nonzero`` for a rank and dtype."""
+        """Return the counting and the filling kernel of ``nonzero`` for a rank and dtype, and
+        the dims.
+        """
         key = (len(shape), dtype)
         if key not in self._nonzero:
             made = nonzero_kernels(*key, self._solver_factory(), self.machine)
@@ -191,7 +193,7 @@ class KernelLibrary:
 
 
 def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
-    """``expr`` with symbols replaced."""
+    """Return ``expr`` with symbols replaced."""
     return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda v: values.get(v, v)), order="post")
 
 

@@ -1,7 +1,7 @@
-"""From a fused Relax module to a host program: where tensors live, which kernel runs when.
+"""Lowering of a fused Relax module to a host program: storages and order of kernel calls.
 
-Views share their operand's storage. Tail-recursive functions become loops. What a function
-returns is written straight into a tensor allocated for the caller.
+Views share the storage of their operand. Tail-recursive functions become loops. Results are written
+directly into tensors allocated for the caller.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ Expr: TypeAlias = Any
 
 
 def lower_program(mod: Any, solver: Solver, library: KernelLibrary) -> Program:
-    """The host program of ``mod["main"]``; every group function has become a kernel call."""
+    """Return the host program of ``mod["main"]``; calls of group functions become kernel
+    launches.
+    """
     return _Lowerer(mod, solver, library).main()
 
 
@@ -73,7 +75,7 @@ class _Lowerer:
         self.objects = ObjectLowerer(dict(mod.functions_items()), self.here, self)
         self.constants: list[Constant] = []
         self.constant_of: dict[Any, Value] = {}
-        # What a branch or a loop gives may be any of these values, and lies where it does.
+        # Values that the result of an If or Loop may alias, by its storage.
         self.lies: dict[Storage, list[Value]] = {}
 
     # -- entry ---------------------------------------------------------------------------------
@@ -132,7 +134,9 @@ class _Lowerer:
         return len(outputs) - 1
 
     def _returned(self, value: Value, position: int, earlier: Sequence[Value]) -> Value:
-        """A value the caller receives: its temporary becomes the output, anything else a copy."""
+        """Return a result of the program: its temporary becomes the output; other storages are
+        copied.
+        """
         storage = value.storage
         if self.objects.may_be_returned(value):
             storage.home, storage.position = Home.OUTPUT, position
@@ -154,7 +158,7 @@ class _Lowerer:
     def _temp(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
         name = self.here.numbered(name)
         plain = mul(product(shape), element_bytes(dtype))
-        # A fact may say the same in symbols that are bound only later.
+        # The simplified size may contain symbols that are bound only later.
         simple = self.solver.simplify(plain)
         bound = all(v in self.here.defined for v in tirx.analysis.undefined_vars(i64(simple)))
         size = simple if bound else plain
@@ -165,7 +169,9 @@ class _Lowerer:
         return value
 
     def _located(self, size: Expr, name: str) -> Storage:
-        """A place in the workspace; of its own where the workspace begins before its size."""
+        """Return a slot of the workspace, or a cell if the size is not known at the region's
+        start.
+        """
         if all(v in self.here.at_entry for v in tirx.analysis.undefined_vars(i64(size))):
             return Storage(Home.WORKSPACE, size, name)
         return Storage(Home.CELL, size, name, cell=Cell(name))
@@ -186,7 +192,7 @@ class _Lowerer:
         return Value(shape, dtype, storage)
 
     def value(self, expr: Any) -> Any:
-        """The value of an operand."""
+        """Return the value of an operand."""
         if isinstance(expr, tvm.ir.GenericConst):
             return self._constant(expr)
         if isinstance(expr, tvm.ir.Tuple):
@@ -201,7 +207,7 @@ class _Lowerer:
     # -- sequences -----------------------------------------------------------------------------
 
     def sequence(self, seq: Any) -> Any:
-        """Lower a sequence; its value."""
+        """Lower a sequence; return its value."""
         for block in seq.blocks:
             for binding in block.bindings:
                 self.binding(binding)
@@ -226,7 +232,7 @@ class _Lowerer:
             self.here.env[var] = self.value(value)
 
     def _match(self, value: Any, ty: Any) -> Any:
-        """``match_cast``: new symbols are bound, known ones compared."""
+        """Lower a ``match_cast``: new symbols are bound, known ones are compared."""
         if isinstance(value, tuple):
             return tuple(self._match(v, t) for v, t in zip(value, ty.fields, strict=True))
         if isinstance(ty, relax.ShapeType):
@@ -238,7 +244,7 @@ class _Lowerer:
         return Value(tuple(ty.shape.values), value.dtype, value.storage)
 
     def _read_numbers(self, value: Any, ty: Any) -> Any:
-        """The elements of a tensor as dims."""
+        """Lower a read of a tensor's elements as dims."""
         numbers = []
         for declared in ty.values:
             fresh = isinstance(declared, tirx.Var) and declared not in self.here.defined
@@ -289,7 +295,7 @@ class _Lowerer:
         raise Unsupported(f"operator {name} was left outside every fused group")
 
     def _checked(self, call: Any) -> Any:
-        """The first operand, once the numbers that were computed of it lie within the limits."""
+        """Return the first operand; guards compare the numbers computed from it with the limits."""
         data, *numbers, limits = call.args
         found = [tirx.Var("found", "int64") for _ in numbers]
         for var, number in zip(found, numbers, strict=True):
@@ -314,7 +320,7 @@ class _Lowerer:
     def _emit_launch(
         self, kernel: Any, values: Sequence[Value], outputs: Sequence[Value], symbols: list[Expr]
     ) -> None:
-        # The kernel lists its symbols in its own order; the call gives them by declaration.
+        # A call passes symbols in the order of declaration; the kernel has its own order.
         given = dict(zip(self.library.declared(kernel), symbols, strict=True))
         ordered = [given[s] for s in kernel.symbols]
         scratch = None
@@ -335,7 +341,7 @@ class _Lowerer:
         )
 
     def _packed(self, kernel: Any, position: int, arg: Any) -> Value:
-        """A kernel operand; a weight may be wanted in another layout."""
+        """Return a kernel operand; the kernel may require a weight in packed form."""
         pack = kernel.packed.get(kernel.params[position])
         if pack is None:
             value = self.value(arg)
@@ -351,7 +357,9 @@ class _Lowerer:
         return found
 
     def _nonzero(self, source: Value) -> Value:
-        """Two kernels: the first counts, the second fills; the count becomes a dim."""
+        """Lower ``nonzero`` to two kernels: the first counts, the second fills; the count
+        becomes a dim.
+        """
         count, fill, symbols = self.library.nonzero(source.shape, source.dtype)
         total = self._temp((i64(1),), "int64", "count")
         self._emit_launch(count, [source], [total], symbols)
@@ -395,7 +403,9 @@ class _Lowerer:
         return rebuild(results[0], iter([o.value for o in outcomes]))
 
     def _escape(self, region: Region, value: Value) -> Value:
-        """A value that outlives its region needs a block of its own, wherever it may lie."""
+        """Move a value that outlives its region, and all values that it may alias, out of the
+        workspace.
+        """
         seen: set[Storage] = set()
         waiting = [value]
         while waiting:
@@ -428,7 +438,7 @@ class _Lowerer:
         return all(v in self.here.defined for v in names)
 
     def _recursive(self, call: Any, func: Any) -> Any:
-        """A tail-recursive function as a loop."""
+        """Lower a call of a tail-recursive function to a loop."""
         header_seq, chosen, tail = loop_form(func, call.op)
         branch = chosen.value
         pairs = zip(func.params, call.args, strict=True)
@@ -463,7 +473,9 @@ class _Lowerer:
         return rebuild(result, iter([o.value for o in outcomes]))
 
     def _exit(self, region: Region, seq: Any, var: Any, tail: Sequence[Any], out: Any) -> Any:
-        """The leaving branch, and the repacking of its result that follows the branch."""
+        """Lower the branch that leaves the loop, and the bindings after it that repack the
+        result.
+        """
 
         def run() -> Any:
             self.here.env[var] = self.sequence(seq)

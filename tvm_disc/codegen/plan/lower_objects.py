@@ -1,4 +1,4 @@
-"""Lowering of boxed values: data types, references, closures, calls and branches among them."""
+"""Lowering of boxed values: data types, references, closures, and calls and branches with them."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ Expr: TypeAlias = Any
 
 
 class Dead:
-    """The value of code that is never reached."""
+    """The value of unreachable code."""
 
 
 class Sequences(Protocol):
-    """Lowers what boxed values are among."""
+    """Lowers sequences, bindings and operands."""
 
     def sequence(self, seq: Any) -> Any:
-        """Lower a sequence; its value."""
+        """Lower a sequence; return its value."""
 
     def binding(self, binding: Any) -> None:
         """Lower one binding."""
 
     def value(self, expr: Any) -> Any:
-        """The value of an operand."""
+        """Return the value of an operand."""
 
 
 class ObjectLowerer:
-    """What a lowerer does with boxed values.
+    """Lowers operations on boxed values.
 
     Attributes:
-        boxed: whether the program needs them at all.
+        boxed: whether the program has any boxed values.
     """
 
     def __init__(self, functions: dict[Any, Any], here: Position, sequences: Sequences) -> None:
@@ -79,10 +79,11 @@ class ObjectLowerer:
         self.waiting: list[tuple[HostFunction, Any]] = []
 
     def may_be_returned(self, value: Value) -> bool:
-        """Whether a value can be computed straight into a tensor for the caller.
+        """Return whether a value can be computed directly into a tensor for the caller.
 
-        That tensor is allocated before the first write: the dims of a view of it may be bound
-        only later.
+        That tensor is allocated before the first write, so its dims must be bound by then; those of
+        a view
+        of the value may be bound only later.
         """
         storage = value.storage
         if storage.home not in (Home.WORKSPACE, Home.CELL) or storage not in self.here.values:
@@ -96,7 +97,7 @@ class ObjectLowerer:
         return Box(self.here.numbered(name))
 
     def boxes(self, value: Any) -> Box:
-        """The box of a value, made now if it has none."""
+        """Return the box of a value; creates one if it has none."""
         if isinstance(value, Box):
             return value
         if isinstance(value, tuple):
@@ -104,7 +105,7 @@ class ObjectLowerer:
         assert isinstance(value, Value)
         storage = value.storage
         if storage.home is Home.WORKSPACE and storage in self.here.values:
-            # Nobody has an address of it yet: it is computed straight into a box.
+            # No address was taken yet, so it can be computed directly into a box.
             storage.home, storage.box = Home.BOX, self._box(storage.name)
             storage.box.value = self.here.values[storage]
         if storage.home is Home.BOX:
@@ -131,7 +132,7 @@ class ObjectLowerer:
         return target
 
     def opened(self, box: Box, ty: Any) -> Any:
-        """What a box holds, by its Relax type."""
+        """Return the content of a box, by its Relax type."""
         if not is_tensor(ty):
             return box
         dims = list(ty.shape.values) if ty.shape is not None else [None] * int(ty.ndim)
@@ -150,7 +151,7 @@ class ObjectLowerer:
         return value
 
     def _spread(self, found: Iterator[Box], ty: Any) -> Any:
-        """Boxes as a value of a Relax type."""
+        """Return boxes as a value of a Relax type, nested like the type."""
         if isinstance(ty, relax.TupleType):
             return tuple(self._spread(found, f) for f in ty.fields)
         return self.opened(next(found), ty)
@@ -158,7 +159,7 @@ class ObjectLowerer:
     # -- operations ----------------------------------------------------------------------------
 
     def object(self, var: Any, call: Any) -> Any:
-        """The value of an operation on boxed values."""
+        """Return the value of an operation on boxed values."""
         name, args = object_op(call), list(call.args)
         if name == "construct":
             return self._node(
@@ -204,11 +205,11 @@ class ObjectLowerer:
     # -- functions -----------------------------------------------------------------------------
 
     def call_general(self, var: Any, call: Any) -> Any:
-        """A call of a function on boxed values."""
+        """Lower a call of a function on boxed values."""
         return self._invoke(self.host_function(call.op), call.args, var.ty)
 
     def host_function(self, gv: Any) -> HostFunction:
-        """The function of that name; its body is lowered later."""
+        """Return the host function of a global variable; its body is lowered later."""
         if gv not in self.host_functions:
             func = self.functions[gv]
             params = [Box(str(p.name)) for p in func.params]
@@ -225,7 +226,7 @@ class ObjectLowerer:
         return self.host_functions[gv]
 
     def lower_waiting(self) -> list[HostFunction]:
-        """Lower every function that is reached."""
+        """Lower every function that is called."""
         while self.waiting:
             made, func = self.waiting.pop()
             self.here.region, self.here.defined = Region(), set()
@@ -237,7 +238,7 @@ class ObjectLowerer:
         return list(self.host_functions.values())
 
     def _tail(self, seq: Any) -> None:
-        """A sequence in tail position: calls at its end replace the caller."""
+        """Lower a sequence in tail position: a call at its end becomes a tail call."""
         bindings = [b for block in seq.blocks for b in block.bindings]
         last = len(bindings) - 1
         while last >= 0 and only_repacks(bindings[last]):
@@ -282,12 +283,12 @@ class ObjectLowerer:
     # -- branches ------------------------------------------------------------------------------
 
     def condition(self, expr: Any) -> Any:
-        """What a branch asks: a tag, or a boolean in memory."""
+        """Return the condition of a branch: a tag test, or a boolean in memory."""
         cond = self.sequences.value(expr)
         return cond if isinstance(cond, HasTag) else cond.storage
 
     def choose(self, var: Any, node: Any) -> Any:
-        """A branch whose results are boxes."""
+        """Lower a branch whose results are boxes."""
         types = _leaf_types(var.ty)
         cond = self.condition(node.cond)
         regions = Region(), Region()
@@ -305,7 +306,7 @@ class ObjectLowerer:
     # -- the border of the program -------------------------------------------------------------
 
     def input_box(self, param: Any, position: int) -> tuple[list[Value], Box]:
-        """An input in its flat form, two tensors, and the box made of it."""
+        """Add an input in flat form, two tensors, and the box that is decoded from it."""
         name, box = str(param.name), self._box(str(param.name))
         flat = []
         for k, (part, dtype) in enumerate((("codes", "int64"), ("blob", "uint8"))):
@@ -318,7 +319,7 @@ class ObjectLowerer:
         return flat, box
 
     def output_box(self, box: Box, position: int) -> list[Value]:
-        """A returned box in its flat form."""
+        """Add the encoding of a returned box to flat form."""
         words, size = tirx.Var("words", "int64"), tirx.Var("blob_bytes", "int64")
         self.here.add(Measure(box, words, size))
         flat = []
@@ -341,7 +342,7 @@ def _ended(region: Region) -> bool:
 
 
 def _passes_on(var: Any, rest: Sequence[Any], body: Any) -> bool:
-    """Whether a sequence yields exactly what ``var`` holds."""
+    """Return whether a sequence returns exactly the value of ``var``."""
     env: dict[Any, Any] = {var: _tree(var.ty, ())}
 
     def look(expr: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The memory plan: which values of a region may share bytes, although no size is known.
+"""Memory plan: which values of a region may share bytes, although no size is known.
 
-Storages that never live at the same time may share bytes. Where each begins is computed from the
-dims at run time (see ``placement``), so a region needs one workspace request.
+Storages with disjoint live ranges may share bytes. Offsets are computed from the dims at run time
+(see ``placement``), so that a region needs one workspace allocation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Expr: TypeAlias = Any
 
 @dataclass
 class Life:
-    """A storage, and the first and last step of its region that touches it."""
+    """A storage, and the first and last step of its region that access it."""
 
     storage: Storage
     first: int
@@ -47,7 +47,7 @@ def plan_region(region: Region, used_later: Sequence[Storage] = ()) -> None:
     """Assign a slot to every workspace storage that ``region`` writes, and plan inner regions.
 
     Args:
-        used_later: storages read by regions that run while this one's workspace is still open.
+        used_later: storages read by regions that run while this workspace is still allocated.
     """
     for instruction in region.instructions:
         _plan_inner(instruction)
@@ -55,7 +55,9 @@ def plan_region(region: Region, used_later: Sequence[Storage] = ()) -> None:
 
 
 def lifetimes(region: Region, used_later: Sequence[Storage] = ()) -> list[Life]:
-    """The workspace storages that ``region`` writes: first and last step, in order of the first."""
+    """Return the live ranges of workspace storages that ``region`` writes, ordered by first
+    step.
+    """
     lives: dict[Storage, Life] = {}
     behind: dict[Storage, list[Storage]] = {}
     for step, instruction in enumerate(region.instructions):
@@ -65,7 +67,7 @@ def lifetimes(region: Region, used_later: Sequence[Storage] = ()) -> list[Life]:
         used = [lives[s] for s in _with_all(behind, touched(instruction)) if s in lives]
         for life in used:
             life.last = step
-        # What a branch or a loop gives may be what it was given, and lies there then.
+        # The result of an If or Loop may alias any of these values.
         for outcome in _outcomes(instruction):
             behind[outcome.value.storage] = [life.storage for life in used]
     for storage in _with_all(behind, [*used_later, *(v.storage for v in region.results)]):
@@ -77,7 +79,7 @@ def lifetimes(region: Region, used_later: Sequence[Storage] = ()) -> list[Life]:
 def _with_all(
     behind: Mapping[Storage, Sequence[Storage]], used: Sequence[Storage]
 ) -> dict[Storage, None]:
-    """Storages, and those in which their elements may lie."""
+    """Return storages, and those that they may alias."""
     return dict.fromkeys([*used, *(s for other in used for s in behind.get(other, ()))])
 
 
@@ -104,7 +106,7 @@ def _touched_in(region: Region) -> list[Storage]:
 
 
 def written(instruction: Instruction) -> list[Storage]:
-    """The storages an instruction itself writes."""
+    """Return the storages that an instruction itself writes."""
     if isinstance(instruction, Launch):
         scratch = [instruction.scratch] if instruction.scratch is not None else []
         return [*instruction.outputs, *scratch]
@@ -112,7 +114,7 @@ def written(instruction: Instruction) -> list[Storage]:
 
 
 def _assign(region: Region, lives: Sequence[Life]) -> None:
-    """Give every storage a slot of its own; those alive at once stand on each other."""
+    """Assign one slot per storage; slots with overlapping live ranges get disjoint offsets."""
     if not lives:
         return
     clashes = overlaps([(life.first, life.last) for life in lives])
@@ -133,9 +135,9 @@ def _order(sizes: Sequence[Expr], clashes: Sequence[Sequence[int]]) -> list[int]
     shared = Formulas()
     try:
         texts = [shared.text(size) for size in sizes]
-    except Unsupported:  # only the program can compute this size
+    except Unsupported:  # a size that depends on run-time values
         return list(range(len(sizes)))
-    # The layers of a model repeat few sizes.
+    # Layers of a model repeat few sizes.
     distinct = list(dict.fromkeys(texts))
     columns = []
     for dims in sample_dims(sorted(shared.dims)):
@@ -158,7 +160,7 @@ def _inner_regions(instruction: Instruction) -> list[Region]:
 
 
 def touched(instruction: Instruction) -> list[Storage]:
-    """Every storage an instruction reads or writes, inner regions included."""
+    """Return every storage that an instruction reads or writes, including inner regions."""
     found = list(instruction.reads())
     if isinstance(instruction, Launch):
         found += [*instruction.inputs, *instruction.outputs]

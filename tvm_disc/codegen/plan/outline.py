@@ -1,4 +1,4 @@
-"""The calls of a program as data: what ``explain`` tells and draws."""
+"""Kernel calls of a program as data for ``explain`` and its graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_disc.schedules.kernel import Kernel
 
 Expr: TypeAlias = Any
 
-# Operators that read a part of their first operand.
+# operators that read a part of their first operand
 _PARTIAL = (
     "relax.take",
     "relax.gather_elements",
@@ -29,13 +29,14 @@ _PARTIAL = (
 
 
 def outline(program: Program) -> list[dict[str, Any]]:
-    """Every kernel call as written, in order: those of ``main``, then those of each function on
-    boxed values.
+    """Return every kernel call in program order: of ``main``, then of each function on boxed
+    values.
 
-    ``function`` is the name of such a function. ``reads`` has an entry per operand: the position of
-    the call that computed it, the name of an input, "constant", or "earlier" for a value from
-    elsewhere. ``bytes`` is a formula over dims: what the call reads and writes at least, each
-    operand counted once.
+    ``function`` is the name of such a function. ``reads`` has an entry per operand: the index of
+    the
+    call that computed it, the name of an input, "constant", or "earlier" for other values.
+    ``bytes`` is
+    a formula over dims for the bytes that the call must read and write, each operand once.
     """
     calls: list[dict[str, Any]] = []
     _add(calls, program.region, "")
@@ -45,11 +46,11 @@ def outline(program: Program) -> list[dict[str, Any]]:
 
 
 def memory_outline(program: Program) -> dict[str, Any] | None:
-    """The places in the workspace of ``main``, from the lowest up: of which call each is, the first
-    and the last call that uses it, its size, and on which places it stands. None where only the
-    running program knows sizes.
+    """Return the slots in the workspace of ``main``; None if sizes depend on run-time values.
 
-    Loops and branches have workspaces of their own, which are left out.
+    A slot has the call that writes it, the first and last call that access it, its size, and the
+    slots
+    directly below it. Workspaces of loops and branches are omitted.
     """
     region = program.region
     before = [0]  # calls before each step
@@ -146,7 +147,7 @@ def _moved(kernel: Kernel, values: Mapping[Any, Expr]) -> str:
 
 
 def _read(param: Node, users: list[Node]) -> Expr:
-    """Bytes of an operand, or of the parts of it that are read if these are fewer."""
+    """Return the bytes of an operand, or of its parts that are read if these are fewer."""
     whole = _size(param)
     if not users or not all(u.op in _PARTIAL and u.inputs[0] is param for u in users):
         return whole

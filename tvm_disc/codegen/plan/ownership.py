@@ -1,12 +1,12 @@
-"""Where references are duplicated and dropped.
+"""Placement of reference count operations.
 
 As in Perceus (Reinking, Xie, de Moura, Leijen: "Perceus: Garbage Free Reference Counting with
 Reuse", PLDI 2021): every function owns its arguments, a value is dropped right after its last use,
-and a branch begins by dropping what only other branches use, so that at any time only values that
-are still needed are alive. Errors need no bookkeeping: the heap of a call goes as a whole.
+and a branch first drops values that only other branches use, so that only live values are
+allocated. Errors need no bookkeeping: the heap of a call is released as a whole.
 
-What is dropped together is dropped in the order of its definition or first use: the same program
-gives the same code.
+Drops at one place are in the order of definition or first use, so that code generation is
+deterministic.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def place_counts(region: Region, params: Sequence[Box]) -> None:
 
 
 def _aliases(region: Region) -> dict[Storage, list[Box]]:
-    """Boxes whose memory the result of a loop may lie in: all that the loop touches."""
+    """Return the boxes that the result of each loop may alias: all that the loop accesses."""
     found: dict[Storage, list[Box]] = {}
     stack = [region]
     while stack:
@@ -53,7 +53,7 @@ class _Placer:
         self.aliases = aliases
 
     def region(self, region: Region, live_after: set[Box], owned: Sequence[Box]) -> None:
-        """Make ``region`` use up every box of ``owned`` that is not in ``live_after``."""
+        """Make ``region`` consume every box of ``owned`` that is not in ``live_after``."""
         if region.instructions and isinstance(region.instructions[-1], Fail):
             return
         live = set(live_after)
@@ -65,7 +65,7 @@ class _Placer:
         region.instructions = [*(Drop(b) for b in unused), *reversed(out)]
 
     def _give(self, boxes: Sequence[Box], live: set[Box]) -> list[Instruction]:
-        """What must precede an instruction that consumes ``boxes``."""
+        """Return the dups before an instruction that consumes ``boxes``."""
         dups: list[Instruction] = []
         for box in boxes:
             if box in live:
@@ -101,7 +101,7 @@ class _Placer:
         return [], after
 
     def _roles(self, instruction: Instruction) -> tuple[list[Box], list[Box], list[Box]]:
-        """(used, consumed, made) boxes, each use once."""
+        """Return (used, consumed, made) boxes, each once."""
         if isinstance(instruction, BoxInstruction):
             used = list(instruction.used)
             if not isinstance(instruction, Choose):
@@ -130,7 +130,7 @@ class _Placer:
         return found
 
     def _free(self, region: Region) -> list[Box]:
-        """The boxes that a region uses and does not make, in order."""
+        """Return the boxes that a region uses and does not make, in order."""
         free: dict[Box, None] = {}
         made: set[Box] = set()
         for instruction in region.instructions:

@@ -1,8 +1,8 @@
-"""Guards of kernels that read by position.
+"""Guards of kernels that read by index.
 
-An axis without elements cannot be read; the guard stands before the launch, so that a call which
-does not reach the launch is not refused. Where the program checks indices, a second guard compares
-the least and the greatest index with the limits.
+An axis without elements cannot be read. The guard is placed before the launch, so that a call that
+skips the launch is not refused. If the program checks indices, a second guard compares the smallest
+and the largest index with the limits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Expr: TypeAlias = Any
 
 
 def pick_guards(nodes: list[Node], given: Mapping[Any, Expr], solver: Solver) -> Iterator[Guard]:
-    """What must hold where a kernel of ``nodes`` is launched with the dims ``given``."""
+    """Yield the guards of a launch of a kernel of ``nodes`` with the dims ``given``."""
     for node in nodes:
         for axis in _picked_axes(node):
             dim = solver.simplify(_at(node.inputs[0].shape[axis], given))
@@ -39,11 +39,11 @@ def pick_guards(nodes: list[Node], given: Mapping[Any, Expr], solver: Solver) ->
 
 
 def range_guard(attrs: Any, found: Sequence[Expr], limits: Sequence[Expr]) -> Guard:
-    """The guard of a ``disc.checked``.
+    """Return the guard of a ``disc.checked``.
 
     Args:
-        found: the least and the greatest index, or one number for both.
-        limits: the least number allowed, and the first that is too large.
+        found: the smallest and the largest index, or one number for both.
+        limits: the smallest valid number, and the first that is too large.
     """
     least, greatest = found[0], found[-1]
     low, high = limits
@@ -68,7 +68,7 @@ def result_shapes(nodes: list[Node], given: Mapping[Any, Expr]) -> Iterator[tupl
 
 
 def _picked_axes(node: Node) -> list[int]:
-    """The axes of its operand that a node reads at positions."""
+    """Return the axes of the first operand that a node reads by index."""
     if node.op == "relax.gather_nd":
         batch, depth = int(node.attrs["batch_dims"]), static_dim(node.inputs[1].shape[-1])
         return list(range(batch, batch + (depth or 0)))
@@ -81,5 +81,5 @@ def _picked_axes(node: Node) -> list[int]:
 
 
 def _at(dim: Expr, given: Mapping[Any, Expr]) -> Expr:
-    """A dim of a kernel as its caller has it."""
+    """Return a dim of a kernel in terms of the caller's dims."""
     return tvm_ffi.structural_map(i64(dim), (tirx.Var, lambda v: given.get(v, v)), order="post")

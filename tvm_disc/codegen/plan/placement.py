@@ -1,12 +1,12 @@
-"""Where storages of unknown size lie in one workspace.
+"""Offsets of storages of unknown size in one workspace.
 
-Storages are placed one after another; each begins where the highest of those already placed that
-live at the same time ends. Bytes are then never shared by two living storages, whatever the dims
-are, and the offsets are sums and maxima that the program computes when it runs.
+Storages are placed one after another. Each begins at the highest end of those already placed whose
+live ranges overlap. Live storages then never share bytes for any dims, and the offsets are sums and
+maxima that the program computes at run time.
 
-How tight the packing is depends on the order alone: for known sizes there is always an order that
-gives the best packing. The order is found by packing for sample dims, with the gap-filling that
-only known sizes allow, and keeping the order that is best over all samples at its worst.
+The packing depends only on the order: for known sizes some order always gives the best packing. The
+order is chosen by packing for sample dims, where gaps can be filled, and taking the order with the
+least worst-case waste over all samples.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tvm_disc.codegen.plan.program import Slot
 
 SAMPLE_SIZES = (1, 3, 16, 65, 128, 512)
 MAX_SAMPLES = 36
-GOOD_ENOUGH = 1.02  # times what a planner that knows the sizes needs
-MOVES = 60_000  # steps of the search, shared by the storages
+GOOD_ENOUGH = 1.02  # acceptable size relative to a planner that knows all sizes
+MOVES = 60_000  # steps of the search, divided by the number of storages
 
 
 def sample_dims(names: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Values for dims: every combination while there are few, then diagonals of them."""
+    """Yield sample dims: all combinations if there are few, otherwise random ones."""
     if len(SAMPLE_SIZES) ** len(names) <= MAX_SAMPLES:
         combinations = itertools.product(SAMPLE_SIZES, repeat=len(names))
         yield from (dict(zip(names, sizes, strict=True)) for sizes in combinations)
@@ -37,7 +37,7 @@ def sample_dims(names: Sequence[str]) -> Iterator[dict[str, int]]:
 
 
 def overlaps(lives: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """For each (first, last) step the others that live at the same time."""
+    """Return for each (first, last) live range the indices of overlapping ranges."""
     return [
         [j for j, (a, b) in enumerate(lives) if j != i and a <= last and first <= b]
         for i, (first, last) in enumerate(lives)
@@ -45,7 +45,7 @@ def overlaps(lives: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def best_order(sizes: np.ndarray, clashes: Sequence[Sequence[int]]) -> list[int]:
-    """The order in which to place; ``sizes`` has a row per storage and a column per sample."""
+    """Return the order of placement; ``sizes`` has a row per storage and a column per sample."""
     by_time = list(range(len(clashes)))
     packed = [pack(column, clashes) for column in sizes.T]
     ideal = np.maximum([total for total, _ in packed], ALIGNMENT_BYTES)
@@ -59,7 +59,7 @@ def best_order(sizes: np.ndarray, clashes: Sequence[Sequence[int]]) -> list[int]
 
 
 def _improved(order: list[int], waste: Callable[[Iterable[int]], float]) -> list[int]:
-    """A better order by moving one storage at a time, until little is wasted."""
+    """Improve an order by random moves of one storage, until little is wasted."""
     rng = np.random.default_rng(0)
     least = waste(order)
     for _ in range(MOVES // max(1, len(order))):
@@ -68,13 +68,15 @@ def _improved(order: list[int], waste: Callable[[Iterable[int]], float]) -> list
         moved = list(order)
         moved.insert(int(rng.integers(len(order))), moved.pop(int(rng.integers(len(order)))))
         found = waste(moved)
-        if found <= least:  # equal too: the way down may lead over a plain
+        if found <= least:  # equal waste is accepted too, to leave plateaus
             order, least = moved, found
     return order
 
 
 def pack(sizes: np.ndarray, clashes: Sequence[Sequence[int]]) -> tuple[int, list[int]]:
-    """Total bytes, and the storages from the lowest up: largest first into the lowest gap."""
+    """Return total bytes, and the storages from the lowest up: largest first into the lowest
+    gap.
+    """
     offsets: dict[int, int] = {}
     for i in sorted(range(len(sizes)), key=lambda k: (-sizes[k], k)):
         at = 0
@@ -92,17 +94,17 @@ def pack(sizes: np.ndarray, clashes: Sequence[Sequence[int]]) -> tuple[int, list
 def stacked(
     order: Sequence[int], sizes: np.ndarray, clashes: Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """Total bytes per sample when storages are placed in ``order``."""
+    """Return total bytes per sample if storages are placed in ``order``."""
     ends = np.zeros_like(sizes)
     for i in order:
         ends[i] = sizes[i]
-        if clashes[i]:  # what has not been placed yet ends at 0
+        if clashes[i]:  # storages that are not placed yet end at 0
             ends[i] += ends[clashes[i]].max(axis=0)
     return np.asarray(ends.max(axis=0))
 
 
 def supports(order: Sequence[int], clashes: Sequence[Sequence[int]]) -> Mapping[int, list[int]]:
-    """For each storage those directly below it: what these stand on is lower still."""
+    """Return for each storage those directly below it, without those that are below these."""
     position = {i: k for k, i in enumerate(order)}
     under: dict[int, set[int]] = {}
     direct: dict[int, list[int]] = {}
@@ -115,6 +117,8 @@ def supports(order: Sequence[int], clashes: Sequence[Sequence[int]]) -> Mapping[
 
 
 def tops(slots: Sequence[Slot]) -> list[int]:
-    """The slots on which nothing stands; the highest of their ends is the workspace's size."""
+    """Return the slots with nothing above them; the workspace's size is the highest of their
+    ends.
+    """
     below = {k for slot in slots for k in slot.above}
     return [k for k in range(len(slots)) if k not in below]

@@ -1,4 +1,4 @@
-"""Where lowering stands: the region being filled, and what is known there."""
+"""State of lowering: the current region, and the symbols that are bound there."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tvm_disc.shape import Solver
 
 
 class Position:
-    """What all that lowers a program shares.
+    """State that all parts of the lowering share.
 
     Attributes:
-        env: what a Relax variable stands for: a value, a box, or a tuple of them.
+        env: value of each Relax variable: a value, a box, or a tuple of them.
         defined: symbols that are bound here.
-        at_entry: symbols bound when the workspace of the region is taken.
-        settled: guards that stand somewhere, and sizes that are checked or known.
-        values: what was computed into a storage.
+        at_entry: symbols that are bound when the region's workspace is allocated.
+        settled: guards that were emitted, and sizes that are checked or known.
+        values: the value that was computed into each storage.
     """
 
     def __init__(self, solver: Solver) -> None:
@@ -37,12 +37,14 @@ class Position:
         self.region.instructions.append(instruction)
 
     def numbered(self, name: str) -> str:
-        """A name that no other storage has."""
+        """Return a unique name of a storage."""
         self.counter += 1
         return f"{name}_{self.counter}"
 
     def settle_guards(self) -> None:
-        """Emit the guards whose symbols are bound by now: the first place where they can stand."""
+        """Emit the guards whose symbols are all bound now, which is the earliest position for
+        them.
+        """
         for guard in self.solver.guards:
             if id(guard) in self.settled or not all(s in self.defined for s in guard.symbols):
                 continue
@@ -52,9 +54,11 @@ class Position:
     def settle_sizes(self, shape: Sequence[Any], what: str) -> None:
         """Guard the dims of a result that may be negative, in a branch, a loop or a function.
 
-        Results of the main region are decided where their types are made, by a guard that every
-        call passes (``Emitter.require_sizes``). The guard of a nested region stands before its
-        workspace is taken where its symbols are bound by then, else before the launch.
+        In the main region such dims were guarded when types were inferred
+        (``Emitter.require_sizes``). In a
+        nested region the guard is placed before the workspace allocation if its symbols are bound
+        there,
+        otherwise before the launch.
         """
         if self.region is self.main:
             return
@@ -78,7 +82,9 @@ class Position:
         steps.insert(len(self.region.leading_guards()) if early else len(steps), guard)
 
     def within(self, region: Region, run: Callable[[], Any]) -> Any:
-        """``run()`` with its instructions in ``region``; what it defines ends there."""
+        """Run ``run()`` with its instructions in ``region``; symbols that it binds are local to
+        it.
+        """
         outer, self.region = self.region, region
         known, settled, entry = set(self.defined), set(self.settled), self.at_entry
         self.at_entry = known

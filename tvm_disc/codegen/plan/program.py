@@ -1,7 +1,7 @@
-"""The host program before it becomes TIR: values, storages and instructions.
+"""Host program before it is emitted as TIR: values, storages and instructions.
 
-A :class:`Region` is straight-line code; ``If`` and ``Loop`` hold regions. Shapes are expressions
-over symbolic dims that are bound before the instruction that needs them.
+A :class:`Region` is straight-line code; ``If`` and ``Loop`` contain regions. Shapes are expressions
+over symbolic dims that are bound before the instruction that uses them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Expr: TypeAlias = Any
 
 
 class Home(Enum):
-    """Where a storage's bytes live."""
+    """Kind of memory of a storage."""
 
     INPUT = "the caller's tensor"
     CONSTANT = "the constant section of the program"
@@ -31,20 +31,22 @@ class Home(Enum):
 
 @dataclass(eq=False)
 class Storage:
-    """A run of bytes. ``size_bytes`` is an expression over dims bound before first use."""
+    """A contiguous block of bytes; ``size_bytes`` is over dims that are bound before its first
+    use.
+    """
 
     home: Home
     size_bytes: Expr
     name: str
     slot: int = -1  # index into the region's slots, for WORKSPACE
-    position: int = -1  # input, constant or output number
+    position: int = -1  # index of the input, constant or output
     cell: Cell | None = None
     box: Box | None = None
 
 
 @dataclass(eq=False)
 class Box:
-    """A local variable that holds the address of a block with a reference count.
+    """A local variable that holds the address of a reference-counted block.
 
     Attributes:
         value: the tensor inside, if it is known to be one.
@@ -56,14 +58,14 @@ class Box:
 
 @dataclass(eq=False)
 class Cell:
-    """A mutable pointer: the address, and whether this program must release it."""
+    """A mutable pointer: an address, and whether the program must free it."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor at run time: compact row-major elements in a storage."""
+    """A tensor at run time: contiguous row-major elements in a storage."""
 
     shape: tuple[Expr, ...]
     dtype: str
@@ -78,17 +80,19 @@ class Instruction:
     """Base of all instructions."""
 
     def regions(self) -> list[Region]:
-        """The regions inside."""
+        """Return the regions inside of the instruction."""
         return []
 
     def reads(self) -> list[Storage]:
-        """The storages it reads itself, where they are not among its fields by kind."""
+        """Return storages that it reads beyond those in its typed fields."""
         return []
 
 
 @dataclass(eq=False)
 class Launch(Instruction):
-    """Call a kernel; ``symbols`` are the values of its symbolic dims, in its order."""
+    """A kernel call; ``symbols`` are the values of the kernel's symbolic dims, in the kernel's
+    order.
+    """
 
     kernel: Kernel
     inputs: list[Storage]
@@ -99,7 +103,7 @@ class Launch(Instruction):
 
 @dataclass(eq=False)
 class Define(Instruction):
-    """Bind a symbolic dim to an expression over dims bound earlier."""
+    """Binds a symbolic dim to an expression over dims bound earlier."""
 
     var: Any
     value: Expr
@@ -107,10 +111,10 @@ class Define(Instruction):
 
 @dataclass(eq=False)
 class Guard(Instruction):
-    """Stop unless ``cond`` holds.
+    """An error exit if ``cond`` is false.
 
     Attributes:
-        message: what must hold, in the user's names.
+        message: the required condition, in the user's names.
         found: the rest of the message: texts, and int64 expressions whose values it quotes.
         kind: the kind of error.
     """
@@ -123,7 +127,7 @@ class Guard(Instruction):
 
 @dataclass(eq=False)
 class Copy(Instruction):
-    """Copy ``size_bytes`` from one storage to another."""
+    """A copy of ``size_bytes`` from one storage to another."""
 
     source: Storage
     target: Storage
@@ -132,9 +136,9 @@ class Copy(Instruction):
 
 @dataclass(eq=False)
 class ReadDims(Instruction):
-    """Bind symbolic dims to the first int64s in a storage (sizes computed by a kernel).
+    """Binds symbolic dims to the first int64s in a storage (sizes computed by a kernel).
 
-    Of a device that is one copy, and one wait, for all of them.
+    On a GPU all of them are read by one copy and one wait.
     """
 
     vars: list[Any]
@@ -143,14 +147,14 @@ class ReadDims(Instruction):
 
 @dataclass(eq=False)
 class AllocOutput(Instruction):
-    """Allocate returned tensor ``position``."""
+    """Allocates result ``position``."""
 
     value: Value
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in a workspace: right above the highest of ``above``, earlier slots."""
+    """A part of a workspace, directly above the highest of the earlier slots ``above``."""
 
     size_bytes: Expr
     above: tuple[int, ...] = ()
@@ -161,9 +165,9 @@ class Region:
     """Straight-line code with its own workspace.
 
     Attributes:
-        slots: the places in the workspace from the lowest up, filled in by the memory plan.
-        results: what the region yields.
-        boxes: the blocks it yields, in programs with boxed values.
+        slots: the slots of the workspace from the lowest up, filled in by the memory plan.
+        results: the values that the region returns.
+        boxes: the boxes that it returns, in programs with boxed values.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
@@ -172,7 +176,7 @@ class Region:
     boxes: list[Box] = field(default_factory=list)
 
     def leading_guards(self) -> list[Guard]:
-        """Return the guards that stand before every other instruction."""
+        """Return the guards before all other instructions."""
         head = takewhile(lambda step: isinstance(step, Guard), self.instructions)
         return [step for step in head if isinstance(step, Guard)]
 
@@ -185,7 +189,7 @@ class Region:
 
 @dataclass(eq=False)
 class If(Instruction):
-    """Run one of two regions; their results become ``outcomes`` (cells), with ``dims`` bound."""
+    """Runs one of two regions; their results become ``outcomes`` (cells), with ``dims`` bound."""
 
     cond: Storage
     then_region: Region
@@ -195,15 +199,15 @@ class If(Instruction):
 
 @dataclass(eq=False)
 class Outcome:
-    """A value that control flow decides: its cell, and the dims that differ between paths."""
+    """A result of control flow: its cell, and the dims that differ between paths."""
 
     value: Value
-    dims: list[Any]  # one variable per dim, or None where the dim is the same on every path
+    dims: list[Any]  # one variable per dim, or None if the dim is the same on every path
 
 
 @dataclass(eq=False)
 class Carried:
-    """A loop-carried tensor: the cell, the dims bound at the top of each iteration."""
+    """A loop-carried tensor: the cell, and the dims bound at the start of each iteration."""
 
     value: Value
     dims: list[Any]
@@ -214,7 +218,7 @@ class Carried:
 class Loop(Instruction):
     """``while True: header; if cond != until: body; carried = next; else: exit, break``.
 
-    A tail-recursive function in this form needs no stack however long it runs.
+    A tail-recursive function in this form needs constant stack space.
     """
 
     carried: list[Carried]
@@ -228,14 +232,14 @@ class Loop(Instruction):
 
 @dataclass(eq=False)
 class HostFunction:
-    """A function on boxed values; ``index`` is what closures know it by, 0 for none."""
+    """A function on boxed values; closures refer to it by ``index``, which starts at 1."""
 
     index: int
     name: str
     params: list[Box]
     results: int
     region: Region = field(default_factory=Region)
-    prologue: list[Instruction] = field(default_factory=list)  # what binds the arguments' dims
+    prologue: list[Instruction] = field(default_factory=list)  # binds the dims of the arguments
 
 
 @dataclass
@@ -253,7 +257,6 @@ class Program:
     Attributes:
         constants: in the order of the constant section.
         kernels: every kernel once.
-        peak: bytes of workspace as an expression over the input dims.
     """
 
     signature: Signature
@@ -265,17 +268,17 @@ class Program:
     kernels: list[Kernel]
     symbols: dict[str, str] = field(default_factory=dict)
     functions: list[HostFunction] = field(default_factory=list)
-    verify: bool = False  # check at the end of every call that no block is left
-    boxed: bool = False  # whether it has values in blocks with reference counts
-    on_device: bool = False  # whether its tensors are
-    graphs: int = 0  # how many CUDA graphs of its calls are kept
-    no_graphs: WhyNot | None = None  # why none are, though they were asked for
+    verify: bool = False  # check at the end of every call that no block is leaked
+    boxed: bool = False  # has values in reference-counted blocks
+    on_device: bool = False  # tensors are on a GPU
+    graphs: int = 0  # maximum number of cached CUDA graphs
+    no_graphs: WhyNot | None = None  # why CUDA graphs are impossible although requested
 
     @property
     def heaped(self) -> bool:
-        """Whether calls need a heap: for boxes, and for what loops carry.
+        """Whether calls need a heap, for boxes and for loop-carried values.
 
-        On a device the driver's pool serves loops.
+        On a GPU, loops use the driver's memory pool.
         """
         loops = not self.on_device and any(isinstance(i, Loop) for i in self.region.instructions)
         return self.boxed or loops

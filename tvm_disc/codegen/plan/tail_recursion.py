@@ -1,4 +1,4 @@
-"""Forms that the host program recognises: nested results, tail recursion."""
+"""Analysis of nested results and tail recursion."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from tvm_disc.tir.builder import i64
 
 
 def leaves(tree: Any) -> list[Value]:
-    """The tensors of a nested result, in order."""
+    """Return the tensors of a nested result, in order."""
     if isinstance(tree, tuple):
         return [leaf for item in tree for leaf in leaves(item)]
     return [tree]
 
 
 def rebuild(tree: Any, values: Iterator[Any]) -> Any:
-    """``tree`` with its tensors replaced, in order."""
+    """Return ``tree`` with its tensors replaced, in order."""
     if isinstance(tree, tuple):
         return tuple(rebuild(item, values) for item in tree)
     return next(values)
 
 
 def symbols_of(value: Value) -> set[Any]:
-    """The symbols in the dims of a value."""
+    """Return the symbols in the dims of a value."""
     return {v for d in value.shape for v in tirx.analysis.undefined_vars(i64(d))}
 
 
 def written_in(region: Region, storage: Storage) -> bool:
-    """Whether an instruction of ``region`` itself writes ``storage``."""
+    """Return whether an instruction of ``region`` itself writes ``storage``."""
     for instruction in region.instructions:
         if isinstance(instruction, Launch) and storage in instruction.outputs:
             return True
@@ -43,7 +43,7 @@ def written_in(region: Region, storage: Storage) -> bool:
 
 
 def calls(expr: Any, gv: Any) -> bool:
-    """Whether ``expr`` calls ``gv``."""
+    """Return whether ``expr`` calls ``gv``."""
     found = False
 
     def look(e: Any) -> None:
@@ -56,8 +56,14 @@ def calls(expr: Any, gv: Any) -> bool:
 
 
 def loop_form(func: Any, gv: Any) -> tuple[list[Any], Any, list[Any]]:
-    """(bindings before the branch, its binding, what repacks its result) of a tail recursion
-    ``f(x) = ...; if c then f(y) else z``."""
+    """Split a tail recursion ``f(x) = ...; if c then f(y) else z``.
+
+    Returns:
+        the bindings before the branch, its binding, and the bindings that repack its result.
+
+    Raises:
+        Unsupported: the function has another form.
+    """
     bindings = [b for block in func.body.blocks for b in block.bindings]
     position = next(
         (
@@ -79,7 +85,7 @@ def loop_form(func: Any, gv: Any) -> tuple[list[Any], Any, list[Any]]:
 
 
 def only_repacks(binding: Any) -> bool:
-    """Whether a binding only takes a tuple apart or puts it together."""
+    """Return whether a binding only takes a tuple apart or constructs one."""
     if isinstance(binding, relax.MatchCast):
         return True
     kinds = (tvm.ir.Tuple, tvm.ir.TupleGetItem, tvm.ir.Var)
@@ -87,13 +93,13 @@ def only_repacks(binding: Any) -> bool:
 
 
 def program_launches(program: Program) -> list[str]:
-    """The kernel calls of a program: those of ``main``, then those of each function on boxes."""
+    """Return the kernel calls of a program: of ``main``, then of each function on boxed values."""
     regions = [program.region, *(f.region for f in program.functions)]
     return [name for region in regions for name in launches(region)]
 
 
 def launches(region: Region) -> list[str]:
-    """The kernel calls of a program as written: a loop's or branch's kernels once each."""
+    """Return the kernel calls in a region; kernels of a loop or branch once each."""
     names: list[str] = []
     for instruction in region.instructions:
         if isinstance(instruction, Launch):
@@ -109,7 +115,7 @@ def launches(region: Region) -> list[str]:
 
 
 def first_write(region: Region, storage: Storage) -> int:
-    """The position of the instruction that first writes a storage."""
+    """Return the position of the instruction that first writes a storage."""
     for k, instruction in enumerate(region.instructions):
         if isinstance(instruction, Launch) and storage in instruction.outputs:
             return k

@@ -1,7 +1,7 @@
-"""A program as one page for a browser, without anything from a network.
+"""Description of a program as one self-contained HTML page.
 
-All text comes from here, so that the page can be read without its script; the script draws the
-arrows between calls, searches, and opens and closes. Templates lie beside this file.
+All text is generated here, so that the page is readable without its script. The script draws arrows
+between calls, searches, and opens and closes sections. The templates are beside this file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvm_disc.runtime.page.memory import memory_picture
 from tvm_disc.runtime.profile import Profile
 from tvm_disc.runtime.summary import sections, summary_rows
 
-SHORT = 110  # characters of a call's operators before it is opened
+SHORT = 110  # characters of a call's operators while it is closed
 _REASON = re.compile(r"^(.*?)\s{2,}\[(.*)\]$", re.DOTALL)
 
 
@@ -34,9 +34,9 @@ def write_page(
     """Write the page of a program.
 
     Args:
-        levels: what to say of the processors that the program is for.
-        dims: sizes to tell numbers for.
-        profile: of a call at these sizes, if there was one.
+        levels: lines about the program's processor levels.
+        dims: sizes for which to compute numbers.
+        profile: a profile at these sizes, if available.
     """
     folder = Path(__file__).parent
     read = {kind: (folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")}
@@ -124,7 +124,7 @@ def _anchor(name: str) -> str:
 def _kernel(kernel: Mapping[str, Any], launches: Sequence[str]) -> str:
     name, notes = kernel["name"], dict(kernel["notes"])
     if kernel.get("choice"):
-        notes.pop("runs", None)  # the tree says it
+        notes.pop("runs", None)  # shown by the tree
     rows = "".join(
         f"<tr><th>{escape(str(key))}</th><td><pre>{escape(str(value))}</pre></td></tr>"
         for key, value in notes.items()
@@ -147,7 +147,7 @@ def _called(times: int) -> str:
 
 
 def _tree(node: Mapping[str, Any]) -> str:
-    """A decision tree as a nested list."""
+    """Return a decision tree as a nested list."""
     if "run" in node:
         run = node["run"]
         knobs = ", ".join(f"{k}={v}" for k, v in run.get("knobs", {}).items())
@@ -189,7 +189,7 @@ def _description(text: str) -> str:
 
 
 def _row(item: Sequence[str]) -> str:
-    """What is said, and in a column of its own why."""
+    """Return a table row: the fact, and its reason in a second column."""
     match = _REASON.match(item[0])
     said, why = match.groups() if match else (item[0], "")
     below = "".join(f"<br><small>{escape(line)}</small>" for line in item[1:])

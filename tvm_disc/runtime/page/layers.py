@@ -1,23 +1,25 @@
-"""Where a program repeats itself: the layers of a model, which a page can fold."""
+"""Detection of repeated call sequences, such as a model's layers, which the page can fold."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-LEAST = 3  # calls of a layer, below which folding hides more than it shows
+LEAST = 3  # minimum calls of a layer; folding shorter ones does not help
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Calls that follow each other; without a name they belong to no layer."""
+    """Consecutive calls; an empty name if they belong to no layer."""
 
     name: str
     calls: range
 
 
 def layers(kernels: Sequence[Hashable]) -> list[Layer]:
-    """The calls of a program, the longest stretch that repeats cut into its repetitions."""
+    """Return the calls of a program, with the longest repeated sequence split into its
+    repetitions.
+    """
     begin, period, count = _longest(kernels)
     if count < 2:
         return [Layer("", range(len(kernels)))]
@@ -31,7 +33,9 @@ def layers(kernels: Sequence[Hashable]) -> list[Layer]:
 
 
 def _longest(kernels: Sequence[Hashable]) -> tuple[int, int, int]:
-    """(begin, period, repetitions) of what covers most calls, of several the shortest period."""
+    """Return (begin, period, repetitions) covering the most calls, with the shortest period
+    among ties.
+    """
     best, size = (0, 1, 1), len(kernels)
     for period in range(LEAST, size // 2 + 1):
         run = 0

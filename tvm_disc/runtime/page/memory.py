@@ -1,4 +1,4 @@
-"""The workspace of a call as a picture: what lies where, from its first to its last use."""
+"""Picture of a call's workspace: offset and live range of each allocation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN = "<p>Only the running program knows what lies where.</p>"
 
 
 def memory_picture(memory: Mapping[str, Any] | None, dims: Mapping[str, int]) -> str:
-    """An SVG: calls from left to right, bytes from the bottom to the top."""
+    """Return an SVG with calls on the x axis and bytes on the y axis."""
     if memory is not None and not memory["slots"]:
         return "<p>The program needs no workspace beyond its inputs and results.</p>"
     if memory is None:
@@ -40,7 +40,9 @@ def memory_picture(memory: Mapping[str, Any] | None, dims: Mapping[str, int]) ->
 
 
 def placed(memory: Mapping[str, Any], dims: Mapping[str, int]) -> list[tuple[int, int]]:
-    """(offset, size) of every slot: right above the highest of those below it."""
+    """Return (offset, size) of every slot: directly above the highest slot that must be below
+    it.
+    """
     slots: Sequence[Mapping[str, Any]] = memory["slots"]
     sizes = evaluate_all(memory["steps"], [slot["bytes"] for slot in slots], dims)
     found: list[tuple[int, int]] = []
