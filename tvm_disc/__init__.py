@@ -17,8 +17,7 @@ __version__ = "0.1.0"
 __all__ = ["DiscError", "Executable", "Options", "build", "load", "relay", "relay_passes", "tune"]
 
 # Module of each public name. Names are imported on first access, so that a process that only loads
-# a
-# saved program imports neither the compiler nor TVM.
+# a saved program imports neither the compiler nor TVM.
 _PLACES = {
     "compile": "tvm_disc.compile",
     "errors": "tvm_disc.errors",

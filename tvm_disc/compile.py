@@ -112,42 +112,30 @@ class Told:
 # Whether convolutions use the NHWC layout; benchmarks set this to False to compare.
 CHANNELS_LAST = True
 
-# Every graph pass in order. Each comment says why the pass stands before or after others. The names
-# are part of the interface: `passes` of `build` refers to them, and dumps, timings and errors name
-# them.
+# Every graph pass in order, with the reason for its position. The names are part of the interface:
+# `passes` of `build`, dumps, timings and errors use them.
 PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
-    # First: all other passes use the types of all values and the facts about dims that it infers.
-    # It is
-    # the only pass that reads Relay. It runs again with extra premises to make the special version.
+    # First: all others use the types and facts about dims that it infers. It alone reads Relay, and
+    # it runs once more for the special version.
     ("propagate", lambda told: told.propagate()),
-    # Before composite operators are decomposed: a bfloat16 composite rounds only its final result,
-    # and
-    # after decomposition each of its parts would round.
+    # Before decomposition: a bfloat16 composite rounds only its result, its parts would each round.
     ("bfloat16", lambda told: WidenBFloat16()),
     # Before simplification and fusion, which know only core operators.
     ("decompose", lambda told: DecomposeComposite()),
     # After decomposition, which may produce casts and scales of weights. Before simplification,
-    # which
-    # would fold int8 weights into float32 literals of four times the size.
+    # which would fold int8 weights into float32 literals, four times as large.
     ("narrow-weights", lambda told: NarrowWeights()),
-    # Before merging: common subexpressions must be eliminated, so that products of equal operands
-    # refer
-    # to one value.
+    # Before merging: products of equal operands must refer to one value.
     ("simplify", lambda told: Simplify()),
-    # Before hoisting: the products of the gates of a recurrent cell are merged first, so that one
-    # product
-    # is hoisted out of the loop.
+    # Before hoisting: the gates of a recurrent cell are then hoisted out of it as one product.
     ("merge", lambda told: MergeProducts()),
     ("hoist", lambda told: HoistProducts()),
-    # Again after hoisting: products hoisted from several loops may now share their rows and be
-    # merged.
+    # After hoisting: products from several loops may now share their rows.
     ("merge-hoisted", lambda told: MergeProducts()),
-    # After all passes that move convolutions or fold operators into them: a connected region of
-    # convolutions is converted to NHWC as a whole. Before fusion, so that the remaining
-    # permutations are
-    # fused into kernels.
+    # After all passes that move convolutions or fold operators into them, as a connected region is
+    # converted to NHWC as a whole. Before fusion, so that remaining permutations are fused.
     ("layout", lambda told: ChannelsLast(enabled=CHANNELS_LAST)),
-    # Last: afterwards each fusion group is a closed function, and buffers are allocated per group.
+    # Last: afterwards groups are closed functions, and buffers are allocated per group.
     ("fuse", lambda told: FuseDISC(enabled=told.options.fuse)),
 )
 STAGES = tuple(name for name, _ in PASSES)
@@ -174,28 +162,24 @@ def build(
         source: a Relay module, function, text or JSON, or the path of such a file; a Relax module;
             an ONNX model or its path; a ``torch.export.ExportedProgram``, or a ``torch.nn.Module``
             with ``example_inputs``.
-        params: values of inputs of ``main``, by name, which become constants; or the path of a
-            parameter file.
-        target: a TVM CPU target; this machine by default. With a list of targets, the program
-            contains code for each, and loading it selects the best that the processor supports.
+        params: values of inputs of ``main`` by name, which become constants; or a parameter file.
+        target: a TVM CPU target; this machine by default. A program for a list of targets contains
+            code for each; loading it selects the best that the processor supports.
         constraints: facts about input dims, such as ``"1 <= b <= 64"`` or ``"ids.1 == mask.1"``.
         options: see :class:`Options`.
         passes: user passes by position: ``{"after simplify": mine}``. A position is ``before`` or
-            ``after``, followed by one of ``STAGES``. The value is a pass or a list of passes; a
-            pass
-            is a function from module to module. Each runs once for every version of the program.
+            ``after`` and one of ``STAGES``; a pass, or a list of passes, maps a module to a module.
+            Each runs once for every version of the program.
         example_inputs: inputs to export a ``torch.nn.Module`` with: a tuple, or a mapping by name.
-        dynamic_shapes: the dynamic dims of these inputs, in the format of ``torch.export.export``;
-            by default all dims that the module does not require to be constant.
+        dynamic_shapes: their dynamic dims, in the format of ``torch.export.export``; by default all
+            dims that the module does not require to be constant.
 
     Raises:
         BadInput: an argument is not valid; the message lists the accepted kinds.
-        ParseError, TypeMismatch, ShapeConflict, Unsupported: the program cannot be compiled; the
-            message names the place in the source.
+        ParseError, TypeMismatch, ShapeConflict, Unsupported: with the place in the source.
         BuildTimeout: the build took longer than ``options.time_limit``.
-        OutOfResources: memory, threads or disk space ran out.
-
-    An exception that a signal handler raises during the build is raised unchanged.
+        OutOfResources: memory, threads or disk space ran out. Exceptions of signal handlers are
+            raised unchanged.
     """
     options = Options.from_env(options)
 
@@ -251,9 +235,7 @@ def _build(
     code = Code(program.levels, program.manifest, options.level, saved=False)
     exe = Executable(code, program.constants, home=home, export=partial(export, store=store))
     if options.load and runs_here(targets[number]):
-        # LLVM generates code lazily at the first lookup of a function; do it now rather than in the
-        # first
-        # call.
+        # otherwise LLVM would generate code during the first call
         with trace.stage("load"):
             exe.ready()
     exe.timings = dict(trace.finish())
@@ -267,9 +249,7 @@ def _found_or(
     targets: Sequence[Any],
     trace: Trace,
 ) -> Kept:
-    """Return the program from the cache if it is there; otherwise compile it and add it to the
-    cache.
-    """
+    """Return the program from the cache, or compile it and add it to the cache."""
 
     def emitted(number: int) -> Emitted:
         if name() != key:
@@ -291,9 +271,7 @@ def _compiled(
     key: str | None,
     trace: Trace,
 ) -> Kept:
-    """Compile a fused graph to machine code, and store the program under ``key`` if that is not
-    None.
-    """
+    """Compile a fused graph to machine code; cache the program if ``key`` is not None."""
     with ExitStack() as begun:
         say = partial(trace.say, SUMMARY)
         # LLVM compiles the first kernels while later kernels are still being scheduled.
@@ -328,7 +306,7 @@ def _compiled(
 class Prepared:
     """A program whose kernels are selected and which has no machine code yet."""
 
-    # the special version first, if there is one; the general version last
+    # special version first, general version last
     programs: Sequence[Program]
     versions: Sequence[Imported]
     library: KernelLibrary
@@ -345,9 +323,7 @@ def prepare(
     options: Options,
     trace: Trace,
 ) -> Prepared:
-    """Run the first half of :func:`build` for one target: from the source to the selected
-    kernels.
-    """
+    """Run the first half of :func:`build` for one target, up to the selected kernels."""
     device, host = split_target(target)
     options = options.placed(on_device=device is not None)
     resolved = resolve_target(host)
@@ -357,11 +333,9 @@ def prepare(
 
 @dataclass
 class Fused:
-    """A program after the graph passes: fusion groups are planned, nothing depends on the
-    target.
-    """
+    """A program after the graph passes, with fusion groups; nothing depends on the target."""
 
-    # the special version first, if there is one; the general version last
+    # special version first, general version last
     versions: Sequence[Imported]
     refused: Sequence[Any]
 
@@ -400,9 +374,7 @@ def fused_graph(
             mod = _hooked(trace, f"after {name}", hooks, mod)
         fused.append(replace(version, mod=mod))
         refused.append(reasons)
-    # A kernel already dispatches between equal and broadcast dims; the special version is kept only
-    # if
-    # it needs fewer kernel calls than the general version.
+    # Kernels dispatch between equal and broadcast dims: a special version must save a kernel call.
     if kernel_calls(fused[0].mod) >= kernel_calls(fused[-1].mod):
         fused, refused = fused[-1:], refused[-1:]
     return Fused(fused, refused[0])
@@ -476,9 +448,7 @@ def machine_of(target: Any, options: Options) -> Machine:
 
 
 def device_machine(device: Device, options: Options) -> Machine:
-    """Return the GPU's properties for templates; the ISA is that of one GPU thread (scalar
-    code).
-    """
+    """Return the GPU's properties for templates; the ISA is that of one GPU thread."""
     trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
     records = _device_records(device, options)
     isa = Isa(lanes_f32=1, registers=255, fma=True, device=True)
@@ -489,9 +459,7 @@ def device_machine(device: Device, options: Options) -> Machine:
 
 
 def _device_records(device: Device, options: Options) -> Records | None:
-    """Return the records measured on one GPU that runs code for this device; None without a
-    file.
-    """
+    """Return the records of one GPU that runs code for this device; None without a file."""
     if options.records is None:
         return None
     path = records_path(options.records)
@@ -506,9 +474,8 @@ def card_context(key: str) -> Context:
 def context_of(target: Any, cpu: str | None = None) -> Context:
     """Return the context that a record must match to be used by a build.
 
-    Args:
-        cpu: LLVM's name of a remote machine's CPU; its records then count for any build for that
-            target. By default the name of this machine's CPU.
+    A remote machine's ``cpu`` is LLVM's name of it: its records count for any build for that
+    target.
     """
     mcpu = str(target.attrs.get("mcpu", ""))
     return Context(f"{cpu or cpu_name()}; {mcpu}", VERSION, template_hash())
@@ -525,9 +492,7 @@ def _hooked(trace: Trace, place: str, hooks: Hooks, mod: Any) -> Any:
 
 
 def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
-    """Dump the module after a pass, print its size, and check well-formedness if ``verify`` is
-    set.
-    """
+    """Dump the module after a pass and print its size; check it if ``verify`` is set."""
     trace.show(f"{name}.relax.py", mod)
     trace.say(SUMMARY, lambda: f"{name}: {_count_bindings(mod)} bindings")
     if options.verify:
@@ -540,9 +505,7 @@ def _count_bindings(mod: Any) -> int:
 
 
 def kernel_calls(mod: Any) -> int:
-    """Return the number of kernel calls in a fused module, without multiplying by loop
-    iterations.
-    """
+    """Return the number of kernel calls in a fused module, counting loop bodies once."""
     functions = dict(mod.functions_items())
     plain = [f for f in functions.values() if isinstance(f, relax.Function) and not _kernel(f)]
     calls = [b.value for f in plain for block in f.body.blocks for b in block.bindings]
@@ -587,7 +550,7 @@ def read(source: Source) -> Any:
 def import_versions(
     module: Any, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str], several: bool
 ) -> list[Imported]:
-    """Return the versions of a Relax module under the user's constraints, the general version last.
+    """Return the versions of a Relax module, the general one last.
 
     If ``several`` is set and the program is simpler when certain input dims are equal, a special
     version for that case comes first.

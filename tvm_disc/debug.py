@@ -55,8 +55,7 @@ def format_timings(timings: Mapping[str, float]) -> str:
     """Return a table of milliseconds and percent per stage, in the given order.
 
     ``timings`` is in seconds. A name ``a/b`` is a part of stage ``a``: it is indented and not added
-    to
-    the total.
+    to the total.
     """
     total = sum(seconds for name, seconds in timings.items() if "/" not in name)
     rows = [(_label(name), seconds) for name, seconds in timings.items()]
@@ -107,8 +106,7 @@ class Dumper:
     """Writer of numbered text files: ``00_propagate.relax.py``, ``01_bfloat16.relax.py`` ...
 
     ``index.txt`` lists the written files. The first dump deletes the files that an earlier index in
-    the
-    directory lists, so that no stale files remain. Without a directory nothing is written.
+    the directory lists, so that no stale files remain. Without a directory nothing is written.
     """
 
     def __init__(self, directory: str | Path | None) -> None:

@@ -106,8 +106,7 @@ def refusing(function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a constructor of nodes so that Python errors about its arguments become BadNode.
 
     Only for functions that just check and combine their arguments: elsewhere this would report a
-    defect
-    of this package as a user error.
+    defect of this package as a user error.
     """
 
     @wraps(function)

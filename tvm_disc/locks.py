@@ -14,8 +14,7 @@ class Lock:
     """A reentrant lock for ``with``.
 
     Reentrant, because a signal handler may run while its thread holds the lock. After a fork it is
-    free
-    in the child, where the thread that held it does not exist.
+    free in the child, where the thread that held it does not exist.
     """
 
     def __init__(self) -> None:

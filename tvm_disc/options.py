@@ -169,8 +169,7 @@ class Options:
 
     def placed(self, on_device: bool) -> Options:
         """Return the options with device defaults: on a device ``check_indices`` is off, as a check
-        would
-        wait for the device.
+        would wait for the device.
         """
         if not on_device or self.check_indices is not None:
             return self

@@ -26,9 +26,8 @@ class Cpuid(NamedTuple):
     """Where an x86 processor reports a set: ``CPUID(leaf, subleaf)``, register 0..3 for a..d.
 
     ``state`` are the bits of ``XCR0`` that must be set, so that the system saves the registers. The
-    set
-    is present if the bit is set, or for ``least`` > 1, if the byte that starts there is at least
-    that.
+    set is present if the bit is set, or for ``least`` > 1, if the byte that starts there is at
+    least that.
     """
 
     leaf: int
@@ -195,8 +194,7 @@ def _reported(known: Iterable[str]) -> set[str]:
     """Return the sets among ``known`` that hardware and operating system report."""
     if architecture() == "x86_64":
         # LLVM reads CPUID and XGETBV. A saved program checks the processor itself and does not get
-        # here, so
-        # it needs neither TVM's compiler nor LLVM.
+        # here, so it needs neither TVM's compiler nor LLVM.
         import tvm
 
         reported = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()

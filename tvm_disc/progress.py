@@ -126,8 +126,7 @@ class Line:
 
 def wanted(options: Options, stream: Any) -> bool:
     """Return whether a build shows a line: as the option says; by default on a terminal without
-    debug
-    output.
+    debug output.
     """
     if stream is None or getattr(stream, "closed", False):
         return False

@@ -112,8 +112,7 @@ class Store:
         """Begin to write a large entry that readers map; its head follows at ``finish``.
 
         Returns None if it cannot be written, or is larger than half of the limit: it would evict
-        nearly all
-        other entries.
+        nearly all other entries.
         """
         if body.nbytes > self.limit // 2:
             return None

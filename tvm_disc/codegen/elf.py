@@ -106,8 +106,7 @@ def _symbol_tables(
     data: bytearray,
 ) -> Iterator[tuple[int, bytearray, list[tuple[int, Symbol]]]]:
     """Yield for each symbol table: the index of its name section, the names, and its global symbols
-    with
-    their offsets.
+    with their offsets.
     """
     sections = _sections(data)
     for kind, at, size, link in sections:

@@ -26,8 +26,7 @@ from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.tir.builder import index_var
 
 # Machine fields outside the key: covered by the choice, shared state, or excluding a kernel from
-# the
-# cache.
+# the cache.
 _OTHERS = ("records", "trees", "micro", "templates", "device", "code")
 
 

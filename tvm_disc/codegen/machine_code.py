@@ -33,8 +33,7 @@ from tvm_disc.tir.llvm_ops import link
 
 Module: TypeAlias = Any
 # Statement simplification is omitted on purpose: it would inline bindings of values that kernels
-# use
-# several times, and LLVM performs its other rewrites. Vector code is generated explicitly.
+# use several times, and LLVM performs its other rewrites. Vector code is generated explicitly.
 _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
 # Version of this module's lowering; objects of other versions have other keys.
@@ -117,8 +116,7 @@ class Compiling:
     process.
 
     Lowering runs in Python, in the caller's thread; LLVM runs concurrently. Without a store nothing
-    is
-    compiled here, as the program is then compiled as one module.
+    is compiled here, as the program is then compiled as one module.
 
     Args:
         say: receives the reason if a helper process could not be started.
@@ -358,8 +356,7 @@ def _linked(objects: Sequence[bytes], called: Sequence[str]) -> Module | None:
     """Return the objects linked to a library and loaded; None if linking or loading failed.
 
     Also returns None if the library lacks a function that Python calls. Undefined symbols are
-    resolved
-    against the libraries of this process.
+    resolved against the libraries of this process.
     """
     linker = _linker()
     if linker is None:

@@ -16,10 +16,9 @@ from tvm_disc.errors import Unsupported, shown
 from tvm_disc.target.isa import isa_of
 
 # TVM gives buffer variables in different functions different TBAA types. After LLVM inlines a
-# kernel,
-# two variables of one scratch buffer would count as disjoint, and stores would move past loads.
-# Aliasing is declared on pointer parameters, so TBAA is disabled. Register-tile kernels use all
-# registers and would spill if inlined into other code, so the inlining cost is raised.
+# kernel, two variables of one scratch buffer would count as disjoint, and stores would move past
+# loads. Aliasing is declared on pointer parameters, so TBAA is disabled. Register-tile kernels use
+# all registers and would spill if inlined into other code, so the inlining cost is raised.
 _LLVM_OPTIONS = ("-enable-tbaa:bool=false", "-inline-instr-cost:int=400")
 # Loops are vectorized, unrolled and blocked before LLVM: -O3 takes 20 % longer for code of equal
 # speed.

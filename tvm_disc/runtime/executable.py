@@ -1,6 +1,4 @@
-"""A compiled program: binds inputs, calls the machine code, and describes it. Shapes are handled by
-the compiled code.
-"""
+"""A compiled program: binds inputs, calls machine code, describes it."""
 
 from __future__ import annotations
 
@@ -101,7 +99,7 @@ class Executable:
             raise BadInput(f"an Executable comes of build or load, not of {shown(code)}")
         self._code = code
         self._export = export  # saves the program; None if it was loaded
-        # returns the address of the process's thread pool; for a program compiled in this process
+        # address of the thread pool
         self._home = home
         self._main: Callable[..., Any] = self._first_call
         self._manifest = code.description()
@@ -173,9 +171,7 @@ class Executable:
         waits_at_the_end(self)
 
     def ends(self, closed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Replace the entry by ``closed(entry)`` for all further calls, as the interpreter is
-        shutting down.
-        """
+        """Replace the entry by ``closed(entry)`` for all further calls, at shutdown."""
         self._main, self._direct = closed(self._main), not_direct
 
     @property
@@ -210,25 +206,19 @@ class Executable:
 
     @property
     def launches(self) -> list[str]:
-        """The kernel of each call in program order, then those of functions on boxed values.
-
-        A kernel may be listed several times.
-        """
+        """The kernel of each call in program order, with repetitions."""
         return list(self._manifest["launches"])
 
     @property
     def refused(self) -> list[str]:
-        """Fusions that were refused, each with the reason; of the special version if there is
-        one.
-        """
+        """Refused fusions with reasons; of the special version if there is one."""
         return list(self._manifest["refused"])
 
     def __call__(self, /, *args: Array, out: Any = None, **kwargs: Array) -> Any:
         """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
 
         Results are NumPy arrays if the first input is one, PyTorch tensors if it is one, otherwise
-        TVM
-        tensors; results are never copied.
+        TVM tensors; results are never copied.
 
         Args:
             out: tensors to write the results into, nested like the results; returned unchanged.
@@ -247,8 +237,7 @@ class Executable:
         if out is not None:
             return self._write(args, out)
         if args and type(args[0]) is NDARRAY:
-            # This path is kept short, each name lookup costs time: docs/runtime.md analyzes a small
-            # call.
+            # Short on purpose, each name lookup costs time: docs/runtime.md analyzes a small call.
             if self._plain:
                 found = self._results.get(args[0].shape)
                 if found is not None:
@@ -261,9 +250,7 @@ class Executable:
         return self._general(args)
 
     def _on_arrays(self, args: tuple[Array, ...]) -> Any:
-        """Call with NumPy arrays if the result shapes of these input shapes are cached; skips
-        conversions.
-        """
+        """Call with NumPy arrays without conversions, if the result shapes are cached."""
         try:
             found = self._results[tuple(map(SHAPES, args))]
         except (KeyError, AttributeError, TypeError):  # a new shape, or inputs that are not arrays
@@ -277,22 +264,17 @@ class Executable:
         """Return a function that calls the program on these arguments, already converted.
 
         It returns the program's results as TVM tensors. Inputs that are not contiguous tensors are
-        copied
-        once, by this method.
+        copied once, by this method.
         """
         return partial(self._main, *self._checked(self._flat(args, kwargs)))
 
     def _checked(self, args: tuple[Array, ...]) -> list[Array]:
-        """Call the program on the arguments once, and return them in the form that the program
-        takes.
-        """
+        """Call the program once, and return the arguments in the form that the program takes."""
         self._general(args)  # binds the machine code and reports invalid arguments
         return prepared_inputs(self._manifest["inputs"], args)
 
     def _boxed(self, args: tuple[Array, ...], out: Any) -> Any:
-        """Call the program with flattened arguments, some of which or whose result are boxed
-        values.
-        """
+        """Call with flat arguments, if an input or the result is a boxed value."""
         if out is not None:
             raise BadInput("out: a program that takes or returns data types allocates its results")
         args = checked_arguments(self._manifest["inputs"], args)
@@ -350,9 +332,7 @@ class Executable:
 
     @contextmanager
     def record_shapes(self, path: str | Path) -> Iterator[None]:
-        """Count the input shapes of calls in this context, and append them to a log for
-        ``tune``.
-        """
+        """Count the input shapes of calls in this context; append them to a log for ``tune``."""
         target = file_path("record_shapes", path)
         try:
             target.open("a").close()  # fails before any call if the file cannot be written
@@ -373,7 +353,7 @@ class Executable:
                 raise BadInput(f"record_shapes: {target}: {error.strerror or error}") from None
 
     def _flat(self, args: tuple[Array, ...], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
-        """The arguments in the program's own form."""
+        """Return the arguments in the program's flat form."""
         form = self._codec or self._structure
         if form is not None:
             return form.flatten(args, kwargs)
@@ -393,11 +373,9 @@ class Executable:
         self._call_pool(limit, integer("results_bytes", results, 0, MOST))
 
     def trim(self) -> int:
-        """Return idle workspaces and freed results to the system; the limits of :meth:`keep_memory`
-        stay.
+        """Free idle workspaces and results; the limits of :meth:`keep_memory` stay.
 
-        Other threads may run calls; memory in use and constants are not freed. Later calls allocate
-        again.
+        Other threads may run calls: memory in use and constants are not freed.
 
         Returns:
             the number of freed bytes.
@@ -411,9 +389,8 @@ class Executable:
     def memory_statistics(self) -> dict[str, int]:
         """Return counters of the program's memory.
 
-        ``requests`` of workspaces so far, ``misses`` that had to be allocated, bytes ``kept``, and
-        bytes of
-        ``results`` that are reused when freed. With ``cuda_graphs`` also ``graph_calls`` so far,
+        ``requests`` of workspaces so far, ``misses`` that were allocated, bytes ``kept``, and bytes
+        of ``results`` that are reused when freed. With ``cuda_graphs`` also ``graph_calls`` so far,
         ``graphs_made``, ``graphs_evicted``, and ``graph_updates`` of nodes.
         """
         words = self._state()
@@ -424,12 +401,9 @@ class Executable:
 
     @property
     def threads(self) -> int:
-        """Maximum number of threads per kernel; initially the number that the program was compiled
-        for.
+        """Maximum number of threads per kernel; initially, and at most, the number compiled for.
 
-        A kernel is never split into more parts than it was compiled for. Concurrent calls share the
-        cores,
-        also across programs.
+        Concurrent calls share the cores, also across programs.
         """
         return int(self._state()[THREADS])
 
@@ -443,16 +417,14 @@ class Executable:
         return (ctypes.c_int64 * DEVICE_STATE_WORDS).from_address(self._call_pool(-1, -1))
 
     def _call_pool(self, limit: int, results: int) -> int:
-        # Looked up once: in the child of a fork the lock of TVM's runtime may be held by a missing
-        # thread.
+        # cached, as the lock of TVM's runtime may be unusable after a fork
         if self._pool is None:
             self.ready()
         assert self._pool is not None
         return int(self._pool(limit, results))
 
     def workspace_bytes(self, shapes: Mapping[str, Sequence[int]]) -> int:
-        """Return the bytes of temporary memory of one call for these input shapes, without running
-        it.
+        """Return the bytes of temporary memory of one call for input shapes, without running it.
 
         Loops and branches may allocate more at run time, when their sizes are known.
 
@@ -513,7 +485,7 @@ class Executable:
 
         Raises:
             BadInput: there is no such dim, or the file cannot be written.
-            Unsupported: a profile is requested of a program that takes data types.
+            Unsupported: a profile of a program that takes data types is requested.
         """
         target = file_path("explain_html", path)
         sizes = checked_dims(self._manifest, dims or {})
@@ -537,8 +509,7 @@ class Executable:
         """Time calls kernel by kernel; a first warm-up call is not counted.
 
         Any program can be profiled, also a loaded one: the timers are part of it. Calls without
-        timing pass
-        one branch per kernel.
+        timing pass one branch per kernel.
         """
         repeat = integer("repeat", repeat, 1, MOST)
         converted = self._checked(self._flat(args, kwargs))  # a warm-up call
@@ -559,9 +530,7 @@ class Executable:
         return found
 
     def read_record(self, record: np.ndarray) -> tuple[list[Event], int]:
-        """Return the events and total nanoseconds of a timed call, which another process may
-        have made.
-        """
+        """Return events and total nanoseconds of a timed call, possibly of another process."""
         return read_record(record, self._manifest["kernels"])
 
     def save(self, path: str | Path, compiler: str | None = None) -> None:

@@ -11,8 +11,7 @@ import weakref
 from tvm_disc.abi.state import MUTEX, MUTEX_WORDS
 
 # Programs with the address of their state, which contains a lock. The address is stored here,
-# because
-# in the child the lock of TVM's runtime might be held, and asking it would block.
+# because in the child the lock of TVM's runtime might be held, and asking it would block.
 _PROGRAMS: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
 
 
@@ -28,8 +27,7 @@ def unlock_in_children(program: object, state: int) -> None:
 def _unlock() -> None:
     for state in _PROGRAMS.values():
         # An all-zero mutex is unlocked. It guards counters and lists of blocks; an interrupted
-        # change leaks
-        # one block at worst.
+        # change leaks one block at worst.
         ctypes.memset(state + 8 * MUTEX, 0, 8 * MUTEX_WORDS)
 
 

@@ -25,13 +25,11 @@ def checked_arguments(signature: Signature, args: Sequence[Any]) -> tuple[Any, .
     """Return the arguments of a call, with Python numbers and lists converted to arrays.
 
     Only tensors may reach a program: TVM would convert lists recursively and overflow the stack if
-    a
-    list contains itself.
+    a list contains itself.
 
     Raises:
         BadInput: the number of arguments is wrong, or one is not a tensor or is a masked array,
-            whose
-            mask DLPack drops.
+            whose mask DLPack drops.
     """
     if len(args) != len(signature):
         names = ", ".join(name for name, _, _ in signature)

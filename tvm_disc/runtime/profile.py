@@ -88,8 +88,7 @@ class Profile:
         """Return the mean microseconds of a call by part.
 
         The parts are compute-bound kernels, memory-bound kernels, host code inside the program, and
-        Python
-        around it; ``total_us`` is their sum.
+        Python around it; ``total_us`` is their sum.
         """
         kernels = {"compute_us": 0.0, "memory_us": 0.0}
         count = max(1, len(self.calls))

@@ -37,8 +37,7 @@ def recovered(
     Raises:
         BadInput, GuardFailed, DeviceError, MemoryError: the error in the user's names.
         Exception: ``error`` itself if neither the program nor a tensor raised it, but for instance
-            a
-            signal handler.
+            a signal handler.
     """
     names = [name for name, _, _ in signature]
     _raise_for_all(error, names, args)

@@ -26,8 +26,7 @@ def dim_names(manifest: Mapping[str, Any]) -> list[str]:
 
 def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, int]:
     """Return a size for every dim: the given ones by name or by input and axis (``x.0``), defaults
-    for
-    the others.
+    for the others.
 
     Raises:
         BadInput: there is no such dim, or the size is not valid.

@@ -54,8 +54,7 @@ class Regions:
     """Emits the instructions of regions; other emitters register in ``emitters`` and ``settlers``.
 
     Invariant: every open region has one entry in ``workspaces`` and in ``open_cells``. When a
-    region
-    closes, each of its cells owns its block of memory or has transferred it.
+    region closes, each of its cells owns its block of memory or has transferred it.
 
     Attributes:
         memory: allocator of cells and large workspaces.

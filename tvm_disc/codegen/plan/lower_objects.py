@@ -82,8 +82,7 @@ class ObjectLowerer:
         """Return whether a value can be computed directly into a tensor for the caller.
 
         That tensor is allocated before the first write, so its dims must be bound by then; those of
-        a view
-        of the value may be bound only later.
+        a view of the value may be bound only later.
         """
         storage = value.storage
         if storage.home not in (Home.WORKSPACE, Home.CELL) or storage not in self.here.values:

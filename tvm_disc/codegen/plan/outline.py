@@ -33,10 +33,9 @@ def outline(program: Program) -> list[dict[str, Any]]:
     values.
 
     ``function`` is the name of such a function. ``reads`` has an entry per operand: the index of
-    the
-    call that computed it, the name of an input, "constant", or "earlier" for other values.
-    ``bytes`` is
-    a formula over dims for the bytes that the call must read and write, each operand once.
+    the call that computed it, the name of an input, "constant", or "earlier" for other values.
+    ``bytes`` is a formula over dims for the bytes that the call must read and write, each operand
+    once.
     """
     calls: list[dict[str, Any]] = []
     _add(calls, program.region, "")
@@ -49,8 +48,7 @@ def memory_outline(program: Program) -> dict[str, Any] | None:
     """Return the slots in the workspace of ``main``; None if sizes depend on run-time values.
 
     A slot has the call that writes it, the first and last call that access it, its size, and the
-    slots
-    directly below it. Workspaces of loops and branches are omitted.
+    slots directly below it. Workspaces of loops and branches are omitted.
     """
     region = program.region
     before = [0]  # calls before each step

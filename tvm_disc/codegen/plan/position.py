@@ -55,10 +55,8 @@ class Position:
         """Guard the dims of a result that may be negative, in a branch, a loop or a function.
 
         In the main region such dims were guarded when types were inferred
-        (``Emitter.require_sizes``). In a
-        nested region the guard is placed before the workspace allocation if its symbols are bound
-        there,
-        otherwise before the launch.
+        (``Emitter.require_sizes``). In a nested region the guard is placed before the workspace
+        allocation if its symbols are bound there, otherwise before the launch.
         """
         if self.region is self.main:
             return
