@@ -1,1 +1,1 @@
-"""Relay to Relax."""
+"""Translation of Relay modules to Relax."""

@@ -1,4 +1,4 @@
-"""Branches of ``if`` and ``match``: one value out of two."""
+"""Relax branches for ``if`` and ``match``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Expr: TypeAlias = Any
 
 
 class Branches:
-    """Makes Relax branches, and values of what they give."""
+    """Emits Relax branches and merges the values of both branches."""
 
     def __init__(self, walk: ModuleWalk, forms: Forms) -> None:
         self.walk, self.forms = walk, forms
@@ -32,7 +32,10 @@ class Branches:
     def choose(
         self, cond: Expr, then: Callable[[], Any], otherwise: Callable[[], Any], failure: str
     ) -> Any:
-        """One of two values, by a condition in memory."""
+        """Emit a Relax ``If`` on ``cond`` and return its value.
+
+        ``failure`` is the run-time error message of a branch that cannot return.
+        """
         outer = len(self.solver.symbols())
         found = [self._branch(then), self._branch(otherwise)]
         values = [v for _, v in found if not isinstance(v, Bottom | Tail)]
@@ -41,7 +44,7 @@ class Branches:
             return BOTTOM if any(v is not FAILED for v in bottoms) or not bottoms else FAILED
         recurs = any(isinstance(v, Tail) for _, v in found)
         joint = self._joint(values[0], values[-1])
-        # The dims of a recursive result are those of some later round.
+        # The dims of a recursive result are those of a later iteration.
         inner = {v for v, _ in self.solver.symbols()[outer:]}
         erased = self.forms.erased(values[0]) if recurs else self._joined(joint, values[-1], inner)
         branches = []
@@ -49,7 +52,7 @@ class Branches:
             self.ctx.sequences.append(bindings)
             if isinstance(value, Bottom):
                 text = tvm.ir.StringImm(failure)
-                # BOTTOM is met only while a type is being found: that import is abandoned.
+                # BOTTOM occurs only while a result type is inferred; that import is discarded.
                 self.walk.object_ops += value is FAILED
                 out = self.ctx.bind(object_call("fail", text), erased)
             else:
@@ -59,7 +62,9 @@ class Branches:
         return self.forms.reopened(var, erased, joint)
 
     def _joint(self, a: Any, b: Any) -> Any:
-        """What both branches give: different functions become run-time ones."""
+        """Return the common form of both branch values; different functions become run-time
+        closures.
+        """
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
             return tuple(self._joint(x, y) for x, y in zip(a, b, strict=True))
         if isinstance(a, Closure) and isinstance(b, Closure) and a.identity == b.identity:
@@ -73,7 +78,7 @@ class Branches:
         return Boxed(kind, None)
 
     def _as(self, value: Any, joint: Any) -> Any:
-        """``value`` in the form that both branches have."""
+        """Return ``value`` converted to the common form ``joint``."""
         if isinstance(joint, tuple) and isinstance(value, tuple):
             return tuple(self._as(v, j) for v, j in zip(value, joint, strict=True))
         if isinstance(joint, Closure):
@@ -83,7 +88,11 @@ class Branches:
         return value
 
     def _joined(self, a: Any, b: Any, inner: Container[Any]) -> Any:
-        """The type of either value: dims that may differ, or are ``inner``, are erased."""
+        """Return the type of either value, without the shape if a dim may differ or uses ``inner``.
+
+        Raises:
+            TypeMismatch: the dtypes or ranks differ.
+        """
         if isinstance(a, tuple):
             fields = [self._joined(x, y, inner) for x, y in zip(a, b, strict=True)]
             return relax.TupleType(fields)
@@ -102,7 +111,7 @@ class Branches:
         return relax.TensorType(dims, a.dtype)
 
     def _outer_dim(self, a: Any, b: Any, inner: Container[Any]) -> Any:
-        """The dim that both branches give, None if there is no name for it outside of them."""
+        """Return the common dim of both branches, or None if only inner symbols express it."""
         if not self.ctx.same(a, b):
             return None
         for dim in map(self.solver.simplify, (a, b)):

@@ -1,4 +1,6 @@
-"""What an import rule may do: emit Relax, ask the solver, broadcast, materialise shape values."""
+"""The interface of import rules: emit Relax, query the solver, broadcast, materialize shape
+values.
+"""
 
 from __future__ import annotations
 
@@ -26,27 +28,27 @@ Dim: TypeAlias = Any
 
 
 def i64(value: int) -> Expr:
-    """An int64 literal."""
+    """Return an int64 literal."""
     return tirx.IntImm("int64", value)
 
 
-MOST_ELEMENTS = 1 << 47  # what a processor can address
+MOST_ELEMENTS = 1 << 47  # elements that a processor can address
 MOST_NUMBER = 1 << 62
 
 
 def reshape_call(x: Expr, dims: Sequence[Dim]) -> Expr:
-    """``x`` under the shape ``dims``. TVM's own function takes a dim of 0 for a code."""
+    """Return a reshape of ``x`` to ``dims``; TVM's own builder treats a dim of 0 as a code."""
     op = tvm.ir.Op.get("relax.reshape")
     return tvm.ir.Call(op, [x, relax.ShapeExpr(list(dims))])
 
 
 @dataclass(frozen=True)
 class Checks:
-    """How conditions on the elements of tensors are compiled.
+    """How conditions on tensor elements are compiled.
 
     Attributes:
-        indices: whether indices and divisors are checked; None leaves that to the front end, each
-            of which follows the language that it reads.
+        indices: whether indices and divisors are checked; None leaves the decision to the front
+            end, which follows its source language.
         portable: the program is for TVM's own passes, which do not know ``disc.checked``.
     """
 
@@ -57,36 +59,37 @@ class Checks:
 class Emitter:
     """Appends Relax bindings of known type to the innermost open sequence.
 
-    Types are given, not inferred: TVM's inference drops a shape whenever two different symbols
-    meet, and the importer knows better.
+    The importer supplies the types. TVM's inference would drop a shape whenever two different
+    symbols meet.
     """
 
     def __init__(self, solver: Solver, checks: Checks | None = None) -> None:
         self.solver = solver
         self.checks = checks or Checks()
         self.sequences: list[list[Any]] = [[]]
-        # Open branches and functions: what they need may not be asked of a call that is none.
+        # Number of open branches and functions. What they require must not be required of every
+        # call.
         self.nested = 0
         self.span: Span | None = None
         self.operator = ""
         self.literals = Literals()
-        self._read: set[Any] = set()  # symbols of numbers read from data
-        self._roomy: set[Any] = set()  # sizes made of them that were asked for
-        self._sizes: set[Any] = set()  # dims that are known not to be negative
+        self._read: set[Any] = set()  # symbols of numbers that are read from data
+        self._roomy: set[Any] = set()  # keys of tensor sizes that already have an overflow guard
+        self._sizes: set[Any] = set()  # keys of dims that are known to be non-negative
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
 
-    # -- questions -----------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------
 
     def simplify(self, dim: Dim) -> Dim:
-        """The canonical form of a dim."""
+        """Return the canonical form of a dim."""
         return self.solver.simplify(dim)
 
     def number(self, dim: Dim) -> Any:
-        """A literal dim as a Python int, anything else unchanged."""
+        """Return a literal dim as a Python int, any other dim unchanged."""
         return int(dim.value) if isinstance(dim, tirx.IntImm) else dim
 
     def settle(self, expr: Expr) -> Any:
-        """The canonical form of an expression, a Python number if it is constant."""
+        """Return the canonical form of an expression, or a Python number if it is constant."""
         if isinstance(expr, tirx.IntImm):
             return bool(expr.value) if str(expr.ty.dtype) == "bool" else int(expr.value)
         if str(expr.ty.dtype) == "bool":
@@ -94,32 +97,32 @@ class Emitter:
         return self.number(self.solver.simplify(expr))
 
     def decide(self, cond: Expr) -> Any:
-        """True or False if proved, else the condition."""
+        """Return True or False if the condition is proved or refuted, otherwise the condition."""
         known = self.solver.known(cond)
         return cond if known is None else known
 
     def dim(self, value: Any) -> Dim:
-        """An element of a shape value as a canonical dim."""
+        """Return an element of a shape value as a canonical dim."""
         return i64(int(value)) if is_number(value) else self.solver.simplify(value)
 
     def same(self, a: Dim, b: Dim) -> bool:
-        """Whether two dims are proved equal."""
+        """Return whether two dims are proved equal."""
         return bool(self.solver.known_eq(a, b))
 
     def literal(self, dim: Dim) -> int | None:
-        """The value of a dim proved constant."""
+        """Return the value of a dim that is proved constant, otherwise None."""
         if isinstance(dim, tirx.IntImm):
             return int(dim.value)
         return self.solver.const(dim)
 
     def where(self, what: str) -> str:
-        """``what`` with the operator and its source name, for messages."""
+        """Return ``what`` with the operator and its source location, for messages."""
         place = self.span
         source = "" if place is None else f" at {place if place.implied else place.source}"
         return f"{self.operator}{source}: {what}"
 
     def require_eq(self, a: Dim, b: Dim, what: str) -> None:
-        """Two dims must be equal: proved, or checked at run time."""
+        """Require that two dims are equal: proved, or guarded at run time."""
         for dim, cut in ((a, b), (b, a)):
             if (most := self.cut_at(dim, cut)) is not None:
                 self.solver.require_le(dim, most, self.where(what))
@@ -127,7 +130,9 @@ class Emitter:
         self.solver.require_eq(a, b, self.where(what))
 
     def cut_at(self, dim: Dim, cut: Dim) -> Dim | None:
-        """The k of a ``cut`` that is min(dim, k), as a slice of something k long; else None."""
+        """Return k if ``cut`` is ``min(dim, k)``, as for a slice of an axis of size k;
+        otherwise None.
+        """
         if isinstance(cut, tirx.Min) and not self.same(dim, cut):
             for one, other in ((cut.a, cut.b), (cut.b, cut.a)):
                 if self.same(dim, one):
@@ -135,16 +140,20 @@ class Emitter:
         return None
 
     def static(self, dim: Dim, what: str) -> int:
-        """A dim that must be known at compile time."""
+        """Return the value of a dim that must be known at compile time.
+
+        Raises:
+            Unsupported: the dim is not constant.
+        """
         value = self.literal(dim)
         if value is None:
             raise Unsupported(self.where(f"{what} must be known at compile time, found {dim}"))
         return value
 
     def require_some(self, axes: Sequence[tuple[int, Dim]], wanted: Sequence[Dim]) -> None:
-        """Axes that slices at literal positions read have elements, if any is wanted.
+        """Require that axes read at literal positions have elements, unless the result is empty.
 
-        Of positions in memory the launch of the kernel asks (``codegen.picks``).
+        Positions in memory are guarded at the launch of the kernel (``codegen.plan.picks``).
         """
         if any(self.literal(d) == 0 for d in wanted):
             return
@@ -158,10 +167,10 @@ class Emitter:
 
     @contextmanager
     def nested_in(self, outer: Sequence[list[Any]]) -> Iterator[list[Any]]:
-        """Bind into a sequence of its own, given to the caller: the body of a branch or function.
+        """Bind into a new sequence: the body of a branch or function.
 
-        ``outer`` are the sequences whose variables it sees: those that are open for a branch, none
-        for a function.
+        ``outer`` are the sequences whose variables the body can read: the open ones for a branch,
+        none for a function.
         """
         saved, bindings = self.sequences, list[Any]()
         self.sequences = [*outer, bindings]
@@ -180,11 +189,11 @@ class Emitter:
         return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
 
     def require_sizes(self, dims: Sequence[Dim]) -> None:
-        """Require that the dims of a result are not negative: proved, or guarded at run time.
+        """Require that the dims of a result are non-negative: proved, or guarded at run time.
 
-        Every result type passes here. Symbols are sizes of arrays; other dims, such as ``n - 3``,
-        come from shape arithmetic and may be negative. In a branch or a function nothing is
-        required, because a call may not reach it: the launch of the kernel has the guard
+        Every result type is checked here. Symbols are sizes of arrays; other dims, such as ``n -
+        3``, come from shape arithmetic and may be negative. Inside a branch or a function nothing
+        is required, because a call may not execute it: the launch of the kernel has the guard
         (``codegen.plan.position``).
 
         Raises:
@@ -205,7 +214,9 @@ class Emitter:
             self.solver.require(dim >= 0, self.where(f"axis {axis} of the result"), text)
 
     def _require_room(self, dims: Sequence[Dim]) -> None:
-        """A tensor whose size is made of numbers that were read: they do not overflow together."""
+        """Add a guard that the size of a tensor does not overflow, if its dims are read from
+        data.
+        """
         if not self._read or not dims:
             return
         names = {v: None for d in dims for v in tirx.analysis.undefined_vars(d)}
@@ -230,7 +241,7 @@ class Emitter:
         return var
 
     def match(self, expr: Expr, ty: Any) -> Any:
-        """``match_cast``: bind the symbols of ``ty`` to the run-time shape of ``expr``."""
+        """Emit ``match_cast``: bind the symbols of ``ty`` to the run-time shape of ``expr``."""
         var = relax.Var(self._name(), ty, self._span())
         self.sequences[-1].append(relax.MatchCast(var, expr, ty))
         return var
@@ -246,10 +257,10 @@ class Emitter:
         return tvm.ir.Span(source, line, line, column, column)
 
     def expr(self, tensor: Tensor) -> Expr:
-        """The Relax expression of a tensor; a shape value is put into memory now."""
+        """Return the Relax expression of a tensor; a shape value is materialized in memory."""
         if tensor.expr is not None:
             return tensor.expr
-        # What a branch has put into memory is not there for the other one.
+        # A value materialized in one branch is not visible in the other.
         _, sequence, made = self._made.get(id(tensor), (None, None, None))
         if not any(s is sequence for s in self.sequences):
             made = self._materialize(tensor)
@@ -257,7 +268,7 @@ class Emitter:
         return made
 
     def forget(self) -> None:
-        """Bindings were taken back: what they put into memory is no longer there."""
+        """Drop the record of materialized values after their bindings were removed."""
         self._made.clear()
 
     def _materialize(self, tensor: Tensor) -> Expr:
@@ -279,33 +290,40 @@ class Emitter:
         return vector.expr
 
     def constant(self, array: np.ndarray) -> Tensor:
-        """A literal tensor."""
+        """Return a literal tensor."""
         dtype = str(array.dtype)
         dims = tuple(i64(int(d)) for d in array.shape)
         return Tensor(dims, dtype, self.literals(array), constant=array)
 
     def elements(self, tensor: Tensor) -> np.ndarray | None:
-        """The elements of a tensor that must be known for its rule to say what is computed."""
+        """Return the elements of a tensor that a rule needs at compile time, or None if unknown."""
         return tensor.constant
 
     def scalar(self, value: float, dtype: str) -> Tensor:
-        """A literal of rank 0."""
+        """Return a literal of rank 0."""
         return self.constant(np.array(value, dtype=dtype))
 
     # -- shapes --------------------------------------------------------------------------------
 
     def shape_arg(self, tensor: Tensor, what: str, limited: bool = True) -> list[Any]:
-        """The elements of a 1-d shape tensor, as :meth:`read_numbers` has those of data."""
+        """Return the elements of a 1-d shape tensor; elements of data as from
+        :meth:`read_numbers`.
+        """
         value = value_of(tensor)
         if value is not None:
             return list(value.reshape(-1))
         return self.read_numbers(tensor, what, limited)
 
     def read_numbers(self, tensor: Tensor, what: str, limited: bool = True) -> list[Any]:
-        """The elements of an integer tensor that only the data knows, read when they are there.
+        """Return symbolic elements of an integer tensor whose values are read from memory at run
+        time.
 
-        A symbol is never negative, so each element is the difference of two, one of them zero.
-        Sizes are ``limited``, so that sums of them cannot overflow; what is cut off need not be.
+        A symbol is never negative, so each element is the difference of two symbols, one of which
+        is zero. With ``limited``, elements are guarded to be within 2**47, so that sums of sizes
+        cannot overflow. Slice bounds, which are clipped, do not need the limit.
+
+        Raises:
+            TypeMismatch: the tensor does not hold integers.
         """
         count = self.static(product(tensor.dims), f"the number of elements of {what}")
         if "int" not in tensor.dtype:
@@ -316,7 +334,7 @@ class Emitter:
         if tensor.dtype != "int64":
             numbers = self.emit(R.astype(numbers, "int64"), [i64(count)], "int64").expr
         zero, least = (relax.const(np.int64(k), "int64") for k in (0, -MOST_NUMBER))
-        # The least number has no opposite.
+        # The least int64 has no negation.
         numbers = self.emit(R.maximum(numbers, least), [i64(count)], "int64").expr
         parts = [
             self.emit(R.maximum(x, zero), [i64(count)], "int64").expr
@@ -336,7 +354,9 @@ class Emitter:
         return [above - below for above, below in pairs]
 
     def size_arg(self, tensor: Tensor, what: str, least: int = 0) -> list[Any]:
-        """As ``shape_arg``, for sizes: one that is read from data is at least ``least``."""
+        """Return the elements as ``shape_arg`` does, for sizes: a size read from data is
+        guarded to be at least ``least``.
+        """
         if value_of(tensor) is not None:
             return self.shape_arg(tensor, what)
         sizes = self.read_numbers(tensor, what)
@@ -346,7 +366,9 @@ class Emitter:
         return [size.a for size in sizes]
 
     def reshape(self, x: Tensor, dims: Sequence[Dim]) -> Tensor:
-        """``x`` under another shape of as many elements; a literal is reshaped now."""
+        """Return ``x`` reshaped to ``dims`` with the same number of elements; a literal is
+        folded.
+        """
         dims = [self.solver.simplify(d) for d in dims]
         if len(dims) == x.rank and all(map(_identical, dims, x.dims)):
             return x
@@ -358,13 +380,13 @@ class Emitter:
         return self.emit(call, dims, x.dtype)
 
     def require_same_elements(self, x: Tensor, dims: Sequence[Dim]) -> None:
-        """A reshape to ``dims`` keeps every element: proved, or checked at run time."""
+        """Require that a reshape to ``dims`` keeps the number of elements: proved, or guarded."""
         if self.solver.known_same_elements(list(x.dims), list(dims)):
             return
         self.require_eq(product(x.dims), product(dims), "a reshape must keep the element count")
 
     def broadcast_dims(self, shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
-        """The common shape of operands under NumPy's rules, with guards where needed."""
+        """Return the common shape of operands under NumPy's rules, with guards where needed."""
         rank = max(len(s) for s in shapes)
         result: list[Dim] = []
         for axis in range(rank):
@@ -377,8 +399,11 @@ class Emitter:
         return result
 
     def broadcast(self, x: Tensor, dims: Sequence[Dim], full: bool = False) -> Tensor:
-        """``x`` such that Relax broadcasts it to ``dims``: literal ones and equal dims stay as
-        they are, a dim that may be 1 at run time is broadcast explicitly."""
+        """Return ``x`` in a shape that Relax can broadcast to ``dims``.
+
+        Literal ones and equal dims are unchanged. A dim that may be 1 at run time is broadcast
+        explicitly. With ``full`` the result has exactly the shape ``dims``.
+        """
         offset = len(dims) - x.rank
         target: list[Dim] = []
         explicit = full and offset > 0
@@ -397,19 +422,27 @@ class Emitter:
         return self.emit(call, target, x.dtype)
 
     def operands(self, args: Sequence[Tensor]) -> tuple[list[Expr], list[Dim]]:
-        """Relax operands of an element-wise operator, and the shape of its result."""
+        """Return Relax operands of an element-wise operator, and the shape of its result."""
         dims = self.broadcast_dims([a.dims for a in args])
         return [self.expr(self.broadcast(a, dims)) for a in args], dims
 
     def same_dtype(self, args: Sequence[Tensor]) -> str:
-        """The one dtype of all operands."""
+        """Return the common dtype of all operands.
+
+        Raises:
+            TypeMismatch: the dtypes differ.
+        """
         dtypes = list(dict.fromkeys(a.dtype for a in args))
         if len(dtypes) > 1:
             raise TypeMismatch(self.where(f"expected operands of one dtype, found {dtypes}"))
         return dtypes[0]
 
     def axis(self, axis: int, rank: int) -> int:
-        """A non-negative axis."""
+        """Return ``axis`` as a non-negative number.
+
+        Raises:
+            TypeMismatch: the axis is out of range.
+        """
         if not -rank <= axis < rank:
             raise TypeMismatch(self.where(f"axis {axis} is out of range for rank {rank}"))
         return axis % rank
@@ -420,7 +453,7 @@ def _identical(a: Dim, b: Dim) -> bool:
 
 
 def product(dims: Sequence[Dim]) -> Dim:
-    """The number of elements."""
+    """Return the number of elements."""
     total: Dim = i64(1)
     for d in dims:
         total = total * d

@@ -1,8 +1,8 @@
-"""Calls that are decided by what is known of elements, and what is then known of the result's.
+"""Folds calls by known facts about elements, and derives facts about the elements of results.
 
-Importers of other frameworks wrap every index: ``where(i < 0, i + n, i)``. For positions that were
-literals, such as a table of positions cut to a length, or that count from zero, the test is decided
-here and disappears.
+Importers of other frameworks wrap every index: ``where(i < 0, i + n, i)``. For literal positions,
+such as a position table cut to a length, and for positions that count from zero, the test is
+decided here and removed.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from tvm_disc.relay.importer.values import MAX_VALUE_ELEMENTS, is_number, object
 from tvm_disc.relay.ops.literals import LITERALS, literal
 from tvm_disc.relay.ops.row import OpRow
 
-# Operators whose result holds only elements of their first operand.
+# Operators whose result contains only elements of their first operand.
 _MOVES = frozenset(
     "reshape dyn.reshape expand_dims squeeze transpose strided_slice dyn.strided_slice copy cast "
     "broadcast_to dyn.broadcast_to take gather gather_nd adv_index concatenate stack".split()
 )
-# Operators whose result holds positions along the axis that they are given.
+# Operators whose result holds positions along their axis.
 _PLACES = frozenset(["argsort", "argmax", "argmin"])
-# (swapped, strict): whether a comparison is that of its operands in turn, and is false for equals
+# Comparisons: (operands are swapped, the comparison is false for equal operands).
 _TESTS: Mapping[str, tuple[bool, bool]] = {
     "less": (False, True),
     "less_equal": (False, False),
     "greater": (True, True),
     "greater_equal": (True, False),
 }
-# The number that changes nothing.
+# Neutral elements of the operators.
 _NEUTRAL_TRUTH = {"logical_and": 1, "bitwise_and": 1, "logical_or": 0, "bitwise_or": 0}
 _NEUTRAL_NUMBER = {"add": 0, "multiply": 1}
 
 
 def applied(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    """The result of a call of a Relay operator: a shape value, decided, or as its rule makes it.
+    """Return the result of an operator call: a shape value, a folded result, or its rule's result.
 
     Raises:
         Unsupported: the operator has no rule.
-        TypeMismatch: the rule has no answer for operands or attributes like these.
+        TypeMismatch: the rule does not accept these operands or attributes.
     """
     check_attrs(ctx, row, attrs)
     value = shape_value(ctx, row, args, attrs)
@@ -64,7 +64,7 @@ def applied(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, A
 
 
 def _know_places(ctx: Emitter, x: Tensor, axis: Any, result: Tensor) -> None:
-    """Positions along an axis lie within it."""
+    """Record that positions along an axis are within the axis."""
     axes = axis if isinstance(axis, tuple) else (axis,)
     if len(axes) == 1 and isinstance(axes[0], int):
         result.low = i64(0)
@@ -72,7 +72,7 @@ def _know_places(ctx: Emitter, x: Tensor, axis: Any, result: Tensor) -> None:
 
 
 def _know_rest(ctx: Emitter, divisor: Tensor, result: Tensor) -> None:
-    """The rest of a division by a positive number is less than that number."""
+    """Record that the remainder of a division by a positive number is less than the divisor."""
     least, greatest = bounds(ctx, divisor)
     if least is not None and greatest is not None and ctx.solver.known_le(i64(1), least):
         result.low, result.high = i64(0), ctx.solver.simplify(greatest - 1)
@@ -81,7 +81,7 @@ def _know_rest(ctx: Emitter, divisor: Tensor, result: Tensor) -> None:
 def shape_value(
     ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]
 ) -> Tensor | None:
-    """The result of a call on shape values, if its elements are known now."""
+    """Return the result of a call on shape values if its elements are known at compile time."""
     value = _of_numbers(row, args, attrs)
     if value is None:
         value = _of_dims(ctx, row, args, attrs)
@@ -94,10 +94,10 @@ def shape_value(
 def _of_dims(
     ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]
 ) -> np.ndarray | None:
-    """What the row's rule says of shape values.
+    """Return the elements that the operator's shape-value rule computes, or None.
 
-    NumPy refuses attributes that do not fit, without a place; the rule of tensors says what is
-    wrong.
+    NumPy's errors for unsuitable attributes name no source location. They are ignored here, and the
+    rule for tensors reports the error.
     """
     if row.value is None:
         return None
@@ -111,7 +111,7 @@ def _of_dims(
 
 
 def _of_numbers(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> np.ndarray | None:
-    """The elements of a result whose operands are numbers, as kernels compute them."""
+    """Return the elements of a result whose operands are numbers, computed as kernels do."""
     if row.name not in LITERALS:
         return None
     arrays: list[Any] = []
@@ -132,7 +132,7 @@ def _numbers(x: Any) -> np.ndarray | None:
         return None
     try:
         return np.array(value.tolist(), dtype=x.dtype).reshape(value.shape)
-    except OverflowError:  # a shape value does not wrap
+    except OverflowError:  # A shape value does not wrap around.
         return None
 
 
@@ -149,7 +149,7 @@ def _dtype_of_value(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -
 
 
 def computed(ctx: Emitter, name: str, args: Sequence[Any], emit: Callable[[], Any]) -> Any:
-    """The result of a call: decided now, or what ``emit`` makes, with what is known of it."""
+    """Return the folded result of a call, or the result of ``emit`` with derived facts."""
     known = _decided(ctx, name, args)
     if known is not None:
         return known
@@ -162,7 +162,7 @@ def computed(ctx: Emitter, name: str, args: Sequence[Any], emit: Callable[[], An
 
 
 def _decided(ctx: Emitter, name: str, args: Sequence[Any]) -> Tensor | None:
-    """The result of an operator that the elements of its operands decide."""
+    """Return the result of an operator if facts about its operands' elements determine it."""
     if name == "where" and (cond := same_everywhere(ctx, args[0])) is not None:
         chosen = args[1] if cond else args[2]
         found = broadcast_dims_to(ctx, chosen, ctx.broadcast_dims([a.dims for a in args]))
@@ -180,7 +180,7 @@ def _decided(ctx: Emitter, name: str, args: Sequence[Any]) -> Tensor | None:
 
 
 def _compared(ctx: Emitter, name: str, a: Tensor, b: Tensor) -> bool | None:
-    """The one answer that a comparison has for all elements, if it is proved."""
+    """Return the result of a comparison if it is proved to be the same for all elements."""
     swapped, strict = _TESTS[name]
     one, other = (bounds(ctx, x) for x in ((b, a) if swapped else (a, b)))
     if _below(ctx, one[1], other[0], strict):
@@ -195,7 +195,7 @@ def _below(ctx: Emitter, a: Dim | None, b: Dim | None, strict: bool) -> bool:
 
 
 def _neutral(ctx: Emitter, name: str, args: Sequence[Tensor]) -> Tensor | None:
-    """and(True, x), or(False, x), x + 0 and x * 1 of integers are x."""
+    """Return x for and(True, x), or(False, x), and integer x + 0 and x * 1; otherwise None."""
     for x, other in ((args[0], args[1]), (args[1], args[0])):
         if x.dtype != other.dtype:
             return None
@@ -212,7 +212,7 @@ def _neutral(ctx: Emitter, name: str, args: Sequence[Tensor]) -> Tensor | None:
 
 
 def _bounded(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> Tensor:
-    """``result`` with its bounds; a tensor of one repeated number needs no operand."""
+    """Return ``result`` with its bounds; a tensor of one repeated number becomes a fill."""
     whole = "int" in result.dtype or (result.dtype == "bool" and name != "cast")
     if name not in _MOVES or not whole:
         return result

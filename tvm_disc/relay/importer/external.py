@@ -1,10 +1,10 @@
-"""How boxed values cross the border of the compiled program: descriptions for the runtime.
+"""Descriptions of boxed inputs and results, with which the runtime converts them.
 
-A description is plain data, so that a saved program can carry it:
+A description is plain data, so that a saved program can contain it:
 
-    ["tensor", dims, dtype]    a dim is None where it is unknown
-    ["tuple", fields]
-    ["data", name]             ``types[name]`` lists (constructor, fields) by tag
+  ["tensor", dims, dtype]    an unknown dim is None
+  ["tuple", fields]
+  ["data", name]             ``types[name]`` lists (constructor, fields) by tag
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tvm_disc.relay.importer.tensor import Boxed, Closure
 
 @dataclass
 class External:
-    """What a program takes and returns in boxes.
+    """The boxed inputs and results of a program.
 
     Attributes:
-        inputs: by name, the descriptions of inputs that are no tensors.
-        result: nested lists of None, a tensor, and descriptions.
-        types: the data types that descriptions name.
-        structure: how a front end's source nests tensors, for the runtime; empty if it does not.
+        inputs: the descriptions, by name, of inputs that are not tensors.
+        result: nested lists of descriptions; None for a tensor.
+        types: the data types that descriptions reference.
+        structure: the nesting of tensors in a front end's source, for the runtime; may be empty.
     """
 
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -46,16 +46,16 @@ class External:
 
 
 class Describer:
-    """Describes kinds, and the data types they need once each."""
+    """Describes kinds, and each data type that they use once."""
 
     def __init__(self, definitions: Mapping[str, rt.TypeData], types: dict[str, Any]) -> None:
         self.definitions, self.types = definitions, types
 
     def kind(self, kind: Kind, where: str) -> Any:
-        """The description of a kind.
+        """Return the description of a kind.
 
         Raises:
-            Unsupported: functions and references mean something inside of a program only.
+            Unsupported: the kind contains a function or a reference, which have no external form.
         """
         kind = resolve(kind)
         if isinstance(kind, TensorKind):
@@ -71,7 +71,7 @@ class Describer:
         if name not in self.types:
             data = self.definitions[kind.name]
             found = dict(zip((v.name for v in data.type_vars), kind.args, strict=True))
-            self.types[name] = []  # a type may hold itself
+            self.types[name] = []  # a data type may be recursive
             self.types[name] += [
                 [
                     c.name,
@@ -82,7 +82,7 @@ class Describer:
         return ["data", name]
 
     def value(self, value: Any) -> Any:
-        """The description of a result."""
+        """Return the description of a result."""
         if isinstance(value, tuple):
             return [self.value(v) for v in value]
         if isinstance(value, Closure):
@@ -94,7 +94,7 @@ class Describer:
 
 
 def _settle(kind: Kind) -> None:
-    """Give the empty tuple to element types that no use determines: an empty list holds none."""
+    """Bind element types that no use determines to the empty tuple, as for an empty list."""
     kind = resolve(kind)
     for part in parts(kind):
         if isinstance(part, Hole):

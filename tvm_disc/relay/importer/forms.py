@@ -1,4 +1,4 @@
-"""The kinds of values and their forms in Relax: types, conversions, boxes and their fields."""
+"""Kinds of values and their representation in Relax: types, conversions, boxes and fields."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Expr: TypeAlias = Any
 
 
 class Reifier(Protocol):
-    """Makes run-time values of functions."""
+    """Creates run-time closures."""
 
     def reified(self, closure: Closure, kind: Kind) -> Boxed:
-        """A closure as a run-time value."""
+        """Return a closure as a run-time value."""
 
 
 class Forms:
-    """What a value is, and how Relax holds it."""
+    """Determines kinds of values and converts values between their Relax representations."""
 
     def __init__(self, walk: ModuleWalk, reifier: Reifier) -> None:
         self.walk, self._reifier = walk, reifier
@@ -45,7 +45,7 @@ class Forms:
     # -- kinds ---------------------------------------------------------------------------------
 
     def kind_of(self, value: Any) -> Kind:
-        """The kind of a value; of a function, what its annotations tell."""
+        """Return the kind of a value; the kind of a function comes from its annotations."""
         if isinstance(value, Tensor):
             dims = tuple(self.ctx.literal(d) for d in value.dims)
             return TensorKind(dims, value.dtype)
@@ -58,7 +58,7 @@ class Forms:
         raise Unsupported("the result of a call whose type is not known yet is stored")
 
     def signature(self, closure: Closure) -> FuncKind:
-        """The kind of a function from its annotations."""
+        """Return the kind of a function from its annotations."""
         func = closure.function
         types: dict[str, Kind] = {v.name: Hole(id(func)) for v in func.type_params}
         scope = Scope(closure.scope, self.walk.frame, types=types)
@@ -66,7 +66,7 @@ class Forms:
         return FuncKind(params, self.annotated(func.ret_type, scope, func))
 
     def annotated(self, ty: rt.Type | None, scope: Scope | None, node: Any) -> Kind:
-        """The kind of an annotation, its type variables as they are in this scope."""
+        """Return the kind of an annotation, with type variables resolved in ``scope``."""
 
         def variable(v: rt.TypeVar) -> Kind:
             current = scope
@@ -79,7 +79,7 @@ class Forms:
         return from_type(ty, variable, id(node))
 
     def relax_type(self, kind: Kind) -> Any:
-        """The Relax type of a value of this kind outside of any box."""
+        """Return the Relax type of an unboxed value of this kind."""
         kind = resolve(kind)
         if isinstance(kind, TensorKind):
             if any(d is None for d in kind.dims):
@@ -90,7 +90,7 @@ class Forms:
         return relax.ObjectType()
 
     def type_of(self, value: Any, hidden: Callable[[Any], bool] = lambda dim: False) -> Any:
-        """The Relax type of a value; a shape with a dim that is ``hidden`` is left out."""
+        """Return the Relax type of a value; a shape that contains a ``hidden`` dim is omitted."""
         if isinstance(value, tuple):
             return relax.TupleType([self.type_of(v, hidden) for v in value])
         if isinstance(value, Boxed | Closure):
@@ -100,7 +100,9 @@ class Forms:
         return relax.TensorType(list(value.dims), value.dtype)
 
     def erased(self, value: Any) -> Any:
-        """The type of a value seen from outside the function that computes it."""
+        """Return the type of a value outside the function that computes it: without symbolic
+        dims.
+        """
         if isinstance(value, tuple):
             return relax.TupleType([self.erased(v) for v in value])
         if not isinstance(value, Tensor):
@@ -113,7 +115,12 @@ class Forms:
     # -- conversions ---------------------------------------------------------------------------
 
     def converted(self, value: Any, kind: Kind, what: str) -> Any:
-        """``value`` as one of ``kind``: closures get a run-time form, literal dims are checked."""
+        """Return ``value`` as a value of ``kind``: closures become run-time values, literal dims
+        are checked.
+
+        Raises:
+            TypeMismatch: the value does not have this kind.
+        """
         if isinstance(value, Bottom | Tail):
             return value
         kind = resolve(kind)
@@ -144,31 +151,31 @@ class Forms:
         return value
 
     def flat(self, value: Any) -> list[Expr]:
-        """The Relax expressions of a converted value, tuples taken apart."""
+        """Return the Relax expressions of a converted value, with tuples flattened."""
         if isinstance(value, tuple):
             return [e for v in value for e in self.flat(v)]
         return [value.expr if isinstance(value, Boxed) else self.ctx.expr(value)]
 
     def boxed(self, value: Any) -> Expr:
-        """One Relax expression of a converted value, for the field of a node."""
+        """Return one Relax expression of a converted value, for use as a field of a node."""
         if isinstance(value, tuple):
             return self.object("construct", relax.ObjectType(), 0, *map(self.boxed, value))
         return value.expr if isinstance(value, Boxed) else self.ctx.expr(value)
 
     def captured_exprs(self, frame: Frame) -> list[Any]:
-        """What a function captures, as seen from here."""
+        """Return the expressions of a function's captured values in the current function."""
         found: list[Any] = []
         for c in list(frame.captures.values()):
             found += self.flat(self.walk.seen_from_here(c.original, c.owner))
         return found
 
     def tied(self, value: Any, kind: Kind) -> Any:
-        """A variable of type ``relax_type(kind)`` that holds ``value``."""
+        """Return a variable of type ``relax_type(kind)`` that holds ``value``."""
         expr = self.tied_expr(value)
         return expr if isinstance(expr, tvm.ir.Var) else self.ctx.bind(expr, self.relax_type(kind))
 
     def tied_expr(self, value: Any) -> Any:
-        """One Relax expression of a value, tuples as tuples."""
+        """Return one Relax expression of a value, with tuples as Relax tuples."""
         if isinstance(value, Tail):
             return value.var
         if isinstance(value, tuple):
@@ -178,7 +185,7 @@ class Forms:
         return value.expr if isinstance(value, Boxed) else self.ctx.expr(value)
 
     def tied_result(self, value: Any) -> Expr:
-        """A variable holding a value, tuples bound as tuples."""
+        """Return a variable that holds a value, with tuples as Relax tuples."""
         expr = self.tied_expr(value)
         if isinstance(expr, tvm.ir.Var):
             return expr
@@ -193,7 +200,7 @@ class Forms:
         return self.ctx.bind(object_call(name, *operands), ty)
 
     def opened(self, var: Expr, kind: Kind) -> Any:
-        """The value behind a variable of type ``relax_type(kind)``."""
+        """Return the value of a variable of type ``relax_type(kind)``."""
         kind = resolve(kind)
         if isinstance(kind, TupleKind):
             return tuple(
@@ -208,7 +215,7 @@ class Forms:
         return Tensor(dims, kind.dtype, var)
 
     def reopened(self, expr: Expr, ty: Any, like: Any) -> Any:
-        """A value of erased type, its unknown dims under fresh symbols."""
+        """Return a value of erased type with fresh symbols for its unknown dims."""
         if isinstance(like, Closure):
             return like
         if isinstance(ty, relax.TupleType):
@@ -229,7 +236,7 @@ class Forms:
         return Tensor(tuple(dims), str(ty.dtype), var)
 
     def field(self, source: Expr, k: int, kind: Kind) -> Any:
-        """Field ``k`` of a node."""
+        """Return field ``k`` of a node."""
         kind = resolve(kind)
         if isinstance(kind, TupleKind):
             node = self.object("field", relax.ObjectType(), k, source)

@@ -1,10 +1,10 @@
-"""Functions that are called, not inlined: specialised by their arguments, and run-time closures.
+"""Functions that are called instead of inlined: specialization by arguments, and run-time closures.
 
-A function is made once per kinds of its arguments and per closures among them, so a polymorphic
-or higher-order function becomes a first-order one for every use. Its result kind is declared or
-found by importing the body until nothing changes: a call of a function whose result is not known
-yet gives BOTTOM, which every other branch overrides. Each import of a body uses fresh symbols, so
-that no fact about an abandoned one can link symbols that live.
+A function is specialized once for each combination of argument kinds and closure arguments, so that
+polymorphic and higher-order functions become first-order ones. The result kind is declared, or
+found by importing the body until it no longer changes. A call of a function whose result kind is
+unknown returns BOTTOM, which any other branch overrides. Each import of a body uses fresh symbols,
+so that facts about a discarded import cannot relate symbols that are still in use.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
 from tvm_disc.relay.object_ops import GENERAL
 
-MAX_DEPTH = 48  # nested specialisations and inlined calls, far beyond what programs need
-MAX_VARIANTS = 64  # specialisations of one function
+MAX_DEPTH = 48  # limit of nested specializations and inlined calls, far above what programs need
+MAX_VARIANTS = 64  # limit of specializations of one function
 
 
 @dataclass(eq=False)
 class Entry:
-    """One function of the Relax module.
+    """One specialization of a function in the Relax module.
 
     Attributes:
-        args: what it was specialised for: kinds, closures and tuples of them.
+        args: kinds, closures and tuples of them for which the function is specialized.
         result: its result kind, None while unknown.
-        asked: whether somebody needed the result before it was known.
+        asked: whether a call needed the result kind before it was known.
     """
 
     closure: Closure
@@ -62,7 +62,9 @@ class Entry:
 
 
 class Widened(Exception):
-    """An active function is called with other literal dims: it must be made for both."""
+    """Raised if a function being imported is called with other literal dims: it must be
+    imported again for both.
+    """
 
     def __init__(self, entry: Entry, args: list[Any]) -> None:
         super().__init__("a function must be wider")
@@ -70,10 +72,10 @@ class Widened(Exception):
 
 
 def check_arguments(walk: ModuleWalk, closure: Closure, args: Sequence[Any], call: Any) -> None:
-    """Whether a call gives a function what it takes.
+    """Check the number of arguments of a call.
 
     Raises:
-        TypeMismatch: by the place of the call.
+        TypeMismatch: the number differs; the message has the source location of the call.
     """
     wanted = len(closure.function.params)
     if len(args) != wanted:
@@ -82,7 +84,7 @@ def check_arguments(walk: ModuleWalk, closure: Closure, args: Sequence[Any], cal
 
 
 class Functions:
-    """Makes and calls functions."""
+    """Specializes and calls functions."""
 
     def __init__(self, walk: ModuleWalk, forms: Forms, evaluator: Evaluator) -> None:
         self.walk, self.forms, self._evaluator = walk, forms, evaluator
@@ -93,7 +95,7 @@ class Functions:
     # -- calls ---------------------------------------------------------------------------------
 
     def call_function(self, closure: Closure, args: Sequence[Any], node: Any) -> Any:
-        """The result of a call of a function that is not inlined."""
+        """Return the result of a call of a function that is not inlined."""
         for a in args:
             if isinstance(a, Bottom):
                 return a
@@ -131,7 +133,7 @@ class Functions:
         return found
 
     def _specialised(self, value: Any, declared: Kind, what: str) -> Any:
-        """What a parameter is made for: a declared ``?`` stays unknown."""
+        """Return the specialization of one parameter; a dim declared as ``?`` stays unknown."""
         declared = resolve(declared)
         if isinstance(value, Tail):
             raise Unsupported(f"{what}: the result of a loop that is still being made")
@@ -155,7 +157,9 @@ class Functions:
         return resolve(found)
 
     def _match_signature(self, closure: Closure, declared: FuncKind, what: str) -> None:
-        """What an annotated closure tells about the type variables of its use."""
+        """Unify type variables of a declared parameter with the annotations of the closure
+        passed.
+        """
         own = self.forms.signature(closure)
         if len(own.params) != len(declared.params):
             raise TypeMismatch(f"{what}: expected {declared}, found {own}")
@@ -166,11 +170,11 @@ class Functions:
                     self.kinds.unify(a, b, what)
 
     def typed_scope(self, closure: Closure, node: Any) -> Scope:
-        """A scope for a function's body, its type parameters open."""
+        """Return a scope for a function's body in which its type parameters are unbound."""
         types: dict[str, Kind] = {v.name: Hole(id(node)) for v in closure.function.type_params}
         return Scope(closure.scope, self.walk.frame, types=types)
 
-    # -- specialisation ------------------------------------------------------------------------
+    # -- specialization ------------------------------------------------------------------------
 
     def _entry(self, closure: Closure, args: list[Any], node: Any) -> Entry:
         same = [e for e in self.entries if e.closure.identity == closure.identity]
@@ -208,7 +212,7 @@ class Functions:
         return None if _open_at_top(kind) else kind
 
     def _make(self, entry: Entry, node: Any) -> None:
-        """Import the body until its result kind and its captures are settled."""
+        """Import the body until its result kind and its captures no longer change."""
         known = len(self.entries)
         self.depth += 1
         try:
@@ -236,7 +240,9 @@ class Functions:
             entry.active = False
 
     def _body(self, entry: Entry, node: Any) -> Kind | None:
-        """One import of the body; the kind of its result, None if it only calls unfinished ones."""
+        """Import the body once and return its result kind, or None if every path calls an
+        unfinished function.
+        """
         params: list[Any] = []
         with self.walk.making(entry.frame, entry.frame.captures.values()) as bindings:
             scope = self.typed_scope(entry.closure, node)
@@ -261,7 +267,7 @@ class Functions:
         return kind
 
     def _returned(self, entry: Entry, value: Any, node: Any) -> tuple[Kind, Any]:
-        """The kind of a function's result, and a variable that holds it."""
+        """Return the kind of a function's result, and a variable that holds the result."""
         kind = entry.result if entry.result is not None else self.forms.kind_of(value)
         what = f"the result of {entry.closure.name}"
         value = self.forms.converted(value, self._widest(kind, value), self.walk.at(node, what))
@@ -279,7 +285,7 @@ class Functions:
         return self.forms.object("fail", self.forms.relax_type(kind), from_text)
 
     def _widest(self, kind: Kind, value: Any) -> Kind:
-        """``kind`` without the literal dims that ``value`` does not have."""
+        """Return ``kind`` without the literal dims that ``value`` does not have."""
         kind = resolve(kind)
         if isinstance(kind, TensorKind) and not isinstance(value, Boxed | tuple | Closure):
             dims = [self.ctx.literal(d) for d in value.dims]
@@ -307,7 +313,7 @@ class Functions:
         return Tensor(tuple(dims), want.dtype, params[-1])
 
     def _settle_type(self, param: ast.Var, want: Any, scope: Scope) -> None:
-        """Fill the type variables of a function's body from what it is specialised for."""
+        """Bind the type variables of a function's body to the kinds that it is specialized for."""
         declared = self.forms.annotated(param.type_annotation, scope, param)
         if isinstance(want, tuple) or isinstance(resolve(declared), TensorKind):
             return
@@ -321,7 +327,11 @@ class Functions:
     # -- run-time closures ---------------------------------------------------------------------
 
     def reified(self, closure: Closure, kind: Kind) -> Boxed:
-        """A closure as a run-time value: a function of its own and what it captures."""
+        """Return a closure as a run-time value: a function with its captured values.
+
+        Raises:
+            Unsupported: the type of a parameter or of the result is not known.
+        """
         func, what = closure.function, f"function {closure.name}"
         wanted = resolve(kind)
         if isinstance(wanted, Hole):
@@ -355,7 +365,7 @@ class Functions:
         return Boxed(wanted, var)
 
     def apply_boxed(self, callee: Boxed, args: Sequence[Any], node: Any) -> Any:
-        """A call of a function that only the run time knows."""
+        """Return the result of a call of a run-time closure."""
         for a in args:
             if isinstance(a, Bottom):
                 return a
@@ -411,7 +421,7 @@ def _wider_args(a: Any, b: Any) -> Any:
 
 
 def _wider_kind(a: Kind, b: Kind) -> Kind:
-    """The kind of either result; what is boxed has been unified."""
+    """Return a kind that covers both results; boxed kinds are already unified."""
     a, b = resolve(a), resolve(b)
     if isinstance(a, TensorKind) and isinstance(b, TensorKind):
         return TensorKind(joined(a.dims, b.dims), a.dtype)

@@ -1,4 +1,6 @@
-"""Inputs of a Relay function: every ``?`` a symbol, named dims shared, the user's facts told."""
+"""Inputs of a Relay function: every ``?`` is a symbol, named dims share one, user facts are
+added.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ DIM_OPS: Mapping[str, Any] = {
 
 
 def check_params(params: object) -> dict[str, Any]:
-    """Values of inputs by name.
+    """Return the input values by name.
 
     Raises:
-        BadInput: they are no arrays by name.
+        BadInput: ``params`` does not map names to arrays of numbers.
     """
     if not isinstance(params, Mapping):
         found = type(params).__name__
@@ -50,17 +52,17 @@ def check_params(params: object) -> dict[str, Any]:
 
 
 class Inputs:
-    """Makes tensors of a function's inputs.
+    """Creates the tensors of a function's inputs.
 
-    Invariant: ``symbols`` outlives one walk over the program, so that the second walk meets the
-    same symbols and what was learnt about them.
+    Invariant: ``symbols`` is shared by both walks over the program, so that the second walk uses
+    the same symbols and the facts known about them.
     """
 
     def __init__(self, ctx: Emitter, symbols: dict[Any, Any]) -> None:
         self.ctx, self.solver, self.symbols = ctx, ctx.solver, symbols
 
     def bound(self, param: ast.Var, array: np.ndarray) -> Tensor:
-        """An input whose value is given at compile time."""
+        """Return an input whose value is given at compile time."""
         ty = param.type_annotation
         if isinstance(ty, rt.TensorType) and (
             ty.dtype != str(array.dtype)
@@ -75,7 +77,7 @@ class Inputs:
         return self.ctx.constant(np.asarray(array))
 
     def input(self, param: ast.Var) -> Tensor:
-        """The tensor of an input, its ``?`` dims as symbols."""
+        """Return the tensor of an input, with symbols for its ``?`` dims."""
         ty = param.type_annotation
         if not isinstance(ty, rt.TensorType):
             raise Unsupported(
@@ -100,7 +102,9 @@ class Inputs:
         return Tensor(tuple(dims), ty.dtype, var)
 
     def _dim(self, dim: Any, key: Any, name: str, source: str) -> Any:
-        """A Relay dim as an expression; an anonymous ``?`` is a symbol of its own per ``key``."""
+        """Return a Relay dim as an expression; each anonymous ``?`` has its own symbol, by
+        ``key``.
+        """
         if isinstance(dim, int | np.integer):
             return i64(int(dim))
         if isinstance(dim, rt.Any):
@@ -127,11 +131,11 @@ def declare(
     solver: Solver,
     symbols: dict[Any, Any],
 ) -> dict[Any, Any]:
-    """Make the input symbols, then tell the solver what the user knows about them.
+    """Create the input symbols and add the user's facts about them to the solver.
 
     Returns:
-        ``symbols``, of which those that the premises make equal are one, so that the types of
-        the inputs say so.
+        ``symbols``; symbols that the premises make equal are merged, so that the inputs' types show
+        the equality.
     """
     inputs = Inputs(Emitter(solver), symbols)
     dims: dict[str, Any] = {}
@@ -147,6 +151,6 @@ def declare(
 
 
 def identifier(name: str) -> str:
-    """A source name as an identifier."""
+    """Return a source name as an identifier."""
     text = "".join(c if c.isalnum() else "_" for c in name).strip("_")
     return text if text and not text[0].isdigit() else f"v{text}"

@@ -1,9 +1,10 @@
-"""What is known of a value without its dims: the types of boxed values, found by unification.
+"""Kinds: types of values without symbolic dims, inferred by unification for boxed values.
 
-Relay infers the type arguments of constructors and polymorphic functions. Here a type argument is
-a :class:`Hole` that the first use fills. Only literal dims are kept: a symbol means something in
-one function only. Where two uses disagree in a literal dim, the place that made the hole is told
-to forget it (:class:`Wider`) and the import starts again, which ends because dims are few.
+Relay infers the type arguments of constructors and polymorphic functions. Here a type argument is a
+:class:`Hole` that is bound at its first use. A kind keeps literal dims only, since a symbol is
+valid in one function only. If two uses disagree in a literal dim, :class:`Wider` records that the
+dim is unknown at the program point that created the hole, and the import restarts. This terminates
+because the number of dims is finite.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tvm_disc.relay import types as rt
 
 @dataclass(frozen=True)
 class TensorKind:
-    """A tensor: literal dims, None for others."""
+    """A tensor with its literal dims; other dims are None."""
 
     dims: tuple[int | None, ...]
     dtype: str
@@ -44,7 +45,7 @@ class TupleKind:
 
 @dataclass(frozen=True)
 class DataKind:
-    """A data type and its arguments."""
+    """A data type with its type arguments."""
 
     name: str
     args: tuple[Kind, ...] = ()
@@ -65,7 +66,7 @@ class RefKind:
 
 @dataclass(frozen=True)
 class FuncKind:
-    """A function that only the run time knows."""
+    """A function that is a run-time value."""
 
     params: tuple[Kind, ...]
     result: Kind
@@ -76,7 +77,7 @@ class FuncKind:
 
 @dataclass(eq=False)
 class Hole:
-    """A type not known yet; ``site`` is the program point that asked for it."""
+    """A type that is not known yet; ``site`` is the program point that created it."""
 
     site: int = 0
     link: Kind | None = None
@@ -90,7 +91,7 @@ WideKey: TypeAlias = tuple[int, int, str]
 
 
 class Wider(Exception):
-    """Some holes were given literal dims that do not hold everywhere."""
+    """Raised if holes were bound to literal dims that do not hold for all uses."""
 
     def __init__(self, found: Mapping[WideKey, tuple[int | None, ...]]) -> None:
         super().__init__("a type must be wider")
@@ -98,7 +99,7 @@ class Wider(Exception):
 
 
 def parts(kind: Kind) -> tuple[Kind, ...]:
-    """The kinds directly inside ``kind``."""
+    """Return the kinds directly inside ``kind``."""
     if isinstance(kind, TupleKind):
         return kind.fields
     if isinstance(kind, DataKind):
@@ -111,7 +112,7 @@ def parts(kind: Kind) -> tuple[Kind, ...]:
 
 
 def with_parts(kind: Kind, inner: Sequence[Kind]) -> Kind:
-    """``kind`` with other kinds inside."""
+    """Return ``kind`` with its inner kinds replaced."""
     if isinstance(kind, TupleKind):
         return TupleKind(tuple(inner))
     if isinstance(kind, DataKind):
@@ -124,14 +125,16 @@ def with_parts(kind: Kind, inner: Sequence[Kind]) -> Kind:
 
 
 def resolve(kind: Kind) -> Kind:
-    """``kind`` with filled holes replaced, at every depth."""
+    """Return ``kind`` with bound holes replaced, at every depth."""
     while isinstance(kind, Hole) and kind.link is not None:
         kind = kind.link
     return with_parts(kind, [resolve(k) for k in parts(kind)])
 
 
 def key(kind: Kind) -> object:
-    """What identifies a kind for specialisation: open holes are themselves."""
+    """Return a hashable key of a kind for specialization; an unbound hole is equal only to
+    itself.
+    """
     kind = resolve(kind)
     if isinstance(kind, Hole):
         return ("hole", id(kind))
@@ -142,17 +145,22 @@ def key(kind: Kind) -> object:
 
 
 class Kinds:
-    """Unification, with what earlier imports of the same module have learnt.
+    """Unification of kinds, with the widenings found by earlier imports of the module.
 
     Attributes:
-        wide: dims, by place, rank and dtype, that a hole may keep.
+        wide: dims that a hole may keep, by site, rank and dtype.
     """
 
     def __init__(self, wide: dict[WideKey, tuple[int | None, ...]]) -> None:
         self.wide = wide
 
     def unify(self, a: Kind, b: Kind, what: str) -> None:
-        """Make two kinds equal; ``what`` names the place for messages."""
+        """Unify two kinds; ``what`` names the place for messages.
+
+        Raises:
+            TypeMismatch: the kinds differ.
+            Wider: the kinds differ in literal dims that came from a hole.
+        """
         stack = [(a, b)]
         while stack:
             x, y = (_head(k) for k in stack.pop())
@@ -194,7 +202,7 @@ class Kinds:
 
 
 def joined(a: Sequence[int | None], b: Sequence[int | None]) -> tuple[int | None, ...]:
-    """The dims that agree."""
+    """Return the dims that agree, None for others."""
     return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
 
 
@@ -215,7 +223,7 @@ def _occurs(hole: Hole, kind: Kind) -> bool:
 
 
 def from_type(ty: rt.Type | None, variable: Callable[[rt.TypeVar], Kind], site: int) -> Kind:
-    """The kind of a Relay type; what is left to inference becomes a hole."""
+    """Return the kind of a Relay type; types left to inference become holes."""
     if isinstance(ty, rt.TensorType):
         return TensorKind(tuple(d if isinstance(d, int) else None for d in ty.shape), ty.dtype)
     if isinstance(ty, rt.TupleType):

@@ -1,6 +1,6 @@
-"""Functions of tensors that only call themselves last: the form of Relay's ``while_loop``.
+"""Tail-recursive functions of tensors: the form of Relay's ``while_loop``.
 
-They become loops whose state stays in registers and reused blocks, with no boxes.
+They become loops whose state is in registers and reused buffers, without boxes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
 
 @dataclass(eq=False)
 class _Open:
-    """A loop that is being made; without ``result`` only to find that type."""
+    """A loop whose body is being imported; ``result`` is None during the import that infers it."""
 
     closure: Closure
     gv: Any
@@ -43,7 +43,7 @@ class _Open:
 
 
 class Loops:
-    """Makes loops of tail-recursive functions."""
+    """Converts tail-recursive functions to loops."""
 
     def __init__(self, walk: ModuleWalk, forms: Forms, evaluator: Evaluator) -> None:
         self.walk, self.forms, self._evaluator, self.ctx = walk, forms, evaluator, walk.ctx
@@ -51,11 +51,11 @@ class Loops:
         self.no_loops: set[int] = set()
 
     def try_loop(self, closure: Closure, args: Sequence[Any]) -> Any:
-        """The result of a call as a loop, None where the function has another form."""
+        """Return the result of a call compiled as a loop, or None if the function is not a loop."""
         if id(closure.function) in self.no_loops or not is_loop(closure):
             return None
         if len(args) != len(closure.function.params):
-            return None  # refused as a call of any function is
+            return None  # the general call reports the error
         if closure.function.type_params or not all(isinstance(a, Tensor) for a in args):
             return None
         made, objects = dict(self.walk.functions), self.walk.object_ops
@@ -89,7 +89,7 @@ class Loops:
     def _define(
         self, closure: Closure, args: Sequence[Any], name: str, result: Any, before: Frame
     ) -> tuple[Any, Frame, Any]:
-        """Import the body as a Relax function; without ``result`` only to find that type."""
+        """Import the body as a Relax function; without ``result``, only infer the result type."""
         func = closure.function
         frame = Frame()
         gv = relax.GlobalVar(name)
@@ -121,7 +121,7 @@ class Loops:
     def _parameter(
         self, param: ast.Var, arg: Tensor, named: dict[str, Any], closure: Closure
     ) -> Tensor:
-        """A parameter; dims of one name are the same."""
+        """Return a parameter; dims of the same name share one symbol."""
         ty = param.type_annotation
         if isinstance(ty, rt.TensorType):
             dims = []
@@ -150,7 +150,7 @@ class Loops:
             raise TypeMismatch(f"{where}: expected {wanted}, found {found}")
 
     def _require_named(self, func: ast.Function, args: Sequence[Any]) -> None:
-        """Arguments have one length wherever the parameters' dims have one name."""
+        """Require equal sizes of arguments whose parameters' dims have the same name."""
         found: dict[str, Any] = {}
         for p, a in zip(func.params, args, strict=True):
             ty = p.type_annotation
@@ -161,7 +161,7 @@ class Loops:
                     self.ctx.require_eq(known, have, f"'%{p.name_hint}' axis {axis}")
 
     def again(self, func: ast.Function, args: Sequence[Any]) -> Any:
-        """The next round of a loop being made, None for other functions."""
+        """Return the result of a recursive call in a loop body, or None for other functions."""
         for made in self.looping:
             if made.closure.function is not func:
                 continue
@@ -180,7 +180,7 @@ class Loops:
         return None
 
     def _next(self, value: Tensor, state: Tensor) -> Any:
-        """The next value of a variable, compared with the dims that are known of it."""
+        """Return the next value of a loop variable, checked against the variable's known dims."""
         pairs = list(zip(state.dims, value.dims, strict=True))
         dims = [d if self.ctx.literal(k) is None else k for k, d in pairs]
         if all(self.ctx.same(a, b) for a, b in zip(dims, value.dims, strict=True)):

@@ -1,8 +1,8 @@
-"""Relay modules become Relax modules: ``?`` becomes a symbol, local functions are specialised.
+"""Import of Relay modules into Relax: ``?`` becomes a symbol, local functions are specialized.
 
-Every anonymous ``?`` of an input is its own symbol. Requirements that operators put on dims are
-proved or become guards, and what a guard ensures is known afterwards: the module is therefore
-walked twice with one solver, so that facts found late simplify shapes met early.
+Each anonymous ``?`` of an input has its own symbol. Requirements of operators on dims are proved or
+become guards, and the conditions of guards are facts afterwards. The module is therefore walked
+twice with the same input facts, so that facts found late simplify shapes that occur early.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from tvm_disc.shape import Solver, Wish
 
 Expr: TypeAlias = Any
 
-MAX_INLINED = 400  # calls inlined in each other
+MAX_INLINED = 400  # limit of nested inlined calls
 
 
 @dataclass
 class Imported:
-    """A Relax module and what is known of its symbols; ``premises`` must hold to run it."""
+    """A Relax module and the facts about its symbols; ``premises`` must hold to run it."""
 
     mod: Any
     solver: Solver
@@ -70,21 +70,21 @@ def import_module(
     solver: Solver | None = None,
     checks: Checks | None = None,
 ) -> Imported:
-    """Import ``mod["main"]`` and what it calls.
+    """Import ``mod["main"]`` and the functions that it calls.
 
     Args:
-        params: inputs of ``main``, by name, to be turned into constants.
-        constraints: facts about the dims of inputs, in the constraint language; those of the
-            function's attribute of that name hold, too.
-        premises: as constraints, but the caller sees to it that they hold.
-        solver: takes the facts; a new one by default.
+        params: inputs of ``main``, by name, that become constants.
+        constraints: facts about input dims, in the constraint language, in addition to those in the
+            function attribute of that name.
+        premises: like constraints, but the caller ensures that they hold.
+        solver: receives the facts; a new one by default.
         checks: how conditions on elements are compiled.
 
     Raises:
-        Unsupported: an operator or construct without an import rule; the message names it and
-            its place in the source.
-        TypeMismatch: operands that do not fit.
-        ShapeConflict: dims that can never agree.
+        Unsupported: an operator or construct has no import rule; the message has its name and
+            source location.
+        TypeMismatch: operands do not fit the operator.
+        ShapeConflict: dims can never agree.
     """
     if "main" not in mod:
         names = ", ".join(f"@{g.name_hint}" for g in mod.get_global_vars()) or "none"
@@ -95,7 +95,7 @@ def import_module(
     unknown = set(params or {}) - {p.name_hint for p in main.params}
     if unknown:
         raise TypeMismatch(f"params name inputs that main does not have: {sorted(unknown)}")
-    # What a front end knows of the inputs' dims comes with the function.
+    # A front end passes its facts about input dims as a function attribute.
     constraints = (*main.attrs.get("constraints", ()), *constraints)
     symbols: dict[Any, Any] = {}
     wide: dict[WideKey, tuple[int | None, ...]] = {}
@@ -104,8 +104,8 @@ def import_module(
     literals = Literals()
     emitter = partial(Emitter, checks=checks)
     _import(mod, first, merged, wide, params or {}, literals, emitter)
-    # What the first walk learnt about the inputs; its other symbols are gone, and no fact about
-    # them may link symbols of the second.
+    # Keep what the first walk found about the inputs. Its other symbols are discarded, and no fact
+    # about them may relate symbols of the second walk.
     second = solver or Solver()
     merged = declare(main, params or {}, constraints, premises, second, symbols)
     second.unchecked += main.attrs.get("unchecked", ())
@@ -126,7 +126,7 @@ def _import(
     literals: Literals,
     emitter: Callable[[Solver], Emitter],
 ) -> Imported:
-    """One walk; again where the type of a boxed value turned out too narrow."""
+    """Walk over the module once; restart if the type of a boxed value was too narrow."""
     while True:
         try:
             importer = _Importer(mod, solver, symbols, wide, emitter)
@@ -144,7 +144,7 @@ def _import(
 
 
 class _Importer:
-    """Evaluates expressions; each construct that is more than that has a part of its own."""
+    """Evaluates Relay expressions; compound constructs have components of their own."""
 
     def __init__(
         self,
@@ -166,22 +166,22 @@ class _Importer:
         self.eta: dict[str, Closure] = {}
         self.recursive = recursive_globals(mod)
         self.external = External()
-        self.boxes: list[Any] = []  # variables of the inputs that come in boxes
+        self.boxes: list[Any] = []  # variables of boxed inputs
         self.describer = Describer(mod.type_definitions, self.external.types)
 
     def reified(self, closure: Closure, kind: Kind) -> Boxed:
-        """A closure as a run-time value."""
+        """Return a closure as a run-time value."""
         return self.functions.reified(closure, kind)
 
     def input(self, param: ast.Var) -> Tensor:
-        """The tensor of an input, its ``?`` dims as symbols."""
+        """Return the tensor of an input, with symbols for its ``?`` dims."""
         return self.inputs.input(param)
 
     def _scope(self, parent: Scope | None) -> Scope:
         return self.walk.scope(parent)
 
     def run(self, main: ast.Function, params: Mapping[str, np.ndarray]) -> Any:
-        """The Relax module."""
+        """Return the Relax module."""
         scope = self._scope(None)
         inputs = []
         for p in main.params:
@@ -191,7 +191,8 @@ class _Importer:
                 value = self.main_input(p, scope)
                 boxed = p.name_hint in self.external.inputs
                 inputs.append(self.boxes[-1] if boxed else value.expr)
-                # In the body dims that are proved equal are spelled alike; the caller's are not.
+                # The body uses one spelling for dims that are proved equal; the caller's types are
+                # unchanged.
                 known = isinstance(value, Tensor)
                 scope.variables[p] = self.ctx.reshape(value, value.dims) if known else value
         value = self.evaluate(main.body, scope)
@@ -206,7 +207,7 @@ class _Importer:
         return tvm.IRModule({relax.GlobalVar("main"): func, **self._reachable(func)})
 
     def main_input(self, param: ast.Var, scope: Scope) -> Any:
-        """The value of an input: a tensor, or a tuple or data type that comes in a box."""
+        """Return the value of an input: a tensor, or a boxed tuple or data type."""
         ty = param.type_annotation
         if not isinstance(ty, rt.TupleType | rt.TypeCall | rt.GlobalTypeVar):
             return self.input(param)
@@ -220,7 +221,7 @@ class _Importer:
         return Boxed(kind, var)
 
     def _reachable(self, main: Any) -> dict[Any, Any]:
-        """The functions that ``main`` needs; versions that were given up are not among them."""
+        """Return the functions that ``main`` calls, without discarded specializations."""
         found: dict[Any, Any] = {}
         stack = [main]
 
@@ -239,7 +240,7 @@ class _Importer:
     # -- evaluation ----------------------------------------------------------------------------
 
     def evaluate(self, expr: ast.Expr, scope: Scope) -> Any:
-        """The value of an expression; chains of calls and lets do not deepen the stack."""
+        """Return the value of an expression; chains of calls and lets do not recurse."""
         while isinstance(expr, ast.Let):
             self._let(expr, scope)
             expr = expr.body
@@ -318,7 +319,7 @@ class _Importer:
         return Closure(func, None, node.name_hint)
 
     def _constructor(self, ctor: ast.Constructor) -> Closure:
-        """A constructor as a function."""
+        """Return a constructor as a function."""
         if ctor.name_hint not in self.eta:
             params = [ast.Var(f"x{k}") for k, _ in enumerate(ctor.inputs)]
             func = ast.Function(params, ast.Call(ctor, params))
@@ -400,8 +401,11 @@ class _Importer:
             self.inlined.pop()
 
     def _annotated(self, param: ast.Var, value: Any, scope: Scope, named: dict[str, Any]) -> Any:
-        """An argument under the dims its parameter declares: numbers, and those of a name, which
-        are the same in all parameters; ``named`` holds what they are."""
+        """Return an argument with the dims that its parameter declares.
+
+        Literal dims are required to match, and dims of the same name must be equal in all
+        parameters; ``named`` maps names to dims.
+        """
         ty = param.type_annotation
         if isinstance(value, Boxed) and ty is not None:
             kind = self.forms.annotated(ty, scope, param)
@@ -443,7 +447,7 @@ class _Importer:
         )
 
     def _seen_outside(self, value: Any, params: Sequence[Any]) -> Any:
-        """A result type may only mention symbols of the parameters."""
+        """Return the type of a result, which may contain symbols of the parameters only."""
         tensors = [p for p in params if isinstance(p.ty, relax.TensorType)]
         own = {d for p in tensors for d in p.ty.shape.values if isinstance(d, tirx.Var)}
 

@@ -1,4 +1,4 @@
-"""Data types, ``match`` and references in the importer."""
+"""Import of data types, ``match`` and references."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Expr: TypeAlias = Any
 
 
 class Chooser(Protocol):
-    """Makes branches."""
+    """Emits branches."""
 
     def choose(
         self, cond: Expr, then: Callable[[], Any], otherwise: Callable[[], Any], failure: str
     ) -> Any:
-        """One of two values, by a condition in memory."""
+        """Emit a branch on ``cond`` and return its value."""
 
 
 class Objects:
-    """What the importer does with values whose structure only the run time knows."""
+    """Imports operations on values whose structure is known only at run time."""
 
     def __init__(
         self, walk: ModuleWalk, forms: Forms, branches: Chooser, evaluator: Evaluator
@@ -47,7 +47,7 @@ class Objects:
     # -- data types ----------------------------------------------------------------------------
 
     def fields_of(self, ctor: ast.Constructor, args: Sequence[Kind], node: Any) -> list[Kind]:
-        """The kinds of a constructor's fields for the type's arguments."""
+        """Return the kinds of a constructor's fields for the given type arguments."""
         data = self.walk.source.type_definitions.get(ctor.belong_to)
         if data is None:
             raise TypeMismatch(self.walk.at(node, f"{ctor.name_hint}: no type {ctor.belong_to}"))
@@ -56,7 +56,7 @@ class Objects:
         return [from_type(t, lambda v: found[v.name], id(node)) for t in ctor.inputs]
 
     def construct(self, ctor: ast.Constructor, values: Sequence[Any], node: Any) -> Any:
-        """``ctor(values)``."""
+        """Return the value of ``ctor(values)``."""
         if any(isinstance(v, Bottom) for v in values):
             return next(v for v in values if isinstance(v, Bottom))
         data = self.walk.source.type_definitions.get(ctor.belong_to)
@@ -77,7 +77,9 @@ class Objects:
         return Boxed(kind, self.forms.object("construct", relax.ObjectType(), ctor.tag, *exprs))
 
     def match(self, node: ast.Match, data: Any, scope: Scope) -> Any:
-        """A match as a tree of tests: no field is read and no test made twice on any path."""
+        """Return the value of a match, compiled to a decision tree that reads no field and
+        tests no tag twice on any path.
+        """
         if isinstance(data, Bottom):
             return data
         rows = [_Row([(data, c.lhs)], [], c.rhs) for c in node.clauses]
@@ -97,7 +99,7 @@ class Objects:
         return self._test(source, pattern.constructor, rows, node, scope)
 
     def _settled(self, row: _Row, node: ast.Match) -> _Row:
-        """A row without wildcards, variables and tuples."""
+        """Return a row with wildcards, variables and tuple patterns resolved."""
         tests: list[tuple[Any, ast.Pattern]] = []
         bound = list(row.bound)
         stack = list(reversed(row.tests))
@@ -163,7 +165,7 @@ class Objects:
     # -- references ----------------------------------------------------------------------------
 
     def reference(self, node: ast.Expr, operands: Sequence[Any]) -> Any:
-        """``ref``, ``ref_read`` and ``ref_write``."""
+        """Return the value of ``ref``, ``ref_read`` or ``ref_write``."""
         for value in operands:
             if isinstance(value, Bottom):
                 return value
@@ -195,7 +197,7 @@ class Objects:
 
 
 class _Field:
-    """A field of a node, read when a pattern asks for it."""
+    """A field of a node, read when the first pattern needs it."""
 
     def __init__(self, source: Expr, k: int, kind: Kind) -> None:
         self.source, self.k, self.kind = source, k, kind
@@ -208,7 +210,7 @@ class _Field:
 
 
 class _Row:
-    """A clause: what it still has to test, what it has bound, constructors known not to be."""
+    """A clause: its remaining tests, its bound variables, and the constructors already excluded."""
 
     def __init__(
         self,
@@ -226,7 +228,7 @@ class _Row:
 def _with(
     rows: Sequence[_Row], source: Any, ctor: ast.Constructor, fields: Sequence[_Field]
 ) -> list[_Row]:
-    """The rows that may fit where ``source`` is made by ``ctor``."""
+    """Return the rows that can still match if ``source`` was built by ``ctor``."""
     kept = []
     for row in rows:
         tests: list[tuple[Any, ast.Pattern]] = []
@@ -243,7 +245,7 @@ def _with(
 
 
 def _without(rows: Sequence[_Row], source: Any, ctor: ast.Constructor) -> list[_Row]:
-    """The rows that may fit where ``source`` is not made by ``ctor``."""
+    """Return the rows that can still match if ``source`` was not built by ``ctor``."""
 
     def tested(row: _Row) -> bool:
         return any(

@@ -1,4 +1,4 @@
-"""Operands of a call against what its operator takes, before and after its rule sees them."""
+"""Checks of a call's operands and attributes, before and while its rule runs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tvm_disc.relay.importer.context import Emitter
 from tvm_disc.relay.importer.tensor import DTYPES, Tensor
 from tvm_disc.relay.ops.row import OpRow
 
-# Arguments that hold positions. `one_hot` compares its indices, and those may be anything.
+# Arguments that hold positions. `one_hot` only compares its indices, which may be any value.
 _POSITIONS = ("indices", "sparse_indices", "sparse_indptr", "box_indices", "*indices")
 _COMPARED = ("one_hot", "dyn.one_hot", "vision.non_max_suppression")
-# What a rule raises that was written for operands of other ranks or attributes of other types.
-# Of TVM's own, those alone that a zero among the attributes causes: others are defects.
+# Errors of a rule that receives operands of unsuitable rank or attributes of unsuitable type. Of
+# TVM's own errors, only the division by zero that an attribute causes counts; others are bugs.
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
 
-# Attributes that name an element type, and how they leave it to the operands.
+# Attributes that name an element type, and values that select the operands' type.
 _TYPES, _NONE = {"dtype", "out_dtype", "pack_dtype"}, (None, "", "None")
 _SHORT = ("float", "int", "uint", "bool")
-# The operators of windows, images and boxes, whose numbers TVM keeps in 32 bits, and which of
-# them are counts.
+# Operators on windows, images and boxes, whose attributes TVM stores in 32 bits, and those
+# attributes that are counts.
 _WINDOWS = ("nn.", "qnn.", "dyn.nn.", "image.", "vision.", "stft")
 _MOST = 2**31 - 1
 _COUNTS = frozenset(
@@ -34,10 +34,10 @@ _COUNTS = frozenset(
 
 
 def check_attrs(ctx: Emitter, row: OpRow, attrs: Mapping[str, Any]) -> None:
-    """Refuse element types that no array has, and windows that cannot be.
+    """Refuse unknown element types, and window attributes that are out of range.
 
     Raises:
-        TypeMismatch: with the operator, the attribute and what it says.
+        TypeMismatch: with the operator, the attribute and its value.
     """
     for name in sorted(_TYPES & attrs.keys()):
         given = attrs[name]
@@ -55,18 +55,18 @@ def check_attrs(ctx: Emitter, row: OpRow, attrs: Mapping[str, Any]) -> None:
 
 
 def _integers(given: Any) -> list[int]:
-    """The whole numbers of an attribute."""
+    """Return the integers in an attribute."""
     if isinstance(given, list | tuple):
         return [n for part in given for n in _integers(part)]
     return [given] if isinstance(given, int) else []
 
 
 def check_operands(ctx: Emitter, row: OpRow, args: Sequence[Any]) -> None:
-    """Refuse a call with another number of operands, tuples for tensors, or positions that are
-    no integers.
+    """Refuse a wrong number of operands, tuples instead of tensors or the reverse, and positions
+    that are not integers.
 
     Raises:
-        TypeMismatch: with the operator, its place in the source and the argument.
+        TypeMismatch: with the operator, its source location and the argument.
     """
     if len(args) != len(row.args):
         names = ", ".join(n.lstrip("*") for n in row.args) or "none"
@@ -92,10 +92,10 @@ def _check_integers(ctx: Emitter, name: str, tensor: Any) -> None:
 
 
 def lowered(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    """What the operator's rule makes of a call.
+    """Return the result of the operator's rule.
 
     Raises:
-        TypeMismatch: the rule has no answer for operands or attributes like these.
+        TypeMismatch: the rule does not accept these operands or attributes.
     """
     assert row.lower is not None
     try:

@@ -1,7 +1,7 @@
-"""What is known of the elements of integer tensors: where they count, and their bounds.
+"""Facts about the elements of integer tensors: arithmetic progressions (lines) and bounds.
 
 Exporters write `mask[batch, 0, 0, key]` as a gather at `arange(b) * s + arange(s)`. Such positions
-read their operand in order, each element once: the gather is the operand under another shape.
+read each element of their operand once, in order, so that the gather is a reshape of the operand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST = 1 << 62
 
 
 def counted(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> None:
-    """Give ``result`` the line its elements lie on, or the lines of its columns, if known."""
+    """Set the line of ``result``, or the lines of its columns, if they are known."""
     if "int" not in result.dtype:
         return
     if name == "concatenate":
@@ -35,7 +35,7 @@ def counted(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> Non
 
 
 def line_of(ctx: Emitter, x: Any) -> Line | None:
-    """Where the elements of an operand lie; a single number lies on a flat line."""
+    """Return the line of an operand, or None if unknown; a single number has a line of step 0."""
     if not isinstance(x, Tensor) or "int" not in x.dtype:
         return None
     if x.line is None:
@@ -47,7 +47,7 @@ def line_of(ctx: Emitter, x: Any) -> Line | None:
 
 
 def _line_of_literal(x: Tensor) -> Line | None:
-    """The line of numbers that rise evenly along one axis."""
+    """Return the line of a literal whose elements increase evenly along one axis."""
     numbers = _numbers(x)
     if numbers is None or numbers.size < 2 or max(numbers.shape) != numbers.size:
         return None
@@ -60,7 +60,7 @@ def _line_of_literal(x: Tensor) -> Line | None:
 
 
 def _numbers(x: Tensor) -> np.ndarray | None:
-    """The elements that are known as numbers, none of them very large."""
+    """Return the elements if they are known numbers of magnitude below 2**62."""
     array = x.constant
     if array is None and x.value is not None and all(is_number(v) for v in x.value.reshape(-1)):
         array = np.array(x.value.tolist())
@@ -71,7 +71,7 @@ def _numbers(x: Tensor) -> np.ndarray | None:
 
 
 def bounds(ctx: Emitter, x: Any) -> Bounds:
-    """The least and the greatest element, as far as they are known."""
+    """Return the least and the greatest element, each None if unknown."""
     if not isinstance(x, Tensor) or not ("int" in x.dtype or x.dtype == "bool"):
         return None, None
     if x.low is None and x.high is None:
@@ -91,7 +91,7 @@ def _bounds(ctx: Emitter, x: Tensor) -> Bounds:
 
 
 def same_everywhere(ctx: Emitter, x: Any) -> int | None:
-    """The number that every element is, if that is known."""
+    """Return the value that all elements have, or None if that is not known."""
     low, high = bounds(ctx, x)
     if low is None or high is None or ctx.literal(low) is None:
         return None
@@ -99,8 +99,10 @@ def same_everywhere(ctx: Emitter, x: Any) -> int | None:
 
 
 def _counting_axes(ctx: Emitter, line: Line, dims: Sequence[Dim]) -> list[int] | None:
-    """The axes along which elements are 0, 1, 2, ... in row-major order, and otherwise repeat;
-    None where they are other numbers."""
+    """Return the axes along which the elements count 0, 1, 2, ... in row-major order.
+
+    Elements repeat along the other axes. Returns None if the elements are not of this form.
+    """
     if not ctx.same(line.start, i64(0)):
         return None
     axes: list[int] = []
@@ -119,10 +121,11 @@ def _counting_axes(ctx: Emitter, line: Line, dims: Sequence[Dim]) -> list[int] |
 def read_in_place(
     ctx: Emitter, data: Tensor, first: int, lines: Sequence[Line | None], dims: Sequence[Dim]
 ) -> Tensor | None:
-    """``data`` at positions of shape ``dims`` along the axes from ``first``, one line for each.
+    """Return ``data`` at positions of shape ``dims`` along the axes from ``first``, as a view.
 
-    Where these count up to the whole of their axes, one after the other, it is the operand with
-    dims of one in between, broadcast along the axes that nothing counts.
+    Each axis has one line of positions. If the positions count over their whole axes, in order, the
+    result is the operand with dims of 1 inserted, broadcast along the axes that no line counts.
+    Otherwise returns None.
     """
     counting: list[int] = []
     for k, line in enumerate(lines):
@@ -155,7 +158,7 @@ def _same(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
 
 
 def _view(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
-    """Dims of one come and go; what is left must be as it was."""
+    """Return the line after dims of 1 are inserted or removed, None for any other reshape."""
     line = line_of(ctx, args[0])
     if line is None:
         return None
@@ -169,7 +172,7 @@ def _view(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
 
 
 def line_along(ctx: Emitter, x: Any, dims: Sequence[Dim]) -> Line | None:
-    """The line of an operand in the indices of a shape it is broadcast to."""
+    """Return the line of an operand in the indices of the shape that it is broadcast to."""
     line = line_of(ctx, x)
     if line is None:
         return None
@@ -186,7 +189,7 @@ def _broadcast(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None
 
 
 def _columns(ctx: Emitter, parts: Sequence[Any], result: Tensor) -> tuple[Line, ...] | None:
-    """The lines of parts that are one wide each, side by side along the last axis."""
+    """Return the lines of parts of size 1 that are concatenated along the last axis."""
     if not result.rank or ctx.literal(result.dims[-1]) != len(parts):
         return None
     lines = [line_of(ctx, p) for p in parts]
@@ -197,7 +200,7 @@ def _columns(ctx: Emitter, parts: Sequence[Any], result: Tensor) -> tuple[Line, 
 
 
 def columns_of(ctx: Emitter, x: Tensor) -> tuple[Line, ...] | None:
-    """Where the coordinates lie that are listed along the last axis."""
+    """Return the line of each coordinate along the last axis of ``x``, if known."""
     return x.columns or _columns(ctx, [x], x)
 
 

@@ -1,4 +1,4 @@
-"""All import rules and shape-value rules by Relay name; the operator table takes them from here."""
+"""All import rules and shape-value rules by Relay name, for the operator table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scopes of the importer, and what a value inside a recursive function may be."""
+"""Scopes of the importer, and placeholders for values inside recursive functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_disc.relay.visit import post_order
 
 @dataclass(eq=False)
 class Captured:
-    """A value of another function that a function takes as an extra parameter."""
+    """A value of an outer function that an inner function receives as an extra parameter."""
 
     original: Any
     owner: Frame
@@ -23,10 +23,10 @@ class Captured:
 
 @dataclass(eq=False)
 class Frame:
-    """A function of the Relax module being made: what it reads from outside becomes parameters.
+    """A Relax function being built; the outer values that it reads become parameters.
 
     Attributes:
-        captures: by identity of the value outside.
+        captures: captured values by the identity of the outer value.
     """
 
     captures: dict[int, Captured] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Frame:
 
 @dataclass(eq=False)
 class Scope:
-    """Variables in reach and values already computed, innermost last.
+    """Visible variables and memoized values of one scope.
 
     Invariant: every value in ``variables`` and ``memo`` belongs to ``frame``.
     """
@@ -47,8 +47,10 @@ class Scope:
 
 
 class Bottom:
-    """What never comes to be: the result of a call whose type is still being found, or of a
-    match that fails."""
+    """A value that is never produced.
+
+    It is the result of a call whose type is still being inferred, or of a match that fails.
+    """
 
 
 BOTTOM = Bottom()
@@ -57,27 +59,27 @@ FAILED = Bottom()  # no clause of a match fits: the program stops with an error
 
 @dataclass(eq=False)
 class Tail:
-    """The result of a self-call, which may only be returned: nobody may ask for its dims."""
+    """The result of a self-call, which may only be returned; its dims are unknown."""
 
     var: Any
 
 
 class TailUsed(Exception):
-    """The result of a self-call is used: the function is no loop."""
+    """Raised if the result of a self-call is used: the function is not a loop."""
 
 
 class NotALoop(Exception):
-    """The function needs boxed values after all."""
+    """Raised if a function needs boxed values and cannot become a loop."""
 
 
 def refuse_tail(value: Any) -> None:
-    """Raise unless ``value`` may be computed with."""
+    """Raise TailUsed if ``value`` is the result of a self-call."""
     if isinstance(value, Tail):
         raise TailUsed
 
 
 def operands_of(node: ast.Expr) -> tuple[ast.Expr, ...]:
-    """What must be evaluated before a node, in the node's own scope."""
+    """Return the operands that must be evaluated before a node, in the node's own scope."""
     if isinstance(node, ast.Call):
         plain = isinstance(node.op, ast.Op | ast.GlobalVar | ast.Constructor)
         callee = () if plain else (node.op,)
@@ -100,7 +102,7 @@ def operands_of(node: ast.Expr) -> tuple[ast.Expr, ...]:
 
 
 def mentions(expr: ast.Expr, closure: Closure) -> bool:
-    """Whether an expression names the function that a closure is bound to."""
+    """Return whether an expression references the function that a closure is bound to."""
     if closure.recursive is not None:
         return any(e is closure.recursive for e in post_order(expr))
     if not closure.is_global:
@@ -111,7 +113,9 @@ def mentions(expr: ast.Expr, closure: Closure) -> bool:
 
 
 def is_loop(closure: Closure) -> bool:
-    """Whether a function is ``let ...; if (c) { f(next) } else { result }``, either way round."""
+    """Return whether a function is ``let ...; if (c) { f(next) } else { result }``, in either
+    order.
+    """
     body = _without_lets(closure.function.body, closure)
     if not isinstance(body, ast.If) or mentions(body.cond, closure):
         return False
@@ -131,7 +135,7 @@ def _without_lets(expr: ast.Expr | None, closure: Closure) -> ast.Expr | None:
 
 
 def recursive_globals(mod: IRModule) -> set[str]:
-    """The module's functions that reach themselves."""
+    """Return the names of the module's functions that call themselves, directly or not."""
     calls = {
         gv.name_hint: {e.name_hint for e in post_order(f.body) if isinstance(e, ast.GlobalVar)}
         for gv, f in mod.functions.items()

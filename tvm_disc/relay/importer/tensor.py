@@ -1,5 +1,6 @@
-"""What the importer knows of a value: dims, dtype, where it is in Relax, and, for tensors that
-carry shapes, its elements as symbolic expressions."""
+"""Values of the importer: tensors with dims, dtype and optional symbolic elements, closures,
+boxes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import numpy as np
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.importer.kinds import Kind
 
-# What a caller can give and take: element types that arrays have.
+# Element types of the arrays that callers pass and receive.
 DTYPES = frozenset(
     ["bool", "bfloat16", *(f"float{b}" for b in (16, 32, 64))]
     + [f"{sign}int{b}" for sign in ("", "u") for b in (8, 16, 32, 64)]
@@ -23,7 +24,7 @@ Dim: TypeAlias = Any  # int64 PrimExpr
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """Elements that are ``start + sum(step * index)`` over the axes of a tensor."""
+    """An affine progression: elements equal ``start + sum(step * index)`` over a tensor's axes."""
 
     start: Dim
     steps: tuple[Dim, ...]
@@ -34,29 +35,29 @@ class Tensor:
     """An imported tensor.
 
     Invariant: at least one of ``expr`` (a Relax expression) and ``value`` (an object array of
-    Python numbers and int64 or boolean expressions) is there; the importer makes the first from
-    the second when a kernel needs the tensor in memory.
+    Python numbers and int64 or boolean expressions) is set; the importer creates ``expr`` from
+    ``value`` when a kernel needs the tensor in memory.
     """
 
     dims: tuple[Dim, ...]
     dtype: str
     expr: Expr = None
     value: np.ndarray | None = None
-    constant: np.ndarray | None = None  # the literal, if it is one
-    low: Dim | None = None  # no element of integers (or truth values) is less,
-    high: Dim | None = None  # and none is greater; ask `positions.bounds`
-    line: Line | None = None  # of integers that count along axes
-    columns: tuple[Line, ...] | None = None  # of coordinates, listed along the last axis
+    constant: np.ndarray | None = None  # the elements, if the tensor is a literal
+    low: Dim | None = None  # lower bound of integer or bool elements
+    high: Dim | None = None  # upper bound; use `positions.bounds` to read both
+    line: Line | None = None  # set for integers that form a progression
+    columns: tuple[Line, ...] | None = None  # one line for each coordinate along the last axis
 
     @property
     def rank(self) -> int:
-        """Number of dims."""
+        """Return the number of dims."""
         return len(self.dims)
 
 
 @dataclass(eq=False)
 class Closure:
-    """A function value: its definition and the scope it was defined in."""
+    """A function value: its definition and its defining scope."""
 
     function: ast.Function
     scope: Any
@@ -65,18 +66,18 @@ class Closure:
 
     @property
     def is_global(self) -> bool:
-        """Whether it is a function of the module."""
+        """Return whether the function is global in the module."""
         return self.scope is None
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Equal for the same definition in the same surroundings."""
+        """Return a key that is equal for the same definition in the same scope."""
         return id(self.function), id(self.scope)
 
 
 @dataclass(eq=False)
 class Boxed:
-    """A value in a block of its own: a node of a data type, a closure, a reference."""
+    """A value in a heap node: a data type, a closure or a reference."""
 
     kind: Kind
     expr: Expr

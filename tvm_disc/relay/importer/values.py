@@ -1,8 +1,8 @@
 """Shape values: integer tensors evaluated symbolically at import time.
 
 More than half of a model imported from ONNX is arithmetic on shapes. A rule computes the elements
-of a result from the elements of its operands, as int64 expressions; consumers that want a shape
-read them, and the arithmetic never becomes a kernel.
+of a result from the elements of its operands, as int64 expressions. Operators that need a shape
+read these elements, and the arithmetic never becomes a kernel.
 
 A rule is ``rule(ctx, args, attrs) -> object array or None``; None means "not at compile time".
 """
@@ -25,24 +25,24 @@ Expr: TypeAlias = Any
 Attrs: TypeAlias = Mapping[str, Any]
 ValueRule: TypeAlias = Callable[[Any, Sequence[Any], Attrs], "np.ndarray | None"]
 
-# Beyond this many elements a tensor is data, not a shape.
+# A tensor with more elements is data, not a shape.
 MAX_VALUE_ELEMENTS = 64
 
 
 def is_number(x: Any) -> bool:
-    """Whether an element is known at compile time."""
+    """Return whether an element is known at compile time."""
     return isinstance(x, bool | int | float | np.integer | np.bool_)
 
 
 def as_expr(x: Any) -> Expr:
-    """An element as an int64 or boolean expression."""
+    """Return an element as an int64 or boolean expression."""
     if isinstance(x, bool | np.bool_):
         return tirx.IntImm("bool", int(x))
     return tirx.IntImm("int64", int(x)) if is_number(x) else x
 
 
 def objects(items: Sequence[Any], shape: Sequence[int]) -> np.ndarray:
-    """An object array of ``shape`` from a flat list."""
+    """Return an object array of ``shape`` from a flat list."""
     result = np.empty(len(items), dtype=object)
     for k, item in enumerate(items):
         result[k] = item
@@ -50,7 +50,7 @@ def objects(items: Sequence[Any], shape: Sequence[int]) -> np.ndarray:
 
 
 def value_of(tensor: Tensor) -> np.ndarray | None:
-    """The symbolic elements of a tensor, if they are known."""
+    """Return the symbolic elements of a tensor, or None if unknown."""
     if tensor.value is not None:
         return tensor.value
     c = tensor.constant
@@ -74,14 +74,14 @@ def _elementwise(meaning: Callable[..., Expr], arity: int = 2) -> ValueRule:
 
 
 def _of_truths(rule: ValueRule) -> ValueRule:
-    """``rule`` for truth values; of numbers the rule of tensors says what is wrong."""
+    """Return ``rule`` restricted to bools; for numbers, the rule for tensors reports the error."""
     return lambda ctx, args, attrs: (
         rule(ctx, args, attrs) if all(a.dtype == "bool" for a in args) else None
     )
 
 
 def _quotient(meaning: Callable[[Expr, Expr], Expr]) -> ValueRule:
-    """A division, or what it leaves; by zero it is zero, as in kernels."""
+    """Return a rule for a quotient or remainder; the result is 0 for a literal divisor of 0."""
 
     def divide(a: Expr, b: Expr) -> Expr:
         zero = isinstance(b, tirx.IntImm) and b.value == 0
@@ -91,7 +91,9 @@ def _quotient(meaning: Callable[[Expr, Expr], Expr]) -> ValueRule:
 
 
 def _trunc_divide(a: Expr, b: Expr) -> Expr:
-    """A quotient towards zero; of run-time numbers by floors, which no divisor of zero traps."""
+    """Return a quotient rounded to zero; run-time divisors use floordiv, which does not trap
+    for 0.
+    """
     if isinstance(b, tirx.IntImm):
         return tirx.truncdiv(a, b)
     size = tirx.floordiv(_magnitude(a), _magnitude(b))
@@ -99,7 +101,9 @@ def _trunc_divide(a: Expr, b: Expr) -> Expr:
 
 
 def _trunc_mod(a: Expr, b: Expr) -> Expr:
-    """What :func:`_trunc_divide` leaves, by zero nothing: its sign is that of ``a``."""
+    """Return the remainder of :func:`_trunc_divide`, with the sign of ``a``; 0 for a divisor of
+    0.
+    """
     if isinstance(b, tirx.IntImm):
         return tirx.truncmod(a, b)
     return tirx.Select(tirx.EQ(b, as_expr(0)), as_expr(0), a - _trunc_divide(a, b) * b)
@@ -138,7 +142,7 @@ def _size(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
 
 
 def _arrayed(fn: Callable[[np.ndarray, Attrs], np.ndarray]) -> ValueRule:
-    """A rule that only moves elements: NumPy does it on the object array."""
+    """Return a rule that only rearranges elements, with NumPy on the object array."""
 
     def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
         value = value_of(args[0])
@@ -216,7 +220,7 @@ def _take(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
 
 
 def _inside(picks: np.ndarray, size: int) -> bool:
-    """Whether positions are known and exist; those that do not are the kernels' to refuse."""
+    """Return whether all positions are known and in range; kernels refuse other positions."""
     return all(is_number(p) and -size <= p < size for p in picks.reshape(-1))
 
 
@@ -228,7 +232,7 @@ def _gather(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None
     if not _inside(picks, data.shape[axis]):
         return None
     cut = tuple(slice(None) if a == axis else slice(n) for a, n in enumerate(picks.shape))
-    kept = data[cut]  # nothing broadcasts: the result is as large as the indices
+    kept = data[cut]  # nothing broadcasts: the result has the size of the indices
     if kept.shape[:axis] + kept.shape[axis + 1 :] != picks.shape[:axis] + picks.shape[axis + 1 :]:
         return None
     return np.take_along_axis(kept, picks.astype(np.int64), axis=axis)
@@ -237,7 +241,7 @@ def _gather(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None
 def slice_lists(
     ctx: Any, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[Any], axes: Any
 ) -> list[tuple[int, Any, Any, Any]]:
-    """(axis, begin, end, stride) of every axis of a slice: missing bounds are None.
+    """Return (axis, begin, end, stride) for each axis of a slice; missing bounds are None.
 
     Raises:
         TypeMismatch: more bounds than axes.
@@ -281,7 +285,7 @@ def _dyn_strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.nda
 
 
 def _fold(meaning: Callable[[Expr, Expr], Expr], of_nothing: int | None = None) -> ValueRule:
-    """Reductions over a whole shape vector."""
+    """Return a rule for a reduction over a whole shape vector."""
 
     def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
         value = value_of(args[0])
@@ -300,7 +304,7 @@ def _fold(meaning: Callable[[Expr, Expr], Expr], of_nothing: int | None = None) 
 
 
 def _whole(value: np.ndarray, axes: Any) -> bool:
-    """Whether axes to fold are those of a vector, each once."""
+    """Return whether the reduced axes are valid for a vector."""
     return axes is None or all(-value.ndim <= a < value.ndim for a in np.atleast_1d(axes))
 
 

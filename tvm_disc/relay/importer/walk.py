@@ -1,4 +1,4 @@
-"""What the parts of the importer share while they walk over a module."""
+"""State that the components of the importer share during one walk over a module."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tvm_disc.relay.module import IRModule
 
 
 class Evaluator(Protocol):
-    """Evaluates expressions for the parts whose constructs have others inside."""
+    """Evaluates expressions for components whose constructs contain other expressions."""
 
     def evaluate(self, expr: ast.Expr, scope: Scope) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
 
 
 class ModuleWalk:
@@ -31,11 +31,11 @@ class ModuleWalk:
 
     Attributes:
         source: the module.
-        ctx: where bindings go.
-        kinds: what is known of boxed values.
-        frame: the function being made.
-        functions: the Relax functions made so far, by their ``GlobalVar``.
-        object_ops: how many operations on boxed values were made.
+        ctx: receives the bindings.
+        kinds: unification state of boxed values.
+        frame: the function being built.
+        functions: the Relax functions built so far, by ``GlobalVar``.
+        object_ops: number of operations on boxed values emitted.
     """
 
     def __init__(self, source: IRModule, ctx: Emitter, kinds: Kinds) -> None:
@@ -46,30 +46,30 @@ class ModuleWalk:
         self._named = 0
 
     def at(self, node: Any, text: str) -> str:
-        """``text`` with the place of ``node`` in the source."""
+        """Return ``text`` with the source location of ``node``."""
         span = getattr(node, "span", None) or self.ctx.span
         return f"{text} at {span}" if span is not None else text
 
     def scope(self, parent: Scope | None) -> Scope:
-        """A scope of the function being made."""
+        """Return a new scope of the function being built."""
         return Scope(parent, self.frame)
 
     def fresh(self, name: str) -> Any:
-        """A new symbol for a dim that only a local function knows."""
+        """Return a new symbol for a dim inside a local function."""
         return self.solver.symbol(name, "a dim inside a local function")
 
     def function_name(self, closure: Closure) -> str:
-        """A name for a Relax function made of ``closure``."""
+        """Return a unique name for a Relax function built from ``closure``."""
         self._named += 1
         return f"{identifier(closure.name)}_{self._named}"
 
-    # -- functions being made ------------------------------------------------------------------
+    # -- functions being built -----------------------------------------------------------------
 
     @contextmanager
     def making(self, frame: Frame, captured: Iterable[Captured]) -> Iterator[list[Any]]:
-        """Bind into the body of a function, given to the caller.
+        """Bind into the body of a new function; yields the list of its bindings.
 
-        ``captured`` is what an earlier import of the body found that it reads from outside.
+        ``captured`` are the outer values that an earlier import of the body read.
         """
         outer, self.frame = self.frame, frame
         try:
@@ -83,7 +83,7 @@ class ModuleWalk:
             self.frame = outer
 
     def seen_from_here(self, value: Any, owner: Frame) -> Any:
-        """A value of another function: it becomes an extra parameter of this one."""
+        """Return a value of an outer function in the current function, as an extra parameter."""
         if owner is self.frame or isinstance(value, Closure | Bottom | Tail):
             return value
         if isinstance(value, tuple):
@@ -97,7 +97,7 @@ class ModuleWalk:
         return known.inner
 
     def parameter_like(self, value: Any) -> Any:
-        """A parameter of the function being made that stands for a value outside of it."""
+        """Return a new parameter of the current function for an outer value."""
         name = f"captured_{len(self.frame.captures)}"
         if isinstance(value, Boxed):
             return Boxed(value.kind, relax.Var(name, relax.ObjectType()))
