@@ -1,1 +1,1 @@
-"""How each Relay operator becomes core operators, by family."""
+"""Import rules: translation of each Relay operator to core operators, by family."""

@@ -1,8 +1,8 @@
-"""Import rules of conditions on elements: a value passes through where the condition holds.
+"""Import rules of conditions on elements: a value is passed through if the condition holds.
 
-A condition that is proved costs nothing, one that is refuted ends the build, and one on dims alone
-becomes a guard. For everything else a kernel finds the least and the greatest element, and the host
-program compares them before anything reads the value.
+A condition that is proved costs nothing, a refuted one fails the build, and one that depends on
+dims only becomes a guard. Otherwise a kernel computes the least and the greatest element, and the
+host program compares them before the value is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ INDEX, DIVISOR = "IndexError", "ZeroDivisionError"
 
 
 def _assert_inside(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The operand, of which every element must be at least ``low`` and less than ``high``."""
+    """Return the operand, whose elements must all be at least ``low`` and less than ``high``.
+
+    Raises:
+        TypeMismatch: the operand does not hold integers, or an element is proved to be outside.
+    """
     data: Tensor = args[0]
     if "int" not in data.dtype:
         raise TypeMismatch(ctx.where(f"expected integers, found {data.dtype}"))
@@ -55,7 +59,7 @@ def _assert_inside(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _assert_nonzero(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The first operand, of which no element may be 0 unless the second one has no elements."""
+    """Return the first operand, which must not contain 0 unless the second operand is empty."""
     data: Tensor = args[0]
     dividend: Tensor = args[1]
     if "int" not in data.dtype and data.dtype != "bool":
@@ -79,7 +83,9 @@ def _assert_nonzero(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _assert_nonempty(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The operand, whose ``axes`` must have ``least`` elements, outside of branches."""
+    """Return the operand, whose ``axes`` must each have ``least`` elements; not checked in
+    branches.
+    """
     data: Tensor = args[0]
     least = i64(int(attrs["least"]))
     for axis in attrs["axes"]:
@@ -93,14 +99,14 @@ def _assert_nonempty(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _wanted(ctx: Emitter, attrs: Attrs) -> bool:
-    """Whether the user asked for the check, or the source's language requires it."""
+    """Return whether the check is enabled, by the user or by the rules of the source language."""
     if attrs.get("always"):
         return True
     return bool(attrs["default"]) if ctx.checks.indices is None else ctx.checks.indices
 
 
 def _number(ctx: Emitter, x: Tensor) -> Dim:
-    """A limit, which must be known or made of dims."""
+    """Return a limit, which must be known or an expression of dims."""
     value = value_of(x)
     if value is None or value.size != 1:
         raise TypeMismatch(ctx.where("a limit must be a number made of dims"))
@@ -108,7 +114,7 @@ def _number(ctx: Emitter, x: Tensor) -> Dim:
 
 
 def _compared(ctx: Emitter, known: Bounds, low: Dim, high: Dim) -> bool | None:
-    """Whether all elements are proved to be inside (True) or outside (False)."""
+    """Return True if all elements are proved inside, False if some is proved outside, else None."""
     least, greatest = known
     if least is None or greatest is None:
         return None
@@ -121,14 +127,14 @@ def _compared(ctx: Emitter, known: Bounds, low: Dim, high: Dim) -> bool | None:
 
 
 def _has_elements(ctx: Emitter, data: Tensor) -> bool:
-    """Whether the build fails on a wrong literal: not in a branch, which may never run."""
+    """Return whether a refuted condition fails the build: outside of branches, and if not empty."""
     return not ctx.nested and all(ctx.solver.known_le(i64(1), d) for d in data.dims)
 
 
 def _require_dims(
     ctx: Emitter, data: Tensor, known: Bounds, limits: tuple[Dim, Dim], what: str
 ) -> None:
-    """Bounds that are made of dims are compared when the dims are known."""
+    """Add guards for bounds that are expressions of dims."""
     least, greatest = known
     low, high = limits
     name = ctx.solver.name_of
@@ -150,7 +156,7 @@ def _never_zero(ctx: Emitter, data: Tensor) -> bool:
 
 
 def _line(ctx: Emitter, data: Tensor) -> Tensor:
-    """All elements as int64, under one dim."""
+    """Return the elements as int64."""
     wide = data
     if data.dtype != "int64":
         wide = ctx.emit(R.astype(ctx.expr(data), "int64"), data.dims, "int64")
@@ -158,7 +164,7 @@ def _line(ctx: Emitter, data: Tensor) -> Tensor:
 
 
 def _reduced(ctx: Emitter, reduction: Any, line: Tensor) -> Tensor:
-    """The least or the greatest element, under the shape [1]."""
+    """Return the reduction over all elements, of shape [1]."""
     if line.rank == 0:
         return ctx.reshape(line, [i64(1)])
     one = ctx.emit(reduction(ctx.expr(line), list(range(line.rank)), False), [], "int64")
@@ -173,7 +179,7 @@ def _checked(
     what: str,
     kind: str,
 ) -> Tensor:
-    """``data``, which the host program passes on if ``extent`` lies within the limits."""
+    """Return ``data``, which the host program passes on if ``extent`` is within the limits."""
     numbers = [ctx.expr(x) for x in extent]
     if ctx.checks.portable:
         return _matched(ctx, data, numbers, limits)
@@ -182,7 +188,10 @@ def _checked(
 
 
 def _matched(ctx: Emitter, data: Tensor, numbers: list[Any], limits: tuple[Dim, Dim]) -> Tensor:
-    """TVM's own virtual machine compares shapes: as many elements are outside as in ``[0]``."""
+    """Emit the check for TVM's own virtual machine as a shape match.
+
+    The number of limits that are violated must match the shape ``[0]``.
+    """
     low, high = (ctx.expr(Tensor((i64(1),), "int64", value=objects([x], (1,)))) for x in limits)
     outside = [
         *(R.astype(R.less(x, low), "int64") for x in numbers),

@@ -1,7 +1,7 @@
 """Import rules: selection of detected boxes.
 
-A suppression kernel says which boxes stay; everything around it is sorting, compaction and
-gathers, which fuse with their neighbours.
+A suppression kernel computes which boxes are kept. The rest is sorting, compaction and gathers,
+which fuse with neighbouring operators.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LARGEST = np.iinfo(np.int64).max
 
 
 def has_columns(ctx: Emitter, x: Tensor, first: int, count: int) -> None:
-    """Require so many values of each box from one on."""
+    """Require ``count`` values of each box, from column ``first``."""
     size = ctx.literal(x.dims[-1])
     if first < 0 or (size is not None and first + count > size):
         raise TypeMismatch(ctx.where(f"column {first} of boxes of {x.dims[-1]} values"))
@@ -34,37 +34,41 @@ def has_columns(ctx: Emitter, x: Tensor, first: int, count: int) -> None:
 
 
 def column(ctx: Emitter, x: Tensor, k: int) -> Tensor:
-    """Element ``k`` of the last axis."""
+    """Return element ``k`` of the last axis."""
     has_columns(ctx, x, k, 1)
     part = sliced(ctx, x, {x.rank - 1: (i64(k), i64(1), 1)})
     return ctx.reshape(part, x.dims[:-1])
 
 
 def compare(ctx: Emitter, build: Any, a: Tensor, b: Tensor | float) -> Tensor:
-    """A comparison, against a number of the same type or a tensor."""
+    """Return a comparison with a tensor, or with a number of the same type."""
     other = b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype)
     return apply(ctx, build, a, other, dtype="bool")
 
 
 def both(ctx: Emitter, a: Tensor, b: Tensor) -> Tensor:
-    """Both conditions hold."""
+    """Return the conjunction of two conditions."""
     return apply(ctx, R.logical_and, a, b)
 
 
 def choose(ctx: Emitter, cond: Tensor, a: Tensor, b: Tensor | float) -> Tensor:
-    """``a`` where the condition holds, else ``b``."""
+    """Return ``a`` where the condition holds, otherwise ``b``."""
     return apply(ctx, R.where, cond, a, b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype))
 
 
 def total(ctx: Emitter, flags: Tensor, dtype: str) -> Tensor:
-    """How many of the last axis hold."""
+    """Return the number of true flags along the last axis."""
     call = R.sum(ctx.expr(cast(ctx, flags, dtype)), [flags.rank - 1])
     return ctx.emit(call, flags.dims[:-1], dtype)
 
 
 def compaction(ctx: Emitter, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(places, filled, count): for each place of the last axis of ``[b, n]``, which of the
-    elements that are kept, in their order, moves there; whether one does; how many, ``[b]``."""
+    """Compact the elements of ``[b, n]`` that ``keep`` marks, in their order.
+
+    Returns:
+        (places, filled, count): for each position of the last axis, the source position of the
+        element moved there, and whether there is one; and the number of kept elements, ``[b]``.
+    """
     batch, size = keep.dims
     dims = [batch, size + 1]
     found = ctx.emit(kernel_call("disc.compact", [ctx.expr(keep)], dims, "int64"), dims, "int64")
@@ -75,14 +79,14 @@ def compaction(ctx: Emitter, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def batch_rows(ctx: Emitter, x: Tensor, places: Tensor) -> Tensor:
-    """Rows of ``x[b, n, ...]`` at ``places[b, m]``."""
+    """Return the rows of ``x[b, n, ...]`` at ``places[b, m]``."""
     coords = ctx.reshape(places, [*places.dims, i64(1)])
     dims = [*places.dims, *x.dims[2:]]
     return ctx.emit(R.gather_nd(ctx.expr(x), ctx.expr(coords), 1), dims, x.dtype)
 
 
 def rows_of(ctx: Emitter, flags: Tensor) -> Tensor:
-    """``[b, n]`` as ``[b, n, 1]``."""
+    """Return ``[b, n]`` reshaped to ``[b, n, 1]``."""
     return ctx.reshape(flags, [*flags.dims, i64(1)])
 
 
@@ -118,8 +122,12 @@ def suppress(
     classes: Tensor | None = None,
     any_class: bool = False,
 ) -> Tensor:
-    """Which boxes stay. ``lists`` are (scores, order, valid) by batch entry and class, ``limits``
-    (how many, what overlap)."""
+    """Return flags of the boxes that are kept, in the given order.
+
+    Args:
+        lists: (scores, order, number of valid boxes) by batch entry and class.
+        limits: (maximal number of boxes, overlap threshold).
+    """
     scores, places, valid = lists
     for one, other in zip(scores.dims, places.dims, strict=True):
         ctx.require_eq(one, other, "scores and order must agree")
@@ -157,7 +165,7 @@ def _non_max_suppression(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
     force = bool(attrs["force_suppress"])
     kept = suppress(ctx, "relay", corners, lists, (limit, threshold), classes, force)
     kept = ctx.reshape(kept, [batch, size])
-    # Without a threshold everything stays as it is.
+    # Without a positive threshold nothing is suppressed or reordered.
     active = compare(ctx, R.greater, ctx.reshape(threshold, []), 0)
     kept = choose(ctx, active, kept, inside)
     places = choose(ctx, active, by_score, line)
@@ -173,7 +181,7 @@ def _non_max_suppression(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
 def _kept_indices(
     ctx: Emitter, kept: Tensor, places: Tensor, indices: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The given numbers of the boxes that stay, first ones first, and how many they are."""
+    """Return the given indices of the kept boxes, compacted, and their number."""
     names = picked(ctx, cast(ctx, indices, "int32"), places, 1)
     kept = both(ctx, kept, compare(ctx, R.greater_equal, names, 0))
     moved, full, count = compaction(ctx, kept)
@@ -214,7 +222,9 @@ def _flat(ctx: Emitter, kept: Tensor) -> Tensor:
 
 
 def _onnx_boxes(ctx: Emitter, kept: Tensor, by_score: Tensor) -> tuple[Tensor, Tensor]:
-    """(batch, class, box) of every box that stays, then zeros; and their number."""
+    """Return (batch, class, box) of every kept box followed by zeros, and the number of kept
+    boxes.
+    """
     _, classes, size = kept.dims
     every = [i64(1), product(kept.dims)]
     flags = ctx.reshape(kept, every)
@@ -231,7 +241,7 @@ def _onnx_boxes(ctx: Emitter, kept: Tensor, by_score: Tensor) -> tuple[Tensor, T
 
 
 def _regular(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
-    """Class after class, then the best of all classes together."""
+    """Suppress boxes within each class, then select the best of all classes."""
     boxes, scores = args
     _boxes_of(ctx, boxes)
     _boxes_of(ctx, scores, "scores")

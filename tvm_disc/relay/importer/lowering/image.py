@@ -1,4 +1,4 @@
-"""Import rules: resizing of images, one axis after the other."""
+"""Import rules: resizing of images, one axis at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ F32 = "float32"
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a resized image is read: between which elements, and at which places."""
+    """Interpolation of a resized image: method, coordinate mode and rounding."""
 
     method: str
     mode: str
@@ -41,7 +41,7 @@ class Sampling:
 
 
 def _resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The size and the region are literals, or operands behind the data."""
+    """Return the resized image; size and region are literals, or operands after the data."""
     x: Tensor = args[0]
     layout = attrs["layout"]
     sizes = ctx.size_arg(args[1], "the size") if len(args) > 1 else attrs["size"]
@@ -69,7 +69,7 @@ def _resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _region(ctx: Emitter, args: Args, attrs: Attrs, rank: int) -> list[Tensor]:
-    """Where the region begins and ends on every axis, as parts of the image."""
+    """Return the begin and end of the region on each axis, as fractions of the image."""
     if not args:
         roi = attrs["roi"] or ()
         if len(roi) != 2 * rank:
@@ -91,7 +91,7 @@ def _cropped_axis(
     ends: tuple[Tensor, Tensor],
     outside: Tensor,
 ) -> Tensor:
-    """An axis of the region, with one value outside of the image."""
+    """Return one axis cropped and resized, with ``outside`` for positions beyond the image."""
     place = cast(ctx, iota(ctx, ctx.solver.simplify(size)), F32)
     last = number(ctx, ctx.solver.simplify(x.dims[axis] - 1), F32)
     begin, end = (apply(ctx, R.multiply, e, last) for e in ends)
@@ -113,7 +113,7 @@ def _cropped_axis(
 
 
 def _upsampling(names: Sequence[str]) -> Rule:
-    """By factors that are attributes, or operands behind the data."""
+    """Return a rule for upsampling by factors from attributes or from operands after the data."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x: Tensor = args[0]
@@ -144,7 +144,7 @@ def _upsampling(names: Sequence[str]) -> Rule:
 
 
 def _scaled(ctx: Emitter, dim: Any, scale: Any) -> Any:
-    """The rounded product of a dim and a factor."""
+    """Return the rounded product of a dim and a factor."""
     if not isinstance(scale, Tensor):
         if scale == int(scale):
             return ctx.solver.simplify(dim * int(scale))
@@ -155,13 +155,13 @@ def _scaled(ctx: Emitter, dim: Any, scale: Any) -> Any:
     ctx.require_eq(product(scale.dims), i64(1), "a scale is one number")
     factor = cast(ctx, ctx.reshape(scale, []), "float64")
     exact = apply(ctx, R.multiply, number(ctx, dim, "float64"), factor)
-    size = apply(ctx, R.round, exact)  # halves go to the even number
+    size = apply(ctx, R.round, exact)  # halves are rounded to even
     (found,) = ctx.size_arg(cast(ctx, size, "int64"), "the scaled size")
     return found
 
 
 def resize_axis(ctx: Emitter, x: Tensor, axis: int, size: Any, how: Sampling) -> Tensor:
-    """``x`` sampled at ``size`` places along ``axis``."""
+    """Return ``x`` sampled at ``size`` positions along ``axis``."""
     where = _coordinates(ctx, x.dims[axis], size, how.mode)
     return _sampled(ctx, x, axis, size, where, how)
 
@@ -198,7 +198,7 @@ def _sampled(ctx: Emitter, x: Tensor, axis: int, size: Any, where: Tensor, how: 
 
 
 def _cubic(ctx: Emitter, part: Tensor, alpha: float) -> list[tuple[int, Tensor]]:
-    """Keys' weights of the four elements around a place, ``part`` behind the second of them."""
+    """Return Keys' cubic weights as (offset, weight), for the fraction ``part`` after element 0."""
     powers = [ctx.scalar(1, part.dtype), part]
     for _ in range(2):
         powers.append(apply(ctx, R.multiply, powers[-1], part))
@@ -219,7 +219,7 @@ def _cubic(ctx: Emitter, part: Tensor, alpha: float) -> list[tuple[int, Tensor]]
 
 
 def _inside(ctx: Emitter, place: Tensor, size: Any, weight: Tensor) -> Tensor:
-    """The weight of an element that is there; of one outside it is 0."""
+    """Return the weight of an element inside the image, and 0 for one outside."""
     above = apply(ctx, R.greater_equal, place, ctx.scalar(0, "int64"), dtype="bool")
     below = apply(ctx, R.less, place, number(ctx, size, "int64"), dtype="bool")
     there = apply(ctx, R.logical_and, above, below, dtype="bool")
@@ -227,7 +227,7 @@ def _inside(ctx: Emitter, place: Tensor, size: Any, weight: Tensor) -> Tensor:
 
 
 def _coordinates(ctx: Emitter, length: Any, size: Any, mode: str) -> Tensor:
-    """Where in the operand each element of the result lies."""
+    """Return the position in the operand for each element of the result."""
     place = cast(ctx, iota(ctx, ctx.solver.simplify(size)), F32)
     source, target = number(ctx, length, F32), number(ctx, size, F32)
     one, half = ctx.scalar(1, F32), ctx.scalar(0.5, F32)
@@ -235,7 +235,7 @@ def _coordinates(ctx: Emitter, length: Any, size: Any, mode: str) -> Tensor:
         gaps = apply(ctx, R.maximum, apply(ctx, R.subtract, target, one), one)
         scale = apply(ctx, R.divide, apply(ctx, R.subtract, source, one), gaps)
         return apply(ctx, R.multiply, place, scale)
-    # The quotient comes last: places halfway between two elements are then exact.
+    # The division comes last, so that positions halfway between two elements are exact.
     if mode == "asymmetric":
         return apply(ctx, R.divide, apply(ctx, R.multiply, place, source), target)
     if mode in ("half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn"):
@@ -258,7 +258,8 @@ def _nearest(ctx: Emitter, where: Tensor, rounding: str) -> Tensor:
     elif rounding == "ceil":
         whole = apply(ctx, R.ceil, apply(ctx, R.subtract, where, little))
     elif rounding in ("round", "round_prefer_ceil"):
-        # Places are not negative where it matters, so halves go up.
+        # Half of a non-negative position is rounded up; for negative positions rounding has no
+        # effect.
         whole = apply(ctx, R.floor, apply(ctx, R.add, where, half))
     elif rounding == "round_prefer_floor":
         whole = apply(ctx, R.ceil, apply(ctx, R.subtract, where, half))

@@ -1,4 +1,4 @@
-"""Import rules: elements picked and placed by position."""
+"""Import rules: gathers and scatters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _take(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis = ctx.axis(axis, data.rank)
     literal = value_of(picks)
     row = literal is not None and literal.ndim == 0 and is_number(literal.item())
-    # In a branch a slice of what may be empty would not be asked for.
+    # Inside a branch no guard can require that the axis is not empty, so a gather is used.
     if row and (not ctx.nested or ctx.solver.known_le(i64(1), data.dims[axis])):
         assert literal is not None
         return _pick_one(ctx, data, axis, int(literal.item()), mode)
@@ -57,7 +57,7 @@ def _take(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def rows(ctx: Emitter, data: Tensor, picks: Tensor, axis: int, mode: str = "clip") -> Tensor:
-    """``data`` read along ``axis`` at the positions ``picks``."""
+    """Return ``data`` gathered along ``axis`` at the positions ``picks``."""
     dims = [*data.dims[:axis], *picks.dims, *data.dims[axis + 1 :]]
     size, row = ctx.literal(data.dims[axis]), same_everywhere(ctx, picks)
     if size and row is not None and 0 <= row < size:
@@ -70,7 +70,7 @@ def rows(ctx: Emitter, data: Tensor, picks: Tensor, axis: int, mode: str = "clip
 
 
 def _one_row(ctx: Emitter, data: Tensor, axis: int, position: int, dims: list[Any]) -> Tensor:
-    """The same row for every position is that row, broadcast."""
+    """Return the one row that all positions select, broadcast."""
     row = sliced(ctx, data, {axis: (i64(position), i64(1), 1)})
     ones = [i64(1)] * (len(dims) - data.rank + 1)
     line = ctx.reshape(row, [*data.dims[:axis], *ones, *data.dims[axis + 1 :]])
@@ -78,7 +78,7 @@ def _one_row(ctx: Emitter, data: Tensor, axis: int, position: int, dims: list[An
 
 
 def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Tensor:
-    """Each batch entry of ``data`` is read at its own positions."""
+    """Return a gather in which each batch entry of ``data`` has its own positions."""
     given = int(attrs["batch_dims"])
     batch = ctx.axis(given + picks.rank if given < 0 else given, picks.rank + 1)
     if attrs["axis"] is None:
@@ -92,7 +92,7 @@ def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Te
     if attrs["mode"] == "wrap":
         where = apply(ctx, R.floor_mod, picks, size)
     elif attrs["mode"] == "fast":
-        where = picks  # as the gather reads it
+        where = picks  # as the gather kernel reads it
     else:
         last = apply(ctx, R.subtract, size, ctx.scalar(1, picks.dtype))
         where = apply(ctx, R.minimum, picks, last)
@@ -109,7 +109,7 @@ def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Te
 
 
 def _pick_one(ctx: Emitter, data: Tensor, axis: int, position: int, mode: str) -> Tensor:
-    """A literal index is a slice, which costs nothing."""
+    """Return the element at a literal position, as a slice."""
     dim = data.dims[axis]
     ctx.require_some([(axis, dim)], [d for a, d in enumerate(data.dims) if a != axis])
     if mode == "wrap":
@@ -131,7 +131,7 @@ def _gather(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _require_inside(ctx: Emitter, picks: Tensor, data: Tensor, axis: int) -> None:
-    """Positions given per element: on every other axis they must not reach past the operand."""
+    """Require that element-wise indices fit the operand on every axis except ``axis``."""
     if picks.rank != data.rank:
         raise TypeMismatch(
             ctx.where(f"expected indices of rank {data.rank}, found rank {picks.rank}")
@@ -144,7 +144,9 @@ def _require_inside(ctx: Emitter, picks: Tensor, data: Tensor, axis: int) -> Non
 
 
 def _gather_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Relay's coordinate axis is the first of the indices, Relax's the last."""
+    """Return a gather; the coordinate axis is the first of the indices in Relay, the last in
+    Relax.
+    """
     data, picks = args
     if attrs["index_rank"] is not None:
         picks = counted(ctx, picks, 0, int(attrs["index_rank"]), "index_rank")
@@ -153,13 +155,13 @@ def _gather_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def counted(ctx: Emitter, x: Tensor, axis: int, size: int, what: str) -> Tensor:
-    """``x``, of which an axis must be ``size`` long: known from now on."""
+    """Return ``x`` with ``axis`` required to have the literal size ``size``."""
     ctx.require_eq(x.dims[axis], i64(size), f"{what}: axis {axis} must be {size} long")
     return ctx.reshape(x, [*x.dims[:axis], i64(size), *x.dims[axis + 1 :]])
 
 
 def at_coordinates(ctx: Emitter, data: Tensor, picks: Tensor, batch: int = 0) -> Tensor:
-    """``data`` at coordinates that stand along the last axis of ``picks``."""
+    """Return ``data`` at the coordinates along the last axis of ``picks``."""
     depth = ctx.static(picks.dims[-1], "the number of coordinates")
     if not 0 <= batch < picks.rank:
         raise TypeMismatch(ctx.where(f"batch_dims {batch} for indices of rank {picks.rank - 1}"))
@@ -176,7 +178,7 @@ def at_coordinates(ctx: Emitter, data: Tensor, picks: Tensor, batch: int = 0) ->
 
 
 def _adv_index(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """NumPy's indexing of the leading axes by tensors that broadcast against each other."""
+    """Return NumPy's advanced indexing of the leading axes by tensors that broadcast."""
     data, *picks = args[0]
     dims = ctx.broadcast_dims([p.dims for p in picks])
     view = read_in_place(ctx, data, 0, [line_along(ctx, p, dims) for p in picks], dims)
@@ -266,7 +268,7 @@ def _reduction_name(ctx: Emitter, reduction: str) -> str:
 
 
 def _scatter_mean(ctx: Emitter, data: Tensor, updates: Tensor, scatter: Any) -> Tensor:
-    """The mean of an element and everything added to it."""
+    """Return the mean of each element and all updates scattered to it."""
     one = ctx.scalar(1, data.dtype)
     total = scatter(data, updates, "add")
     ones = filled(ctx, data.dims, one, data.dtype)
@@ -275,11 +277,11 @@ def _scatter_mean(ctx: Emitter, data: Tensor, updates: Tensor, scatter: Any) -> 
 
 
 def _scatter_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """As for ``gather_nd``, the coordinate axis comes first in Relay and last in Relax."""
+    """Return a scatter; the coordinate axis is first in Relay and last in Relax."""
     data, picks, updates = args
     ctx.same_dtype([data, updates])
     depth = ctx.literal(picks.dims[0])
-    if depth is None:  # what the updates leave
+    if depth is None:  # inferred from the rank of the updates
         depth = data.rank - updates.rank + picks.rank - 1
         picks = counted(ctx, picks, 0, depth, "the coordinates")
     if not 0 <= depth <= data.rank:
@@ -310,7 +312,7 @@ def _argwhere(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def nonzero(ctx: Emitter, x: Tensor) -> Tensor:
-    """Coordinates of the elements that are not zero, ``[rank, how many]``."""
+    """Return the coordinates of the non-zero elements, ``[rank, count]``."""
     raw = ctx.bind(R.nonzero(ctx.expr(x)), relax.TensorType(None, "int64", ndim=2))
     count = ctx.solver.symbol("nonzero", ctx.where("the number of non-zero elements"))
     ctx.solver.assume(count <= product(x.dims), "at most every element is non-zero")

@@ -1,4 +1,4 @@
-"""Import rules: layouts, blocks, windows and parts written in place."""
+"""Import rules: layouts, blocks, windows and writes to slices."""
 
 from __future__ import annotations
 
@@ -34,17 +34,21 @@ I64 = "int64"
 
 
 def along_axis(ctx: Emitter, vector: Tensor, axis: int, rank: int) -> Tensor:
-    """A vector laid along ``axis``."""
+    """Return a vector reshaped to extend along ``axis``."""
     return ctx.reshape(vector, [vector.dims[0] if a == axis else i64(1) for a in range(rank)])
 
 
 # -- layouts -----------------------------------------------------------------------------------
 
-Axes = list[tuple[str, int]]  # (letter, 0) or (small letter, size of the block)
+Axes = list[tuple[str, int]]  # (letter, 0) or (lower-case letter, block size)
 
 
 def _axes(ctx: Emitter, layout: str) -> Axes:
-    """``NCHW4c`` as [(N, 0), (C, 0), (H, 0), (W, 0), (c, 4)]."""
+    """Parse a layout: ``NCHW4c`` is [(N, 0), (C, 0), (H, 0), (W, 0), (c, 4)].
+
+    Raises:
+        TypeMismatch: the layout is malformed.
+    """
     parts = re.findall(r"([A-Z])|(\d+)([a-z])", layout)
     found = [(big, 0) if big else (small, int(size)) for big, size, small in parts]
     text = "".join(f"{size or ''}{letter}" for letter, size in found)
@@ -59,7 +63,7 @@ def _axes(ctx: Emitter, layout: str) -> Axes:
 
 
 def _factors(axes: Axes, letter: str) -> list[int]:
-    """Places of an axis and its blocks, outermost first."""
+    """Return the positions of an axis and its blocks, outermost first."""
     return [k for k, (name, _) in enumerate(axes) if name.upper() == letter]
 
 
@@ -84,7 +88,7 @@ def _layout_transform(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _split_axes(ctx: Emitter, x: Tensor, letters: Sequence[str], target: Axes) -> Tensor:
-    """Axes in order as those of a layout, with its blocks."""
+    """Return ``x``, whose axes are ``letters``, with axes split and ordered as in ``target``."""
     places: list[int] = []
     dims: list[Any] = []
     for letter, dim in zip(letters, x.dims, strict=True):
@@ -155,7 +159,11 @@ def _batch_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def windows(ctx: Emitter, x: Tensor, axis: int, size: Any, stride: int, gap: int = 1) -> Tensor:
-    """Axis ``d`` as ``[(d - reach) // stride + 1, size]``: every window, ``gap`` between taps."""
+    """Return all windows along an axis: dim ``d`` becomes ``[(d - reach) // stride + 1, size]``.
+
+    ``gap`` is the distance of neighbouring window elements, and ``reach`` is ``(size - 1) * gap +
+    1``.
+    """
     size = ctx.dim(size)
     reach = ctx.solver.simplify((size - 1) * gap + 1)
     ctx.solver.require_le(reach, x.dims[axis], ctx.where("the window must fit the input"))
@@ -185,7 +193,7 @@ def _sliding_window(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _strided_set(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """A scatter at the row-major positions of the slice."""
+    """Return a slice assignment, as a scatter to the row-major positions of the slice."""
     x, part = args[:2]
     ctx.same_dtype([x, part])
     if part.rank != x.rank:
@@ -204,7 +212,7 @@ def _strided_set(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _set_places(ctx: Emitter, x: Tensor, bounds: Args) -> dict[int, tuple[Any, Tensor]]:
-    """By axis the length of a slice and its positions; axes without bounds are taken whole."""
+    """Return the slice length and positions by axis; an axis without bounds is complete."""
     found = {a: (d, iota(ctx, d)) for a, d in enumerate(x.dims)}
     strides = value_of(bounds[2])
     if strides is None or not all(map(is_number, strides.reshape(-1))):
@@ -220,7 +228,9 @@ def _set_places(ctx: Emitter, x: Tensor, bounds: Args) -> dict[int, tuple[Any, T
 
 
 def _reverse_sequence(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The first elements of an axis, as many as each batch entry says, in reverse."""
+    """Return ``x`` with the first ``lengths[b]`` elements of an axis reversed in each batch
+    entry.
+    """
     x, lengths = args
     axis, batch = (ctx.axis(int(attrs[n]), x.rank) for n in ("seq_axis", "batch_axis"))
     ctx.require_eq(lengths.dims[0], x.dims[batch], "there must be a length for each batch entry")
@@ -234,7 +244,9 @@ def _reverse_sequence(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _matrix_set_diag(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Diagonals ``k1`` to ``k2``, each aligned to one side of its row in ``diagonal``."""
+    """Return ``x`` with diagonals ``k1`` to ``k2`` replaced, each aligned left or right in
+    ``diagonal``.
+    """
     x, diagonal = args
     low, high = int(attrs["k1"]), int(attrs["k2"])
     band = high - low + 1
@@ -279,7 +291,7 @@ def _matrix_set_diag(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _aligned_right(ctx: Emitter, d: Tensor, attrs: Attrs) -> Tensor:
-    """Whether a diagonal ends where its row does."""
+    """Return whether a diagonal is aligned to the right of its row."""
     sides = [(R.greater_equal, "super_diag_right_align"), (R.less_equal, "sub_diag_right_align")]
     zero, no = ctx.scalar(0, I64), ctx.scalar(False, "bool")
     tests = [apply(ctx, f, d, zero, dtype="bool") if attrs[n] else no for f, n in sides]
@@ -308,7 +320,7 @@ def _reinterpret(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _hardswish(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """``x * clip(x + 3, 0, 6) / 6``."""
+    """Return ``x * clip(x + 3, 0, 6) / 6``."""
     x: Tensor = args[0]
     moved = apply(ctx, R.add, x, ctx.scalar(3, x.dtype))
     gate = ctx.emit(R.clip(ctx.expr(moved), 0.0, 6.0), x.dims, x.dtype)

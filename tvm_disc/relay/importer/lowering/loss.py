@@ -1,4 +1,4 @@
-"""Import rules: losses and gradients, and a buffer of what came last."""
+"""Import rules: losses, gradients, and a buffer of the latest elements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tvm_disc.relay.kernel_ops import kernel_call
 
 
 def _sum(ctx: Emitter, x: Tensor) -> Tensor:
-    """Everything added up, in rows where there are several axes."""
+    """Return the sum of all elements."""
     flat = ctx.reshape(x, [product(x.dims)])
     total: Tensor = reduction(R.sum)(
         ctx, [flat], {"axis": None, "keepdims": False, "exclude": False}
@@ -47,7 +47,7 @@ def _negated_mean(ctx: Emitter, x: Tensor, count: Tensor) -> Tensor:
 
 
 def _cross_entropy(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """``-sum(log(predictions) * targets) / batch``."""
+    """Return ``-sum(log(predictions) * targets) / batch``."""
     x, targets = args
     _same_shape(ctx, x, targets)
     logs = ctx.emit(R.log(ctx.expr(x)), x.dims, x.dtype)
@@ -55,7 +55,7 @@ def _cross_entropy(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _cross_entropy_with_logits(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """``-sum(predictions * targets) / batch``: the predictions are logarithms."""
+    """Return ``-sum(predictions * targets) / batch``, where the predictions are logarithms."""
     x, targets = args
     _same_shape(ctx, x, targets)
     return _negated_mean(ctx, calc(ctx, R.multiply, x, targets), number(ctx, x.dims[0], x.dtype))
@@ -70,7 +70,7 @@ def _same_shape(ctx: Emitter, x: Tensor, y: Tensor) -> None:
 
 
 def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The weighted negative prediction of each target class; nothing for the ignored class."""
+    """Return the weighted negative prediction of each target class; 0 for the ignored class."""
     x, targets, weights = args
     kind = attrs["reduction"]
     if kind not in ("none", "sum", "mean"):
@@ -107,7 +107,10 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _pool_grad(average: bool) -> Rule:
-    """Each window gives its gradient back to its first largest element, or to all alike."""
+    """Return a rule for a pooling gradient.
+
+    A window passes its gradient to its first maximum, or evenly to all elements if ``average``.
+    """
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         gradient, data = args
@@ -142,11 +145,12 @@ def _pool_grad(average: bool) -> Rule:
 
 
 def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """A convolution of the input by the gradient, with batch and channels exchanged, strides and
-    dilation too."""
+    """Return the weight gradient: a convolution of the input by the output gradient, with batch
+    and channels exchanged, and strides and dilation exchanged.
+    """
     gradient, data = args
     layout, names = str(attrs["data_layout"]), str(attrs["out_layout"]) or "OIHW"
-    # The field for a kernel's layout holds that of the data; its default says nothing of them.
+    # The attribute ``kernel_layout`` holds the layout of the data unless it has its default.
     own = layout if attrs["kernel_layout"] == "OIHW" else str(attrs["kernel_layout"])
     x, _ = channels_first(ctx, data, own, "NCHW")
     given, _ = channels_first(ctx, gradient, layout, "NCHW")
@@ -162,13 +166,13 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     groups = int(attrs["groups"])
     ctx.solver.require_divides(i64(groups), x.dims[1], ctx.where("groups must divide the channels"))
     own = ctx.solver.simplify(tirx.floordiv(x.dims[1], i64(groups)))
-    # The batch of each group of channels is a group of channels of the convolution.
+    # Each channel group's batch is one channel group of the convolution.
     batch, *image = (x.dims[k] for k in (0, 2, 3))
     apart = permute(ctx, ctx.reshape(x, [batch, i64(groups), own, *image]), [2, 1, 0, 3, 4])
     images = ctx.reshape(apart, [own, batch * groups, *image])
     kernel = permute(ctx, given, [1, 0, 2, 3])
     found = convolve(ctx, R.nn.conv2d, images, kernel, {**attrs, "channels": None}, window)
-    for k in range(2):  # the windows that no stride reached are left out
+    for k in range(2):  # drop windows that no stride reached
         ctx.solver.require_le(i64(taps[k]), found.dims[2 + k], ctx.where("the kernel must fit"))
     cut = sliced(ctx, found, {2 + k: (i64(0), i64(taps[k]), 1) for k in range(2)})
     order = ["IOHW".index(c) for c in names]
@@ -176,7 +180,7 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _fifo_buffer(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The buffer moved on by the data, which stands at its end."""
+    """Return the buffer shifted by the size of the data, with the data at its end."""
     data, buffer = args
     if data.rank != buffer.rank:
         raise TypeMismatch(

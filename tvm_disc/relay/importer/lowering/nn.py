@@ -28,7 +28,11 @@ from tvm_disc.relay.importer.tensor import Tensor
 
 
 def matmul(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
-    """``a @ b`` of matrices, or batches of them, with the contraction dims required equal."""
+    """Return ``a @ b`` for matrices or batches of them; the contraction dims must be equal.
+
+    Raises:
+        TypeMismatch: an operand has rank below 2.
+    """
     for x in (a, b):
         if x.rank < 2:
             raise TypeMismatch(ctx.where(f"expected operands of rank 2 or more, found {x.rank}"))
@@ -37,7 +41,7 @@ def matmul(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
 
 
 def product_of(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
-    """As ``matmul``, where an operand may also be a vector."""
+    """Return ``a @ b`` as ``matmul`` does, where an operand may also be a vector."""
     ctx.require_eq(a.dims[-1], b.dims[max(b.rank - 2, 0)], "the contraction dims must agree")
     batch = ctx.broadcast_dims([a.dims[:-2], b.dims[:-2]]) if max(a.rank, b.rank) > 2 else []
     a, b = (ctx.broadcast(x, [*batch, *x.dims[-2:]]) if x.rank > 2 else x for x in (a, b))
@@ -47,13 +51,13 @@ def product_of(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
 
 
 def require_factors(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> None:
-    """Operands of a product are of one dtype; integers that are added as int32 may differ."""
+    """Require operands of one dtype; integers with int32 accumulation may differ."""
     if dtype != "int32" or not all("int" in x.dtype for x in (a, b)):
         ctx.same_dtype([a, b])
 
 
 def last_two(ctx: Emitter, x: Tensor, swap: bool) -> Tensor:
-    """``x``, its last two axes swapped if asked."""
+    """Return ``x`` with its last two axes swapped if ``swap``."""
     if not swap or x.rank < 2:
         return x
     return permute(ctx, x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
@@ -87,7 +91,7 @@ def _bias_add(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def along(ctx: Emitter, vector: Tensor, axis: int, rank: int) -> Tensor:
-    """A vector laid along ``axis`` of a tensor of rank ``rank``."""
+    """Return a vector reshaped to extend along ``axis`` of a tensor of rank ``rank``."""
     dims = [vector.dims[0] if a == axis else i64(1) for a in range(rank)]
     if vector.constant is not None:
         return ctx.constant(vector.constant.reshape([int(d.value) for d in dims]))
@@ -124,7 +128,7 @@ def _layer_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _batch_norm(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
-    """Inference: scale and shift per channel; the statistics are returned as they are."""
+    """Return the inference form, a scale and shift per channel, with the statistics unchanged."""
     x, gamma, beta, mean, variance = args
     ctx.same_dtype(args)
     axis = ctx.axis(attrs["axis"], x.rank)
@@ -217,16 +221,16 @@ def _prelu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _dropout(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    """Inference: the identity; the mask is all ones."""
+    """Return the inference form: the operand and a mask of ones."""
     x = args[0]
     return x, filled(ctx, x.dims, ctx.scalar(1, x.dtype), x.dtype)
 
 
-MOST_NEIGHBOURS = 255  # each is an operator of its own
+MOST_NEIGHBOURS = 255  # limits the emitted code: each neighbour is one operator
 
 
 def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """``x / (bias + alpha / size * sum of the neighbours' squares) ** beta``."""
+    """Return ``x / (bias + alpha / size * sum of the neighbours' squares) ** beta``."""
     x, size = args[0], int(attrs["size"])
     axis = ctx.axis(attrs["axis"], x.rank)
     if not 1 <= size <= MOST_NEIGHBOURS:
@@ -247,7 +251,7 @@ def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _einsum(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Operands are contracted from left to right."""
+    """Return an einsum, contracted from left to right."""
     ctx.same_dtype(list(args[0]))
     parts, labels, out = _labelled(ctx, list(args[0]), attrs["equation"].replace(" ", ""))
     current, have = parts[0], labels[0]
@@ -261,10 +265,15 @@ def _einsum(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _labelled(
     ctx: Emitter, parts: list[Tensor], equation: str
 ) -> tuple[list[Tensor], list[str], str]:
-    """The operands, one letter per axis of each, and the letters of the result.
+    """Parse the equation: return the operands, one letter per axis of each, and the result's
+    letters.
 
-    Axes of ``...`` have digits, counted from the back; of an axis that an operand names twice the
-    diagonal is taken; an equation without ``->`` gives what is named once, in order.
+    Axes of ``...`` are digits, counted from the last axis. A letter that occurs twice in an operand
+    selects the diagonal. Without ``->`` the result has the letters that occur once, in alphabetical
+    order.
+
+    Raises:
+        TypeMismatch: the equation does not fit the operands.
     """
     left, arrow, out = equation.partition("->")
     labels = left.split(",")
@@ -297,7 +306,7 @@ def _digits(count: int) -> str:
 def _without_ones(
     ctx: Emitter, x: Tensor, names: str, labels: list[str], parts: list[Tensor]
 ) -> tuple[Tensor, str]:
-    """An axis of ``...`` that is 1 here and long elsewhere is left out: it is broadcast."""
+    """Drop axes of ``...`` that are 1 in this operand and larger in another: they broadcast."""
 
     def broadcast(axis: int, name: str) -> bool:
         if not name.isdigit() or ctx.literal(x.dims[axis]) != 1:
@@ -312,7 +321,7 @@ def _without_ones(
 
 
 def _diagonal(ctx: Emitter, x: Tensor, names: str) -> tuple[Tensor, str]:
-    """Axes of the same name as one, which is first."""
+    """Merge axes of the same name into their diagonal, which becomes the first axis."""
     for name in names:
         while names.count(name) > 1:
             first = names.index(name)
@@ -340,7 +349,9 @@ def _summed(ctx: Emitter, x: Tensor, names: str, wanted: set[str]) -> tuple[Tens
 def _contract(
     ctx: Emitter, a: Tensor, a_names: str, b: Tensor, b_names: str, later: set[str]
 ) -> tuple[Tensor, str]:
-    """One matmul: shared indices are batch dims if wanted later, else contracted."""
+    """Return one matmul; shared indices are batch dims if a later operand or the result has
+    them.
+    """
     a, a_names = _summed(ctx, a, a_names, later | set(b_names))
     b, b_names = _summed(ctx, b, b_names, later | set(a_names))
     shared = [c for c in a_names if c in b_names]

@@ -1,6 +1,6 @@
-"""Integers in memory: the arithmetic that finds a shape which only the data knows.
+"""Integer arithmetic in memory, to compute shapes from data at run time.
 
-What it finds is read back as sizes, so that what is built of it is as simple as any dim.
+The results are read back as sizes, so that expressions of them are as simple as for any dim.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WHOLE = {"axis": None, "keepdims": False, "exclude": False}
 
 @dataclass(frozen=True)
 class Numbers:
-    """A tensor of int64, or of truth values, with Python's operators."""
+    """A tensor of int64 or bool with Python's operators."""
 
     ctx: Emitter
     tensor: Tensor
@@ -54,7 +54,7 @@ class Numbers:
         return self._with(R.greater_equal, other, "bool")
 
     def equals(self, other: Numbers | int) -> Numbers:
-        """Where both are equal."""
+        """Return element-wise equality."""
         return self._with(R.equal, other, "bool")
 
     def __and__(self, other: Numbers) -> Numbers:
@@ -64,32 +64,32 @@ class Numbers:
         return self._with(R.logical_or, other, "bool")
 
     def least(self, other: Numbers | int) -> Numbers:
-        """The smaller of both."""
+        """Return the element-wise minimum."""
         return self._with(R.minimum, other)
 
     def most(self, other: Numbers | int) -> Numbers:
-        """The larger of both."""
+        """Return the element-wise maximum."""
         return self._with(R.maximum, other)
 
     def within(self, low: Numbers | int, high: Numbers | int) -> Numbers:
-        """Clamped between two bounds, the upper one last."""
+        """Return the numbers clamped to ``low`` and then to ``high``."""
         return self.most(low).least(high)
 
     def pick(self, yes: Numbers | int, no: Numbers | int) -> Numbers:
-        """``yes`` where this holds, ``no`` elsewhere."""
+        """Return ``yes`` where this condition holds, otherwise ``no``."""
         both = [v.tensor if isinstance(v, Numbers) else self.ctx.scalar(v, I64) for v in (yes, no)]
         return Numbers(self.ctx, apply(self.ctx, R.where, self.tensor, *both))
 
     def under(self, *dims: int) -> Numbers:
-        """The numbers under a shape of literals."""
+        """Return the numbers reshaped to literal dims."""
         return Numbers(self.ctx, self.ctx.reshape(self.tensor, [i64(d) for d in dims]))
 
     def sum(self, axis: int | None = None) -> Numbers:
-        """The sum along an axis, or of all."""
+        """Return the sum along an axis, or of all elements."""
         return self._reduced(R.sum, axis)
 
     def prod(self, axis: int | None = None) -> Numbers:
-        """The product along an axis, or of all."""
+        """Return the product along an axis, or of all elements."""
         return self._reduced(R.prod, axis)
 
     def _reduced(self, build: Callable[..., Any], axis: int | None) -> Numbers:
@@ -98,7 +98,7 @@ class Numbers:
         )
 
     def at(self, place: int) -> Numbers:
-        """One number of a line."""
+        """Return one number of a vector."""
         spots = Numbers(self.ctx, self.ctx.constant(np.arange(self._length(), dtype=I64)))
         return spots.equals(place).pick(self, 0).sum()
 
@@ -106,14 +106,15 @@ class Numbers:
         return self.ctx.static(product(self.tensor.dims), "the number of sizes")
 
     def sizes(self, what: str, least: int = 0) -> list[Any]:
-        """The numbers as sizes."""
+        """Return the numbers as sizes, guarded to be at least ``least``."""
         return self.ctx.size_arg(self.tensor, what, least)
 
 
 def line(ctx: Emitter, tensor: Tensor, what: str) -> Numbers:
-    """The elements of an integer operand, in one row.
+    """Return the elements of an integer operand as a vector.
 
-    raises: TypeMismatch for an operand that is not of integers.
+    Raises:
+        TypeMismatch: the operand does not hold integers.
     """
     if "int" not in tensor.dtype:
         raise TypeMismatch(ctx.where(f"{what}: expected integers, found {tensor.dtype}"))
@@ -121,19 +122,19 @@ def line(ctx: Emitter, tensor: Tensor, what: str) -> Numbers:
 
 
 def literals(ctx: Emitter, values: Sequence[Any]) -> Numbers:
-    """Numbers that are known now."""
+    """Return a tensor of literal numbers."""
     return Numbers(ctx, ctx.constant(np.array(values, I64)))
 
 
 def dims_of(ctx: Emitter, dims: Sequence[Any]) -> Numbers:
-    """Dims as numbers, in one row."""
+    """Return dims as a vector of numbers."""
     if not dims:
         return literals(ctx, [])
     return joined([Numbers(ctx, number(ctx, d, I64)).under(1) for d in dims])
 
 
 def joined(parts: Sequence[Numbers]) -> Numbers:
-    """Rows one after the other; a single number is a row of one."""
+    """Return vectors concatenated; a scalar is a vector of one element."""
     ctx = parts[0].ctx
     flat = [ctx.reshape(p.tensor, [product(p.tensor.dims)]) for p in parts]
     if len(flat) == 1:

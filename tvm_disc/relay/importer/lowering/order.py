@@ -1,4 +1,4 @@
-"""Import rules: running totals, sorting, searching, and what is built from them."""
+"""Import rules: scans, sorting, searching, and operators composed of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _scan(build: Any) -> Rule:
 
 
 def order(ctx: Emitter, x: Tensor, axis: int, ascending: bool) -> Tensor:
-    """The positions that sort ``axis``, equal elements in their old order."""
+    """Return the positions that sort ``axis``, stable for equal elements."""
     if x.rank == 0:
         raise TypeMismatch(ctx.where("a tensor of rank 0 has no order"))
     call = R.argsort(ctx.expr(x), axis, not ascending, "int64")
@@ -54,7 +54,7 @@ def order(ctx: Emitter, x: Tensor, axis: int, ascending: bool) -> Tensor:
 
 
 def picked(ctx: Emitter, x: Tensor, places: Tensor, axis: int) -> Tensor:
-    """``x`` along ``axis`` at the given positions, one set per line."""
+    """Return ``x`` gathered along ``axis``, with separate positions for each line."""
     call = R.gather_elements(ctx.expr(x), ctx.expr(places), axis)
     return ctx.emit(call, places.dims, x.dtype)
 
@@ -86,7 +86,7 @@ def _topk(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor | tuple[Tensor, ...]
 
 
 def _top_count(ctx: Emitter, size: Any, k: Any) -> Any:
-    """How many are kept: all for less than one."""
+    """Return the number of kept elements; a ``k`` below 1 keeps all."""
     if k is None or (is_number(k) and k < 1):
         return size
     some = tirx.min(ctx.dim(k), size)
@@ -110,7 +110,7 @@ def _searchsorted(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _unique(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
-    """(values, first positions, inverse, their number[, counts]) by sorting."""
+    """Return (values, first positions, inverse, number of values[, counts]), by sorting."""
     x = args[0]
     if x.rank != 1:
         raise Unsupported(ctx.where(f"a tensor of rank {x.rank}"))
@@ -125,8 +125,8 @@ def _unique(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     zeros = filled(ctx, x.dims, ctx.scalar(0, "int64"), "int64")
     inverse = _placed(ctx, zeros, by_value, run, "update")
     values, first = rows(ctx, line, heads, 0), rows(ctx, by_value, heads, 0)
-    # One place per element, of which the first ones count: nothing but results has a size that
-    # only the data knows.
+    # Count into a buffer of the operand's size and slice it, so that only results have a
+    # data-dependent size.
     ones = filled(ctx, x.dims, ctx.scalar(1, "int64"), "int64")
     counts = sliced(ctx, _placed(ctx, zeros, inverse, ones, "add"), {0: (i64(0), size, 1)})
     if not attrs["sorted"]:
@@ -139,7 +139,7 @@ def _unique(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
 
 
 def _run_begins(ctx: Emitter, line: Tensor) -> Tensor:
-    """Where a sorted line has another element than before."""
+    """Return flags of the elements of a sorted vector that differ from the previous one."""
     places = iota(ctx, line.dims[0])
     before = rows(ctx, line, apply(ctx, R.subtract, places, ctx.scalar(1, "int64")), 0)
     first = apply(ctx, R.equal, places, ctx.scalar(0, "int64"), dtype="bool")

@@ -1,4 +1,6 @@
-"""Import rules: operators that Relay's own passes make of others, computed as what they were."""
+"""Import rules of operators that Relay's own passes create, computed as the operators that they
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,15 @@ from tvm_disc.relay.importer.lowering.tensor import (
 from tvm_disc.relay.importer.lowering.transform import axes_of, permute
 from tvm_disc.relay.importer.tensor import Tensor
 
-# Where the polynomials of a Winograd transform are evaluated, by how many places there are.
+# Evaluation points of the Winograd transform's polynomials, by their number.
 _PLACES = {3: (0, -1, 1), 5: (0, -1, 1, 0.5, -2), 7: (0, -1, 1, 0.5, -0.5, 2, -2)}
 
 
 def winograd_kernel(tile: int, taps: int) -> np.ndarray | None:
-    """The matrix that takes a kernel of ``taps`` to ``tile + taps - 1`` products, by Cook and
-    Toom; None for a size that Relay has other places for."""
+    """Return the matrix that maps a kernel of ``taps`` to ``tile + taps - 1`` products (Cook-Toom).
+
+    Returns None for a size at which Relay uses other evaluation points.
+    """
     places = _PLACES.get(tile + taps - 2)
     if places is None:
         return None
@@ -44,7 +48,7 @@ def winograd_kernel(tile: int, taps: int) -> np.ndarray | None:
 
 
 def _transform(ctx: Emitter, tile: int, taps: int, rank: int) -> np.ndarray:
-    """:func:`winograd_kernel` over ``rank`` axes, as one matrix."""
+    """Return :func:`winograd_kernel` over ``rank`` axes, as one matrix."""
     one = winograd_kernel(tile, taps)
     if one is None:
         raise Unsupported(ctx.where(f"tile_size {tile} for {taps} taps; expected 2, 4 or 6 for 3"))
@@ -55,14 +59,14 @@ def _transform(ctx: Emitter, tile: int, taps: int, rank: int) -> np.ndarray:
 
 
 def _require_floats(ctx: Emitter, x: Tensor, attrs: Attrs) -> None:
-    """The transforms have fractions."""
+    """Refuse types other than floats: the transforms contain fractions."""
     for dtype in (x.dtype, str(attrs.get("out_dtype") or x.dtype)):
         if not is_float(dtype):
             raise TypeMismatch(ctx.where(f"minimal filtering: expected floats, found {dtype}"))
 
 
 def _along(ctx: Emitter, x: Tensor, matrix: np.ndarray, last: list[int]) -> Tensor:
-    """``x`` whose last axes, taken as one, are multiplied by a matrix."""
+    """Return ``x`` with its last axes, merged into one, multiplied by a matrix."""
     lead = list(x.dims[: x.rank - len(last)])
     flat = ctx.reshape(x, [product(lead), i64(matrix.shape[1])])
     weights = ctx.constant(np.ascontiguousarray(matrix.T).astype(x.dtype))
@@ -70,7 +74,10 @@ def _along(ctx: Emitter, x: Tensor, matrix: np.ndarray, last: list[int]) -> Tens
 
 
 def _winograd_weights(rank: int) -> Rule:
-    """``[O, I, k...]`` to ``[a..., O, I]``; of three axes the first may be left as it is."""
+    """Return a rule that transforms ``[O, I, k...]`` to ``[a..., O, I]``.
+
+    Of three spatial axes the first may stay untransformed.
+    """
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         w, tile = args[0], int(attrs["tile_size"])
@@ -84,7 +91,7 @@ def _winograd_weights(rank: int) -> Rule:
             raise TypeMismatch(ctx.where(f"expected a square kernel, found {sizes}"))
         own = rank if whole else 2
         wide = [tile + taps - 1] * own
-        if not whole:  # the depth goes behind the transformed axes
+        if not whole:  # the depth axis follows the transformed axes
             w = permute(ctx, w, [2, 0, 1, 3, 4])
         found = _along(ctx, w, _transform(ctx, tile, taps, own), wide)
         first = found.rank - own
@@ -94,7 +101,7 @@ def _winograd_weights(rank: int) -> Rule:
 
 
 def _winograd(rank: int) -> Rule:
-    """The convolution by the kernel that was transformed, found again by least squares."""
+    """Return a rule that convolves by the original kernel, recovered by least squares."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x, w = args
@@ -122,14 +129,14 @@ def _winograd(rank: int) -> Rule:
 
 
 def _unpacked(ctx: Emitter, x: Tensor, packed: str, plain: str) -> Tensor:
-    """``x`` without the blocks of its layout."""
+    """Return ``x`` in a layout without blocks."""
     moved = {"src_layout": packed, "dst_layout": plain}
     result: Tensor = layout.LOWER["layout_transform"](ctx, [x], moved)
     return result
 
 
 def _blocked_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """A convolution whose operands and result have channels in blocks."""
+    """Return a convolution whose operands and result have blocked channels."""
     x, w = args
     kernel = _unpacked(ctx, w, str(attrs["kernel_layout"]), "OIHW")
     plain = {**attrs, "kernel_layout": "OIHW"}
@@ -153,8 +160,11 @@ def _blocked_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _bitpack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Each bit of the elements on an axis of its own, as many elements in one number as it has
-    bits, the first in the highest."""
+    """Return bit planes packed along an axis.
+
+    Each bit of the elements is a plane along ``bit_axis``. One number of ``pack_type`` holds as
+    many elements as it has bits; the first element is the highest bit.
+    """
     x, bits, kind = args[0], int(attrs["bits"]), str(attrs["pack_type"])
     if is_float(x.dtype) or not kind.startswith("uint"):
         message = f"expected whole numbers and an unsigned pack_type, found {x.dtype}, {kind!r}"
@@ -186,7 +196,7 @@ def _bitpack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _signed(ctx: Emitter, w: Tensor, attrs: Attrs) -> Tensor:
-    """Weights of few bits as whole numbers; unipolar ones mean +1 and -1 by each bit."""
+    """Return narrow weights as int32; bits of unipolar weights mean +1 and -1."""
     whole = cast(ctx, w, "int32")
     if not attrs["unipolar"]:
         return whole
@@ -224,7 +234,7 @@ def _bitserial_conv2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _sparse_conv2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """With a kernel of 1 x 1 a product of the channels."""
+    """Return a 1 x 1 convolution as a product over the channels."""
     x, *compressed = args
     if tuple(attrs["kernel_size"]) != (1, 1):
         size = tuple(attrs["kernel_size"])

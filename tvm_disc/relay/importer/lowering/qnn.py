@@ -1,8 +1,8 @@
-"""Import rules: operators on quantised tensors.
+"""Import rules: operators on quantized tensors.
 
-Products are of 8- or 16-bit numbers with int32 sums. A zero point that is known goes where it costs
-least: into constant weights, into a constant vector that is added after the product, or, where a
-border of zeros is needed, into the data, 16 bits wide.
+Products are of 8- or 16-bit numbers with int32 sums. A known zero point is applied where it costs
+least: in constant weights, or in a constant vector added after the product. If the data needs a
+border of zeros, the zero point is subtracted from the data in 16 bits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BYTES = ("int8", "uint8")
 
 
 def _scalings(ctx: Emitter, args: Args) -> list[Scaling]:
-    """Scale and zero point, one pair after the other."""
+    """Return the scalings of consecutive (scale, zero point) operands."""
     return [scaling_of(ctx, *args[k : k + 2]) for k in range(0, len(args), 2)]
 
 
@@ -51,7 +51,7 @@ def _require_bytes(ctx: Emitter, x: Tensor) -> None:
 
 
 def centred(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int = 0) -> Tensor:
-    """``x - zero_point`` in the narrowest type that holds it."""
+    """Return ``x - zero_point`` in the narrowest type that holds it."""
     if is_zero(zero_point):
         return x
     origin = zero_point.constant
@@ -65,7 +65,7 @@ def centred(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int = 0) -> Tenso
         return shifted(ctx, x, zero_point, axis, "int16" if x.dtype in BYTES else "int32")
     kind = np.iinfo(x.dtype)
     dtype = _narrowest(kind.min - int(origin.max()), kind.max - int(origin.min()))
-    # A byte less 128 is computed in 16 bits: the zero point itself is not an int8.
+    # Compute in 16 bits even if the result fits int8: a zero point of 128 does not fit int8.
     wide = shifted(ctx, x, zero_point, axis, "int32" if dtype == "int32" else "int16")
     return cast(ctx, wide, dtype)
 
@@ -76,12 +76,12 @@ def _narrowest(low: int, high: int) -> str:
 
 
 def _int32(exact: Any) -> np.ndarray:
-    """Exact sums as int32 arithmetic leaves them."""
+    """Wrap exact sums as int32 arithmetic does."""
     return np.asarray(exact).astype("int64").astype("int32")
 
 
 def _dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Data (..., k) by weights (units, k)."""
+    """Return the product of data (..., k) and weights (units, k)."""
     x, w, x_zero, w_zero = args[:4]
     w = centred(ctx, w, w_zero, 0)
     dtype = _sums(ctx, attrs)
@@ -99,7 +99,7 @@ def _sums(ctx: Emitter, attrs: Attrs) -> str:
 
 
 def _less(ctx: Emitter, y: Tensor, vector: np.ndarray, axis: int) -> Tensor:
-    """``y`` less one constant per entry of ``axis``."""
+    """Return ``y`` less one constant per entry of ``axis``."""
     if not vector.any():
         return y
     return apply(ctx, R.subtract, y, laid(ctx, ctx.constant(_int32(vector)), y, axis))
@@ -149,15 +149,17 @@ def _conv2d_transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _rescaled(ctx: Emitter, x: Tensor, given: Scaling, wanted: Scaling, axis: int = -1) -> Tensor:
-    """The numbers of ``x`` in another scaling, not yet within the range of bytes."""
+    """Return the numbers of ``x`` in another scaling, not yet clamped to 8 bits."""
     if given.is_same(wanted):
         return cast(ctx, x, "int32")
     return requantize(ctx, x, given, wanted, "int32", axis)
 
 
 def _sum(build: Callable[[Any, Any], Any], back: Callable[[Any, Any], Any]) -> Rule:
-    """A sum or a difference; ``back`` sets right the zero point, which is there twice or not at
-    all."""
+    """Return a rule for a sum or difference.
+
+    ``back`` corrects the zero point, which the operation adds twice or cancels.
+    """
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         a, b = args[:2]
@@ -174,7 +176,7 @@ def _sum(build: Callable[[Any, Any], Any], back: Callable[[Any, Any], Any]) -> R
 
 
 def _mul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The product is an int32 tensor whose scale is the product of the scales."""
+    """Return the requantized product: an int32 tensor whose scale is the product of both scales."""
     a, b = args[:2]
     ctx.same_dtype([a, b])
     first, second, wanted = _scalings(ctx, args[2:])
@@ -190,7 +192,9 @@ def _mul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _leaky_relu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Negative numbers are ``alpha * q + (1 - alpha) * zero_point`` of the wanted scaling."""
+    """Return a leaky relu: negative numbers become ``alpha * q + (1 - alpha) * zero_point`` in
+    the output scaling.
+    """
     x = args[0]
     _require_bytes(ctx, x)
     given, wanted = _scalings(ctx, args[1:])
@@ -226,8 +230,10 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def table_of(fn: Callable[[Any], Any], dtype: str, params: Sequence[np.ndarray]) -> np.ndarray:
-    """``fn`` of every number of an 8-bit type, least first; ``params`` are the scale and the zero
-    point of the operand, then of the result."""
+    """Return ``fn`` of all numbers of an 8-bit type, in ascending order.
+
+    ``params`` are the scale and zero point of the operand, then of the result.
+    """
     scale, zero_point, out_scale, out_zero_point = (p.reshape(()) for p in params)
     kind = np.iinfo(dtype)
     every = np.arange(kind.min, kind.max + 1, dtype="int32")
@@ -237,13 +243,13 @@ def table_of(fn: Callable[[Any], Any], dtype: str, params: Sequence[np.ndarray])
         whole = np.trunc(out)
         whole = np.where(np.abs(out - whole) >= 0.5, whole + np.sign(out), whole)
         moved = (whole + np.float32(out_zero_point)).astype("float32")
-    # What is no number is the greatest one, as a minimum by comparison leaves it.
+    # NaN becomes the greatest number, as a minimum by comparison computes it.
     inside = np.clip(moved, kind.min, kind.max)
     return np.asarray(np.where(np.isnan(moved), kind.max, inside).astype(dtype))
 
 
 def _looked_up(fn: Callable[[Any], Any]) -> Rule:
-    """A function of 256 numbers is a table."""
+    """Return a rule that evaluates a function of an 8-bit operand by a table of 256 entries."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x = args[0]
@@ -258,7 +264,7 @@ def _looked_up(fn: Callable[[Any], Any]) -> Rule:
     return rule
 
 
-# -- windows, joins and sums -------------------------------------------------------------------
+# -- windows, concatenation and sums ----------------------------------------------------------
 
 
 def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -282,12 +288,14 @@ def _avg_pool2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return clamped(ctx, window.LOWER["nn.avg_pool2d"](ctx, [moved], attrs), x.dtype)
 
 
-# Powers of two in softmax are fractions of 30 bits; its result has 7.
+# Powers of two in softmax are fractions of 30 bits; the result has 7 fraction bits.
 _FRACTION, _RESULT = 30, 7
 
 
 def _softmax(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Integers only: ``exp(s * d) = 2**-q * 2**-f``, with the fraction by a straight line."""
+    """Return softmax in integer arithmetic: ``exp(s * d) = 2**-q * 2**-f``, with a linear
+    approximation of the fraction.
+    """
     x = args[0]
     given, wanted = _scalings(ctx, args[1:])
     if x.dtype != "int8":
@@ -303,7 +311,7 @@ def _softmax(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
     data = shifted(ctx, x, given.zero_point, -1, "int32")
     below = apply(ctx, R.subtract, data, reduction(R.max)(ctx, [data], axis))
-    # log2(e) is nearly 1 + 1/2 - 1/16.
+    # log2(e) is approximately 1 + 1/2 - 1/16.
     half, part = (apply(ctx, R.right_shift, below, number(k)) for k in (1, 4))
     power = apply(ctx, R.subtract, apply(ctx, R.add, below, half), part)
     minus = ctx.constant(-unit.constant)  # type: ignore[operator]

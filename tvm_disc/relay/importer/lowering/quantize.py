@@ -1,6 +1,6 @@
-"""Import rules: to quantised tensors, from them, and from one scale to another.
+"""Import rules: quantization, dequantization and requantization.
 
-A tensor of integers ``q`` with a scale and a zero point stands for ``scale * (q - zero_point)``.
+A tensor of integers ``q`` with a scale and a zero point represents ``scale * (q - zero_point)``.
 Every rule is element-wise, so that fusion makes it an epilogue.
 """
 
@@ -29,25 +29,25 @@ from tvm_disc.relay.importer.lowering.tensor import (
 )
 from tvm_disc.relay.importer.tensor import Tensor
 
-# A fixed-point factor has its point below bit 31.
+# Position of the binary point in a fixed-point factor.
 POINT = 31
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """The scale and the zero point of a quantised tensor."""
+    """The scale and the zero point of a quantized tensor."""
 
     scale: Tensor
     zero_point: Tensor
 
     def is_same(self, other: Scaling) -> bool:
-        """Whether both are literal numbers and equal."""
+        """Return whether both scalings are literal scalars and equal."""
         pairs = ((self.scale, other.scale), (self.zero_point, other.zero_point))
         return all(_equal_numbers(a, b) for a, b in pairs)
 
 
 def scaling_of(ctx: Emitter, scale: Tensor, zero_point: Tensor) -> Scaling:
-    """Of operands; the zero point may have any type of integers."""
+    """Return the scaling of two operands; the zero point may have any integer type."""
     return Scaling(scale, as_dtype(ctx, zero_point, "int32"))
 
 
@@ -58,7 +58,11 @@ def _equal_numbers(a: Tensor, b: Tensor) -> bool:
 
 
 def literal(ctx: Emitter, x: Tensor, what: str) -> np.ndarray:
-    """A tensor that must be a constant: a factor in fixed point is made of it."""
+    """Return the elements of a tensor that must be constant, as for a fixed-point factor.
+
+    Raises:
+        Unsupported: the tensor is not constant.
+    """
     found = ctx.elements(x)
     if found is None:
         raise Unsupported(ctx.where(f"{what} must be a constant"))
@@ -66,12 +70,14 @@ def literal(ctx: Emitter, x: Tensor, what: str) -> np.ndarray:
 
 
 def is_zero(x: Tensor) -> bool:
-    """Whether a tensor is known to be zero everywhere."""
+    """Return whether a tensor is known to be all zeros."""
     return x.constant is not None and not x.constant.any()
 
 
 def laid(ctx: Emitter, x: Tensor, like: Tensor, axis: int) -> Tensor:
-    """A number, or one for every entry of ``axis``, in a shape that broadcasts to ``like``."""
+    """Return a scalar, or a vector with one entry per entry of ``axis``, in a shape that
+    broadcasts to ``like``.
+    """
     if x.constant is not None and x.constant.size == 1:
         return ctx.constant(x.constant.reshape(()))
     if x.rank == 0:
@@ -91,7 +97,9 @@ def laid(ctx: Emitter, x: Tensor, like: Tensor, axis: int) -> Tensor:
 
 
 def _per_entry(ctx: Emitter, x: Tensor, dim: Any, what: str) -> Tensor:
-    """A vector of ``dim`` elements; one whose length is unknown may be one number for all."""
+    """Return a vector of ``dim`` elements; a vector of unknown length may have 1 element for
+    all.
+    """
     own = x.dims[0]
     if ctx.literal(own) is not None or ctx.same(own, dim):
         ctx.require_eq(dim, own, what)
@@ -102,7 +110,7 @@ def _per_entry(ctx: Emitter, x: Tensor, dim: Any, what: str) -> Tensor:
 
 
 def shifted(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int, dtype: str) -> Tensor:
-    """``x - zero_point`` in ``dtype``."""
+    """Return ``x - zero_point`` in ``dtype``."""
     wide = cast(ctx, x, dtype)
     if is_zero(zero_point):
         return wide
@@ -110,7 +118,7 @@ def shifted(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int, dtype: str) 
 
 
 def as_dtype(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
-    """``cast``, of a constant at once."""
+    """Return ``x`` cast to ``dtype``; a constant is folded."""
     return cast(ctx, x, dtype) if x.constant is None else ctx.constant(x.constant.astype(dtype))
 
 
@@ -119,7 +127,7 @@ def _laid_as(ctx: Emitter, x: Tensor, dtype: str, like: Tensor, axis: int) -> Te
 
 
 def clamped(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
-    """``x`` within the range of ``dtype``, as ``dtype``."""
+    """Return ``x`` clamped to the range of ``dtype``, as ``dtype``."""
     if x.dtype == dtype:
         return x
     kind = np.iinfo(dtype)
@@ -132,7 +140,9 @@ def clamped(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
 
 
 def fixed_point(factor: float) -> tuple[int, int]:
-    """``factor`` as ``significand / 2**31 * 2**shift``, the significand rounded to 31 bits."""
+    """Return ``factor`` as ``significand / 2**31 * 2**shift``, the significand rounded to 31
+    bits.
+    """
     mantissa, shift = math.frexp(factor)
     exact = abs(mantissa) * (1 << POINT)
     whole = math.floor(exact)
@@ -143,7 +153,7 @@ def fixed_point(factor: float) -> tuple[int, int]:
 
 
 def scaled(ctx: Emitter, x: Tensor, significand: int, shift: int) -> Tensor:
-    """An int32 tensor times a fixed-point number, halves rounded up."""
+    """Return an int32 tensor times a fixed-point number, with halves rounded up."""
     power = shift - 1
     if significand == 1 << (POINT - 1) and power > -POINT:
         return _times_power(ctx, x, power)
@@ -152,7 +162,7 @@ def scaled(ctx: Emitter, x: Tensor, significand: int, shift: int) -> Tensor:
 
 
 def _times_power(ctx: Emitter, x: Tensor, power: int) -> Tensor:
-    """``x * 2**power``, with halves rounded up."""
+    """Return ``x * 2**power``, with halves rounded up."""
     if power >= 0:
         return x if power == 0 else apply(ctx, R.left_shift, x, ctx.scalar(power, "int32"))
     half = ctx.scalar(1 << (-power - 1), "int32")
@@ -160,9 +170,9 @@ def _times_power(ctx: Emitter, x: Tensor, power: int) -> Tensor:
 
 
 def _scaled_wide(ctx: Emitter, x: Tensor, parts: Sequence[Tensor], upward: bool = True) -> Tensor:
-    """``((x << left) * factor) >> (right + 31)`` in int64, rounded.
+    """Return ``((x << left) * factor) >> (right + 31)`` computed in int64, rounded.
 
-    ``parts`` are factor, left and right: numbers or vectors that broadcast to ``x``.
+    ``parts`` are factor, left and right: scalars or vectors that broadcast to ``x``.
     """
     factor, left, right = parts
     wide = cast(ctx, x, "int64")
@@ -170,7 +180,8 @@ def _scaled_wide(ctx: Emitter, x: Tensor, parts: Sequence[Tensor], upward: bool 
         wide = apply(ctx, R.left_shift, wide, left)
     wide = apply(ctx, R.multiply, wide, factor)
     if right.constant is not None:
-        # A product has at most 62 bits: a further shift gives what this one gives.
+        # A product has at most 62 bits, so that a shift by more than 63 gives the same result as
+        # 63.
         total = np.minimum(right.constant + POINT, 63)
         shift, half = ctx.constant(total), ctx.constant(np.left_shift(np.int64(1), total - 1))
     else:
@@ -201,7 +212,7 @@ def _fixed_point_multiply_per_axis(ctx: Emitter, args: Args, attrs: Attrs) -> Te
 
 
 def _over(ctx: Emitter, x: Tensor, like: Tensor, axes: Sequence[int]) -> Tensor:
-    """A tensor of one dim per listed axis, in the rank of ``like``."""
+    """Return a tensor with one dim per listed axis, reshaped to the rank of ``like``."""
     if len(axes) == 1:
         return laid(ctx, x, like, axes[0])
     if x.rank != len(axes):
@@ -215,7 +226,7 @@ def _require_int32(ctx: Emitter, x: Tensor) -> None:
         raise TypeMismatch(ctx.where(f"expected int32, found {x.dtype}"))
 
 
-# -- from one scale to another -----------------------------------------------------------------
+# -- requantization ----------------------------------------------------------------------------
 
 
 def requantize(
@@ -228,7 +239,7 @@ def requantize(
     rounding: str = "UPWARD",
     compute: str = "int64",
 ) -> Tensor:
-    """The numbers of ``x`` in another scaling."""
+    """Return the numbers of ``x`` in another scaling."""
     target = float(literal(ctx, wanted.scale, "the output scale").reshape(()))
     source = literal(ctx, given.scale, "the input scale").astype("float64")
     if target == 0:
@@ -244,8 +255,8 @@ def requantize(
     y = shifted(ctx, x, given.zero_point, axis, compute)
     if not same:
         y = apply(ctx, R.multiply, y, _laid_as(ctx, factors, compute, x, axis))
-        # The maximum is no other number; it keeps the product from being fused with a sum into
-        # one operation that rounds once.
+        # The maximum changes no number. It keeps the product from being fused with a sum into one
+        # operation that rounds once.
         y = apply(ctx, R.maximum, y, ctx.scalar(float(np.finfo(compute).min), compute))
     if not is_zero(wanted.zero_point):
         y = apply(ctx, R.add, y, as_dtype(ctx, wanted.zero_point, compute))
@@ -257,7 +268,7 @@ def requantize(
 
 
 def _rescaled(ctx: Emitter, x: Tensor, factors: Tensor, axis: int, upward: bool) -> Tensor:
-    """An int32 tensor times a number, or one per entry of ``axis``, in fixed point."""
+    """Return an int32 tensor times a scalar, or a factor per entry of ``axis``, in fixed point."""
     assert factors.constant is not None
     parts = np.array([fixed_point(float(f)) for f in factors.constant.reshape(-1)], "int64")
     if factors.rank == 0 and upward:
@@ -277,7 +288,7 @@ def _requantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _choice(ctx: Emitter, attrs: Attrs, name: str, values: tuple[str, ...]) -> str:
-    """An attribute of a few values; "None" means the first."""
+    """Return an attribute that must be one of ``values``; "None" means the first."""
     value = str(attrs[name])
     if value == "None":
         return values[0]
@@ -286,7 +297,7 @@ def _choice(ctx: Emitter, attrs: Attrs, name: str, values: tuple[str, ...]) -> s
     return value
 
 
-# -- between numbers and quantised numbers -----------------------------------------------------
+# -- quantization and dequantization -----------------------------------------------------------
 
 
 def _quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -312,14 +323,14 @@ def _dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return cast(ctx, ctx.emit(R.clip(ctx.expr(y), -limit, limit), y.dims, "float32"), dtype)
 
 
-# What a run-time number says of the type to simulate; any other number: none.
+# The type to simulate, by its run-time code; any other code means no quantization.
 _SIMULATED = {1: "int8", 2: "uint8", 3: "int32"}
 
 
 def _simulated(
     ctx: Emitter, code: Tensor, make: Callable[[Sequence[Tensor]], Tensor], x: Tensor
 ) -> Tensor:
-    """``make(limits)`` where ``code`` names a type, ``x`` elsewhere."""
+    """Return ``make(limits)`` if ``code`` is that of a type, otherwise ``x``."""
     if not is_float(x.dtype):
         raise TypeMismatch(ctx.where(f"expected floats, found {x.dtype}; cast it first"))
     if "int" not in code.dtype:
@@ -365,7 +376,7 @@ def _simulated_dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _annotated(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The error that quantisation would make: rounded within limits, and scaled back."""
+    """Return ``x`` rounded within limits and scaled back, to simulate the quantization error."""
     x: Tensor = args[0]
     scale, low, high = (as_dtype(ctx, a, x.dtype) for a in args[1:])
     if not attrs["sign"] or attrs["rounding"] != "round":

@@ -1,4 +1,4 @@
-"""Import rules: random numbers, of which every bit is Relay's."""
+"""Import rules: random numbers, bit-exact to Relay's."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ def _state(ctx: Emitter, key: Tensor) -> None:
 
 
 def _threefry(ctx: Emitter, key: Tensor, mode: str, size: Any, count: Any) -> Tensor:
-    """``size`` words of the state ``key``, from which ``count`` numbers are drawn; a count that is
-    known only at run time is a tensor."""
+    """Return ``size`` words from the state ``key``, from which ``count`` numbers are drawn.
+
+    A count that is known only at run time is passed as a tensor.
+    """
     dims, known = [ctx.dim(size)], ctx.literal(ctx.dim(count))
     args = [ctx.expr(key)]
     if known is None:
@@ -39,7 +41,7 @@ def _threefry(ctx: Emitter, key: Tensor, mode: str, size: Any, count: Any) -> Te
 
 
 def _words(ctx: Emitter, key: Tensor, shape: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    """(the state after, random words)."""
+    """Return (next state, random words)."""
     _state(ctx, key)
     dims = [ctx.dim(d) for d in shape]
     count = ctx.solver.simplify(product(dims))
@@ -59,7 +61,9 @@ def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
 
 
 def _unit(ctx: Emitter, key: Tensor, shape: Sequence[Any], dtype: str) -> tuple[Tensor, Tensor]:
-    """(the state after, numbers in ``[0, 1)``): random fractions of numbers from 1 to 2."""
+    """Return (next state, numbers in ``[0, 1)``), made from random mantissas of numbers in [1,
+    2).
+    """
     if dtype not in ("float32", "float64"):
         raise TypeMismatch(ctx.where(f"expected float32 or float64, found {dtype}"))
     after, words = _words(ctx, key, shape)
@@ -86,7 +90,7 @@ def _single(ctx: Emitter, number: Tensor, dtype: str) -> Tensor:
 
 
 def _normal(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    """The transform of Box and Muller."""
+    """Return (next state, normal numbers), by the Box-Muller transform."""
     key, mean, scale = args
     shape = [int(d) for d in attrs["out_shape"]]
     after, unit = _unit(ctx, key, [2, *shape], attrs["out_dtype"] or "float32")
@@ -101,9 +105,11 @@ def _normal(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
 
 
 def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    """The first column that may be drawn whose running probability is above a uniform number.
+    """Return (next state, columns): the first possible column whose cumulative probability exceeds
+    a uniform number.
 
-    Running sums of a device are rounded in another order, so that one may be above the next.
+    A device's running sums are rounded in another order, so that they may decrease. The column with
+    the least positive excess is therefore chosen.
     """
     key, probs = args
     samples = int(attrs["num_samples"])

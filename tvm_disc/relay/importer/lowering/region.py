@@ -1,4 +1,4 @@
-"""Import rules: regions and anchors of detectors, and windows of images."""
+"""Import rules: regions and anchors of detectors, and image windows."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _correlation(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _dilation2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The largest sum of a window and the weights."""
+    """Return the maximum over each window of the sums of its elements and the weights."""
     layout = str(attrs["data_layout"])
     x, restore = channels_first(ctx, args[0], layout, "NCHW")
     names = str(attrs["kernel_layout"])
@@ -132,7 +132,9 @@ def _dilation2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _yolo_reorg(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """As in Darknet: the input taken for an image of fewer channels, its blocks to channels."""
+    """Return Darknet's reorganization: the input viewed with fewer channels, its blocks moved
+    to channels.
+    """
     x: Tensor = args[0]
     s = int(attrs["stride"])
     batch, channels, high, wide = x.dims
@@ -150,7 +152,7 @@ def _yolo_reorg(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _multibox_prior(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Boxes of every size and ratio around the centre of every pixel."""
+    """Return boxes of each size and ratio around the centre of each pixel."""
     high, wide = args[0].dims[2:]
     sizes, ratios = ([float(v) for v in attrs[n]] for n in ("sizes", "ratios"))
     shapes = [(s, 1.0) for s in sizes] + [(sizes[0], math.sqrt(r)) for r in ratios[1:]]
@@ -182,7 +184,7 @@ def _column(ctx: Emitter, x: Tensor, k: int) -> Tensor:
 
 
 def _multibox_transform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    """(boxes as class, score and corners, those with a class first; how many they are)."""
+    """Return (boxes as class, score and corners, compacted to those with a class; their number)."""
     scores, moves, anchors = args
     _float32(ctx, scores, moves, anchors)
     batch, classes, size = scores.dims
@@ -209,7 +211,7 @@ def _multibox_transform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor,
 
 
 def _moved_anchors(ctx: Emitter, anchors: Tensor, moves: Tensor, attrs: Attrs) -> list[Tensor]:
-    """(left, top, right, bottom)."""
+    """Return (left, top, right, bottom) of the anchors moved and scaled by ``moves``."""
     left, top, right, bottom = (_column(ctx, anchors, k) for k in range(4))
     variances = [float(v) for v in attrs["variances"]]
     found = []
@@ -241,7 +243,7 @@ def _anchor(ratio: float, scale: float, base: float) -> tuple[float, float, floa
 
 
 def _proposal(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The best boxes around anchors after suppression, repeated until there are enough."""
+    """Return the best boxes around anchors after suppression, repeated to the required number."""
     scores, moves = args[:2]
     _float32(ctx, *args)
     batch, _, high, wide = scores.dims
@@ -279,7 +281,7 @@ def _proposal(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _proposed(ctx: Emitter, args: Args, shapes: Any, attrs: Attrs) -> Tensor:
-    """Corners and scores, ``[batch, pixels * anchors, 5]``."""
+    """Return corners and scores, ``[batch, pixels * anchors, 5]``."""
     batch, _, high, wide = args[0].dims
     stride = float(attrs["feature_stride"])
     if not stride > 0:

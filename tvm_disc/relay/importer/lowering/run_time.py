@@ -1,4 +1,4 @@
-"""Import rules whose codes, axes, strides or factors are computed when the program runs."""
+"""Import rules whose shape codes, axes, strides or factors are computed at run time."""
 
 from __future__ import annotations
 
@@ -32,19 +32,21 @@ I64 = "int64"
 
 
 def _as_dims(ctx: Emitter, x: Tensor, dims: Numbers, what: str) -> Tensor:
-    """``x`` under dims that were just found; that no element is lost is asked at run time."""
+    """Return ``x`` reshaped to dims computed at run time, with a guard on the number of
+    elements.
+    """
     sizes = dims.sizes(what)
     ctx.require_same_elements(x, sizes)
     return ctx.reshape(x, sizes)
 
 
 def reshape(ctx: Emitter, x: Tensor, codes: Tensor, allow_zero: bool) -> Tensor:
-    """The codes 0, -1 and -3, each in the place of one dim of the result."""
+    """Return ``x`` reshaped by run-time codes 0, -1 and -3; each code yields one dim."""
     given = line(ctx, codes, "the new shape")
     count = ctx.static(codes.dims[0] if codes.rank else i64(1), "the rank of the new shape")
     merged = given.equals(-3).pick(1, 0)
     copied = given.equals(-3) if allow_zero else given.equals(0) | given.equals(-3)
-    # Each -3 takes two dims: those behind it stand one further.
+    # Each -3 consumes two dims, which shifts the source axis of later codes by one.
     before = literals(ctx, [[int(b < a) for b in range(count)] for a in range(count)])
     source = (before * merged.under(1, count)).sum(1) + literals(ctx, list(range(count)))
     axes = literals(ctx, list(range(x.rank))).under(1, x.rank)
@@ -57,7 +59,7 @@ def reshape(ctx: Emitter, x: Tensor, codes: Tensor, allow_zero: bool) -> Tensor:
         second = axes.equals((source + 1).under(count, 1)) & merged.under(count, 1).equals(1)
         used = (first | second) & copied.under(count, 1)
         own = used.pick(dims, 1).prod(1)
-        # A code that asks for a dim that is not there becomes a size that is refused.
+        # A code that refers to a missing dim becomes -1, which the size guard refuses.
         beyond = copied & ((source + merged) >= x.rank)
         value = beyond.pick(-1, copied.pick(own, given))
         rest = used.pick(1, 0).sum(0).equals(0).pick(dims.under(x.rank), 1)
@@ -68,7 +70,7 @@ def reshape(ctx: Emitter, x: Tensor, codes: Tensor, allow_zero: bool) -> Tensor:
 
 
 def expand_dims(ctx: Emitter, x: Tensor, axis: Tensor, count: int) -> Tensor:
-    """``count`` dims of 1 before an axis."""
+    """Return ``x`` with ``count`` dims of 1 inserted before an axis read at run time."""
     total = x.rank + count
     place = line(ctx, axis, "the axis")
     place = (place < 0).pick(place + (x.rank + 1), place)
@@ -85,7 +87,10 @@ def expand_dims(ctx: Emitter, x: Tensor, axis: Tensor, count: int) -> Tensor:
 
 
 def squeeze(ctx: Emitter, x: Tensor, axes: Tensor) -> Tensor:
-    """The dims that are not named, in order; that those named are 1 their product says."""
+    """Return ``x`` without the axes read at run time.
+
+    The guard on the number of elements ensures that the removed dims are 1.
+    """
     given = line(ctx, axes, "the axes")
     count = ctx.static(axes.dims[0] if axes.rank else i64(1), "the number of axes")
     if count > x.rank:
@@ -99,7 +104,8 @@ def squeeze(ctx: Emitter, x: Tensor, axes: Tensor) -> Tensor:
     before = literals(ctx, [[int(b < a) for b in range(x.rank)] for a in range(x.rank)])
     place = (before * kept.under(1, x.rank)).sum(1)
     rank = x.rank - count
-    # An axis named twice or beyond the rank leaves more dims than there are places.
+    # If an axis occurs twice or is out of range, more than ``rank`` dims remain; -1 is then
+    # refused.
     fits = kept.sum().equals(rank)
     if rank == 0:
         ctx.require_same_elements(x, [])
@@ -113,14 +119,14 @@ def squeeze(ctx: Emitter, x: Tensor, axes: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Extent:
-    """Where a slice lies along an axis, in numbers that are read: inside of it."""
+    """A slice along one axis with run-time begin, length and step, clamped to the axis."""
 
     first: Numbers
     length: Any
     step: Numbers
 
     def places(self) -> Tensor:
-        """The positions of its elements."""
+        """Return the positions of the slice's elements."""
         count = iota(self.first.ctx, self.first.ctx.solver.simplify(self.length))
         return (Numbers(self.first.ctx, count) * self.step + self.first).tensor
 
@@ -128,10 +134,10 @@ class Extent:
 def extents(
     ctx: Emitter, x: Tensor, bounds: Sequence[Tensor], axes: Any = None
 ) -> dict[int, Extent]:
-    """By axis where a slice lies whose begins, ends and strides are read.
+    """Return, by axis, the extent of a slice whose begins, ends and strides are read at run time.
 
     Raises:
-        TypeMismatch: there are more of one than of another, or an axis is named twice.
+        TypeMismatch: the numbers of bounds differ, or an axis occurs twice.
     """
     count = ctx.static(product(bounds[0].dims), "the number of slice bounds")
     for b in bounds[1:]:
@@ -159,7 +165,7 @@ def extents(
 def _extent(
     size: Numbers, bounds: tuple[Numbers, Numbers], step: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """(begin, length, width of a step) along an axis after NumPy's wrapping and clamping."""
+    """Return (begin, length, absolute step) along an axis after NumPy's wrapping and clamping."""
 
     def wrapped(x: Numbers) -> Numbers:
         return (x < 0).pick(x + size, x)
@@ -175,7 +181,7 @@ def _extent(
 
 
 def whole_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
-    """``start, start + step, ...`` of integers, the step read from data."""
+    """Return an integer range ``start, start + step, ...`` whose step is read at run time."""
     start, stop, step = (line(ctx, a, "a bound of the range").at(0) for a in args)
     up = step >= 0
     width = up.pick(step, literals(ctx, [0]).at(0) - step)
@@ -193,7 +199,7 @@ def whole_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
 
 
 def trilu(ctx: Emitter, x: Tensor, k: Tensor, upper: bool) -> Tensor:
-    """The part above or below a diagonal that is read."""
+    """Return the part above or below a diagonal whose number is read at run time."""
     high, wide = (Numbers(ctx, iota(ctx, d)) for d in x.dims[-2:])
     column = Numbers(ctx, ctx.reshape(high.tensor, [x.dims[-2], i64(1)]))
     above = wide - column
@@ -203,8 +209,9 @@ def trilu(ctx: Emitter, x: Tensor, k: Tensor, upper: bool) -> Tensor:
 
 
 def borders(ctx: Emitter, x: Tensor, widths: Sequence[Any], mode: str) -> Tensor:
-    """A padding with copies of the operand: ``edge`` repeats the last element, ``reflect`` turns
-    back before it."""
+    """Return ``x`` padded with its own elements: ``edge`` repeats the last element, ``reflect``
+    mirrors without repeating it.
+    """
     for axis in range(x.rank):
         before, after = (ctx.dim(w) for w in widths[2 * axis : 2 * axis + 2])
         if ctx.literal(before) == 0 and ctx.literal(after) == 0:

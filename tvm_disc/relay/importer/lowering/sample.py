@@ -1,7 +1,7 @@
-"""Import rules: images read at computed places.
+"""Import rules: images sampled at computed positions.
 
-Places are computed as tensors, ``[n, rank, m]``; one kernel finds the pixels around each and sums
-them for every channel.
+Positions are tensors of shape ``[n, rank, m]``. One kernel finds the pixels around each position
+and sums them for every channel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _f(ctx: Emitter, value: float) -> Tensor:
 
 
 def calc(ctx: Emitter, build: Callable[..., Any], a: Tensor, b: Tensor | float) -> Tensor:
-    """Arithmetic with a tensor or a number."""
+    """Return an arithmetic operation on a tensor and a tensor or number."""
     return apply(ctx, build, a, b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype))
 
 
@@ -53,9 +53,11 @@ def sampled(
     how: tuple[str, str, bool],
     entries: Tensor | None = None,
 ) -> Tensor:
-    """``x[b, c, ...]`` at places ``[n, m]`` for each axis; ``how`` is (method, border, corners).
+    """Return ``x[b, c, ...]`` at positions ``[n, m]`` for each axis.
 
-    ``entries`` says of which batch entry each ``n`` is; its own by default.
+    Args:
+        how: (interpolation method, border mode, align corners).
+        entries: the batch entry of each ``n``; by default the same number.
     """
     count, many = places[0].dims
     line = [ctx.expr(ctx.reshape(p, [count, i64(1), many])) for p in places]
@@ -117,7 +119,7 @@ def _grid_sample(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _unnormalized(ctx: Emitter, place: Tensor, size: Tensor, corners: bool) -> Tensor:
-    """From ``[-1, 1]`` to positions."""
+    """Return positions in elements for coordinates in ``[-1, 1]``."""
     place = calc(ctx, R.add, place, 1)
     if corners:
         span = calc(ctx, R.subtract, size, 1)
@@ -163,7 +165,7 @@ def _crop_and_resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _crop_places(
     ctx: Emitter, boxes: Tensor, axis: int, size: Tensor, n: int, crop: tuple[int, int]
 ) -> Tensor:
-    """``[boxes, height * width]`` positions along one axis."""
+    """Return the positions along one axis, ``[boxes, height * width]``."""
     count = boxes.dims[0]
     ends = [sliced(ctx, boxes, {1: (i64(k), i64(1), 1)}) for k in (axis, axis + 2)]
     first, last = (ctx.reshape(e, [count, i64(1), i64(1), i64(1)]) for e in ends)
@@ -175,7 +177,7 @@ def _crop_places(
         place = calc(
             ctx, R.add, calc(ctx, R.multiply, first, span), calc(ctx, R.multiply, scale, line)
         )
-        # The last point is the box's own end, not a bit beyond it.
+        # Rounding must not move the last position beyond the end of the box.
         end = calc(ctx, R.multiply, last, span)
         place = apply(ctx, R.where, _is(ctx, R.less, line, n - 1), place, end)
     else:
@@ -189,7 +191,9 @@ def _crop_places(
 
 
 def _deformable_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The input read at moved places, one column for each window, times the kernel."""
+    """Return the kernel times the input sampled at shifted positions, one column for each
+    window.
+    """
     _floats(ctx, *args)
     if int(attrs["groups"]) != 1:
         raise Unsupported(ctx.where(f"groups {attrs['groups']}; split the input yourself"))
@@ -213,7 +217,7 @@ def _deformable_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _deformed(ctx: Emitter, x: Tensor, offset: Tensor, taps: Sequence[Any], attrs: Attrs) -> Tensor:
-    """``[n, channels * taps, windows]``."""
+    """Return the sampled windows, ``[n, channels * taps, windows]``."""
     parts = int(attrs["deformable_groups"])
     high, wide = offset.dims[2:]
     lead = [x.dims[0] * parts, *taps]

@@ -1,4 +1,4 @@
-"""Import rules: Fourier transforms, as one product with the waves."""
+"""Import rules: Fourier transforms, as one product with a matrix of waves."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ F32, I64 = "float32", "int64"
 
 
 def _with_waves(ctx: Emitter, x: Tensor, count: Any) -> tuple[Tensor, Tensor]:
-    """``x[m, n]`` times the cosines and times the sines ``[n, count]`` of ``2 pi i j / n``; whole
-    turns are taken off before numbers are rounded."""
+    """Return ``x[m, n]`` times the cosines, and times the sines, ``[n, count]`` of ``2 pi i j /
+    n``.
+
+    ``i j`` is reduced modulo n in integers, before rounding to float.
+    """
     size = x.dims[1]
     i, j = ctx.reshape(iota(ctx, size), [size, i64(1)]), iota(ctx, count)
     turns = calc(ctx, R.multiply, i, j)
@@ -54,7 +57,9 @@ def _float32(ctx: Emitter, *args: Tensor) -> None:
 
 
 def _dft(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    """Over the last axis; the inverse turns the other way and divides."""
+    """Return the transform over the last axis; the inverse negates the angle and divides by the
+    size.
+    """
     real, imaginary = args
     _float32(ctx, real, imaginary)
     if real.rank != imaginary.rank or real.rank < 1:
@@ -78,9 +83,9 @@ def _dft(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
 
 
 def _stft(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """``[batch, frequencies, frames, 2]``."""
+    """Return the short-time transform, ``[batch, frequencies, frames, 2]``."""
     data, window = args
-    if not is_float(window.dtype):  # Relay's window of ones is of int32
+    if not is_float(window.dtype):  # Relay's default window of ones is int32
         window = cast(ctx, window, F32)
     _float32(ctx, data, window)
     if data.rank != 2:

@@ -14,14 +14,14 @@ from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, ca
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
 
-BEYOND = 1 << 60  # more than any dim
+BEYOND = 1 << 60  # larger than any dim
 I64 = "int64"
 
 
 def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -> Tensor:
-    """A slice given per axis as (begin, length, stride), all inside the operand.
+    """Return a slice given as (begin, length, stride) by axis, all within the operand.
 
-    Where all is known but how long the axis is, it must be so long.
+    If begin and length are literals and the axis is not, a guard requires enough elements.
     """
     dims = list(x.dims)
     axes, begins, ends, strides = [], [], [], []
@@ -52,7 +52,7 @@ def _require_elements(ctx: Emitter, dim: Any, where: tuple[Any, Any, int], axis:
 
 
 def strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """A slice by literals, by shape values, or by bounds that are read; strides are known."""
+    """Return a slice by literals, shape values, or bounds read from data; strides must be known."""
     x = args[0]
     if len(args) > 1 and any(value_of(a) is None for a in args[1:3]):
         return sliced(ctx, x, _read_extents(ctx, x, args[1:4], attrs))
@@ -79,10 +79,10 @@ def strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _read_extents(
     ctx: Emitter, x: Tensor, args: Args, attrs: Attrs
 ) -> dict[int, tuple[Any, Any, int]]:
-    """(begin, length, stride) of axes whose bounds only the data knows.
+    """Return (begin, length, stride) by axis for bounds that are read from data.
 
-    Wrapped and clamped as numbers in memory, so that what is read is as simple as a dim: a
-    position inside the axis, and a length that fits behind it.
+    The bounds are wrapped and clamped in memory, so that what is read back is as simple as a dim: a
+    position within the axis, and a length that fits after it.
     """
     begin, end = (_line(ctx, a) for a in args[:2])
     strides = ctx.shape_arg(args[2], "the strides", limited=False) if len(args) > 2 else [1]
@@ -126,7 +126,9 @@ def _line(ctx: Emitter, bounds: Tensor) -> Tensor:
 def _extent_in_memory(
     ctx: Emitter, size: Tensor, bounds: tuple[Tensor, Tensor], step: int, sized: bool
 ) -> tuple[Tensor, Tensor]:
-    """(begin, length) along an axis of a length, the begin 0 where the length is."""
+    """Return (begin, length) along an axis of ``size`` elements; the begin of an empty slice is
+    0.
+    """
     if step == 0:
         raise TypeMismatch(ctx.where("a slice step of 0"))
     zero, one = ctx.scalar(0, I64), ctx.scalar(1, I64)
@@ -162,7 +164,7 @@ def _extent_in_memory(
 
 
 def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tuple[Any, Any, int]:
-    """(begin, length, stride) after NumPy's wrapping and clamping.
+    """Return (begin, length, stride) after NumPy's wrapping and clamping.
 
     Raises:
         TypeMismatch: the step is zero.
@@ -183,12 +185,14 @@ def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tup
 
 
 def _sized_extent(ctx: Emitter, dim: Any, begin: Any, size: Any) -> tuple[Any, Any, int]:
-    """(begin, length, stride) of a slice given by its length; a negative one means all the rest."""
+    """Return (begin, length, stride) of a slice given by its size; a negative size means the
+    rest.
+    """
     first = i64(0) if begin is None else _position(ctx, begin, dim)
     if size is None or (is_number(size) and size < 0):
         last = dim
     else:
-        # As first + size, which might overflow.
+        # Equivalent to first + size, which might overflow.
         last = first + tirx.min(ctx.dim(size), dim - first)
         if not is_number(size):
             last = tirx.Select(ctx.dim(size) < 0, dim, last)
@@ -203,7 +207,7 @@ def _bound(ctx: Emitter, value: Any, dim: Any, low: Any, high: Any) -> Any:
 
 
 def _position(ctx: Emitter, value: Any, dim: Any) -> Any:
-    """A position that counts from the end where it is negative, wrapped once."""
+    """Return a position; a negative one counts from the end and is wrapped once."""
     position = ctx.dim(value)
     if is_number(value):
         return dim + int(value) if value < 0 else position

@@ -1,4 +1,4 @@
-"""Import rules: sparse tensors as coordinates or as compressed rows."""
+"""Import rules: sparse tensors, as coordinates or as compressed rows (CSR)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ I64 = "int64"
 
 
 def _coordinates(ctx: Emitter, indices: Tensor, rank: int) -> Tensor:
-    """Coordinates ``[count, rank]`` of a tensor of that rank."""
+    """Return coordinates ``[count, rank]`` of a tensor of rank ``rank``."""
     depth = ctx.literal(indices.dims[1])
     if depth not in (None, rank):
         raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {rank}"))
@@ -28,7 +28,7 @@ def _coordinates(ctx: Emitter, indices: Tensor, rank: int) -> Tensor:
 
 
 def _sparse_to_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """The default everywhere, then the values at their coordinates, the last one for each."""
+    """Return a dense tensor of the default with the values scattered; the last value wins."""
     indices, values, default = args[:3]
     given = len(args) > 3
     sizes = ctx.size_arg(args[3], "the shape") if given else list(attrs["output_shape"])
@@ -40,7 +40,7 @@ def _sparse_to_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     count = i64(1) if indices.rank == 0 else indices.dims[0]
     coords = indices if indices.rank == 2 else ctx.reshape(indices, [count, i64(1)])
     coords = _coordinates(ctx, coords, len(dims))
-    if default.constant is not None:  # Relay's 0 is of int32 whatever the values are
+    if default.constant is not None:  # Relay's default 0 is int32 for values of any type
         default = cast(ctx, default, values.dtype)
     ctx.same_dtype([values, default])
     if values.rank == 1 and ctx.literal(values.dims[0]) != 1:
@@ -59,7 +59,9 @@ def _sparse_to_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def stacked(ctx: Emitter, parts: list[Tensor], axis: int) -> Tensor:
-    """Parts of one shape next to each other: a choice, which computes nothing in a branch."""
+    """Return parts of one shape stacked along ``axis``, by selects, which compute nothing in a
+    branch.
+    """
     dims = list(parts[0].dims)
     line = [i64(1)] * (len(dims) + 1)
     line[axis] = i64(len(parts))
@@ -73,7 +75,7 @@ def stacked(ctx: Emitter, parts: list[Tensor], axis: int) -> Tensor:
 
 
 def _sparse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    """Coordinates under another shape; one dim of it may be -1."""
+    """Return the coordinates of a reshaped sparse tensor; one new dim may be -1."""
     indices, before, after = args
     ctx.require_eq(indices.dims[1], before.dims[0], "there must be a coordinate for each dim")
     old, asked = cast(ctx, before, I64), cast(ctx, after, I64)
@@ -89,12 +91,12 @@ def _sparse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Ten
 
 
 def _count(ctx: Emitter, dims: Tensor) -> Tensor:
-    """The product of a vector."""
+    """Return the product of a vector."""
     return ctx.emit(R.prod(ctx.expr(dims), [0]), [], I64)
 
 
 def _fill_empty_rows(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
-    """A default value at column 0 of every row without one; sorted by rows."""
+    """Return the tensor with a default value at column 0 of every empty row, sorted by rows."""
     indices, values, shape, default = args
     sizes = ctx.size_arg(shape, "the dense shape")
     height, depth = ctx.dim(sizes[0]), len(sizes)
@@ -128,7 +130,7 @@ def _fill_empty_rows(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ..
 
 
 def _row_of_entry(ctx: Emitter, begins: Tensor, count: Any) -> Tensor:
-    """The row in which each entry of a compressed matrix lies."""
+    """Return the row of each entry of a compressed matrix."""
     ends = sliced(ctx, cast(ctx, begins, I64), {0: (i64(1), begins.dims[0] - 1, 1)})
     call = R.bucketize(ctx.expr(iota(ctx, count)), ctx.expr(ends), False, True)
     return ctx.emit(call, [count], I64)
@@ -170,7 +172,7 @@ def _sparse_add(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _sparse_transpose(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
-    """Entries by column, of one column by row; square matrices, as in Relay."""
+    """Return the transpose: entries sorted by column, then by row; square matrices, as in Relay."""
     data, indices, begins = args
     _rows_given(ctx, data, indices, begins)
     if data.rank != 1:

@@ -23,12 +23,12 @@ from tvm_disc.relay.kernel_ops import FUNCTIONS, function_call
 Attrs: TypeAlias = Mapping[str, Any]
 Args: TypeAlias = Sequence[Any]
 Rule: TypeAlias = Callable[[Emitter, Args, Attrs], Any]
-# Lengths up to here are whole numbers in float64.
+# float64 represents all integers up to this length.
 MOST_STEPS = float(1 << 53)
 
 
 def unary(build: Callable[[Any], Any], dtype: str | None = None) -> Rule:
-    """One operand, same shape."""
+    """Return a rule for an element-wise operator of one operand."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x = args[0]
@@ -38,7 +38,7 @@ def unary(build: Callable[[Any], Any], dtype: str | None = None) -> Rule:
 
 
 def binary(build: Callable[[Any, Any], Any], dtype: str | None = None) -> Rule:
-    """Two operands of one dtype, broadcast."""
+    """Return a rule for an element-wise operator of two operands of one dtype, which broadcast."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         kind = ctx.same_dtype(args)
@@ -49,7 +49,7 @@ def binary(build: Callable[[Any, Any], Any], dtype: str | None = None) -> Rule:
 
 
 def only_on(kind: str, accepts: Callable[[str], bool], rule: Rule) -> Rule:
-    """``rule``, for operands of a kind of dtype."""
+    """Return ``rule`` restricted to operands whose dtype ``accepts`` allows."""
 
     def checked(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
         for x in args:
@@ -62,23 +62,23 @@ def only_on(kind: str, accepts: Callable[[str], bool], rule: Rule) -> Rule:
 
 
 def on_floats(rule: Rule) -> Rule:
-    """A rule for floats."""
+    """Return ``rule`` restricted to floats."""
     return only_on("floats", is_float, rule)
 
 
 def on_numbers(rule: Rule) -> Rule:
-    """A rule for numbers: no truth values."""
+    """Return ``rule`` restricted to numbers, without bools."""
     return only_on("numbers", lambda dtype: dtype != "bool", rule)
 
 
 def apply(ctx: Emitter, build: Callable[..., Any], *args: Tensor, dtype: str = "") -> Tensor:
-    """An element-wise operator on operands that are broadcast against each other."""
+    """Emit an element-wise operator on operands that broadcast."""
     exprs, dims = ctx.operands(args)
     return ctx.emit(build(*exprs), dims, dtype or args[-1].dtype)
 
 
 def number(ctx: Emitter, value: Any, dtype: str) -> Tensor:
-    """A dim, or an expression of dims, as a scalar tensor."""
+    """Return a dim, or an expression of dims, as a scalar tensor."""
     literal = ctx.literal(value)
     if literal is not None:
         return ctx.scalar(literal, dtype)
@@ -87,12 +87,12 @@ def number(ctx: Emitter, value: Any, dtype: str) -> Tensor:
 
 
 def iota(ctx: Emitter, size: Any, dtype: str = "int64") -> Tensor:
-    """0, 1, ... below a dim."""
+    """Return the vector 0, 1, ..., size - 1."""
     return ctx.emit(R.arange(i64(0), size, i64(1), dtype), [size], dtype)
 
 
 def identity(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
-    """Annotations and copies: the operand itself."""
+    """Return the operand; the rule of annotations and copies."""
     return args[0]
 
 
@@ -109,7 +109,7 @@ def _cast(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def cast(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
-    """``x`` as ``dtype``."""
+    """Return ``x`` cast to ``dtype``."""
     if x.dtype == dtype:
         return x
     return ctx.emit(R.astype(ctx.expr(x), dtype), x.dims, dtype)
@@ -124,14 +124,14 @@ def _clip(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     lo, hi = float(attrs["a_min"]), float(attrs["a_max"])
     if is_float(x.dtype):
         return ctx.emit(R.clip(ctx.expr(x), lo, hi), x.dims, x.dtype)
-    # The limits of integers may not be representable as a float.
+    # Limits of 64-bit integers may not be representable as float.
     kind = np.iinfo(x.dtype)
     low, high = (ctx.scalar(int(max(min(v, kind.max), kind.min)), x.dtype) for v in (lo, hi))
     return apply(ctx, R.minimum, apply(ctx, R.maximum, x, low), high)
 
 
 def is_float(dtype: str) -> bool:
-    """Whether a dtype is a floating-point type."""
+    """Return whether a dtype is a floating-point type."""
     return dtype.startswith(("float", "bfloat"))
 
 
@@ -145,13 +145,13 @@ def _round_even(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def rounded(ctx: Emitter, x: Tensor) -> Tensor:
-    """Halves go away from zero, unlike Relax's round."""
+    """Return ``x`` rounded with halves away from zero, unlike Relax's round."""
     if not is_float(x.dtype):
         return x
     whole = apply(ctx, R.trunc, x)
     rest = apply(ctx, R.abs, apply(ctx, R.subtract, x, whole))
     up = apply(ctx, R.greater_equal, rest, ctx.scalar(0.5, x.dtype), dtype="bool")
-    # Not ``whole + 0``, which would make -0.0 out of numbers between -0.5 and 0 a positive zero.
+    # A select instead of ``whole + 0``, which would change -0.0 to 0.0.
     return apply(ctx, R.where, up, apply(ctx, R.add, whole, apply(ctx, R.sign, x)), whole)
 
 
@@ -165,7 +165,11 @@ def _trunc_divide(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def reduce_axes(ctx: Emitter, x: Tensor, attrs: Attrs) -> list[int]:
-    """The axes to reduce, after ``axis``, ``exclude`` and their defaults."""
+    """Return the axes to reduce, from ``axis``, ``exclude`` and their defaults.
+
+    Raises:
+        TypeMismatch: ``exclude`` is given without ``axis``.
+    """
     axis = attrs["axis"]
     if axis is None and attrs["exclude"]:
         raise TypeMismatch(ctx.where("exclude=True: expected the axes to keep, found axis=None"))
@@ -184,7 +188,7 @@ def _reduced(dims: Sequence[Any], axes: Sequence[int], keep: bool) -> list[Any]:
 
 
 def reduction(build: Callable[..., Any]) -> Rule:
-    """A reduction over ``axis``; over no axis it is the operand."""
+    """Return a rule for a reduction over ``axis``; without axes the result is the operand."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x: Tensor = args[0]
@@ -204,7 +208,7 @@ def _mean(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def averaged(ctx: Emitter, x: Tensor, axes: Sequence[int], keep: bool = True) -> Tensor:
-    """The mean over some axes; of integers an int64 sum divided, rounded towards zero."""
+    """Return the mean over some axes; for integers an int64 sum divided, rounded towards zero."""
     dims = _reduced(x.dims, axes, keep)
     if is_float(x.dtype):
         return ctx.emit(R.mean(ctx.expr(x), axes, keepdims=keep), dims, x.dtype)
@@ -215,7 +219,7 @@ def averaged(ctx: Emitter, x: Tensor, axes: Sequence[int], keep: bool = True) ->
 
 
 def _any(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Not all not: nothing of nothing holds."""
+    """Return the disjunction, as ``not min(not x)``, which is False for an empty operand."""
     none = reduction(R.min)(ctx, [apply(ctx, R.logical_not, args[0])], attrs)
     return apply(ctx, R.logical_not, none)
 
@@ -240,7 +244,7 @@ def _arg(build: Callable[..., Any]) -> Rule:
 
 
 def _axes_as_one(ctx: Emitter, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, int]:
-    """``x`` with some axes merged into one, in row-major order, and where that axis is."""
+    """Return ``x`` with some axes merged into one, in row-major order, and the merged axis."""
     if len(axes) == 1:
         return x, axes[0]
     kept = [a for a in range(x.rank) if a not in axes]
@@ -284,7 +288,7 @@ def _shape_given(ctx: Emitter, attrs: Attrs, rest: Args) -> list[Any]:
 
 
 def filled(ctx: Emitter, dims: Sequence[Any], fill: Tensor, dtype: str) -> Tensor:
-    """A tensor of one value."""
+    """Return a tensor filled with one value."""
     fill = cast(ctx, fill, dtype)
     return ctx.emit(R.full(relax.ShapeExpr(list(dims)), ctx.expr(fill), dtype), dims, dtype)
 
@@ -314,9 +318,10 @@ def _full_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Return ``start, start + step, ...`` below ``stop``; the step of an integer range is known.
+    """Return ``start, start + step, ...`` below ``stop``; the step of an integer range must be
+    known.
 
-    A range of known bounds is computed now, unless it is too long for that.
+    A range with literal bounds is folded, unless it is too long.
     """
     if all(a.constant is not None for a in args[:3]):
         literals = [a.constant.reshape(()).item() for a in args[:3]]
@@ -345,21 +350,23 @@ def arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _is_whole(a: Tensor) -> bool:
-    """Whether a bound is known to be a whole number."""
+    """Return whether a bound is known to be an integer."""
     if a.constant is not None and a.constant.size == 1:
         return float(a.constant.reshape(())).is_integer()
     return value_of(a) is not None
 
 
 def _float_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
-    """A range whose length only the data knows: ``ceil((stop - start) / step)``, at least 0."""
+    """Return a range whose length is computed from data: ``ceil((stop - start) / step)``, at
+    least 0.
+    """
     if args[2].constant is not None and not args[2].constant.any():
         raise Unsupported(ctx.where("a step that is known and not zero, found 0"))
     start, stop, step = (cast(ctx, ctx.reshape(a, []), "float64") for a in args)
     steps = apply(ctx, R.divide, apply(ctx, R.subtract, stop, start), step)
     whole = ctx.emit(R.ceil(steps.expr), [], "float64")
     count = apply(ctx, R.maximum, whole, ctx.scalar(0, "float64"))
-    # A length that is too large or no number is refused by its sign.
+    # A length that is too large or NaN becomes -1, which the size guard refuses.
     fits = apply(ctx, R.less, whole, ctx.scalar(MOST_STEPS, "float64"), dtype="bool")
     exprs = [ctx.expr(x) for x in (fits, count, ctx.scalar(-1, "float64"))]
     length = cast(ctx, ctx.emit(R.where(*exprs), [], "float64"), "int64")

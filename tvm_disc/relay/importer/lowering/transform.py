@@ -1,4 +1,4 @@
-"""Import rules: reshape, move, select and join."""
+"""Import rules: reshape, permute, select and concatenate."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ def _reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def reshape_to(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> Tensor:
-    """Relay's reshape codes: 0 copies a dim, -1 is inferred, -2 copies the rest, -3 merges two
-    dims, -4 splits one into the two that follow."""
+    """Return ``x`` reshaped by Relay's codes.
+
+    0 copies a dim, -1 is inferred, -2 copies the remaining dims, -3 merges two dims, -4 splits one
+    into the two that follow.
+    """
     dims = target_dims(ctx, x, codes, allow_zero)
     ctx.require_same_elements(x, dims)
     return ctx.reshape(x, dims)
 
 
 def target_dims(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> list[Any]:
-    """The dims that reshape codes ask for."""
+    """Return the dims that reshape codes describe."""
     dims, infer = _decode(ctx, x, codes, allow_zero)
     if infer is None:
         return _undo_broadcast_idiom(ctx, x, dims)
@@ -88,7 +91,7 @@ def _source_dim(ctx: Emitter, x: Tensor, axis: int) -> Any:
 
 
 def _split_pair(ctx: Emitter, dim: Any, pair: Sequence[Any]) -> tuple[Any, Any]:
-    """The two dims that -4 makes of one; one of them may be inferred."""
+    """Return the two dims into which -4 splits one; one of them may be inferred."""
     known = [p for p in pair if not is_number(p) or p > 0]
     if len(pair) != 2 or not known or any(is_number(p) and p <= 0 and p != -1 for p in pair):
         found = ", ".join(map(str, pair)) or "nothing"
@@ -105,11 +108,10 @@ def _split_pair(ctx: Emitter, dim: Any, pair: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _inferred(ctx: Emitter, x: Tensor, dims: list[Any], infer: int) -> Any:
-    """The dim that makes the element counts equal.
+    """Return the dim that makes the element counts equal.
 
-    Factors that occur on both sides are cancelled before dividing, so that
-    ``[b, s, 12, 64] -> [0, 0, -1]`` gives 768 and not ``b*s*768 // (b*s)``, which is not the
-    same thing for an empty batch.
+    Factors that occur on both sides are cancelled before the division, so that ``[b, s, 12, 64] ->
+    [0, 0, -1]`` gives 768 instead of ``b*s*768 // (b*s)``, which differs for an empty batch.
     """
     left = list(x.dims)
     right = []
@@ -126,10 +128,11 @@ def _inferred(ctx: Emitter, x: Tensor, dims: list[Any], infer: int) -> Any:
 
 
 def _undo_broadcast_idiom(ctx: Emitter, x: Tensor, dims: list[Any]) -> list[Any]:
-    """``max(1, d)`` as a target dim is how ONNX importers broadcast batch dims.
+    """Return the dims with ``max(1, d)`` replaced by ``d`` if that keeps the element count.
 
-    It equals ``d`` whenever the reshape is legal, and reads better; an empty batch, where it
-    would make the reshape an error, then works.
+    ONNX importers broadcast batch dims with ``max(1, d)``. It equals ``d`` whenever the reshape is
+    valid, and ``d`` is simpler. An empty batch, for which the original reshape is an error, then
+    works.
     """
     if ctx.solver.known_same_elements(list(x.dims), dims):
         return dims
@@ -155,7 +158,7 @@ def _reshape_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _span(ctx: Emitter, begin: int, end: int | None, rank: int) -> tuple[int, int]:
-    """A run of axes; negative bounds count from the end."""
+    """Return a range of axes; negative bounds count from the end."""
     end = rank if end is None else end
     first, last = (b + rank if b < 0 else b for b in (begin, end))
     if not 0 <= first <= last <= rank:
@@ -207,7 +210,7 @@ def _transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def permute(ctx: Emitter, x: Tensor, order: Sequence[int]) -> Tensor:
-    """``x`` with its axes in another order; a literal is permuted now."""
+    """Return ``x`` with its axes permuted; a literal is folded."""
     if list(order) == list(range(x.rank)):
         return x
     if x.constant is not None:
@@ -224,7 +227,7 @@ def _broadcast_to(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def broadcast_dims_to(ctx: Emitter, x: Tensor, dims: list[Any]) -> Tensor:
-    """``x`` stretched to ``dims``, each axis proved or guarded to be 1 or equal."""
+    """Return ``x`` broadcast to ``dims``; each axis is proved or guarded to be 1 or equal."""
     if len(dims) < x.rank:
         raise TypeMismatch(ctx.where(f"cannot broadcast rank {x.rank} to rank {len(dims)}"))
     offset = len(dims) - x.rank
@@ -233,7 +236,7 @@ def broadcast_dims_to(ctx: Emitter, x: Tensor, dims: list[Any]) -> Tensor:
         if ctx.literal(d) == 1 or ctx.same(d, want):
             continue
         if isinstance(want, tirx.Max) and any(ctx.same(d, s) for s in (want.a, want.b)):
-            # maximum(shape(x), shape(y)): the importer's way to say "broadcast x against y".
+            # Importers write maximum(shape(x), shape(y)) to broadcast x against y.
             other = want.b if ctx.same(d, want.a) else want.a
             dims[offset + axis] = ctx.solver.broadcast_dim(d, other, ctx.where(f"axis {axis}"))
             continue
@@ -277,7 +280,7 @@ def _stack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return _concatenate(ctx, [rows], {"axis": axis})
 
 
-MOST_PARTS = 4096  # each is an operator of its own
+MOST_PARTS = 4096  # limits the emitted code: each part is one operator
 
 
 def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
@@ -308,7 +311,7 @@ def _reverse(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def flip(ctx: Emitter, x: Tensor, axis: int) -> Tensor:
-    """One axis reversed; a literal is reversed now."""
+    """Return ``x`` with one axis reversed; a literal is folded."""
     if x.constant is not None:
         return ctx.constant(np.ascontiguousarray(np.flip(x.constant, axis)))
     return ctx.emit(R.flip(ctx.expr(x), axis), x.dims, x.dtype)
@@ -327,14 +330,14 @@ def _tile(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _times(ctx: Emitter, count: Any) -> int:
-    """How often something is repeated."""
+    """Return a repetition count, which must not be negative."""
     if count < 0:
         raise TypeMismatch(ctx.where(f"expected repetitions, found {count}"))
     return int(count)
 
 
 def _tile_symbolic(ctx: Emitter, x: Tensor, reps: list[Any]) -> Tensor:
-    """Every axis next to one of its repetitions, then merged."""
+    """Return a tiling with symbolic counts: axes for repetitions are broadcast, then merged."""
     rank = max(len(reps), x.rank)
     times = [i64(1)] * (rank - len(reps)) + [ctx.dim(r) for r in reps]
     dims = [i64(1)] * (rank - x.rank) + list(x.dims)
@@ -358,7 +361,7 @@ def _repeat(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _reverse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """``reshape`` whose codes are read from the right."""
+    """Return a reshape whose codes are read from right to left."""
     x = args[0]
     codes = list(reversed(attrs["newshape"]))
     backwards = Tensor(tuple(reversed(x.dims)), x.dtype, x.expr, x.value, x.constant)
@@ -369,7 +372,7 @@ def _reverse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def summed_to(ctx: Emitter, x: Tensor, dims: Sequence[Any]) -> Tensor:
-    """``x`` summed over the axes along which broadcasting from ``dims`` would repeat."""
+    """Return ``x`` summed over the axes along which broadcasting from ``dims`` would repeat."""
     lead = x.rank - len(dims)
     if lead < 0:
         raise TypeMismatch(ctx.where(f"rank {x.rank} cannot be summed to rank {len(dims)}"))
@@ -382,7 +385,7 @@ def summed_to(ctx: Emitter, x: Tensor, dims: Sequence[Any]) -> Tensor:
         elif ctx.same(dim, d) or ctx.solver.known(tirx.NE(d, i64(1))):
             ctx.require_eq(dim, d, f"axis {a} is kept")
             parts.append(d)
-        else:  # [dim / d, d], of which d is 1 or dim
+        else:  # [dim / d, d], where d is 1 or dim
             either = tirx.Or(tirx.EQ(d, dim), tirx.EQ(d, i64(1)))
             ctx.solver.require(either, ctx.where(f"axis {a} is kept or summed"))
             axes.append(len(parts))
@@ -442,14 +445,15 @@ def _space_to_depth(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def axes_of(layout: str) -> list[str]:
-    """The axes of a layout, blocks of channels such as ``4c`` with their size."""
+    """Return the axes of a layout, with blocks such as ``4c`` as one entry."""
     return re.findall(r"[A-Z]|\d+[a-z]", layout)
 
 
 def spatial_axes(ctx: Emitter, layout: str, spatial: str) -> list[int]:
-    """Where the spatial axes lie, those of blocked layouts too.
+    """Return the positions of the spatial axes, also in blocked layouts.
 
-    raises: Unsupported for a layout of other axes.
+    Raises:
+        Unsupported: the layout has other axes.
     """
     axes = axes_of(layout)
     if sorted(a for a in axes if a.isalpha()) != sorted(f"NC{spatial}"):
@@ -460,14 +464,18 @@ def spatial_axes(ctx: Emitter, layout: str, spatial: str) -> list[int]:
 def channels_first(
     ctx: Emitter, x: Tensor, layout: str, wanted: str, out: str = ""
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """``x`` with its axes in the order ``wanted``, and how to bring a result into ``layout``, or
-    into ``out`` if that is another one."""
+    """Return ``x`` with its axes in the order ``wanted``, and a function that restores the layout.
+
+    The function converts a result to ``out`` if given, otherwise to ``layout``.
+    """
     plain = without_blocks(ctx, x, layout, wanted)
     return plain, lambda y: _with_blocks(ctx, y, wanted, out or layout)
 
 
 def without_blocks(ctx: Emitter, x: Tensor, layout: str, wanted: str, of: str = "data") -> Tensor:
-    """``x`` with its axes in the order ``wanted``, each joined with its blocks, such as ``4c``."""
+    """Return ``x`` with its axes in the order ``wanted``, each merged with its block, such as
+    ``4c``.
+    """
     axes = axes_of(layout)
     if sorted("".join(axes)) != sorted(layout) or len(axes) != x.rank:
         raise Unsupported(ctx.where(f"{of} layout {layout} of rank {x.rank}"))
@@ -484,7 +492,7 @@ def without_blocks(ctx: Emitter, x: Tensor, layout: str, wanted: str, of: str = 
 
 
 def _blocks(ctx: Emitter, axes: Sequence[str], wanted: str, of: str) -> dict[str, str]:
-    """The block of each axis that has one."""
+    """Return the block of each axis that has one."""
     blocks = {a[-1].upper(): a for a in axes if not a.isalpha()}
     several = len(blocks) < sum(not a.isalpha() for a in axes)
     if several or sorted(a for a in axes if a.isalpha()) != sorted(wanted):

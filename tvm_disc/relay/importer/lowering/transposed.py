@@ -1,13 +1,13 @@
 """Import rules: transposed convolution, by the phases of its result.
 
-The result of a transposed convolution of stride ``s`` is ``s`` interleaved sequences along each
-axis (its phases), each an ordinary convolution of the input by every ``s``-th tap of the kernel
-(Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016, section 2). One
-convolution makes all phases as channels of their own, which are then woven together:
+The result of a transposed convolution of stride ``s`` consists of ``s`` interleaved sequences along
+each axis (its phases). Each phase is an ordinary convolution of the input by every ``s``-th tap of
+the kernel (Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016,
+section 2). One convolution computes all phases as separate channels, which are then interleaved::
 
-    before  conv2d_transpose(x, w)                  # x f32[n, i, h, w], w f32[i, o, 4, 4], stride 2
-    after   y = conv2d(x, phases(w))                # f32[n, o * 2 * 2, h + 1, w + 1], taps 2 x 2
-            crop(weave(y))                          # f32[n, o, 2 * h + 2, 2 * w + 2]
+  before  conv2d_transpose(x, w)                  # x f32[n, i, h, w], w f32[i, o, 4, 4], stride 2
+  after   y = conv2d(x, phases(w))                # f32[n, o * 2 * 2, h + 1, w + 1], taps 2 x 2
+          crop(weave(y))                          # f32[n, o, 2 * h + 2, 2 * w + 2]
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from tvm_disc.relay.importer.tensor import Tensor
 
 @dataclass(frozen=True)
 class PhaseAxis:
-    """One spatial axis of a transposed convolution, made by phases.
+    """One spatial axis of a transposed convolution, computed by phases.
 
-    Element ``origin + stride * q + r`` of the whole result is phase ``r`` at ``q``; it sums input
+    Element ``origin + stride * q + r`` of the full result is phase ``r`` at ``q``; it sums input
     elements ``q + shift - taps + 1 ... q + shift``.
 
     Attributes:
-        taps: taps of every phase; those that a phase does not have are zero.
+        taps: taps of each phase; taps that a phase does not have are zero.
         before, after: padding of the convolution.
-        skipped: elements of the woven result before the first that is wanted.
-        length: of the wanted result less ``stride`` times that of the input.
+        skipped: elements of the interleaved result before the first element of the output.
+        length: size of the output less ``stride`` times that of the input.
     """
 
     kernel: int
@@ -64,9 +64,10 @@ class PhaseAxis:
 
     @staticmethod
     def of(kernel: int, stride: int, pads: tuple[int, int], more: int) -> PhaseAxis:
-        """The phases of an axis that is cropped by ``pads`` and has ``more`` elements at its end.
+        """Return the phases of an axis that is cropped by ``pads`` and extended by ``more``
+        elements.
 
-        The woven result begins where the wanted one does, if that costs no further tap.
+        The interleaved result starts where the output starts, if that needs no additional tap.
         """
         taps = -(-kernel // stride)
         origin = pads[0] % stride
@@ -90,7 +91,7 @@ class PhaseAxis:
 
     @property
     def margins(self) -> tuple[int, int]:
-        """Zeros before and behind the kernel that make it ``taps * stride`` long."""
+        """Return the zeros before and after the kernel that extend it to ``taps * stride``."""
         lead = self.stride * self.shift - self.origin
         return lead, self.taps * self.stride - self.kernel - lead
 
@@ -114,7 +115,7 @@ def _conv_transpose(build: Callable[..., Any], rank: int) -> Rule:
 def _by_phases(
     ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs
 ) -> Tensor:
-    """Where no axis has both a stride and a dilation."""
+    """Return the convolution by phases; no axis may have both a stride and a dilation."""
     rank, groups = x.rank - 2, int(attrs["groups"])
     strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
     pads, more = padding(ctx, attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
@@ -134,7 +135,7 @@ def _by_phases(
 
 
 def _phases(ctx: Emitter, w: Tensor, axes: list[PhaseAxis]) -> Tensor:
-    """``(i, o, k...)`` as ``(i, s... * o, taps...)``: the flipped taps of every phase."""
+    """Return ``(i, o, k...)`` as ``(i, s... * o, taps...)``: the flipped taps of every phase."""
     rank = len(axes)
     plain = [a.stride == 1 for a in axes]
     margins = [(0, 0) if p else a.margins for p, a in zip(plain, axes, strict=True)]
@@ -153,7 +154,7 @@ def _phases(ctx: Emitter, w: Tensor, axes: list[PhaseAxis]) -> Tensor:
 
 
 def _weave(ctx: Emitter, y: Tensor, strides: list[int], groups: int) -> Tensor:
-    """``(n, g * s... * o, q...)`` as ``(n, g * o, (q * s)...)``."""
+    """Interleave ``(n, g * s... * o, q...)`` to ``(n, g * o, (q * s)...)``."""
     rank, places = len(strides), y.dims[2:]
     if all(s == 1 for s in strides):
         return y
@@ -169,8 +170,9 @@ def _weave(ctx: Emitter, y: Tensor, strides: list[int], groups: int) -> Tensor:
 
 
 def _spread(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs) -> Tensor:
-    """The adjoint of a convolution: a convolution, by the flipped kernel, of the input with zeros
-    between its elements."""
+    """Return the adjoint of a convolution: a convolution by the flipped kernel, of the input
+    with zeros between its elements.
+    """
     rank, groups = x.rank - 2, int(attrs["groups"])
     strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
     pads, more = padding(ctx, attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
@@ -187,7 +189,9 @@ def _spread(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs
 
 
 def _whole(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs) -> Tensor:
-    """:func:`_spread` by a kernel of unknown size: of the whole result the padding is cut."""
+    """Return :func:`_spread` for a kernel of symbolic size: the padding is sliced off the full
+    result.
+    """
     rank, groups = x.rank - 2, int(attrs["groups"])
     strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
     pads, more = padding(ctx, attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
@@ -209,7 +213,7 @@ def _whole(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs:
 
 
 def _grouped(ctx: Emitter, w: Tensor, groups: int) -> Tensor:
-    """``(I, O / groups, ...)`` as ``(O, I / groups, ...)``."""
+    """Return ``(I, O / groups, ...)`` as ``(O, I / groups, ...)``."""
     if groups == 1:
         return permute(ctx, w, [1, 0, *range(2, w.rank)])
     ctx.solver.require_divides(i64(groups), w.dims[0], ctx.where("groups must divide the inputs"))

@@ -42,13 +42,17 @@ SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 
 def per_axis(value: Any, rank: int) -> list[int]:
-    """One number per spatial axis."""
+    """Return one number per spatial axis."""
     items = [value] if isinstance(value, int) else [int(v) for v in value]
     return items * rank if len(items) == 1 else items
 
 
 def steps(ctx: Emitter, attrs: Attrs, name: str, rank: int) -> list[int]:
-    """Strides, gaps or sizes of windows: one number per spatial axis, none below 1."""
+    """Return strides, dilation or window sizes: one number of at least 1 per spatial axis.
+
+    Raises:
+        TypeMismatch: another number of values, or a value below 1.
+    """
     items = per_axis(attrs[name], rank)
     if len(items) != rank or any(v < 1 for v in items):
         message = f"{name}: expected {rank} numbers of at least 1, found {attrs[name]}"
@@ -57,7 +61,11 @@ def steps(ctx: Emitter, attrs: Attrs, name: str, rank: int) -> list[int]:
 
 
 def padding(ctx: Emitter, value: Any, rank: int) -> list[int]:
-    """(before..., after...) from Relay's one, ``rank`` or ``2 * rank`` numbers."""
+    """Return (before..., after...) from Relay's 1, ``rank`` or ``2 * rank`` numbers.
+
+    Raises:
+        TypeMismatch: another number of values.
+    """
     items = per_axis(value, rank)
     if len(items) not in (rank, 2 * rank):
         message = f"padding: expected 1, {rank} or {2 * rank} numbers, found {value}"
@@ -66,13 +74,13 @@ def padding(ctx: Emitter, value: Any, rank: int) -> list[int]:
 
 
 def window_extent(dim: Any, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
-    """``(dim + pads - dilation * (kernel - 1) - 1) // stride + 1``."""
+    """Return ``(dim + pads - dilation * (kernel - 1) - 1) // stride + 1``."""
     reach = i64(dilation) * (kernel - 1) + 1
     return tirx.floordiv(dim + pads - reach, i64(stride)) + 1
 
 
 def _windows(ctx: Emitter, dim: Any, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
-    """:func:`window_extent`, which must not be negative."""
+    """Return :func:`window_extent`, required to be non-negative."""
     extent = ctx.solver.simplify(window_extent(dim, kernel, stride, pads, dilation))
     least = ctx.solver.simplify(i64(dilation) * (kernel - 1) + 1 - pads - stride)
     ctx.solver.require_le(least, dim, ctx.where("the window must fit the padded input"))
@@ -102,7 +110,9 @@ def convolve(
     attrs: Attrs,
     window: tuple[list[int], list[int], list[int]],
 ) -> Tensor:
-    """A convolution of channel-first operands; ``window`` is (strides, padding, dilation)."""
+    """Return a convolution of channel-first operands; ``window`` is (strides, padding,
+    dilation).
+    """
     strides, pads, dilation = window
     rank, groups = x.rank - 2, int(attrs["groups"])
     dtype = attrs["out_dtype"] or x.dtype
@@ -133,8 +143,11 @@ def convolve(
 
 
 def _depthwise(ctx: Emitter, x: Tensor, w: Tensor, groups: int, channels: Any) -> Tensor:
-    """Weights of one kernel per channel may have the multiplier behind the channels: Relay's
-    ``[C, M, ...]`` is ``[C * M, 1, ...]`` of a grouped convolution."""
+    """Return depthwise weights as those of a grouped convolution.
+
+    Relay's ``[C, M, ...]``, with the channel multiplier in the second axis, becomes ``[C * M, 1,
+    ...]``.
+    """
     size = ctx.literal(w.dims[1])
     if groups == 1 or ctx.literal(w.dims[0]) != groups or size in (None, 1):
         return w
@@ -144,7 +157,7 @@ def _depthwise(ctx: Emitter, x: Tensor, w: Tensor, groups: int, channels: Any) -
 
 
 def relaid(ctx: Emitter, x: Tensor, layout: str, out: str, wanted: str) -> Tensor:
-    """A result in the layout that was asked for, if one was."""
+    """Return a result in the layout ``out``, if one is given."""
     if out in ("", layout):
         return x
     plain, restore = channels_first(ctx, x, layout, wanted, out)
@@ -152,12 +165,12 @@ def relaid(ctx: Emitter, x: Tensor, layout: str, out: str, wanted: str) -> Tenso
 
 
 def kernel_first(ctx: Emitter, w: Tensor, layout: str, wanted: str) -> Tensor:
-    """The weights in the wanted layout."""
+    """Return the weights in the layout ``wanted``."""
     return without_blocks(ctx, w, layout, wanted, "kernel")
 
 
 def dilate(ctx: Emitter, x: Tensor, strides: Sequence[int], fill: Tensor) -> Tensor:
-    """``strides - 1`` copies of ``fill`` between neighbours."""
+    """Return ``x`` with ``strides - 1`` copies of ``fill`` between neighbouring elements."""
     for axis, stride in enumerate(strides):
         if stride != 1:
             size = x.dims[axis]
@@ -221,7 +234,7 @@ def _global_pool(reduce: Callable[[Emitter, Tensor, Sequence[int]], Tensor]) -> 
 
 
 def _adaptive_pool(average: bool, rank: int) -> Rule:
-    """Windows chosen so that the result has the asked size: one axis after the other."""
+    """Return a rule that pools with windows chosen for a given output size, one axis at a time."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x: Tensor = args[0]
@@ -238,7 +251,9 @@ def _adaptive_pool(average: bool, rank: int) -> Rule:
 
 
 def _adapt_axis(ctx: Emitter, x: Tensor, axis: int, size: int, average: bool) -> Tensor:
-    """Window ``i`` spans from ``i * length // size`` to ``ceil((i + 1) * length / size)``."""
+    """Pool one axis; window ``i`` covers ``i * length // size`` to ``ceil((i + 1) * length /
+    size)``.
+    """
     length = x.dims[axis]
     if ctx.literal(length) == size:
         return x
@@ -279,7 +294,7 @@ def _pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """A padding whose widths are computed; negative widths cut, as literal ones do."""
+    """Return a padding with run-time widths; negative widths crop, as literal ones do."""
     x, widths, fill = args
     mode = attrs["pad_mode"]
     items = ctx.shape_arg(widths, "the pad widths")
@@ -297,7 +312,7 @@ def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _added_and_cut(ctx: Emitter, width: Any, read: bool) -> tuple[Any, Any]:
-    """Return what a pad width adds and what it cuts off: both at least 0, one of them 0.
+    """Return the numbers of elements that a pad width adds and removes; one of them is 0.
 
     Args:
         read: the width was read from data, as the difference of these two numbers.
@@ -310,12 +325,12 @@ def _added_and_cut(ctx: Emitter, width: Any, read: bool) -> tuple[Any, Any]:
     if ctx.solver.known_le(dim, i64(0)):
         return i64(0), ctx.dim(i64(0) - dim)
     cut = ctx.dim(tirx.max(i64(0) - dim, i64(0)))
-    # As dim + cut, the sum of all parts is the length plus the widths.
+    # Written as dim + cut, so that the total size simplifies to the length plus the widths.
     return ctx.dim(dim + cut), cut
 
 
 def _cut(ctx: Emitter, x: Tensor, cuts: Sequence[Any]) -> Tensor:
-    """``x`` without the elements that negative widths cut off; ``cuts`` are two per axis."""
+    """Return ``x`` without the elements that negative widths remove; two ``cuts`` per axis."""
     where = {}
     for axis, dim in enumerate(x.dims):
         first, last = cuts[2 * axis : 2 * axis + 2]
@@ -329,7 +344,7 @@ def _cut(ctx: Emitter, x: Tensor, cuts: Sequence[Any]) -> Tensor:
 
 
 def padded_by(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
-    """``x`` with borders of symbolic widths, none negative, as parts of a concatenation."""
+    """Return ``x`` with borders of symbolic non-negative widths, by concatenation."""
     for axis, pair in enumerate(pairs):
         parts = [x]
         for after, width in enumerate(pair):
@@ -357,7 +372,7 @@ def _pad_with(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor, mode:
 
 
 def cropped(ctx: Emitter, x: Tensor, pairs: Sequence[Any]) -> Tensor:
-    """``x`` without what negative widths take away."""
+    """Return ``x`` without the elements that negative widths remove."""
     where = {}
     for axis, pair in enumerate(pairs):
         first, last = (max(-int(w), 0) for w in pair)
@@ -379,7 +394,7 @@ def _mirror_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _mirrored(ctx: Emitter, x: Tensor, pairs: Sequence[Any], mode: str) -> Tensor:
-    """A padding with copies of the operand, which must have some along the padded axes."""
+    """Return ``x`` padded with its own elements; the padded axes must not be empty."""
     for a, pair in enumerate(pairs):
         if any(pair):
             ctx.solver.require_le(i64(1), x.dims[a], ctx.where(f"axis {a} must not be empty"))
@@ -394,9 +409,9 @@ def _may_pad(literal: np.ndarray, pairs: Sequence[Any]) -> bool:
 
 
 def padded(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
-    """Return ``x`` with borders of one value, which may be computed at run time.
+    """Return ``x`` with borders of one value, which may be a run-time value.
 
-    A literal is padded now, unless the result is too large for that.
+    A literal is folded, unless the result is too large.
     """
     widths = [int(w) for pair in pairs for w in pair]
     if not any(widths):
