@@ -315,11 +315,10 @@ class Emitter:
         return self.read_numbers(tensor, what, limited)
 
     def read_numbers(self, tensor: Tensor, what: str, limited: bool = True) -> list[Any]:
-        """Return symbolic elements of an integer tensor whose values are read from memory at run
-        time.
+        """Return symbolic elements of an integer tensor; their values are read at run time.
 
-        A symbol is never negative, so each element is the difference of two symbols, one of which
-        is zero. With ``limited``, elements are guarded to be within 2**47, so that sums of sizes
+        A symbol is never negative, so each element is the difference of two symbols, and one
+        of the two is zero. With ``limited``, elements are guarded to be within 2**47, so that sums of sizes
         cannot overflow. Slice bounds, which are clipped, do not need the limit.
 
         Raises:
