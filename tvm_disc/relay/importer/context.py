@@ -317,9 +317,9 @@ class Emitter:
     def read_numbers(self, tensor: Tensor, what: str, limited: bool = True) -> list[Any]:
         """Return symbolic elements of an integer tensor; their values are read at run time.
 
-        A symbol is never negative, so each element is the difference of two symbols, and one
-        of the two is zero. With ``limited``, elements are guarded to be within 2**47, so that sums of sizes
-        cannot overflow. Slice bounds, which are clipped, do not need the limit.
+        A symbol is never negative, so each element is the difference of two symbols, and one of the
+        two is zero. With ``limited``, elements are guarded to be within 2**47, so that sums of
+        sizes cannot overflow. Slice bounds, which are clipped, do not need the limit.
 
         Raises:
             TypeMismatch: the tensor does not hold integers.
