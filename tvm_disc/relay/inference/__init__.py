@@ -1,1 +1,1 @@
-"""Type inference: the type of every expression of a module, from annotations and uses."""
+"""Type inference: types of all expressions of a module, from annotations and uses."""

@@ -1,9 +1,9 @@
-"""The types of all expressions of a module.
+"""Type inference for all expressions of a module.
 
-A walk over each function gives every expression a type, in which may be what is not known yet.
-Calls of operators wait until their operands are known; weights without a type are known from
-the operands beside them. What is known then of a parameter of a local function may become wider
-with each of its uses, so what was computed from it is computed again until nothing changes.
+A walk over each function assigns every expression a type, which may contain unknown parts. A call
+of an operator waits until its operands are known; weights without a type are inferred from the
+other operands. Each use of a local function may widen the type of its parameters. Results computed
+from such a type are therefore computed again until nothing changes.
 """
 
 from __future__ import annotations
@@ -36,20 +36,21 @@ from tvm_disc.relay.visit import free_vars, rebuilt, with_children
 
 Visit = Iterator[ast.Expr]
 
-# One object each, wherever they stand.
+# Expression classes with one object for all occurrences.
 _SINGLE = (ast.Op, ast.Constructor, ast.GlobalVar)
 
 
 def infer_types(mod: IRModule) -> IRModule:
-    """The module with the type of every expression in its ``checked_type``.
+    """Return the module with the type of every expression in its ``checked_type``.
 
-    Parameters, bound variables and results get the annotations that they lack. Expressions of
-    ``mod`` are not changed: an expression that has its type already is kept, the others are
-    copied. Fully annotated variables, operators, constructors and names of functions keep their
-    identity; their ``checked_type`` is set in place.
+    Parameters, bound variables and results receive missing annotations. Expressions of ``mod`` are
+    not changed: an expression that has its type already is kept, others are copied. Fully annotated
+    variables, operators, constructors and names of functions keep their identity; their
+    ``checked_type`` is set in place.
 
     Raises:
-        TypeMismatch, ShapeConflict, Unsupported: with the expression, the dims and the place.
+        TypeMismatch, ShapeConflict, Unsupported: with the expression, the dims and the source
+            location.
     """
     if not isinstance(mod, IRModule):
         raise TypeMismatch(f"expected a relay.IRModule, found {type(mod).__name__}")
@@ -61,8 +62,11 @@ def infer_types(mod: IRModule) -> IRModule:
 
 
 def infer_type(expr: ast.ExprLike, mod: IRModule | None = None) -> ast.Expr:
-    """An expression with the types of all its parts; ``mod`` has the functions and data types
-    that it names. Its variables may be free."""
+    """Return an expression with the types of all its parts.
+
+    ``mod`` has the functions and data types that the expression uses. The expression may have free
+    variables.
+    """
     expr = ast.as_expr(expr)
     scratch = IRModule() if mod is None else mod.copy()
     name = "main"
@@ -75,7 +79,8 @@ def infer_type(expr: ast.ExprLike, mod: IRModule | None = None) -> ast.Expr:
 
 
 def annotate_inputs(mod: IRModule, values: Mapping[str, Any] | None = None) -> IRModule:
-    """``mod`` with types for the inputs of ``main`` that have none; itself if all have.
+    """Return ``mod`` with types for the untyped inputs of ``main``, or ``mod`` itself if there are
+    none.
 
     ``values`` are arrays that will be bound to inputs, by name.
     """
@@ -103,7 +108,7 @@ def _is_open(ty: rt.Type | None) -> bool:
 
 @dataclass(eq=False)
 class _Waiting:
-    """A call of an operator whose operands are not known, or may become wider."""
+    """A call of an operator whose operands are unknown, or may become wider."""
 
     call: ast.Call
     row: Any
@@ -114,7 +119,7 @@ class _Waiting:
 
 @dataclass(eq=False)
 class _Field:
-    """A field of a tuple that is not known yet."""
+    """A field of a tuple whose type is not known yet."""
 
     node: ast.TupleGetItem
     whole: rt.Type
@@ -123,7 +128,7 @@ class _Field:
 
 
 class _Walk:
-    """Types by the identity of expressions."""
+    """The state of an inference run: types by the identity of expressions."""
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
@@ -131,14 +136,16 @@ class _Walk:
         self.nodes: dict[int, ast.Expr] = {}
         self.started: set[int] = set()
         self.type_args: dict[int, tuple[rt.Type, ...]] = {}
-        self.renewed: dict[int, ast.Var] = {}  # variables that got an annotation
+        self.renewed: dict[int, ast.Var] = {}  # variables that received an annotation
         self.waiting: list[_Waiting | _Field] = []
         self.operators = OperatorTypes()
 
-    # -- the walk ------------------------------------------------------------------------------
+    # -- traversal -------------------------------------------------------------------------------
 
     def run(self, root: ast.Expr) -> None:
-        """Give types to everything below ``root``; no chain of calls or lets deepens the stack."""
+        """Assign types to all expressions below ``root``; chains of calls and lets do not
+        recurse.
+        """
         stack = [self._visit(root)]
         while stack:
             child = next(stack[-1], None)
@@ -156,7 +163,7 @@ class _Walk:
         yield from rule(self, node)
 
     def of(self, node: ast.Expr) -> rt.Type:
-        """What is known of the type of an expression that was visited."""
+        """Return the type, as far as it is known, of a visited expression."""
         return self.types[id(node)]
 
     def _give(self, node: ast.Expr, ty: rt.Type) -> None:
@@ -165,7 +172,7 @@ class _Walk:
 
     @staticmethod
     def at(node: Any, text: str) -> str:
-        """``text`` with the place of ``node`` in the source."""
+        """Return ``text`` with the source location of ``node``."""
         span = getattr(node, "span", None)
         return f"{text} at {span}" if span is not None else text
 
@@ -183,7 +190,7 @@ class _Walk:
         if node.name_hint not in self.mod:
             raise TypeMismatch(self.at(node, f"the module has no function @{node.name_hint}"))
         func = self.mod[node.name_hint]
-        self.types[id(node)] = self._header(func)  # its body may call it by this very node
+        self.types[id(node)] = self._header(func)  # its body may call it by this node
         yield func
         self.types[id(node)] = self.of(func)
 
@@ -201,18 +208,18 @@ class _Walk:
         return iter(())
 
     def _op(self, node: ast.Op) -> Visit:
-        """An operator as a value: a function of as many arguments."""
+        """Infer the type of an operator used as a value, as a function of its arguments."""
         row = OPS[node.name]
         params = [ast.Var(f"x{k}") for k, _ in enumerate(row.args)]
         func = ast.Function(params, ast.Call(node, params))
         yield func
         self.types[id(node)] = self.of(func)
-        self.started.discard(id(node))  # at each use it has a type of its own
+        self.started.discard(id(node))  # each use has a type of its own
 
     # -- functions and calls -------------------------------------------------------------------
 
     def _header(self, func: ast.Function) -> rt.FuncType:
-        """The type that a function's annotations spell, before its body is looked at."""
+        """Return the type given by a function's annotations, before its body is visited."""
         known = self.types.get(id(func))
         if known is None:
             for p in func.params:
@@ -322,7 +329,7 @@ class _Walk:
         yield node.tuple_value
         field = _Field(node, self.of(node.tuple_value), Unknown())
         self._advance(field)
-        if isinstance(field.whole, Unknown):  # open still, or it may become wider
+        if isinstance(field.whole, Unknown):  # still open, or may become wider
             self.waiting.append(field)
             self._give(node, field.out)
         else:
@@ -345,7 +352,7 @@ class _Walk:
         self._give(node, rt.TupleType(()))
 
     def _inside(self, ref: ast.Expr, what: str) -> rt.Type:
-        """What a reference holds."""
+        """Return the type of a reference's content."""
         inner = Unknown()
         unify(rt.RefType(inner), self.of(ref), what)
         return inner
@@ -365,7 +372,7 @@ class _Walk:
         self._give(node, out)
 
     def _pattern(self, pattern: ast.Pattern, ty: rt.Type, node: ast.Match) -> Visit:
-        """What a pattern says about what it is matched with, and the types of its variables."""
+        """Unify a pattern with the matched type, and assign types to its variables."""
         what = self.at(node, "a pattern of a match")
         if isinstance(pattern, ast.PatternVar):
             yield pattern.var
@@ -390,13 +397,13 @@ class _Walk:
             for p, t in zip(pattern.patterns, func.arg_types, strict=True):
                 yield from self._pattern(p, t, node)
 
-    # -- what waits ----------------------------------------------------------------------------
+    # -- deferred calls and fields ---------------------------------------------------------------
 
     def settle(self) -> None:
-        """Go over what waits until nothing changes.
+        """Process deferred calls and fields until nothing changes.
 
         Raises:
-            TypeMismatch: something is left that no use determines.
+            TypeMismatch: a type remains that no use determines.
         """
         moved = True
         while moved:
@@ -408,7 +415,7 @@ class _Walk:
                 self._refuse(node)
 
     def _advance(self, waiting: _Waiting | _Field) -> bool:
-        """Use what is known by now; whether that is more than before."""
+        """Update a deferred call or field; return whether more is known than before."""
         if isinstance(waiting, _Field):
             return self._advance_field(waiting)
         moved = self._operands_from_uses(waiting)
@@ -456,7 +463,7 @@ class _Walk:
         return True
 
     def _refuse(self, node: ast.Expr) -> None:
-        """An expression is left without a type: name what would have to be annotated."""
+        """Raise TypeMismatch for an expression without a type, naming what to annotate."""
         for waiting in self.waiting:
             if not isinstance(waiting, _Waiting) or waiting.used is not None:
                 continue
@@ -476,10 +483,10 @@ class _Walk:
             self.at(node, f"unable to infer the type of {name}: no use determines it; annotate it")
         )
 
-    # -- the typed module ----------------------------------------------------------------------
+    # -- the typed module ------------------------------------------------------------------------
 
     def annotated(self) -> IRModule:
-        """The module with what was found."""
+        """Return the module with the inferred types."""
         final = {key: closed(ty) for key, ty in self.types.items()}
         roots = list(self.mod.functions.values())
         made = rebuilt(roots, lambda e, parts: self._typed(e, parts, final))
@@ -495,7 +502,7 @@ class _Walk:
         return typed
 
     def _typed(self, node: ast.Expr, parts: Any, final: Mapping[int, rt.Type]) -> ast.Expr | None:
-        """An expression with its type, and the annotation that it lacks."""
+        """Return an expression with its type and missing annotation, or None to keep it."""
         ty = final.get(id(node))
         if ty is None or isinstance(node, _SINGLE):
             return None
@@ -512,7 +519,9 @@ class _Walk:
     def _annotated(
         self, node: ast.Expr, parts: Any, ty: rt.Type, final: Mapping[int, rt.Type]
     ) -> ast.Expr | None:
-        """A match, function or call with the annotations that it lacks, if there are such."""
+        """Return a match, function or call with its missing annotations, or None if none is
+        missing.
+        """
         if isinstance(node, ast.Match):
             data, *rhs = parts
             clauses = [
@@ -533,10 +542,11 @@ class _Walk:
         return None
 
     def _typed_var(self, var: ast.Var, final: Mapping[int, rt.Type]) -> ast.Var:
-        """Return ``var`` if its annotation is its type, otherwise one annotated copy of it.
+        """Return ``var`` if its annotation is its type, otherwise an annotated copy, the same each
+        time.
 
-        A variable that is fully annotated keeps its identity: scripts build more expressions
-        around an inferred part and bind the variable object that they hold.
+        A fully annotated variable keeps its identity: scripts build more expressions around an
+        inferred part and bind the variable object that they hold.
         """
         ty = final.get(id(var))
         if ty is None or var._checked_type == ty:
@@ -551,7 +561,7 @@ class _Walk:
         return self.renewed[id(var)]
 
     def _typed_pattern(self, pattern: ast.Pattern, final: Mapping[int, rt.Type]) -> ast.Pattern:
-        """A pattern whose variables have annotations."""
+        """Return a pattern whose variables have annotations."""
         if isinstance(pattern, ast.PatternVar):
             var = self._typed_var(pattern.var, final)
             return pattern if var is pattern.var else ast.PatternVar(var)

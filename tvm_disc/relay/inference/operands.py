@@ -1,7 +1,8 @@
-"""What the other operands of an operator say about one that has no type: weights, mostly.
+"""Inference of an untyped operand, usually weights, from an operator's other operands.
 
-A rule is ``rule(types, attrs) -> types``: of operands that are known, and None for others, to one
-per operand, None where nothing can be said. It is a trait of an operator's row.
+A rule is ``rule(types, attrs) -> types``. Its argument has the types of known operands and None for
+others; its result has one type per operand, None if nothing can be inferred. The rule is a trait of
+an operator's row.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ OperandRule: TypeAlias = Callable[[Known, Attrs], Sequence["TensorType | None"]]
 
 
 def _per_channel() -> OperandRule:
-    """Vectors along ``axis`` of the first operand, of its dtype."""
+    """Return a rule for vectors along ``axis`` of the first operand, with its dtype."""
 
     def rule(types: Known, attrs: Attrs) -> Sequence[TensorType | None]:
         data = types[0]
@@ -30,19 +31,19 @@ def _per_channel() -> OperandRule:
 
 
 def _product(types: Known, attrs: Attrs) -> Sequence[TensorType | None]:
-    """The second factor of a product with a vector of ``units`` per row."""
+    """Return the type of the second factor of a product with ``units`` results per row."""
     data, units = types[0], attrs["units"]
     if data is None or units is None or not data.shape:
         return [None] * len(types)
     inner = data.shape[-2 if attrs.get("transpose_a") and len(data.shape) > 1 else -1]
-    # ``nn.dense`` has no such attribute: its weights are transposed.
+    # ``nn.dense`` lacks the attribute: its weights are transposed.
     flipped = attrs.get("transpose_b", True)
     shape = (units, inner) if flipped else (inner, units)
     return [None, TensorType(shape, data.dtype), *[None] * (len(types) - 2)]
 
 
 def _convolution(weight: int = 1, transposed: bool = False) -> OperandRule:
-    """The kernel, whose extent and number of channels are attributes."""
+    """Return a rule for the kernel, whose extent and channels are attributes."""
 
     def rule(types: Known, attrs: Attrs) -> Sequence[TensorType | None]:
         found: list[TensorType | None] = [None] * len(types)
@@ -71,14 +72,14 @@ def _kernel_shape(
         return None if groups > 1 else {"O": channels, "I": inputs}
     if transposed:
         return {"I": inputs, "O": channels // groups}
-    # Depthwise kernels that lie channels first carry the multiplier as their outputs.
+    # A depthwise kernel in layout ...OI has the channel multiplier in its I axis.
     if groups == inputs and groups > 1 and kernel.endswith("OI"):
         return {"O": groups, "I": channels // groups}
     return {"O": channels, "I": inputs // groups}
 
 
 def _quantised(rule: OperandRule) -> OperandRule:
-    """A quantised product: the zero points and scales are numbers, too."""
+    """Return a rule for a quantized product, whose zero points and scales are scalars."""
 
     def whole(types: Known, attrs: Attrs) -> Sequence[TensorType | None]:
         numbers = [scalar_type("int32")] * 2 + [scalar_type("float32")] * 2
@@ -88,7 +89,7 @@ def _quantised(rule: OperandRule) -> OperandRule:
 
 
 def _scalars(*dtypes: str) -> OperandRule:
-    """All operands but the first are numbers."""
+    """Return a rule for operators whose operands except the first are scalars."""
 
     def rule(types: Known, attrs: Attrs) -> Sequence[TensorType | None]:
         return [None, *map(scalar_type, dtypes)]

@@ -1,7 +1,7 @@
-"""The type of an operator's result: what its import rule makes of operands of given types.
+"""Types of operator results, computed by the operators' import rules.
 
-There is one meaning of an operator, its import rule. Here the rule writes into an emitter whose
-program is thrown away, over symbols that no other call has: two ``?`` are never known to be equal.
+The import rule is the only definition of an operator. Here it writes to an emitter whose program is
+discarded, with new symbols for each call: two ``?`` are never known to be equal.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ from tvm_disc.relay.inference.unify import shown
 from tvm_disc.relay.ops.row import OpRow
 from tvm_disc.shape import Solver
 
-MOST_LITERAL = 64  # elements of a constant that may say something about a shape
+MOST_LITERAL = 64  # limit of the elements of a constant that may determine a shape
 
 _DIM_OPS = frozenset(["Add", "Sub", "Mul", "FloorDiv", "FloorMod", "Max", "Min"])
 
 
 class OperatorTypes:
-    """Types of calls of operators; calls alike are typed once."""
+    """Types of operator calls; equal calls are typed once."""
 
     def __init__(self) -> None:
         self._known: dict[Any, rt.Type] = {}
 
     def result(self, row: OpRow, types: Sequence[rt.Type], call: ast.Call) -> rt.Type:
-        """The type of a call whose operands have ``types``.
+        """Return the type of a call whose operands have ``types``.
 
         Raises:
-            TypeMismatch, ShapeConflict, Unsupported: with the call, its operands and its place.
+            TypeMismatch, ShapeConflict, Unsupported: with the call, its operands and its source
+                location.
         """
-        if row.relation is not None:  # it may be any function, and change
+        if row.relation is not None:  # not cached: a user function may give another result
             return _result(row, types, call)
         key = (
             row.name,
@@ -92,7 +93,7 @@ def _named(arg: ast.Expr) -> str:
 
 
 def _operand(ctx: Emitter, inputs: Inputs, ty: rt.Type, arg: ast.Expr) -> Any:
-    """A value of a type; of a constant, that value."""
+    """Return a placeholder value of a type; for a constant, its value."""
     if isinstance(ty, rt.TupleType):
         fields = arg.fields if isinstance(arg, ast.Tuple) else [arg] * len(ty.fields)
         return tuple(_operand(ctx, inputs, t, f) for t, f in zip(ty.fields, fields, strict=True))
@@ -104,7 +105,7 @@ def _operand(ctx: Emitter, inputs: Inputs, ty: rt.Type, arg: ast.Expr) -> Any:
 
 
 def _names(types: Sequence[rt.Type], symbols: Mapping[Any, Any]) -> dict[Any, rt.DimExpr]:
-    """What the symbols with a name were in the types."""
+    """Return the Relay dims of the named symbols in the types."""
     named: dict[str, rt.DimExpr] = {}
     stack: list[rt.Dim] = [d for t in types for d in rt.dims_of(t)]
     while stack:
@@ -132,7 +133,7 @@ def _dim(ctx: Emitter, dim: Any, names: Mapping[Any, rt.DimExpr]) -> rt.Dim:
 
 
 def _formula(dim: Any, names: Mapping[Any, rt.DimExpr]) -> rt.Dim | None:
-    """A dim as arithmetic on named ones; None if something in it has no name."""
+    """Return a dim as arithmetic on named dims, or None if it contains an unnamed symbol."""
     if isinstance(dim, tirx.IntImm):
         return int(dim.value)
     if isinstance(dim, tirx.Var):
@@ -141,7 +142,7 @@ def _formula(dim: Any, names: Mapping[Any, rt.DimExpr]) -> rt.Dim | None:
     if op not in _DIM_OPS:
         return None
     a, b = _formula(dim.a, names), _formula(dim.b, names)
-    plain = not any(isinstance(x, rt.Any) for x in (a, b))  # an `Any` takes no arithmetic
+    plain = not any(isinstance(x, rt.Any) for x in (a, b))  # an `Any` cannot be used in arithmetic
     return rt.DimOp(op, a, b) if a is not None and b is not None and plain else None
 
 

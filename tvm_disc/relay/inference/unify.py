@@ -1,7 +1,7 @@
-"""Unification of types: what is not known yet is filled, and dims that differ are widened.
+"""Unification of types: unknown types are bound, and dims that differ are widened.
 
-As in Relay, ``?`` against anything is ``?``: a loop may grow what it carries if its parameter
-says so. Two numbers must be equal.
+As in Relay, ``?`` unified with any dim is ``?``: the parameter type of a loop decides whether its
+state may grow. Two literal dims must be equal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tvm_disc.relay import types as rt
 
 
 class Unknown(rt.Type):
-    """A type to be found; ``link`` is what is known of it so far."""
+    """A type to be inferred; ``link`` is what is known so far."""
 
     __slots__ = ("link",)
 
@@ -25,7 +25,9 @@ class Unknown(rt.Type):
 
 
 def cell_of(ty: rt.Type) -> tuple[Unknown | None, rt.Type | None]:
-    """The last unknown on the way to a type, and the type behind it, as far as there are such."""
+    """Return the last unknown in the chain to a type, and the type it is bound to; None for
+    either if absent.
+    """
     cell = None
     here: rt.Type | None = ty
     while isinstance(here, Unknown):
@@ -34,7 +36,7 @@ def cell_of(ty: rt.Type) -> tuple[Unknown | None, rt.Type | None]:
 
 
 def head(ty: rt.Type) -> rt.Type:
-    """A type without the unknowns in front of it; an :class:`Unknown` if it is still open."""
+    """Return a type without leading unknowns, or an :class:`Unknown` if it is unbound."""
     cell, known = cell_of(ty)
     if known is not None:
         return known
@@ -43,7 +45,7 @@ def head(ty: rt.Type) -> rt.Type:
 
 
 def mapped(ty: rt.Type, change: Callable[[rt.Type], rt.Type]) -> rt.Type:
-    """``ty`` with the types directly inside of it changed; itself if none is."""
+    """Return ``ty`` with its direct parts changed, or ``ty`` itself if no part changes."""
     parts = rt.type_children(ty)
     new = [change(p) for p in parts]
     if all(a is b for a, b in zip(parts, new, strict=True)):
@@ -59,20 +61,23 @@ def mapped(ty: rt.Type, change: Callable[[rt.Type], rt.Type]) -> rt.Type:
 
 
 def resolved(ty: rt.Type) -> rt.Type:
-    """A type with everything in it that is known; what is open stays an :class:`Unknown`."""
+    """Return a type with all known parts filled in; unbound parts stay :class:`Unknown`."""
     ty = head(ty)
     return ty if isinstance(ty, Unknown) else mapped(ty, resolved)
 
 
 def closed(ty: rt.Type) -> rt.Type:
-    """A type for the world outside: what is open is an ``IncompleteType``."""
+    """Return a type for external use: unbound parts are ``IncompleteType``."""
     ty = head(ty)
     return rt.IncompleteType() if isinstance(ty, Unknown) else mapped(ty, closed)
 
 
 def opened(ty: rt.Type | None) -> rt.Type:
-    """A type from outside: what it leaves open becomes an :class:`Unknown` of its own, and a data
-    type without arguments is one that is applied to none."""
+    """Return an external type for inference.
+
+    Each missing part becomes a new :class:`Unknown`, and a data type without arguments becomes an
+    application to no arguments.
+    """
     if ty is None or isinstance(ty, rt.IncompleteType):
         return Unknown()
     if isinstance(ty, rt.GlobalTypeVar):
@@ -81,18 +86,18 @@ def opened(ty: rt.Type | None) -> rt.Type:
 
 
 def is_ground(ty: rt.Type) -> bool:
-    """Whether nothing of a type is open."""
+    """Return whether a type has no unbound parts."""
     ty = head(ty)
     return not isinstance(ty, Unknown) and all(map(is_ground, rt.type_children(ty)))
 
 
 def passed_through(ty: rt.Type) -> bool:
-    """Whether an unknown lies on the way: the type may become wider."""
+    """Return whether a type contains an unknown, bound or not: the type may become wider."""
     return isinstance(ty, Unknown) or any(map(passed_through, rt.type_children(ty)))
 
 
 def substituted(ty: rt.Type, types: Mapping[rt.TypeVar, rt.Type]) -> rt.Type:
-    """A type with its type variables replaced, but for those that it binds itself."""
+    """Return a type with its type variables replaced, except those that it binds itself."""
     ty = head(ty)
     if isinstance(ty, rt.TypeVar):
         return types.get(ty, ty)
@@ -104,7 +109,7 @@ def substituted(ty: rt.Type, types: Mapping[rt.TypeVar, rt.Type]) -> rt.Type:
 def instance(
     func: rt.FuncType, given: Sequence[rt.Type] = ()
 ) -> tuple[rt.FuncType, tuple[rt.Type, ...]]:
-    """A polymorphic function's type at one use, and what its type parameters are there."""
+    """Return a polymorphic function's type at one use, and its type arguments there."""
     if not func.type_params:
         return func, ()
     args = tuple(
@@ -116,15 +121,15 @@ def instance(
 
 
 def shown(ty: rt.Type) -> str:
-    """A type as Relay's text writes it, for messages."""
+    """Return a type as Relay text, for messages."""
     return str(closed(ty))
 
 
 def unify(a: rt.Type, b: rt.Type, what: str) -> rt.Type:
-    """The type that both are; ``what`` names the place for messages.
+    """Unify two types and return the result; ``what`` names the place for messages.
 
     Raises:
-        TypeMismatch: there is none.
+        TypeMismatch: the types cannot be unified.
     """
     cell_a, known_a = cell_of(a)
     cell_b, known_b = cell_of(b)
@@ -149,7 +154,7 @@ def unify(a: rt.Type, b: rt.Type, what: str) -> rt.Type:
 
 
 class _Differ(Exception):
-    """Two types that cannot be one; the text continues a message."""
+    """Raised if two types cannot be unified; the text is appended to a message."""
 
 
 def _fill(cell: Unknown, ty: rt.Type, what: str) -> None:
@@ -207,8 +212,11 @@ def _dim(axis: int, a: rt.Dim, b: rt.Dim) -> rt.Dim:
 
 
 def _function(a: rt.FuncType, b: rt.FuncType, what: str) -> rt.Type:
-    """Polymorphic functions meet with the same type parameters; against one that has fewer, a
-    function is taken at one use."""
+    """Unify function types.
+
+    Polymorphic functions with equally many type parameters are unified with the same parameters;
+    otherwise both are instantiated.
+    """
     if len(a.arg_types) != len(b.arg_types):
         raise _Differ(
             f"; in particular they take {len(a.arg_types)} and {len(b.arg_types)} arguments"

@@ -1,4 +1,4 @@
-"""What stands between a Relay module and its compilation, told all at once."""
+"""Detection of operators that cannot be compiled, reported together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_disc.relay.visit import post_order
 
 
 def missing_operators(mod: IRModule) -> dict[str, list[str]]:
-    """Operators without an import rule that ``mod`` calls, each with its places in the source."""
+    """Return the operators of ``mod`` without an import rule, with their source locations."""
     missing: dict[str, list[str]] = {}
     functions = [f for f in mod.functions.values() if isinstance(f, Function)]
     for call in _operator_calls(functions):
@@ -31,7 +31,7 @@ def _operator_calls(functions: Iterable[Expr]) -> Iterable[Call]:
 
 
 def require_operators(mod: IRModule) -> None:
-    """Raise Unsupported naming every operator that cannot be imported."""
+    """Raise Unsupported with the names of all operators that cannot be imported."""
     missing = missing_operators(mod)
     if not missing:
         return

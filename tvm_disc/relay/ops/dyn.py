@@ -1,4 +1,4 @@
-"""Rows of the forms whose shape or extent comes in a tensor argument."""
+"""Rows of operators whose shape or extent is a tensor argument."""
 
 from __future__ import annotations
 

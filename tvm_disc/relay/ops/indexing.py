@@ -11,7 +11,7 @@ from .row import REQUIRED, OpRow, Pattern, Sample
 elem = References("elementwise")
 ref = References("transform")
 
-# Dims of results that have no operand.
+# Sizes for results of operators without operands.
 MADE = ((2, 3), (1,), (0, 4), (5, 1, 7), ())
 
 ROWS: tuple[OpRow, ...] = (

@@ -1,4 +1,4 @@
-"""Rows of operators on layouts, blocks, windows and parts."""
+"""Rows of operators on layouts, blocks, windows and slices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Operators of literals, computed at compile time by the reference of their row.
+"""Constant folding of operators by the NumPy references of their rows.
 
-Kernels are tested against the same references. Where a kernel has a rule of its own, such as for a
-position outside of its axis or for a number that no integer is, there is no answer here.
+Kernels are tested against the same references. Nothing is folded if a kernel has its own rule for
+the operands, such as for a position outside of the axis or a float that no integer represents.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ _ELEMENTWISE = frozenset(
     "less less_equal log logical_and logical_not logical_or maximum minimum multiply negative "
     "not_equal rsqrt sqrt subtract where".split()
 )
-_ROUNDED_ONCE = ("exp", "log", "rsqrt")  # functions, computed in a wider type
+# functions that are computed in a wider type and rounded once
+_ROUNDED_ONCE = ("exp", "log", "rsqrt")
 _WIDER = {"bfloat16": "float32", "float16": "float64", "float32": "float64"}
 
 
 def literal(name: str, args: Sequence[Any], attrs: Attrs, most: int) -> np.ndarray | None:
-    """The result of an operator, None where it is not known or has more than ``most`` elements.
+    """Return the result of an operator, or None if unknown or larger than ``most`` elements.
 
     Args:
         name: of the operator in Relay.
         args: an array for each operand, a list of arrays for a tuple.
-        attrs: the attributes that are not the row's defaults.
+        attrs: the attributes that differ from the row's defaults.
     """
     rule = _elementwise if name in _ELEMENTWISE else _RULES.get(name)
     if rule is None:
@@ -45,13 +46,14 @@ def literal(name: str, args: Sequence[Any], attrs: Attrs, most: int) -> np.ndarr
             if elements > most or not may_fold(elements, operands):
                 return None
             found = rule(row.reference, name, args, {**row.attrs, **attrs}, most)
-        except (ValueError, IndexError):  # operands that do not fit: the import rule says which
+        # The operands do not fit the operator; its import rule reports the error.
+        except (ValueError, IndexError):
             return None
     return found if found is not None and found.size <= most else None
 
 
 def _elements(name: str, args: Sequence[Any]) -> tuple[int, int]:
-    """Return bounds of the elements of a result, and the elements of its operands.
+    """Return a lower bound of the result's elements, and the number of its operands' elements.
 
     Raises:
         ValueError: the operands cannot be broadcast.

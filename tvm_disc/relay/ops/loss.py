@@ -1,4 +1,4 @@
-"""Rows of losses and gradients, and of a buffer of what came last."""
+"""Rows of losses, gradients, and a buffer of the latest elements."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _LAYOUTS = ("NCW", "NCHW", "NCDHW")
 
 
 def _halves(rank: int, channels: int, sizes: tuple[tuple[int, ...], ...]) -> Sample:
-    """A sample that halves every dim."""
+    """Return a sample that halves every spatial dim."""
     dims = _DIMS[rank - 1]
     return Sample(
         (("n", channels, *dims, "float32"),),
@@ -30,7 +30,7 @@ def _halves(rank: int, channels: int, sizes: tuple[tuple[int, ...], ...]) -> Sam
 
 
 def _images(**attrs: Any) -> Sample:
-    """A sample that halves images, rounded up."""
+    """Return a sample that halves image dims, rounded up."""
     return Sample(
         (("n", 3, "h", "w", "float32"),),
         ("n", 3, "(h+1)//2", "(w+1)//2"),

@@ -1,4 +1,4 @@
-"""Rows of the quantised dialect: products, windows and what joins tensors."""
+"""Rows of the quantized dialect: products, windows and concatenation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .window_attrs import conv_attrs, pool_attrs
 
 ref = References("qnn")
 
-# Scales and zero points of an operand and of a result, and the inputs of a sample that has them.
+# Sample inputs for the scales and zero points of an operand and of a result.
 PARAMS: tuple[Any, ...] = (("float32",), ("int32",), ("float32",), ("int32",))
 INT8 = (-128, 128)
 UINT8 = (0, 256)
@@ -22,12 +22,12 @@ _FACTORS: tuple[Any, ...] = (("int32",), ("int32",), ("float32",), ("float32",))
 
 
 def params(first: int, *values: Any) -> Mapping[int, Any]:
-    """Literal arguments from position ``first`` on."""
+    """Return literal arguments from position ``first`` on."""
     return {first + k: v for k, v in enumerate(values)}
 
 
 def _weights(*shape: int) -> Any:
-    """Numbers of every size, in the shape of some weights."""
+    """Return nested tuples of pseudo-random int8 weights."""
     count = 1
     for n in shape:
         count *= n

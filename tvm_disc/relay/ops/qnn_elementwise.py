@@ -1,4 +1,4 @@
-"""Rows of the quantised dialect: from one scale to another, sums and functions."""
+"""Rows of the quantized dialect: requantization, sums and functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that have no import rule on purpose: why, and what to do instead."""
+"""Operators without an import rule by design: the reason, and what to do instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REFUSED: Mapping[str, str] = {
 _QNN_CONFIG = "requantize has its own rounding and compute_dtype; set them on the call"
 _QNN_RULES = "quantised operators have import rules of their own, and no rewrites to register"
 
-# Functions of Relay's Python API that have no counterpart: why, and what to do instead.
+# Functions of Relay's Python API without a counterpart: the reason, and what to do instead.
 REFUSED_FUNCTIONS: Mapping[str, str] = {
     "contrib": _BYOC,
     "copy_shape_func": "shapes are computed by the program itself; there are no shape functions",

@@ -1,4 +1,4 @@
-"""The shape of one row of the operator table."""
+"""The row type of the operator table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Reference = Callable[..., Any]
 
 
 class Required(enum.Enum):
-    """The type of ``REQUIRED``: an attribute without a default."""
+    """The type of ``REQUIRED``, the marker of an attribute without a default."""
 
     REQUIRED = "REQUIRED"
 
@@ -28,7 +28,7 @@ REQUIRED = Required.REQUIRED
 
 
 class Pattern(enum.IntEnum):
-    """Relay's own fusion class of an operator; a larger value is harder to fuse."""
+    """Relay's fusion class of an operator; a larger value is harder to fuse."""
 
     ELEMWISE = 0
     BROADCAST = 1
@@ -38,25 +38,27 @@ class Pattern(enum.IntEnum):
     OPAQUE = 8
 
 
-# Operators whose type relation gives bool for any operand (Relay's BroadcastComp, IdentityComp).
+# Operators whose result is bool for any operand (Relay's BroadcastComp, IdentityComp).
 COMPARISONS = frozenset(
     "equal not_equal less less_equal greater greater_equal isnan isinf isfinite".split()
 )
 
-# Operators that are not element-wise, and whose result has the type of the operand all the same.
+# Operators that are not element-wise, but whose result has the operand's type.
 KEEPS_TYPE = frozenset("nn.softmax nn.fast_softmax nn.log_softmax nn.lrn nn.l2_normalize".split())
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One example call, for tests that walk the table.
+    """One example call, for tests that iterate over the table.
 
-    ``inputs`` has one spec per argument: dims then a dtype, ``("n", 3, "float32")``, where a
-    dim is a number or a symbol; a tuple argument is a tuple of specs.  ``out`` is the result's
-    shape in the same notation (dims may be arithmetic, ``"n*2"``, or ``"?"`` when only the data
-    decides it), or a tuple of shapes.  Each entry of ``sizes`` gives one value per symbol, in
-    order of first appearance.  ``ranges`` bounds the random contents of an argument,
-    ``values`` fixes them (entries may be symbols).
+    Attributes:
+        inputs: one spec per argument: dims then a dtype, ``("n", 3, "float32")``, where a dim is a
+            number or a symbol; a tuple argument is a tuple of specs.
+        out: the result's shape in the same notation, or a tuple of shapes. Dims may be arithmetic,
+            ``"n*2"``, or ``"?"`` if they depend on data.
+        sizes: values of the symbols, in order of first appearance, for each run.
+        ranges: bounds of the random contents of an argument.
+        values: fixed contents of an argument; entries may be symbols.
     """
 
     inputs: tuple[Any, ...]
@@ -69,15 +71,17 @@ class Sample:
 
 @dataclass(frozen=True)
 class OpRow:
-    """One operator: what it is called, what it takes, what it means.
+    """One operator: its name, arguments, attributes and semantics.
 
-    ``args`` are the argument names in order; a leading ``*`` marks an argument that is a tuple
-    of tensors.  ``attrs`` has every attribute with its default, in the order in which Relay's
-    Python functions take them; ``REQUIRED`` where there is none.  ``relay_dynamic`` is False
-    where real Relay has no shape function and so cannot run the operator on dynamic shapes.
-    ``reference(*arrays, **attrs)`` is the NumPy meaning, given every attribute.  ``operands``
-    tells what the other operands say about the type of one that has none; ``relation`` gives the
-    type of the result where a user's operator has no import rule that would.
+    Attributes:
+        args: the argument names in order; a leading ``*`` marks a tuple of tensors.
+        attrs: every attribute with its default, or ``REQUIRED``, in the order of Relay's Python
+            functions.
+        relay_dynamic: False if Relay has no shape function for the operator, so that Relay cannot
+            run it on dynamic shapes.
+        reference: ``reference(*arrays, **attrs)`` is the NumPy semantics, given every attribute.
+        operands: infers the type of an untyped operand from the other operands.
+        relation: computes the result type of a user's operator without an import rule.
     """
 
     name: str
@@ -94,19 +98,19 @@ class OpRow:
 
     @property
     def compares(self) -> bool:
-        """Whether the result is boolean whatever the operands are."""
+        """Return whether the result is bool for any operands."""
         return self.name in COMPARISONS
 
     @property
     def keeps_type(self) -> bool:
-        """Whether the result has the type of the one operand (Relay's Identity)."""
+        """Return whether the result has the type of the only operand (Relay's Identity)."""
         if len(self.args) != 1 or self.compares or self.attrs.keys() & {"dtype", "out_dtype"}:
             return False
         return self.pattern is Pattern.ELEMWISE or self.name in KEEPS_TYPE
 
     @property
     def tuple_args(self) -> tuple[bool, ...]:
-        """For each argument, whether it is a tuple of tensors."""
+        """Return for each argument whether it is a tuple of tensors."""
         return tuple(name.startswith("*") for name in self.args)
 
 

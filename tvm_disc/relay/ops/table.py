@@ -1,4 +1,4 @@
-"""The one operator table: every Relay operator by name."""
+"""The operator table: all Relay operators by name."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
 
 
 def _with_rules(row: OpRow) -> OpRow:
-    """A row with its rules, which live beside the importer and beside type inference."""
+    """Return a row with its rules, which the importer and type inference define."""
     name = row.name
     lower, value, operands = LOWER.get(name), VALUES.get(name), OPERANDS.get(name)
     return replace(row, lower=lower, value=value, operands=operands)

@@ -1,4 +1,4 @@
-"""Rows of operators that reshape, move, join or convert elements."""
+"""Rows of operators that reshape, permute, concatenate or convert tensors."""
 
 from __future__ import annotations
 

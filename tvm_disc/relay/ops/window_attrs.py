@@ -1,4 +1,4 @@
-"""Attributes that convolutions, pooling and resizing of one, two and three dims share."""
+"""Common attributes of convolution, pooling and resizing in one, two and three dims."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SPATIAL = ("", "W", "HW", "DHW")
 
 
 def conv_attrs(spatial: int, *, transposed: bool = False) -> dict[str, Any]:
-    """Attributes of a convolution over ``spatial`` dims, by default with channels first.
+    """Return the attributes of a convolution over ``spatial`` dims, by default channels first.
 
     ``transposed`` exchanges the channels of the weights and adds ``output_padding``.
     """
     dims = _SPATIAL[spatial]
     attrs: dict[str, Any] = {
         "strides": (1,) * spatial,
-        # Relay pads both ends of one dim unless the convolution is transposed.
+        # Relay's default has two numbers for 1-d convolutions that are not transposed.
         "padding": (0, 0) if spatial == 1 and not transposed else (0,) * spatial,
         "dilation": (1,) * spatial,
         "groups": 1,
@@ -33,7 +33,7 @@ def conv_attrs(spatial: int, *, transposed: bool = False) -> dict[str, Any]:
 
 
 def pool_attrs(spatial: int, *, average: bool) -> dict[str, Any]:
-    """Attributes of pooling over ``spatial`` dims; an average may count the padding."""
+    """Return the attributes of pooling over ``spatial`` dims; an average may count the padding."""
     attrs: dict[str, Any] = {
         "pool_size": REQUIRED,
         "strides": (1,) * spatial,
@@ -47,7 +47,7 @@ def pool_attrs(spatial: int, *, average: bool) -> dict[str, Any]:
 
 
 def resize_attrs(spatial: int) -> dict[str, Any]:
-    """Attributes of resizing images of ``spatial`` dims."""
+    """Return the attributes of resizing images with ``spatial`` dims."""
     return {
         "size": None,
         "roi": None,

@@ -1,1 +1,1 @@
-"""Rows of operators that Relay's own passes make of others."""
+"""Rows of operators that Relay's own passes or front ends create."""

@@ -1,4 +1,4 @@
-"""Rows of conditions on the elements of a tensor, which front ends place before they index."""
+"""Rows of conditions on tensor elements, which front ends emit before indexing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of operators that Relay's own passes make of others: packed, transformed or marked."""
+"""Rows of operators that Relay's own passes create: packed, transformed or annotated forms."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What each operator means, in NumPy: for tests, and for reading.
+"""NumPy semantics of each operator, for tests, constant folding and reading.
 
 A row of the table names its reference, ``ref.erf`` or ``ref.unary.of(np.exp)``. The module that
-defines it is imported by the first call, so that a compiler that starts does not read it.
+defines it is imported at the first call, so that compiler startup does not import it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 
 
 class Reference:
-    """A function of a module of references, looked up when it is first called."""
+    """A function of a reference module, imported at its first call."""
 
     def __init__(self, module: str, name: str, made_of: tuple[Any, ...] | None = None) -> None:
         self._module, self._name, self._made_of = module, name, made_of
 
     def of(self, *parts: Any) -> Reference:
-        """What the function makes of ``parts``: for those that make references."""
+        """Return the reference that a factory function builds from ``parts``."""
         return Reference(self._module, self._name, parts)
 
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
-        """The operator's result, or results, on arrays."""
+        """Return the operator's result, or results, on arrays."""
         return self.function(*arrays, **attrs)
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """The function itself."""
+        """Return the function."""
         found: Callable[..., Any] = getattr(import_module(self._module), self._name)
         if self._made_of is not None:
             found = found(*self._made_of)
@@ -40,7 +40,7 @@ class Reference:
 
 
 class References:
-    """The references of one module, by name, unread."""
+    """The references of one module by name; the module is not imported."""
 
     def __init__(self, module: str) -> None:
         self._module = f"{__name__}.{module}"

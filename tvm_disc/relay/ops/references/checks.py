@@ -1,4 +1,4 @@
-"""What conditions on elements mean."""
+"""NumPy semantics of conditions on elements."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ Array = np.ndarray
 
 
 def inside(x: Array, low: Array, high: Array, **_: Any) -> Array:
-    """``x``, of which every element must be at least ``low`` and less than ``high``."""
+    """Return ``x``, whose elements must all be at least ``low`` and less than ``high``."""
     assert ((x >= low) & (x < high)).all()
     return np.array(x)
 
 
 def nonempty(x: Array, axes: tuple[int, ...], **_: Any) -> Array:
-    """``x``, whose ``axes`` must have elements."""
+    """Return ``x``, whose ``axes`` must not be empty."""
     assert all(x.shape[a] for a in axes)
     return np.array(x)
 
 
 def nonzero(x: Array, dividend: Array, **_: Any) -> Array:
-    """``x``, of which no element may be 0 unless ``dividend`` has no elements."""
+    """Return ``x``, which must not contain 0 unless ``dividend`` is empty."""
     assert dividend.size == 0 or (x != 0).all()
     return np.array(x)

@@ -1,4 +1,4 @@
-"""What the operators on detected boxes mean, in NumPy."""
+"""NumPy semantics of operators on detected boxes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ Array = NDArray[Any]
 def get_valid_counts(
     data: Array, threshold: Array, *, score_threshold: Any, id_index: int, score_index: int
 ) -> tuple[Array, Array, Array]:
-    """(how many boxes are valid, these boxes first, their positions); -1 beyond them."""
+    """Return (number of valid boxes, boxes with valid ones first, their positions), padded with
+    -1.
+    """
     threshold = threshold if score_threshold is None else np.float32(score_threshold)
     boxes, places = np.full_like(data, -1), np.full(data.shape[:2], -1, np.int32)
     counts = np.zeros(data.shape[0], np.int32)
@@ -32,7 +34,7 @@ def _corners(box: Array) -> Array:
 
 
 def overlap(a: Array, b: Array) -> Any:
-    """The common part of two boxes by all they cover."""
+    """Return the intersection over union of two boxes."""
     sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
     common = np.prod(np.maximum(sides, 0))
     union = np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - common
@@ -42,7 +44,9 @@ def overlap(a: Array, b: Array) -> Any:
 def _keeps(
     rows: Array, limit: int, threshold: Any, any_class: bool, columns: tuple[int, int, int]
 ) -> list[bool]:
-    """Which of ``rows``, best first, stay; those without a positive score are not looked at."""
+    """Return flags of the ``rows`` that are kept, sorted by score; boxes without a positive
+    score are not compared.
+    """
     start, score_index, id_index = columns
     kept: list[int] = []
     stays, count = [], 0
@@ -77,7 +81,7 @@ def non_max_suppression(
     return_indices: bool,
     invalid_to_bottom: bool,
 ) -> Any:
-    """Of boxes that overlap too much the better one."""
+    """Return the boxes that no better box overlaps too much."""
     boxes, names = np.full_like(data, -1), np.full(data.shape[:2], -1, np.int32)
     for b, rows in enumerate(data):
         count = max(int(valid_count[b]), 0)
@@ -103,14 +107,16 @@ def non_max_suppression(
 
 
 def _first(rows: Array, keep: Array) -> Array:
-    """The rows that are kept, then -1."""
+    """Return the kept rows followed by -1."""
     out = np.full_like(rows, -1)
     out[: keep.sum()] = rows[keep]
     return out
 
 
 def _class_keeps(boxes: Array, scores: Array, limit: int, threshold: Any) -> list[int]:
-    """Boxes of one class with a score above -1 that no better one suppresses, best first."""
+    """Return the boxes of one class with a score above -1 that no better box suppresses, best
+    first.
+    """
     kept: list[int] = []
     for j in np.argsort(-scores, kind="stable"):
         if len(kept) == limit or scores[j] <= -1:
@@ -130,7 +136,7 @@ def all_class_non_max_suppression(
     *,
     output_format: str,
 ) -> tuple[Array, ...]:
-    """Suppression in each class; what is beyond the boxes found is zero."""
+    """Suppress boxes in each class; the results are padded with zeros."""
     batch, classes, size = scores.shape
     found: list[tuple[int, int, int]] = []
     limit = int(max_output_boxes_per_class) if max_output_boxes_per_class > 0 else size
@@ -168,7 +174,7 @@ def regular_non_max_suppression(
     iou_threshold: float,
     score_threshold: float,
 ) -> tuple[Array, Array, Array, Array]:
-    """Suppression in each class, then the best of all classes; zeros beyond them."""
+    """Suppress boxes in each class, then select the best of all classes, padded with zeros."""
     batch, size, columns = scores.shape
     if size == 0:
         raise ValueError("no boxes")

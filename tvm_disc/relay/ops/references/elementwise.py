@@ -1,4 +1,4 @@
-"""What element-wise, comparison, creation and reduction operators mean, in NumPy."""
+"""NumPy semantics of element-wise, comparison, creation and reduction operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 
 def unary(func: Callable[..., Any]) -> Callable[..., Array]:
-    """``func`` computed in the type of its operand (NumPy would widen integers)."""
+    """Return ``func`` with the result in its operand's type (NumPy would widen integers)."""
 
     def apply(x: Array) -> Array:
         return np.asarray(func(x)).astype(x.dtype)
@@ -22,7 +22,7 @@ def unary(func: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def binary(func: Callable[..., Any]) -> Callable[..., Array]:
-    """A broadcasting ``func`` whose result has the operands' type."""
+    """Return a broadcasting ``func`` whose result has the operands' type."""
 
     def apply(a: Array, b: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -32,7 +32,7 @@ def binary(func: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def predicate(func: Callable[..., Any]) -> Callable[..., Array]:
-    """A broadcasting ``func`` with a boolean result."""
+    """Return a broadcasting ``func`` with a bool result."""
 
     def apply(*operands: Array) -> Array:
         return np.asarray(func(*operands)).astype(np.bool_)
@@ -41,12 +41,12 @@ def predicate(func: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def logical(func: Callable[..., Any]) -> Callable[..., Array]:
-    """A broadcasting logical ``func``; bool stays bool."""
+    """Return a broadcasting logical ``func`` whose result has the operands' type."""
     return binary(lambda a, b: func(a.astype(bool), b.astype(bool)))
 
 
 def trunc_divide(a: Array, b: Array) -> Array:
-    """Division rounding towards zero; integers give zero where they are divided by it."""
+    """Divide with rounding towards zero; an integer divided by zero is zero."""
     if not np.issubdtype(np.result_type(a, b), np.integer):
         return np.asarray(np.trunc(a / b))
     safe = np.where(b == 0, np.ones_like(b), b)
@@ -56,27 +56,27 @@ def trunc_divide(a: Array, b: Array) -> Array:
 
 
 def divide(a: Array, b: Array) -> Array:
-    """True division for floats; integers truncate, as Relay's ``divide`` does."""
+    """Divide; integers are truncated, as in Relay's ``divide``."""
     if np.issubdtype(np.result_type(a, b), np.integer):
         return trunc_divide(a, b)
     return np.asarray(a / b)
 
 
 def erf(x: Array) -> Array:
-    """The error function."""
+    """Return the error function."""
     return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x)).astype(x.dtype)
 
 
 def erfc(x: Array) -> Array:
-    """``1 - erf(x)``, without its cancellation."""
+    """Return ``1 - erf(x)`` without cancellation."""
     return np.asarray(np.vectorize(math.erfc, otypes=[np.float64])(x)).astype(x.dtype)
 
 
-_LGAMMA_END = 2.5e305  # above, the result is beyond float64
+_LGAMMA_END = 2.5e305  # the result overflows float64 above this
 
 
 def lgamma(x: Array) -> Array:
-    """The logarithm of the absolute value of the gamma function; infinite at its poles."""
+    """Return the logarithm of the absolute gamma function; infinite at its poles."""
 
     def value(v: float) -> float:
         pole = v <= 0 and v == np.floor(v)
@@ -86,54 +86,54 @@ def lgamma(x: Array) -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    """``1 / (1 + exp(-x))``."""
+    """Return ``1 / (1 + exp(-x))``."""
     return np.asarray(1 / (1 + np.exp(-x))).astype(x.dtype)
 
 
 def round_half_away(x: Array) -> Array:
-    """Relay's ``round``: halves go away from zero (NumPy's go to even)."""
+    """Return Relay's ``round``: halves are rounded away from zero (in NumPy to even)."""
     if x.dtype.kind in "iub":
         return x
     return np.asarray(np.sign(x) * np.floor(np.abs(x) + 0.5)).astype(x.dtype)
 
 
 def clip(x: Array, *, a_min: float, a_max: float) -> Array:
-    """Values cut to ``[a_min, a_max]``."""
+    """Return values clipped to ``[a_min, a_max]``."""
     return np.clip(x, a_min, a_max).astype(x.dtype)
 
 
 def cast(x: Array, *, dtype: str) -> Array:
-    """Conversion of every element."""
+    """Convert every element to ``dtype``."""
     return x.astype(dtype)
 
 
 def cast_like(x: Array, like: Array) -> Array:
-    """Conversion to the type of ``like``."""
+    """Convert every element to the type of ``like``."""
     return x.astype(like.dtype)
 
 
 def reinterpret(x: Array, *, dtype: str) -> Array:
-    """The same bits as another type of the same width."""
+    """Reinterpret the bits as another type of the same width."""
     return x.view(dtype)
 
 
 def shape_of(x: Array, *, dtype: str) -> Array:
-    """The shape as a rank-1 tensor; int32 unless ``dtype`` says otherwise."""
+    """Return the shape as a vector, int32 by default."""
     return np.array(x.shape, dtype or "int32")
 
 
 def ndarray_size(x: Array, *, dtype: str) -> Array:
-    """The number of elements, rank 0."""
+    """Return the number of elements as a scalar."""
     return np.array(x.size, dtype or "int32")
 
 
 def full_like(x: Array, fill: Array) -> Array:
-    """``fill`` everywhere, shaped like ``x``."""
+    """Return a tensor filled with ``fill``, shaped like ``x``."""
     return np.full_like(x, fill)
 
 
 def creation(value: float) -> Callable[..., Array]:
-    """``zeros`` and ``ones``: the shape is an attribute."""
+    """Return ``zeros`` or ``ones``, whose shape is an attribute."""
 
     def apply(*, shape: Sequence[int], dtype: str) -> Array:
         return np.full(tuple(shape), value, dtype or "float32")
@@ -142,17 +142,17 @@ def creation(value: float) -> Callable[..., Array]:
 
 
 def full(fill: Array, *, shape: Sequence[int], dtype: str) -> Array:
-    """``fill`` everywhere."""
+    """Return a tensor filled with ``fill``."""
     return np.full(tuple(shape), fill, dtype or fill.dtype)
 
 
 def arange(start: Array, stop: Array, step: Array, /, *, dtype: str, **_: Any) -> Array:
-    """``start, start + step, ...`` below ``stop`` (above it for a negative step)."""
+    """Return ``start, start + step, ...`` below ``stop`` (above it for a negative step)."""
     return np.arange(start.item(), stop.item(), step.item()).astype(dtype)
 
 
 def where(condition: Array, x: Array, y: Array) -> Array:
-    """``x`` where the condition holds, else ``y``; all three broadcast."""
+    """Return ``x`` where the condition holds, else ``y``; all three broadcast."""
     return np.where(condition.astype(bool), x, y).astype(x.dtype)
 
 
@@ -160,7 +160,7 @@ def where(condition: Array, x: Array, y: Array) -> Array:
 
 
 def reduce_axes(ndim: int, axis: Any, exclude: bool) -> tuple[int, ...]:
-    """The axes to reduce; all of them for None."""
+    """Return the axes to reduce; all of them for None."""
     if axis is None and exclude:
         raise ValueError("exclude without axes")
     if axis is None or (axis == () and not exclude):
@@ -170,7 +170,7 @@ def reduce_axes(ndim: int, axis: Any, exclude: bool) -> tuple[int, ...]:
 
 
 def reduction(func: Callable[..., Any], out: str | None = None) -> Callable[..., Array]:
-    """A reduction with Relay's ``axis``, ``keepdims`` and ``exclude``."""
+    """Return a reduction with Relay's ``axis``, ``keepdims`` and ``exclude``."""
 
     def apply(x: Array, *, axis: Any, keepdims: bool, exclude: bool) -> Array:
         axes = reduce_axes(x.ndim, axis, exclude)
@@ -180,7 +180,9 @@ def reduction(func: Callable[..., Any], out: str | None = None) -> Callable[...,
 
 
 def arg_reduction(func: Callable[..., Any]) -> Callable[..., Array]:
-    """``argmax`` or ``argmin``: positions are int32, counted over the reduced axes together."""
+    """Return ``argmax`` or ``argmin``, with int32 positions in row-major order of the reduced
+    axes.
+    """
 
     def apply(
         x: Array, *, axis: Any, keepdims: bool, exclude: bool, select_last_index: bool
@@ -203,7 +205,7 @@ def arg_reduction(func: Callable[..., Any]) -> Callable[..., Array]:
 def variance(
     x: Array, mean: Array, *, axis: Any, keepdims: bool, exclude: bool, unbiased: bool
 ) -> Array:
-    """The mean squared distance from ``mean``; ``unbiased`` divides by n - 1."""
+    """Return the mean squared distance from ``mean``; ``unbiased`` divides by n - 1."""
     axes = reduce_axes(x.ndim, axis, exclude)
     count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64)) - int(unbiased)
     total = np.sum((x - mean) ** 2, axis=axes, keepdims=keepdims)
@@ -211,7 +213,7 @@ def variance(
 
 
 def scan(func: Callable[..., Any], identity: int) -> Callable[..., Array]:
-    """``cumsum`` or ``cumprod``; flattens when ``axis`` is None."""
+    """Return ``cumsum`` or ``cumprod``, which flatten their operand if ``axis`` is None."""
 
     def apply(x: Array, *, axis: int | None, dtype: str, exclusive: bool) -> Array:
         flat = x.reshape(-1) if axis is None else x

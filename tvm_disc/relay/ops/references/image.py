@@ -1,4 +1,4 @@
-"""What resizing, transposed convolutions and normalisation over neighbours mean, in NumPy."""
+"""NumPy semantics of resizing, transposed convolution and local response normalization."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HALF = np.float32(0.5)
 
 
 def _places(length: int, size: int, mode: str) -> Array:
-    """Where in the operand each element of the result lies, in single precision as TVM has it."""
+    """Return the operand position of each result element, in single precision as in TVM."""
     place, source, target = np.arange(size, dtype="float32"), np.float32(length), np.float32(size)
     one = np.float32(1)
     if mode == "align_corners":
@@ -55,7 +55,9 @@ def resized(
     alpha: float = -0.5,
     exclude: int = 0,
 ) -> Array:
-    """One axis sampled at ``size`` places: the nearest element, or two or four of them weighed."""
+    """Resample one axis to ``size`` elements: nearest, or a weighted sum of two or four
+    elements.
+    """
     length = x.shape[axis]
     at = _places(length, size, mode)
     if method == "nearest_neighbor":
@@ -82,7 +84,7 @@ def resized(
 
 
 def _keys(distance: Array, alpha: float) -> Array:
-    """Keys' weight of an element at a distance (IEEE Trans. ASSP 29, 1981)."""
+    """Return Keys' cubic weight of an element at a distance (IEEE Trans. ASSP 29, 1981)."""
     d = distance
     near = (alpha + 2) * d**3 - (alpha + 3) * d**2 + 1
     far = alpha * (d**3 - 5 * d**2 + 8 * d - 4)
@@ -103,7 +105,7 @@ def resize(
     out_dtype: str,
     **_: Any,
 ) -> Array:
-    """Every spatial axis resized, one after the other."""
+    """Resize all spatial axes, one at a time."""
     axes = [a for a, c in enumerate(layout) if c not in "NC"]
     dtype = out_dtype or x.dtype
     how = (method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude)
@@ -113,12 +115,12 @@ def resize(
 
 
 def dyn_resize(x: Array, size: Array, roi: Array, /, **attrs: Any) -> Array:
-    """``resize`` to a tensor of sizes."""
+    """Resize to sizes given as a tensor."""
     return resize(x, **{**attrs, "size": size.tolist()})
 
 
 def upsampling(x: Array, /, *, layout: str, method: str, **attrs: Any) -> Array:
-    """Images made larger by a factor per axis; whole factors repeat where the nearest is taken."""
+    """Enlarge images by one factor per axis."""
     method = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}.get(method, method)
     corners = "align_corners" if attrs.get("align_corners") else "asymmetric"
     mode = attrs.get("coordinate_transformation_mode") or corners
@@ -130,13 +132,15 @@ def upsampling(x: Array, /, *, layout: str, method: str, **attrs: Any) -> Array:
 
 
 def dyn_upsampling(x: Array, /, *scales: Array, **attrs: Any) -> Array:
-    """``upsampling`` by scalars, one per axis."""
+    """Enlarge images by scalar tensors, one per axis."""
     names = [n for n in attrs if n.startswith("scale_")]
     return upsampling(x, **{**attrs, **dict(zip(names, map(float, scales), strict=True))})
 
 
 def conv_transpose(rank: int) -> Callable[..., Array]:
-    """A transposed convolution over ``rank`` spatial dims: every element scatters a kernel."""
+    """Return a transposed convolution over ``rank`` spatial dims, which scatters a kernel per
+    element.
+    """
 
     def apply(
         x: Array,
@@ -195,7 +199,7 @@ def _scattered(
 
 
 def lrn(x: Array, *, size: int, axis: int, bias: float, alpha: float, beta: float) -> Array:
-    """Divided by a power of the sum of squares over ``size`` neighbours along an axis."""
+    """Divide by a power of the sum of squares over ``size`` adjacent elements of an axis."""
     reach, axis = size // 2, axis % x.ndim
     wide = np.pad(x * x, [(reach, reach) if a == axis else (0, 0) for a in range(x.ndim)])
     windows = [np.take(wide, np.arange(k, k + x.shape[axis]), axis) for k in range(2 * reach + 1)]
@@ -203,10 +207,10 @@ def lrn(x: Array, *, size: int, axis: int, bias: float, alpha: float, beta: floa
 
 
 def invert_permutation(x: Array) -> Array:
-    """Where each position went."""
+    """Return the inverse permutation."""
     return np.argsort(x, kind="stable").astype(x.dtype)
 
 
 def identity(x: Array, **_: Any) -> Array:
-    """What only a compiler of Relay's own reads."""
+    """Return a copy, for annotations without effect on the value."""
     return np.array(x)

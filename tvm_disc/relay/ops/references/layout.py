@@ -1,4 +1,4 @@
-"""What operators on layouts, blocks and windows mean, in NumPy."""
+"""NumPy semantics of operators on layouts, blocks and windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _axes(layout: str) -> list[tuple[str, int]]:
 
 
 def layout_transform(x: Array, *, src_layout: str, dst_layout: str) -> Array:
-    """Axes in another order and split into other blocks."""
+    """Permute axes and change their blocks."""
     source, target = _axes(src_layout), _axes(dst_layout)
     letters = sorted({a.upper() for a, _ in source})
     order = [k for a in letters for k, (b, _) in enumerate(source) if b.upper() == a]
@@ -39,7 +39,11 @@ def layout_transform(x: Array, *, src_layout: str, dst_layout: str) -> Array:
 
 
 def as_kind(x: Array, dtype: str) -> Array:
-    """A sum in another type of the same kind: of others it hangs on where it is converted."""
+    """Convert a sum to another type of the same kind.
+
+    Raises:
+        ValueError: for another kind, the result would depend on when the conversion happens.
+    """
     if dtype and np.dtype(dtype).kind != x.dtype.kind:
         raise ValueError(f"{x.dtype} summed as {dtype}")
     return x.astype(dtype or x.dtype)
@@ -48,7 +52,7 @@ def as_kind(x: Array, dtype: str) -> Array:
 def space_to_batch_nd(
     x: Array, *, block_shape: Sequence[int], paddings: Any, pad_value: float
 ) -> Array:
-    """Blocks of the spatial axes become batch entries."""
+    """Move blocks of the spatial axes to batch entries."""
     count = len(block_shape)
     pads = [(0, 0), *map(tuple, paddings), *[(0, 0)] * (x.ndim - 1 - count)]
     x = np.pad(x, pads, constant_values=pad_value)
@@ -62,7 +66,7 @@ def space_to_batch_nd(
 
 
 def batch_to_space_nd(x: Array, *, block_shape: Sequence[int], crops: Any) -> Array:
-    """Batch entries become blocks of the spatial axes, cropped."""
+    """Move batch entries to blocks of the spatial axes, and crop."""
     count = len(block_shape)
     batch = x.shape[0] // int(np.prod(block_shape))
     outer, rest = x.shape[1 : 1 + count], x.shape[1 + count :]
@@ -79,7 +83,7 @@ def batch_to_space_nd(x: Array, *, block_shape: Sequence[int], crops: Any) -> Ar
 def sliding_window(
     x: Array, *, axis: int, window_shape: Sequence[int], strides: Sequence[int]
 ) -> Array:
-    """Every window over the axes from ``axis`` on."""
+    """Return all windows over the axes from ``axis`` on."""
     if min(strides, default=1) < 1:
         raise ValueError("windows that do not move on")
     axes = tuple(range(axis % x.ndim, x.ndim))
@@ -89,7 +93,7 @@ def sliding_window(
 
 
 def strided_set(x: Array, part: Array, begin: Array, end: Array, strides: Array) -> Array:
-    """``x[begin:end:strides] = part``."""
+    """Return ``x`` with ``x[begin:end:strides] = part``."""
     out = x.copy()
     bounds = zip(begin.tolist(), end.tolist(), strides.tolist(), strict=True)
     out[tuple(slice(a, b, s) for a, b, s in bounds)] = part
@@ -97,7 +101,7 @@ def strided_set(x: Array, part: Array, begin: Array, end: Array, strides: Array)
 
 
 def reverse_sequence(x: Array, lengths: Array, *, seq_axis: int, batch_axis: int) -> Array:
-    """The first elements of an axis reversed, as many as each batch entry says."""
+    """Reverse the first ``lengths[b]`` elements of an axis in each batch entry."""
     out = np.moveaxis(x, (batch_axis, seq_axis), (0, 1)).copy()
     for b, n in enumerate(lengths):
         size = max(min(int(n), out.shape[1]), 0)
@@ -114,7 +118,7 @@ def matrix_set_diag(
     super_diag_right_align: bool,
     sub_diag_right_align: bool,
 ) -> Array:
-    """The diagonals ``k1`` to ``k2`` replaced, the highest first."""
+    """Replace the diagonals ``k1`` to ``k2``; the highest is the first row of ``diagonal``."""
     out, (height, width) = x.copy(), x.shape[-2:]
     if diagonal.shape[-1] != min(height + min(k2, 0), width - max(k1, 0)):
         raise ValueError("shape mismatch: the longest diagonal")
@@ -129,17 +133,17 @@ def matrix_set_diag(
 
 
 def collapse_sum_to(x: Array, shape: Array) -> Array:
-    """Sums over the axes along which broadcasting from ``shape`` would repeat."""
+    """Sum over the axes along which broadcasting from ``shape`` would repeat."""
     lead = x.ndim - len(shape)
     axes = [*range(lead), *(lead + a for a, d in enumerate(shape) if d == 1)]
     return np.asarray(x.sum(tuple(axes), dtype=x.dtype).reshape(tuple(shape)))
 
 
 def hardswish(x: Array) -> Array:
-    """``x * clip(x + 3, 0, 6) / 6``."""
+    """Return ``x * clip(x + 3, 0, 6) / 6``."""
     return np.asarray(x * np.clip(x + 3, 0, 6) / 6).astype(x.dtype)
 
 
 def scatter(x: Array, indices: Array, updates: Array, *, axis: int) -> Array:
-    """Updates written along an axis."""
+    """Write updates along an axis."""
     return scatter_elements(x, indices, updates, axis=axis, reduction="update")

@@ -1,4 +1,4 @@
-"""What losses and gradients mean, in NumPy."""
+"""NumPy semantics of losses and gradients."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Array = NDArray[Any]
 
 
 def cross_entropy(x: Array, targets: Array) -> Array:
-    """``-sum(log(x) * targets) / batch``."""
+    """Return ``-sum(log(x) * targets) / batch``."""
     return np.asarray(-np.sum(np.log(x) * targets) / x.shape[0]).astype(x.dtype)
 
 
 def cross_entropy_with_logits(x: Array, targets: Array) -> Array:
-    """``-sum(x * targets) / batch``."""
+    """Return ``-sum(x * targets) / batch``."""
     if x.shape[0] == 0:
         raise ValueError("an empty batch")
     return np.asarray(-np.sum(x * targets) / x.shape[0]).astype(x.dtype)
@@ -29,7 +29,7 @@ def cross_entropy_with_logits(x: Array, targets: Array) -> Array:
 def nll_loss(
     x: Array, targets: Array, weights: Array, *, reduction: str, ignore_index: int
 ) -> Array:
-    """The weighted negative prediction of each target class."""
+    """Return the weighted negative prediction of each target class."""
     wide = x.reshape(x.shape[0], x.shape[1], -1)
     line = targets.reshape(x.shape[0], -1)
     loss, scale = np.zeros(line.shape, x.dtype), np.zeros(line.shape, x.dtype)
@@ -67,7 +67,7 @@ def _require_windows(given: Array, x: Array, attrs: Any) -> None:
 
 
 def max_pool2d_grad(gradient: Array, data: Array, *, layout: str, **attrs: Any) -> Array:
-    """Each window's gradient at its first largest element."""
+    """Add each window's gradient to its first maximum."""
     given, x = _nchw(gradient, data, layout=layout)
     _require_windows(given, x, attrs)
     out = np.zeros_like(x)
@@ -83,7 +83,7 @@ def max_pool2d_grad(gradient: Array, data: Array, *, layout: str, **attrs: Any) 
 def avg_pool2d_grad(
     gradient: Array, data: Array, *, layout: str, count_include_pad: bool, **attrs: Any
 ) -> Array:
-    """Each window's gradient in equal parts."""
+    """Distribute each window's gradient evenly over its elements."""
     given, x = _nchw(gradient, data, layout=layout)
     _require_windows(given, x, attrs)
     out = np.zeros_like(x)
@@ -109,7 +109,7 @@ def conv2d_backward_weight(
     out_dtype: str,
     **_: Any,
 ) -> Array:
-    """How the weights of a convolution change its result."""
+    """Return the weight gradient of a convolution."""
     (given,) = _nchw(gradient, layout=data_layout)
     (x,) = _nchw(data, layout=data_layout if kernel_layout == "OIHW" else kernel_layout)
     pads = [(0, 0), (0, 0), (padding[0], padding[-2]), (padding[1 % len(padding)], padding[-1])]
@@ -125,7 +125,7 @@ def conv2d_backward_weight(
 
 
 def fifo_buffer(data: Array, buffer: Array, *, axis: int) -> Array:
-    """The last elements of the buffer and the data."""
+    """Return the last elements of the concatenated buffer and data."""
     joined = np.concatenate([buffer, data], axis)
     first = data.shape[axis]
     return joined.take(range(first, first + buffer.shape[axis]), axis)

@@ -1,4 +1,4 @@
-"""What neural-network operators mean, in NumPy: direct loops over kernel taps."""
+"""NumPy semantics of neural-network operators: direct loops over kernel taps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 def dense(x: Array, weight: Array, *, out_dtype: str, **_: Any) -> Array:
-    """``x @ weight.T``: (..., k) and (units, k) give (..., units)."""
+    """Return ``x @ weight.T``: (..., k) and (units, k) give (..., units)."""
     dtype = out_dtype or x.dtype
     return np.asarray(np.matmul(x.astype(dtype), weight.astype(dtype).T))
 
@@ -24,7 +24,7 @@ def dense(x: Array, weight: Array, *, out_dtype: str, **_: Any) -> Array:
 def matmul(
     a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, out_dtype: str, **_: Any
 ) -> Array:
-    """``a @ b`` with either operand transposed first; batch dims broadcast."""
+    """Return ``a @ b`` with optionally transposed operands; batch dims broadcast."""
     dtype = out_dtype or a.dtype
     left = a.swapaxes(-1, -2) if transpose_a else a
     right = b.swapaxes(-1, -2) if transpose_b else b
@@ -32,24 +32,24 @@ def matmul(
 
 
 def softmax(x: Array, *, axis: int) -> Array:
-    """``exp(x) / sum(exp(x))`` along ``axis``."""
+    """Return ``exp(x) / sum(exp(x))`` along ``axis``."""
     power = np.exp(x - x.max(axis, keepdims=True))
     return np.asarray(power / power.sum(axis, keepdims=True)).astype(x.dtype)
 
 
 def log_softmax(x: Array, *, axis: int) -> Array:
-    """The logarithm of ``softmax``."""
+    """Return the logarithm of ``softmax``."""
     shifted = x - x.max(axis, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))).astype(x.dtype)
 
 
 def relu(x: Array) -> Array:
-    """``max(x, 0)``."""
+    """Return ``max(x, 0)``."""
     return np.maximum(x, np.zeros((), x.dtype))
 
 
 def leaky_relu(x: Array, *, alpha: float) -> Array:
-    """``x`` where positive, ``alpha * x`` elsewhere."""
+    """Return ``x`` if positive, otherwise ``alpha * x``."""
     return np.where(x > 0, x, x * x.dtype.type(alpha))
 
 
@@ -60,22 +60,22 @@ def _along(vector: Array, ndim: int, axis: int) -> Array:
 
 
 def prelu(x: Array, alpha: Array, *, axis: int) -> Array:
-    """``leaky_relu`` with one slope per channel."""
+    """Return ``leaky_relu`` with one slope per channel."""
     return np.where(x > 0, x, x * _along(alpha, x.ndim, axis)).astype(x.dtype)
 
 
 def bias_add(x: Array, bias: Array, *, axis: int) -> Array:
-    """One number per channel added."""
+    """Add one number per channel."""
     return np.asarray(x + _along(bias, x.ndim, axis))
 
 
 def batch_flatten(x: Array) -> Array:
-    """All dims but the first merged."""
+    """Merge all dims except the first."""
     return x.reshape(x.shape[0], math.prod(x.shape[1:]))
 
 
 def dropout(x: Array, *, rate: float) -> tuple[Array, Array]:
-    """At inference: the input, and a mask of ones."""
+    """Return the inference form: the input, and a mask of ones."""
     return x, np.ones_like(x)
 
 
@@ -102,7 +102,7 @@ def batch_norm(
     center: bool,
     scale: bool,
 ) -> tuple[Array, Array, Array]:
-    """Normalised by the given statistics, which are returned as they were."""
+    """Normalize by the given statistics, which are returned unchanged."""
     shifted = x - _along(mean, x.ndim, axis)
     out = shifted / np.sqrt(_along(var, x.ndim, axis) + epsilon)
     return _affine(out, gamma, beta, axis, center, scale), mean, var
@@ -111,14 +111,14 @@ def batch_norm(
 def layer_norm(
     x: Array, gamma: Array, beta: Array, *, axis: int, epsilon: float, center: bool, scale: bool
 ) -> Array:
-    """Normalised along one axis."""
+    """Normalize along one axis."""
     return _affine(_normalise(x, (axis,), epsilon), gamma, beta, axis, center, scale)
 
 
 def instance_norm(
     x: Array, gamma: Array, beta: Array, *, axis: int, epsilon: float, center: bool, scale: bool
 ) -> Array:
-    """Normalised per batch entry and channel, over everything else."""
+    """Normalize per batch entry and channel, over all other axes."""
     axes = tuple(a for a in range(1, x.ndim) if a != axis % x.ndim)
     return _affine(_normalise(x, axes, epsilon), gamma, beta, axis, center, scale)
 
@@ -134,7 +134,7 @@ def group_norm(
     center: bool,
     scale: bool,
 ) -> Array:
-    """Normalised per batch entry and group of channels."""
+    """Normalize per batch entry and group of channels."""
     axis %= x.ndim
     size = x.shape[axis] // num_groups
     grouped = x.reshape(*x.shape[:axis], num_groups, size, *x.shape[axis + 1 :])
@@ -144,7 +144,7 @@ def group_norm(
 
 
 def l2_normalize(x: Array, *, eps: float, axis: Sequence[int] | None) -> Array:
-    """Divided by the Euclidean norm along ``axis``."""
+    """Divide by the Euclidean norm along ``axis``."""
     axes = tuple(axis or ()) or None
     return np.asarray(x / np.sqrt(np.maximum((x * x).sum(axes, keepdims=True), eps)))
 
@@ -153,7 +153,7 @@ def l2_normalize(x: Array, *, eps: float, axis: Sequence[int] | None) -> Array:
 
 
 def full_padding(padding: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
-    """``padding`` as (before, after): one number, one per axis, or both ends."""
+    """Return ``padding``, given as one number, one per axis, or both ends, as (before, after)."""
     pads = [int(p) for p in padding]
     if len(pads) == 1:
         pads = pads * rank
@@ -163,7 +163,7 @@ def full_padding(padding: Sequence[int], rank: int) -> tuple[list[int], list[int
 
 
 def each_tap(kernel: Sequence[int]) -> Iterable[tuple[int, ...]]:
-    """Every position in a kernel."""
+    """Return all positions in a kernel."""
     return itertools.product(*(range(k) for k in kernel))
 
 
@@ -174,7 +174,7 @@ def _window(
     dilation: Sequence[int],
     out: Sequence[int],
 ) -> Array:
-    """The elements of a padded (N, C, spatial...) tensor that meet one kernel tap."""
+    """Return the elements of a padded (N, C, spatial...) tensor that are multiplied by one tap."""
     cut = [
         slice(t * d, t * d + (o - 1) * s + 1, s) if o else slice(0, 0)
         for t, s, d, o in zip(tap, strides, dilation, out, strict=False)
@@ -184,26 +184,28 @@ def _window(
 
 
 def to_channels_first(x: Array, layout: str) -> Array:
-    """A batch in the order N, C and the spatial axes."""
+    """Permute a batch to the order N, C and the spatial axes."""
     spatial = [c for c in layout if c not in "NC"]
     return np.transpose(x, [layout.index(c) for c in ("N", "C", *spatial)])
 
 
 def from_channels_first(x: Array, layout: str) -> Array:
-    """The opposite of ``to_channels_first``."""
+    """Invert ``to_channels_first``."""
     order = ["N", "C", *(c for c in layout if c not in "NC")]
     return np.transpose(x, [order.index(c) for c in layout])
 
 
 def relaid(x: Array, layout: str, out_layout: str) -> Array:
-    """A result in another layout, if one is asked for."""
+    """Return a result in the layout ``out_layout``, if one is given."""
     if out_layout in ("", layout):
         return x
     return layout_transform(x, src_layout=layout, dst_layout=out_layout)
 
 
 def conv(rank: int) -> Callable[..., Array]:
-    """A convolution over ``rank`` spatial dims, with groups, strides, padding and dilation."""
+    """Return a convolution over ``rank`` spatial dims, with groups, strides, padding and
+    dilation.
+    """
 
     def apply(
         x: Array,
@@ -263,7 +265,7 @@ def _pool_geometry(
     padding: Sequence[int],
     ceil_mode: bool,
 ) -> tuple[list[int], list[int], list[int]]:
-    """Padding before, padding after (stretched for ``ceil_mode``), output size."""
+    """Return padding before, padding after (extended for ``ceil_mode``) and output size."""
     rank = len(pool)
     before, after = full_padding(padding, rank)
     sizes = []
@@ -287,7 +289,7 @@ def max_pool(
     out_layout: str = "",
     **_: Any,
 ) -> Array:
-    """The largest element of each window; padding never wins."""
+    """Return the maximum of each window, without the padding."""
     data = to_channels_first(x, layout)
     geometry = _pool_geometry(data, pool_size, strides, dilation, padding, ceil_mode)
     before, after, size = geometry
@@ -311,7 +313,7 @@ def avg_pool(
     out_layout: str = "",
     **_: Any,
 ) -> Array:
-    """The mean of each window, over real elements only unless ``count_include_pad``."""
+    """Return the mean of each window, without the padding unless ``count_include_pad``."""
     data = to_channels_first(x, layout)
     geometry = _pool_geometry(data, pool_size, strides, dilation, padding, ceil_mode)
     before, after, size = geometry
@@ -329,7 +331,7 @@ def avg_pool(
 
 
 def global_pool(func: Callable[..., Any]) -> Callable[..., Array]:
-    """``func`` over every spatial dim, which becomes 1."""
+    """Return ``func`` over all spatial dims, which become 1."""
 
     def apply(x: Array, *, layout: str, out_layout: str = "", **_: Any) -> Array:
         axes = tuple(i for i, c in enumerate(layout) if c not in "NC")
@@ -340,7 +342,7 @@ def global_pool(func: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def adaptive_pool(func: Callable[..., Any]) -> Callable[..., Array]:
-    """``func`` over windows chosen so that the output has the asked size."""
+    """Return ``func`` over windows chosen for a given output size."""
 
     def apply(
         x: Array, *, output_size: Sequence[int], layout: str, out_layout: str = "", **_: Any
@@ -359,7 +361,7 @@ def adaptive_pool(func: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def pad(x: Array, value: Array, *, pad_width: Sequence[Sequence[int]], pad_mode: str) -> Array:
-    """Borders added: ``value``, the ``edge`` repeated, or a ``reflect``-ion."""
+    """Add borders: ``value``, the repeated ``edge``, or a ``reflect``-ion."""
     width = [tuple(p) for p in pad_width]
     if pad_mode == "constant":
         return np.pad(x, width, constant_values=value.item())
@@ -367,20 +369,20 @@ def pad(x: Array, value: Array, *, pad_width: Sequence[Sequence[int]], pad_mode:
 
 
 def mirror_pad(x: Array, *, mode: str, pad_width: Sequence[Sequence[int]]) -> Array:
-    """Borders reflected, with (SYMMETRIC) or without (REFLECT) the edge itself."""
+    """Add reflected borders, with (SYMMETRIC) or without (REFLECT) the edge itself."""
     kind = "symmetric" if mode == "SYMMETRIC" else "reflect"
     return np.pad(x, [tuple(p) for p in pad_width], mode=kind)  # type: ignore[call-overload, no-any-return]
 
 
 def dyn_pad(x: Array, width: Array, value: Array, /, *, pad_mode: str, **_: Any) -> Array:
-    """``pad`` with a tensor of widths."""
+    """Pad by a tensor of widths."""
     if width.shape != (x.ndim, 2):
         raise ValueError("shape mismatch: two widths for each axis")
     return pad(x, value, pad_width=width.tolist(), pad_mode=pad_mode)
 
 
 def depth_to_space(x: Array, *, block_size: int, layout: str, mode: str) -> Array:
-    """Channels moved into blocks of pixels."""
+    """Move channels into blocks of pixels."""
     data, b = to_channels_first(x, layout), block_size
     n, c, h, w = data.shape
     if mode == "DCR":
@@ -391,7 +393,7 @@ def depth_to_space(x: Array, *, block_size: int, layout: str, mode: str) -> Arra
 
 
 def space_to_depth(x: Array, *, block_size: int, layout: str, mode: str) -> Array:
-    """Blocks of pixels moved into channels; the inverse of ``depth_to_space``."""
+    """Move blocks of pixels into channels; the inverse of ``depth_to_space``."""
     data, b = to_channels_first(x, layout), block_size
     n, c, h, w = data.shape
     blocks = data.reshape(n, c, h // b, b, w // b, b)
@@ -401,7 +403,7 @@ def space_to_depth(x: Array, *, block_size: int, layout: str, mode: str) -> Arra
 
 
 def dilate(x: Array, *, strides: Sequence[int], dilation_value: float) -> Array:
-    """``strides - 1`` copies of a value put between neighbours."""
+    """Insert ``strides - 1`` copies of a value between neighbouring elements."""
     shape = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape, strides, strict=False)]
     out = np.full(shape, dilation_value, x.dtype)
     out[tuple(slice(None, None, s) for s in strides)] = x

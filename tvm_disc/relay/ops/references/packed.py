@@ -1,4 +1,4 @@
-"""Operators that Relay's own passes make of others, in NumPy."""
+"""NumPy semantics of operators that Relay's own passes create."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _kernel_matrix(tile: int, taps: int) -> Array:
 
 
 def winograd_weights(w: Array, *, tile_size: int) -> Array:
-    """A kernel of equal sides, each of them transformed, but for a depth of others or below 3."""
+    """Transform the axes of a kernel; a depth below 3 or other than the height stays."""
     dtype = w.dtype
     flat = w.ndim == 5 and not (2 < w.shape[2] < 8 and w.shape[2] == w.shape[3])
     for axis in range(3 if flat else 2, w.ndim):
@@ -34,7 +34,7 @@ def winograd_weights(w: Array, *, tile_size: int) -> Array:
 
 
 def winograd(rank: int) -> Callable[..., Array]:
-    """The convolution by the kernel whose transform comes closest."""
+    """Return a convolution by the kernel recovered from its transform by least squares."""
 
     def apply(x: Array, u: Array, *, tile_size: int, **attrs: Any) -> Array:
         w = np.moveaxis(u.astype("float64"), (-2, -1), (0, 1))
@@ -53,7 +53,7 @@ def winograd(rank: int) -> Callable[..., Array]:
 def blocked_conv(
     x: Array, w: Array, *, data_layout: str, kernel_layout: str, **attrs: Any
 ) -> Array:
-    """A convolution of channels in blocks."""
+    """Return a convolution with blocked channels."""
     out = attrs.pop("out_layout") or data_layout
     data = layout_transform(x, src_layout=data_layout, dst_layout="NCHW")
     kernel = layout_transform(w, src_layout=kernel_layout, dst_layout="OIHW")
@@ -63,7 +63,7 @@ def blocked_conv(
 
 
 def blocked_dense(x: Array, w: Array, *, weight_layout: str, out_dtype: str, **_: Any) -> Array:
-    """A product with weights in blocks."""
+    """Return a product with blocked weights."""
     plain = layout_transform(w, src_layout=weight_layout, dst_layout="NC")
     return nn.dense(x, plain, out_dtype=out_dtype)
 
@@ -71,7 +71,7 @@ def blocked_dense(x: Array, w: Array, *, weight_layout: str, out_dtype: str, **_
 def bitpack(
     x: Array, *, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str
 ) -> Array:
-    """Bits of neighbours gathered in numbers, the first in the highest place."""
+    """Pack bits of neighbouring elements into numbers, the first into the highest bit."""
     width, pack_axis = np.dtype(pack_type).itemsize * 8, pack_axis % x.ndim
     last = np.moveaxis(x, pack_axis, -1).astype("int64")
     apart = last.reshape(*last.shape[:-1], last.shape[-1] // width, width)
@@ -88,7 +88,7 @@ def _signed(w: Array, weight_bits: int, unipolar: bool) -> Array:
 def bitserial_dense(
     x: Array, w: Array, *, weight_bits: int, unipolar: bool, out_dtype: str, **_: Any
 ) -> Array:
-    """A product of numbers of few bits."""
+    """Return a product of narrow integers."""
     product = x.astype("int64") @ _signed(w, weight_bits, unipolar).T
     return np.asarray(product, out_dtype)
 
@@ -96,7 +96,7 @@ def bitserial_dense(
 def bitserial_conv2d(
     x: Array, w: Array, *, weight_bits: int, unipolar: bool, out_dtype: str, **attrs: Any
 ) -> Array:
-    """A convolution of numbers of few bits."""
+    """Return a convolution of narrow integers."""
     names = ("strides", "padding", "data_layout", "kernel_layout")
     plain = {k: attrs[k] for k in names}
     more: dict[str, Any] = {"dilation": (1, 1), "groups": 1, "out_dtype": "int64"}
@@ -114,7 +114,7 @@ def sparse_conv2d(
     layout: str,
     kernel_size: Sequence[int],
 ) -> Array:
-    """A kernel of 1 x 1 in compressed rows."""
+    """Return a convolution by a 1 x 1 kernel in compressed rows."""
     last = x.transpose([layout.index(c) for c in "NHWC"])
     flat = last.reshape(int(np.prod(last.shape[:3])), last.shape[3])
     found = sparse.sparse_dense(flat, data, indices, begins, sparse_lhs=False)
@@ -124,5 +124,5 @@ def sparse_conv2d(
 
 
 def reshape_tensor(x: Array, shape: Array, *, newshape: Any) -> Array:
-    """The same elements under a shape."""
+    """Return ``x`` reshaped to a tensor's shape."""
     return x.reshape(shape)

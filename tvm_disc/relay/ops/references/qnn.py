@@ -1,4 +1,4 @@
-"""What quantised operators mean, in NumPy: exact arithmetic on Python's integers."""
+"""NumPy semantics of quantized operators: exact arithmetic on Python integers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Array = NDArray[Any]
 
 
 def along(vector: Array, like: Array, axis: int) -> Array:
-    """A number, or one per entry of ``axis``, such that it broadcasts to ``like``."""
+    """Return a scalar, or a vector with one entry per entry of ``axis``, broadcastable to
+    ``like``.
+    """
     if vector.size == 1:
         return vector.reshape(())
     shape = [1] * like.ndim
@@ -26,20 +28,22 @@ def along(vector: Array, like: Array, axis: int) -> Array:
 
 
 def clamp(x: Array, dtype: str) -> Array:
-    """Within the range of an integer type; what is no number is the greatest."""
+    """Clamp to the range of an integer type; NaN becomes the greatest number."""
     kind = np.iinfo(dtype)
     below = np.where(x < kind.max, x, x.dtype.type(kind.max) if x.dtype != object else kind.max)
     return np.where(below > kind.min, below, kind.min).astype(dtype)
 
 
 def wrap(x: Array) -> Array:
-    """Exact integers as int32 keeps them."""
+    """Wrap exact integers to int32."""
     exact = np.asarray(x, object)
     return np.asarray((exact + 2**31) % 2**32 - 2**31).astype("int32")
 
 
 def fixed_point(factor: float) -> tuple[int, int]:
-    """``significand * 2**(shift - 31)`` nearest to ``factor``, 31 bits in the significand."""
+    """Return the ``significand * 2**(shift - 31)`` nearest to ``factor``, with 31 significand
+    bits.
+    """
     exact = Fraction(abs(factor))
     if not exact:
         return 0, 0
@@ -52,11 +56,13 @@ def fixed_point(factor: float) -> tuple[int, int]:
     return (whole if factor > 0 else -whole), shift
 
 
-WIDEST = 1 << 12  # bits of a number: shifts out of data may be by 2**31
+WIDEST = 1 << 12  # Limit of shift counts, since random data may contain shifts by 2**31.
 
 
 def shifted_product(x: Any, significand: int, left: int, right: int, upward: bool = True) -> int:
-    """``x * 2**left * significand / 2**(31 + right)``, rounded; halves up or away from zero."""
+    """Return ``x * 2**left * significand / 2**(31 + right)``, with halves rounded up or away
+    from zero.
+    """
     if not (0 <= left < WIDEST and 0 <= right < WIDEST):
         raise ValueError(f"shifts by {left} and {right}")
     if abs(int(x) * 2**left * significand) >= 2**62:
@@ -73,7 +79,7 @@ def _each(fn: Callable[..., int], *args: Any) -> Array:
 
 
 def fixed_point_multiply(x: Array, *, multiplier: int, shift: int) -> Array:
-    """``x * multiplier * 2**(shift - 31)``, halves up."""
+    """Return ``x * multiplier * 2**(shift - 31)``, with halves rounded up."""
     left, right = max(shift, 0), max(-shift, 0)
     return wrap(_each(lambda v: shifted_product(v, multiplier, left, right), x))
 
@@ -88,7 +94,7 @@ def fixed_point_multiply_per_axis(
     axes: Sequence[int],
     **_: Any,
 ) -> Array:
-    """As ``fixed_point_multiply``, by one factor per entry of the listed axes."""
+    """Return ``fixed_point_multiply`` by one factor per entry of the listed axes."""
     shape = [n if a in [i % x.ndim for i in axes] else 1 for a, n in enumerate(x.shape)]
     spread = [v.reshape(shape).astype(object) for v in (factor, left, right)]
     if not is_lshift_required:
@@ -108,7 +114,7 @@ def requantize(
     compute_dtype: str = "None",
     out_dtype: str = "int8",
 ) -> Array:
-    """The same real numbers in another scale and zero point."""
+    """Return the same real numbers with another scale and zero point."""
     upward = rounding != "TONEAREST"
     origin = along(zero_point, x, axis)
     factors = scale.astype("float64") / out_scale.astype("float64")
@@ -136,7 +142,7 @@ def _in_fixed_point(y: Array, factors: Array, upward: bool) -> Array:
 
 
 def half_away(x: Array) -> Array:
-    """Rounded; halves away from zero."""
+    """Round, with halves away from zero."""
     whole = np.trunc(x)
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole))
@@ -145,7 +151,11 @@ def half_away(x: Array) -> Array:
 def quantize(
     x: Array, scale: Array, zero_point: Array, *, axis: int = -1, out_dtype: str = "int8"
 ) -> Array:
-    """Real numbers as integers; nothing for what is no number."""
+    """Quantize real numbers.
+
+    Raises:
+        ValueError: a number is NaN.
+    """
     if np.isnan(x).any():
         raise ValueError(f"NaN is no {out_dtype}")
     return _quantized(x, scale, zero_point, axis, out_dtype)
@@ -159,7 +169,7 @@ def _quantized(x: Array, scale: Array, zero_point: Array, axis: int, dtype: str)
 def dequantize(
     x: Array, scale: Array, zero_point: Array, *, axis: int = -1, out_dtype: str = "float32"
 ) -> Array:
-    """Integers as the real numbers they stand for."""
+    """Return the real numbers that integers represent."""
     whole = x.astype("int32") - along(zero_point, x, axis)
     y = whole.astype("float32") * along(scale, x, axis)
     limit = np.finfo(out_dtype).max
@@ -172,7 +182,7 @@ _SIMULATED = {1: "int8", 2: "uint8", 3: "int32"}
 def simulated_quantize(
     x: Array, code: Array, scale: Array, zero_point: Array, *, axis: int
 ) -> Array:
-    """As ``quantize``, but the result keeps the type of ``x``; ``code`` says which type."""
+    """Return ``quantize`` in the type of ``x``; ``code`` selects the simulated type."""
     kind = _SIMULATED.get(int(code))
     if kind is None:
         return x
@@ -185,7 +195,7 @@ def simulated_quantize(
 def simulated_dequantize(
     x: Array, code: Array, scale: Array, zero_point: Array, *, axis: int, **_: Any
 ) -> Array:
-    """As ``dequantize``, of numbers that ``simulated_quantize`` made."""
+    """Return ``dequantize`` of numbers from ``simulated_quantize``."""
     if int(code) not in _SIMULATED:
         return x
     origin = along(zero_point, x, axis).astype(x.dtype)
@@ -193,7 +203,7 @@ def simulated_dequantize(
 
 
 def annotated(x: Array, scale: Array, low: Array, high: Array, *, kind: int, **_: Any) -> Array:
-    """Rounded within limits and scaled back."""
+    """Round within limits and scale back."""
     scale, low, high = (a.astype(x.dtype) for a in (scale, low, high))
     return np.asarray(half_away(np.clip(x / scale, low, high)) * scale) if kind else x
 
@@ -208,7 +218,7 @@ def _less(x: Array, zero_point: Array, axis: int) -> Array:
 def dense(
     x: Array, w: Array, x_zero: Array, w_zero: Array, _x: Array, _w: Array, **_: Any
 ) -> Array:
-    """``(x - x_zero) @ (w - w_zero).T`` in int32."""
+    """Return ``(x - x_zero) @ (w - w_zero).T`` in int32."""
     return np.asarray(np.matmul(_less(x, x_zero, -1), _less(w, w_zero, 0).T))
 
 
@@ -224,7 +234,7 @@ def batch_matmul(
     transpose_b: bool,
     **_: Any,
 ) -> Array:
-    """The product of two stacks of matrices in int32."""
+    """Return the product of two batches of matrices in int32."""
     left, right = _less(a, a_zero, -1), _less(b, b_zero, -1)
     left = left.swapaxes(1, 2) if transpose_a else left
     product = np.matmul(left, right.swapaxes(1, 2) if transpose_b else right)
@@ -237,7 +247,7 @@ _CONV = nn.conv(2)
 def conv2d(
     x: Array, w: Array, x_zero: Array, w_zero: Array, _x: Array, _w: Array, **attrs: Any
 ) -> Array:
-    """A convolution of what the integers stand for; the border stands for zero."""
+    """Return a convolution of the represented numbers; the padding represents zero."""
     data = _less(x, x_zero, attrs["data_layout"].index("C"))
     kernel = _less(w, w_zero, attrs["kernel_layout"].index("O"))
     return _CONV(data, kernel, **{**attrs, "out_dtype": "int32"})
@@ -260,7 +270,7 @@ def conv2d_transpose(
     kernel_layout: str,
     **_: Any,
 ) -> Array:
-    """Every element of ``x`` adds a kernel to the result; layouts NCHW and IOHW."""
+    """Return a transposed convolution: each element of ``x`` adds a kernel; NCHW and IOHW only."""
     data, kernel = _less(x, x_zero, 1), _less(w, w_zero, 1)
     before, after = nn.full_padding(padding, 2)
     if tuple(dilation) != (1, 1) or (data_layout, kernel_layout) != ("NCHW", "IOHW"):
@@ -296,21 +306,21 @@ def _moved(
 
 
 def add(a: Array, b: Array, *params: Array, lhs_axis: int, rhs_axis: int) -> Array:
-    """The sum, in the given scale and zero point."""
+    """Return the sum with the given scale and zero point."""
     left = _moved(a, lhs_axis, *params[:2], *params[4:])
     right = _moved(b, rhs_axis, *params[2:4], *params[4:])
     return clamp(left + right - params[5], a.dtype.name)
 
 
 def subtract(a: Array, b: Array, *params: Array, lhs_axis: int, rhs_axis: int) -> Array:
-    """The difference, in the given scale and zero point."""
+    """Return the difference with the given scale and zero point."""
     left = _moved(a, lhs_axis, *params[:2], *params[4:])
     right = _moved(b, rhs_axis, *params[2:4], *params[4:])
     return clamp(left - right + params[5], a.dtype.name)
 
 
 def mul(a: Array, b: Array, *params: Array, lhs_axis: int, rhs_axis: int) -> Array:
-    """The product, in the given scale and zero point."""
+    """Return the product with the given scale and zero point."""
     product = _less(a, params[1], lhs_axis) * _less(b, params[3], rhs_axis)
     scale, zero = np.asarray(params[0] * params[2]), np.zeros((), "int32")
     return requantize(product, scale, zero, *params[4:], axis=lhs_axis, out_dtype=a.dtype.name)
@@ -319,7 +329,7 @@ def mul(a: Array, b: Array, *params: Array, lhs_axis: int, rhs_axis: int) -> Arr
 def leaky_relu(
     x: Array, scale: Array, zero: Array, out_scale: Array, out_zero: Array, *, alpha: float
 ) -> Array:
-    """Below the zero point ``alpha`` of what there was."""
+    """Multiply numbers below the zero point by ``alpha``."""
     moved = _moved(x, -1, scale, zero, out_scale, out_zero)
     slope = _in_fixed_point(moved, np.asarray(alpha), True)
     origin = _in_fixed_point(np.asarray(out_zero), np.asarray(1 - alpha), True)
@@ -335,7 +345,7 @@ def concatenate(
     *,
     axis: int,
 ) -> Array:
-    """Joined along ``axis``, all in one scale and zero point."""
+    """Concatenate along ``axis``, with one common scale and zero point."""
     moved = [
         clamp(_moved(x, -1, s, z, out_scale, out_zero), x.dtype.name)
         for x, s, z in zip(parts, scales, zeros, strict=True)
@@ -346,7 +356,7 @@ def concatenate(
 def avg_pool2d(
     x: Array, scale: Array, zero: Array, out_scale: Array, out_zero: Array, **attrs: Any
 ) -> Array:
-    """The mean of each window, rounded towards zero."""
+    """Return the mean of each window, rounded towards zero."""
     moved = _moved(x, -1, scale, zero, out_scale, out_zero)
     return clamp(nn.avg_pool(moved, **attrs), x.dtype.name)
 
@@ -354,7 +364,7 @@ def avg_pool2d(
 def softmax(
     x: Array, scale: Array, zero: Array, out_scale: Array, out_zero: Array, *, axis: int
 ) -> Array:
-    """By integers only: powers of two, their fractions by a straight line."""
+    """Return softmax in integers: powers of two with a linear approximation of the fraction."""
     unit = int(np.floor(np.float32(1) / scale + np.float32(0.5)))
     data = x.astype("int32") - zero
     below = data - data.max(axis, keepdims=True)
@@ -369,7 +379,7 @@ def softmax(
 
 
 def lookup(fn: Callable[[Array], Any]) -> Callable[..., Array]:
-    """``fn`` of what the integers stand for, quantised again."""
+    """Return ``fn`` of the represented numbers, quantized again."""
 
     def apply(x: Array, scale: Array, zero: Array, out_scale: Array, out_zero: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -380,10 +390,10 @@ def lookup(fn: Callable[[Array], Any]) -> Callable[..., Array]:
 
 
 def hardswish(x: Array) -> Array:
-    """``x * clip(x + 3, 0, 6) / 6``."""
+    """Return ``x * clip(x + 3, 0, 6) / 6``."""
     return np.asarray(x * np.clip(x + np.float32(3), 0, 6) / np.float32(6))
 
 
 def erf(x: Array) -> Array:
-    """The error function."""
+    """Return the error function."""
     return np.asarray(np.vectorize(math.erf, otypes=["float64"])(x))

@@ -1,4 +1,4 @@
-"""What Relay's random numbers are, in NumPy: Threefry-4x64 on states of ten words."""
+"""NumPy semantics of Relay's random numbers: Threefry-4x64 on states of ten words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROTATIONS = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22)
 
 
 def _hash(key: Sequence[int], counter: Sequence[int]) -> list[int]:
-    """Twenty rounds."""
+    """Return the hash of a counter after twenty rounds."""
     parity = PARITY
     for k in key:
         parity ^= k
@@ -36,12 +36,12 @@ def _hash(key: Sequence[int], counter: Sequence[int]) -> list[int]:
 
 
 def _shifted(a: int) -> tuple[int, int]:
-    """The end of a path one bit on; one that has reached the second word is used up."""
+    """Return the marker bit of a path shifted by one; after the second word none is left."""
     return (0, 1 << 63) if a == 1 else (a >> 1, 0)
 
 
 def _next(state: list[int], count: int) -> list[int]:
-    """A state whose counter has room for ``count`` numbers."""
+    """Return a state whose counter can count ``count`` more numbers."""
     if state[7] < MASK - count:
         return state
     if state[8] == 0:
@@ -51,7 +51,7 @@ def _next(state: list[int], count: int) -> list[int]:
 
 
 def threefry_generate(key: Array, *, out_shape: Sequence[int]) -> tuple[Array, Array]:
-    """(the state after, random words)."""
+    """Return (next state, random words)."""
     count = math.prod(out_shape)
     state = _next([int(w) for w in key], count)
     whole = count // 4
@@ -66,7 +66,7 @@ def threefry_generate(key: Array, *, out_shape: Sequence[int]) -> tuple[Array, A
 
 
 def threefry_split(key: Array) -> tuple[Array, Array]:
-    """The left and the right state."""
+    """Return the left and the right state."""
     state = [int(w) for w in key]
     if state[8] == 0:
         fresh = _hash(state[:4], state[4:8])
@@ -90,7 +90,7 @@ def _unit(key: Array, shape: Sequence[int], dtype: str) -> tuple[Array, Array]:
 def uniform(
     key: Array, low: Array, high: Array, *, out_shape: Sequence[int], out_dtype: str
 ) -> tuple[Array, Array]:
-    """Numbers in ``[low, high)``."""
+    """Return (next state, numbers in ``[low, high)``)."""
     after, unit = _unit(key, out_shape, out_dtype or "float32")
     return after, (unit * (high - low) + low).astype(unit.dtype)
 
@@ -98,7 +98,7 @@ def uniform(
 def normal(
     key: Array, mean: Array, scale: Array, *, out_shape: Sequence[int], out_dtype: str
 ) -> tuple[Array, Array]:
-    """Normally distributed numbers, each of two uniform ones."""
+    """Return (next state, normal numbers), each from two uniform numbers."""
     after, unit = _unit(key, (2, *out_shape), out_dtype or "float32")
     radius = np.sqrt(-2 * np.log(1 - unit[0]))
     wave = np.sin(unit.dtype.type(2 * np.pi) * unit[1])
@@ -106,7 +106,7 @@ def normal(
 
 
 def multinomial(key: Array, probs: Array, *, num_samples: int) -> tuple[Array, Array]:
-    """Columns drawn by their probabilities, row by row."""
+    """Return (next state, columns drawn by their probabilities in each row)."""
     if probs.shape[-1] == 0:
         raise ValueError("no columns")
     chances = np.maximum(probs.astype(np.float32), 0)

@@ -1,4 +1,4 @@
-"""What operators on regions, anchors and windows mean, in NumPy."""
+"""NumPy semantics of operators on regions, anchors and windows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def roi_align(
     layout: str,
     mode: str,
 ) -> Array:
-    """Samples between the pixels of each part of a region, their mean or maximum."""
+    """Return the mean or maximum of interpolated samples in each part of a region."""
     x, (high, wide) = _nchw(data, layout), _pair(pooled_size)
     out = np.zeros((len(rois), x.shape[1], high, wide), data.dtype)
     for n, roi in enumerate(rois):
@@ -72,7 +72,7 @@ def roi_align(
 def roi_pool(
     data: Array, rois: Array, *, pooled_size: Any, spatial_scale: float, layout: str
 ) -> Array:
-    """The largest pixel of each part of a region."""
+    """Return the maximum pixel in each part of a region."""
     x, pooled = _nchw(data, layout), _pair(pooled_size)
     out = np.zeros((len(rois), x.shape[1], *pooled), data.dtype)
     for n, roi in enumerate(rois):
@@ -104,7 +104,7 @@ def correlation(
     is_multiply: bool,
     layout: str,
 ) -> Array:
-    """Patches of one image against displaced ones of another."""
+    """Correlate patches of one image with displaced patches of another."""
     p = padding if len(padding) == 4 else (*padding, *padding)
     pads = [(0, 0), (0, 0), (p[0], p[2]), (p[1], p[3])]
     a, b = (np.pad(v, pads) for v in (one, other))
@@ -134,7 +134,7 @@ def dilation2d(
     kernel_layout: str,
     out_dtype: str,
 ) -> Array:
-    """The largest sum of a window and the weights."""
+    """Return the maximum sum of a window and the weights."""
     dtype = out_dtype or data.dtype
     x = data.transpose([data_layout.index(c) for c in "NCHW"]).astype(dtype)
     w = weight.transpose([kernel_layout.index(c) for c in "IHW"]).astype(dtype)
@@ -161,7 +161,7 @@ def dilation2d(
 
 
 def yolo_reorg(x: Array, *, stride: int) -> Array:
-    """Blocks of an image of fewer channels become channels."""
+    """Move blocks of an image, viewed with fewer channels, to channels."""
     b, c, h, w = x.shape
     s = stride
     split = x.reshape(b, c // (s * s), h, s, w, s).transpose(0, 3, 5, 1, 2, 4)
@@ -177,7 +177,7 @@ def multibox_prior(
     offsets: Sequence[float],
     clip: bool,
 ) -> Array:
-    """Boxes of every size and ratio around every pixel."""
+    """Return boxes of each size and ratio around each pixel."""
     high, wide = data.shape[2:]
     if 0 in (high, wide):
         raise ValueError("an empty image")
@@ -203,7 +203,7 @@ def multibox_transform_loc(
     variances: Sequence[float],
     keep_background: bool,
 ) -> tuple[Array, Array]:
-    """Boxes with a class, their scores and corners; -1 beyond them."""
+    """Return boxes with a class as label, score and corners, padded with -1, and their number."""
     batch, classes, size = scores.shape
     if moves.shape != (batch, 4 * size) or anchors.shape[1:] != (size, 4):
         raise ValueError("moves or anchors of another number of boxes")
@@ -254,7 +254,7 @@ def proposal(
     rpn_min_size: int,
     iou_loss: bool,
 ) -> Array:
-    """The best boxes around anchors after suppression, repeated until there are enough."""
+    """Return the best boxes around anchors after suppression, repeated to the required number."""
     batch, _, high, wide = scores.shape
     if 0 in (high, wide):
         raise ValueError("an empty image")

@@ -1,4 +1,4 @@
-"""What operators that read images at computed places mean, in NumPy."""
+"""NumPy semantics of operators that sample images at computed positions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 def affine_grid(x: Array, *, target_shape: Sequence[int]) -> Array:
-    """Affine maps of the grid over ``[-1, 1]``."""
+    """Apply affine maps to the grid over ``[-1, 1]``."""
     height, width = target_shape
     lines = [-1 + np.arange(n) * (2 - 1e-7) / (n - 1) for n in (width, height)]
     a, b = np.meshgrid(*lines)
@@ -52,7 +52,7 @@ def _cubic(x: float) -> list[float]:
 
 
 def _taps(place: float, size: int, method: str, mode: str, corners: bool) -> list[Any]:
-    """(whole position, weight) along one axis."""
+    """Return (integer position, weight) pairs along one axis."""
     if method == "bicubic":
         low = np.floor(place)
         at = [int(_bordered(low + k - 1, size, mode, corners)) for k in range(4)]
@@ -65,7 +65,7 @@ def _taps(place: float, size: int, method: str, mode: str, corners: bool) -> lis
 
 
 def _read(image: Array, taps: Sequence[Any]) -> Any:
-    """The channels of ``image[c, ...]`` summed over taps; nothing lies beyond the border."""
+    """Sum the channels of ``image[c, ...]`` over taps; pixels outside count as zero."""
     total = np.zeros(image.shape[0], image.dtype)
     for choice in np.ndindex(*(len(t) for t in taps)):
         picked = [t[k] for t, k in zip(taps, choice, strict=True)]
@@ -79,7 +79,7 @@ def _read(image: Array, taps: Sequence[Any]) -> Any:
 def grid_sample(
     x: Array, grid: Array, *, method: str, layout: str, padding_mode: str, align_corners: bool
 ) -> Array:
-    """``x`` at the places of a grid over ``[-1, 1]``."""
+    """Sample ``x`` at the positions of a grid over ``[-1, 1]``."""
     if 0 in x.shape[2:]:
         raise ValueError("an empty image")
     out = np.zeros((*x.shape[:2], *grid.shape[2:]), x.dtype)
@@ -107,7 +107,7 @@ def crop_and_resize(
     extrapolation_value: float,
     out_dtype: str,
 ) -> Array:
-    """Boxes of images, given as parts of them, at one size."""
+    """Crop boxes, given as fractions of an image, and resize them to one size."""
     x = data.transpose([layout.index(c) for c in "NCHW"])
     if 0 in x.shape[2:] or (x.shape[0] == 0 and len(picks)):
         raise ValueError("no image")
@@ -120,7 +120,8 @@ def crop_and_resize(
             first, last = boxes[n, axis], boxes[n, axis + 2]
             scale = span * (last - first) / max(count - 1, 1)
             place = first * span + scale * k if count > 1 else (first + last) * 0.5 * span
-            place = last * span if 0 < k == count - 1 else place  # whatever the step's last bit
+            # exact in spite of the rounded step
+            place = last * span if 0 < k == count - 1 else place
             beyond = beyond or place < 0 or place > span
             place = min(max(place, 0), span)
             if method == "nearest_neighbor":
@@ -146,7 +147,7 @@ def deformable_conv2d(
     out_dtype: str,
     **_: Any,
 ) -> Array:
-    """A convolution whose taps are moved by offsets."""
+    """Return a convolution whose taps are shifted by offsets."""
     x, moves = (a.transpose([data_layout.index(c) for c in "NCHW"]) for a in (data, offset))
     w = weight.transpose([kernel_layout.index(c) for c in "OIHW"])
     batch, channels, *sizes = x.shape
@@ -166,7 +167,7 @@ def deformable_conv2d(
                 _taps(float(p), s, "bilinear", "border", True)
                 for p, s in zip(place, sizes, strict=True)
             ]
-            # Beyond the last position that one counts.
+            # Positions after the last pixel use the last pixel.
             near = [[(min(p, s - 1), v) for p, v in t] for t, s in zip(near, sizes, strict=True)]
             channel = slice(g * part, (g + 1) * part)
             out[n, :, i, j] += w[:, channel, a, b] @ _read(x[n, channel], near)

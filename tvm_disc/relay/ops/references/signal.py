@@ -1,4 +1,4 @@
-"""What Fourier transforms mean, in NumPy."""
+"""NumPy semantics of Fourier transforms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = NDArray[Any]
 
 
 def dft(real: Array, imaginary: Array, *, inverse: bool) -> tuple[Array, Array]:
-    """The transform over the last axis, in two parts."""
+    """Return the real and imaginary part of the transform over the last axis."""
     if real.shape[-1] == 0:
         return real, imaginary
     found = (np.fft.ifft if inverse else np.fft.fft)(real + 1j * imaginary)
@@ -28,7 +28,7 @@ def stft(
     normalized: bool,
     onesided: bool,
 ) -> Array:
-    """Transforms of overlapping windows, ``[batch, frequencies, frames, 2]``."""
+    """Return the transforms of overlapping windows, ``[batch, frequencies, frames, 2]``."""
     frames = (data.shape[1] - n_fft) // hop_length + 1
     if data.shape[1] < n_fft:
         raise ValueError("too little data")

@@ -1,4 +1,4 @@
-"""What the operators on sparse tensors mean, in NumPy."""
+"""NumPy semantics of operators on sparse tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[Any]
 def sparse_to_dense(
     indices: Array, values: Array, default: Array, *, output_shape: Sequence[int]
 ) -> Array:
-    """The default, and the values at their coordinates."""
+    """Return the default with the values at their coordinates."""
     out = np.full(tuple(output_shape), default, values.dtype)
     coords = indices if indices.ndim == 2 else indices.reshape(-1, 1)
     each = np.broadcast_to(values, len(coords))
@@ -24,12 +24,12 @@ def sparse_to_dense(
 
 
 def dyn_sparse_to_dense(indices: Array, values: Array, default: Array, shape: Array) -> Array:
-    """The shape is an argument."""
+    """Return ``sparse_to_dense`` with the shape as an argument."""
     return sparse_to_dense(indices, values, default, output_shape=shape.tolist())
 
 
 def sparse_reshape(indices: Array, before: Array, after: Array) -> tuple[Array, Array]:
-    """Coordinates under another shape, and that shape without its -1."""
+    """Return the coordinates in another shape, and that shape with its -1 resolved."""
     shape = after.copy()
     rest = int(np.prod(before)) // max(int(np.prod(after[after != -1])), 1)
     shape[shape == -1] = rest
@@ -43,7 +43,7 @@ def sparse_reshape(indices: Array, before: Array, after: Array) -> tuple[Array, 
 def sparse_fill_empty_rows(
     indices: Array, values: Array, shape: Array, default: Array
 ) -> tuple[Array, Array, Array]:
-    """A default value at the begin of every row without one; which rows these are."""
+    """Insert a default value at column 0 of each empty row; also return which rows were empty."""
     height = int(shape[0])
     empty = ~np.isin(np.arange(height), indices[:, 0])
     added = np.zeros((int(empty.sum()), indices.shape[1]), np.int64)
@@ -72,18 +72,18 @@ def _dense(data: Array, indices: Array, begins: Array, width: int) -> Array:
 def sparse_dense(
     x: Array, data: Array, indices: Array, begins: Array, *, sparse_lhs: bool
 ) -> Array:
-    """``x @ sparse.T``, or ``sparse @ x.T``."""
+    """Return ``x @ sparse.T`` or ``sparse @ x.T``."""
     product = x @ _dense(data, indices, begins, x.shape[1]).T
     return np.asarray(product.T if sparse_lhs else product)
 
 
 def sparse_add(x: Array, data: Array, indices: Array, begins: Array) -> Array:
-    """The sum of a dense and a sparse matrix."""
+    """Return the sum of a dense and a sparse matrix."""
     return x + _dense(data, indices, begins, x.shape[1])
 
 
 def sparse_transpose(data: Array, indices: Array, begins: Array) -> tuple[Array, Array, Array]:
-    """A square sparse matrix by columns."""
+    """Return the transpose of a square sparse matrix."""
     if begins[-1] != len(indices) or max(indices, default=-1) >= len(begins) - 1:
         raise ValueError("entries outside of the matrix")
     row = np.searchsorted(begins[1:], np.arange(len(indices)), side="right")

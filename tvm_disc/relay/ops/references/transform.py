@@ -1,4 +1,4 @@
-"""What operators that move, select and reorder elements mean, in NumPy."""
+"""NumPy semantics of operators that move, select and reorder elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = NDArray[Any]
 
 
 def target_shape(old: Sequence[int], newshape: Sequence[int], allowzero: bool) -> list[int]:
-    """Relay's reshape codes resolved, except -1, which stays for NumPy to infer.
+    """Resolve Relay's reshape codes, except -1, which NumPy infers.
 
     0 copies a dim (unless ``allowzero``), -2 copies the rest, -3 merges two, -4 splits one.
     """
@@ -44,12 +44,12 @@ def _split_dim(size: int, left: int, right: int) -> tuple[int, int]:
 
 
 def reshape(x: Array, *, newshape: Sequence[int], allowzero: bool) -> Array:
-    """The same elements in another shape; ``newshape`` may hold Relay's codes."""
+    """Reshape; ``newshape`` may contain Relay's codes."""
     return x.reshape(target_shape(x.shape, newshape, allowzero))
 
 
 def reverse_reshape(x: Array, *, newshape: Sequence[int], allowzero: bool) -> Array:
-    """``reshape`` with the codes read from the right."""
+    """Reshape with the codes read from right to left."""
     shape = target_shape(x.shape[::-1], newshape[::-1], allowzero)
     return x.reshape(shape[::-1])
 
@@ -63,7 +63,7 @@ def reshape_like(
     rhs_begin: int,
     rhs_end: int | None,
 ) -> Array:
-    """A run of ``x``'s dims replaced by a run of ``like``'s."""
+    """Replace a range of ``x``'s dims by a range of ``like``'s."""
     lhs, rhs = (_axes(*b) for b in ((lhs_begin, lhs_end, x.ndim), (rhs_begin, rhs_end, like.ndim)))
     return x.reshape(*x.shape[: lhs.start], *like.shape[rhs], *x.shape[lhs.stop :])
 
@@ -77,33 +77,33 @@ def _axes(begin: int, end: int | None, rank: int) -> slice:
 
 
 def transpose(x: Array, *, axes: Sequence[int] | None) -> Array:
-    """Axes permuted; reversed for None."""
+    """Permute the axes; reverse them for None."""
     return np.transpose(x, axes if axes else None)
 
 
 def expand_dims(x: Array, *, axis: int, num_newaxis: int) -> Array:
-    """``num_newaxis`` dims of size 1 inserted at ``axis``."""
+    """Insert ``num_newaxis`` dims of size 1 at ``axis``."""
     at = axis if axis >= 0 else x.ndim + axis + 1
     return x.reshape(*x.shape[:at], *([1] * num_newaxis), *x.shape[at:])
 
 
 def squeeze(x: Array, *, axis: Sequence[int] | None) -> Array:
-    """Dims of size 1 dropped: the listed ones, or all."""
+    """Remove dims of size 1: the listed ones, or all."""
     return np.squeeze(x, None if axis is None else tuple(axis))
 
 
 def concatenate(parts: Sequence[Array], *, axis: int) -> Array:
-    """Tensors joined along an existing axis."""
+    """Concatenate tensors along an existing axis."""
     return np.concatenate(parts, axis)
 
 
 def stack(parts: Sequence[Array], *, axis: int) -> Array:
-    """Tensors joined along a new axis."""
+    """Stack tensors along a new axis."""
     return np.stack(parts, axis)
 
 
 def split(x: Array, *, indices_or_sections: Any, axis: int) -> tuple[Array, ...]:
-    """Equal sections (an int), or pieces cut at positions (a tuple)."""
+    """Split into equal sections (an int), or at positions (a tuple)."""
     return tuple(np.split(x, indices_or_sections, axis))
 
 
@@ -119,7 +119,7 @@ def _slice(x: Array, begin: Any, end: Any, strides: Any, mode: str, axes: Any) -
 
 
 def _stop(size: int, start: int | None, end: Any, i: int, mode: str) -> int | None:
-    """The Python slice end; in size mode ``end`` is a length and -1 means up to the border."""
+    """Return the Python slice end; in size mode ``end`` is a length and -1 means up to the end."""
     value = None if end is None or i >= len(end) or end[i] is None else int(end[i])
     if value is None or mode != "size":
         return value
@@ -130,12 +130,14 @@ def _stop(size: int, start: int | None, end: Any, i: int, mode: str) -> int | No
 def strided_slice(
     x: Array, *, begin: Any, end: Any, strides: Any, axes: Any, slice_mode: str
 ) -> Array:
-    """``x[begin:end:strides]`` on the leading (or listed) axes; out-of-range bounds clamp."""
+    """Return ``x[begin:end:strides]`` on the leading (or listed) axes; out-of-range bounds
+    clamp.
+    """
     return _slice(x, begin, end, strides, slice_mode, axes)
 
 
 def slice_like(x: Array, like: Array, *, axes: Sequence[int] | None) -> Array:
-    """``x`` cut to the size of ``like`` on the listed axes (all for None)."""
+    """Slice ``x`` to the size of ``like`` on the listed axes (all for None)."""
     where = [a % x.ndim for a in axes] if axes else range(min(x.ndim, like.ndim))
     index = [slice(None)] * x.ndim
     for axis in where:
@@ -144,7 +146,7 @@ def slice_like(x: Array, like: Array, *, axes: Sequence[int] | None) -> Array:
 
 
 def take(x: Array, indices: Array, *, axis: int | None, batch_dims: int, mode: str) -> Array:
-    """Rows selected along ``axis`` (of the flattened tensor for None)."""
+    """Select rows along ``axis`` (of the flattened tensor for None)."""
     if axis is None:
         x, axis = x.reshape(-1), 0
     axis %= x.ndim
@@ -162,9 +164,9 @@ def take(x: Array, indices: Array, *, axis: int | None, batch_dims: int, mode: s
 
 
 def gather(x: Array, indices: Array, *, axis: int) -> Array:
-    """``out[i, j] = x[indices[i, j], j]`` for axis 0; indices wrap once if negative.
+    """Return ``out[i, j] = x[indices[i, j], j]`` for axis 0; negative indices wrap once.
 
-    On other axes the indices may end before ``x`` does; nothing broadcasts.
+    On other axes the indices may be smaller than ``x``; nothing broadcasts.
     """
     axis %= x.ndim
     kept = x[tuple(slice(None) if a == axis else slice(n) for a, n in enumerate(indices.shape))]
@@ -174,7 +176,9 @@ def gather(x: Array, indices: Array, *, axis: int) -> Array:
 
 
 def gather_nd(x: Array, indices: Array, *, batch_dims: int, index_rank: Any = None) -> Array:
-    """Slices at coordinates; ``indices[k]`` is coordinate k (the coordinate axis is first)."""
+    """Return slices at coordinates; ``indices[k]`` is coordinate k (the coordinate axis is
+    first).
+    """
     coords = indices.astype(np.int64)
     if not batch_dims:
         return np.asarray(x[tuple(coords)])
@@ -191,7 +195,7 @@ def _column(coords: Array, batch: tuple[int, ...]) -> Array:
 def scatter_elements(
     x: Array, indices: Array, updates: Array, *, axis: int, reduction: str
 ) -> Array:
-    """``x`` with ``updates`` written at ``indices`` along ``axis``."""
+    """Return ``x`` with ``updates`` written at ``indices`` along ``axis``."""
     where: list[Any] = list(np.indices(indices.shape))
     axis %= x.ndim
     where[axis] = indices.astype(np.int64)
@@ -199,12 +203,12 @@ def scatter_elements(
 
 
 def scatter_nd(x: Array, indices: Array, updates: Array, *, mode: str) -> Array:
-    """``x`` with ``updates`` written at coordinates (the coordinate axis is first)."""
+    """Return ``x`` with ``updates`` written at coordinates (the coordinate axis is first)."""
     return _scatter(x, tuple(indices.astype(np.int64)), updates, mode)
 
 
 def _scatter(x: Array, where: tuple[Array, ...], updates: Array, mode: str) -> Array:
-    """Updates one after the other, in their order in memory; those outside are left out."""
+    """Apply updates in row-major order; updates outside of ``x`` are ignored."""
     if where:
         dims = np.array(x.shape[: len(where)], np.int64).reshape(-1, *[1] * where[0].ndim)
         places = np.stack(where)
@@ -231,78 +235,80 @@ def _scatter(x: Array, where: tuple[Array, ...], updates: Array, mode: str) -> A
 
 
 def one_hot(indices: Array, on: Array, off: Array, *, depth: int, axis: int, dtype: str) -> Array:
-    """``on`` at the index, ``off`` elsewhere, along a new axis of size ``depth``."""
+    """Return ``on`` at the index, ``off`` elsewhere, along a new axis of size ``depth``."""
     hit = np.arange(depth) == indices[..., None]
     out = np.where(hit, on, off).astype(dtype or on.dtype)
     return np.moveaxis(out, -1, axis)
 
 
 def tile(x: Array, *, reps: Sequence[int]) -> Array:
-    """The whole tensor repeated along each axis."""
+    """Repeat the tensor along each axis."""
     return np.tile(x, tuple(reps))
 
 
 def repeat(x: Array, *, repeats: int, axis: int | None) -> Array:
-    """Each element repeated along one axis (of the flattened tensor for None)."""
+    """Repeat each element along one axis (of the flattened tensor for None)."""
     return np.repeat(x, repeats, axis)
 
 
 def reverse(x: Array, *, axis: int | None) -> Array:
-    """One axis reversed."""
+    """Reverse one axis."""
     return np.flip(x, axis)
 
 
 def broadcast_to(x: Array, *, shape: Sequence[int], dtype: str = "") -> Array:
-    """Dims of size 1 stretched."""
+    """Broadcast to a shape."""
     return np.array(np.broadcast_to(x, tuple(shape)))
 
 
 def broadcast_to_like(x: Array, like: Array) -> Array:
-    """``broadcast_to`` the shape of ``like``."""
+    """Broadcast to the shape of ``like``."""
     return np.array(np.broadcast_to(x, like.shape))
 
 
 def collapse_sum_like(x: Array, like: Array) -> Array:
-    """The adjoint of broadcasting: summed down to the shape of ``like``."""
+    """Sum to the shape of ``like``: the adjoint of broadcasting."""
     lead = x.ndim - like.ndim
     axes = [*range(lead), *(i + lead for i, n in enumerate(like.shape) if n == 1)]
     return np.asarray(x.sum(tuple(axes), keepdims=True, dtype=x.dtype)).reshape(like.shape)
 
 
 def trilu(x: Array, k: Array, *, upper: bool) -> Array:
-    """The upper or lower triangle around diagonal ``k``."""
+    """Return the upper or lower triangle around diagonal ``k``."""
     return np.triu(x, int(k)) if upper else np.tril(x, int(k))
 
 
 def argwhere(condition: Array) -> Array:
-    """Coordinates of the non-zero elements, int32 of shape (count, rank)."""
+    """Return the coordinates of the non-zero elements, int32 of shape (count, rank)."""
     return np.argwhere(condition).astype(np.int32)
 
 
 def unravel_index(indices: Array, shape: Array) -> Array:
-    """Flat positions as coordinates; the coordinate axis is first."""
+    """Return flat positions as coordinates; the coordinate axis is first."""
     if 0 in shape:
         raise ValueError("positions in nothing")
     return np.stack(np.unravel_index(indices, tuple(shape.tolist()))).astype(indices.dtype)
 
 
 def meshgrid(parts: Sequence[Array], *, indexing: str) -> tuple[Array, ...]:
-    """Coordinate grids of rank-1 tensors."""
+    """Return coordinate grids of rank-1 tensors."""
     return tuple(np.meshgrid(*parts, indexing="xy" if indexing == "xy" else "ij"))
 
 
 def adv_index(parts: Sequence[Array]) -> Array:
-    """NumPy's integer-array indexing: ``parts[0][parts[1], parts[2], ...]``."""
+    """Return NumPy's integer-array indexing: ``parts[0][parts[1], parts[2], ...]``."""
     return np.asarray(parts[0][tuple(p.astype(np.int64) for p in parts[1:])])
 
 
 def einsum(parts: Sequence[Array], *, equation: str) -> Array:
-    """Einstein summation."""
+    """Return the Einstein summation."""
     return np.asarray(np.einsum(equation, *parts)).astype(parts[0].dtype)
 
 
 def sequence_mask(x: Array, valid: Array, *, mask_value: float, axis: int) -> Array:
-    """Positions at or past ``valid[batch]`` along ``axis`` overwritten; batch is the other."""
+    """Overwrite positions at or after ``valid[batch]`` along ``axis``; the batch is the other
+    axis.
+    """
     length = np.arange(x.shape[axis])
     keep = length[:, None] < valid[None, :]
     keep = keep if axis % x.ndim == 0 else keep.T
@@ -313,7 +319,7 @@ def sequence_mask(x: Array, valid: Array, *, mask_value: float, axis: int) -> Ar
 
 
 def argsort(x: Array, *, axis: int, is_ascend: bool, dtype: str) -> Array:
-    """Stable positions that sort ``axis``; NaN is above every number."""
+    """Return stable positions that sort ``axis``; NaN is above every number."""
     if is_ascend:
         order = np.argsort(x, axis, kind="stable")
     elif x.dtype.kind in "iub":
@@ -324,13 +330,13 @@ def argsort(x: Array, *, axis: int, is_ascend: bool, dtype: str) -> Array:
 
 
 def sort(x: Array, *, axis: int, is_ascend: bool, dtype: str = "") -> Array:
-    """``axis`` sorted."""
+    """Sort ``axis``."""
     out = np.sort(x, axis)
     return out if is_ascend else np.flip(out, axis)
 
 
 def topk(x: Array, *, k: int, axis: int, ret_type: str, is_ascend: bool, dtype: str) -> Any:
-    """The first ``k`` of the sorted axis (all for k < 1): values, positions, or both."""
+    """Return the first ``k`` of the sorted axis (all for k < 1): values, positions, or both."""
     size = x.shape[axis]
     count = size if k is None or k < 1 else min(k, size)
     order = argsort(x, axis=axis, is_ascend=is_ascend, dtype="int64")
@@ -341,7 +347,7 @@ def topk(x: Array, *, k: int, axis: int, ret_type: str, is_ascend: bool, dtype: 
 
 
 def searchsorted(seq: Array, values: Array, *, right: bool, dtype: str) -> Array:
-    """Insertion positions in each innermost row of ``seq``."""
+    """Return insertion positions in each innermost row of ``seq``."""
     side = "right" if right else "left"
     if not (seq[..., 1:] >= seq[..., :-1]).all():
         raise ValueError("a sequence out of order")
@@ -353,70 +359,72 @@ def searchsorted(seq: Array, values: Array, *, right: bool, dtype: str) -> Array
     return np.stack(rows).reshape(values.shape).astype(dtype)
 
 
-# -- forms whose shape is a tensor argument
+# -- operators whose shape is a tensor argument
 
 
 def dyn_reshape(x: Array, shape: Array, /, *, allowzero: bool, **_: Any) -> Array:
-    """``reshape`` to a shape tensor."""
+    """Reshape to a shape tensor."""
     return reshape(x, newshape=shape.tolist(), allowzero=allowzero)
 
 
 def dyn_broadcast_to(x: Array, shape: Array, /, **_: Any) -> Array:
-    """``broadcast_to`` a shape tensor."""
+    """Broadcast to a shape tensor."""
     return broadcast_to(x, shape=shape.tolist())
 
 
 def dyn_full(fill: Array, shape: Array, /, *, dtype: str, **_: Any) -> Array:
-    """``full`` with a shape tensor."""
+    """Return ``full`` with a shape tensor."""
     return np.full(tuple(shape.tolist()), fill, dtype or fill.dtype)
 
 
 def dyn_zeros(shape: Array, /, *, dtype: str, **_: Any) -> Array:
-    """``zeros`` with a shape tensor."""
+    """Return ``zeros`` with a shape tensor."""
     return np.zeros(tuple(shape.tolist()), dtype or "float32")
 
 
 def dyn_ones(shape: Array, /, *, dtype: str, **_: Any) -> Array:
-    """``ones`` with a shape tensor."""
+    """Return ``ones`` with a shape tensor."""
     return np.ones(tuple(shape.tolist()), dtype or "float32")
 
 
 def dyn_tile(x: Array, reps: Array, /, **_: Any) -> Array:
-    """``tile`` with a tensor of repetitions."""
+    """Tile by a tensor of repetitions."""
     return np.tile(x, tuple(reps.tolist()))
 
 
 def dyn_one_hot(
     indices: Array, on: Array, off: Array, depth: Array, /, *, axis: int, dtype: str, **_: Any
 ) -> Array:
-    """``one_hot`` with a tensor depth."""
+    """Return ``one_hot`` with a tensor depth."""
     return one_hot(indices, on, off, depth=int(depth), axis=axis, dtype=dtype)
 
 
 def dyn_topk(x: Array, k: Array, /, **attrs: Any) -> Any:
-    """``topk`` with a tensor ``k``."""
+    """Return ``topk`` with a tensor ``k``."""
     return topk(x, **{**attrs, "k": int(k.reshape(()))})
 
 
 def dyn_strided_slice(
     x: Array, begin: Array, end: Array, strides: Array, /, *, slice_mode: str, axes: Any, **_: Any
 ) -> Array:
-    """``strided_slice`` with tensor bounds."""
+    """Return ``strided_slice`` with tensor bounds."""
     return _slice(x, begin.tolist(), end.tolist(), strides.tolist(), slice_mode, axes)
 
 
 def dyn_expand_dims(x: Array, axis: Array, /, *, num_newaxis: int) -> Array:
-    """``expand_dims`` at a tensor axis."""
+    """Return ``expand_dims`` at a tensor axis."""
     return expand_dims(x, axis=int(axis), num_newaxis=num_newaxis)
 
 
 def dyn_squeeze(x: Array, axes: Array, /, **_: Any) -> Array:
-    """``squeeze`` of a tensor of axes."""
+    """Return ``squeeze`` of a tensor of axes."""
     return squeeze(x, axis=axes.reshape(-1).tolist())
 
 
 def unique(x: Array, *, sorted: bool, return_counts: bool) -> tuple[Array, ...]:
-    """Distinct values, first positions, inverse, their number, and counts if asked (int32)."""
+    """Return distinct values, first positions, inverse, their number, and optionally counts
+    (int32).
+    """
     values, first, inverse, counts = np.unique(x, True, True, True)
     number = np.array([len(values)], np.int32)
     if not sorted:

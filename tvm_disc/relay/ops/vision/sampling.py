@@ -1,4 +1,4 @@
-"""Rows of operators that read images at computed places."""
+"""Rows of operators that sample images at computed positions."""
 
 from __future__ import annotations
 
