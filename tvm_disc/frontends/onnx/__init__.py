@@ -1,4 +1,4 @@
-"""ONNX models as Relay modules: one row of a table for each operator."""
+"""Import of ONNX models as Relay modules; each operator has one row in a table."""
 
 from __future__ import annotations
 

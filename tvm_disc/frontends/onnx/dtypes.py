@@ -1,4 +1,4 @@
-"""Element types of ONNX, by their numbers."""
+"""Element types of ONNX tensors, by their enum values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 
-# The names of element types by their numbers in ONNX.
+# Names of element types by their values in `TensorProto.DataType`.
 DTYPES = {
     1: "float32",
     2: "uint8",
@@ -28,7 +28,7 @@ def dtype_of(code: int) -> str:
     """Return the name of an element type.
 
     Raises:
-        Unsupported: programs have no tensors of it.
+        Unsupported: programs have no tensors of this type.
     """
     if code not in DTYPES:
         from onnx import TensorProto
@@ -40,10 +40,10 @@ def dtype_of(code: int) -> str:
 
 
 def item_bytes(code: int) -> int:
-    """Return the bytes of an element.
+    """Return the size of an element in bytes.
 
     Raises:
-        Unsupported: programs have no tensors of the type.
+        Unsupported: programs have no tensors of this type.
     """
     name = dtype_of(code)
     return 2 if name == "bfloat16" else np.dtype(name).itemsize

@@ -1,8 +1,8 @@
-"""Elements of tensors that are in files beside the model.
+"""Reading of external tensor data, which is stored in files beside the model.
 
-A model may come from a stranger, and names files. Before anything is read, each file must be a
-regular file in the model's folder and hold what its tensors need, and all tensors together must fit
-into memory. A file is opened without waiting, and looked at again once it is open.
+A model names these files and may be untrusted. Before anything is read, each file must be a
+regular file in the model's folder and large enough for its tensors, and all tensors together must
+fit into memory. A file is opened without blocking, and its type is checked again after opening.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tvm_disc.limits import MODEL_FILE_BYTES, UNREAD_FILE_BYTES, memory_bytes
 from tvm_disc.literals import room_for
 
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-# Types whose elements NumPy reads as they are in the file.
+# Types whose elements NumPy reads directly from the file.
 _NATIVE = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the elements of a tensor are: a range of a file."""
+    """Location of a tensor's elements: a byte range of a file."""
 
     name: str
     path: Path
@@ -38,10 +38,11 @@ class Place:
 
 
 def check_model_file(path: Path) -> None:
-    """Refuse what cannot be the file of a model, before it is read.
+    """Check that a path can be the file of a model, before it is read.
 
     Raises:
-        BadInput: there is no such file, no regular one, or it is longer than protobuf's limit.
+        BadInput: the file does not exist, is not a regular file, or is longer than protobuf's
+            limit.
     """
     try:
         status = path.stat()
@@ -59,12 +60,12 @@ def check_model_file(path: Path) -> None:
 
 
 def files_beside(path: Path) -> list[Path]:
-    """Return the files that hold elements of tensors of the model in a file.
+    """Return the external data files of the model in a file.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it holds no model, or a file beside it is far longer than its tensors.
-        BadInput: a file beside it is refused.
+        ValueError: the file holds no model, or an external file is far longer than its tensors.
+        BadInput: an external file is refused.
     """
     check_model_file(path)
     if b"location" not in path.read_bytes():
@@ -73,7 +74,7 @@ def files_beside(path: Path) -> list[Path]:
 
     try:
         model = onnx.load(str(path), load_external_data=False)
-    except Exception as error:  # protobuf's own class, which moved between its releases
+    except Exception as error:  # protobuf's own class, whose module differs between releases
         raise ValueError(str(error)) from error
     needed: dict[Path, int] = {}
     for place in check_external(model, str(path.parent), path):
@@ -85,12 +86,12 @@ def files_beside(path: Path) -> list[Path]:
 
 
 def check_external(model: Any, folder: str, path: Path | None = None) -> list[Place]:
-    """Return where all elements outside of a model are.
+    """Return the locations of all external elements of a model.
 
     Args:
         folder: the folder of the model's file.
-        path: the model's file, if there is one. If it is a link, files beside its target are the
-            model's, too: caches of downloads are made of such links.
+        path: the model's file, if there is one. If it is a symbolic link, files beside its target
+            are accepted too: download caches consist of such links.
 
     Raises:
         BadInput: a file is refused, or all tensors together do not fit into memory.
@@ -111,7 +112,7 @@ def check_external(model: Any, folder: str, path: Path | None = None) -> list[Pl
 
 
 def _tensors(bodies: Sequence[Any]) -> Iterator[Any]:
-    """Every tensor of graphs and functions, those of their nodes' attributes too."""
+    """Yield every tensor of graphs and functions, including tensors in node attributes."""
     left = list(bodies)
     while left:
         body = left.pop()
@@ -134,7 +135,7 @@ def read_elements(tensor: Any, folder: str) -> np.ndarray | bytes:
     """Return the elements of an external tensor, as bytes if NumPy has no such type.
 
     Raises:
-        BadInput: the file is refused, or too short by now.
+        BadInput: the file is refused, or has become too short.
     """
     place = _place(tensor, folder)
     dtype = _NATIVE.get(tensor.data_type)
@@ -152,7 +153,7 @@ def read_elements(tensor: Any, folder: str) -> np.ndarray | bytes:
 
 
 def _checked(tensor: Any, folder: str, roots: Sequence[str]) -> Place | None:
-    """Return the place of a tensor's elements; None if they are in the model."""
+    """Return the location of a tensor's elements; None if they are stored in the model."""
     if not is_external(tensor):
         return None
     place = _place(tensor, folder)
@@ -167,7 +168,7 @@ def _checked(tensor: Any, folder: str, roots: Sequence[str]) -> Place | None:
 
 
 def _place(tensor: Any, folder: str) -> Place:
-    """Return the place that a tensor names; the file is not looked at."""
+    """Return the location that a tensor names, without accessing the file."""
     told = {entry.key: entry.value for entry in tensor.external_data}
     where, name = told.get("location", ""), tensor.name
     if not where or "\0" in where or os.path.isabs(where):
@@ -201,7 +202,7 @@ def _number(name: str, told: dict[str, str], key: str, default: int) -> int:
 
 
 def _opened(place: Place) -> IO[bytes]:
-    """Return the file, open, which is a regular one."""
+    """Open the file of a tensor and check that it is a regular file."""
     try:
         handle = os.open(place.path, _OPEN)
     except IsADirectoryError:
@@ -218,7 +219,7 @@ def _opened(place: Place) -> IO[bytes]:
 
 
 def _kind(mode: int) -> str:
-    """Return what a file is that is no regular one."""
+    """Return a description of a file that is not a regular file."""
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
     return kinds.get(stat.S_IFMT(mode), "a device")
 
@@ -239,7 +240,7 @@ def _short(place: Place, size: int) -> BadInput:
 
 
 def _filled(file: IO[bytes], array: np.ndarray) -> bool:
-    """Return whether the file had as many bytes as the array."""
+    """Fill an array from a file; return False if the file is too short."""
     left = array.reshape(-1).view(np.uint8).data
     while left:
         count: int | None = file.readinto(left)  # type: ignore[attr-defined]

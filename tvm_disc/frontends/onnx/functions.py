@@ -1,5 +1,4 @@
-"""Operators that are functions of other operators: the model's own, and those that ONNX defines
-by a body."""
+"""Operators that are defined by other operators: model-local functions and ONNX function bodies."""
 
 from __future__ import annotations
 
@@ -9,13 +8,14 @@ from typing import Any
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.table import normal
 
-_NEWEST = 2**31 - 1  # what ONNX's own tables can be asked for
+_NEWEST = 2**31 - 1  # the largest version that ONNX's schema lookup accepts
 
 
 def opsets_of(imports: Iterable[Any]) -> dict[str, int]:
-    """The versions of operators that a model or a function asks for, by domain.
+    """Return the opset versions that a model or a function imports, by domain.
 
-    raises: BadInput.
+    Raises:
+        BadInput: a version is out of range.
     """
     for o in imports:
         if not 0 <= o.version <= _NEWEST:
@@ -27,7 +27,7 @@ def opsets_of(imports: Iterable[Any]) -> dict[str, int]:
 
 
 def schema_of(domain: str, name: str, opset: int) -> Any:
-    """What ONNX says of an operator, None where it knows none."""
+    """Return ONNX's schema of an operator, or None if ONNX has none."""
     import onnx
 
     try:
@@ -37,12 +37,12 @@ def schema_of(domain: str, name: str, opset: int) -> Any:
 
 
 def has_body(schema: Any) -> bool:
-    """Whether ONNX defines an operator by others."""
+    """Return whether ONNX defines an operator by a function body."""
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def body_of(schema: Any, proto: Any, types: list[Any], opset: int) -> Any:
-    """The FunctionProto of a node; that of some operators depends on the types of its inputs."""
+    """Return the FunctionProto of a node, or None. Some bodies depend on the input types."""
     import onnx
 
     if schema.has_context_dependent_function:
@@ -56,14 +56,15 @@ def body_of(schema: Any, proto: Any, types: list[Any], opset: int) -> Any:
 
 
 def type_proto(dtype_code: int, dims: list[int | None]) -> Any:
-    """The TypeProto of a tensor."""
+    """Return the TypeProto of a tensor."""
     import onnx
 
     return onnx.helper.make_tensor_type_proto(dtype_code, dims)
 
 
 def instantiated(proto: Any, attrs: dict[str, Any]) -> Any:
-    """A node of a function's body with the attributes of the call in place of references.
+    """Return a node of a function's body with attribute references replaced by the call's
+    attributes.
 
     ``attrs`` are AttributeProtos by name.
     """

@@ -1,4 +1,4 @@
-"""The walk over an ONNX graph: every node becomes Relay expressions of its inputs."""
+"""Conversion of an ONNX graph: every node becomes Relay expressions of its inputs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.infer import Inference
 
-SMALL = 64  # elements of a result that is kept as a constant
+SMALL = 64  # largest number of elements of a known result that is stored as a constant
 
 
 @dataclass
 class Model:
-    """What every graph of a model shares.
+    """State that all graphs of a model share.
 
     Attributes:
-        folder: where files of weights lie.
-        functions: the model's own, by domain, name and overload.
-        limit: how many nodes may be converted, bodies as often as they are.
+        folder: the folder of external weight files.
+        functions: the model-local functions, by domain, name and overload.
+        limit: the maximum number of node conversions; a body counts each time it is converted.
     """
 
     infer: Inference
@@ -39,10 +39,10 @@ class Model:
     converted: int = 0
 
     def count(self) -> None:
-        """Count a node that is converted.
+        """Count one node conversion.
 
         Raises:
-            Unsupported: there are too many.
+            Unsupported: the number exceeds the limit.
         """
         self.converted += 1
         if self.converted > self.limit:
@@ -57,23 +57,23 @@ class Graph:
 
     Attributes:
         opsets: the version of each domain.
-        outer: the graph around a branch or a loop's body.
+        outer: the enclosing graph, if this graph is a branch or a loop body.
     """
 
     def __init__(self, model: Model, opsets: Mapping[str, int], outer: Graph | None = None) -> None:
         self.model, self.opsets, self.outer = model, opsets, outer
         self.infer = model.infer
         self.values: dict[str, Any] = {}
-        self.ranks: dict[str, int] = {}  # of values, as far as the model declares them
-        self.references: dict[str, Any] = {}  # attributes of a function's call, as protos
+        self.ranks: dict[str, int] = {}  # of values whose rank the model declares
+        self.references: dict[str, Any] = {}  # attributes of a function call, as protos
 
     # -- values --------------------------------------------------------------------------------
 
     def lookup(self, name: str) -> Any:
-        """A value by its name, None for no name.
+        """Return a value by its name, or None for the empty name.
 
         Raises:
-            Unsupported: there is none.
+            Unsupported: no value has this name.
         """
         if not name:
             return None
@@ -88,7 +88,7 @@ class Graph:
         return found
 
     def body(self) -> Graph:
-        """A graph inside of this one."""
+        """Return an empty graph nested in this one."""
         made = Graph(self.model, self.opsets, self)
         made.references = self.references
         return made
@@ -96,7 +96,7 @@ class Graph:
     # -- graphs --------------------------------------------------------------------------------
 
     def run(self, proto: Any) -> list[Any]:
-        """The results of a graph whose inputs are among the values."""
+        """Convert a graph whose inputs are already values; return its results."""
         folder = self.model.folder
         for t in proto.initializer:
             self.values[t.name] = Lazy(partial(_constant, array_of, t, folder))
@@ -108,10 +108,10 @@ class Graph:
         return [self.lookup(v.name) for v in proto.output]
 
     def node(self, proto: Any) -> None:
-        """Convert a node; its results become values.
+        """Convert a node and store its results as values.
 
         Raises:
-            DiscError: with the operator and the name of the node.
+            DiscError: the conversion failed; the message names the operator and the node.
         """
         proto = functions.instantiated(proto, self.references)
         with placed(title(proto)):
@@ -123,7 +123,7 @@ class Graph:
                 raise _located(error, proto) from error
             except RecursionError:
                 raise
-            except Exception as error:  # a model is data: it may hold anything
+            except Exception as error:  # a malformed model may raise any exception
                 what = f"{type(error).__name__}: {str(error)[:400]}"
                 raise Unsupported(f"ONNX {title(proto)}: {what}") from error
 
@@ -148,7 +148,7 @@ class Graph:
         return self._call(body, proto, self._opsets_of(body), schema)
 
     def opset(self, domain: str) -> int:
-        """The version of a domain's operators."""
+        """Return the opset version of a domain."""
         return self.opsets.get(normal(domain), 1)
 
     def _own_function(self, proto: Any) -> Any:
@@ -161,7 +161,7 @@ class Graph:
     def _call(
         self, function: Any, proto: Any, opsets: Mapping[str, int], schema: Any = None
     ) -> list[Any]:
-        """The results of a function's body for the inputs and attributes of a call."""
+        """Convert a function's body for the inputs and attributes of a call; return its results."""
         inner = Graph(self.model, opsets)
         given = [self.lookup(name) for name in proto.input]
         given += [None] * (len(function.input) - len(given))
@@ -186,7 +186,7 @@ class Graph:
         return functions.type_proto(np_dtype_to_tensor_dtype(np.dtype(ty.dtype)), dims)
 
     def _keep(self, proto: Any, results: Any) -> None:
-        """Give results their names; small ones that are known become constants."""
+        """Store results by name; small results with known values become constants."""
         if isinstance(results, Expr) or len(proto.output) == 1:
             results = [results[0] if isinstance(results, list) else results]
         for name, value in zip(proto.output, results, strict=False):
@@ -209,7 +209,7 @@ def _constant(read: Callable[[Any, str], Any], proto: Any, folder: str) -> ast.C
 
 
 def _references(function: Any, proto: Any, schema: Any) -> dict[str, Any]:
-    """What a call gives for the attributes of a function, or their defaults."""
+    """Return the attributes of a function call: those of the node, or their defaults."""
     found = {a.name: a for a in getattr(function, "attribute_proto", ())}
     if schema is not None:
         found.update(
@@ -220,7 +220,7 @@ def _references(function: Any, proto: Any, schema: Any) -> dict[str, Any]:
 
 
 def _located(error: DiscError, proto: Any) -> DiscError:
-    """The same error with the operator and the name of the node, if it does not say so yet."""
+    """Return the error with the node's operator and name, unless its message already has them."""
     if "ONNX " in str(error):
         return error
     text = str(error).replace(f" at {title(proto)}", "")
@@ -231,14 +231,14 @@ def _located(error: DiscError, proto: Any) -> DiscError:
         return Unsupported(f"ONNX {title(proto)}: {text}")
 
 
-# -- what is missing ---------------------------------------------------------------------------
+# -- unsupported operators -----------------------------------------------------------------------
 
 
 def refuse_unknown(model: Any, opsets: Mapping[str, int], own: Mapping[Any, Any]) -> None:
-    """Name every node that no row and no function is for, at once.
+    """Raise one error that lists every node without a row or a function.
 
     Raises:
-        Unsupported: with the operator, its opset, the node's name and its inputs.
+        Unsupported: the message has the operator, its opset, the node's name and its inputs.
     """
     found: dict[str, None] = {}
     seen: set[Any] = set()
@@ -283,7 +283,7 @@ def _described(node: Any, domain: str, opset: int) -> str:
 
 
 def free_names(graph: Any) -> list[str]:
-    """What the nodes of a subgraph read from outside of it."""
+    """Return the names that a subgraph reads from enclosing graphs."""
     inside = {v.name for v in graph.input} | {t.name for t in graph.initializer}
     inside |= {s.values.name for s in graph.sparse_initializer}
     found: dict[str, None] = {}
@@ -296,7 +296,8 @@ def free_names(graph: Any) -> list[str]:
 
 
 def results_of(values: Sequence[Any], names: Sequence[str]) -> Expr:
-    """The result of ``main``: a tensor, or a tuple of them; a sequence is a tuple of its elements.
+    """Return the result of ``main``: a tensor or a tuple; a sequence becomes a tuple of its
+    elements.
 
     Raises:
         Unsupported: a result is an optional without an element.

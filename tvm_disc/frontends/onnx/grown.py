@@ -1,4 +1,4 @@
-"""Sequences that a loop makes, one tensor a turn: rows of one tensor, however many there are."""
+"""Sequences that a loop builds by one tensor per iteration, stored as rows of one tensor."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tvm_disc.frontends.calc import Calc, Expr
 
 @dataclass(frozen=True)
 class Growing:
-    """A sequence inside the body of a loop: what it had before the turn, and what is added."""
+    """A sequence inside a loop body: the tensors that the current iteration has added."""
 
     added: tuple[Expr, ...] = ()
 
     def with_(self, item: Expr) -> Growing:
-        """One longer."""
+        """Return the sequence with one more tensor."""
         return Growing((*self.added, item))
 
     def item(self) -> Expr:
-        """What a turn adds.
+        """Return the tensor that an iteration adds.
 
         Raises:
-            Unsupported: it is not one tensor.
+            Unsupported: an iteration adds no tensor or several.
         """
         if len(self.added) != 1:
             raise Unsupported(
@@ -33,17 +33,17 @@ class Growing:
 
 @dataclass(frozen=True)
 class Gathered:
-    """A sequence after the loop: the tensors from before it, then rows of ``[turns, ...]``."""
+    """A sequence after the loop: the tensors from before it, then rows of ``[iterations, ...]``."""
 
     first: tuple[Expr, ...]
     rows: Expr
 
     def length(self, n: Calc) -> Expr:
-        """How many tensors it has."""
+        """Return the number of tensors."""
         return n.add(n.scalar(n.size(self.rows, 0)), len(self.first))
 
     def joined(self, n: Calc, axis: int, new: bool) -> Expr:
-        """Its tensors one after the other along an axis, or along a new one."""
+        """Return the tensors concatenated along an axis, or stacked along a new one."""
         rank = n.rank(self.rows) - 1
         axis = n.axis(axis, rank + new)
         order = list(range(1, rank + 1))

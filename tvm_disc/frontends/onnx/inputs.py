@@ -1,4 +1,4 @@
-"""Inputs of an ONNX graph as Relay variables: names and dims are the model's own."""
+"""Inputs of an ONNX graph as Relay variables with the names and dims of the model."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ _ARITHMETIC: Mapping[type, str] = {
 
 
 def variables(graph: Any, given: set[str]) -> list[ast.Var]:
-    """A variable for each input that is no initializer.
+    """Return a variable for each input that is not an initializer.
 
-    Dims of the same name are the same. One that is an expression of names which are dims
-    themselves (`2*h`) is that expression; any other text, and a dim without a name, is a dim of
-    its own.
+    Dims with equal names are equal. A dim whose text is an expression of other named dims (`2*h`)
+    becomes that expression. Any other text, and a dim without a name, becomes a separate dim.
 
     Raises:
-        Unsupported: an input that is no tensor, or of an element type that programs lack.
+        Unsupported: an input is not a tensor, or programs do not have its element type.
     """
     wanted = [v for v in graph.input if v.name not in given]
     dims = Dims([d for v in wanted for d in _shape(v)])
@@ -57,7 +56,7 @@ def _type(value: Any, dims: Dims) -> rt.TensorType:
 
 
 class Dims:
-    """Dims by what they are called in the model."""
+    """Dims by their text in the model."""
 
     def __init__(self, protos: Sequence[Any]) -> None:
         named = [d.dim_param for d in protos if not _is_number(d) and d.dim_param]
@@ -66,7 +65,7 @@ class Dims:
         self._made: dict[str, rt.Dim] = {}
 
     def of(self, proto: Any) -> rt.Dim:
-        """A dim; an anonymous one is no other."""
+        """Return a dim; every dim without a name is distinct."""
         if _is_number(proto):
             return int(proto.dim_value)
         name = proto.dim_param
@@ -83,7 +82,7 @@ class Dims:
         return rt.Any(self._fresh(name)) if made is None else made
 
     def _expression(self, text: str) -> rt.Dim | None:
-        """A formula of other dims."""
+        """Return the text as an arithmetic expression of named dims, or None if it is not one."""
         try:
             tree = python.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError):
@@ -102,7 +101,7 @@ class Dims:
         return None
 
     def _fresh(self, text: str) -> str:
-        """A name that formulas can use."""
+        """Return an unused name that is a valid identifier."""
         base = "".join(c if c.isalnum() and c.isascii() else "_" for c in text).strip("_")
         base = base if _is_name(base) else f"dim_{base}".rstrip("_")
         name = next(n for n in _candidates(base) if n not in self._taken)
@@ -120,7 +119,7 @@ def _is_number(dim: Any) -> bool:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a dim can stand in a formula by this name."""
+    """Return whether an expression can refer to a dim by this name."""
     return name.isidentifier() and name.isascii() and not iskeyword(name)
 
 

@@ -1,4 +1,4 @@
-"""The table of operators as documentation: ``python -m tvm_disc.frontends.onnx.listing FILE``."""
+"""Documentation of the operator table: ``python -m tvm_disc.frontends.onnx.listing FILE``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_disc.frontends.onnx.rows import FAMILIES
 from tvm_disc.frontends.onnx.table import Row, every_row
 
 BEGIN, END = "<!-- operators -->", "<!-- end of operators -->"
-# Operators of ONNX on texts and files of images, which programs have no tensors for.
+# ONNX operators on strings and encoded images, for which programs have no element type.
 MISSING = (
     "ImageDecoder",
     "RegexFullMatch",
@@ -21,7 +21,7 @@ MISSING = (
 
 
 def markdown() -> str:
-    """A row for each domain's operators by the family that converts them."""
+    """Return a Markdown table with one row for each family of operators."""
     lines = ["| family | operators, with the first opsets of their rows where there are several |"]
     lines.append("|---|---|")
     for family in FAMILIES:
@@ -43,7 +43,7 @@ def _names(module: str) -> Iterator[str]:
 
 
 def write(path: Path) -> None:
-    """Put the table between its marks in a file."""
+    """Replace the table between its marks in a file."""
     text = path.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -1,4 +1,4 @@
-"""From an ONNX model, or the file of one, to a Relay module."""
+"""Import of an ONNX model, in memory or in a file, as a Relay module."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.module import IRModule
 
-assert FAMILIES  # their rows are in the table
+assert FAMILIES  # importing the families registers their rows
 
 
 def from_onnx(model: Any, folder: str = "") -> IRModule:
-    """The Relay module of an ONNX model, or of the file at a path.
+    """Return the Relay module of an ONNX model, or of the file at a path.
 
-    ``folder`` is where the files of a model in memory lie.
+    ``folder`` is the folder of the external files of a model in memory.
 
-    Inputs are named as in the model, weights are constants, and axes without a length are ``Any``:
-    named axes of the same name are the same dim.
+    Inputs keep the model's names, weights become constants, and unknown dims become ``Any``: dims
+    with equal names are the same dim.
 
     Raises:
-        Unsupported: the package `onnx` is not installed; the model has nodes that cannot be
-            imported, of which the message names all; or it is too large after inlining.
-        BadInput: there is no such file, or it holds no model; or a file of weights is refused.
+        Unsupported: the package `onnx` is not installed; nodes cannot be imported, all of which the
+            message names; or the model is too large after inlining.
+        BadInput: the file does not exist or holds no model, or a file of weights is refused.
         TypeMismatch, ShapeConflict: a node's inputs do not fit its operator.
     """
     read, beside = read_file(model)
@@ -48,7 +48,7 @@ def from_onnx(model: Any, folder: str = "") -> IRModule:
 
 
 def read_file(model: Any) -> tuple[Any, str]:
-    """The model, without weights that lie in files beside it, and the folder of its file."""
+    """Return the model without its external weights, and the folder of its file."""
     require("onnx", "onnx", "from_onnx")
     import onnx
 
@@ -76,14 +76,13 @@ def _module(model: Any, shared: Model) -> IRModule:
 
 
 def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
-    """The model without the weights that lie in files beside it: they are read when they are
-    wanted, and not kept."""
+    """Load a model without its external weights, which are read on first use."""
     check_model_file(Path(path))
     try:
         read = onnx.load(os.fspath(path), load_external_data=False)
-    except Exception as error:  # protobuf's own class, which moved between its releases
+    except Exception as error:  # protobuf's own class, whose module differs between releases
         raise BadInput(f"{os.fspath(path)!r} holds no ONNX model: {error}") from error
-    if not read.graph.output:  # a file without a byte is a message of defaults to protobuf
+    if not read.graph.output:  # protobuf parses an empty file as a message of defaults
         size = Path(path).stat().st_size
         raise BadInput(
             f"{os.fspath(path)!r} holds no ONNX model: found {size} bytes without a graph that "
@@ -93,7 +92,7 @@ def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
 
 
 def _check(model: Any) -> None:
-    """Warn of what ONNX's checker finds; it refuses much that can be compiled."""
+    """Run ONNX's checker and turn its errors into warnings: it refuses many models that compile."""
     import onnx
 
     try:

@@ -1,4 +1,4 @@
-"""A node of an ONNX graph as its converter sees it."""
+"""A node of an ONNX graph as the interface of its converter."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tvm_disc.relay.infer import Inference
 
 
 class Node(Calc):
-    """Inputs, attributes and surroundings of one node.
+    """Inputs, attributes and context of one node.
 
     Attributes:
         op: the operator's name.
-        name: the node's, or that of its first result.
-        inputs: an expression each; None for an optional one that is left out.
-        outputs: the names of the results; empty for one that nobody wants.
-        attrs: attributes by name, texts decoded.
+        name: the node's name, or that of its first result if it has none.
+        inputs: one expression each; None for an omitted optional input.
+        outputs: the names of the results; empty for an unused one.
+        attrs: attributes by name, with strings decoded.
         opset: the version of the operator's domain.
-        graph: the graph that the node is in.
+        graph: the graph that contains the node.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Node(Calc):
         self.attrs, self.opset, self.graph = attrs, opset, graph
 
     def __getitem__(self, k: int) -> Expr:
-        """An input that must be there."""
+        """Return a required input."""
         if k >= len(self.inputs) or self.inputs[k] is None:
             raise Unsupported(f"input {k} is missing")
         found = self.inputs[k]
@@ -51,35 +51,39 @@ class Node(Calc):
         return len(self.inputs)
 
     def get(self, k: int) -> Any:
-        """An optional input."""
+        """Return an optional input, or None if it is omitted."""
         return self.inputs[k] if k < len(self.inputs) else None
 
     def wants(self, k: int) -> bool:
-        """Whether somebody wants result ``k``."""
+        """Return whether result ``k`` is used."""
         return k < len(self.outputs) and bool(self.outputs[k])
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute, or its default."""
+        """Return an attribute, or its default."""
         return self.attrs.get(name, default)
 
     def inside(self, values: Iterable[tuple[str, Any]]) -> Node:
-        """The node in a graph of its own, where names stand for other values."""
+        """Return a copy of the node in a nested graph in which these names are bound to new
+        values.
+        """
         made = copy(self)
         made.graph = self.graph.body()
         made.graph.values.update(values)
         return made
 
     def declared(self) -> int | None:
-        """The rank of the first result, if the model declares it."""
+        """Return the rank of the first result, if the model declares it."""
         found: int | None = self.graph.ranks.get(self.outputs[0])
         return found
 
     def entries(self, vector: Expr, what: str, count: Callable[[int], int] = int) -> Expr:
-        """A vector on whose length the rank of the first result depends: where nothing else tells
-        it, it is ``count`` of the rank that the model declares, which every call must have.
+        """Return a vector whose length determines the rank of the first result.
+
+        If the length is unknown, the vector is reshaped to ``count`` of the rank that the model
+        declares. The length is then checked in every call.
 
         Raises:
-            Unsupported: the model does not say the rank of the result either.
+            Unsupported: the model does not declare the rank of the result either.
             TypeMismatch: no length fits the rank.
         """
         if self.literals(vector) != [None]:
@@ -88,11 +92,10 @@ class Node(Calc):
         return self.reshape(vector, [self.implied(f"the number of elements of {what}", count)])
 
     def implied(self, what: str, count: Callable[[int], int] = int) -> int:
-        """A number on which the rank of the first result depends, by the rank that the model
-        declares.
+        """Return a number that determines the rank of the first result, from the declared rank.
 
         Raises:
-            Unsupported: it declares none.
+            Unsupported: the model declares no rank.
             TypeMismatch: no number fits the rank.
         """
         rank, name = self.declared(), self.outputs[0]
@@ -106,24 +109,24 @@ class Node(Calc):
         return count(rank)
 
     def required(self, name: str) -> Any:
-        """An attribute without a default."""
+        """Return a required attribute."""
         if name not in self.attrs:
             raise Unsupported(f"attribute '{name}' is missing")
         return self.attrs[name]
 
 
 def name_of(proto: Any) -> str:
-    """What a node is called in messages: by itself, or by what it makes."""
+    """Return the name of a node for messages: its own, or that of its first result."""
     return proto.name or next((o for o in proto.output if o), "")
 
 
 def title(proto: Any) -> str:
-    """The operator and the name of a node."""
+    """Return the operator and the name of a node."""
     return f"{proto.op_type} '{name_of(proto)}'"
 
 
 def attributes(proto: Any) -> dict[str, Any]:
-    """Attributes of a node by name; graphs and tensors stay as they are."""
+    """Return the attributes of a node by name; graphs and tensors remain protos."""
     from onnx import helper
 
     return {

@@ -1,7 +1,7 @@
-"""Ranks that a model declares, of its results and of values on the way, and what follows from them.
+"""Ranks that a model declares for its results and intermediate values, and ranks derived from them.
 
-The rank of some results is the length of an input: a new shape, axes that go. Where that length is
-unknown, the declared rank of the result tells it.
+The rank of some results is determined by the length of an input, such as a new shape or a list of
+axes. If that length is unknown, it is derived from the declared rank of the result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm_disc.frontends.onnx.table import normal
 
-# Operators whose result has the rank of their first input.
+# Operators whose result has the same rank as their first input.
 KEEPING = frozenset(
     "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast CastLike Ceil Celu Clip Cos Cosh CumSum "
     "DequantizeLinear Dropout Elu Erf Exp Floor Gelu HardSigmoid HardSwish Hardmax Identity IsInf "
@@ -22,7 +22,7 @@ KEEPING = frozenset(
 
 
 def declared_ranks(graph: Any) -> dict[str, int]:
-    """The ranks of values by name, as far as a graph says them."""
+    """Return the ranks that a graph declares, by the name of the value."""
     found = {}
     for value in (*graph.value_info, *graph.output):
         if value.type.tensor_type.HasField("shape"):
@@ -31,7 +31,7 @@ def declared_ranks(graph: Any) -> dict[str, int]:
 
 
 def completed(ranks: Mapping[str, int], nodes: Sequence[Any]) -> dict[str, int]:
-    """These ranks, and those of what the values are made of by operators that keep the rank."""
+    """Return these ranks, extended backwards through operators that preserve the rank."""
     found = dict(ranks)
     for node in reversed(nodes):
         keeps = node.op_type in KEEPING and not normal(node.domain) and node.input and node.output
@@ -41,7 +41,7 @@ def completed(ranks: Mapping[str, int], nodes: Sequence[Any]) -> dict[str, int]:
 
 
 def renamed(ranks: Mapping[str, int], pairs: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The ranks of a function's results, by (name inside, name outside)."""
+    """Return the ranks of a function's results, given pairs of names (inside, outside)."""
     return {inside: ranks[outside] for inside, outside in pairs if outside in ranks}
 
 

@@ -1,4 +1,4 @@
-"""Every family of operators; importing one puts its rows into the table."""
+"""All families of operators; importing a family registers its rows in the table."""
 
 from __future__ import annotations
 

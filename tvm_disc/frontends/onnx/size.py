@@ -1,7 +1,8 @@
-"""How many nodes an ONNX model has after inlining, checked before any node is converted.
+"""Number of nodes of an ONNX model after inlining, checked before any node is converted.
 
-The body of a function is converted for every call, that of a loop several times until the types of
-its state no longer change. Thirty functions of two calls each are a file of 3 kB and 2**30 nodes.
+The body of a function is converted for every call. The body of a loop is converted repeatedly
+until the types of its state no longer change. Thirty functions with two calls each are a file of
+3 kB and 2**30 nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ Functions: TypeAlias = Mapping[Key, Any]
 
 @dataclass(frozen=True)
 class Size:
-    """Nodes of a graph or a function after inlining, and how deep bodies and calls are nested."""
+    """Number of nodes of a graph or a function after inlining, and nesting depth of bodies and
+    calls.
+    """
 
     nodes: int
     depth: int
@@ -37,10 +40,10 @@ def called(node: Any) -> Key:
 
 
 def node_limit(graph: Any, functions: Functions) -> int:
-    """Return how many nodes a model may have after inlining.
+    """Return the maximum number of nodes that a model may have after inlining.
 
     Raises:
-        Unsupported: it has more; a function calls itself; or bodies are nested too deep.
+        Unsupported: the model has more; a function calls itself; or bodies are nested too deep.
     """
     written = sum(1 for body in (graph, *functions.values()) for _ in _nodes(body))
     sizes: dict[Key, Size] = {}
@@ -61,7 +64,7 @@ def node_limit(graph: Any, functions: Functions) -> int:
 
 
 def _measure(start: Key, functions: Functions, sizes: dict[Key, Size]) -> None:
-    """Add the sizes of a function and of all that it calls; the Python stack does not grow.
+    """Add the sizes of a function and of all its callees, without recursion in Python.
 
     Raises:
         Unsupported: a function calls itself.
@@ -102,7 +105,7 @@ def _size(what: str, body: Any, sizes: Mapping[Key, Size]) -> Size:
 
 
 def _nodes(body: Any) -> Iterator[tuple[Any, int, int]]:
-    """Yield every node, also of nested bodies; how often it is converted, and its depth."""
+    """Yield every node, including nested bodies, with its number of conversions and its depth."""
     left: list[tuple[Sequence[Any], int, int]] = [(body.node, 1, 0)]
     while left:
         nodes, times, level = left.pop()

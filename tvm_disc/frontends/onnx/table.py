@@ -1,7 +1,7 @@
-"""The table of ONNX operators: by domain and name, what converts a node of which opsets.
+"""Table of ONNX operators: converters by domain, name and opset.
 
-A row is a function from a :class:`Node` to a Relay expression, or to one for each result. It holds
-for the opsets from ``since`` up to the next row of the same operator.
+A converter is a function from a :class:`Node` to a Relay expression, or to one expression per
+result. A row is valid for the opsets from ``since`` up to the next row of the same operator.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, TypeAlias
 Convert: TypeAlias = Callable[[Any], Any]
 
 MICROSOFT = "com.microsoft"
-CLASSIC = "ai.onnx.ml"  # operators of classic machine learning
+CLASSIC = "ai.onnx.ml"  # domain of the operators of classic machine learning
 
 
 @dataclass(frozen=True)
 class Row:
-    """One converter.
+    """A converter and the range of opsets for which it is valid.
 
     Attributes:
-        since: the first opset that it holds for.
-        until: the last one, None for the newest.
+        since: the first opset.
+        until: the last opset, or None for no limit.
     """
 
     domain: str
@@ -38,7 +38,9 @@ _ROWS: dict[tuple[str, str], list[Row]] = {}
 def row(
     *names: str, since: int = 1, until: int | None = None, domain: str = ""
 ) -> Callable[[Convert], Convert]:
-    """Decorator: a function converts these operators, from opset ``since`` to ``until``."""
+    """Return a decorator that registers a converter for operators of opset ``since`` to
+    ``until``.
+    """
 
     def register(convert: Convert) -> Convert:
         for name in names:
@@ -51,7 +53,7 @@ def row(
 def add(
     name: str, convert: Convert, *, since: int = 1, until: int | None = None, domain: str = ""
 ) -> None:
-    """One row more."""
+    """Add a row to the table."""
     rows = _ROWS.setdefault((domain, name), [])
     assert all(r.since != since for r in rows), f"{name} has two rows since opset {since}"
     rows.append(Row(domain, name, since, until, convert))
@@ -59,7 +61,7 @@ def add(
 
 
 def find(domain: str, name: str, opset: int) -> Row | None:
-    """The row for a node of an opset, if there is one."""
+    """Return the row for a node of an opset, or None if there is none."""
     found = None
     for r in _ROWS.get((normal(domain), name), ()):
         if r.since <= opset and (r.until is None or opset <= r.until):
@@ -68,13 +70,13 @@ def find(domain: str, name: str, opset: int) -> Row | None:
 
 
 def every_row() -> Iterator[Row]:
-    """Every row, by domain and name."""
+    """Yield every row, sorted by domain and name."""
     for key in sorted(_ROWS):
         yield from _ROWS[key]
 
 
 def normal(domain: str) -> str:
-    """A domain by its short name."""
+    """Return the normalized name of a domain: "" for the default domain."""
     return "" if domain == "ai.onnx" else domain
 
 

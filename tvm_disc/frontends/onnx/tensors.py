@@ -1,4 +1,4 @@
-"""Tensors of an ONNX model as arrays, read where they lie."""
+"""Tensors of an ONNX model as arrays."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from tvm_disc.literals import aligned
 
 
 def array_of(tensor: Any, folder: str) -> np.ndarray:
-    """Return the elements of a tensor, also of one whose elements are in a file beside the model.
+    """Return the elements of a tensor, including external tensors.
 
     Raises:
-        BadInput: the file is missing, refused or too short; or the tensor has other elements than
-            its dims say.
+        BadInput: the file is missing, refused or too short; or the number of elements does not
+            match
+            the dims.
     """
     from onnx.numpy_helper import to_array
 
@@ -31,13 +32,13 @@ def array_of(tensor: Any, folder: str) -> np.ndarray:
         read = type(tensor)(data_type=tensor.data_type, dims=tensor.dims, raw_data=found)
     try:
         array = to_array(read)
-    except Exception as error:  # ONNX's own classes: too few elements, or too many
+    except Exception as error:  # ONNX's own classes: too few or too many elements
         raise BadInput(f"ONNX tensor {tensor.name!r}: {error}") from error
     return aligned(array if str(array.dtype) == dtype else array.astype(dtype))
 
 
 def dense_of(sparse: Any, folder: str) -> np.ndarray:
-    """A sparse tensor with its zeros."""
+    """Return a sparse tensor as a dense array."""
     values = array_of(sparse.values, folder)
     where = array_of(sparse.indices, folder)
     dims = tuple(sparse.dims)
@@ -50,13 +51,13 @@ def dense_of(sparse: Any, folder: str) -> np.ndarray:
 
 
 class Lazy:
-    """An array that is read when it is first wanted."""
+    """An array that is read on first use."""
 
     def __init__(self, read: Callable[[], Any]) -> None:
         self._read, self._value = read, None
 
     def __call__(self) -> Any:
-        """The value."""
+        """Return the value; the first call reads it."""
         if self._value is None:
             self._value = self._read()
         return self._value

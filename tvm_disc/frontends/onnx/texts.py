@@ -1,4 +1,4 @@
-"""Whether the names in a model are text: protobuf hands over as bytes what is no UTF-8."""
+"""Check that the names in a model are valid UTF-8: protobuf returns other strings as bytes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from typing import Any
 
 from tvm_disc.errors import BadInput, shown
 
-# What nothing asks for, and what is large and has no name but its own.
+# Fields that are never read, and large messages of which only the name is checked.
 _UNREAD = frozenset({"doc_string", "metadata_props"})
 _WEIGHTS = frozenset({"TensorProto", "SparseTensorProto"})
 
 
 def check_texts(model: Any) -> None:
-    """raises: BadInput that tells where a name is no text."""
+    """Check every name of a model.
+
+    Raises:
+        BadInput: a name is not UTF-8; the message has its location.
+    """
     for place, found in _strings(model, "model"):
         if isinstance(found, bytes):
             raise BadInput(
@@ -40,7 +44,7 @@ def _strings(message: Any, place: str) -> Iterator[tuple[str, Any]]:
 
 
 def _numbered(field: Any, values: Any) -> Iterator[tuple[int, Any]]:
-    """The items of a field of several messages or texts; none of numbers."""
+    """Yield the numbered items of a repeated field of messages or strings; none of other fields."""
     if field.type in (field.TYPE_MESSAGE, field.TYPE_STRING):
         yield from enumerate(values)
 

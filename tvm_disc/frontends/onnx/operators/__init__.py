@@ -1,1 +1,1 @@
-"""ONNX operators as Relay expressions, by family."""
+"""Conversion of ONNX operators to Relay expressions, by family."""

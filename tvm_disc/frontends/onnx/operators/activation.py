@@ -1,4 +1,4 @@
-"""Rows: activations and what is like them."""
+"""Rows of ONNX activation functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def _leaky_relu(n: Node) -> Expr:
 
 @row("PRelu")
 def _prelu(n: Node) -> Expr:
-    """Slopes broadcast to the input from its last axis on."""
+    """Convert PRelu. Slopes broadcast from the last axis; before opset 7 rank 1 means per
+    channel.
+    """
     x, slope = n[0], n[1]
     if n.opset < 7 and n.rank(slope) == 1 and n.rank(x) > 2:
         slope = n.along(slope, 1, n.rank(x))
@@ -73,7 +75,7 @@ def _hard_sigmoid(n: Node) -> Expr:
 
 
 def hard_sigmoid(n: Calc, x: Expr, alpha: float, beta: float) -> Expr:
-    """A line cut at 0 and 1."""
+    """Return ``alpha * x + beta``, clipped to [0, 1]."""
     return n.clip(n.add(n.mul(x, alpha), beta), 0, 1)
 
 
@@ -88,7 +90,7 @@ def _softplus(n: Node) -> Expr:
 
 
 def softplus(n: Calc, x: Expr) -> Expr:
-    """``log(1 + exp(x))``, where ``exp`` does not overflow."""
+    """Return ``log(1 + exp(x))``, computed so that ``exp`` does not overflow."""
     rest = n.log1p(n.exp(n.negative(n.abs(x))))
     return n.add(n.maximum(x, 0), rest)
 
@@ -135,12 +137,12 @@ def _gelu(n: Node) -> Expr:
 
 
 def gelu(n: Calc, x: Expr) -> Expr:
-    """``x * P(X <= x)`` of a normal distribution."""
+    """Return ``x * P(X <= x)`` for a standard normal X."""
     return n.mul(n.mul(x, 0.5), n.add(n.erf(n.mul(x, math.sqrt(0.5))), 1))
 
 
 def gelu_tanh(n: Calc, x: Expr) -> Expr:
-    """The same by a tangens hyperbolicus."""
+    """Return the tanh approximation of :func:`gelu`."""
     cubic = n.mul(n.mul(n.mul(x, x), x), 0.044715)
     inner = n.mul(n.add(x, cubic), math.sqrt(2 / math.pi))
     return n.mul(n.mul(x, 0.5), n.add(n.tanh(inner), 1))
@@ -164,7 +166,7 @@ def _fast_gelu(n: Node) -> Expr:
 
 @row("Dropout")
 def _dropout(n: Node) -> list[Any]:
-    """Inference: the identity, and a mask of what is kept."""
+    """Convert Dropout for inference: the identity, and a mask of ones."""
     training = n.get(2)
     if training is not None:
         value = n.known(training)
@@ -179,11 +181,11 @@ def _dropout(n: Node) -> list[Any]:
     return [x, n.full(1, n.sizes(x), dtype) if n.wants(1) else None]
 
 
-# -- over an axis ------------------------------------------------------------------------------
+# -- along an axis ---------------------------------------------------------------------------
 
 
 def _flattened(n: Node, name: str) -> Expr:
-    """Before opset 13: over all axes from one on."""
+    """Emit an operator over all axes from ``axis`` on, which is its meaning before opset 13."""
     x, rank = n[0], n.rank(n[0])
     axis = n.axis(int(n.attr("axis", 1)), rank)
     if axis == rank - 1:
@@ -225,7 +227,7 @@ def _hardmax(n: Node) -> Expr:
 
 
 def _first_largest(n: Node, x: Expr, axis: int) -> Expr:
-    """1 at the first of the largest elements of an axis, else 0."""
+    """Return a tensor with 1 at the first maximum along an axis, else 0."""
     best = op("argmax", x, axis=(axis,), keepdims=True)
     places = n.along(n.arange(n.size(x, axis), "int32"), axis, n.rank(x))
     return n.cast(n.equal(places, best), n.dtype(x))

@@ -1,4 +1,4 @@
-"""Rows: attention and rotary embeddings of ONNX's own domain."""
+"""Rows of attention and rotary embeddings of ONNX's default domain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOWEST = -3.4028234663852886e38
 
 @dataclass
 class Heads:
-    """Operands of attention, ``[batch, heads, length, width]``; there may be fewer keys' heads."""
+    """Operands of attention, ``[batch, heads, length, width]``; keys may have fewer heads."""
 
     query: Expr
     key: Expr
@@ -26,20 +26,22 @@ class Heads:
 
 
 def split_heads(n: Calc, x: Expr, heads: int) -> Expr:
-    """``[batch, length, heads * width]`` as ``[batch, heads, length, width]``."""
+    """Return ``[batch, length, heads * width]`` reshaped to ``[batch, heads, length, width]``."""
     width = n.dim("floor_divide", n.size(x, 2), heads)
     return n.transpose(n.reshape(x, [n.size(x, 0), n.size(x, 1), heads, width]), [0, 2, 1, 3])
 
 
 def joined_heads(n: Calc, x: Expr) -> Expr:
-    """The way back."""
+    """Return the inverse of :func:`split_heads`."""
     sizes = n.sizes(x)
     moved = n.transpose(x, [0, 2, 1, 3])
     return n.reshape(moved, [sizes[0], sizes[2], n.dim("multiply", sizes[1], sizes[3])])
 
 
 def repeated(n: Calc, x: Expr, times: Dim, count: Dim | None = None) -> Expr:
-    """Every head of keys or values for several of queries, of which there are ``count``."""
+    """Return keys or values with every head repeated ``times``; ``count`` is the number of
+    heads then.
+    """
     if isinstance(times, int) and times == 1:
         return x
     b, h, s, d = n.sizes(x)
@@ -48,13 +50,13 @@ def repeated(n: Calc, x: Expr, times: Dim, count: Dim | None = None) -> Expr:
 
 
 def causal(n: Calc, rows: Dim, columns: Dim, offset: Any) -> Expr:
-    """Whether a key is not after its query, whose position is its row plus ``offset``."""
+    """Return a mask of keys at or before the query, whose position is its row plus ``offset``."""
     place = n.add(n.expand(n.arange(rows), 1), offset)
     return n.less_equal(n.arange(columns), place)
 
 
 def scores(n: Calc, heads: Heads, scale: Any, softcap: float = 0.0) -> Expr:
-    """Scaled products of queries and keys; the scale is a number or an expression."""
+    """Return scaled products of queries and keys; the scale is a number or an expression."""
     plain = isinstance(scale, float) and scale == 1
     query = heads.query if plain else n.mul(heads.query, scale)
     found = n.matmul(query, n.swapped(heads.key))
@@ -64,17 +66,17 @@ def scores(n: Calc, heads: Heads, scale: Any, softcap: float = 0.0) -> Expr:
 
 
 def hidden(n: Calc, found: Expr, seen: Expr) -> Expr:
-    """Scores where a key is seen, the lowest number elsewhere."""
+    """Return the scores where ``seen`` holds, and the lowest number elsewhere."""
     return n.where(seen, found, _low(n, found))
 
 
 def weighted(n: Calc, found: Expr, value: Expr) -> Expr:
-    """Values by the softmax of scores."""
+    """Return the values weighted by the softmax of the scores."""
     return n.matmul(n.softmax(found, -1), value)
 
 
 def default_scale(n: Calc, x: Expr, given: Any) -> Any:
-    """What is given, or one by the root of the width of a head: a number if that is known."""
+    """Return the given scale, or 1 / sqrt(head width): a number if the width is known."""
     width = n.literals(x)[-1]
     if given:
         return float(given)
@@ -89,8 +91,7 @@ def default_scale(n: Calc, x: Expr, given: Any) -> Any:
 
 @row("Attention", since=23)
 def _attention(n: Node) -> list[Any]:
-    """Softmax of products with keys, times values; keys may be hidden by a mask, by what comes
-    after a query, by a window, and by lengths."""
+    """Convert Attention. A mask, causality, windows and lengths may each exclude keys."""
     flat = n.rank(n[0]) == 3
     query, key, value, *before = _operands(n, flat)
     past: Dim = 0
@@ -121,8 +122,10 @@ def _attention(n: Node) -> list[Any]:
 
 
 def _operands(n: Node, flat: bool) -> list[Any]:
-    """Queries, keys, values, and past keys and values, each ``[batch, heads, length, width]``,
-    with the dims that they have in common."""
+    """Return queries, keys, values, past keys and past values, ``[batch, heads, length, width]``.
+
+    Dims that must be equal are unified.
+    """
     query, key, value = n[0], n[1], n[2]
     if flat:
         counts = int(n.required("q_num_heads")), int(n.required("kv_num_heads"))
@@ -146,12 +149,12 @@ def _softmax(n: Node, found: Expr) -> Expr:
 
 
 def _low(n: Calc, found: Expr) -> float:
-    """A number below every score."""
+    """Return a number below every score."""
     return LOWEST if n.dtype(found) in ("float32", "float64", "bfloat16") else -65504.0
 
 
 def _masks(n: Node, found: Expr, past: Dim) -> tuple[Any, Any]:
-    """(which keys are seen, what is added to scores), None where all are, or nothing."""
+    """Return (mask of the visible keys, bias of the scores); None means no mask or no bias."""
     rows, columns = n.size(found, 2), n.size(found, 3)
     tests: list[Expr] = []
     bias, lengths = None, n.get(6)
@@ -178,7 +181,7 @@ def _masks(n: Node, found: Expr, past: Dim) -> tuple[Any, Any]:
 
 
 def _widened(n: Node, mask: Expr, found: Expr) -> Expr:
-    """A mask of fewer keys hides the others."""
+    """Return a mask padded to the number of keys; the added keys are hidden."""
     rank, size = n.rank(mask), n.size(found, 3)
     have, want = n.infer.dims_of(mask)[-1], n.infer.dims_of(found)[3]
     if n.infer.same(have, want) or n.literals(mask)[-1] == 1:
@@ -191,7 +194,7 @@ def _widened(n: Node, mask: Expr, found: Expr) -> Expr:
 
 
 def _some(n: Node, seen: Any, bias: Any) -> Any:
-    """Whether a query sees any key; None where each one does."""
+    """Return whether a query sees any key, or None if every query does."""
     if n.get(3) is None and n.get(6) is None:
         return None
     tests = [] if seen is None else [seen]
@@ -205,8 +208,11 @@ def _some(n: Node, seen: Any, bias: Any) -> Any:
 
 
 def rotated(n: Calc, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
-    """``x[..., length, width]`` turned in the plane of pairs; ``cos`` and ``sin`` broadcast to the
-    first half of as much of the width as they have."""
+    """Return ``x[..., length, width]`` with pairs of elements rotated by angles.
+
+    ``cos`` and ``sin`` broadcast to half of the rotated part of the width; the rest of the width is
+    copied.
+    """
     rank = n.rank(x)
     half = n.size(cos, -1)
     whole = n.dim("multiply", half, 2)
@@ -229,7 +235,9 @@ def rotated(n: Calc, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
 
 @row("RotaryEmbedding", since=23)
 def _rotary(n: Node) -> Expr:
-    """Of ``[batch, heads, length, width]``, or of rank 3 with all heads in the last axis."""
+    """Convert RotaryEmbedding of ``[batch, heads, length, width]``, or of rank 3 with flat
+    heads.
+    """
     width, flat = int(n.attr("rotary_embedding_dim", 0)), n.rank(n[0]) == 3
     heads = int(n.required("num_heads")) if flat else 1
     x, cos, sin, place = _angles(n, heads, width)
@@ -249,8 +257,10 @@ def _rotary(n: Node) -> Expr:
 
 
 def _angles(n: Node, heads: int, width: int) -> list[Any]:
-    """The input, cosines, sines and positions, with the dims that they have in common; half as
-    many angles as a head, or the part of it that is turned, is wide."""
+    """Return the input, cosines, sines and positions with equal dims unified.
+
+    The number of angles is half of the width of a head, or of its rotated part.
+    """
     rank, known, place = n.rank(n[0]), n.literals(n[0])[-1], n.get(3)
     half: Demand = "half"
     if width or known is not None:
@@ -259,7 +269,7 @@ def _angles(n: Node, heads: int, width: int) -> list[Any]:
     table: list[Demand] = ["batch", "length", half] if place is None else ["places", half]
     rows: list[Demand] = ["batch", "length"]
     if place is not None and n.literals(place)[0] == 1:
-        rows[0] = None  # the same positions for all
+        rows[0] = None  # positions are shared by the batch
     return n.fitted(
         {
             "X": (n[0], x),

@@ -1,4 +1,4 @@
-"""Rows: ensembles of decision trees."""
+"""Rows of decision tree ensembles."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import CLASSIC, row
 from tvm_disc.frontends.onnx.tensors import array_of
 
-MEMBER = 6  # the mode of a node that asks whether a value is in a set
+MEMBER = 6  # the mode of a node that tests whether a value is in a set
 _TESTS = ("less_equal", "less", "greater_equal", "greater", "equal", "not_equal")
 _SUM, _AVERAGE, _MIN = 1, 0, 2
 
 
 @dataclass(frozen=True)
 class Forest:
-    """The nodes of all trees, then their leaves, of which both ways lead to themselves.
+    """The nodes of all trees, followed by their leaves; both successors of a leaf are the leaf
+    itself.
 
     Attributes:
-        ways: where a node leads if its test fails, and if it holds.
-        members: a set for each node that has one, filled up with what no value equals.
-        depth: the most tests on a way from a root.
+        ways: the successors of each node if its test fails, and if it holds.
+        members: the set of each node that has one, padded with NaN.
+        depth: the maximum number of tests on a path from a root.
     """
 
     roots: np.ndarray
@@ -42,7 +43,7 @@ class Forest:
 
 @row("TreeEnsemble", domain=CLASSIC, since=5)
 def _tree_ensemble(n: Node) -> Expr:
-    """All trees of all rows at once: as many steps down as the deepest tree has."""
+    """Convert TreeEnsemble: all trees of all rows descend in parallel, for the maximum depth."""
     x = n[0]
     forest = _forest(n)
     at = n.broadcast(const(forest.roots[None]), [n.size(x, 0), len(forest.roots)])
@@ -58,7 +59,7 @@ def _read(n: Calc, table: np.ndarray, at: Expr) -> Expr:
 
 
 def _test(n: Calc, x: Expr, forest: Forest, at: Expr) -> Expr:
-    """Whether the tests of the nodes hold, ``[rows, trees]``."""
+    """Return whether the tests of the nodes hold, ``[rows, trees]``."""
     value = op("gather", x, _read(n, forest.features, at), axis=1)
     split = n.cast(_read(n, forest.splits, at), n.dtype(x))
     found: Any = None
@@ -77,7 +78,7 @@ def _test(n: Calc, x: Expr, forest: Forest, at: Expr) -> Expr:
 
 
 def _gathered(n: Node, leaf: Expr, trees: int) -> Expr:
-    """What the leaves of a row add up to, ``[rows, targets]``."""
+    """Return the aggregate of the leaves of each row, ``[rows, targets]``."""
     how, folder = int(n.attr("aggregate_function", _SUM)), n.graph.model.folder
     weights = array_of(n.required("leaf_weights"), folder).reshape(-1)
     targets, count = np.asarray(n.required("leaf_targetids")), int(n.required("n_targets"))
@@ -100,11 +101,11 @@ def _transformed(n: Node, x: Expr) -> Expr:
     return x if how == 0 else n.softmax(x, -1) if how == 1 else n.sigmoid(x)
 
 
-# -- the trees ---------------------------------------------------------------------------------
+# -- trees -----------------------------------------------------------------------------------
 
 
 def _forest(n: Node) -> Forest:
-    """The tables of a node's attributes."""
+    """Return the tables that a node's attributes describe."""
     folder = n.graph.model.folder
     modes = array_of(n.required("nodes_modes"), folder).astype("int64")
     nodes = len(modes)
@@ -132,7 +133,7 @@ def _forest(n: Node) -> Forest:
 
 
 def _filled(values: Any, nodes: int, leaves: int, dtype: Any = "int64") -> np.ndarray:
-    """A value for each node, and one for each leaf that nobody reads."""
+    """Return a value for each node, followed by a placeholder for each leaf."""
     made = np.asarray(values, dtype).reshape(-1)
     if len(made) != nodes:
         raise TypeMismatch(f"the attributes of nodes have {nodes} and {len(made)} entries")
@@ -150,7 +151,11 @@ def _ways(n: Node, name: str, nodes: int, leaves: int) -> np.ndarray:
 
 
 def _depth(roots: np.ndarray, ways: Sequence[np.ndarray], nodes: int) -> int:
-    """The most tests on a way down."""
+    """Return the maximum number of tests on a path from a root.
+
+    Raises:
+        TypeMismatch: the nodes contain a cycle.
+    """
     level = np.unique(roots)
     for depth in range(1, nodes + 1):
         level = np.unique(np.concatenate([w[level] for w in ways]))
@@ -161,7 +166,7 @@ def _depth(roots: np.ndarray, ways: Sequence[np.ndarray], nodes: int) -> int:
 
 
 def _members(n: Node, modes: np.ndarray, leaves: int) -> np.ndarray:
-    """The sets of nodes, which stand one after the other, a NaN after each."""
+    """Return the sets of the membership nodes as rows; in the attribute a NaN ends each set."""
     asked, sets = np.flatnonzero(modes == MEMBER), list[np.ndarray]()
     if n.attr("membership_values") is not None:
         values = array_of(n.attr("membership_values"), n.graph.model.folder)

@@ -1,4 +1,4 @@
-"""Rows: branches and loops."""
+"""Rows of conditionals and loops."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import row
 from tvm_disc.relay import expr as ast
 
-UNROLLED = 8  # turns that are written one after the other
+UNROLLED = 8  # maximum number of iterations that are unrolled
 
 
 def run(n: Node, proto: Any, given: Sequence[Any], reads: Sequence[Any] = ()) -> list[Any]:
-    """The results of a subgraph for its inputs; ``reads`` are names and what stands for them."""
+    """Convert a subgraph and return its results; ``reads`` binds outer names to values."""
     graph = n.graph.body()
     graph.values.update(reads)
     for value, what in zip(proto.input, given, strict=True):
@@ -29,7 +29,7 @@ def run(n: Node, proto: Any, given: Sequence[Any], reads: Sequence[Any] = ()) ->
 
 
 def _reads(n: Node, protos: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Expr]]:
-    """What subgraphs read from outside: constants and what is no tensor, and tensors."""
+    """Return the outer values that subgraphs read: (constants and non-tensors, tensors)."""
     plain: dict[str, Any] = {}
     tensors: dict[str, Expr] = {}
     for name in dict.fromkeys(name for p in protos for name in free_names(p)):
@@ -51,7 +51,7 @@ def _tensors(values: Sequence[Any], what: str) -> None:
 
 @row("If")
 def _if(n: Node) -> Any:
-    """Convert an If: both branches, or the one that the condition or the declared ranks choose."""
+    """Convert an If: both branches, or the one that the condition or the declared ranks select."""
     cond = n.reshape(n[0], [])
     branches = [n.required("then_branch"), n.required("else_branch")]
     known = n.known(cond)
@@ -80,7 +80,7 @@ def _if(n: Node) -> Any:
 def _branch_of_ranks(
     n: Node, then: Sequence[list[int | None]], other: Sequence[list[int | None]]
 ) -> int | None:
-    """Return the branch that gives the declared ranks, None if both give the same ranks.
+    """Return the branch that gives the declared ranks, or None if both give the same ranks.
 
     An exporter writes such an If around a Squeeze of an axis that may be longer than 1.
 
@@ -107,7 +107,9 @@ def _branch_of_ranks(
 
 
 def _if_taken(n: Node, cond: Expr, taken: int, results: list[Expr]) -> list[Expr]:
-    """Return the results of a branch, in calls whose condition chooses it; others are refused."""
+    """Return the results of a branch, guarded: a call whose condition selects the other is
+    refused.
+    """
     values = (0, 1) if taken else (1, 0)
     choice = n.where(cond, *(const(v, "int64") for v in values))
     flag = n.full(False, [choice], "bool")
@@ -137,7 +139,7 @@ def _loop(n: Node) -> list[Any]:
 
 
 def _unrolled(n: Node, body: Any, times: int, state: list[Any]) -> list[Any] | None:
-    """The turns one after the other; None where one may be the last."""
+    """Return the results of an unrolled loop, or None if it may end before ``times`` iterations."""
     rows: list[list[Expr]] = []
     for t in range(times):
         cond, *new = run(n, body, [const(t, "int64"), const(True), *state])
@@ -150,8 +152,11 @@ def _unrolled(n: Node, body: Any, times: int, state: list[Any]) -> list[Any] | N
 
 
 def _while(n: Node, body: Any, end: Expr, first: Expr, given: list[Any]) -> list[Any]:
-    """The state of the loop: the turn, whether to go on, and the body's own tensors; a sequence
-    is gathered as rows are."""
+    """Emit a loop and return its results.
+
+    Its state is the iteration, the condition, and the body's own tensors. A sequence is accumulated
+    as rows, like a scan output.
+    """
     plain, tensors = _reads(n, [body])
     places = [k for k, s in enumerate(given) if isinstance(s, list)]
     state = [s for s in given if not isinstance(s, list)]
@@ -175,7 +180,7 @@ def _while(n: Node, body: Any, end: Expr, first: Expr, given: list[Any]) -> list
 
     try:
         last, rows = loop.run(more, turn)
-    except UnknownRows:  # all turns give rows of the shapes that a first one gives
+    except UnknownRows:  # use the row shapes of the first iteration for all iterations
         like = turn([end, *tensors.values()], [const(0, "int64"), first, *state])[1]
         last, rows = loop.run(more, turn, like)
     found: list[Any] = list(last[2:])
@@ -185,7 +190,7 @@ def _while(n: Node, body: Any, end: Expr, first: Expr, given: list[Any]) -> list
 
 
 def _with(now: list[Expr], places: Sequence[int]) -> list[Any]:
-    """What a turn begins with: the turn, the condition, the state and its sequences."""
+    """Return the inputs of the body: the iteration, the condition, the state and its sequences."""
     state: list[Any] = list(now[2:])
     for k in places:
         state.insert(k, Growing())
@@ -199,7 +204,7 @@ def _added(sequence: Any) -> Expr:
 
 
 def _declared(n: Node, x: Expr, value: Any) -> Expr:
-    """A row under the shape that the body says it has, where nothing else is known of it."""
+    """Return a row with the shape that the body declares, if its dims are otherwise unknown."""
     dims = [d.dim_value for d in value.type.tensor_type.shape.dim if d.HasField("dim_value")]
     known = len(dims) == n.rank(x) and None in n.literals(x)
     return n.reshape(x, dims) if known else x
@@ -210,7 +215,7 @@ def _declared(n: Node, x: Expr, value: Any) -> Expr:
 
 @row("Scan", since=8, until=8)
 def _scan_batched(n: Node) -> list[Any]:
-    """Every batch entry is a scan of its own."""
+    """Convert Scan of opset 8, which runs one scan for every batch entry."""
     body, many = n.required("body"), int(n.required("num_scan_inputs"))
     if n.get(0) is not None:
         raise Unsupported("sequence_lens; convert the model to opset 9")
@@ -268,7 +273,7 @@ def _scan(n: Node) -> list[Any]:
 def _turns(
     n: Node, body: Any, times: Dim, state: list[Expr], items: list[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
-    """(the last state, the rows of every turn) of a scan over the first axes of ``items``."""
+    """Return (the last state, the rows of every iteration) of a scan over axis 0 of ``items``."""
     if isinstance(times, int) and 0 < times <= UNROLLED:
         rows = []
         for t in range(times):

@@ -1,4 +1,4 @@
-"""Rows: convolutions."""
+"""Rows of convolutions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tvm_disc.frontends.onnx.table import row
 
 @dataclass(frozen=True)
 class Window:
-    """How a window moves over the spatial axes.
+    """Parameters of a window that slides over the spatial axes.
 
     Attributes:
-        kernel: its size.
-        before, after: borders; with ``auto_pad`` they may depend on dims.
+        kernel: the size of the window.
+        before, after: the padding; with ``auto_pad`` it may depend on dims.
     """
 
     kernel: list[Dim]
@@ -30,20 +30,20 @@ class Window:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all borders are numbers that are not negative."""
+        """Whether all padding widths are constants of at least 0."""
         return all(isinstance(p, int) and p >= 0 for p in (*self.before, *self.after))
 
     @property
     def padding(self) -> tuple[Any, ...]:
-        """As Relay has it."""
+        """The padding in Relay's order."""
         return (*self.before, *self.after)
 
 
 def window_of(n: Node, x: Expr, kernel: Sequence[Dim]) -> Window:
-    """Kernel, strides, dilations and borders of a node.
+    """Return kernel, strides, dilations and padding of a node.
 
     Raises:
-        Unsupported: a value of auto_pad that does not exist.
+        Unsupported: auto_pad has an unknown value.
     """
     rank = len(kernel)
     strides = [int(s) for s in n.attr("strides") or [1] * rank]
@@ -64,12 +64,12 @@ def window_of(n: Node, x: Expr, kernel: Sequence[Dim]) -> Window:
 
 
 def reach(n: Calc, kernel: Dim, dilation: int) -> Dim:
-    """How many elements a window spans."""
+    """Return the number of elements that a dilated window spans."""
     return n.dim("add", n.dim("multiply", n.dim("subtract", kernel, 1), dilation), 1)
 
 
 def _same(n: Calc, size: Dim, span: Dim, stride: int, how: str) -> tuple[Dim, Dim]:
-    """Borders that make as many windows as there are strides in an axis."""
+    """Return the padding of an axis with which there are ceil(size / stride) windows."""
     if stride == 1:
         total = n.dim("subtract", span, 1)
     else:
@@ -82,19 +82,19 @@ def _same(n: Calc, size: Dim, span: Dim, stride: int, how: str) -> tuple[Dim, Di
 
 
 def bordered(n: Calc, x: Expr, window: Window, fill: Any) -> Expr:
-    """``x`` with the borders of a window."""
+    """Return ``x`` padded by the borders of a window."""
     pads: list[Dim] = [0, 0, *window.before, 0, 0, *window.after]
     return padded(n, x, pads, fill, "constant")
 
 
 def kernel_of(n: Node, weight: Expr) -> list[Dim]:
-    """The size of the kernel, from an attribute or from the weights."""
+    """Return the size of the kernel, from the attribute or from the weights."""
     given = n.attr("kernel_shape")
     return [int(k) for k in given] if given else n.sizes(weight)[2:]
 
 
 def weights_of(n: Node, k: int) -> Expr:
-    """Weights under the size of the kernel that an attribute demands, if it does."""
+    """Return the weights, with their spatial dims unified with kernel_shape if it is present."""
     w, given = n[k], n.attr("kernel_shape")
     if not given:
         return w
@@ -103,10 +103,10 @@ def weights_of(n: Node, k: int) -> Expr:
 
 
 def spatial(n: Calc, x: Expr) -> int:
-    """The number of spatial axes.
+    """Return the number of spatial axes.
 
     Raises:
-        Unsupported: there are other than 1 to 3.
+        Unsupported: there are not 1 to 3 of them.
     """
     rank = n.rank(x) - 2
     if not 1 <= rank <= 3:
@@ -121,7 +121,7 @@ def _conv(n: Node) -> Expr:
 
 
 def convolved(n: Node, x: Expr, w: Expr, name: str, *more: Expr, **attrs: Any) -> Expr:
-    """A convolution by the attributes of a node."""
+    """Return a convolution with the attributes of a node."""
     rank = spatial(n, x)
     window = window_of(n, x, kernel_of(n, w))
     padding = window.padding
@@ -147,7 +147,10 @@ def _conv_transpose(n: Node) -> Expr:
 
 
 def _transposed(n: Node, x: Expr, w: Expr) -> Expr:
-    """The adjoint; where the wanted size depends on dims, the whole of it is cut."""
+    """Return the transposed convolution; a result size that depends on dims is cropped from the
+    full
+    result.
+    """
     rank, kernel = spatial(n, x), kernel_of(n, w)
     strides = [int(s) for s in n.attr("strides") or [1] * rank]
     dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
@@ -160,7 +163,7 @@ def _transposed(n: Node, x: Expr, w: Expr) -> Expr:
         )
     fixed = all(isinstance(p, int) and p >= 0 for p in (*before, *after))
     padding = (*before, *after) if fixed else (0,) * 2 * rank
-    # Relay's own adds at most as much as a stride; what is beyond it are zeros.
+    # Relay's output_padding must be less than the stride; the rest is added as zeros.
     added = [m if m < s or not fixed else 0 for m, s in zip(more, strides, strict=True)]
     made: Expr = op(
         f"nn.conv{rank}d_transpose",
@@ -179,9 +182,11 @@ def _transposed(n: Node, x: Expr, w: Expr) -> Expr:
 
 
 def _spread(n: Node, x: Expr, w: Expr, before: Sequence[Dim], more: Sequence[Dim]) -> Expr:
-    """By a kernel of unknown size: the input spread out by strides, under the kernel turned round.
+    """Return the transposed convolution for a kernel of unknown size.
 
-    ``before`` is cut off in front, ``more`` added at the end.
+    The input is dilated by the strides and convolved with the reversed kernel. ``before`` is
+    cropped
+    at the start, ``more`` is added at the end.
     """
     rank, groups = spatial(n, x), int(n.attr("group", 1))
     dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
@@ -206,7 +211,7 @@ def _spread(n: Node, x: Expr, w: Expr, before: Sequence[Dim], more: Sequence[Dim
 def _cut_borders(
     n: Node, x: Expr, strides: Sequence[int], spans: Sequence[Dim], more: Sequence[int]
 ) -> tuple[list[Dim], list[Dim]]:
-    """What is cut off before and after."""
+    """Return the widths that are cropped before and after each spatial axis."""
     rank = len(strides)
     how, wanted = str(n.attr("auto_pad", "NOTSET")), n.attr("output_shape")
     if not wanted and how in ("NOTSET", "VALID", ""):
@@ -234,7 +239,7 @@ def _cut_borders(
 
 
 def _resized(n: Calc, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> Expr:
-    """Borders along spatial axes, of which negative ones cut; their signs may be unknown."""
+    """Return ``x`` with spatial axes padded; negative widths crop. Signs may be unknown."""
     for k, (low, high) in enumerate(zip(before, after, strict=True)):
         axis = 2 + k
         first = n.dim("maximum", n.dim("subtract", 0, low), 0)
@@ -252,7 +257,7 @@ def _conv_integer(n: Node) -> Expr:
 
 
 def integer_conv(n: Node, x: Expr, w: Expr, x_zero: Any, w_zero: Any) -> Expr:
-    """A convolution of bytes, less their zero points, in int32."""
+    """Return the int32 convolution of 8-bit tensors minus their zero points."""
     zero = n.cast(n.reshape(x_zero, []), "int32") if x_zero is not None else n.scalar(0, "int32")
     other = n.scalar(0, "int32")
     if w_zero is not None:

@@ -1,4 +1,4 @@
-"""Rows: arithmetic, comparison, logic, bits, casts."""
+"""Rows of arithmetic, comparisons, logic, bit operations and casts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNARY = {
     "Cos": "cos",
     "Cosh": "cosh",
     "Erf": "erf",
-    "Erfc": "erfc",  # no operator of ONNX: converters of TensorFlow write it
+    "Erfc": "erfc",  # not an ONNX operator, but TensorFlow converters emit it
     "Exp": "exp",
     "Floor": "floor",
     "IsNaN": "isnan",
@@ -66,7 +66,9 @@ def _binary(name: str) -> Convert:
 
 
 def operands(n: Node) -> tuple[Expr, Expr]:
-    """Both operands; before opset 7 the second may lie along axes that an attribute names."""
+    """Return both operands; before opset 7 an attribute may name the first axis of the second
+    one.
+    """
     a, b = n[0], n[1]
     if n.opset < 7 and n.attr("broadcast", 0) and n.attr("axis") is not None:
         missing = n.rank(a) - n.axis(int(n.attr("axis")), n.rank(a)) - n.rank(b)
@@ -82,7 +84,7 @@ for _name, _relay in _BINARY.items():
 
 @row("Div")
 def _div(n: Node) -> Expr:
-    """Integers are divided towards zero."""
+    """Convert Div; integer division rounds towards zero."""
     a, b = operands(n)
     return op("divide" if is_float(n.dtype(a)) else "trunc_divide", a, b)
 
@@ -93,7 +95,7 @@ def _mod(n: Node) -> Expr:
     floats = is_float(n.dtype(a))
     if not floats:
         return op("trunc_mod" if n.attr("fmod", 0) else "floor_mod", a, b)
-    # A finite number has nothing of an infinite one.
+    # The remainder of a finite number divided by an infinite one is the number itself.
     whole = n.logical_and(op("isinf", b), op("isfinite", a))
     rest = n.where(whole, a, op("trunc_mod", a, b))
     if n.attr("fmod", 0):
@@ -108,7 +110,7 @@ def _other_sign(n: Node, a: Expr, b: Expr) -> Expr:
 
 @row("Pow")
 def _pow(n: Node) -> Expr:
-    """The result has the type of the base; a whole power of a few is a product."""
+    """Convert Pow. The result has the type of the base; exponents 1, 2 and 3 become products."""
     base, exponent = operands(n)
     power = n.known(exponent)
     if power is not None and power.size == 1 and n.rank(exponent) <= n.rank(base):
@@ -131,7 +133,7 @@ def _pow(n: Node) -> Expr:
 
 
 def _whole(n: Node, x: Expr) -> Expr:
-    """The nearest whole number: a power of integers by logarithms is not exact."""
+    """Return the nearest integer: a power of integers computed in float64 is not exact."""
     return op("round", x)
 
 
@@ -173,7 +175,7 @@ add("Sum", _variadic("add"))
 
 
 def _extreme(name: str) -> Convert:
-    """No number wins over every number."""
+    """Return the converter of Max or Min; NaN propagates."""
     return _variadic(name)
 
 
@@ -189,7 +191,9 @@ def _mean(n: Node) -> Expr:
 
 @row("BitShift")
 def _bit_shift(n: Node) -> Expr:
-    """Shifts by as many bits as there are, or more, leave the sign, and to the left nothing."""
+    """Convert BitShift. A shift by the width or more gives the sign bit to the right, 0 to the
+    left.
+    """
     left = n.required("direction") == "LEFT"
     x, by = n[0], n[1]
     bits = np.iinfo(n.dtype(x)).bits
@@ -242,7 +246,7 @@ def _cast_like(n: Node) -> Expr:
 
 
 def cast_to(n: Node, x: Expr, dtype: str) -> Expr:
-    """A cast as ONNX has it: to bool is whether it is not zero."""
+    """Return a cast with ONNX's semantics: a cast to bool tests for nonzero."""
     if dtype == "bool" and n.dtype(x) != "bool":
         known = n.known(x)
         if known is not None and known.size <= 64:

@@ -1,7 +1,7 @@
-"""Rows: random numbers, each a hash of its position and of the seed.
+"""Rows of random numbers; each number is a hash of its position and of the seed.
 
-A node gives the same numbers in every call, as one with a seed does in ONNX; the numbers depend on
-the seed, or on the name of the node where there is none.
+A node gives the same numbers in every call, as a seeded node does in ONNX. Without a seed, the
+numbers depend on the name of the node.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tvm_disc.frontends.onnx.table import row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
 U32 = "uint32"
-_STEPS = ((16, 0x21F0AAAD), (15, 0x735A2D97))  # of a hash with little bias
+_STEPS = ((16, 0x21F0AAAD), (15, 0x735A2D97))  # shifts and factors of a hash with little bias
 
 
 def uniform(n: Node, dims: Sequence[Dim], stream: int = 0) -> Expr:
-    """Numbers from 0 up to 1, as float32."""
+    """Return float32 numbers, uniform in [0, 1)."""
     seed = n.attr("seed")
     text = f"{n.name}" if seed is None else f"{float(seed)!r}"
     start = crc32(f"{text}/{stream}".encode())
@@ -39,7 +39,7 @@ def _mixed(n: Node, x: Expr, shift: int) -> Expr:
 
 
 def normal(n: Node, dims: Sequence[Dim]) -> Expr:
-    """Numbers of mean 0 and variance 1, by the transform of Box and Muller."""
+    """Return normal numbers of mean 0 and variance 1, by the Box-Muller transform."""
     first, second = (uniform(n, dims, k) for k in range(2))
     radius = n.sqrt(n.mul(n.log(n.sub(1.0, first)), -2.0))
     return n.mul(radius, op("cos", n.mul(second, 2 * math.pi)))
@@ -53,7 +53,7 @@ def _dtype(n: Node, like: Any) -> str:
 
 
 def _where(n: Node) -> tuple[list[Dim], str]:
-    """The shape and the element type of the result."""
+    """Return the shape and the element type of the result."""
     if n.op.endswith("Like"):
         return n.sizes(n[0]), _dtype(n, n[0])
     return [int(d) for d in n.required("shape")], _dtype(n, None)
@@ -81,7 +81,9 @@ def _bernoulli(n: Node) -> Expr:
 
 @row("Multinomial")
 def _multinomial(n: Node) -> Expr:
-    """Class k where a number lies between the running chances before and after it."""
+    """Convert Multinomial: select the class whose cumulative probability interval has the
+    number.
+    """
     dtype = dtype_of(int(n.attr("dtype", 6)))
     chances = n.softmax(n.cast(n[0], "float32"), 1)
     bounds = op("cumsum", chances, axis=1, dtype="float32")

@@ -1,4 +1,4 @@
-"""Rows: images resized, sampled and searched."""
+"""Rows of image resizing, sampling and detection."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ F64 = "float64"
 
 @dataclass(frozen=True)
 class Axis:
-    """How one axis is resized: both lengths, the factor, and the region that is read.
+    """Parameters for resizing one axis.
 
-    ``exact``: the factor is the ratio of both lengths, which a rounded length changes.
+    ``region`` is the part of the input that is read. ``exact`` means that the scale is the ratio of
+    both lengths, which is not so if the output length was rounded.
     """
 
     axis: int
@@ -35,7 +36,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class How:
-    """What all axes share."""
+    """Parameters that all resized axes share."""
 
     method: str
     mode: str
@@ -106,13 +107,13 @@ def _resize(n: Node) -> Expr:
 
 
 def _given(n: Node, k: int) -> Any:
-    """An input that is there and not empty."""
+    """Return an optional input, or None if it is omitted or empty."""
     found = n.get(k)
     return None if found is None or n.literals(found) == [0] else found
 
 
 def _factors(n: Node, vector: Expr, count: int) -> list[Any]:
-    """Numbers, or expressions of float64."""
+    """Return numbers, or float64 expressions if they are unknown at compile time."""
     known = n.known(vector)
     if known is not None:
         if known.size != count:
@@ -129,7 +130,9 @@ def _ratio(n: Calc, out: Dim, size: Dim) -> Any:
 
 
 def scaled_size(n: Calc, size: Dim, scale: Any) -> Dim:
-    """``floor(size * scale)``; a simple fraction keeps a dim a formula."""
+    """Return ``floor(size * scale)``; for a simple fraction the result remains a formula of
+    dims.
+    """
     if isinstance(scale, float):
         if isinstance(size, int):
             return math.floor(size * scale)
@@ -155,7 +158,7 @@ def _by_scales(
 def _keeping_ratio(
     n: Node, axes: Sequence[int], outs: Sequence[Dim], policy: str, region: Sequence[Any], how: How
 ) -> Expr:
-    """One factor for all axes: the least or the greatest that is asked for."""
+    """Resize with one scale for all axes: the smallest or the largest of their ratios."""
     if policy not in ("not_larger", "not_smaller"):
         raise Unsupported(f"keep_aspect_ratio_policy: {policy!r}")
     sizes = [n.size(n[0], a) for a in axes]
@@ -172,15 +175,15 @@ def _keeping_ratio(
 
 
 def _as(n: Calc, value: Any) -> Expr:
-    """A number or an expression as float64."""
+    """Return a number or an expression as float64."""
     return n.cast(value, F64) if isinstance(value, Expr) else const(value, F64)
 
 
-# -- one axis after the other ------------------------------------------------------------------
+# -- axis by axis ----------------------------------------------------------------------------
 
 
 def resized(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> Expr:
-    """``x`` with some axes sampled at other places."""
+    """Return ``x`` with some axes resampled."""
     if how.method not in ("nearest", "linear", "cubic"):
         raise Unsupported(f"mode: expected nearest, linear or cubic, found {how.method!r}")
     active = [p for p in plan if not _is_same(p, how)]
@@ -204,7 +207,7 @@ def resized(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> Expr:
 
 
 def _is_same(p: Axis, how: How) -> bool:
-    """Whether an axis stays as it is."""
+    """Return whether resizing leaves an axis unchanged."""
     return isinstance(p.scale, float) and p.scale == 1.0 and how.mode != "tf_crop_and_resize"
 
 
@@ -212,7 +215,7 @@ _METHODS = {"nearest": "nearest_neighbor", "linear": "linear"}
 
 
 def _is_standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> bool:
-    """Whether Relay's own operator does the same."""
+    """Return whether Relay's resize operator computes the same result."""
     rank = n.rank(x)
     spatial = [p.axis for p in plan]
     modes = ("half_pixel", "align_corners", "asymmetric")
@@ -225,7 +228,7 @@ def _is_standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> bool:
 
 
 def _is_exact(p: Axis) -> bool:
-    """Whether the factor is the ratio of both lengths."""
+    """Return whether the scale is the ratio of both lengths."""
     if p.exact or isinstance(p.scale, Expr):
         return p.exact
     if p.scale == int(p.scale):
@@ -256,10 +259,10 @@ def _standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> Expr:
 
 
 def _coordinates(n: Calc, p: Axis, mode: str) -> Expr:
-    """Where in the operand each element of the result lies."""
+    """Return the input coordinate of each output element."""
     place = n.cast(n.arange(p.out), F64)
     scale, size = _as(n, p.scale), n.scalar(p.size, F64)
-    out = n.mul(size, scale)  # not a whole number: what the factor would give
+    out = n.mul(size, scale)  # the output length before rounding
     middle = n.sub(n.div(n.add(place, 0.5), scale), 0.5)
     if mode == "half_pixel":
         return middle
@@ -312,7 +315,7 @@ def _sampled(n: Calc, x: Expr, p: Axis, where: Expr, how: How) -> Expr:
 
 
 def _weighted(n: Calc, x: Expr, p: Axis, taps: tuple[Expr, Expr, Dim]) -> Expr:
-    """Sums of a few elements of an axis."""
+    """Return weighted sums of a few elements of an axis."""
     place, weights, count = taps
     rank = n.rank(x)
     if isinstance(count, int) and count <= 4:
@@ -381,7 +384,7 @@ def _grid_sample(n: Node) -> Expr:
 
 @row("AffineGrid")
 def _affine_grid(n: Node) -> Expr:
-    """Places of every pixel of an image of a size, moved by a matrix."""
+    """Convert AffineGrid: the coordinates of every pixel of an image, transformed by a matrix."""
     theta, corners = n[0], bool(n.attr("align_corners", 0))
     rank = _spatial_of(n, theta)
     shape = n[1] if n.literals(n[1])[0] is not None else n.reshape(n[1], [rank + 2])
@@ -423,7 +426,7 @@ def _non_max_suppression(n: Node) -> Expr:
     known = n.known(most)
     overlap, least = n.get(3), n.get(4)
     overlap = const(0.0, "float32") if overlap is None else n.reshape(overlap, [])
-    # Relay suppresses from the threshold on, ONNX beyond it; and to Relay 0 means not at all.
+    # Relay suppresses at overlap >= threshold, ONNX at overlap > threshold. In Relay 0 disables it.
     overlap = n.maximum(n.mul(overlap, 1 + 2.0**-22), 1.2e-38)
     least = const(-3.4e38, "float32") if least is None else n.reshape(least, [])
     if known is not None and known <= 0:
@@ -432,14 +435,14 @@ def _non_max_suppression(n: Node) -> Expr:
     found, count = parts(made, 2)
     end = n.reshape(n.cast(count, "int64"), [])
     if known is None:
-        # No limit in Relay, no box in ONNX.
+        # A limit of 0 means no limit in Relay, and no box in ONNX.
         end = n.where(n.greater(most, 0), end, 0)
     return n.cast(n.slice(found, 0, 0, end), "int64")
 
 
 @row("RoiAlign")
 def _roi_align(n: Node) -> Expr:
-    """Since opset 16 pixels have their places in their middle."""
+    """Convert RoiAlign; since opset 16 a pixel's coordinate is its center."""
     x, rois, picks = n[0], n[1], n[2]
     scale = float(n.attr("spatial_scale", 1.0))
     default = "half_pixel" if n.opset >= 16 else "output_half_pixel"
@@ -471,7 +474,9 @@ def _max_roi_pool(n: Node) -> Expr:
 
 @row("DeformConv", since=19)
 def _deform_conv(n: Node) -> Expr:
-    """The input read at moved places, one column for each window, times the kernel."""
+    """Convert DeformConv: sample the input at offset positions into columns, then multiply by the
+    kernel.
+    """
     x, weight, offset = n[0], n[1], n[2]
     if n.rank(x) != 4:
         raise Unsupported(f"an input of rank {n.rank(x)}: expected 4")

@@ -1,4 +1,4 @@
-"""Rows: elements read and written by position. Negative positions count from the end."""
+"""Rows of gathers and scatters. Negative indices count from the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_disc.frontends.onnx.table import CLASSIC, row
 
 
 def wrapped(n: Calc, picks: Expr, size: Dim) -> Expr:
-    """Positions along an axis of a length, negative ones counted from its end."""
+    """Return indices along an axis of length ``size``, with negative ones counted from the end."""
     if n.infer.is_natural(picks):
         return picks
     known = n.known(picks)
@@ -29,14 +29,14 @@ def _gather(n: Node) -> Expr:
     axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
     known = n.known(picks)
     if known is not None and known.ndim == 0:
-        # One position counts from either end without asking how long the axis is.
+        # A constant scalar index needs no comparison with the length of the axis.
         return op("take", x, picks, axis=axis, mode="clip" if known >= 0 else "wrap")
     return n.take(x, wrapped(n, picks, n.size(x, axis)), axis)
 
 
 @row("ArrayFeatureExtractor", domain=CLASSIC)
 def _features(n: Node) -> Expr:
-    """Entries of the last axis; a vector is a batch of one."""
+    """Convert ArrayFeatureExtractor: entries of the last axis; a vector is a batch of one."""
     x = n.expand(n[0], 0) if n.rank(n[0]) == 1 else n[0]
     axis = n.rank(x) - 1
     return n.take(x, wrapped(n, n.reshape(n[1], [-1]), n.size(x, axis)), axis)
@@ -51,7 +51,7 @@ def _gather_elements(n: Node) -> Expr:
 
 @row("GatherND")
 def _gather_nd(n: Node) -> Expr:
-    """ONNX has the coordinates in the last axis, Relay in the first."""
+    """Convert GatherND: ONNX has the coordinates in the last axis, Relay in the first."""
     x, batch = n[0], int(n.attr("batch_dims", 0))
     picks, depth = n[1], n.literals(n[1])[-1]
     if depth is None:
@@ -63,14 +63,14 @@ def _gather_nd(n: Node) -> Expr:
 
 
 def _of_depth(n: Calc, picks: Expr, depth: int) -> Expr:
-    """Rows of so many coordinates."""
+    """Return indices whose last dim is ``depth``, checked in each call if it is unknown."""
     dims = [*[None] * (n.rank(picks) - 1), depth]
     made: Expr = n.fitted({"indices": (picks, dims)})[0]
     return made
 
 
 def _coordinates(n: Calc, x: Expr, picks: Expr, batch: int, depth: int | None) -> Expr:
-    """Rows of ``depth`` coordinates from the last axis to the first, none of them negative."""
+    """Return ``depth`` coordinates with their axis moved to the front, all of them nonnegative."""
     rank = n.rank(picks)
     if depth is None:
         raise Unsupported("the last dim of the indices must be known at compile time")
@@ -92,7 +92,7 @@ def _reduction(n: Node) -> str:
 
 
 def _numbers(n: Node, scatter: Callable[[Expr, Expr], Expr]) -> Expr:
-    """A scatter of truth values is one of small integers."""
+    """Return a scatter; bool tensors are scattered as int8."""
     if n.dtype(n[0]) != "bool":
         return scatter(n[0], n[2])
     made = scatter(n.cast(n[0], "int8"), n.cast(n[2], "int8"))
@@ -109,7 +109,7 @@ def _scatter_elements(n: Node) -> Expr:
 
 @row("ScatterND")
 def _scatter_nd(n: Node) -> Expr:
-    # Ranks tell how many coordinates there are.
+    # The ranks determine the number of coordinates.
     depth = n.rank(n[1]) - 1 + n.rank(n[0]) - n.rank(n[2])
     picks = _of_depth(n, n[1], depth)
     coords, how = _coordinates(n, n[0], picks, 0, depth), _reduction(n)
@@ -118,7 +118,7 @@ def _scatter_nd(n: Node) -> Expr:
 
 @row("OneHot")
 def _one_hot(n: Node) -> Expr:
-    """Positions outside are nowhere hot."""
+    """Convert OneHot; an index out of range sets no element."""
     picks, values = n.cast(n[0], "int64"), n[2]
     axis = n.axis(int(n.attr("axis", -1)), n.rank(picks) + 1)
     size = n.length(n[1])
@@ -130,7 +130,7 @@ def _one_hot(n: Node) -> Expr:
 
 @row("TensorScatter")
 def _tensor_scatter(n: Node) -> Expr:
-    """A cache with new entries from a position on, one for each batch entry."""
+    """Convert TensorScatter: write entries into a cache from one position per batch entry on."""
     cache, update = n[0], n[1]
     rank, axis = n.rank(cache), n.axis(int(n.attr("axis", -2)), n.rank(cache))
     mode = str(n.attr("mode", "linear"))

@@ -1,4 +1,4 @@
-"""Rows: elements moved to other places."""
+"""Rows of operators that rearrange or select elements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def _reverse_sequence(n: Node) -> Expr:
 
 @row("Trilu")
 def _trilu(n: Node) -> Expr:
-    """A diagonal that only the data knows is a mask."""
+    """Convert Trilu; if the diagonal is unknown at compile time, a computed mask selects
+    elements.
+    """
     x, upper = n[0], bool(n.attr("upper", 1))
     k: Any = 0 if n.get(1) is None else n.known(n[1])
     if k is not None and n.dtype(x) != "bool":
@@ -45,7 +47,9 @@ def _trilu(n: Node) -> Expr:
 
 @row("CenterCropPad")
 def _center_crop_pad(n: Node) -> Expr:
-    """Each axis is cut or padded alike on both sides, one more element after."""
+    """Convert CenterCropPad: crop or pad each axis on both sides; an odd element goes to the
+    end.
+    """
     x, rank = n[0], n.rank(n[0])
     axes = [n.axis(int(a), rank) for a in n.attr("axes") or range(rank)]
     shape = n[1]
@@ -60,7 +64,9 @@ def _center_crop_pad(n: Node) -> Expr:
 
 
 def _centred(n: Node, x: Expr, axis: int, wanted: Dim) -> Expr:
-    """Element i is element i + shift, or zero where there is none."""
+    """Return an axis cropped or padded to ``wanted``: element i is input element i + shift, or
+    zero.
+    """
     size = n.scalar(n.size(x, axis))
     more = n.sub(size, n.scalar(wanted))
     cut, added = n.maximum(more, 0), n.maximum(n.negative(more), 0)
@@ -73,7 +79,7 @@ def _centred(n: Node, x: Expr, axis: int, wanted: Dim) -> Expr:
 
 @row("Compress")
 def _compress(n: Node) -> Expr:
-    """Where a condition holds, which may be shorter than the axis."""
+    """Convert Compress; the condition may be shorter than the axis."""
     x, cond = n[0], n[1]
     axis = n.attr("axis")
     if axis is None:
@@ -84,7 +90,7 @@ def _compress(n: Node) -> Expr:
 
 @row("NonZero")
 def _non_zero(n: Node) -> Expr:
-    """Coordinates, a row for each axis."""
+    """Convert NonZero: coordinates, one row per axis."""
     x = n[0]
     if n.rank(x) == 0:
         raise Unsupported("a tensor of rank 0")

@@ -1,4 +1,4 @@
-"""Rows: products of matrices."""
+"""Rows of matrix products, einsum and determinants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import MICROSOFT, row
 from tvm_disc.relay import expr as ast
 
-FEW = 5  # rows of matrices whose determinants are written out
+FEW = 5  # maximum size of a matrix whose determinant is expanded
 
 
 @row("MatMul")
@@ -22,7 +22,7 @@ def _matmul(n: Node) -> Expr:
 
 
 def product(n: Calc, a: Expr, b: Expr, out: str = "") -> Expr:
-    """NumPy's matmul: vectors are rows on the left, columns on the right."""
+    """Return NumPy's matmul: a vector is a row on the left, a column on the right."""
     row_, column = n.rank(a) == 1, n.rank(b) == 1
     a = n.expand(a, 0) if row_ else a
     b = n.expand(b, 1) if column else b
@@ -37,7 +37,7 @@ def _gemm(n: Node) -> Expr:
 
 
 def gemm(n: Node) -> Expr:
-    """A product of matrices, either of them transposed, scaled, and a third one added."""
+    """Return Gemm: a scaled product of matrices, optionally transposed, plus a scaled third one."""
     a, b = n[0], n[1]
     floats = is_float(n.dtype(a))
     if n.attr("transA", 0):
@@ -74,7 +74,7 @@ def _fused_matmul(n: Node) -> Expr:
 
 @row("Einsum")
 def _einsum(n: Node) -> Expr:
-    """Relay's has a letter for every axis, none of them twice in an operand."""
+    """Convert Einsum. Relay's einsum names every axis, and no letter repeats within an operand."""
     left, arrow, out = str(n.required("equation")).replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(n):
@@ -92,7 +92,7 @@ def _einsum(n: Node) -> Expr:
 
 
 def _without_dots(n: Node, terms: list[str], out: str) -> tuple[list[str], str]:
-    """Letters for the axes that '...' stands for, the last ones of them the same."""
+    """Replace '...' by letters for the axes that it covers; trailing axes share letters."""
     used = set("".join(terms) + out)
     free = [c for c in ascii_letters if c not in used]
     counts = [n.rank(n[k]) - len(t.replace("...", "")) for k, t in enumerate(terms)]
@@ -106,7 +106,7 @@ def _without_dots(n: Node, terms: list[str], out: str) -> tuple[list[str], str]:
 
 
 def _without_diagonals(n: Node, x: Expr, term: str) -> tuple[Expr, str]:
-    """An index that is there twice reads a diagonal."""
+    """Return an operand and its term with repeated letters replaced by diagonals."""
     while len(set(term)) < len(term):
         c = next(c for c in term if term.count(c) > 1)
         a = term.index(c)
@@ -121,7 +121,7 @@ def _without_diagonals(n: Node, x: Expr, term: str) -> tuple[Expr, str]:
 
 @row("Det")
 def _det(n: Node) -> Expr:
-    """By Leibniz's formula, for matrices of a few rows; by elimination for others."""
+    """Convert Det: Leibniz's formula for small matrices, Gaussian elimination for others."""
     if n.rank(n[0]) < 2:
         raise TypeMismatch(f"expected rank 2 or more, found rank {n.rank(n[0])}")
     rank = n.rank(n[0])
@@ -145,7 +145,10 @@ def _det(n: Node) -> Expr:
 
 
 def _eliminated(n: Node, x: Expr) -> Expr:
-    """The product of the pivots, a column a turn, the largest element of which comes up."""
+    """Return the determinant as the product of pivots.
+
+    Each iteration eliminates one column; its largest element is swapped into the pivot row.
+    """
     *lead, size, _ = n.sizes(x)
     flat = n.reshape(x, [n.product(lead), size, size])
     one = n.full(1, [n.product(lead)], n.dtype(x))

@@ -1,4 +1,4 @@
-"""Rows: the fused operators that ONNX Runtime's optimiser and its exporters write."""
+"""Rows of fused operators that ONNX Runtime's optimizer and exporters emit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def _rms(n: Node) -> Any:
 
 @row("EmbedLayerNormalization", domain=MICROSOFT)
 def _embed(n: Node) -> list[Any]:
-    """Words, positions and segments added, then normalised."""
+    """Convert EmbedLayerNormalization: sum word, position and segment embeddings, then
+    normalize.
+    """
     ids, segments, place = n[0], n.get(1), n.get(8)
     if place is None:
         place = n.expand(n.arange(n.size(ids, 1)), 0)
@@ -79,7 +81,7 @@ def _embed(n: Node) -> list[Any]:
 
 @row("Attention", domain=MICROSOFT)
 def _attention(n: Node) -> list[Any]:
-    """Queries, keys and values from one input by one product."""
+    """Convert Attention: one product computes queries, keys and values from one input."""
     heads = int(n.required("num_heads"))
     if n.attr("do_rotary", 0):
         raise Unsupported("do_rotary")
@@ -100,7 +102,9 @@ def _attention(n: Node) -> list[Any]:
 
 
 def _attended(n: Node, heads: Heads, mask: Expr | None) -> Expr:
-    """The values, weighted by what each query sees of the keys; input 5 is added to the scores."""
+    """Return the attention result with joined heads; input 5, if present, is added to the
+    scores.
+    """
     query, key, value = heads.query, heads.key, heads.value
     found = scores(n, heads, default_scale(n, query, n.attr("scale")))
     if n.get(5) is not None:
@@ -115,8 +119,9 @@ def _attended(n: Node, heads: Heads, mask: Expr | None) -> Expr:
 
 
 def _masked(n: Node, found: Expr, mask: Expr, columns: Dim) -> Expr:
-    """Scores less a large number where a mask is zero; of rank 1 it says how many keys there
-    are."""
+    """Return scores plus a large negative number where a mask is zero; a rank-1 mask holds
+    lengths.
+    """
     low = float(n.attr("mask_filter_value", -10000.0))
     rank = n.rank(mask)
     if rank == 1:
@@ -153,7 +158,7 @@ def _multi_head(n: Node) -> list[Any]:
 
 @row("GroupQueryAttention", domain=MICROSOFT)
 def _group_query(n: Node) -> list[Any]:
-    """Heads of keys and values that several of queries share, with a cache that grows."""
+    """Convert GroupQueryAttention: query heads share heads of keys and values; the cache grows."""
     heads, groups = int(n.required("num_heads")), int(n.required("kv_num_heads"))
     if int(n.attr("local_window_size", -1)) > 0 or n.get(1) is None:
         raise Unsupported("a local window, or queries, keys and values packed into one input")
@@ -203,7 +208,7 @@ def _rotary(n: Node) -> Expr:
 
 @row("MatMulNBits", domain=MICROSOFT)
 def _matmul_bits(n: Node) -> Expr:
-    """Weights of a few bits, unpacked when the model is imported."""
+    """Convert MatMulNBits: weights of a few bits are unpacked at import."""
     bits, block = int(n.attr("bits", 4)), int(n.required("block_size"))
     inner, outer = int(n.required("K")), int(n.required("N"))
     packed, scales = n.known(n[1]), n.known(n[2])
@@ -216,7 +221,9 @@ def _matmul_bits(n: Node) -> Expr:
         raise Unsupported(f"bits: expected 2, 4 or 8, found {bits}")
     numbers, origin, factor = unpacked(packed, scales, zeros, (bits, block, outer, inner))
     if n.dtype(n[0]) == "float32" and inner % block == 0:
-        # As numbers and scales, so that a row reads bytes; what that is worth is not known here.
+        # Keep the 8-bit numbers and scales separate, so that the GEMM may read narrow weights.
+        # Whether
+        # that is faster is decided by a later pass.
         wide = n.sub(n.cast(const(numbers), "float32"), const(origin[:, :, None]))
         real = n.reshape(n.mul(wide, const(factor[:, :, None])), [outer, inner])
     else:
@@ -233,8 +240,11 @@ def unpacked(
     zeros: np.ndarray | None,
     form: tuple[int, int, int, int],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers ``[outer, blocks, block]`` of a few bits, lowest bits first, in bytes; the zero and
-    the scale of each block, ``[outer, blocks]``."""
+    """Return (numbers ``[outer, blocks, block]``, zero points, scales) of packed weights.
+
+    Each byte holds several numbers, lowest bits first. Zero points and scales are
+    ``[outer, blocks]``.
+    """
     bits, block, outer, inner = form
     count = -(-inner // block)
     numbers = _spread(packed.reshape(outer, count, -1), bits)[:, :, :block]
@@ -249,7 +259,7 @@ def unpacked(
 
 
 def _spread(x: np.ndarray, bits: int) -> np.ndarray:
-    """Numbers of a few bits in bytes, along the last axis."""
+    """Return packed numbers of a few bits as one byte each, along the last axis."""
     shifts = np.arange(0, 8, bits, dtype="uint8")
     parts = (x[..., None] >> shifts) & np.uint8((1 << bits) - 1)
     return np.asarray(parts.reshape(*x.shape[:-1], -1))

@@ -1,4 +1,4 @@
-"""Rows: normalisation."""
+"""Rows of normalization operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _batch_norm(n: Node) -> Any:
 
 
 def _batch_norm_training(n: Node, x: Expr, stats: Sequence[Expr], epsilon: float) -> list[Expr]:
-    """By the statistics of the batch itself, and the running ones after it."""
+    """Return the normalization by batch statistics, and the updated running statistics."""
     rank, keep = n.rank(x), float(n.attr("momentum", 0.9))
     axes = [a for a in range(rank) if a != 1]
     mean = n.reduce("mean", x, axes, True)
@@ -50,7 +50,7 @@ def _instance_norm(n: Node) -> Expr:
 
 @row("GroupNormalization", since=18)
 def _group_norm_by_group(n: Node) -> Expr:
-    """Scale and shift for each group."""
+    """Convert GroupNormalization of opset 18, whose scale and shift are per group."""
     groups = int(n.required("num_groups"))
     channels = n.size(n[0], 1)
     part = n.dim("floor_divide", channels, groups)
@@ -87,12 +87,12 @@ def _layer_norm(n: Node) -> Any:
 def layer_norm(
     n: Calc, x: Expr, gamma: Expr, beta: Any, axis: int, epsilon: float, wide: str = ""
 ) -> Expr:
-    """Mean 0 and variance 1 over the axes from ``axis`` on, then scale and shift."""
+    """Return ``x`` normalized over the axes from ``axis`` on, then scaled and shifted."""
     rank, dtype = n.rank(x), n.dtype(x)
     axis, wide = n.axis(axis, rank), wide or dtype
     own = n.literals(x)[axis:]
     if n.literals(gamma) != own or (beta is not None and n.literals(beta) != own):
-        # They broadcast: the normalised input is scaled on its own.
+        # The scale or shift broadcasts to the normalized shape.
         shape = n.sizes(x)[axis:]
         gamma = n.broadcast(gamma, shape)
         beta = None if beta is None else n.broadcast(beta, shape)
@@ -130,7 +130,9 @@ def _rms_norm(n: Node) -> Any:
 def rms_norm(
     n: Calc, x: Expr, gamma: Expr, axis: int, epsilon: float, wide: str = ""
 ) -> tuple[Expr, Expr]:
-    """(``x`` by the root of the mean of its squares, scaled; what it was multiplied by)."""
+    """Return (``x`` divided by its root mean square and scaled, the reciprocal root mean
+    square).
+    """
     dtype = n.dtype(x)
     big = n.cast(x, wide or dtype)
     axes = list(range(n.axis(axis, n.rank(x)), n.rank(x)))
@@ -161,7 +163,7 @@ def _mean_variance(n: Node) -> Expr:
 
 @row("LRN")
 def _lrn(n: Node) -> Expr:
-    """Over channels; of an even number of neighbours one more comes after."""
+    """Convert LRN over channels; for an even size the window has one more element after."""
     x, size = n[0], int(n.required("size"))
     alpha, beta = float(n.attr("alpha", 1e-4)), float(n.attr("beta", 0.75))
     bias = float(n.attr("bias", 1.0))

@@ -1,4 +1,4 @@
-"""Rows: sorting, running totals, positions of the largest."""
+"""Rows of sorting, cumulative sums and argmax."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _top(n: Node, x: Expr, k: Dim) -> list[Expr]:
         return parts(op("topk", x, k=k, ret_type="both", **order), 2)
     most = op("add", n.scalar(n.size(x, axis)), n.scalar(1))
     k = op("assert_inside", n.scalar(k), n.scalar(0), most, what="TopK: k", always=True)
-    # None, where Relay's operator gives all.
+    # A k of 0 selects no elements; Relay's topk would return all.
     places = n.slice(op("argsort", x, **order), axis, 0, k)
     return [op("gather", x, places, axis=axis), places]
 
@@ -51,7 +51,10 @@ add("ArgMin", _arg("argmin"))
 
 
 def _running(name: str) -> Convert:
-    """Totals up to each element; an axis that only the data knows is brought to the front."""
+    """Return the converter of a cumulative operator.
+
+    If the axis is unknown at compile time, the result is computed along every axis and selected.
+    """
 
     def along(n: Node, x: Expr, axis: int) -> Expr:
         back = bool(n.attr("reverse", 0))
@@ -90,7 +93,7 @@ def _unique(n: Node) -> list[Any]:
 
 
 def _unique_rows(n: Node, x: Expr, axis: int, ordered: bool) -> list[Any]:
-    """Slices along an axis that differ, each compared with each."""
+    """Convert Unique along an axis: every slice is compared with every other."""
     rank = n.rank(x)
     moved = n.transpose(x, [axis, *(a for a in range(rank) if a != axis)])
     many = n.size(x, axis)

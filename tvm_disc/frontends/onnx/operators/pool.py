@@ -1,4 +1,4 @@
-"""Rows: pooling."""
+"""Rows of pooling operators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _window(n: Node, x: Expr) -> Window:
 
 
 def _kernel(window: Window) -> list[int]:
-    """The size of the kernel, which an attribute gives."""
+    """Return the size of the kernel, which an attribute holds."""
     return [k for k in window.kernel if isinstance(k, int)]
 
 
@@ -43,13 +43,17 @@ def _pooled(n: Node, x: Expr, window: Window, name: str, padding: Any, **attrs: 
 
 
 def _is_plain(n: Node, window: Window) -> bool:
-    """Whether no window reaches beyond the borders that are given, and these are numbers."""
+    """Return whether the padding is constant and the number of windows is rounded down."""
     return window.is_fixed and not n.attr("ceil_mode", 0)
 
 
 def _begin_inside(window: Window) -> bool:
-    """Whether every window, also the last one that is not whole, begins before the border behind
-    the input, whatever its size: rounding the number of windows up makes none that is to go."""
+    """Return whether every window, including a partial last one, begins before the end padding.
+
+    This holds for every size of the input. Rounding the number of windows up then adds no window
+    that
+    ONNX would drop.
+    """
     return window.is_fixed and all(
         isinstance(after, int) and (k - 1) * d + 1 >= stride + after
         for k, d, stride, after in zip(
@@ -59,8 +63,10 @@ def _begin_inside(window: Window) -> bool:
 
 
 def _beyond(n: Node, x: Expr, window: Window) -> list[Dim]:
-    """How far the last windows reach beyond the borders, with windows that are not whole but begin
-    within the input or the border before it; negative where some is left."""
+    """Return how far the last window of each axis extends beyond the padded input; at least 0.
+
+    With ceil_mode, partial windows count if they begin in the input or the padding before it.
+    """
     found = []
     for k, stride in enumerate(window.strides):
         size = n.size(x, 2 + k)
@@ -105,7 +111,7 @@ def _max_pool(n: Node) -> Any:
 
 
 def _max_pool_with_indices(n: Node, x: Expr, window: Window) -> list[Expr]:
-    """The largest elements of windows, and where in the input they are."""
+    """Return the maxima of windows, and their positions in the input."""
     rank, least = spatial(n, x), least_of(n.dtype(x))
     more = _beyond(n, x, window)
     wide = _extended(n, bordered(n, x, window, least), more, least)
@@ -125,14 +131,14 @@ def _max_pool_with_indices(n: Node, x: Expr, window: Window) -> list[Expr]:
 
 
 def _count(n: Node, wide: Expr, window: Window, k: int) -> Dim:
-    """How many windows there are along an axis of the padded input."""
+    """Return the number of windows along an axis of the padded input."""
     span = reach(n, window.kernel[k], window.dilations[k])
     rest = n.dim("subtract", n.size(wide, 2 + k), span)
     return n.dim("add", n.dim("floor_divide", rest, window.strides[k]), 1)
 
 
 def _places(n: Node, x: Expr, window: Window, best: Expr, counts: Sequence[Dim]) -> Expr:
-    """Positions in the flat input of the taps ``best``."""
+    """Return the positions in the flat input of the window elements ``best``."""
     rank, sizes = n.rank(x) - 2, n.sizes(x)
     channels = n.mul(n.along(n.arange(sizes[0]), 0, 2 + rank), n.scalar(sizes[1]))
     found = n.add(channels, n.along(n.arange(sizes[1]), 1, 2 + rank))
@@ -167,7 +173,7 @@ def _average_pool(n: Node) -> Expr:
 
 
 def _summed(n: Node, x: Expr, window: Window, more: Sequence[Dim]) -> Expr:
-    """Sums of windows, zeros around the input."""
+    """Return the sums of windows over the zero-padded input."""
     return _sums(n, _extended(n, bordered(n, x, window, 0), more, 0), window)
 
 
@@ -219,7 +225,7 @@ def _global_lp(n: Node) -> Expr:
 
 @row("MaxUnpool")
 def _max_unpool(n: Node) -> Expr:
-    """Elements back at the positions that max pooling told, zeros elsewhere."""
+    """Convert MaxUnpool: scatter elements to the positions that max pooling returned."""
     x, picks = n[0], n[1]
     window = _window(n, x)
     if not is_float(n.dtype(x)):
@@ -242,7 +248,7 @@ def _max_unpool(n: Node) -> Expr:
 
 
 def _moved(n: Node, picks: Expr, own: Sequence[Dim], sizes: Sequence[Dim]) -> Expr:
-    """Positions in a tensor of one shape as those of the same coordinates in another."""
+    """Return positions in a tensor of shape ``own`` as positions in one of shape ``sizes``."""
     found: Expr = n.like(0, picks)
     rest, stride = picks, 1
     step: Dim = stride

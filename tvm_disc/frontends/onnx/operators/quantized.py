@@ -1,4 +1,4 @@
-"""Rows: quantised tensors. Rounding is to the nearest, halves to the even number, as in ONNX."""
+"""Rows of quantized operators. Rounding is to nearest, ties to even, as in ONNX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from tvm_disc.frontends.onnx.tensors import dtype_of
 
 
 def laid(n: Calc, x: Expr, like: Expr, axis: int, block: int = 0) -> Expr:
-    """A number, one for every entry of an axis, or one for every block of it, to be broadcast."""
+    """Return a scale or zero point in a shape that broadcasts to ``like``.
+
+    ``x`` is a scalar, or has one value per entry of the axis, or one per block of ``block``
+    entries.
+    """
     rank = n.rank(like)
     if n.rank(x) == 0 or n.literals(x) == [1]:
         return n.reshape(x, [])
@@ -33,7 +37,10 @@ def laid(n: Calc, x: Expr, like: Expr, axis: int, block: int = 0) -> Expr:
 
 
 def quantize(n: Calc, x: Expr, scale: Expr, zero: Any, dtype: str) -> Expr:
-    """``x / scale`` rounded, moved and cut; scale and zero point broadcast to ``x``."""
+    """Return ``x / scale`` rounded, shifted by the zero point and clipped.
+
+    Scale and zero point broadcast to ``x``.
+    """
     real = n.cast(x, "float32") if n.dtype(x) != "float32" else x
     whole = n.round_even(n.div(real, n.cast(scale, "float32")))
     kind = np.iinfo(dtype)
@@ -44,7 +51,7 @@ def quantize(n: Calc, x: Expr, scale: Expr, zero: Any, dtype: str) -> Expr:
 
 
 def dequantize(n: Calc, x: Expr, scale: Expr, zero: Any) -> Expr:
-    """``(x - zero) * scale``, in the type of the scale."""
+    """Return ``(x - zero) * scale`` in the type of the scale."""
     dtype = n.dtype(scale)
     if is_float(n.dtype(x)):
         whole = n.cast(x, "float32")
@@ -79,13 +86,13 @@ def _dequantize_linear(n: Node) -> Expr:
 
 @row("DynamicQuantizeLinear")
 def _dynamic(n: Node) -> list[Expr]:
-    """To uint8 by the least and the greatest element, and zero."""
+    """Convert DynamicQuantizeLinear: quantize to uint8 by the range of the elements and zero."""
     quantized, scale, zero = dynamic(n, n[0])
     return [quantized, scale, zero]
 
 
 def dynamic(n: Calc, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """(the quantised tensor, its scale, its zero point)."""
+    """Return (the quantized tensor, its scale, its zero point)."""
     axes = list(range(n.rank(x)))
     low = n.minimum(n.reduce("min", x, axes), 0)
     high = n.maximum(n.reduce("max", x, axes), 0)
@@ -101,7 +108,7 @@ def dynamic(n: Calc, x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def integer_product(n: Calc, a: Expr, b: Expr, a_zero: Any, b_zero: Any) -> Expr:
-    """A product of bytes less their zero points, in int32."""
+    """Return the int32 product of 8-bit tensors minus their zero points."""
     row_, column = n.rank(a) == 1, n.rank(b) == 1
     a = n.expand(a, 0) if row_ else a
     b = n.expand(b, 1) if column else b
@@ -140,7 +147,7 @@ def _matmul_integer(n: Node) -> Expr:
 
 
 def _rescaled(n: Calc, total: Expr, factor: Expr, zero: Expr) -> Expr:
-    """int32 sums in another scaling."""
+    """Return int32 sums scaled by ``factor`` and quantized to the type of ``zero``."""
     real = n.mul(n.cast(total, "float32"), factor)
     dtype = n.dtype(zero)
     kind = np.iinfo(dtype)
@@ -177,7 +184,7 @@ def _qlinear_conv(n: Node) -> Expr:
 
 
 def _qlinear(function: Callable[[Calc, Expr, Expr], Expr]) -> Callable[[Node], Expr]:
-    """An operator of two quantised tensors, through numbers."""
+    """Return the converter of a binary operator on quantized tensors, computed in floats."""
 
     def convert(n: Node) -> Expr:
         a = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
@@ -203,7 +210,7 @@ def _qlinear_mul(n: Node) -> Expr:
 
 @row("QLinearSigmoid", "QLinearLeakyRelu", "QLinearGlobalAveragePool", domain=MICROSOFT)
 def _qlinear_unary(n: Node) -> Expr:
-    """A function of one quantised tensor, through numbers."""
+    """Convert a unary operator on a quantized tensor, computed in floats."""
     x = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
     if n.op == "QLinearGlobalAveragePool":
         if n.attr("channels_last", 0):

@@ -1,7 +1,8 @@
-"""Rows: LSTM, GRU and RNN, in both directions, of sequences of different lengths.
+"""Rows of LSTM, GRU and RNN, in both directions, for sequences of different lengths.
 
-All inputs meet the weights in one product before the loop; a turn adds the product of its hidden
-state. The result grows by one step per turn, so that the number of steps stays a symbol.
+One product before the loop multiplies all inputs by their weights; each iteration adds the product
+of the hidden state. The result grows by one step per iteration, so that the number of steps
+remains a symbol.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _TAKE_BETA = {"affine", "scaledtanh", "hardsigmoid"}
 
 
 def _activations(n: Node, defaults: Sequence[str], directions: int) -> list[list[Function]]:
-    """The functions of each direction."""
+    """Return the activation functions of each direction."""
     names = [str(a).lower() for a in n.attr("activations") or list(defaults) * directions]
     alphas, betas = list(n.attr("activation_alpha") or []), list(n.attr("activation_beta") or [])
     found: list[Function] = []
@@ -63,7 +64,7 @@ def _bound(n: Calc, name: str, a: float, b: float) -> Function:
 
 
 def _part(n: Calc, x: Any, k: int) -> Any:
-    """One direction of a tensor of weights, None of none."""
+    """Return the weights of one direction, or None if there are none."""
     if x is None:
         return None
     return (
@@ -72,7 +73,7 @@ def _part(n: Calc, x: Any, k: int) -> Any:
 
 
 def _piece(n: Calc, x: Any, k: int, width: int) -> Any:
-    """The ``k``-th run of ``width`` along the first axis."""
+    """Return the ``k``-th slice of ``width`` along the first axis, or None for no tensor."""
     if x is None:
         return None
     if isinstance(x, ast.Constant):
@@ -86,9 +87,9 @@ class Cell:
 
     Attributes:
         gates: products of all inputs with the weights, ``[steps, batch, gates * width]``.
-        weights: tensors that every turn reads.
-        states: the first hidden state, and of an LSTM the cell's.
-        step: from a turn's gates, weights and states to the next states.
+        weights: tensors that every iteration reads.
+        states: the initial hidden state, and for an LSTM the initial cell state.
+        step: maps the gates of a step, the weights and the states to the next states.
     """
 
     gates: Expr
@@ -100,8 +101,10 @@ class Cell:
 def _recurrent(
     n: Node, count: int, defaults: Sequence[str], states: Sequence[int], make: Callable[..., Cell]
 ) -> list[Expr]:
-    """Every direction of a network of ``count`` gates; ``states`` are the inputs with the first
-    states."""
+    """Convert all directions of a network with ``count`` gates.
+
+    ``states`` are the indices of the inputs with initial states.
+    """
     width = int(n.attr("hidden_size") or n.literals(n[2])[-1] or 0)
     if not width:
         raise Unsupported("hidden_size must be known at compile time")
@@ -130,7 +133,7 @@ def _recurrent(
 
 
 def _fit(n: Node, gates: int, width: int, ways: int) -> None:
-    """Give the inputs the dims that the number of gates and directions and the width demand."""
+    """Unify the dims of the inputs with those that gates, directions and width determine."""
     first = bool(n.attr("layout", 0))
     state: list[Demand] = ["batch", ways, width] if first else [ways, "batch", width]
     wanted: list[tuple[str, list[Demand]]] = [
@@ -148,7 +151,7 @@ def _fit(n: Node, gates: int, width: int, ways: int) -> None:
 
 
 def _turned(n: Calc, x: Expr, lengths: Any) -> Expr:
-    """Steps in reverse, of each sequence those that it has."""
+    """Return the steps in reverse order; with lengths, only the valid steps of each sequence."""
     if lengths is None:
         return op("reverse", x, axis=0)
     return op("reverse_sequence", x, lengths, seq_axis=0, batch_axis=1)
@@ -161,7 +164,7 @@ def _first(n: Calc, state: Any, k: int, x: Expr, width: int, batch_first: bool) 
 
 
 def _run(n: Calc, cell: Cell, lengths: Any, width: int) -> list[Expr]:
-    """(every hidden state, then the last states)."""
+    """Return (every hidden state, then the last states)."""
     steps, batch = n.size(cell.gates, 0), n.size(cell.gates, 1)
     fixed = [cell.gates] if lengths is None else [cell.gates, lengths]
     free = [k for k, w in enumerate(cell.weights) if not isinstance(w, ast.Constant)]
@@ -189,7 +192,7 @@ def _clipped(n: Node, x: Expr) -> Expr:
 
 
 def _biases(n: Calc, b: Any, count: int, width: int) -> tuple[Any, Any]:
-    """Those of the input and those of the state."""
+    """Return the biases of the input and of the state."""
     if b is None:
         return None, None
     return _piece(n, b, 0, count * width), _piece(n, b, 1, count * width)
@@ -203,7 +206,7 @@ def _dense(x: Expr, w: Expr) -> Expr:
     return op("nn.dense", x, w, units=None)
 
 
-# -- the cells ---------------------------------------------------------------------------------
+# -- cells -----------------------------------------------------------------------------------
 
 
 def _lstm_cell(
@@ -268,7 +271,7 @@ def _gru_cell(
 
 
 def _last(n: Calc, x: Expr, width: int) -> Expr:
-    """The last of three runs."""
+    """Return the last of three slices."""
     return _piece(n, x, 2, width)  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Rows: reductions. Axes may be known only at run time."""
+"""Rows of reductions. Axes may be known only at run time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.shape import dropped, flags_of, kept_dims
 from tvm_disc.frontends.onnx.table import add
 
-# A reduction by a Relay operator that keeps the axes, over those that are asked for.
+# Emits a Relay reduction over the node's axes, which remain with length 1.
 Fold: TypeAlias = Callable[[str, Expr], Expr]
 Rule: TypeAlias = Callable[[Node, Expr, Fold], Expr]
 
 
 def _reduction(rule: Rule, since: int) -> Callable[[Node], Expr]:
-    """A converter; axes are an input since an opset."""
+    """Return a converter; from opset ``since`` on the axes are an input."""
 
     def convert(n: Node) -> Expr:
         x, keep = n[0], bool(n.attr("keepdims", 1))
@@ -36,10 +36,11 @@ def _reduction(rule: Rule, since: int) -> Callable[[Node], Expr]:
 
 
 def _at(n: Node, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
-    """Over axes that only the data knows.
+    """Return a reduction over axes that are known only at run time.
 
-    An axis of length d that is reduced is taken for one of d before one of length 1, another for
-    one of length 1 before one of d; then every first one is reduced.
+    Each axis of length d is reshaped to two: (d, 1) if it is reduced, else (1, d). The first axis
+    of
+    every pair is then reduced.
     """
     rank = n.rank(x)
     flags = flags_of(n, axes, rank)
@@ -62,7 +63,10 @@ def _at(n: Node, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
 
 
 def _left(n: Node, x: Expr, axes: Expr) -> list[Dim]:
-    """The dims that are not reduced; of a result of rank 0 none, also where no axes name all."""
+    """Return the dims that are not reduced.
+
+    If the declared rank is 0, no dim remains, even if an empty list of axes means all axes.
+    """
     everything = not n.attr("noop_with_empty_axes", 0) and n.declared() == 0
     return [] if everything else kept_dims(n, x, dropped(n, x, axes))
 
@@ -87,13 +91,13 @@ def _l2(n: Node, x: Expr, fold: Fold) -> Expr:
 
 
 def _on_floats(n: Calc, x: Expr, function: Callable[[Expr], Expr]) -> Expr:
-    """A function of numbers; integers are computed as floats."""
+    """Return a function of a float tensor; integers are converted to float64 and back."""
     dtype = n.dtype(x)
     return function(x) if is_float(dtype) else n.cast(function(n.cast(x, "float64")), dtype)
 
 
 def _log_sum_exp(n: Node, x: Expr, fold: Fold) -> Expr:
-    """The largest element is taken out, that no other one overflows."""
+    """Return log(sum(exp(x))); the maximum is subtracted first so that exp does not overflow."""
     dtype = n.dtype(x)
     wide = x if is_float(dtype) else n.cast(x, "float64")
     most = fold("max", wide)

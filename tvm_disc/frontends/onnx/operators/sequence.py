@@ -1,4 +1,4 @@
-"""Rows: sequences and optionals, as lists that are known while a model is imported."""
+"""Rows of sequences and optionals, which are Python lists at import."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _items(n: Node, k: int) -> list[Any]:
 
 
 def _position(n: Node, k: int, size: int, default: int) -> int:
-    """A position in a sequence, which must be known at compile time."""
+    """Return a position in a sequence, which must be known at compile time."""
     if n.get(k) is None:
         return default
     place = int(n.number(n[k], "a position in a sequence"))
@@ -87,7 +87,7 @@ def _concat(n: Node) -> Expr:
 
 @row("SplitToSequence")
 def _split(n: Node) -> Any:
-    """Pieces whose number is known at compile time."""
+    """Convert SplitToSequence; the number of pieces must be known at compile time."""
     x, axis = n[0], n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
     given = n.get(1)
     if given is not None and n.rank(given) == 1:

@@ -1,4 +1,4 @@
-"""Rows: shapes, and tensors under other shapes."""
+"""Rows of shapes, reshapes, broadcasts, concatenation, splits and creation of tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm_disc.frontends.onnx.table import row
 from tvm_disc.frontends.onnx.tensors import array_of, dense_of, dtype_of
 from tvm_disc.relay import expr as ast
 
-FAR = 1 << 40  # beyond any axis
+FAR = 1 << 40  # longer than any axis
 
 
 @row("Constant")
@@ -67,7 +67,7 @@ def _reshape(n: Node) -> Expr:
 
 
 def reshaped(n: Node) -> Expr:
-    """The first input under the shape that the second one codes."""
+    """Return the first input reshaped by the second, in which 0 and -1 are codes."""
     x, shape, zero = n[0], n.entries(n[1], "the new shape"), bool(n.attr("allowzero", 0))
     count = n.count(shape, "the new shape")
     if n.infer.is_formula(shape):
@@ -79,7 +79,7 @@ def reshaped(n: Node) -> Expr:
 
 
 def _decoded(n: Node, x: Expr, codes: Expr, count: int, zero: bool) -> list[Dim]:
-    """The dims that codes ask for which only the data knows: 0 copies, -1 is inferred."""
+    """Return the dims of shape codes that are unknown at compile time: 0 copies, -1 is inferred."""
     if not zero:
         own = n.concat([n.shape(x), const(np.ones(count), "int64")], 0)
         codes = n.where(n.equal(codes, 0), n.slice(own, 0, 0, count), codes)
@@ -98,10 +98,10 @@ def _flatten(n: Node) -> Expr:
 
 
 def axes_of(n: Node, k: int, since: int = 13) -> list[int] | None:
-    """Axes from an attribute, since an opset from an input; None where none are given.
+    """Return axes from an attribute, or from an input since an opset; None if they are omitted.
 
     Raises:
-        Unsupported: they are known only at run time.
+        Unsupported: the axes are known only at run time.
     """
     given = n.get(k) if n.opset >= since else None
     if given is not None:
@@ -126,7 +126,7 @@ def _unsqueeze(n: Node) -> Expr:
 
 
 def flags_of(n: Calc, axes: Expr, rank: int) -> Expr:
-    """For each axis of a rank, whether it is among axes that only the data knows."""
+    """Return for each axis whether ``axes``, which are unknown at compile time, contain it."""
     places = n.arange(rank)
     wide = n.cast(axes, "int64")
     wide = n.where(n.less(wide, 0), n.add(wide, rank), wide)
@@ -151,18 +151,21 @@ def _squeeze(n: Node) -> Expr:
         return n.reshape(x, kept_dims(n, x, dropped(n, x, n[1])))
     axes = axes_of(n, 1)
     if axes is None:
-        # Dims that are known to be 1 go; others are not 1 in any call.
+        # Only dims that are known to be 1 are removed; ONNX would remove others that are 1 in a
+        # call.
         return op("squeeze", x, axis=None)
     return n.squeeze(x, [n.axis(a, n.rank(x)) for a in axes])
 
 
 def dropped(n: Node, x: Expr, axes: Expr) -> Expr:
-    """Axes of ``x`` that the result has no more."""
+    """Return the axes that Squeeze removes; their number follows from the declared rank if
+    needed.
+    """
     return n.entries(axes, "the axes", lambda rank: n.rank(x) - rank)
 
 
 def kept_dims(n: Calc, x: Expr, axes: Expr) -> list[Dim]:
-    """The dims of ``x`` but those at axes that only the data knows."""
+    """Return the dims of ``x`` without those at axes that are unknown at compile time."""
     rank = n.rank(x)
     left = rank - n.count(axes, "the axes")
     gone = flags_of(n, axes, rank)
@@ -172,12 +175,12 @@ def kept_dims(n: Calc, x: Expr, axes: Expr) -> list[Dim]:
     return n.lengths([n.item(dims, k) for k in range(left)])
 
 
-# -- broadcast and join ------------------------------------------------------------------------
+# -- broadcast, concatenation, split ------------------------------------------------------------
 
 
 @row("Expand")
 def _expand(n: Node) -> Expr:
-    """Both ways: where 1 is asked for, a dim stays as it is."""
+    """Convert Expand, which broadcasts both ways: a requested dim of 1 leaves the input's dim."""
     x = n[0]
     wanted = n.sizes_in(_target(n, x, n[1]), "the shape")
     have: list[Dim] = n.sizes(x)
@@ -189,17 +192,21 @@ def _expand(n: Node) -> Expr:
 
 
 def _target(n: Node, x: Expr, shape: Expr) -> Expr:
-    """The shape to expand to; one of unknown length that is at most the rank has ones before."""
+    """Return the shape to expand to.
+
+    A shape of unknown length whose declared result rank is the input's rank is extended by leading
+    ones.
+    """
     if n.literals(shape) != [None] or n.declared() != n.rank(x):
         return n.entries(shape, "the shape")
     rank, count = n.rank(x), n.size(shape, 0)
-    given = n.reshape(n.slice(shape, 0, 0, rank), [count])  # a longer one is refused
+    given = n.reshape(n.slice(shape, 0, 0, rank), [count])  # a longer shape is refused
     missing = n.dim("subtract", rank, count)
     return n.concat([n.full(1, [missing], n.dtype(shape)), given], 0)
 
 
 def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
-    """Return the dim that a dim and a wanted one have when broadcast together."""
+    """Return the common dim of a dim and a requested one under broadcasting."""
     for one, other in ((dim, wanted), (wanted, dim)):
         if isinstance(one, int):
             if one == 1:
@@ -212,7 +219,7 @@ def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
         return dim
     more = n.sub(n.scalar(dim), n.scalar(wanted))
     if n.infer.is_natural(more) and not n.infer.is_natural(n.negative(more)):
-        # The maximum would be `dim` for any smaller size: only 1 or `dim` itself is legal.
+        # The maximum would accept any smaller size; only 1 or `dim` itself is valid.
         return n.where(n.equal(n.scalar(wanted), 1), n.scalar(dim), n.scalar(wanted))
     return n.dim("maximum", dim, wanted)
 
@@ -244,7 +251,7 @@ def _split(n: Node) -> list[Expr]:
 
 
 def _exact_parts(n: Node, x: Expr, sizes: Sequence[Dim], axis: int) -> list[Expr]:
-    """Pieces whose lengths must add up to the axis."""
+    """Return pieces whose lengths must add up to the axis."""
     cuts: list[Dim] = [0]
     for size in sizes:
         cuts.append(n.dim("add", cuts[-1], size))
@@ -256,7 +263,7 @@ def _exact_parts(n: Node, x: Expr, sizes: Sequence[Dim], axis: int) -> list[Expr
 
 
 def equal_parts(n: Calc, x: Expr, axis: int, count: int, rest: bool) -> list[Expr]:
-    """Pieces of one length; with ``rest`` the last may be shorter."""
+    """Return pieces of equal length; with ``rest`` the last may be shorter."""
     if count == 1:
         return [x]
     size = n.size(x, axis)
@@ -315,7 +322,7 @@ def _eye_like(n: Node) -> Expr:
 def spread(
     n: Calc, values: Sequence[Any], axes: Sequence[int], rank: int, default: Any
 ) -> list[Any]:
-    """Values for some axes as values for all."""
+    """Return a list of one value per axis, from values for some axes and a default."""
     found = dict(zip((n.axis(a, rank) for a in axes), values, strict=True))
     return [found.get(a, default) for a in range(rank)]
 

@@ -1,4 +1,4 @@
-"""Rows: Fourier transforms and what goes with them."""
+"""Rows of Fourier transforms and signal windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_disc.frontends.onnx.tensors import dtype_of
 
 
 def _window(n: Node, parts: tuple[float, ...]) -> Expr:
-    """Cosines of whole multiples of a turn over the window, with signs in turn."""
+    """Return a window that is an alternating sum of cosines with the given coefficients."""
     count = n.length(n[0])
     real = n.cast(n.arange(count), "float64")
     whole = n.cast(n.scalar(count), "float64")
@@ -55,7 +55,9 @@ def _blackman(n: Node) -> Expr:
 
 
 def waves(n: Node, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
-    """Cosines and sines of ``2 pi i j / size``; whole turns are taken off before rounding."""
+    """Return cosines and sines of ``2 pi i j / size``; ``i j`` is reduced modulo ``size`` for
+    accuracy.
+    """
     i, j = n.expand(n.arange(rows), 1), n.arange(columns)
     turns = n.floor_mod(n.mul(i, j), n.scalar(size))
     angle = n.div(n.mul(n.cast(turns, "float64"), 2 * math.pi), n.scalar(size, "float64"))
@@ -78,7 +80,10 @@ def _dft_20(n: Node) -> Expr:
 
 
 def _dft_at(n: Node, axis: Expr) -> Expr:
-    """Along an axis that only the data knows: what comes before it is one, and what comes after."""
+    """Convert DFT along an axis that is unknown at compile time.
+
+    The axes before it and the axes after it are collapsed into one each.
+    """
     x, rank = n[0], n.rank(n[0]) - 1
     dims, place = n.slice(n.shape(x), 0, 0, rank), n.arange(rank)
     axis = n.where(n.less(axis, 0), n.add(axis, rank + 1), axis)
@@ -94,7 +99,7 @@ def _dft_at(n: Node, axis: Expr) -> Expr:
 
 
 def _dft(n: Node, whole: Expr, axis: int) -> Expr:
-    """As products with waves; the inverse of half a spectrum is real."""
+    """Return the transform as matrix products; the inverse of a one-sided spectrum is real."""
     x, dtype, rank = n.cast(whole, "float32"), n.dtype(whole), n.rank(whole)
     axis = n.axis(axis, rank)
     inverse, half = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
@@ -115,8 +120,10 @@ def _dft(n: Node, whole: Expr, axis: int) -> Expr:
 
 
 def _parts(n: Node, x: Expr) -> list[Expr]:
-    """The real part of a signal and the imaginary one, which is 0 where the last axis has one
-    entry; that may be known only at run time."""
+    """Return the real part of a signal, and the imaginary part if it may have one.
+
+    If the size of the last axis is unknown, it is padded by 0.
+    """
     rank, count = n.rank(x), n.literals(x)[-1]
     if count is None:
         x = n.pad(x, [*[(0, 0)] * (rank - 1), (0, 1)], 0)
@@ -132,14 +139,17 @@ def _length(n: Node, have: Dim, half: bool) -> Dim:
 
 
 def _product(n: Node, x: Expr, w: Expr) -> Expr:
-    """Along the last axis."""
+    """Return the product along the last axis."""
     lead = n.sizes(x)[:-1]
     flat = n.reshape(x, [n.product(lead), n.size(x, -1)])
     return n.reshape(n.matmul(flat, w), [*lead, n.size(w, 1)])
 
 
 def _complex(n: Node, pieces: list[Expr], sizes: tuple[Dim, Dim, Dim], inverse: bool) -> list[Expr]:
-    """(real, imaginary) of a transform of ``used`` elements to ``out`` of ``length``."""
+    """Return (real, imaginary) of a transform.
+
+    ``sizes`` are the number of elements that are read, the number of results, and the period.
+    """
     used, out, length = sizes
     pieces = [n.slice(p, n.rank(p) - 1, 0, used) for p in pieces]
     cos, sin = waves(n, used, out, length)
@@ -158,7 +168,7 @@ def _complex(n: Node, pieces: list[Expr], sizes: tuple[Dim, Dim, Dim], inverse: 
 
 
 def _real_inverse(n: Node, pieces: list[Expr], have: Dim, length: Dim) -> Expr:
-    """Of the first half of a spectrum, whose other half mirrors it."""
+    """Return the inverse of a one-sided spectrum; the other half is its mirror image."""
     most = n.dim("add", n.dim("floor_divide", length, 2), 1)
     used = n.dim("minimum", have, most)
     pieces = [n.slice(p, n.rank(p) - 1, 0, used) for p in pieces]
@@ -175,7 +185,7 @@ def _real_inverse(n: Node, pieces: list[Expr], have: Dim, length: Dim) -> Expr:
 
 @row("STFT", since=17)
 def _stft(n: Node) -> Expr:
-    """Frames of a signal, each under a window, transformed."""
+    """Convert STFT: overlapping frames of a signal, multiplied by a window and transformed."""
     x, dtype = n[0], n.dtype(n[0])
     if n.rank(x) == 2:
         x = n.expand(x, 2)
@@ -197,7 +207,7 @@ def _stft(n: Node) -> Expr:
         read = n.take(part, places, 1)
         parts.append(read if window is None else n.mul(read, n.cast(window, "float32")))
     out = size
-    if n.attr("onesided", 1):  # of a signal that is real
+    if n.attr("onesided", 1):  # for a real signal
         half = n.dim("add", n.dim("floor_divide", size, 2), 1)
         other = n.dim("subtract", size, half)
         out = n.dim("add", half, n.dim("multiply", other, n.dim("subtract", n.size(x, 2), 1)))
@@ -207,7 +217,7 @@ def _stft(n: Node) -> Expr:
 
 @row("MelWeightMatrix", since=17)
 def _mel(n: Node) -> Expr:
-    """Triangles over the bins of a spectrum, evenly apart on the mel scale."""
+    """Convert MelWeightMatrix: triangles over the bins of a spectrum, evenly spaced in mels."""
     bands, whole_length = n.length(n[0]), n.length(n[1])
     rate, low, high = (n[k] for k in range(2, 5))
     rate, length = n.reshape(n.cast(rate, "int64"), []), n.scalar(whole_length)

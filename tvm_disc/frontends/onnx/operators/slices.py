@@ -1,4 +1,4 @@
-"""Rows: slices and borders, of which everything may be known only at run time."""
+"""Rows of slices and padding, whose parameters may all be known only at run time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.shape import spread
 from tvm_disc.frontends.onnx.table import row
 
-FAR = 1 << 40  # beyond any axis
+FAR = 1 << 40  # longer than any axis
 
 
 @row("Slice")
@@ -44,14 +44,14 @@ def _slice(n: Node) -> Expr:
 
 
 def _bounds(n: Node, vector: Expr, count: int) -> list[Dim]:
-    """The elements of a vector that is as long as there are axes."""
+    """Return the elements of a vector with one element per axis."""
     if n.literals(vector)[0] is None:
         vector = n.reshape(vector, [count])
     return n.elements(vector, "the bounds")
 
 
 def _everywhere(n: Node, vector: Any, axes: Any, rank: int, default: int) -> list[Dim]:
-    """For each axis the bound that is given for it, if one is: axes are known at run time."""
+    """Return a bound for each axis, the default if none is given; axes are known at run time."""
     if vector is None:
         return [default] * rank
     wide = n.cast(vector, "int64")
@@ -77,7 +77,7 @@ def cut(
     ends: Sequence[Dim],
     steps: Sequence[Dim],
 ) -> Expr:
-    """``x`` cut along several axes; a step that only the data knows is a gather."""
+    """Return ``x`` sliced along several axes; a step that is unknown becomes a gather."""
     plain = [k for k, s in enumerate(steps) if isinstance(s, int)]
     if plain:
         where = tuple(axes[k] for k in plain)
@@ -96,7 +96,7 @@ def cut(
 
 
 def _stepped(n: Calc, x: Expr, axis: int, bounds: tuple[Dim, Dim, Expr]) -> Expr:
-    """Along one axis by a step of unknown sign."""
+    """Return a slice along one axis by a step of unknown sign."""
     size = n.scalar(n.size(x, axis))
     first, last = (n.clip(n.scalar(b), -FAR, FAR) for b in bounds[:2])
     step = bounds[2]
@@ -112,7 +112,7 @@ def _stepped(n: Calc, x: Expr, axis: int, bounds: tuple[Dim, Dim, Expr]) -> Expr
     return n.take(x, places, axis)
 
 
-# -- borders -----------------------------------------------------------------------------------
+# -- padding -----------------------------------------------------------------------------------
 
 
 @row("Pad")
@@ -149,8 +149,10 @@ def _sides(n: Node, widths: Expr, axes: Any, rank: int) -> list[list[Dim]]:
 
 
 def padded(n: Calc, x: Expr, widths: Sequence[Dim], fill: Any, mode: str) -> Expr:
-    """``x`` with borders; a negative width cuts. ``widths`` are those before every axis, then
-    those after."""
+    """Return ``x`` padded; negative widths crop.
+
+    ``widths`` are those before every axis, then those after.
+    """
     rank = n.rank(x)
     pairs = list(zip(widths[:rank], widths[rank:], strict=True))
     for a, (before, after) in enumerate(pairs):
@@ -171,7 +173,7 @@ def padded(n: Calc, x: Expr, widths: Sequence[Dim], fill: Any, mode: str) -> Exp
 
 
 def _trimmed(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim]) -> tuple[Expr, tuple[Dim, Dim]]:
-    """``x`` without what negative widths of an axis cut off, and the widths that are left."""
+    """Return ``x`` cropped by negative widths of unknown sign, and the widths that remain."""
     cuts: list[Dim] = [0, 0]
     left = list(pair)
     for side, width in enumerate(pair):
@@ -187,7 +189,7 @@ def _trimmed(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim]) -> tuple[Expr, 
 
 
 def _mirrored(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim], mode: str) -> Expr:
-    """Borders along one axis that repeat elements."""
+    """Return ``x`` padded along one axis by its own elements."""
     size = n.size(x, axis)
     length = n.dim("add", n.dim("add", size, pair[0]), pair[1])
     place = n.sub(n.arange(length), n.scalar(pair[0]))

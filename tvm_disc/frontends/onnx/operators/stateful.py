@@ -1,6 +1,6 @@
-"""Rows: layers that carry a state from one call to the next, with every dim free.
+"""Rows of layers that carry a state from call to call; every dim may be dynamic.
 
-ONNX defines them by bodies, but only for inputs whose dims are known.
+ONNX defines these operators by function bodies, but only for inputs with known dims.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.attention import default_scale
 from tvm_disc.frontends.onnx.table import row
 
-WIDE = "float32"  # of what is summed
+WIDE = "float32"  # element type of accumulations
 
 
-# -- a convolution of the past -----------------------------------------------------------------
+# -- causal convolution --------------------------------------------------------------------------
 
 
 @row("CausalConvWithState")
 def _causal_conv(n: Node) -> list[Expr]:
-    """Each channel with a kernel of its own, over the past and the input."""
+    """Convert CausalConvWithState: a depthwise convolution over the past and the input."""
     x, w, past = n[0], n[1], n.get(3)
     dtype, (channels, _, kernel) = n.dtype(x), n.sizes(w)
     reach = n.dim("subtract", kernel, 1)
@@ -40,7 +40,7 @@ def _causal_conv(n: Node) -> list[Expr]:
 
 
 def _depthwise(n: Calc, x: Expr, w: Expr, sizes: tuple[Dim, Dim], length: Dim) -> Expr:
-    """A convolution whose groups are the channels; how many there are may be unknown."""
+    """Return a depthwise convolution; the number of channels may be unknown."""
     channels, kernel = sizes
     x, w = n.cast(x, WIDE), n.cast(w, WIDE)
     if isinstance(channels, int) and isinstance(kernel, int) and channels * kernel:
@@ -54,8 +54,11 @@ def _depthwise(n: Calc, x: Expr, w: Expr, sizes: tuple[Dim, Dim], length: Dim) -
 
 @row("LinearAttention")
 def _linear_attention(n: Node) -> list[Expr]:
-    """One turn for each token: the state, a matrix for each head, decays, and takes in the product
-    of a key and a value, or of a key and what the value is beyond what the state gives for it."""
+    """Convert LinearAttention as a loop over tokens.
+
+    The state is one matrix per head. For each token it decays and accumulates the product of a key
+    and a value. The delta rules use the difference between the value and what the state predicts.
+    """
     rule = str(n.attr("update_rule", "gated_delta"))
     if rule not in ("linear", "gated", "delta", "gated_delta"):
         raise Unsupported(
@@ -67,7 +70,7 @@ def _linear_attention(n: Node) -> list[Expr]:
     group = queries // heads
 
     def laid(k: int, *dims: Dim) -> Expr:
-        """An input as a tensor of every token and head, tokens first."""
+        """Return an input reshaped to ``[length, batch, heads, *dims]``."""
         apart = n.reshape(n.cast(n[k], WIDE), [batch, length, heads, *dims])
         return n.transpose(apart, [1, 0, *range(2, 3 + len(dims))])
 
@@ -90,7 +93,7 @@ def _linear_attention(n: Node) -> list[Expr]:
 def _turn(
     n: Calc, rule: str, t: Expr, reads: list[Expr], now: list[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
-    """The state after a token, and what its queries read."""
+    """Return the state after a token, and the result of the token's queries."""
     query, key, value, *more = (n.take(x, t, 0) for x in reads)
     state = now[0]
     if rule.startswith("gated"):
@@ -103,11 +106,11 @@ def _turn(
 
 
 def _decay(n: Calc, x: Expr, dims: list[Dim]) -> Expr:
-    """One for each entry of a key: a head may have one for all."""
+    """Return the decay of each entry of a key; a head may share one."""
     return n.expand(n.broadcast(x, dims), 4)
 
 
 def _rate(n: Node, dims: list[Dim]) -> Expr:
-    """How much of a value is taken in, one for each head: there may be one for all."""
+    """Return the update rate of each head; all heads may share one."""
     wide: Any = n.broadcast(n.cast(n[5], WIDE), dims)
     return n.expand(n.transpose(wide, [1, 0, 2]), 3, 2)

@@ -1,4 +1,4 @@
-"""Rows: windows of images as columns and back, and windows of words."""
+"""Rows of image windows as columns and back, and of n-grams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm_disc.frontends.onnx.table import row
 
 @row("Col2Im")
 def _col2im(n: Node) -> Expr:
-    """An image as the sum of the windows that cover each element, one axis after the other."""
+    """Convert Col2Im: every element is the sum of the windows that cover it, axis by axis."""
     x = n[0]
     rank = max(len(n.attr(a) or ()) for a in ("strides", "dilations"))
     rank = rank or len(n.attr("pads") or ()) // 2 or _axes(n)
@@ -32,7 +32,7 @@ def _col2im(n: Node) -> Expr:
         counts.append(n.dim("add", n.dim("floor_divide", rest, strides[k]), 1))
     channels = n.dim("floor_divide", n.size(x, 1), n.product(block))
     x = n.reshape(x, [n.size(x, 0), channels, *block, *counts])
-    # Each block axis next to its windows, as one line.
+    # Merge each block axis with the axis of its windows.
     order = [0, 1, *(a for k in range(rank) for a in (2 + k, 2 + rank + k))]
     lines = [n.dim("multiply", b, c) for b, c in zip(block, counts, strict=True)]
     x = n.reshape(n.transpose(x, order), [n.size(x, 0), channels, *lines])
@@ -59,10 +59,10 @@ def _axes(n: Node) -> int:
 
 @row("TfIdfVectorizer")
 def _tf_idf(n: Node) -> Expr:
-    """How often each known n-gram of numbers stands in a row, with up to so many left out between
-    two of its words, by its weight.
+    """Convert TfIdfVectorizer: weighted counts of known n-grams of integers.
 
-    A weight is that of a place in the result, as ONNX's evaluator and ONNX Runtime have it.
+    Up to max_skip_count elements may be skipped between two elements of an n-gram. A weight is
+    indexed by the position in the result, as in ONNX's evaluator and ONNX Runtime.
     """
     if n.attr("pool_int64s") is None:
         raise Unsupported("n-grams of text")
@@ -93,14 +93,14 @@ def _tf_idf(n: Node) -> Expr:
 
 
 def _counted(n: Node, x: Expr, grams: np.ndarray) -> Expr:
-    """How often each row of ``grams`` stands in each row of ``x``."""
+    """Return how often each row of ``grams`` occurs in each row of ``x``, over all skips."""
     size = grams.shape[1]
     steps = range(1, 2 + int(n.required("max_skip_count"))) if size > 1 else range(1, 2)
     return reduce(n.add, [_hits(n, x, grams, step) for step in steps])
 
 
 def _hits(n: Node, x: Expr, grams: np.ndarray, step: int) -> Expr:
-    """Where each word stands ``step`` after the one before."""
+    """Return the number of n-gram occurrences whose elements are ``step`` apart."""
     size = grams.shape[1]
     reach = n.dim("subtract", n.size(x, 1), step * (size - 1))
     begins = n.arange(n.dim("maximum", reach, 0))
