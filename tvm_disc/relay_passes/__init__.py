@@ -1,4 +1,4 @@
-"""Graph passes over Relax modules with symbolic shapes; each stands alone in any pipeline."""
+"""Graph passes over Relax modules with symbolic shapes; each also works alone in any pipeline."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""bfloat16 is a format of memory: operators compute in float32 and round their results.
+"""Lowering of bfloat16 to a storage format: operators compute in float32 and round their results.
 
-An operator on bfloat16 tensors becomes one on float32 between casts, ``relax.astype``, which fusion
-makes part of the kernels around it. So a fused kernel rounds exactly where the graph has a bfloat16
-value, composite operators (softmax, normalization) once, at their end, and reductions add in
-float32. Moves keep the bits; products read narrow operands and give their float32 sums.
+An operator on bfloat16 tensors becomes one on float32 between casts (``relax.astype``), which
+fusion merges into the surrounding kernels. A fused kernel therefore rounds exactly where the graph
+has a bfloat16 value. Composite operators (softmax, normalization) round once, at their end, and
+reductions accumulate in float32. Data movement copies the bits. Products read bfloat16 operands
+and return their float32 accumulators.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Expr: TypeAlias = Any
 
 WIDE = "float32"
 
-# Elements are moved or converted as they are.
+# Operators that move or convert elements without computing on them.
 MOVES = frozenset(
     f"relax.{name}"
     for name in (
@@ -33,7 +34,7 @@ MOVES = frozenset(
     )
 ) | {REINTERPRET, DEQUANTIZE}  # fmt: skip
 
-# Operators whose templates read narrow operands and add in float32.
+# Operators whose templates read bfloat16 operands and accumulate in float32.
 PRODUCTS = ("relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 
 
@@ -42,18 +43,18 @@ def _is_narrow(x: Expr) -> bool:
 
 
 def _narrow_fields(ty: Any) -> list[bool]:
-    """Whether a value, or each field of it, is a tensor of bfloat16."""
+    """Return whether a value, or each field of a tuple, is a bfloat16 tensor."""
     fields = ty.fields if isinstance(ty, tvm.ir.TupleType) else [ty]
     return [isinstance(t, relax.TensorType) and str(t.dtype) == BFLOAT16 for t in fields]
 
 
 def _tensors(args: Any) -> list[Expr]:
-    """The operands, those inside tuples too."""
+    """Return the operands, with tuples flattened."""
     return [x for a in args for x in (a.fields if isinstance(a, tvm.ir.Tuple) else [a])]
 
 
 def _map_tensors(args: Any, fn: Callable[[Expr], Expr]) -> list[Expr]:
-    """The operands with ``fn`` applied to bfloat16 tensors, those inside tuples too."""
+    """Return the operands with ``fn`` applied to bfloat16 tensors, also inside tuples."""
     result = []
     for arg in args:
         if isinstance(arg, tvm.ir.Tuple):
@@ -64,7 +65,7 @@ def _map_tensors(args: Any, fn: Callable[[Expr], Expr]) -> list[Expr]:
 
 
 def _wide_attrs(attrs: Any, product: bool) -> Any:
-    """Attributes that name float32 where they named bfloat16, as the result of a product."""
+    """Return attributes with bfloat16 replaced by float32, including a product's ``out_dtype``."""
     if attrs is None:
         return None
     _, fields = fields_of(attrs)
@@ -92,7 +93,7 @@ class _Widener(relax.PyExprMutator):  # type: ignore[misc]
         return self.builder_.emit(R.astype(x, WIDE))
 
     def _narrowed(self, call: Any, ty: Any) -> Expr:
-        """The result, or the fields of it, rounded to bfloat16 where they were of that type."""
+        """Return the result, rounded to bfloat16 in each field that had that type."""
         narrow = _narrow_fields(ty)
         if not any(narrow):
             return call
@@ -109,7 +110,7 @@ class _Widener(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def _mentions(mod: Any) -> bool:
-    """Whether any value of a module is of bfloat16."""
+    """Return whether any value of a module is a bfloat16 tensor."""
     found: list[Any] = []
 
     def look(expr: Any) -> None:
@@ -125,7 +126,7 @@ def _mentions(mod: Any) -> bool:
 
 
 def WidenBFloat16() -> Any:
-    """A module pass that computes on bfloat16 in float32, rounding each operator's result."""
+    """Return a module pass that computes bfloat16 in float32 and rounds each operator's result."""
 
     def widen(mod: Any, ctx: Any) -> Any:
         if not _mentions(mod):

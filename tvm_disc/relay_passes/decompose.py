@@ -1,7 +1,7 @@
-"""Composite operators become core operators, so that fusion sees what can be fused.
+"""Decomposition of composite operators into core operators, which fusion can handle.
 
-Each rule is a row: operator name -> function from (builder, call) to an expression. Shapes stay
-symbolic; every intermediate keeps its reduced dim (keepdims), so nothing needs a reshape.
+Each rule is a row: operator name -> function from (builder, call) to an expression. Shapes remain
+symbolic. Intermediates keep reduced dims as 1 (keepdims), so that no reshape is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rule: TypeAlias = Callable[[Any, Any], Expr]
 
 
 def scalar(value: float, dtype: str) -> Expr:
-    """A scalar literal of a tensor dtype."""
+    """Return a scalar literal of a dtype."""
     if dtype == "bfloat16":
         return relax.const(value, dtype)
     return relax.const(np.array(value, dtype=dtype), dtype)
@@ -41,7 +41,7 @@ def _softmax(emit: Any, call: Any) -> Expr:
     dtype = _dtype(x)
     if dtype not in ("float32", "float64"):
         return R.divide(e, total)
-    # A row has one division, not one for each element; sums lie in [1, length], so it is safe.
+    # One division per row instead of one per element; the sum is in [1, length], so this is safe.
     return R.multiply(e, emit(R.divide(scalar(1.0, dtype), total)))
 
 
@@ -53,7 +53,7 @@ def _log_softmax(emit: Any, call: Any) -> Expr:
 
 
 def _normalize(emit: Any, x: Expr, axes: list[int], epsilon: float) -> Expr:
-    """(x - mean) / sqrt(variance + epsilon), in two passes as the definition says."""
+    """Return (x - mean) / sqrt(variance + epsilon), computed in two passes."""
     centred = emit(R.subtract(x, emit(R.mean(x, axes, keepdims=True))))
     variance = emit(R.mean(emit(R.multiply(centred, centred)), axes, keepdims=True))
     scale = emit(R.rsqrt(emit(R.add(variance, scalar(epsilon, _dtype(x))))))
@@ -75,10 +75,11 @@ def _layer_norm(emit: Any, call: Any) -> Expr:
 
 
 def _align(emit: Any, param: Expr, axes: list[int], x: Expr) -> Expr:
-    """Reshape a parameter over ``axes`` of ``x`` so that it broadcasts against ``x``.
+    """Return a parameter over ``axes`` of ``x``, reshaped so that it broadcasts against ``x``.
 
-    Its dims become those of ``x``, which the operator requires: under symbols of their own the
-    shape of the product could not be inferred.
+    Its dims become those of ``x``, which the operator requires to be equal. With separate symbols
+    TVM
+    could not infer the shape of the product.
     """
     dims = list(x.ty.shape.values)
     rank = len(dims)
@@ -101,9 +102,9 @@ def _rms_norm(emit: Any, call: Any) -> Expr:
 
 
 def _batch_norm_value(emit: Any, call: Any) -> Expr:
-    """Inference form of batch norm's first result: one multiply and one add per element.
+    """Return the inference form of batch norm: one multiplication and one addition per element.
 
-    The scale and shift depend on parameters alone, so folding makes them constants.
+    Scale and shift depend only on parameters, so constant folding evaluates them.
     """
     x, gamma, beta, mean, variance = call.args
     axis = int(call.attrs.axis)
@@ -210,7 +211,7 @@ def _stack(emit: Any, call: Any) -> Expr:
 
 
 def _global_pool(reduce: Callable[..., Expr]) -> Rule:
-    """Adaptive pooling to 1x1 is a mean over the spatial axes."""
+    """Return a rule that converts adaptive pooling to size 1 into a reduction over spatial axes."""
 
     def rule(emit: Any, call: Any) -> Expr | None:
         size = call.attrs.output_size
@@ -254,7 +255,7 @@ RULES: Mapping[str, Rule] = {
     "relax.image.resize2d": resize,
 }
 
-# Operators that return a tuple, of which inference uses the first field.
+# Operators that return a tuple; inference uses its first field.
 FIRST_OF_TUPLE: Mapping[str, Rule] = {
     "relax.nn.batch_norm": _batch_norm_value,
     "relax.nn.dropout": _dropout_value,
@@ -262,7 +263,7 @@ FIRST_OF_TUPLE: Mapping[str, Rule] = {
 
 
 def _split(emit: Any, call: Any) -> Expr:
-    """``split`` as slices of one operand."""
+    """Return ``split`` as a tuple of slices."""
     x, axis = call.args[0], int(call.attrs.axis)
     extents = [t.shape.values[axis] for t in call.ty.fields]
     begin: Any = 0
@@ -286,7 +287,7 @@ class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
             return _split(emit, call)
         if name in FIRST_OF_TUPLE:
             value = emit(self._as_typed(FIRST_OF_TUPLE[name](emit, call), call.ty.fields[0]))
-            # The other fields (running statistics, mask) are what they were.
+            # The other fields (running statistics, mask) are passed through.
             rest = [call.args[3], call.args[4]] if name.endswith("batch_norm") else [value]
             return relax.Tuple([value, *rest])
         rule = RULES.get(name)
@@ -294,10 +295,10 @@ class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
         return call if result is None else self._as_typed(result, call.ty)
 
     def _as_typed(self, result: Expr, ty: Any) -> Expr:
-        """``result`` in the shape that the composite was given.
+        """Return ``result`` with the shape of the composite operator.
 
-        What TVM infers is spelled in the dims of the operands, and dims that are only proved equal
-        would make its inference give up at the next operator.
+        TVM infers shapes in terms of the operands' dims. Where these are equal only by proof, its
+        inference would fail at the next operator.
         """
         result = self.builder_.normalize(result)
         shape = getattr(ty, "shape", None)
@@ -307,7 +308,9 @@ class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def DecomposeComposite() -> Any:
-    """A module pass that rewrites composite operators into core operators (see ``RULES``)."""
+    """Return a module pass that rewrites composite operators into core operators (see
+    ``RULES``).
+    """
 
     def decompose(mod: Any, ctx: Any) -> Any:
         mutator = _Decomposer(mod)

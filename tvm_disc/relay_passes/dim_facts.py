@@ -1,10 +1,10 @@
-"""What a kernel may know of the dims it is called with: equations, divisors, ends, likely values.
+"""Facts about the dims of a kernel: equations, divisors, upper bounds and likely values.
 
-A kernel is compiled apart from its program, over symbols of its own. What the program's facts say
-of the dims that a group mentions goes along as constraints on ``d0``, ``d1``, ... in the order of
-the group's symbols: a whole number of vectors needs no masked rest, a small index needs 32 bits,
-and variants are chosen for the values that occur. A group that was fused because two dims are
-equal, such as ``b * (h // 16) // 2`` and ``b * (h // 32)``, is one for its template as well.
+A kernel is compiled separately from its program, over its own symbols. The program's facts about
+the group's dims are passed on as constraints on ``d0``, ``d1``, ... in the order of the group's
+symbols. They remove vector tails, allow 32-bit indices, and select variants for likely values.
+Equations such as ``b * (h // 16) // 2 == b * (h // 32)``, which allowed a fusion, also let the
+template treat the two dims as equal.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from tvm_disc.shape import Solver, parse_constraint
 from tvm_disc.shape.printing import show
 
 DIVISORS = (64, 32, 16, 8, 4, 2)
-"""Numbers of lanes; a dim that is not even is not asked about the others."""
+"""Numbers of lanes to test, in this order, for a dim that is even."""
 
 
 def facts_about(solver: Solver, dims: Sequence[Any]) -> list[str]:
-    """Constraints on ``d0``, ``d1``, ... that hold wherever a kernel over ``dims`` runs.
+    """Return constraints on ``d0``, ``d1``, ... that hold wherever a kernel over ``dims`` runs.
 
-    A fact about a dim that only data gives may rest on a check that comes after a kernel: where
-    there is such a dim, only equations of others are told.
+    A fact about a dim that is read from data may depend on a check that runs after the kernel. If
+    ``dims`` have such a dim, the result is empty. If only the program has one, the result has
+    equations alone.
     """
     read = {symbol for symbol, source in solver.symbols() if not source.startswith("input ")}
     found = [] if read.intersection(dims) else _equations(solver, dims)
@@ -49,7 +50,7 @@ def facts_about(solver: Solver, dims: Sequence[Any]) -> list[str]:
 
 
 def _equations(solver: Solver, dims: Sequence[Any]) -> list[str]:
-    """Those that the language of constraints can say."""
+    """Return the equations that the constraint language can express."""
     named = {d: tirx.Var(f"d{k}", "int64") for k, d in enumerate(dims)}
     known = {str(v.name): v for v in named.values()}
     found = []
@@ -60,7 +61,7 @@ def _equations(solver: Solver, dims: Sequence[Any]) -> list[str]:
         text = show(renamed)
         try:
             parse_constraint(text, known.get, known)
-        except ParseError:  # a choice, or a quotient that is rounded towards zero
+        except ParseError:  # the equation has a select, or a division that truncates towards zero
             continue
         found.append(text)
     return found

@@ -1,11 +1,12 @@
-"""``MergeProducts``: matmuls that share an operand become one; Q, K and V are one wide GEMM.
+"""``MergeProducts``: merge matmuls that share an operand; Q, K and V become one wide GEMM.
 
     before   q = x @ Wq + bq;  k = x @ Wk + bk;  v = x @ Wv + bv
     after    m = x @ [Wq Wk Wv] + [bq bk bv];  q, k, v = slices of m
 
-needs: the same left operand (one node after common subexpressions are shared), literal right
-operands, and a literal vector added to each result or to none. This is DISC's GEMM merging
-(BladeDISC, SIGMOD'24) for weights known at compile time; slices are index maps of whoever reads.
+needs: the same left operand (one node after common subexpression elimination), literal right
+operands, and a literal vector added to every result or to none. This is DISC's GEMM merging
+(BladeDISC, SIGMOD'24) for weights that are known at compile time. The slices become index maps of
+their readers.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tvm_disc.shape import Solver
 
 
 def MergeProducts(solver: Solver | None = None) -> Any:
-    """A module pass; equal left operands must be one value, as ``Simplify`` leaves them."""
+    """Return a module pass; equal left operands must be one value, which ``Simplify`` ensures."""
 
     def merge(mod: Any, ctx: Any) -> Any:
         known = solver_of(mod, solver)
@@ -52,7 +53,7 @@ def MergeProducts(solver: Solver | None = None) -> Any:
 
 
 def _share_an_operand(func: Any) -> bool:
-    """Whether two products with literal weights read one value."""
+    """Return whether two products with literal weights read the same value."""
     products = (b.value for b in bindings_of(func) if is_call(b.value, "matmul"))
     read = [p.args[0] for p in products if isinstance(p.args[1], tvm.ir.GenericConst)]
     return len(set(read)) < len(read)
@@ -75,7 +76,7 @@ def merge_dots(out: Sequence_) -> None:
 
 @dataclass(frozen=True)
 class _Merged:
-    """Bindings that belong before that of ``at``, and what reads them from there on."""
+    """Bindings to insert before the binding of ``at``, and the variables that they replace."""
 
     at: Any
     bindings: Sequence[Any]
@@ -83,7 +84,9 @@ class _Merged:
 
 
 def _insert(out: Sequence_, merged: Sequence[_Merged]) -> None:
-    """All at once: a walk per family would be quadratic in the layers of a model."""
+    """Insert all families in one walk: one walk per family would be quadratic in a model's
+    layers.
+    """
     before = {m.at: m.bindings for m in merged}
     out.bindings = [x for b in out.bindings for x in (*before.get(b.var, ()), b)]
     out.substitute({old: new for m in merged for old, new in m.replaced.items()})
@@ -94,7 +97,7 @@ def _literal_matrix(node: Node) -> bool:
 
 
 def _bias(dot: Node) -> tuple[Node, Node] | None:
-    """(the addition, its literal vector) if that is the only use of a matmul."""
+    """Return (the addition, its literal vector) if it is the only use of a matmul, else None."""
     if len(dot.users) != 1 or dot.is_output:
         return None
     add = dot.users[0]

@@ -1,10 +1,10 @@
-"""``FuseDISC``: outline the planned groups as functions of their own.
+"""``FuseDISC``: outline the planned groups as functions.
 
     before   y = add(x, b); z = relu(y)
     after    z = group_0(x, b, shape(n))       with group_0 = fn { add; relu }, disc.kind = "loop"
 
-needs: every tensor has a symbolic shape. Symbols a group uses are passed to it explicitly, so a
-group function is closed and equal groups are structurally equal.
+needs: every tensor has a symbolic shape. The symbols that a group uses are passed explicitly, so
+that a group function is closed and equal groups are structurally equal.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ Expr: TypeAlias = Any
 
 
 def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> Any:
-    """A module pass that outlines fused groups; its ``refused`` holds the last run's reasons.
+    """Return a module pass that outlines fused groups; its ``refused`` has the last run's reasons.
 
     Args:
-        solver: facts about the module's symbols; by default the module's own, which end here.
-        enabled: with False every operator becomes a kernel of its own, for comparison.
+        solver: facts about the module's symbols; by default the module's own, which the pass
+            removes
+            from the module.
+        enabled: with False every operator becomes a separate kernel, for comparison.
     """
     refused: list[WhyNot] = []
 
@@ -64,7 +66,8 @@ class _Outliner:
         self.builder = relax.BlockBuilder(mod)
         self.solver, self.enabled, self.refused = solver, enabled, refused
         self.count = 0
-        self.effect: Node | None = None  # what the next use of a reference must come after
+        # the previous operation with an effect, which orders the next one
+        self.effect: Node | None = None
 
     def finish(self) -> Any:
         return self.builder.get()
@@ -83,7 +86,8 @@ class _Outliner:
             lookup[var] = Node("param", (), shape, str(var.ty.dtype), var=var)
 
     def _sequence(self, seq: Any, outer: Mapping[Any, Node]) -> Any:
-        # What is computed outside of a branch is an operand in it, never a member of its kernels.
+        # A value computed outside of a branch is an operand inside it, never a member of its
+        # kernels.
         lookup = {v: Node("param", (), n.shape, n.dtype, var=v) for v, n in outer.items()}
         bindings = [b for block in seq.blocks for b in block.bindings]
         nodes: list[Node] = []
@@ -120,7 +124,7 @@ class _Outliner:
         return node
 
     def _external(self, binding: Any, lookup: Mapping[Any, Node]) -> Node:
-        """Anything that is no core operator: a wall that only keeps its place in the order."""
+        """Return a node for a binding that is not a core operator; it only constrains the order."""
         sources: dict[Node, None] = {}
 
         def look(e: Any) -> None:
@@ -143,7 +147,7 @@ class _Outliner:
 
         relax.analysis.post_order_visit(seq.body, look)
 
-    # -- rebuilding ----------------------------------------------------------------------------
+    # -- rebuild -------------------------------------------------------------------------------
 
     def _rebuild(
         self,
@@ -203,7 +207,9 @@ class _Outliner:
         return bindings
 
     def _representatives(self, symbols: Sequence[Any]) -> dict[Any, Any]:
-        """Each symbol's first equal: inside a group equal dims have one name."""
+        """Return for each symbol the first symbol that equals it; a group has one name per
+        equal dim.
+        """
         chosen: list[Any] = []
         same: dict[Any, Any] = {}
         for s in symbols:
@@ -214,7 +220,7 @@ class _Outliner:
 
 
 def _without_dead(nodes: Sequence[Node]) -> tuple[list[Node], set[Node]]:
-    """Nodes that something reads, and the core operators that nothing does."""
+    """Return (nodes that are read, core operators that nothing reads)."""
     dead: set[Node] = set()
     read: set[Node] = set()
     for node in reversed(nodes):
@@ -226,7 +232,7 @@ def _without_dead(nodes: Sequence[Node]) -> tuple[list[Node], set[Node]]:
 
 
 def _give_type(expr: Expr, ty: Any) -> None:
-    """The type of an expression, unless its constructor has already found it."""
+    """Set the type of an expression unless its constructor has inferred it."""
     if expr.ty.is_missing():
         relax.expr._update_type(expr, ty)
 
@@ -236,7 +242,7 @@ def _label(group: GroupPlan) -> str:
 
 
 def _interface(group: GroupPlan) -> tuple[list[Node], list[Any]]:
-    """(outside tensors the group reads, symbols it mentions), in order of first use."""
+    """Return (external tensors that the group reads, symbols it uses), in order of first use."""
     params: dict[Node, None] = {}
     exprs: list[Any] = []
     for node in group.nodes():
@@ -248,7 +254,7 @@ def _interface(group: GroupPlan) -> tuple[list[Node], list[Any]]:
             exprs.extend(p if isinstance(p, tuple) else (p,))
     for p in params:
         exprs.extend(p.shape)
-    # An operand may come from outside under a symbol that occurs nowhere else.
+    # An operand's shape may have a symbol that occurs nowhere else.
     return list(params), free_symbols(exprs)
 
 
@@ -259,10 +265,10 @@ def _group_function(
     symbols: Sequence[Any],
     same: Mapping[Any, Any],
 ) -> Any:
-    """The closed function of a group, over fresh symbols and variables."""
+    """Return the closed function of a group, over fresh symbols and variables."""
     made = {s: tirx.Var(str(s.name), "int64") for s in symbols}
     fresh = {s: made[chosen] for s, chosen in same.items()}
-    # A constant that is read twice is two parameters: as weights it is laid out otherwise.
+    # A constant with two uses is two parameters: as a weight it may have another layout.
     made_vars: dict[Node, Any] = {}
     args = []
     for k, p in enumerate(params):
@@ -301,7 +307,7 @@ def _group_function(
 
 
 def rename(expr: Expr, fresh: Mapping[Any, Any]) -> Expr:
-    """``expr`` with variables replaced."""
+    """Return ``expr`` with variables replaced."""
     if isinstance(expr, int | tirx.IntImm):
         return expr
     return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda v: fresh.get(v, v)), order="post")
@@ -315,7 +321,7 @@ def _rename_call(node: Node, fresh: Mapping[Any, Any], made_vars: Mapping[Node, 
 
 
 def _rename_arg(arg: Any, fresh: Mapping[Any, Any], operands: Iterator[Any]) -> Any:
-    """An argument of a call: tensors are its operands, in order."""
+    """Return an argument of a call, its tensors replaced by the next operands."""
     if isinstance(arg, relax.ShapeExpr):
         return relax.ShapeExpr([rename(d, fresh) for d in arg.values])
     if isinstance(arg, tvm.ir.Tuple):
@@ -329,7 +335,7 @@ def _order(
     plan: FusionPlan,
     outputs: Mapping[int, Sequence[Node]],
 ) -> list[Any]:
-    """Groups and remaining bindings in an order that respects every dependence."""
+    """Return groups and remaining bindings in an order that respects all dependences."""
     made_by: dict[Node, Any] = {}
     for g in plan.groups:
         for node in outputs[id(g)]:
@@ -382,7 +388,7 @@ def _needs(item: Any, node_of: Mapping[Any, Node]) -> list[Node]:
 
 
 def _mentioned(node: Node) -> list[Any]:
-    """The symbols in a node's own type and scalar operands."""
+    """Return the symbols in a node's type and scalar operands."""
     prims = [x for p in node.prims for x in (p if isinstance(p, tuple) else (p,))]
     return free_symbols([*node.shape, *prims])
 
@@ -395,7 +401,7 @@ def _dims_of(ty: Any) -> Sequence[Any] | None:
 def _link_numbers(
     bindings: Sequence[Any], node_of: Mapping[Any, Node], outer: Iterable[Node]
 ) -> None:
-    """Fill ``after``."""
+    """Set the ``after`` of every node: the bindings that bind symbols which the node uses."""
     readers = _number_readers(bindings, node_of, outer)
     for node in node_of.values() if readers else ():
         found = dict.fromkeys(readers[s] for s in _mentioned(node) if s in readers)
@@ -405,9 +411,10 @@ def _link_numbers(
 def _number_readers(
     bindings: Sequence[Any], node_of: Mapping[Any, Node], outer: Iterable[Node]
 ) -> dict[Any, Node]:
-    """The bindings that bind symbols: to numbers in the data, or to dims that only a call knows.
+    """Return the bindings that bind symbols to values in the data or to dims known only at run
+    time.
 
-    Whoever mentions such a symbol comes after, although it may read nothing that the binding gives.
+    A node that uses such a symbol must come after the binding, even if it does not read its result.
     """
     if not any(isinstance(b, relax.MatchCast) for b in bindings):
         return {}

@@ -1,4 +1,4 @@
-"""What a fusion plan is made of: groups of nodes, and what each hands to the rest."""
+"""Elements of a fusion plan: groups of nodes, and the values that each group outputs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class GroupPlan:
     Invariant: contracting every group to a point leaves the graph acyclic.
 
     Attributes:
-        frame: for the nodes that follow a contraction, which of ``frames`` holds their index.
-        frames: (order of the elements, shape) of each index map away from the anchor.
+        frame: for a node after a contraction, the index in ``frames`` of its index map.
+        frames: (order of the elements, shape) of each index map that differs from the anchor's.
         span: positions of the first and the last member.
         attention: the parts, if the group is an attention.
     """
@@ -39,28 +39,29 @@ class GroupPlan:
         return node in self.members
 
     def add(self, node: Node) -> None:
-        """Take a member."""
+        """Add a member."""
         at = node.index
         self.span = (min(self.span[0], at), max(self.span[1], at)) if self.members else (at, at)
         self.members[node] = None
 
     def nodes(self) -> list[Node]:
-        """Members in an order of the program.
+        """Return the members in program order.
 
-        An attention's order depends on its structure alone: a mask that several of them compute
-        for themselves stands before the first, and their functions must still be equal.
+        The order of an attention depends only on its structure. A mask that several attentions
+        recompute
+        precedes the first of them in the program, and their functions must still be equal.
         """
         ordered = sorted(self.members, key=lambda n: n.index)
         return _operands_first(ordered) if self.attention else ordered
 
     def operands(self) -> list[Node]:
-        """What the group reads from outside, in order of first use."""
+        """Return the external values that the group reads, in order of first use."""
         found = (x for n in self.nodes() for x in n.inputs if x not in self.members)
         return list(dict.fromkeys(x for x in found if not x.is_scalar_const))
 
 
 def _operands_first(members: Sequence[Node]) -> list[Node]:
-    """Members in post-order from the last one."""
+    """Return the members in post-order from the last one."""
     inside, result = set(members), dict[Node, None]()
 
     def visit(node: Node) -> None:
@@ -76,7 +77,7 @@ def _operands_first(members: Sequence[Node]) -> list[Node]:
 
 
 class Homes:
-    """Which groups hold a node; more than one if readers compute it for themselves."""
+    """Map from nodes to the groups that contain them; several if readers recompute a node."""
 
     def __init__(self) -> None:
         self._of: dict[Node, list[GroupPlan]] = {}
@@ -91,7 +92,7 @@ class Homes:
         return iter(self._of)
 
     def join(self, group: GroupPlan, node: Node) -> None:
-        """Make ``node`` a member."""
+        """Add ``node`` to a group."""
         if node not in group:
             group.add(node)
             self._of.setdefault(node, []).append(group)
@@ -104,12 +105,12 @@ class Homes:
             del self._of[node]
 
     def owner(self, node: Node) -> GroupPlan | None:
-        """The group that hands ``node`` to others, should any of them read it."""
+        """Return the group that outputs ``node`` if other groups read it."""
         groups = self._of.get(node)
         return groups[-1] if groups else None
 
     def is_read_outside(self, node: Node) -> bool:
-        """Whether anything reads ``node`` that does not hold it."""
+        """Return whether ``node`` is read outside of the groups that contain it."""
         return node.is_output or any(
             not self[user] or any(node not in g for g in self[user]) for user in node.users
         )
@@ -117,13 +118,13 @@ class Homes:
 
 @dataclass
 class FusionPlan:
-    """The groups of one sequence, in program order, and why others were not merged."""
+    """The groups of one sequence, in program order, and the reasons for refused merges."""
 
     groups: list[GroupPlan]
     refused: list[WhyNot]
     homes: Homes = field(default_factory=Homes)
 
     def outputs(self, group: GroupPlan) -> list[Node]:
-        """Members that the group hands to others."""
+        """Return the members that are outputs of the group."""
         homes = self.homes
         return [n for n in group.nodes() if homes.owner(n) is group and homes.is_read_outside(n)]

@@ -1,12 +1,12 @@
-"""Merging of finished groups: kernels over one domain become one kernel of several outputs.
+"""Merging of finished groups: kernels over one domain become one kernel with several outputs.
 
-    siblings     read the same tensor: it is loaded once
-    neighbours   one reads the other's result: it is not loaded again
-    strangers    have only the domain in common: one launch instead of two (horizontal fusion)
+    siblings     read the same tensor, which is then loaded once
+    neighbours   one reads the other's result, which is then not loaded again
+    strangers    share only the domain: one launch instead of two (horizontal fusion)
 
-What a merge could lose bounds it: too many streams for the caches and prefetchers, a walk that fits
-only one of the two, or vectors that one of them cannot use. A value that is cheaper to compute
-than to load is computed again by its readers instead of being stored for them.
+A merge is refused if it could be slower: too many streams for caches and prefetchers, a loop order
+that suits only one of the kernels, or a member that prevents vectorization. A value that is
+cheaper to compute than to load is recomputed by its readers instead of being stored for them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from tvm_disc.relay_passes.fusion_groups import GroupPlan
 from tvm_disc.relay_passes.fusion_relations import CHEAP_COST, GUARDED, Relations
 
 MAX_GROUP_NODES = 96
-# Tensors that one loop reads and writes: related groups save loads, strangers only a launch.
+# Maximum number of tensors that one loop reads and writes. Merging related groups saves loads,
+# merging strangers only a launch.
 RELATED_STREAMS, STREAMS = 16, 8
-WINDOW = 12  # candidates looked at for each group, so that planning stays linear
+WINDOW = 12  # candidates considered per group, so that planning takes linear time
 
 
 def merge_groups(plan: Relations, refused: list[WhyNot]) -> None:
-    """Merge what pays, then share cheap values out."""
+    """Merge groups where it is beneficial, then recompute cheap values in their readers."""
     _Merger(plan, refused).run()
 
 
@@ -66,7 +67,9 @@ class _Merger:
         return reason is None
 
     def _related(self, a: GroupPlan, b: GroupPlan) -> bool:
-        """Whether they share a tensor as large as the domain, or one reads the other."""
+        """Return whether the groups share a tensor as large as the domain, or one reads the
+        other.
+        """
         ours, theirs = a.operands(), b.operands()
         shared = set(ours) & set(theirs)
         domain = list(self.plan.domain(a))
@@ -97,7 +100,7 @@ class _Merger:
         return None
 
     def _reads_in_place(self, reader: GroupPlan, source: GroupPlan) -> bool:
-        """Whether everything read from ``source`` is read where it has just been computed."""
+        """Return whether ``reader`` reads values of ``source`` only at the current position."""
         domain = self.plan.domain(reader)
         for x in reader.operands():
             if x not in source:
@@ -120,7 +123,7 @@ class _Merger:
     # -- cheap values --------------------------------------------------------------------------
 
     def _share_out(self, group: GroupPlan, node: Node) -> None:
-        """Let every reader of a cheap value compute it, so that it is never stored."""
+        """Add a cheap value to every group that reads it, so that it is never stored."""
         homes = self.plan.homes
         if node.is_output or homes.owner(node) is not group or not homes.is_read_outside(node):
             return
@@ -137,7 +140,7 @@ class _Merger:
                 homes.join(reader, n)
 
     def _cheap_chain(self, group: GroupPlan, node: Node) -> list[Node] | None:
-        """``node`` and what it is computed from inside ``group``, None if loading it is cheaper."""
+        """Return ``node`` and its inputs inside ``group``, or None if loading is cheaper."""
         chain: dict[Node, None] = {}
         leaves: dict[Node, None] = {}
         cost, work = 0, [node]

@@ -1,9 +1,9 @@
-"""Which nodes become one kernel: groups grown around anchors, each refusal with its reason.
+"""Planning of fusion: groups grow around anchors, and every refusal has a reason.
 
-Fusion needs relations between shapes, never values (DISC, EuroMLSys'21, section 4.2): whether two
-shapes are equal, have as many elements, or differ by a broadcast. The order of the passes is the
-policy: contractions take their element-wise consumers, rows take everything that lives on a row,
-what remains becomes loops, and index maps vanish into whoever reads through them.
+Fusion requires relations between shapes, never values (DISC, EuroMLSys'21, section 4.2): whether
+two shapes are equal, have the same number of elements, or differ by a broadcast. The order of the
+passes is the policy: contractions take their element-wise consumers, row reductions take all
+operators on the same rows, the rest becomes loops, and index maps are merged into their readers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Expr: TypeAlias = Any
 
 
 def plan_fusion(nodes: Sequence[Node], solver: Solver, enabled: bool = True) -> FusionPlan:
-    """Group ``nodes`` (in program order, users linked)."""
+    """Return a plan for ``nodes``, which are in program order with users linked."""
     return _Planner(nodes, solver, enabled).run()
 
 
@@ -67,7 +67,7 @@ class _Planner(Relations):
         plan = FusionPlan([g for g in self.groups if g.members], refused, self.homes)
         plan.groups.sort(key=lambda g: max(n.index for n in g.members))
         for group in plan.groups[::-1]:
-            if not plan.outputs(group):  # every reader computes it for itself
+            if not plan.outputs(group):  # every reader recomputes the members
                 for node in group.nodes():
                     self.homes.leave(group, node)
                 plan.groups.remove(group)
@@ -88,14 +88,17 @@ class _Planner(Relations):
         self.attempts[id(why)] = (node, group.anchor)
 
     def _lasting(self, why: WhyNot) -> bool:
-        """Whether a refusal still holds: a node may join after another has."""
+        """Return whether a refusal is still valid: a node may have joined the group later."""
         node, anchor = self.attempts.get(id(why), (None, None))
         return node is None or anchor is None or not any(anchor in g for g in self.homes[node])
 
     # -- attention -----------------------------------------------------------------------------
 
     def _attention(self, node: Node) -> None:
-        """Nothing inside is read from outside, so the group cannot be part of a cycle."""
+        """Open a group for an attention around a product, if there is one.
+
+        No member is read from outside, so the group cannot be part of a cycle.
+        """
         found = find_attention(node, self.solver)
         if found is None:
             return
@@ -115,7 +118,10 @@ class _Planner(Relations):
             self._grow_epilogue(group)
 
     def _attention_operand_reason(self, group: GroupPlan, node: Node) -> str | None:
-        """Operands are evaluated by vectors: once for Q, K and V, once per head for a mask."""
+        """Return why an attention cannot compute an operand, or None.
+
+        Operands are evaluated in vectors: once for Q, K and V, once per head for a mask.
+        """
         assert group.attention is not None
         masks = feeds_scores(group.attention, node, lambda n: n in group)
         if node.cls is OpClass.VIEW or self._pure_move(node):
@@ -129,7 +135,7 @@ class _Planner(Relations):
         return None
 
     def _is_expanded(self, node: Node, homes: Sequence[GroupPlan]) -> bool:
-        """Whether attentions read less than ``node`` holds by computing it themselves."""
+        """Return whether attentions read fewer elements if they compute ``node`` themselves."""
         if any(g.kind != "attention" for g in homes) or self.total_cost(node) > CHEAP_COST:
             return False
         leaves: set[Node] = set()
@@ -166,7 +172,7 @@ class _Planner(Relations):
         inside = [x for x in node.inputs if x in group]
         frame = group.frame[inside[0]]
         if node.cls is OpClass.VIEW:
-            # Views keep the order of the elements: two ways to one shape are one index map.
+            # Views preserve the order of the elements, so two paths to one shape are one index map.
             group.frame[node] = self._frame(group, group.frames[frame][0], node.shape)
             return None
         if node.op == "relax.permute_dims":
@@ -196,8 +202,12 @@ class _Planner(Relations):
         return len(group.frames) - 1
 
     def _part_reason(self, group: GroupPlan, node: Node, frame: int) -> str | None:
-        """A product is stored in parts if every reader takes a part, and one part is stored
-        anyway: else the slices are index maps of their readers."""
+        """Return why a slice cannot be stored by the product's epilogue, or None.
+
+        A product is stored in parts if every reader takes a part and at least one part is stored
+        anyway.
+        Otherwise the slices become index maps of their readers.
+        """
         whole = node.inputs[0]
         if group.kind != "dot" or not self.equal(whole.shape[-1:], group.anchor.shape[-1:]):
             return "a slice is an index map of its readers"
@@ -226,7 +236,7 @@ class _Planner(Relations):
             self._grow_reduce(group)
 
     def _grow_reduce(self, group: GroupPlan) -> None:
-        """A reduction over other axes still takes its element-wise consumers."""
+        """Add the element-wise consumers of a reduction that is not row-wise."""
         group.frame[group.anchor] = 0
         self._grow_epilogue(group)
 
@@ -247,7 +257,7 @@ class _Planner(Relations):
             self._join(group, node)
             again = [*node.inputs, *node.users]
             work.extend(again)
-            # A refusal may have been for want of a member that has just joined.
+            # A node that was refused may be accepted after another member has joined.
             seen -= {n for n in again if n not in self.homes}
 
     def _row_reason(
@@ -276,7 +286,9 @@ class _Planner(Relations):
         return None
 
     def _is_row_value(self, node: Node, domain: Sequence[Any], axes: Sequence[int]) -> bool:
-        """One value per row: the outer dims, with or without the reduced ones as 1."""
+        """Return whether a node has one value per row: the outer dims, reduced ones omitted or
+        1.
+        """
         outer = [d for a, d in enumerate(domain) if a not in axes]
         kept = [1 if a in axes else d for a, d in enumerate(domain)]
         return self.equal(node.shape, outer) or self.equal(node.shape, kept)
@@ -287,7 +299,7 @@ class _Planner(Relations):
     def _aligned(
         self, source: Node, node: Node, domain: Sequence[Any], axes: Sequence[int]
     ) -> bool:
-        """Whether ``source``, broadcast into ``node``, is read at the row being computed."""
+        """Return whether ``source``, broadcast into ``node``, is read at the current row."""
         kept = [1 if a in axes else d for a, d in enumerate(domain)]
         outer = [d for a, d in enumerate(domain) if a not in axes]
         if self.equal(node.shape, domain):
@@ -318,7 +330,7 @@ class _Planner(Relations):
             self._open("loop", node)
 
     def _consumers(self, node: Node) -> list[GroupPlan] | None:
-        """The groups that read ``node``, None if anything else does."""
+        """Return the groups that read ``node``, or None if anything else reads it."""
         if node.is_output or not node.users:
             return None
         homes: dict[int, GroupPlan] = {}
@@ -331,7 +343,9 @@ class _Planner(Relations):
         return list(homes.values())
 
     def _inline(self, node: Node, homes: list[GroupPlan]) -> bool:
-        """Make ``node`` part of every group that reads it, if no reader loses by it."""
+        """Add ``node`` to every group that reads it if this slows down no reader; return
+        whether it was.
+        """
         cost = node.row.cost if node.row is not None else 0
         free = cost <= 1 and not any(_is_computed(x) for x in node.inputs)
         again = free or node.cls is OpClass.VIEW or self._pure_move(node) or _expands(node)
@@ -378,15 +392,15 @@ class _Planner(Relations):
         return "a broadcast would compute it again for every copy"
 
     def _is_operand(self, group: GroupPlan, node: Node) -> bool:
-        """Whether the anchor reads ``node``, perhaps through views."""
+        """Return whether the anchor reads ``node``, directly or through views."""
         inside = [u for u in node.users if u in group]
         moved = [u for u in inside if u.cls is OpClass.VIEW or self._pure_move(u)]
         return group.anchor in inside or any(self._is_operand(group, u) for u in moved)
 
     def _varies_outside_only(self, group: GroupPlan, node: Node) -> bool:
-        """Whether ``node`` has one value per inner loop, so that it is computed once for it.
+        """Return whether ``node`` has one value per inner loop and is computed once for it.
 
-        The indices of a gather along the leading dims are the case that matters.
+        The typical case is the indices of a gather along the leading dims.
         """
         domain = self.domain(group)
         shape = list(node.shape)
@@ -398,8 +412,10 @@ class _Planner(Relations):
         )
 
     def _trim_views(self, group: GroupPlan) -> None:
-        """Views at the border are free outside: leading ones rename a parameter, trailing ones
-        an output."""
+        """Remove views at the border of a group.
+
+        Outside they cost nothing: a leading view renames a parameter, a trailing one an output.
+        """
         changed = True
         while changed:
             changed = False
@@ -414,12 +430,12 @@ class _Planner(Relations):
 
 
 def _expands(node: Node) -> bool:
-    """Whether it is weights, which a product expands while it reads them."""
+    """Return whether a node dequantizes weights, which a product does while it reads them."""
     return node.row is not None and node.row.expands
 
 
 def _is_computed(node: Node) -> bool:
-    """Whether it is more than a view of an input."""
+    """Return whether a node is more than a view of an input."""
     while node.cls is OpClass.VIEW:
         node = node.inputs[0]
     return node.row is not None

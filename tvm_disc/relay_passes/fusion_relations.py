@@ -1,4 +1,4 @@
-"""What fusion asks about nodes and groups: shapes, costs and cycles."""
+"""Relations between nodes and groups that fusion requires: shapes, costs and cycles."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.relay_passes.fusion_groups import GroupPlan, Homes
 from tvm_disc.shape import Solver
 
-# An inlined producer may be evaluated this many plain operations' worth of extra times.
+# Maximum cost, in plain operations, of the redundant evaluation of an inlined producer.
 CHEAP_COST = 3
 
 
 class Relations:
-    """The groups so far and the relations between them that the solver can prove."""
+    """The groups so far, and the relations between them that the solver can prove."""
 
     def __init__(self, solver: Solver) -> None:
         self.solver = solver
@@ -23,13 +23,13 @@ class Relations:
         self.groups: list[GroupPlan] = []
 
     def domain(self, group: GroupPlan) -> Sequence[Any]:
-        """The dims that a group's loops run over."""
+        """Return the dims that a group's loops iterate over."""
         if group.kind in ("row", "reduce"):
             return group.anchor.inputs[0].shape
         return group.anchor.shape
 
     def within(self, domain: Sequence[Any], shape: Sequence[Any]) -> bool:
-        """Whether ``domain`` has provably no more elements than ``shape``."""
+        """Return whether ``domain`` provably has no more elements than ``shape``."""
         if self.solver.known_same_elements(list(domain), list(shape)):
             return True
         if len(domain) > len(shape):
@@ -38,14 +38,14 @@ class Relations:
         return all(self.solver.known_le(d, s) for d, s in zip(domain, tail, strict=True))
 
     def total_cost(self, node: Node) -> int:
-        """Operations of one element down to values in memory, cut off early."""
+        """Return the operations per element down to stored values; stops above ``CHEAP_COST``."""
         total, work = 0, [node]
         while work and total <= CHEAP_COST:
             n = work.pop()
             if n.row is None or (n in self.homes and n is not node):
                 continue
             if gathers_rows(n):
-                # The index is computed once for a run of neighbours.
+                # The index is computed once for a run of adjacent elements.
                 total, work = total + 1, [*work, n.inputs[0]]
                 continue
             total += n.row.cost if n.cls is not OpClass.VIEW else 0
@@ -53,24 +53,27 @@ class Relations:
         return total
 
     def equal(self, a: Sequence[Any], b: Sequence[Any]) -> bool:
-        """Whether two shapes are proved equal."""
+        """Return whether two shapes are proved equal."""
         return len(a) == len(b) and all(
             bool(self.solver.known_eq(x, y)) for x, y in zip(a, b, strict=True)
         )
 
     def same_shape(self, a: Node, b: Node) -> bool:
-        """Whether two nodes have provably the same shape."""
+        """Return whether two nodes provably have the same shape."""
         return self.equal(a.shape, b.shape)
 
     def makes_cycle(self, group: GroupPlan, node: Node) -> bool:
-        """Whether joining would let a kernel outside both feed one and read the other."""
+        """Return whether some external kernel would both read the group with ``node`` and feed
+        it.
+        """
         return self.on_cycle(set(group.members) | {node})
 
     def on_cycle(self, joint: Collection[Node]) -> bool:
-        """Whether a kernel outside ``joint`` would both read it and feed it.
+        """Return whether a kernel outside ``joint`` would both read it and feed it.
 
-        A walk backwards may leave a kernel at any of its nodes, so it may stop only before the
-        first node of every kernel that reaches past the start of ``joint``.
+        The backward walk may leave a kernel at any of its nodes. It may therefore stop only before
+        the
+        first node of every kernel that extends past the start of ``joint``.
         """
         lowest = min(n.index for n in joint)
         spans = (g.span for g in self.groups if g.members and g.span[1] >= lowest)
@@ -95,17 +98,17 @@ class Relations:
         return False
 
 
-# Operators whose operands are read in branches, where nothing is evaluated by vectors.
+# Operators whose operands are loaded conditionally, which prevents vectorization.
 GUARDED = ("relax.concat", "relax.nn.pad", "relax.one_hot", "relax.tril", "relax.triu")
 
 
 def kind_of(node: Node) -> str:
-    """What a refusal calls an operator that has no place in a group."""
+    """Return how refusals describe an operator that cannot join a group."""
     return "a call" if node.cls is None else f"{node.op} ({node.cls.name.lower()})"
 
 
 def column_range(node: Node) -> tuple[int, int] | None:
-    """[begin, end) of a slice of literal bounds along the last axis, else None."""
+    """Return [begin, end) of a slice with literal bounds along the last axis, else None."""
     if node.op != "relax.strided_slice":
         return None
     axes, begin, end, *steps = ([static_dim(p) for p in part] for part in node.prims)
@@ -119,8 +122,9 @@ def column_range(node: Node) -> tuple[int, int] | None:
 
 
 def is_stored(node: Node) -> bool:
-    """Whether something other than a kernel reads ``node``, also through index maps and
-    functions of it alone."""
+    """Return whether a reader of ``node`` that is not a kernel exists, also through index maps and
+    element-wise functions of ``node`` alone.
+    """
     if node.is_output or any(u.row is None for u in node.users):
         return True
     return any(is_stored(u) for u in node.users if _only_changes(u))
@@ -133,7 +137,7 @@ def _only_changes(node: Node) -> bool:
 
 
 def gathers_rows(node: Node) -> bool:
-    """A ``take`` along an axis before the last: neighbours of a row stay neighbours."""
+    """Return whether a node is a ``take`` before the last axis, so that rows remain contiguous."""
     if node.op != "relax.take" or node.attrs["axis"] is None:
         return False
     rank = len(node.inputs[0].shape)
@@ -141,5 +145,5 @@ def gathers_rows(node: Node) -> bool:
 
 
 def picks_by(user: Node, node: Node) -> bool:
-    """Whether ``user`` gathers rows at the positions that ``node`` computes."""
+    """Return whether ``user`` gathers rows at the indices that ``node`` computes."""
     return user.op == "relax.take" and user.inputs[1] is node

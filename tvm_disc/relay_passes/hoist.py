@@ -1,13 +1,14 @@
-"""``HoistProducts``: matrix products of all steps at once, before the loop over the steps.
+"""``HoistProducts``: move matrix products of all steps out of the loop over the steps.
 
     before   loop(t, h, ..., n, xs) = t < n ? loop(t + 1, f(take(xs, t) @ W, h), ..., n, xs) : ...
              loop(0, ..., rows(xs), xs)
     after    loop(t, h, ..., n, xs, ys) = t < n ? loop(t + 1, f(take(ys, t), h), ...) : ...
              loop(0, ..., rows(xs), xs, xs @ W)
 
-The half of a recurrent cell that reads the input does not depend on the step before: one product
-reads its weights once, not once a step. needs: the loop visits every row once (it counts from 0 by
-one up to the number of rows, which is proved), so that nothing is computed in vain; ``W`` literal.
+The part of a recurrent cell that reads the input does not depend on the previous step. One product
+for all steps reads its weights once instead of once per step. needs: the loop provably visits
+every row once (it counts from 0 by one up to the number of rows), so that no result is unused;
+``W`` is a literal.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Expr: TypeAlias = Any
 
 @dataclass
 class _Product:
-    """``take(rows, step) @ weight`` in a loop; positions are those of the loop's parameters."""
+    """``take(rows, step) @ weight`` in a loop; integers are positions of the loop's parameters."""
 
     rows: int
     step: int
@@ -41,7 +42,7 @@ class _Product:
 
 
 def HoistProducts(solver: Solver | None = None) -> Any:
-    """A module pass; what only the moved products read is gone from their loops."""
+    """Return a module pass; operands that only hoisted products read are removed from the loops."""
 
     def hoist(mod: Any, ctx: Any) -> Any:
         known = solver_of(mod, solver)
@@ -54,7 +55,7 @@ def HoistProducts(solver: Solver | None = None) -> Any:
 
 
 def _tidied(mod: Any, before: Any, solver: Solver) -> Any:
-    """The functions that are not those of ``before`` without what nothing reads now."""
+    """Return the module with dead bindings removed from functions that differ from ``before``."""
     old = dict(before.functions_items())
     functions = {
         gv: func if func.same_as(old.get(gv)) else rewrite_function(func, solver, (), [drop_dead])
@@ -64,7 +65,7 @@ def _tidied(mod: Any, before: Any, solver: Solver) -> Any:
 
 
 def _first(mod: Any, solver: Solver) -> tuple[Any, Any, Any, _Product] | None:
-    """(loop, its caller, the call, the product) of the first product to move."""
+    """Return (loop, its caller, the call, the product) of the first product to hoist, or None."""
     functions = {gv: f for gv, f in mod.functions_items() if isinstance(f, relax.Function)}
     for gv, func in functions.items():
         outside = [(g, b) for g, f in functions.items() if g != gv for b in _calls(f, gv)]
@@ -105,7 +106,7 @@ def _products(func: Any, again: list[Any]) -> Iterator[_Product]:
 
 
 def _is_next(value: Expr, step: Expr) -> bool:
-    """Whether ``value`` is ``step + 1``."""
+    """Return whether ``value`` is ``step + 1``."""
     if not is_call(value, "add"):
         return False
     a, b = value.args
@@ -118,7 +119,9 @@ def _literal(expr: Expr) -> int | None:
 
 
 def _bound(func: Any, step: Expr, place: dict[Any, int]) -> int | None:
-    """The parameter ``n`` of a body that is ``step < n ? ... again ... : done``."""
+    """Return the parameter ``n`` of a body of the form ``step < n ? ... recursion ... :
+    result``.
+    """
     defined = {b.var: b.value for b in bindings_of(func)}
     for block in func.body.blocks:
         for binding in block.bindings:
@@ -131,7 +134,7 @@ def _bound(func: Any, step: Expr, place: dict[Any, int]) -> int | None:
 
 
 def _visits_every_row(caller: Any, call: Any, found: _Product, solver: Solver) -> bool:
-    """Whether the loop begins at 0 and ends at the number of rows."""
+    """Return whether the loop begins at 0 and ends at the number of rows."""
     defined = {b.var: b.value for b in bindings_of(caller)}
     rows = call.args[found.rows]
     if _literal(call.args[found.step]) != 0 or rows.ty.shape is None:
@@ -189,7 +192,7 @@ def _hoisted(mod: Any, gv: Any, caller: Any, call: Any, found: _Product) -> Any:
 
 
 def _result(rows: Expr, found: _Product) -> Any:
-    """The type of ``rows @ weight``."""
+    """Return the type of ``rows @ weight``."""
     shape = [*list(rows.ty.shape)[:-1], found.weight.ty.shape[1]]
     return relax.TensorType(shape, found.product.ty.dtype)
 
@@ -200,7 +203,7 @@ def _typed(expr: Expr, like: Expr) -> Expr:
 
 
 def _like(func: Any, body: Expr, extra: list[Expr]) -> Any:
-    """``func`` with another body and more parameters."""
+    """Return ``func`` with another body and more parameters."""
     params = [*func.params, *extra]
     return relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
 

@@ -1,4 +1,4 @@
-"""A user's own passes, before and after the compiler's."""
+"""Passes of the user, before and after stages of the compiler."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PLACES = ("before", "after")
 
 
 def read_hooks(passes: object, stages: Sequence[str]) -> Hooks:
-    """A user's passes by their places: ``before simplify``, ``after simplify``, ...
+    """Return a user's passes by place: ``before simplify``, ``after simplify``, ...
 
     Raises:
-        BadInput: a place that is none, or something that is no pass.
+        BadInput: an unknown place, or a value that is not a pass.
     """
     if not isinstance(passes, Mapping):
         found = type(passes).__name__
@@ -58,10 +58,10 @@ def _several(key: object, value: object) -> tuple[Pass, ...]:
 
 
 def run_hook(place: str, run: Pass, mod: Any) -> Any:
-    """What a user's pass makes of a module, checked; what is known of its dims stays with it.
+    """Return the checked result of a user's pass; the module's facts about dims are kept.
 
     Raises:
-        TypeMismatch: the pass gives no module, or one that is not well formed.
+        TypeMismatch: the pass returns no module, or one that is not well formed.
     """
     made = run(mod)
     if isinstance(made, tvm.IRModule) and (relay := carried_by(made)) is not None:

@@ -1,18 +1,18 @@
-"""``ChannelsLast``: images between convolutions with their channels last.
+"""``ChannelsLast``: keep images between convolutions in channels-last layout.
 
     before  y = relu(conv(x, w) + b);  z = conv(y, v)                          # NCHW
     after   u = permute(x);  y = relu(conv(u, w) + b);  z = permute(conv(y, v))   # NHWC between
 
-Channels are what a convolution sums over and what its result is stored by: where neighbours in
-memory are channels, a pixel is a row, and a convolution of 1x1 a matrix product. One forward walk
-says of every value whether it could be kept so (``layout_rules``); values that an operator
-reads or makes together form an island, and each island is converted as a whole or not at all.
+A convolution sums over channels and stores its result by channels. If channels are contiguous, a
+pixel is a row, and a 1x1 convolution is a matrix product. One forward walk determines which values
+can be channels last (``layout_rules``). Values that an operator reads or produces together form an
+island, and each island is converted as a whole or not at all.
 
-An island pays if it has more convolutions than images cross its border. A convolution gains about
-what one transpose of its image costs: without a transpose it has to gather each pixel's channels
-itself. Sizes are mostly unknown, so images are counted, not bytes. Nothing is what an image costs
-that has few channels, or one pixel, or that comes through a permutation or leaves through one.
-Graph inputs, results, branches and calls keep the order that the model was written in.
+An island is converted if it has more convolutions than images that cross its border. A
+convolution gains about the cost of one transpose of its image: without it, the convolution gathers
+each pixel's channels itself. Sizes are mostly unknown, so images are counted, not bytes. An image
+counts as free if it has few channels or one pixel, or if it enters or leaves through a permutation.
+Graph inputs, results, branches and calls keep the layout of the model.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 FEW_CHANNELS = 4
-"""An image of so few channels is turned for nearly nothing beside the convolution that reads it."""
+"""Up to this number of channels, a transpose is cheap compared to the convolution that reads it."""
 
 
 def ChannelsLast(solver: Solver | None = None, enabled: bool = True) -> Any:
-    """A module pass; its ``refused`` holds what the last run left as it was, and why.
+    """Return a module pass; its ``refused`` has the islands that the last run left unchanged.
 
     Args:
         solver: facts about the module's symbols; by default the module's own.
@@ -96,10 +96,12 @@ def _convert(out: Sequence_, refused: list[WhyNot]) -> None:
 
 
 class _Islands:
-    """What could be kept channels last in a sequence, and where it pays.
+    """The islands of a sequence that could be channels last, and whether converting them is
+    worthwhile.
 
-    Invariant: every node of ``steps`` has a root; a value and an operator that reads it channels
-    last have the same one.
+    Invariant: every node of ``steps`` has a root. A value and an operator that reads it channels
+    last
+    have the same root.
     """
 
     def __init__(self, out: Sequence_) -> None:
@@ -117,12 +119,12 @@ class _Islands:
         self.crossing = Counter(self.root(n) for n in self._crossing())
 
     def kept(self, node: Node) -> int:
-        """The channel axes of a value, ``PLAIN`` if it keeps the order of the model."""
+        """Return the number of channel axes of a value, ``PLAIN`` for the model's layout."""
         step = self.steps.get(node)
         return PLAIN if step is None else step.gives
 
     def root(self, node: Node) -> Node:
-        """The node that stands for an island."""
+        """Return the representative node of an island."""
         while self.parents[node] is not node:
             self.parents[node] = self.parents[self.parents[node]]
             node = self.parents[node]
@@ -134,7 +136,7 @@ class _Islands:
                 self.parents[self.root(x)] = self.root(node)
 
     def _crossing(self) -> Iterator[Node]:
-        """A node of the island for every image that has to be moved at its border."""
+        """Yield a node of the island for every image that must be transposed at its border."""
         entered: set[tuple[Node, Node]] = set()
         left = {n for n in self.steps if n.is_output or n.var in self.read_outside}
         for node in self.nodes:
@@ -153,19 +155,21 @@ class _Islands:
                 yield node
 
     def _is_free(self, node: Node) -> bool:
-        """Whether a value can be made channels last where it is made."""
+        """Return whether a value can be produced channels last without a transpose."""
         moved = node.op == "relax.permute_dims" and node not in self.steps
         return moved or node.op == "const" or node.op in FILLED
 
     def chosen(self) -> dict[Node, Step]:
-        """The operators of islands that pay."""
+        """Return the operators of the islands that are converted."""
         return {n: s for n, s in self.steps.items() if self._pays(self.root(n))}
 
     def _pays(self, root: Node) -> bool:
         return self.convolutions[root] > self.crossing[root]
 
     def refused(self) -> Iterator[WhyNot]:
-        """The islands with convolutions that do not pay, by their first operator."""
+        """Yield the islands with convolutions that are not converted, named by their first
+        operator.
+        """
         told: set[Node] = set()
         for node in self.steps:
             root = self.root(node)
@@ -182,7 +186,7 @@ def _number(count: int, what: str) -> str:
 
 
 def _read_outside(out: Sequence_) -> set[Any]:
-    """The variables that bindings read which are no core operators."""
+    """Return the variables that bindings other than core operators read."""
     found: set[Any] = set()
 
     def look(expr: Any) -> None:
@@ -196,13 +200,17 @@ def _read_outside(out: Sequence_) -> set[Any]:
 
 
 def _operand_rank(node: Node, operand: Node) -> int:
-    """With how many axes an operator reads an operand: broadcasting puts axes of one before."""
+    """Return the rank at which an operator reads an operand: broadcasting prepends axes of size
+    1.
+    """
     return len((node if node.cls is OpClass.ELEMWISE else operand).shape)
 
 
 def _is_moved(node: Node, k: int, rank: int, few: int) -> bool:
-    """Whether it costs something to move the channels of an image that is read with ``rank``, of
-    which up to ``few`` cost nothing."""
+    """Return whether it costs time to move the channels of an image read at ``rank``.
+
+    Up to ``few`` channels are free.
+    """
     shape = _widened(node.shape, rank)
     if not moves(shape, channels_last_order(rank, k)):
         return False
@@ -215,16 +223,16 @@ def _widened(shape: Sequence[Any], rank: int) -> list[Any]:
 
 
 class _Writer:
-    """The sequence again, with the chosen operators channels last.
+    """The rewritten sequence, with the selected operators channels last.
 
-    Invariant: every value whose binding is written can be read under its own variable in the
-    order of the model; what nobody reads so is dropped afterwards.
+    Invariant: every value whose binding has been written can be read under its own variable in the
+    model's layout; unused forms are removed afterwards.
     """
 
     def __init__(self, out: Sequence_, steps: dict[Node, Step]) -> None:
         self.out, self.steps = out, steps
         self.forms: dict[tuple[Any, int, int], Expr] = {}
-        self.replaced: dict[Any, Expr] = {}  # variables of permutations that are none now
+        self.replaced: dict[Any, Expr] = {}  # variables of permutations that have become identities
 
     def write(self) -> None:
         out = self.out
@@ -267,7 +275,7 @@ class _Writer:
         self.out.keep(binding, plain)
 
     def _read(self, node: Node, k: int, rank: int) -> Expr:
-        """A value as an operand, with as many axes of one before its own as ``rank`` asks for."""
+        """Return a value as an operand, with axes of size 1 prepended up to ``rank``."""
         if k == PLAIN:
             return operand_expr(node)
         key = node.expr if node.op == "const" else node.var, k, rank
@@ -301,7 +309,7 @@ class _Writer:
 
 
 def _without_leading_ones(operand: Expr) -> Expr:
-    """An operand of an element-wise operator; a literal of a channel each becomes a vector."""
+    """Return an operand of an element-wise operator; a literal of channels becomes a vector."""
     if not isinstance(operand, tvm.ir.GenericConst):
         return operand
     value = const_node(operand).value
@@ -312,7 +320,7 @@ def _without_leading_ones(operand: Expr) -> Expr:
 
 
 def _moved(expr: Expr, shape: Sequence[Any], order: Sequence[int]) -> Expr:
-    """A value with its axes in another order."""
+    """Return a value with its axes in another order."""
     if moves(shape, order):
         return R.permute_dims(expr, list(order))
     return reshape_call(expr, in_order(shape, order))

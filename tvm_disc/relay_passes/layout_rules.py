@@ -1,9 +1,10 @@
-"""How each operator is computed on images whose channels are last.
+"""Rules that compute operators on channels-last images.
 
-A value ``[n, c1, ..., ck, s1, ..., sm]`` with ``k`` axes of channels is kept channels last as
+A value ``[n, c1, ..., ck, s1, ..., sm]`` with ``k`` channel axes is stored channels last as
 ``[n, s1, ..., sm, c1, ..., ck]``. ``k`` is 1 for an image; a reshape that splits channels into
-groups makes it 2. A rule says, of an operator whose operands are kept so, what it reads, what it
-gives, and the call; it is None where the operator needs the order that the model was written in.
+groups makes it 2. Given the layouts of an operator's operands, a rule returns the layouts that the
+operator reads and produces, and the call. It returns None if the operator requires the model's
+layout.
 """
 
 from __future__ import annotations
@@ -28,21 +29,22 @@ Order: TypeAlias = Sequence[int]
 Dims: TypeAlias = Sequence[Any]
 
 PLAIN = 0
-"""Instead of a number of channel axes: the order that the model was written in."""
+"""Number of channel axes that denotes the layout of the model."""
 
 IMAGES = ("float32",)
-"""Types of elements whose convolutions have kernels for channels that are last."""
+"""Element types for which channels-last convolution kernels exist."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An operator on operands whose channels are last.
+    """An operator on channels-last operands.
 
     Attributes:
-        reads: for each operand its number of channel axes, ``PLAIN`` where it is read as it was.
-        gives: the same of the result.
-        call: from the operands to the call; None gives the first operand as it is.
-        plain: the call that gives the result in the order of the model as cheaply.
+        reads: for each operand its number of channel axes, or ``PLAIN`` for the model's layout.
+        gives: the same for the result.
+        call: maps the operands to the call; None means that the result is the first operand.
+        plain: an equally cheap call that produces the result in the model's layout, if there is
+            one.
     """
 
     reads: tuple[int, ...]
@@ -55,25 +57,27 @@ Rule: TypeAlias = Callable[[Node, Sequence[int], Solver], "Step | None"]
 
 
 def channels_last_order(rank: int, channels: int) -> tuple[int, ...]:
-    """Axis of a value that is kept channels last -> axis of the value; ``PLAIN`` moves none."""
+    """Return for each axis of the channels-last value the axis of the original; identity for
+    ``PLAIN``.
+    """
     if channels == PLAIN:
         return tuple(range(rank))
     return (0, *range(channels + 1, rank), *range(1, channels + 1))
 
 
 def in_order(items: Sequence[Any], order: Order) -> list[Any]:
-    """``items``, one of an axis each, in another order of the axes."""
+    """Return ``items``, one per axis, in another order of the axes."""
     return [items[a] for a in order]
 
 
 def moves(shape: Sequence[Any], order: Order) -> bool:
-    """Whether elements change places, not only dims of one."""
+    """Return whether elements move in memory, rather than only dims of 1."""
     wide = [a for a in order if not is_one(shape[a])]
     return wide != sorted(wide)
 
 
 def is_image_convolution(node: Node) -> bool:
-    """Whether a node is a convolution of images for which it pays to have channels last."""
+    """Return whether a node is an image convolution that profits from channels-last layout."""
     return (
         node.op == "relax.nn.conv2d"
         and node.attrs["data_layout"] == "NCHW"
@@ -83,7 +87,7 @@ def is_image_convolution(node: Node) -> bool:
 
 
 def step_of(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """How ``node`` is computed channels last, where ``given`` says how its operands are kept."""
+    """Return how ``node`` is computed channels last, given the layouts of its operands, or None."""
     if node.row is None:
         return None
     rule = BY_OPERATOR.get(node.op) or BY_CLASS.get(node.row.cls)
@@ -93,7 +97,7 @@ def step_of(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
 
 
 def _with_args(node: Node, tensors: Sequence[Expr], attrs: Any = None) -> Expr:
-    """The call of ``node`` on other tensors; its other operands stay."""
+    """Return the call of ``node`` on other tensors; its scalar operands are kept."""
     left = iter(tensors)
 
     def again(arg: Any) -> Any:
@@ -107,17 +111,19 @@ def _with_args(node: Node, tensors: Sequence[Expr], attrs: Any = None) -> Expr:
 
 
 def _image(node: Node, given: Sequence[int]) -> int:
-    """The channel axes of the first operand of the result's rank that is kept channels last."""
+    """Return the channel axes of the first channels-last operand with the result's rank, or
+    ``PLAIN``.
+    """
     rank = len(node.shape)
     found = (k for x, k in zip(node.inputs, given, strict=True) if k and len(x.shape) == rank)
     return next(found, PLAIN)
 
 
-# -- rules of classes ----------------------------------------------------------------------------
+# -- rules by class ------------------------------------------------------------------------------
 
 
 def _elementwise(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """All operands in one order; one element has none."""
+    """Return a step with all operands in one layout; a single element has no layout."""
     k = _image(node, given)
     if k == PLAIN:
         return None
@@ -126,7 +132,7 @@ def _elementwise(node: Node, given: Sequence[int], solver: Solver) -> Step | Non
 
 
 def _window(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """A convolution always, a pooling window where its image is kept so."""
+    """Return a step for a convolution, or for pooling of a channels-last image."""
     if len(node.shape) != 4:
         return None
     if is_image_convolution(node):
@@ -143,7 +149,7 @@ def _reduction(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     axes, order = reduced_axes(node), channels_last_order(len(source.shape), k)
     axis = node.attrs["axis"]
     if axis is None and node.dtype != source.dtype:
-        return None  # positions among all elements
+        return None  # the result is a position among all elements
     given_axes = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
     moved = [order.index(a % len(order)) for a in given_axes]
     gives = k
@@ -162,7 +168,7 @@ def _reduction(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
 
 
 def _view(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Channels stay channels, space stays space, whatever axes either has."""
+    """Return a step for a view that does not mix channels and space."""
     source, k = node.inputs[0], given[0]
     gives = _split(source.shape, k, node.shape, solver)
     if gives is None:
@@ -174,9 +180,10 @@ def _view(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
 
 
 def _split(before: Dims, k: int, after: Dims, solver: Solver) -> int | None:
-    """How many axes of ``after`` hold what the first ``k`` after the batch of ``before`` do.
+    """Return the number of axes of ``after`` that hold the first ``k`` axes after the batch of
+    ``before``.
 
-    The others hold as many elements as space does, or it would be no reshape.
+    The other axes then have as many elements as the spatial ones, because a view keeps the total.
     """
     if not after or not solver.known_eq(before[0], after[0]):
         return None
@@ -186,11 +193,11 @@ def _split(before: Dims, k: int, after: Dims, solver: Solver) -> int | None:
     return None
 
 
-# -- rules of operators whose index maps differ --------------------------------------------------
+# -- rules of single operators -------------------------------------------------------------------
 
 
 def _permute(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """A permutation may be what the order of the channels is: then nothing moves."""
+    """Return a step for a permutation, which is free if it equals the channels-last order."""
     source, k = node.inputs[0], given[0]
     kept = channels_last_order(len(source.shape), k)
     stored = in_order(source.shape, kept)
@@ -217,19 +224,19 @@ def _permute(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     channels = range(1, k + 1)
     if axes[0] == 0 and set(axes[1 : k + 1]) == set(channels):
         return step(k, last)
-    if axes[0] == 0 and axes[1] in channels:  # channels become space, as those of subpixels
+    if axes[0] == 0 and axes[1] in channels:  # channels become space, as in pixel shuffle
         return step(1, in_order(to_plain, channels_last_order(len(to_plain), 1)))
     return step(PLAIN, to_plain)
 
 
 def _moved_axis(node: Node, k: int) -> Any:
-    """The attributes with their one axis where it lies channels last."""
+    """Return the attributes with their axis mapped to channels-last order."""
     order = channels_last_order(len(node.shape), k)
     return with_fields(node.expr.attrs, axis=order.index(node.attrs["axis"] % len(order)))
 
 
 def _along_axis(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Concatenation, flips and repetition along one axis."""
+    """Return a step for concatenation, flip and repetition along one axis."""
     k = _image(node, given)
     if k == PLAIN or node.attrs["axis"] is None:
         return None
@@ -238,7 +245,7 @@ def _along_axis(node: Node, given: Sequence[int], solver: Solver) -> Step | None
 
 
 def _take(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Rows, columns or channels that a vector of positions picks."""
+    """Return a step for a take of rows, columns or channels by a vector of indices."""
     if given[0] == PLAIN or node.attrs["axis"] is None or len(node.inputs[1].shape) != 1:
         return None
     attrs = _moved_axis(node, given[0])
@@ -294,10 +301,10 @@ BY_OPERATOR: Mapping[str, Rule] = {
 }
 
 FILLED = frozenset(("relax.full", "relax.zeros", "relax.ones"))
-"""Operators whose elements are all the same: in any order they cost nothing."""
+"""Operators that fill a tensor with one value, which is free in any layout."""
 
 SOURCES = frozenset((_window, _permute))
-"""Rules of operators that may give such images where no operand is one."""
+"""Rules that may produce channels-last images from operands in the model's layout."""
 
 __all__ = [
     "FILLED",

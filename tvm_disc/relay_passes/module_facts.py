@@ -1,8 +1,7 @@
-"""What is known of a module's dims travels with the module, as an attribute.
+"""The facts about a module's dims, stored as an attribute of the module.
 
-A pass in anyone's pipeline then finds the facts of the passes before it. TVM's passes keep
-attributes of modules; a pass that makes a new module loses them, and with them facts, never
-soundness: less is proved.
+A pass in any pipeline can use the facts of earlier passes. TVM's passes keep module attributes. A
+pass that creates a new module loses the facts, which costs precision but not soundness.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ ATTRIBUTE = "disc.solver"
 
 
 def solver_of(mod: Any, given: Solver | None = None) -> Solver:
-    """The solver that is ``given``, or else the module's own, or else one that knows nothing."""
+    """Return ``given``, else the module's solver, else an empty one."""
     if given is not None:
         return given
     found = (mod.attrs or {}).get(ATTRIBUTE)
@@ -23,13 +22,13 @@ def solver_of(mod: Any, given: Solver | None = None) -> Solver:
 
 
 def with_solver(mod: Any, solver: Solver) -> Any:
-    """The module with what is known of its dims."""
+    """Return the module with a solver attached."""
     known = (mod.attrs or {}).get(ATTRIBUTE) is solver
     return mod if known else mod.with_attr(ATTRIBUTE, solver)
 
 
 def without_solver(mod: Any) -> Any:
-    """The module without its solver, which TVM cannot write as JSON."""
+    """Return the module without its solver, which TVM cannot serialize as JSON."""
     return mod.without_attr(ATTRIBUTE) if ATTRIBUTE in (mod.attrs or {}) else mod
 
 

@@ -1,16 +1,16 @@
-"""``NarrowWeights``: weights of products stay in the narrow numbers that a model keeps them in.
+"""``NarrowWeights``: keep the weights of products in the narrow types of the model.
 
     before  w = permute((cast(q: i8[N, K]) - z) * s);  y = matmul(x, w)
     after   w = dequantize(q': i8[K, N], s': f32[G, N], z': f32[G, N]);  y = matmul(x, w)
 
-A program that reads all its weights for every few rows, as a step of a decoder does, takes as long
-as memory needs to give them: of int8 a quarter of float32. Folded as literals, which the rules of
-``Simplify`` do, weights would be float32. So this pass evaluates what stands between a literal and
-a product as numbers with a zero and a scale, whatever casts, moves and operations it is
-written with, and finds for how many rows of the matrix one scale holds. A zero goes into the
-numbers where they have room for it; bfloat16 has neither zero nor scale.
+A program that reads all its weights for a few rows, such as a decoder step, is bound by memory
+bandwidth, and int8 has a quarter of the bytes of float32. Constant folding in ``Simplify`` would
+expand the weights to float32. This pass evaluates the expression between a literal and a product
+as integers with a zero point and a scale, through any casts, moves and arithmetic, and determines
+how many rows of the matrix share one scale. A zero point is folded into the integers where they
+have room for it; bfloat16 has neither zero point nor scale.
 
-needs: a float32 product whose second operand is a matrix made of literals alone.
+needs: a float32 product whose second operand is a matrix computed from literals alone.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from tvm_disc.shape import Solver
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-# What numbers are kept in, if narrower than what is computed with.
+# Narrow storage types, and the type of the arithmetic.
 BYTES = ("int8", "uint8")
 NARROW = (*BYTES, BFLOAT16)
 COMPUTED = "float32"
-# Elements of a smaller matrix are near the processor in any type.
+# A matrix with fewer elements stays in the cache in any type.
 FEWEST = 1 << 16
-# A scale for fewer rows, or a product of fewer columns, is not worth a layout of its own.
+# Smaller groups of rows, or fewer columns, do not justify a separate layout.
 LEAST_GROUP = 8
 LEAST_COLUMNS = 16
 
@@ -61,12 +61,12 @@ class Numbers:
     scale: Array | None = None
 
     def moved(self, move: Any) -> Numbers:
-        """The same after a move of elements."""
+        """Return the numbers after a rearrangement of elements."""
         parts = (None if x is None else move(x) for x in (self.zero, self.scale))
         return Numbers(move(self.stored), *parts)
 
     def real(self) -> Array:
-        """Its elements, computed."""
+        """Return the computed elements."""
         value = self.stored
         if self.zero is not None:
             value = value.astype(self.zero.dtype) - self.zero
@@ -76,7 +76,7 @@ class Numbers:
 
 
 def NarrowWeights(solver: Solver | None = None) -> Any:
-    """A module pass; its ``refused`` holds the last run's reasons."""
+    """Return a module pass; its ``refused`` has the reasons of the last run."""
     refused: list[WhyNot] = []
 
     def narrow(mod: Any, ctx: Any) -> Any:
@@ -96,7 +96,7 @@ def NarrowWeights(solver: Solver | None = None) -> Any:
 
 
 class _Products:
-    """matmul(x, weights out of narrow literals) -> matmul(x, dequantize(literals))."""
+    """matmul(x, expression of narrow literals) -> matmul(x, dequantize(literals))."""
 
     def __init__(self, refused: list[WhyNot]) -> None:
         self.refused, self.found = refused, False
@@ -119,7 +119,7 @@ class _Products:
 
 
 def comes_from_narrow(node: Node) -> bool:
-    """Whether a value is computed, of literals alone, from one that is kept in narrow numbers."""
+    """Return whether a value is computed from literals alone, one of which has a narrow type."""
     if node.op == "const":
         return False
     leaves, work, seen = [], [node], set()
@@ -136,7 +136,7 @@ def comes_from_narrow(node: Node) -> bool:
 
 
 def _narrow(out: Sequence_, product: Node) -> Node | WhyNot:
-    """The weights of a product out of narrow numbers."""
+    """Return the dequantized weights of a product, or why they cannot be narrow."""
     weight = product.inputs[1]
 
     def refused(reason: str) -> WhyNot:
@@ -167,11 +167,11 @@ def _narrow(out: Sequence_, product: Node) -> Node | WhyNot:
     return out.emit(dequantize_call(literals, weight.shape, group), weight.shape, COMPUTED, weight)
 
 
-# -- what a graph of literals computes -----------------------------------------------------------
+# -- evaluation of literal expressions ------------------------------------------------------------
 
 
 def evaluate(node: Node) -> Numbers | str:
-    """A value as numbers with a zero and a scale, or why it is none."""
+    """Return a value as numbers with a zero point and a scale, or why it cannot be one."""
     if node.value is not None:
         return Numbers(node.value)
     found = [evaluate(x) for x in node.inputs]
@@ -193,7 +193,7 @@ def _applied(node: Node, given: Sequence[Numbers]) -> Numbers | str:
     if len(given) != 2 or not (row.shifts or row.scales):
         return refused
     first, second = given
-    # The numbers are the larger operand; of equal ones the narrower, then the first.
+    # The weights are the larger operand; of equal sizes the narrower one, then the first.
     if (row.scales or row.shifts > 0) and _rank(second) > _rank(first):
         first, second = second, first
     shape = [d for d in map(static_dim, node.shape) if d is not None]
@@ -208,7 +208,9 @@ def _rank(x: Numbers) -> tuple[int, int]:
 
 
 def _move(node: Node) -> Any:
-    """What moves the elements of an array as a node does; None if it does more than move."""
+    """Return a function that moves an array's elements as a node does, or None if it is not a
+    move.
+    """
     shape = [d for d in map(static_dim, node.shape) if d is not None]
     if len(shape) != len(node.shape):
         return None
@@ -222,7 +224,7 @@ def _move(node: Node) -> Any:
 
 
 def _slice(node: Node) -> Any:
-    """A slice by literal bounds."""
+    """Return a slice with literal bounds as a function, or None."""
     bounds = [[static_dim(x) for x in p] for p in node.prims]
     if len(bounds) not in (3, 4) or any(x is None for p in bounds for x in p):
         return None
@@ -237,7 +239,7 @@ def _slice(node: Node) -> Any:
 
 
 def _cast(node: Node, given: Numbers) -> Numbers | str:
-    """A cast that loses nothing."""
+    """Return the numbers after a lossless cast, or why it is not lossless."""
     held = given.stored.dtype.name
     if given.scale is not None or given.zero is not None:
         exact = node.dtype == COMPUTED
@@ -246,7 +248,7 @@ def _cast(node: Node, given: Numbers) -> Numbers | str:
         exact = node.dtype in (held, *wider)
     if not exact:
         return f"{node.told} rounds what it reads to {node.dtype}"
-    # Literals that are no weights are few: they become what they are cast to.
+    # Literals that are not weights are small: they are converted.
     small = held not in NARROW and given.scale is None and given.zero is None
     return replace(given, stored=given.stored.astype(node.dtype)) if small else given
 
@@ -270,11 +272,14 @@ def _shifted(node: Node, first: Numbers, by: Array) -> Numbers | str:
     return replace(first, zero=by)
 
 
-# -- as a kernel reads it ----------------------------------------------------------------------
+# -- kernel layout --------------------------------------------------------------------------------
 
 
 def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
-    """((numbers, scale, zero), rows of one scale), the last two perhaps left out."""
+    """Return ((numbers, scale, zero), rows per scale), or why there is no such form.
+
+    Scale and zero are omitted if they are trivial.
+    """
     stored, zero, scale = given.stored, given.zero, given.scale
     if stored.dtype.name not in NARROW:
         return "the largest operand of its weights is not narrow"
@@ -297,7 +302,7 @@ def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
 
 
 def _period(x: Array) -> int:
-    """For how many rows one holds: all change at multiples of it only."""
+    """Return the number of rows per value: values change only at multiples of it."""
     if x.strides[0] == 0 or len(x) < 2:
         return len(x)
     changes = np.flatnonzero((x[1:] != x[:-1]).any(1)) + 1
@@ -305,7 +310,7 @@ def _period(x: Array) -> int:
 
 
 def _centred(stored: Array, zero: Array, group: int) -> tuple[Array, Array | None]:
-    """Numbers of int8, and the zero that is left to take from them."""
+    """Return int8 numbers, and the zero point that remains to be subtracted, or None."""
     if not zero.any() and stored.dtype == np.int8:
         return stored, None
     if (zero == np.rint(zero)).all() and np.abs(zero).max(initial=0) <= 255:

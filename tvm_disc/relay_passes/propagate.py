@@ -1,16 +1,17 @@
 """``PropagateShapeConstraints``: symbolic shapes for every value of any module.
 
-A Relay module is translated on the way: facts are gathered on Relay's own nodes
-(`relay/importer`), whose operators say what they require before they become several of Relax.
+A Relay module is translated in the process: facts are gathered on Relay's nodes
+(`relay/importer`), whose operators state their requirements before they become several Relax
+operators.
 
-A Relax module is walked once, forward over its bindings, without recursion over the graph. Each
-operator's row (`propagate_rules.py`) gives the dims of the result from the dims of its operands,
-asks the solver for what must hold, and may put a better call in its place. Integer tensors that
-carry shapes are evaluated symbolically (`propagate_values.py`), so that their consumers see literal
+A Relax module is walked forward over its bindings, without recursion over the graph. Each
+operator's row (`propagate_rules.py`) computes the dims of the result from the dims of the operands,
+states the conditions that must hold, and may replace the call. Integer tensors that hold shapes
+are evaluated symbolically (`relay/importer/elements.py`), so that their consumers have literal
 shapes.
 
-Facts found late simplify shapes met early: where the first walk learned something, a second walk
-starts from all facts.
+Facts found late simplify shapes met early: if the first walk found new facts, another walk starts
+with all of them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tvm_disc.relay_passes.propagate_finish import (
 from tvm_disc.relay_passes.propagate_walk import Walker
 from tvm_disc.shape import Solver, tell
 
-# The second walk starts from every fact of the first; new ones are rare then.
+# The second walk starts with every fact of the first; new facts are rare then.
 MAX_WALKS = 3
 
 # Constraints and premises.
@@ -52,30 +53,32 @@ BOUNDS = (("tir_var_lower_bound", tirx.GE), ("tir_var_upper_bound", tirx.LE))
 
 @tvm.transform.module_pass(opt_level=0, name="PropagateShapeConstraints")
 class PropagateShapeConstraints:
-    """A module pass: shapes recovered, symbols merged, shape arithmetic folded, guards placed.
+    """Module pass: infer shapes, unify symbols, fold shape arithmetic, and place guards.
 
-    It takes Relax modules, and ``relay.IRModule`` as the first of a pipeline; a Relax module comes
-    out. What is known of the dims goes with it, for the passes that follow.
+    The input is a Relax module, or a ``relay.IRModule`` as the first pass of a pipeline; the result
+    is
+    a Relax module. The facts about dims are attached to it for the following passes.
 
     Args:
         constraints: facts about the dims of inputs, such as ``"1 <= b <= 64"`` or
-            ``"ids.1 == mask.1"``. What cannot be proved of them is checked at run time.
-        solver: takes the facts; a new one per module by default.
-        portable: the result is for TVM's own passes, which infer types again: dataflow blocks are
-            kept, a shape that TVM would lose is restored by ``match_cast``, and guards become
-            checks at the start of the function. Otherwise guards are left in ``solver.guards``.
-        premises: as constraints, but the caller sees to it that they hold.
+            ``"ids.1 == mask.1"``. Facts that cannot be proved are checked at run time.
+        solver: receives the facts; by default a new one per module.
+        portable: the result is for TVM's passes, which infer types again: dataflow blocks are kept,
+            a
+            shape that TVM would lose is restored by ``match_cast``, and guards become checks at the
+            start of the function. Otherwise guards remain in ``solver.guards``.
+        premises: like constraints, but the caller guarantees them.
         params: inputs of ``main``, by name, that become constants.
         check_indices: as ``Options.check_indices``; None follows the front end.
 
     Attributes:
         solver: after the pass, every symbol, fact and guard of the module.
-        external: after the pass, how values in boxes look to the caller of a Relay module's main.
+        external: after the pass, how boxed values appear to the caller of a Relay module's main.
 
     Raises:
-        ShapeConflict: dims that can never agree; the message quotes the statements.
+        ShapeConflict: dims that can never be equal; the message quotes the statements.
         TypeMismatch: operands that no shape can fit.
-        Unsupported: a function that is called needs a guard, where guards are for the program.
+        Unsupported: a called function needs a guard, but guards belong to the program.
         ParseError: a constraint that is not in the constraint language.
     """
 
@@ -98,7 +101,7 @@ class PropagateShapeConstraints:
         self.external = External()
 
     def transform_module(self, mod: Any, ctx: Any) -> Any:
-        """Apply to every function of the module."""
+        """Apply the pass to every function of the module."""
         self.solver = self.given or Solver()
         self.external = External()
         source = mod if isinstance(mod, IRModule) else carried_by(mod)
@@ -125,7 +128,7 @@ class PropagateShapeConstraints:
         single = sum(isinstance(f, relax.Function) for _, f in mod.functions_items()) == 1
         for gv, func in mod.functions_items():
             name = str(gv.name_hint)
-            # Private functions are called with shapes of their caller's: entries go first.
+            # Process entry functions first: private functions are called with their shapes.
             if isinstance(func, relax.Function):
                 entry = single or name == "main"
                 told = (self.constraints, self.premises) if entry else ((), ())
@@ -136,7 +139,7 @@ class PropagateShapeConstraints:
 
 
 def propagate(mod: Any, func: Any, solver: Solver, told: Told, portable: bool, name: str) -> Any:
-    """One function; ``name`` is empty for the one whose inputs the user gives."""
+    """Propagate shapes in one function; ``name`` is empty for the program's entry."""
     if func.attrs is not None and "Primitive" in func.attrs:
         return func
     first_guard = len(solver.guards)
@@ -148,7 +151,7 @@ def propagate(mod: Any, func: Any, solver: Solver, told: Told, portable: bool, n
         known = len(solver.facts())
         merged = merge_inputs(func, solver)
         context = Context(solver, mod, portable, fresh)
-        context.nested = 1 if name else 0  # a function that is called has no guards of its own
+        context.nested = 1 if name else 0  # a called function has no guards
         walker = Walker(context, merged)
         blocks, body = walker.function(func)
         if len(solver.facts()) == known:
@@ -168,7 +171,7 @@ def propagate(mod: Any, func: Any, solver: Solver, told: Told, portable: bool, n
 
 
 def declare_inputs(func: Any, solver: Solver, name: str) -> None:
-    """Every symbol of an input's shape, with the input and axis where the user meets it."""
+    """Declare every symbol of the inputs' shapes, with the input and axis as its source."""
     place = f"function '{name}' " if name else ""
     for p in func.params:
         for axis, d in enumerate(_dims(p.ty)):
@@ -204,7 +207,7 @@ def _symbols(func: Any) -> dict[str, Any]:
 
 
 def declare_bounds(func: Any, solver: Solver) -> None:
-    """Ranges that a front end wrote on the function: facts, checked once at the start."""
+    """Require the ranges that a front end wrote on the function; they are checked at the start."""
     symbols = _symbols(func)
     for attribute, relation in BOUNDS:
         bounds = func.attrs[attribute] if func.attrs is not None and attribute in func.attrs else {}
@@ -215,7 +218,7 @@ def declare_bounds(func: Any, solver: Solver) -> None:
 
 
 def names_of_dims(func: Any) -> dict[str, Any]:
-    """Input dims as a user writes them in constraints."""
+    """Return the input dims by the names that users write in constraints."""
     names: dict[str, Any] = dict(_symbols(func))
     for p in func.params:
         for axis, d in enumerate(_dims(p.ty)):
@@ -224,9 +227,9 @@ def names_of_dims(func: Any) -> dict[str, Any]:
 
 
 def merge_inputs(func: Any, solver: Solver) -> dict[Any, Any]:
-    """Input symbols that are known to equal an older one, or a number.
+    """Return input symbols that equal an older symbol or a number, with their replacement.
 
-    The types of the inputs then say so, and whoever calls the program checks it.
+    The types of the inputs then express the equality, and the caller's type check verifies it.
     """
     merged = {}
     symbols = _symbols(func).values()
@@ -239,7 +242,7 @@ def merge_inputs(func: Any, solver: Solver) -> dict[Any, Any]:
 
 
 def settle_guards(solver: Solver, merged: dict[Any, Any], first: int) -> None:
-    """Guards that the merged input types imply are theirs to check."""
+    """Remove guards that the merged input types imply, since the types are checked anyway."""
     solver.guards[first:] = [g for g in solver.guards[first:] if not _in_types(g, merged)]
 
 

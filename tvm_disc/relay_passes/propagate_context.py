@@ -1,4 +1,4 @@
-"""What the walk knows of a value, and how it emits bindings whose shapes TVM keeps."""
+"""Known properties of values during the walk, and emission of bindings whose shapes TVM keeps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Prim:
 
 @dataclass(frozen=True, eq=False)
 class Tuple_:
-    """Several values, and the variable that holds them together, if there is one."""
+    """Several values, and the tuple variable that holds them, if there is one."""
 
     fields: tuple[Any, ...]
     expr: Expr = None
@@ -47,7 +47,7 @@ class Tuple_:
 
 @dataclass(frozen=True, eq=False)
 class Lost:
-    """A value whose shape is unknown, or that is no tensor."""
+    """A value whose shape is unknown, or that is not a tensor."""
 
     expr: Expr
 
@@ -56,7 +56,7 @@ Operand: TypeAlias = "Tensor | ShapeValue | Prim | Tuple_ | Lost"
 
 
 def substitute(expr: Any, replaced: Mapping[Any, Any]) -> Any:
-    """An expression with variables replaced."""
+    """Return an expression with variables replaced."""
     if not replaced or isinstance(expr, int | tirx.IntImm):
         return expr
 
@@ -67,10 +67,11 @@ def substitute(expr: Any, replaced: Mapping[Any, Any]) -> Any:
 
 
 class Context(Emitter):
-    """Emits bindings, and finds operands.
+    """Emits bindings and resolves operands.
 
-    Invariant: ``env`` has every variable bound so far; ``sequences[-1]`` are the bindings of the
-    block being rewritten.
+    Invariant: ``env`` has every variable bound so far; ``sequences[-1]`` has the bindings of the
+    block
+    that is being rewritten.
     """
 
     def __init__(self, solver: Any, mod: Any, portable: bool, fresh: dict[Any, Any]) -> None:
@@ -79,7 +80,7 @@ class Context(Emitter):
         self.builder = relax.BlockBuilder(mod)
         self.analyzer = tvm.sym.Analyzer()
         self.env: dict[Any, Any] = {}
-        self.fresh = fresh  # (variable, axis) -> symbol made for a shape nothing tells
+        self.fresh = fresh  # (variable, axis) -> symbol of a dim that nothing determines
         self.scalars: dict[Any, Any] = {}  # scalar variables of the body and their values
         self.inputs: dict[Any, Any] = {}
         self.dataflow = False
@@ -88,7 +89,7 @@ class Context(Emitter):
     # -- operands ------------------------------------------------------------------------------
 
     def operand(self, expr: Expr) -> Any:
-        """What is known of an operand."""
+        """Return the known properties of an operand."""
         if isinstance(expr, tvm.ir.GenericConst):
             return self.literal_tensor(expr)
         if isinstance(expr, relax.ShapeExpr):
@@ -107,7 +108,7 @@ class Context(Emitter):
         return Lost(expr)
 
     def literal_tensor(self, expr: Expr) -> Tensor:
-        """A constant; the value of a large one is not read."""
+        """Return a constant as a tensor; the elements of floating-point constants are not read."""
         dims = tuple(expr.ty.shape.values)
         dtype = str(expr.ty.dtype)
         if dtype.startswith("float") or dtype == "bfloat16":
@@ -115,19 +116,19 @@ class Context(Emitter):
         return Tensor(dims, dtype, expr, constant=literal_value(expr))
 
     def env_param(self, param: Any) -> Any:
-        """The parameter of the rewritten function."""
+        """Return the parameter of the rewritten function."""
         return self.inputs[param]
 
     def simplify(self, dim: Dim) -> Dim:
-        """The canonical form of a dim, with scalar variables of the body replaced."""
+        """Return the canonical form of a dim, with scalar variables of the body replaced."""
         return self.solver.simplify(self.plain(dim))
 
     def plain(self, expr: Expr) -> Expr:
-        """``expr`` with scalar variables bound in the body replaced by their values."""
+        """Return ``expr`` with scalar variables of the body replaced by their values."""
         return substitute(expr, self.scalars)
 
     def raw(self, value: Any) -> Expr:
-        """The Relax expression of an operand."""
+        """Return the Relax expression of an operand."""
         if isinstance(value, Tensor):
             return self.expr(value)
         if isinstance(value, ShapeValue):
@@ -140,7 +141,9 @@ class Context(Emitter):
         return expr
 
     def recover(self, lost: Lost) -> Any:
-        """A tensor of known rank gets symbols for its dims, bound at run time."""
+        """Return a tensor with fresh symbols, bound at run time, if the rank of a value is
+        known.
+        """
         ty = lost.expr.ty
         if not is_tensor(ty) or int(ty.ndim) < 0:
             return lost
@@ -156,7 +159,7 @@ class Context(Emitter):
         return Tensor(tuple(dims), str(ty.dtype), self.match(lost.expr, tensor))
 
     def scalar_tensor(self, operand: Any) -> Any:
-        """A scalar expression as a tensor of rank 0; other operands as they are."""
+        """Return a scalar expression as a tensor of rank 0; other operands are unchanged."""
         if not isinstance(operand, Prim):
             return operand
         expr, dtype = operand.expr, str(operand.expr.ty.dtype)
@@ -170,7 +173,7 @@ class Context(Emitter):
         raise Unsupported(self.where(f"the scalar {expr} of {dtype} among tensors"))
 
     def as_tensors(self, value: Any) -> Any:
-        """A value with the shapes and numbers in it as tensors of int64."""
+        """Return a value with its shapes and scalars as int64 tensors."""
         if isinstance(value, ShapeValue):
             items = [self.number(d) for d in value.dims]
             return Tensor((i64(len(items)),), "int64", value=objects(items, (len(items),)))
@@ -200,18 +203,20 @@ class Context(Emitter):
         return var
 
     def match(self, expr: Any, ty: Any) -> Any:
-        """``match_cast``: bind the symbols of ``ty`` to the run-time shape of ``expr``."""
+        """Emit a ``match_cast`` that binds the symbols of ``ty`` to the run-time shape of
+        ``expr``.
+        """
         var = self.variable(ty)
         self.sequences[-1].append(relax.MatchCast(var, expr, ty))
         return var
 
     def variable(self, ty: Any) -> Any:
-        """A fresh variable that belongs to the current block."""
+        """Return a fresh variable for the current block."""
         make = relax.DataflowVar if self.dataflow and self.portable else relax.Var
         return make(self.name or self._name(), ty, self._span())
 
     def infer(self, call: Expr) -> Any:
-        """The type TVM infers for a call."""
+        """Return the type that TVM infers for a call."""
         bare = tvm.ir.Call(call.op, call.args, call.attrs, call.ty_args)
         try:
             return self.builder.normalize(bare).ty
@@ -220,7 +225,7 @@ class Context(Emitter):
             raise Unsupported(self.where(lines[-1] if lines else "no type")) from error
 
     def survives(self, inferred: Any, ty: Any) -> bool:
-        """Whether TVM's own inference finds the shape that is known."""
+        """Return whether TVM's own inference finds the known shape."""
         if not is_tensor(inferred) or not isinstance(inferred.shape, relax.ShapeExpr):
             return False
         pairs = zip(inferred.shape.values, ty.shape.values, strict=True)
@@ -229,7 +234,7 @@ class Context(Emitter):
         )
 
     def typed(self, ty: Any) -> Any:
-        """A type with its dims in canonical form."""
+        """Return a type with its dims in canonical form."""
         if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
             return relax.TensorType(
                 [self.simplify(d) for d in ty.shape.values], ty.dtype, ty.vdevice
@@ -241,7 +246,7 @@ class Context(Emitter):
         return ty
 
     def describe(self, expr: Expr, ty: Any) -> Any:
-        """What a type says of ``expr``."""
+        """Return the properties of ``expr`` that its type states."""
         if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
             return Tensor(tuple(ty.shape.values), str(ty.dtype), expr)
         if isinstance(ty, relax.ShapeType) and ty.values is not None:
@@ -252,7 +257,7 @@ class Context(Emitter):
         return Lost(expr)
 
     def item(self, expr: Expr, index: int, ty: Any) -> Expr:
-        """A field of a tuple variable, bound."""
+        """Bind a field of a tuple variable."""
         if not is_tensor(ty):
             return relax.TupleGetItem(expr, index)
         var = self.variable(ty)
@@ -263,7 +268,7 @@ class Context(Emitter):
         return var
 
     def broadcast_dims(self, shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
-        """The common shape of operands, with guards where needed."""
+        """Return the broadcast shape of operands, with guards where required."""
         for axis in range(1, 1 + max(len(s) for s in shapes)):
             dims = [s[-axis] for s in shapes if len(s) >= axis]
             for a, b in pairwise(dims):
@@ -272,7 +277,7 @@ class Context(Emitter):
         return super().broadcast_dims(shapes)
 
     def _unclamp(self, dim: Dim, cut: Dim, axis: int) -> None:
-        """n against min(n, k), k >= 1: that they fit is n <= k, whichever of them is 1."""
+        """Simplify the broadcast of n against min(n, k), k >= 1: it is valid exactly if n <= k."""
         most = self.cut_at(dim, cut)
         if most is not None and self.solver.known_le(i64(1), most):
             self.solver.require_le(dim, most, self.where(f"axis -{axis} is sliced to it"))
@@ -280,7 +285,7 @@ class Context(Emitter):
     # -- values --------------------------------------------------------------------------------
 
     def known_value(self, operand: Any) -> np.ndarray | None:
-        """The symbolic elements of an operand, if they are known."""
+        """Return the symbolic elements of an operand, if they are known."""
         if isinstance(operand, ShapeValue):
             items = [self.number(d) for d in operand.dims]
             result = np.empty(len(items), dtype=object)
@@ -295,7 +300,7 @@ class Context(Emitter):
         return None
 
     def target_shape(self, operand: Any) -> list[Any] | None:
-        """The dims that a shape operand asks for, numbers as Python integers."""
+        """Return the dims in a shape operand, with literals as Python integers, or None."""
         value = self.known_value(operand)
         if value is None or value.ndim != 1:
             return None
@@ -303,7 +308,7 @@ class Context(Emitter):
 
 
 def typed_tuple(fields: Sequence[Any]) -> Any:
-    """A tuple with its type."""
+    """Return a tuple with its type."""
     made = relax.Tuple(list(fields))
     if made.ty.is_missing():
         relax.expr._update_type(made, relax.TupleType([f.ty for f in fields]))
@@ -311,7 +316,7 @@ def typed_tuple(fields: Sequence[Any]) -> Any:
 
 
 def as_dims(items: Sequence[Any]) -> list[Dim]:
-    """Numbers and expressions as dims."""
+    """Return numbers and expressions as dims."""
     return [i64(x) if isinstance(x, int) else x for x in items]
 
 

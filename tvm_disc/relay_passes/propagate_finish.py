@@ -1,4 +1,4 @@
-"""What remains after the walk: dead bindings, guards, the type of the result."""
+"""Final steps after the walk: dead bindings, guards, and the type of the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECKS = "guard"
 
 
 def sequence(blocks: Sequence[Any], body: Any) -> Any:
-    """A sequence with its type."""
+    """Return a sequence with its type."""
     made = relax.SeqExpr(list(blocks), body)
     if made.ty.is_missing():
         relax.expr._update_type(made, body.ty)
@@ -24,7 +24,7 @@ def sequence(blocks: Sequence[Any], body: Any) -> Any:
 
 
 def drop_dead(blocks: Sequence[Any], body: Any) -> list[Any]:
-    """Blocks without pure bindings that nothing reads."""
+    """Return the blocks without unused pure bindings."""
     used: set[Any] = set()
 
     def look(e: Any) -> None:
@@ -46,7 +46,7 @@ def drop_dead(blocks: Sequence[Any], body: Any) -> list[Any]:
 
 
 def _shape_reads(binding: Any, used: set[Any]) -> None:
-    """Variables of the body that stand in a type, such as a scalar used as a dim."""
+    """Mark variables of the body that occur in a type, such as a scalar used as a dim."""
     ty = binding.var.ty
     if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
         for d in ty.shape.values:
@@ -54,7 +54,9 @@ def _shape_reads(binding: Any, used: set[Any]) -> None:
 
 
 def _is_pure(binding: Any) -> bool:
-    """A ``match_cast`` checks, or binds symbols: it stays."""
+    """Return whether a binding is pure; a ``match_cast`` is not, because it checks or binds
+    symbols.
+    """
     if isinstance(binding, relax.MatchCast):
         return False
     value = binding.value
@@ -66,19 +68,19 @@ def _is_pure(binding: Any) -> bool:
 
 
 def emit_guards(guards: Sequence[Guard], blocks: Sequence[Any]) -> list[Any]:
-    """Guards as run-time checks in a block of their own, before anything else.
+    """Return blocks that begin with a block of run-time checks for the guards.
 
-    TVM has no assertion inside pure functions, but a shape that must match: 0 where the guard
-    holds, and 1 where it does not.
+    TVM has no assertion in pure functions except a shape match. The matched value is 0 if the guard
+    holds, and 1 otherwise.
     """
     checks = [binding for guard in guards for binding in _check(guard)]
     return [relax.BindingBlock(checks), *blocks] if checks else list(blocks)
 
 
 def _check(guard: Guard) -> list[Any]:
-    """Bindings that fail where a guard does not hold."""
+    """Return bindings that fail if a guard does not hold."""
     zero, one = tirx.IntImm("int64", 0), tirx.IntImm("int64", 1)
-    # The virtual machine computes shapes that are bound, not those inside a match_cast.
+    # TVM's virtual machine computes bound shapes, but not shapes inside a match_cast.
     shape = relax.ShapeExpr([tirx.if_then_else(guard.cond, zero, one)])
     computed = relax.Var(CHECKS, shape.ty)
     ty = relax.ShapeType([zero])
@@ -87,10 +89,10 @@ def _check(guard: Guard) -> list[Any]:
 
 
 def with_checks(main: Any, guards: Sequence[Guard]) -> Any:
-    """A function that checks each guard as soon as the dims it speaks of are known.
+    """Return a function that checks each guard once the dims in it are known.
 
     Raises:
-        Unsupported: a guard on dims that only a branch or a called function knows.
+        Unsupported: a guard depends on dims that only a branch or a called function has.
     """
     known: set[Any] = set()
     for p in main.params:
@@ -117,7 +119,7 @@ def with_checks(main: Any, guards: Sequence[Guard]) -> Any:
 
 
 def return_type(params: Sequence[Any], ty: Any) -> Any:
-    """The type of the result as a caller may see it: dims over symbols of inputs only."""
+    """Return the type of the result with dims over the symbols of inputs only."""
     visible: set[Any] = set()
     for p in params:
         _bare(p.ty, visible)

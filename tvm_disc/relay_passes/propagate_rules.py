@@ -1,12 +1,11 @@
-"""Shape rules: a row per Relax operator whose shape TVM loses, leaves unchecked or clamps.
+"""Shape rules: one row per Relax operator whose shape TVM loses, does not check, or clamps.
 
-A rule is ``rule(ctx, call, args) -> value or None``. It emits the call, or a better one, with
-known dims; None means that TVM's own inference on operands of known shape is good enough, which
-holds for every operator without a row (softmax, pooling, padding, ...).
+A rule is ``rule(ctx, call, args) -> value or None``. It emits the call, or a better one, with known
+dims. None means that TVM's own inference on operands of known shape is sufficient, which holds for
+every operator without a row (softmax, pooling, padding, ...).
 
-Most rows say which Relay operator a call is, and how its operands and attributes are spelt there:
-the rule, the arithmetic on shape values and what is known of elements are those of its row in the
-operator table.
+Most rows map a call to a Relay operator and its operands and attributes. The shape rule, the
+arithmetic on shape values and the evaluation of elements are those of that operator's row.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ Rule: TypeAlias = Callable[[Context, Any, Args], Any]
 
 
 def tensors(args: Args) -> list[Tensor] | None:
-    """The operands, if every one is a tensor of known shape."""
+    """Return the operands if all are tensors of known shape, else None."""
     found = [a for a in args if isinstance(a, Tensor)]
     return found if len(found) == len(args) else None
 
 
 def again(ctx: Context, call: Any, args: Args, dims: Sequence[Any], dtype: str) -> Tensor:
-    """The same operator on other operands."""
+    """Emit the same operator on other operands."""
     new = tvm.ir.Call(call.op, [ctx.raw(a) for a in args], call.attrs, call.ty_args)
     return ctx.emit(new, dims, dtype)
 
 
 def relay(ctx: Context, name: str, args: Args, **attrs: Any) -> Any:
-    """A Relay operator on operands that are tensors of known shape, or tuples of them."""
+    """Apply a Relay operator to operands that are tensors of known shape or tuples of them."""
     args = [a.fields if isinstance(a, Tuple_) else ctx.scalar_tensor(a) for a in args]
     flat = [x for a in args for x in (a if isinstance(a, tuple) else (a,))]
     if tensors(flat) is None:
@@ -55,7 +54,7 @@ def relay(ctx: Context, name: str, args: Args, **attrs: Any) -> Any:
 
 
 def _as(name: str, *kept: str) -> Rule:
-    """A row that is a Relay operator of the same operands; attributes that are ``kept``."""
+    """Return a rule for an operator that equals a Relay one, with the attributes ``kept``."""
 
     def rule(ctx: Context, call: Any, args: Args) -> Any:
         attrs = {k: plain(getattr(call.attrs, k)) for k in kept}
@@ -68,7 +67,7 @@ def _as(name: str, *kept: str) -> Rule:
 
 
 def _elementwise(ctx: Context, call: Any, args: Args) -> Tensor | None:
-    """NumPy's broadcasting, with a guard where two dims may differ."""
+    """Apply NumPy's broadcasting, with a guard where two dims may differ."""
     operands = tensors([ctx.scalar_tensor(a) for a in args])
     if operands is None:
         return None
@@ -103,7 +102,7 @@ def _shape_to_tensor(ctx: Context, call: Any, args: Args) -> Any:
 
 
 def _with_shape(name: str, attribute: str, **attrs: Any) -> Rule:
-    """A row whose last operand is the new shape."""
+    """Return a rule for an operator whose last operand is the new shape."""
 
     def rule(ctx: Context, call: Any, args: Args) -> Any:
         target = ctx.target_shape(args[1])
@@ -190,14 +189,14 @@ def _dynamic_strided_slice(ctx: Context, call: Any, args: Args) -> Any:
 
 
 def _cut(ctx: Context, x: Any, axes: Args, begin: Args, end: Args, strides: Args) -> Any:
-    """A slice with its clamping decided, as an exact one along non-negative axes."""
+    """Return a slice with its clamping resolved, as an exact slice along nonnegative axes."""
     if not all(isinstance(s, int) and s != 0 for s in strides):
         return None
     lists = {"axes": axes, "begin": begin, "end": end, "strides": strides}
     return relay(ctx, "strided_slice", [x], **{k: tuple(v) for k, v in lists.items()})
 
 
-# -- elements by position ------------------------------------------------------------------------
+# -- gathers -------------------------------------------------------------------------------------
 
 
 def _take(ctx: Context, call: Any, args: Args) -> Any:
@@ -214,9 +213,9 @@ def _gather_elements(ctx: Context, call: Any, args: Args) -> Any:
 
 
 def _stay_inside(ctx: Context, picks: Any, data: Any, axis: int) -> None:
-    """Positions of known range stay inside: proved, or a guard on the dims they come from."""
+    """Prove or guard that indices of known range are in bounds."""
     _, high = bounds(ctx, picks)
-    # Positions of constants and of data are the model's business, as they are in its framework.
+    # Indices from constants or data are the model's responsibility, as in its framework.
     if isinstance(data, Tensor) and high is not None and ctx.literal(high) is None:
         dim = data.dims[ctx.axis(axis, data.rank)]
         ctx.solver.require_le(ctx.simplify(high + 1), dim, ctx.where("positions stay inside"))
@@ -236,7 +235,7 @@ def _index_tensor(ctx: Context, call: Any, args: Args) -> Any:
     return relay(ctx, "adv_index", [Tuple_((args[0], *args[1].fields))]) if known else None
 
 
-# -- contractions and normalisation --------------------------------------------------------------
+# -- contractions and normalization ----------------------------------------------------------------
 
 
 def _matmul(ctx: Context, call: Any, args: Args) -> Any:
@@ -262,7 +261,7 @@ def _conv(spatial: int) -> Rule:
 
 
 def _norm(attribute: str, vectors: int) -> Rule:
-    """The first operand's shape; the others run along its axes."""
+    """Return a rule for an operator with the first operand's shape; the others match its axes."""
 
     def rule(ctx: Context, call: Any, args: Args) -> Any:
         operands = tensors(args)

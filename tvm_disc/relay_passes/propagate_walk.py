@@ -1,4 +1,4 @@
-"""The walk over a function's bindings."""
+"""Walk over a function's bindings that infers shapes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Walker:
         self.context = context
         self.merged = merged
         self.defined: set[Any] = set()
-        self.inputs: set[Any] = set(merged)  # symbols that the inputs' shapes give
+        self.inputs: set[Any] = set(merged)  # symbols that the inputs' shapes bind
 
     def function(self, func: Any) -> tuple[list[Any], Any]:
-        """(blocks, body) of the rewritten function."""
+        """Return (blocks, body) of the rewritten function."""
         ctx = self.context
         for p in func.params:
             ty = self._merged_type(p.ty)
@@ -75,7 +75,7 @@ class Walker:
     # -- sequences -----------------------------------------------------------------------------
 
     def _sequence(self, seq: Any, given_back: bool = False) -> tuple[list[Any], Any]:
-        """(blocks, body); a shape that is ``given_back`` to the caller is a tensor."""
+        """Return (blocks, body); a shape that is returned to the caller becomes a tensor."""
         ctx = self.context
         blocks = []
         body = seq.body
@@ -97,10 +97,10 @@ class Walker:
         return blocks, body
 
     def _result(self, body: Any, dataflow: bool, given_back: bool) -> Any:
-        """The value of a sequence, in a variable that is visible outside its block."""
+        """Return the result of a sequence as a variable that is visible outside its block."""
         ctx = self.context
         ctx.name = str(getattr(body, "name", "result"))
-        # A result whose shape is unknown stays so: its reader binds the dims.
+        # A result of unknown shape remains so: its reader binds the dims.
         value = ctx.env.get(body) if isinstance(body, tvm.ir.Var) else None
         value = ctx.operand(body) if value is None else value
         expr = ctx.raw(ctx.as_tensors(value) if given_back else value)
@@ -131,7 +131,7 @@ class Walker:
             ctx.scalars[binding.var] = value.expr
 
     def _exported(self, value: Any) -> Any:
-        """A value that later blocks read needs an ordinary variable."""
+        """Return a value that later blocks read, bound to an ordinary variable."""
         ctx = self.context
         expr = ctx.raw(value)
         if isinstance(expr, tvm.ir.Var) and not isinstance(expr, relax.DataflowVar):
@@ -201,7 +201,7 @@ class Walker:
         return self._inferred(var, call, args)
 
     def _inferred(self, var: Any, call: Any, args: list[Any]) -> Any:
-        """An operator without a row of its own: TVM's inference on operands of known shape."""
+        """Emit an operator without a rule, with TVM's inference on operands of known shape."""
         ctx = self.context
         new = tvm.ir.Call(call.op, [ctx.raw(a) for a in args], call.attrs, call.ty_args)
         ty = ctx.typed(self._type_of(new, var, call))
@@ -229,8 +229,12 @@ class Walker:
     # -- match_cast ----------------------------------------------------------------------------
 
     def _match_cast(self, binding: Any) -> Any:
-        """New symbols take the dims they stand for; a cast that is proved, or that the types or
-        guards at the entry check, is gone; any other stays."""
+        """Return the value of a ``match_cast``.
+
+        New symbols are unified with the dims that they match. A cast is removed if it is proved, or
+        if the
+        input types or the guards at the entry check it; otherwise it is kept.
+        """
         ctx = self.context
         value = binding.value
         source: Any = ctx.env.get(value) if isinstance(value, tvm.ir.Var) else ctx.operand(value)
@@ -256,7 +260,7 @@ class Walker:
         return known and isinstance(source, Tensor)
 
     def _unify(self, want: Any, have: Any) -> bool:
-        """Whether nothing is left to check at the place of the cast."""
+        """Unify two dims; return whether no check at the cast remains."""
         solver = self.context.solver
         if isinstance(want, tirx.Var) and want not in self.defined:
             self.defined.add(want)

@@ -1,11 +1,11 @@
-"""Resizing of images as core operators: one axis after the other, each a weighted sum of rows.
+"""Image resizing in core operators: axis by axis, each as a weighted sum of rows.
 
     before  image.resize2d(x)                           # f32[n, c, h, w] -> f32[n, c, t, u]
     after   x1 = sum_k take(x, place + k, 2) * weight_k    # f32[n, c, t, w]
             y  = sum_k take(x1, place + k, 3) * weight_k   # f32[n, c, t, u]
 
-Places and weights are vectors over the new axis, computed from the dims alone; positions outside
-read the border, as ``take`` clips them.
+Places and weights are vectors over the new axis, computed from the dims alone. Positions out of
+bounds read the border, because ``take`` clips them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FLOATS = ("float32", "float64")
 
 
 def resize(emit: Emit, call: Any) -> Expr | None:
-    """``image.resize2d`` in core operators, or None where it is left as it is."""
+    """Return ``image.resize2d`` in core operators, or None if its attributes are not supported."""
     attrs, x = call.attrs, call.args[0]
     method, layout = str(attrs.method), str(attrs.layout)
     mode, rounding = str(attrs.coordinate_transformation_mode), str(attrs.rounding_method)
@@ -59,7 +59,7 @@ def resize(emit: Emit, call: Any) -> Expr | None:
 
 
 def _weighted(emit: Emit, x: Expr, where: Expr, axis: int, alpha: float | None) -> Expr:
-    """The sum of two rows (or four, with the cubic ``alpha``) around every place."""
+    """Return the weighted sum of two rows (four with the cubic ``alpha``) around every place."""
     below = emit(R.floor(where))
     weights = _linear(emit, emit(R.subtract(where, below)))
     first = 0
@@ -85,7 +85,7 @@ def _linear(emit: Emit, part: Expr) -> Sequence[Expr]:
 
 
 def _cubic(emit: Emit, t: Expr, a: float) -> Sequence[Expr]:
-    """The convolution kernel of Keys with parameter ``a`` at distances 1 + t, t, 1 - t, 2 - t."""
+    """Return Keys' cubic kernel with parameter ``a`` at distances 1 + t, t, 1 - t, 2 - t."""
 
     def polynomial(*coefficients: float) -> Expr:
         value: Expr = _const(coefficients[0])
@@ -107,20 +107,20 @@ def _const(value: float, dtype: str = F32) -> Expr:
 
 
 def _places(emit: Emit, size: Expr) -> Expr:
-    """0, 1, ... below a dim, as floats."""
+    """Return 0, 1, ..., size - 1 as floats."""
     zero, one = tirx.IntImm("int64", 0), tirx.IntImm("int64", 1)
     return emit(R.astype(emit(R.arange(zero, size, one, "int64")), F32))
 
 
 def _float(emit: Emit, dim: Expr) -> Expr:
-    """A dim as a tensor that broadcasts."""
+    """Return a dim as a tensor that broadcasts."""
     if isinstance(dim, tirx.IntImm):
         return _const(float(dim.value))
     return emit(R.astype(emit(R.shape_to_tensor(relax.ShapeExpr([dim]))), F32))
 
 
 def _middles(emit: Emit, place: Expr, source: Expr, target: Expr) -> Expr:
-    """The middle of each new element in old elements, counted from the border."""
+    """Return the center of each new element in units of old elements, measured from the border."""
     scale = emit(R.divide(source, target))
     return emit(R.multiply(emit(R.add(place, _const(0.5))), scale))
 
@@ -151,12 +151,12 @@ COORDINATES: dict[str, Callable[[Emit, Expr, Expr, Expr], Expr]] = {
     "align_corners": _align_corners,
     "asymmetric": _asymmetric,
 }
-"""Where in the operand an element of the result lies: ``(emit, place, source, target)``."""
+"""Functions ``(emit, place, source, target)`` to the input coordinate of an output element."""
 
 IDENTITY = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
-"""Coordinates under which an axis that keeps its length stays as it is."""
+"""Modes that leave an axis unchanged if its length does not change."""
 
-LITTLE = 1e-5  # keeps a place that rounding put just beside an integer on it
+LITTLE = 1e-5  # keeps a place that rounding moved slightly off an integer
 
 NEAREST: dict[str, Callable[[Emit, Expr], Expr]] = {
     "round": lambda emit, where: emit(R.round(where)),

@@ -1,7 +1,7 @@
-"""The driver of graph rewrites: one forward walk over a binding list, with explicit types.
+"""Driver of graph rewrites: one forward walk over a list of bindings with explicit types.
 
-TVM's own mutators infer every type again and lose the shapes that only we can know; here a
-rewritten value keeps the shape it was given.
+TVM's mutators infer every type again and lose shapes that only this compiler can prove. Here a
+rewritten value keeps its shape.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Expr: TypeAlias = Any
 
 
 class Sequence_:
-    """A binding list being built.
+    """A list of bindings that is being built.
 
     Invariant: every node in ``lookup`` is a parameter, a literal or bound earlier in ``bindings``.
     """
@@ -32,7 +32,7 @@ class Sequence_:
         self.nodes: list[Node] = []
         self.renamed: dict[Any, Any] = {}  # old variable -> expression that replaces it
         self.renamed_nodes: dict[Node, Node] = {}
-        self.results: list[Any] = []  # variables that the sequence yields
+        self.results: list[Any] = []  # variables that the sequence returns
         self.tuples: dict[Any, Any] = {}  # variables bound to a tuple of known fields
 
     def emit(self, call: Any, shape: Sequence[Any], dtype: str, like: Node | None = None) -> Node:
@@ -49,7 +49,7 @@ class Sequence_:
         return node
 
     def keep(self, binding: Any, call: Any) -> Node:
-        """Bind a call under its old variable."""
+        """Bind a call to its old variable."""
         if call is not binding.value:
             relax.expr._update_type(call, binding.var.ty)
             binding = relax.VarBinding(binding.var, call)
@@ -60,7 +60,7 @@ class Sequence_:
         return node
 
     def substitute(self, replaced: Mapping[Any, Any]) -> None:
-        """Replace variables in every binding but their own, and read the nodes again."""
+        """Replace variables in the values of all bindings, and rebuild the nodes."""
         self.renamed.update(replaced)
         old, self.bindings = self.bindings, []
         self.nodes = []
@@ -95,7 +95,7 @@ class Sequence_:
         self.bindings.append(binding)
 
     def rename(self, expr: Any) -> Any:
-        """An operand after the replacements so far."""
+        """Return an operand after the replacements so far."""
         if isinstance(expr, tvm.ir.Var):
             return self.renamed.get(expr, expr)
         if isinstance(expr, tvm.ir.Tuple):
@@ -107,12 +107,12 @@ class Sequence_:
 
 
 def operand_expr(node: Node) -> Any:
-    """The Relax expression of a node as an operand."""
+    """Return the Relax expression of a node as an operand."""
     return node.expr if node.op == "const" else node.var
 
 
 def is_core(binding: Any) -> bool:
-    """Whether a binding is a call of a core operator with a known shape."""
+    """Return whether a binding calls a core operator and has a known shape."""
     value = binding.value
     return (
         isinstance(binding, relax.VarBinding)
@@ -125,7 +125,7 @@ def is_core(binding: Any) -> bool:
 
 
 def drop_dead(out: Sequence_) -> None:
-    """Remove calls and tuples whose value nothing reads."""
+    """Remove unused calls and tuples."""
     used: set[Any] = set()
 
     def look(e: Any) -> None:
@@ -151,7 +151,7 @@ def drop_dead(out: Sequence_) -> None:
 
 
 def map_functions(mod: Any, change: Callable[[Any], Any]) -> Any:
-    """The module with ``change`` applied to every Relax function."""
+    """Return the module with ``change`` applied to every Relax function."""
     functions = {
         gv: change(func) if isinstance(func, relax.Function) else func
         for gv, func in mod.functions_items()
@@ -160,7 +160,7 @@ def map_functions(mod: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def bindings_of(expr: Any) -> Iterator[Any]:
-    """Every binding of a function or sequence, those of its branches included."""
+    """Yield every binding of a function or sequence, including those of its branches."""
     body = expr.body if isinstance(expr, relax.Function) else expr
     if not isinstance(body, relax.SeqExpr):
         return
@@ -173,7 +173,7 @@ def bindings_of(expr: Any) -> Iterator[Any]:
 
 
 def is_call(value: Any, name: str) -> bool:
-    """Whether an expression calls the Relax operator ``name``."""
+    """Return whether an expression calls the Relax operator ``name``."""
     return isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") == f"relax.{name}"
 
 
@@ -229,7 +229,7 @@ def _variables(expr: Any) -> list[Any]:
 
 
 def _substituted(seq: Any, outer: Sequence_) -> Any:
-    """A branch with outer variables replaced."""
+    """Return a branch with outer variables replaced."""
     inner = Sequence_(outer.solver, outer.lookup)
     inner.renamed.update(outer.renamed)
     inner.bindings = [b for block in seq.blocks for b in block.bindings]
@@ -271,7 +271,7 @@ def _rewrite_other(
 ) -> None:
     value = binding.value
     if isinstance(value, tvm.ir.TupleGetItem) and value.tuple_value in out.tuples:
-        # A field of a known tuple is what was put there.
+        # A field of a known tuple is replaced by its value.
         out.renamed[binding.var] = out.tuples[value.tuple_value].fields[int(value.index)]
         return
     if isinstance(value, relax.If):

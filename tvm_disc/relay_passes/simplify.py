@@ -1,4 +1,4 @@
-"""``Simplify``: rules on core operators that need shape facts, as rows named by their law."""
+"""``Simplify``: algebraic rules on core operators that use shape facts; each row names its law."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def _same_shape(out: Sequence_, a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 def _identity(out: Sequence_, node: Node) -> Node | None:
     """x.reshape(x.shape), x.astype(x.dtype), broadcast_to(x, x.shape), permute(x, id),
-    pad(x, 0) -> x."""
+    pad(x, 0) -> x.
+    """
     if len(node.inputs) != 1 or node.op not in _IDENTITIES:
         return None
     source = node.inputs[0]
@@ -46,7 +47,7 @@ def _identity(out: Sequence_, node: Node) -> Node | None:
         return None
     if node.op == "relax.permute_dims" and not _keeps_order(node):
         return None
-    # A negative width may make up for a positive one.
+    # A negative width may compensate for a positive one.
     if node.op == "relax.nn.pad" and any(int(w) for w in node.attrs["pad_width"]):
         return None
     return source if _structurally(node.shape, source.shape) else None
@@ -69,13 +70,13 @@ def _structurally(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def _keeps_order(node: Node) -> bool:
-    """Whether a permutation moves nothing but dims of one."""
+    """Return whether a permutation moves only dims of 1."""
     wide = [a for a in permutation(node) if not is_one(node.inputs[0].shape[a])]
     return wide == sorted(wide)
 
 
 def _permute_ones(out: Sequence_, node: Node) -> Node | None:
-    """permute(x) -> reshape(x) where only dims of one move."""
+    """permute(x) -> reshape(x) where only dims of 1 move."""
     if node.op != "relax.permute_dims" or not _keeps_order(node):
         return None
     return _reshape(out, node.inputs[0], node)
@@ -115,10 +116,11 @@ def _permute_of_permute(out: Sequence_, node: Node) -> Node | None:
 
 
 def _bias_before_view(out: Sequence_, node: Node) -> Node | None:
-    """op(reshape(y), c) -> reshape(op(y, c)) where the last dim stays and c runs along it.
+    """op(reshape(y), c) -> reshape(op(y, c)), for a reshape that keeps the last dim.
 
-    needs: the reshape keeps the last dim; every other operand is a scalar or a vector of it. The
-    operator then follows its producer without an index map in between.
+    needs: every other operand is a scalar or a vector along the last dim. The operator then
+    directly
+    follows its producer, without an index map in between.
     """
     if node.cls is not OpClass.ELEMWISE or len(node.inputs) != 2:
         return None
@@ -145,8 +147,9 @@ def _bias_before_view(out: Sequence_, node: Node) -> Node | None:
 def _op_before_view(out: Sequence_, node: Node) -> Node | None:
     """op(reshape(x), reshape(y), scalar) -> reshape(op(x, y, scalar)) for x and y of one shape.
 
-    The operator then belongs to the kernel that computes x, and the view to nobody. Integers are
-    mostly positions, whose shape says which loop of a gather they belong to: they stay.
+    The operator can then join the kernel that computes x, and the view is free. Integer operators
+    are
+    excluded: they mostly compute indices, whose shape tells which loop of a gather they belong to.
     """
     if node.cls is not OpClass.ELEMWISE or "float" not in node.dtype:
         return None
@@ -167,7 +170,7 @@ def _op_before_view(out: Sequence_, node: Node) -> Node | None:
 
 
 def _in_place_of(node: Node, tensors: Sequence[Any]) -> list[Any]:
-    """The call's operands with its tensors replaced; others (clip's limits) stay."""
+    """Return the call's operands with its tensors replaced; others (clip's limits) are kept."""
     left = iter(tensors)
     return [next(left) if is_tensor(a.ty) else a for a in node.expr.args]
 
@@ -175,8 +178,8 @@ def _in_place_of(node: Node, tensors: Sequence[Any]) -> list[Any]:
 def _scale_of_first(out: Sequence_, node: Node) -> Node | None:
     """matmul(x, y * s) -> matmul(x * s, y) for a scalar s, seen through views and permutations.
 
-    Of attention over a cache the keys are many and the queries few, and keys that are not
-    multiplied are read where they lie.
+    In attention over a cache there are many keys and few queries. Keys that are not multiplied are
+    read directly from the cache.
     """
     if node.cls is not OpClass.DOT or node.dtype not in ("float32", "float64"):
         return None
@@ -246,7 +249,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
 
 
 class _SameExpression:
-    """Two equal calls -> the first one."""
+    """Common subexpression elimination: the second of two equal calls -> the first one."""
 
     def __init__(self) -> None:
         self.seen: dict[int, list[Node]] = {}
@@ -289,9 +292,9 @@ def _prims(node: Node) -> list[Any]:
 
 
 def Simplify(solver: Solver | None = None) -> Any:
-    """A module pass that applies ``RULES``; ``solver`` knows the module's symbols.
+    """Return a module pass that applies ``RULES``; ``solver`` has facts about the module's symbols.
 
-    Without a ``solver`` it asks the module's own, which ``PropagateShapeConstraints`` leaves there.
+    By default the solver is the module's own, which ``PropagateShapeConstraints`` attaches.
     """
 
     def simplify(mod: Any, ctx: Any) -> Any:
