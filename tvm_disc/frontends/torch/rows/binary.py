@@ -1,4 +1,4 @@
-"""Rows of element-wise operators of several operands, under PyTorch's type promotion."""
+"""Rows of element-wise operators with several operands, under PyTorch's type promotion."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tvm_disc.frontends.torch.rows.elementwise import sign_bit
 from tvm_disc.frontends.torch.values import Value
 
 Row = Callable[..., Any]
-# What arithmetic on truth values is.
+# Arithmetic on bool operands.
 _ON_TRUTHS = {"add": "logical_or", "multiply": "logical_and"}
 _OF_TRUTHS = {"maximum": "logical_or", "minimum": "logical_and"}
 
 
 def _arithmetic(name: str) -> Row:
-    """``a op alpha * b``, in the element type of the result."""
+    """Return the row of ``a op alpha * b``, computed in the element type of the result."""
 
     def row(m: Maker, a: Any, b: Any, alpha: Any = 1) -> Value:
         dtype = m.out_dtype
@@ -46,7 +46,7 @@ def _extreme(name: str) -> Row:
 
 
 def _ignoring_nan(name: str) -> Row:
-    """The other operand where one is no number."""
+    """Return the row of an extreme that selects the other operand where one is NaN."""
 
     def row(m: Maker, a: Any, b: Any) -> Value:
         dtype = m.out_dtype
@@ -60,7 +60,7 @@ def _ignoring_nan(name: str) -> Row:
 
 
 def divided(m: Maker, a: Any, b: Any, *, rounding_method: str | None = None) -> Value:
-    """A quotient, true or rounded."""
+    """Return a quotient, exact or rounded."""
     dtype = m.out_dtype
     a, b = m.tensor(a, dtype), m.tensor(b, dtype)
     if rounding_method is None:
@@ -80,7 +80,7 @@ def _floor_divide(m: Maker, a: Any, b: Any) -> Value:
 
 
 def _plain(name: str) -> Row:
-    """An operator as Relay has it, in the element type of the result."""
+    """Return the row of a Relay operator on operands of the result's element type."""
 
     def row(m: Maker, a: Any, b: Any) -> Value:
         dtype = m.out_dtype
@@ -90,7 +90,7 @@ def _plain(name: str) -> Row:
 
 
 def _remainder(m: Maker, a: Any, b: Any) -> Value:
-    """Python's ``%``; a remainder of 0 has the sign of ``a``, as PyTorch's kernel has it."""
+    """Return Python's ``%``; a zero remainder has the sign of ``a``, as in PyTorch's kernel."""
     dtype = m.out_dtype
     a, b = m.tensor(a, dtype), m.tensor(b, dtype)
     if not is_float(dtype):
@@ -101,7 +101,7 @@ def _remainder(m: Maker, a: Any, b: Any) -> Value:
 
 
 def _fmod(m: Maker, a: Any, b: Any) -> Value:
-    """C's ``fmod``: a remainder has the sign of ``a``."""
+    """Return C's ``fmod``; the remainder has the sign of ``a``."""
     dtype = m.out_dtype
     a, b = m.tensor(a, dtype), m.tensor(b, dtype)
     return m.apply("mod", a, m.divisor(b, a))
@@ -134,7 +134,7 @@ def _bitwise(name: str) -> Row:
 
 
 def powered(m: Maker, base: Any, exponent: Any) -> Value:
-    """A power; small whole exponents are products."""
+    """Return a power; small integer exponents become products."""
     dtype = m.out_dtype
     if isinstance(exponent, int | float) and not isinstance(exponent, bool):
         made = _known_power(m, m.tensor(base, dtype), exponent)
@@ -143,9 +143,9 @@ def powered(m: Maker, base: Any, exponent: Any) -> Value:
     a, b = m.tensor(base, dtype), m.tensor(exponent, dtype)
     if is_float(dtype):
         return m.power(a, b)
-    # Whole powers that float64 holds exactly, which are those that are not cut off.
+    # float64 is exact for every integer power that does not overflow the result.
     wide = m.power(m.cast(a, "float64"), m.cast(b, "float64"))
-    # A negative power of 1 or -1 is one of them, of everything else 0, also of 0.
+    # A negative power is exact for 1 and -1, and 0 for every other base, including 0.
     parts = m.where(m.equal(a, 0), 0.0, m.apply("trunc", wide))
     return m.cast(m.where(m.less(b, 0), parts, m.apply("round", wide)), dtype)
 
@@ -170,7 +170,7 @@ def _known_power(m: Maker, x: Value, exponent: float) -> Value | None:
 
 
 def _product_power(m: Maker, x: Value, times: int) -> Value:
-    """By squaring."""
+    """Return ``x`` to the power of ``times``, by repeated squaring."""
     if times == 0:
         return m.full(1, x.dims, x.dtype)
     result: Value | None = None
@@ -192,7 +192,7 @@ def _masked_fill(m: Maker, x: Value, mask: Value, value: Any) -> Value:
 
 
 def _atan2(m: Maker, y: Any, x: Any) -> Value:
-    """The angle of a point, by its quadrant; signs of zeros count, as in C."""
+    """Return the angle of a point by its quadrant; signs of zeros count, as in C."""
     dtype = m.out_dtype
     y, x = m.tensor(y, dtype), m.tensor(x, dtype)
     rise, run = m.abs(y), m.abs(x)
@@ -231,7 +231,7 @@ def _lerp(m: Maker, a: Value, b: Value, weight: Any) -> Value:
 
 
 def _hypot(m: Maker, a: Any, b: Any) -> Value:
-    """The length of a vector, without overflow; infinite also beside NaN."""
+    """Return the length of a vector without overflow; infinity takes precedence over NaN."""
     dtype = m.out_dtype
     a, b = (m.abs(m.tensor(v, dtype)) for v in (a, b))
     top, low = m.maximum(a, b), m.minimum(a, b)
@@ -242,7 +242,7 @@ def _hypot(m: Maker, a: Any, b: Any) -> Value:
 
 
 def _copysign(m: Maker, a: Any, b: Any) -> Value:
-    """The size of ``a`` with the sign of ``b``, that of a zero or NaN included."""
+    """Return the magnitude of ``a`` with the sign of ``b``, including that of a zero or NaN."""
     dtype = m.out_dtype
     size, sign = m.abs(m.tensor(a, dtype)), m.tensor(b, dtype)
     return m.where(sign_bit(m, sign), m.negative(size), size)

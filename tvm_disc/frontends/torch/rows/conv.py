@@ -13,7 +13,11 @@ Row = Callable[..., Any]
 
 
 def per_axis(given: Any, rank: int) -> tuple[int, ...]:
-    """One number for each spatial axis."""
+    """Return one integer per spatial axis.
+
+    Raises:
+        Unsupported: a value is known only at run time.
+    """
     values = [given] if isinstance(given, int) else list(given)
     if not all(isinstance(v, int) for v in values):
         raise Unsupported(f"window attributes known at run time only: {values}")
@@ -63,7 +67,7 @@ def _convolution(
 def _transposed(
     m: Maker, x: Value, weight: Value, how: tuple[Any, Sequence[int], Sequence[int]]
 ) -> Any:
-    """What padding takes beyond the reach of the kernel is cut off afterwards."""
+    """Return a transposed convolution; padding beyond the kernel's reach is cropped afterwards."""
     window, padding, more = how
     rank = weight.rank - 2
     taps = weight.dims[2:]
@@ -98,7 +102,9 @@ def _plain(m: Maker, x: Value, weight: Value, bias: Any = None, stride: Any = 1,
 
 def _padded(m: Maker, x: Value, weight: Value, bias: Any, stride: Any, padding: str,
             dilation: Any, groups: int) -> Value:  # fmt: skip
-    """``same`` or ``valid``; an odd rest of ``same`` is at the end."""
+    """Return a convolution padded by ``same`` or ``valid``; an odd rest of ``same`` is at the
+    end.
+    """
     rank = weight.rank - 2
     if padding == "valid":
         return _convolution(m, x, weight, bias, stride, 0, dilation, False, 0, groups)

@@ -1,4 +1,4 @@
-"""Rows of operators that make tensors of nothing but sizes and numbers."""
+"""Rows of operators that create tensors from sizes and numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _arange(m: Maker, *bounds: Any, **kwargs: Any) -> Value:
 
 
 def stepped(m: Maker, start: Any, end: Any, step: Any) -> Value:
-    """``start``, ``start + step``, ... as many as the result has."""
+    """Return ``start``, ``start + step``, ..., with the length of the result."""
     dtype, (size,) = m.out_dtype, m.out_dims
     known = all(isinstance(v, int | float) for v in (start, step)) and isinstance(size, int)
     if known and size <= 1 << 16:
@@ -63,7 +63,7 @@ def stepped(m: Maker, start: Any, end: Any, step: Any) -> Value:
 
 
 def _linspace(m: Maker, start: Any, end: Any, steps: int, **kwargs: Any) -> Value:
-    """From both ends to the middle, so that the last element is exact."""
+    """Return evenly spaced numbers, computed from both ends so that the last element is exact."""
     dtype, (size,) = m.out_dtype, m.out_dims
     first, last = m.tensor(start, "float64"), m.tensor(end, "float64")
     gaps = m.maximum(m.tensor(size - 1, "float64"), 1.0)
@@ -83,7 +83,7 @@ def _eye(m: Maker, *args: Any, **kwargs: Any) -> Value:
 
 
 def _triangle(find: Callable[..., Any]) -> Row:
-    """Positions of a triangle of known size, rows and columns."""
+    """Return the row of the positions in a triangle of known size, as rows and columns."""
 
     def row(m: Maker, rows: Any, columns: Any, offset: int = 0, **kwargs: Any) -> Value:
         if not isinstance(rows, int) or not isinstance(columns, int):

@@ -1,4 +1,4 @@
-"""Rows of element-wise operators of one operand, and of conversions."""
+"""Rows of unary element-wise operators and of conversions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = Callable[..., Any]
 
 
 def real(name: str) -> Row:
-    """A function of real numbers: integers become floats first."""
+    """Return the row of a function of real numbers; integers are converted to floats first."""
 
     def row(m: Maker, x: Value) -> Value:
         return m.apply(name, m.cast(x, m.out_dtype))
@@ -24,7 +24,7 @@ def real(name: str) -> Row:
 
 
 def _wide(compute: Callable[[Maker, Value], Value]) -> Row:
-    """A formula of several steps, in at least float32, rounded once."""
+    """Return the row of a formula that is computed in at least float32 and rounded once."""
 
     def row(m: Maker, x: Value) -> Value:
         dtype = m.out_dtype
@@ -35,7 +35,7 @@ def _wide(compute: Callable[[Maker, Value], Value]) -> Row:
 
 
 def _whole(name: str) -> Row:
-    """Rounding, which leaves integers as they are."""
+    """Return the row of a rounding function, which is the identity for integers."""
 
     def row(m: Maker, x: Value) -> Value:
         return m.apply(name, x) if x.is_float else x
@@ -44,12 +44,12 @@ def _whole(name: str) -> Row:
 
 
 def identity(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
-    """A copy, a view, or a hint that programs do not need."""
+    """Return ``x``: a copy, a view, or a hint that has no effect here."""
     return x
 
 
 def rounded(m: Maker, x: Value) -> Value:
-    """The nearest whole number; halves go to the even one."""
+    """Return the nearest integer; ties are rounded to even."""
     return m.round_even(x) if x.is_float else x
 
 
@@ -61,7 +61,7 @@ def _round_decimals(m: Maker, x: Value, *, decimals: int = 0) -> Value:
 
 
 def _sign(m: Maker, x: Value) -> Value:
-    """The sign; 0 for NaN and -0.0, as PyTorch's kernel compares with 0 from both sides."""
+    """Return the sign; 0 for NaN and -0.0, because PyTorch's kernel compares with 0 twice."""
     if x.dtype == "bool" or not x.is_float:
         return x if x.dtype == "bool" else m.apply("sign", x)
     below = m.where(m.less(x, 0.0), -1.0, 0.0, x.dtype)
@@ -86,7 +86,7 @@ def _relu(m: Maker, x: Value) -> Value:
 
 
 def clamped(m: Maker, x: Value, low: Any, high: Any) -> Value:
-    """``x`` within bounds that may be missing, numbers or tensors."""
+    """Return ``x`` clamped to bounds, which may be None, numbers or tensors."""
     dtype = m.out_dtype
     x = m.cast(x, dtype)
     if low is not None:
@@ -125,7 +125,7 @@ def _elu(m: Maker, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 
 
 
 def gelu(m: Maker, x: Value, *, approximate: str = "none") -> Value:
-    """The Gaussian error linear unit, exact or by ``tanh``."""
+    """Return the Gaussian error linear unit, exact or by its tanh approximation."""
     if approximate == "tanh":
         cube = m.mul(m.mul(x, x), x)
         inner = m.add(x, m.mul(cube, 0.044715))
@@ -145,7 +145,7 @@ def _log_sigmoid(m: Maker, x: Value) -> Value:
 
 
 def _predicate(name: str) -> Row:
-    """A question about floats; no integer is infinite or no number."""
+    """Return the row of a predicate on floats; integers are always finite and never NaN."""
 
     def row(m: Maker, x: Value) -> Value:
         if x.is_float:
@@ -164,7 +164,7 @@ def _bitwise_not(m: Maker, x: Value) -> Value:
 
 
 def _to_out(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
-    """A conversion to the type of the result."""
+    """Return ``x`` converted to the type of the result."""
     return m.cast(x, m.out_dtype)
 
 
@@ -176,17 +176,17 @@ def _view_dtype(m: Maker, x: Value, dtype: Any) -> Value:
 
 
 def _width(dtype: str) -> int:
-    """Bits of an element."""
+    """Return the bits of an element."""
     return int("".join(filter(str.isdigit, dtype)) or 8)
 
 
 def _bits(m: Maker, x: Value, dtype: str) -> Value:
-    """The same bits as elements of another type."""
+    """Return the bits of ``x`` reinterpreted as elements of another type."""
     return m.made(m.call("reinterpret", x, dtype=dtype), lambda: x.dims, dtype=dtype)
 
 
 def sign_bit(m: Maker, x: Value) -> Value:
-    """Whether the sign bit is set, that of zeros and NaN included."""
+    """Return whether the sign bit is set, including that of zeros and NaN."""
     if x.dtype == "bool" or x.dtype.startswith("uint"):
         return m.full(False, x.dims, "bool")
     if is_float(x.dtype):

@@ -1,4 +1,4 @@
-"""Rows of operators that read by position, and that find positions."""
+"""Rows of operators that read elements by index, and that search for positions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ Row = Callable[..., Any]
 
 
 class Picked:
-    """The axes of an operand that tensors of positions index, moved to its front.
+    """An operand whose indexed axes are moved to the front, with the index tensors of those axes.
 
-    A mask means the positions where it holds. Of other positions negative ones count from the end
-    of their axis, if ``negative``; those outside of it are refused.
+    A mask is converted to the positions where it is true. Other indices are checked against the
+    axis;
+    negative ones count from its end if ``negative``.
 
     Attributes:
-        order: of the operand's axes, the indexed ones first.
+        order: the operand's axes, the indexed ones first.
         dims: the operand's dims in that order.
-        places: the positions along each indexed axis, as int64.
-        grid: the dims that the positions have together.
+        places: the indices along each indexed axis, as int64.
+        grid: the broadcast dims of the indices.
     """
 
     def __init__(
@@ -51,23 +52,24 @@ class Picked:
         self.grid = joined_dims([p.dims for p in self.places])
         self.rest = self.dims[len(axes) :]
         together = axes == list(range(axes[0], axes[-1] + 1))
-        # Where the positions' axes stand in the result: where the indexed ones stood, if these
-        # are neighbours, else first.
+        # Position of the index axes in the result: that of the indexed axes if these are adjacent,
+        # else
+        # the front.
         self.before = axes[0] if together else 0
         self.only = axes[0] if len(axes) == 1 else None
 
     def moved(self) -> Value:
-        """The operand, indexed axes first."""
+        """Return the operand with indexed axes first."""
         return self.m.transpose(self.x, self.order)
 
     def _lead(self) -> list[int]:
-        """Of every axis of the result, its place in what the moved operand gives."""
+        """Return for every axis of PyTorch's result its axis in the gather of the moved operand."""
         count, rest = len(self.grid), len(self.rest)
         lead = [count + k for k in range(self.before)]
         return [*lead, *range(count), *range(count + self.before, count + rest)]
 
     def read(self) -> Value:
-        """The elements at the positions, as PyTorch lays them out."""
+        """Return the elements at the indices, in PyTorch's order of axes."""
         m = self.m
         if self.only is not None:
             return m.take(self.x, self.places[0], self.only)
@@ -77,12 +79,12 @@ class Picked:
         return m.transpose(found, self._lead()) if self.before else found
 
     def coordinates(self) -> Value:
-        """``[axes, *grid]``."""
+        """Return the indices stacked as ``[axes, *grid]``."""
         lines = [self.m.broadcast(p, self.grid) for p in self.places]
         return self.m.stack(lines, 0)
 
     def updates(self, values: Value) -> Value:
-        """Values of the form of PyTorch's result, or that broadcast to it, for the moved one."""
+        """Return values in the shape of PyTorch's result, rearranged for the moved operand."""
         m, lead = self.m, self._lead()
         shape = [*self.grid, *self.rest]
         target = [shape[k] for k in lead]
@@ -95,7 +97,7 @@ class Picked:
         return m.broadcast(m.transpose(values, back), shape)
 
     def back(self, x: Value) -> Value:
-        """What the moved operand has become, its axes in the old order."""
+        """Return an updated moved operand with its axes in the original order."""
         return self.m.transpose(x, [self.order.index(k) for k in range(len(self.order))])
 
 
@@ -107,7 +109,7 @@ def _some(index: Value | None) -> Value:
 def _expanded(
     m: Maker, indices: Sequence[Value | None]
 ) -> tuple[list[Value | None], frozenset[int]]:
-    """Positions for every axis that is indexed, and the axes of those that masks gave."""
+    """Return (indices for every indexed axis, the axes whose indices come from masks)."""
     found: list[Value | None] = []
     masks: set[int] = set()
     for index in indices:
@@ -121,7 +123,7 @@ def _expanded(
 
 
 def nonzero(m: Maker, x: Value) -> Value:
-    """``[how many, rank]`` positions where ``x`` is not zero."""
+    """Return the positions of nonzero elements, ``[count, rank]``."""
     x = m.cast(x, "bool")
     if x.rank == 0:
         line = m.call("argwhere", m.reshape(x, [1]))
@@ -134,7 +136,7 @@ def _index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
 
 
 def _unsafe_index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
-    """As :func:`_index`, of positions that PyTorch's own decompositions keep inside."""
+    """Return as :func:`_index`, for indices that PyTorch's decompositions keep in bounds."""
     return Picked(m, x, indices, checked=False).read()
 
 
@@ -145,7 +147,7 @@ def _masked_select(m: Maker, x: Value, mask: Value) -> Value:
 
 
 def _single_mask(x: Value, indices: Sequence[Value | None]) -> Value | None:
-    """The mask where that is all that indexes."""
+    """Return the mask if it is the only index, else None."""
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype in ("bool", "uint8"):
         return indices[0]
     return None
@@ -171,7 +173,7 @@ def _index_put(
 
 
 def _along(m: Maker, x: Value, dim: int, index: Value, negative: bool) -> Picked:
-    """``x`` indexed along one axis."""
+    """Return ``x`` indexed along one axis."""
     index = m.reshape(index, [1]) if index.rank == 0 else index
     return Picked(m, x, [*[None] * (dim % x.rank), index], negative)
 
@@ -179,7 +181,7 @@ def _along(m: Maker, x: Value, dim: int, index: Value, negative: bool) -> Picked
 def _written_along(
     m: Maker, x: Value, dim: int, index: Value, values: Value, mode: str, negative: bool = False
 ) -> Value:
-    """``x`` with slices along an axis replaced, or added to, at positions."""
+    """Return ``x`` with slices along an axis replaced or accumulated at indices."""
     if x.rank == 0:
         line = m.reshape(x, [1])
         return m.reshape(_written_along(m, line, 0, index, values, mode, negative), ())
@@ -264,7 +266,7 @@ def _topk(
         return m.full(0, dims, x.dtype), m.full(0, dims, "int64")
     key = m.cast(x, "uint8") if x.dtype == "bool" else x
     axis = dim % x.rank
-    if not isinstance(k, int):  # perhaps none, where Relay's operator gives all
+    if not isinstance(k, int):  # k may be 0, for which Relay's topk returns all elements
         places = m.slice(m.order(key, axis, not largest), axis, 0, k)
         return m.gather(x, places, axis), places
     attrs = {"axis": axis, "ret_type": "both", "is_ascend": not largest, "dtype": "int64"}
@@ -308,7 +310,7 @@ def _bucketize(
 
 
 def _repeated_places(m: Maker, counts: Value, *, output_size: Dim = None) -> Value:
-    """Each position as often as its count says: which counts end at or before a place."""
+    """Return each position repeated by its count, by a search in the cumulative counts."""
     counts = m.cast(counts, "int64")
     ends = m.call("cumsum", counts, axis=0, dtype="int64", exclusive=False)
     total = m.reduce("sum", counts, [0]) if output_size is None else m.tensor(output_size, "int64")
@@ -325,7 +327,9 @@ def _unique(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> tuple[Value, ...]:
-    """(values, of each element its place among them, counts); what is not asked for is empty."""
+    """Return (values, index of each element among them, counts); results not requested are
+    empty.
+    """
     none = m.full(0, [0], "int64")
     line = m.flat(x)
     key = m.cast(line, "uint8") if x.dtype == "bool" else line

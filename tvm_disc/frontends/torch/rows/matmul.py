@@ -1,4 +1,4 @@
-"""Rows of products and attention."""
+"""Rows of matrix products and attention."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = Callable[..., Any]
 
 
 def product(m: Maker, a: Value, b: Value, transpose_b: bool = False) -> Value:
-    """A product of matrices, or of stacks of them that are broadcast."""
+    """Return a matrix product, batched and broadcast over leading axes."""
     if a.dtype == "bool":
         raise Unsupported("a product of truth values")
     columns = b.dims[-2] if transpose_b else b.dims[-1]
@@ -30,10 +30,10 @@ def product(m: Maker, a: Value, b: Value, transpose_b: bool = False) -> Value:
 
 
 def matmul(m: Maker, a: Value, b: Value) -> Value:
-    """``a @ b``; a vector is a row on the left, a column on the right."""
+    """Return ``a @ b``; a vector is a row on the left, a column on the right."""
     row, column = a.rank == 1, b.rank == 1
     if a.rank > 2 and b.rank == 2:
-        # One product for the whole stack.
+        # One product for the whole batch.
         made = product(m, a, b)
         return made
     a = m.expand(a, 0) if row else a
@@ -44,7 +44,7 @@ def matmul(m: Maker, a: Value, b: Value) -> Value:
 
 
 def linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Value:
-    """``x @ weight.T + bias``."""
+    """Return ``x @ weight.T + bias``."""
     if weight.rank == 1:
         made = matmul(m, x, weight)
         return made if bias is None else m.add(made, bias)
@@ -57,7 +57,7 @@ def linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Valu
 
 
 def _added(compute: Callable[[Maker, Value, Value], Value]) -> Row:
-    """``beta * x + alpha * product``."""
+    """Return the row of ``beta * x + alpha * product``."""
 
     def row(m: Maker, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
         made = compute(m, a, b)
@@ -91,12 +91,12 @@ def _shared_heads(m: Maker, x: Value, heads: Dim) -> Value:
 
 
 def causal_mask(m: Maker, queries: Dim, keys: Dim) -> Value:
-    """Whether a query sees a key: those up to its own position."""
+    """Return the mask of keys at or before each query."""
     return m.less_equal(m.expand(m.arange(keys), 0), m.expand(m.arange(queries), 1))
 
 
 def _sees_a_key(m: Maker, mask: Value) -> Value | None:
-    """Whether a query has a key that a mask of numbers does not hide by -inf; None if all have.
+    """Return whether a query has a key that a float mask does not hide by -inf; None if all have.
 
     PyTorch's attention gives zeros for a query that sees no key, where a softmax gives NaN. NaN in
     the mask hides nothing: the result is NaN there, as PyTorch's.
@@ -120,7 +120,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Value:
-    """Softmax of the scores, times the values; a query that sees no key gets zeros."""
+    """Return scaled dot-product attention; a query that sees no key gets zeros."""
     if dropout_p:
         raise Unsupported("dropout in attention; call eval() on the module")
     if enable_gqa:
@@ -160,10 +160,10 @@ def _flash(
     scale: float | None = None,
     **kwargs: Any,
 ) -> tuple[Any, ...]:
-    """Return the first result of a fused attention kernel; gradients need the others.
+    """Return the first result of a fused attention kernel; the others are only for gradients.
 
-    These kernels take fewer heads of keys and values than of queries without being told: the
-    flag ``enable_gqa`` is dropped when PyTorch picks them.
+    These kernels accept fewer heads of keys and values than of queries without the flag
+    ``enable_gqa``, which PyTorch drops when it selects them.
     """
     if any(m.used(k) for k in range(1, len(m.out))):
         raise Unsupported("what attention keeps for its gradient")
@@ -182,11 +182,12 @@ def _grouped(
     *args: Any,
     **kwargs: Any,
 ) -> Value:
-    """Rows in groups times the matrix of their group: ``[rows, k] @ [groups, k, n]``.
+    """Return rows in groups times the matrix of their group: ``[rows, k] @ [groups, k, n]``.
 
-    ``offs`` has the end of each group; rows after the last end are zeros. A row reads the matrix
-    of its group inside a sum of products, which fuses: no matrix is copied, and a group without
-    rows costs nothing.
+    ``offs`` has the end of each group; rows after the last end are zeros. Each row reads the matrix
+    of
+    its group inside a fused sum of products: no matrix is copied, and a group without rows costs
+    nothing.
     """
     if x.rank != 2 or weight.rank != 3 or offs is None or bias is not None:
         raise Unsupported(
@@ -213,7 +214,7 @@ def _cdist(m: Maker, a: Value, b: Value, p: float = 2.0, compute_mode: Any = Non
 
 
 def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
-    """The upper triangle of all distances, row by row."""
+    """Return the upper triangle of all pairwise distances, row by row."""
     rows = x.dims[0]
     if not isinstance(rows, int):
         raise Unsupported("pdist of rows whose number is known at run time only")

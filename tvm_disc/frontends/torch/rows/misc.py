@@ -1,4 +1,4 @@
-"""Rows of what fits no other family: bags of embeddings, folding, checks."""
+"""Rows of other operators: embedding bags, folding, assertions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = Callable[..., Any]
 
 
 def _nothing(m: Maker, *args: Any, **kwargs: Any) -> None:
-    """A check that PyTorch makes; what it says of sizes is a fact of the program already."""
+    """Emit nothing for an assertion of PyTorch; its facts about sizes are already guards."""
 
 
 def _embedding_bag(
@@ -30,7 +30,7 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[Any, ...]:
-    """Sum, mean or maximum of the rows of each bag; a bag ends where the next begins."""
+    """Return the sum, mean or maximum of the rows of each bag; a bag ends where the next begins."""
     bags, width = m.out_dims
     starts = m.cast(offsets, "int64")
     starts = m.slice(starts, 0, 0, bags) if include_last_offset else starts
@@ -84,9 +84,10 @@ def _bincount_size(m: Maker, *args: Any, **kwargs: Any) -> Value:
 
 
 def _histc(m: Maker, x: Value, bins: int = 100, min: Any = 0, max: Any = 0) -> Value:
-    """How many elements are in each of ``bins`` ranges; the last one has its upper end too.
+    """Return the number of elements in each of ``bins`` ranges; the last includes its upper end.
 
-    Equal limits mean the least and the greatest element; what is beyond them, or NaN, is not
+    Equal limits select the least and the greatest element. NaN and elements beyond the limits are
+    not
     counted.
     """
     x = m.flat(x)
@@ -98,7 +99,7 @@ def _histc(m: Maker, x: Value, bins: int = 100, min: Any = 0, max: Any = 0) -> V
         high = m.where(alone, m.add(most, 1.0), most)
     place = m.div(m.mul(m.sub(x, low), float(bins)), m.sub(high, low))
     inside = m.logical_and(m.greater_equal(x, low), m.less_equal(x, high))
-    place = m.cast(m.where(inside, place, 0.0), "int64")  # towards 0, as PyTorch converts
+    place = m.cast(m.where(inside, place, 0.0), "int64")  # rounded towards 0, as PyTorch converts
     place = m.minimum(place, bins - 1)
     counts = m.full(0, [bins], x.dtype)
     return scattered(m, counts, 0, place, m.cast(inside, x.dtype), "add")

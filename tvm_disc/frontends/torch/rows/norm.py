@@ -1,4 +1,4 @@
-"""Rows of normalisations and softmax."""
+"""Rows of normalization operators and softmax."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _over(m: Maker, name: str, x: Value, axis: int) -> Value:
 
 
 def _safe_softmax(m: Maker, x: Value, dim: int, dtype: Any = None) -> Value:
-    """Zeros where everything is hidden."""
+    """Return a softmax that gives zeros where every element is -inf."""
     x = m.cast(x, m.out_dtype)
     found = _over(m, "nn.softmax", x, dim % x.rank)
     seen = m.reduce("any", m.not_equal(x, float("-inf")), [dim], True)
@@ -41,7 +41,7 @@ def _vector(m: Maker, given: Value | None, size: Dim, value: float, dtype: str) 
 def layer_norm(
     m: Maker, x: Value, shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
 ) -> Value:
-    """Over the last axes, as many as ``shape`` has."""
+    """Return layer normalization over the last axes; ``shape`` has their number."""
     count, dims = len(shape), x.dims
     line = m.reshape(x, [*dims[: x.rank - count], m.product(dims[x.rank - count :])])
     size = line.dims[-1]
@@ -72,7 +72,7 @@ def _layer_norm(
 
 
 def _statistics(m: Maker, x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value]:
-    """(mean, reciprocal of the deviation), the axes kept."""
+    """Return (mean, reciprocal of the standard deviation) with reduced axes kept."""
     variance, mean = moments(m, x, axes, 0.0, True)
     return mean, m.rsqrt(m.add(variance, eps))
 
@@ -149,7 +149,7 @@ def _instance_norm(
 def inference_norm(
     m: Maker, x: Value, weight: Any, bias: Any, mean: Value, variance: Value, eps: float
 ) -> Value:
-    """Batch norm by statistics that are given."""
+    """Return batch normalization by given statistics."""
     channels, dtype = x.dims[1], mean.dtype
     wide = m.cast(x, dtype)
     if x.rank == 1:
@@ -184,7 +184,7 @@ def _no_training(
 
 
 def _first_of(m: Maker, made: Value) -> tuple[Any, ...]:
-    """The result, and what only a gradient reads, which is empty at inference."""
+    """Return the result, followed by empty placeholders for results that only a gradient reads."""
     rest = [m.full(0, (0,), made.dtype) if m.used(k) else None for k in range(1, len(m.out))]
     return (made, *rest)
 
@@ -208,7 +208,7 @@ def _batch_norm(
 
 
 def _by_batch(m: Maker, x: Value, weight: Any, bias: Any, eps: float) -> tuple[Value, Value, Value]:
-    """(result, mean, reciprocal of the deviation) by the statistics of the batch itself."""
+    """Return (result, mean, reciprocal of the standard deviation) by statistics of the batch."""
     axes = [a for a in range(x.rank) if a != 1]
     mean, scale = _statistics(m, x, axes, eps)
     y = m.mul(m.sub(x, mean), scale)
@@ -229,7 +229,7 @@ def _functional_batch_norm(
     m: Maker, x: Value, weight: Any, bias: Any, mean: Value, variance: Value,
     training: bool, momentum: float, eps: float,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Batch norm of training, whose new running statistics are results."""
+    """Return batch normalization for training; the new running statistics are results."""
     if not training:
         made = inference_norm(m, x, weight, bias, mean, variance, eps)
         return (*_first_of(m, made)[:3], mean, variance)

@@ -1,4 +1,4 @@
-"""Rows of pooling."""
+"""Rows of pooling operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _window(kernel: Any, stride: Any, padding: Any, rank: int) -> dict[str, tupl
 
 
 def _cut(m: Maker, made: Any, rank: int, x: Value, dims: Sequence[Dim], ceil_mode: bool) -> Any:
-    """Windows that begin behind the operand are none, though they fit when rounding up."""
+    """Return the result without windows that begin after the operand, which rounding up may add."""
     if not ceil_mode:
         return made
     found = Value(made, x.dtype, (*x.dims[:2], *[None] * rank))
@@ -46,7 +46,7 @@ def _max_pool(rank: int) -> Row:
         dims = m.out_dims
         made = _cut(m, made, rank, x, dims, ceil_mode)
         found = Value(made, x.dtype, (1, *dims) if alone else dims)
-        found = m.nonempty(found, range(2, 2 + rank))  # a window must fit
+        found = m.nonempty(found, range(2, 2 + rank))  # at least one window must fit
         return m.squeeze(found, [0]) if alone else found
 
     return row
@@ -68,7 +68,7 @@ def _max_pool_indices(rank: int) -> Row:
 def _positions(
     m: Maker, x: Value, rank: int, window: Any, dilation: Sequence[int]
 ) -> tuple[Value, Value]:
-    """(values, places in the operand's plane) from windows side by side."""
+    """Return (values, positions in the operand's plane), from a gather of all windows."""
     dims = m.out_dims
     lead = x.rank - rank
     sizes, line = x.dims[lead:], None
@@ -93,7 +93,7 @@ def _positions(
     lowest = -math.inf if x.is_float else -(1 << 30)
     read = m.where(shown, read, lowest)
     values = m.reduce("max", read, [-1])
-    # The first of the largest that is no padding; the last NaN, as PyTorch's kernel has it.
+    # The first maximum that is not padding, or the last NaN, as PyTorch's kernel selects.
     largest = m.logical_and(shown, m.equal(read, m.expand(values, values.rank)))
     at = m.reduce_position("argmax", m.cast(largest, "int8"), -1, False)
     if x.is_float:
@@ -124,7 +124,7 @@ def _avg_pool(rank: int) -> Row:
                 **window,
             )
             found = Value(made, x.dtype, (1, *dims) if alone else dims)
-        found = m.nonempty(found, range(2, 2 + rank))  # a window must fit
+        found = m.nonempty(found, range(2, 2 + rank))  # at least one window must fit
         return m.squeeze(found, [0]) if alone else found
 
     return row
@@ -133,8 +133,11 @@ def _avg_pool(rank: int) -> Row:
 def _counted_average(
     m: Maker, x: Value, window: Any, dims: Sequence[Dim], how: tuple[bool, int | None]
 ) -> Value:
-    """Sums of windows, divided by what PyTorch counts: it leaves out what lies behind the
-    padding, and perhaps the padding."""
+    """Return sums of windows divided by PyTorch's count, which excludes positions beyond the
+    padding.
+
+    With ``count_include_pad`` False it also excludes the padding.
+    """
     rank = len(window["pool_size"])
     dims = dims[len(dims) - rank :]
     found = x
@@ -176,7 +179,7 @@ def _adaptive(kind: str, rank: int) -> Row:
 
 
 def _adapted(m: Maker, x: Value, axis: int, size: Dim, kind: str) -> Value:
-    """One axis after the other, as Relay does it."""
+    """Return adaptive pooling of one axis."""
     if size == x.dims[axis]:
         return x
     if is_one(size):

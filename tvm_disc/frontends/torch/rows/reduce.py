@@ -1,4 +1,4 @@
-"""Rows of reductions and running totals."""
+"""Rows of reductions and cumulative operators."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Row = Callable[..., Any]
 
 
 def axes_of(x: Value, dim: Any) -> list[int]:
-    """The axes that PyTorch's ``dim`` names; none, or an empty list, means all."""
+    """Return the axes that PyTorch's ``dim`` names; None or an empty list means all."""
     if dim is None or (isinstance(dim, Sequence) and not dim):
         return list(range(x.rank))
     return [a % max(1, x.rank) for a in ([dim] if isinstance(dim, int) else dim)]
 
 
 def _total(name: str) -> Row:
-    """A sum or product, of elements as the type of the result."""
+    """Return the row of a sum, product or mean, with elements cast to the type of the result."""
 
     def row(
         m: Maker, x: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
@@ -41,19 +41,19 @@ def _extreme(name: str) -> Row:
 
 
 def _some_along(m: Maker, x: Value, dim: Any) -> Value:
-    """An operand of which an extreme element is taken: there must be one."""
+    """Return the operand of an extreme, checked to have elements along the axes."""
     return m.nonempty(x, axes_of(x, dim)) if x.rank else x
 
 
 def extreme(m: Maker, name: str, x: Value, axes: Sequence[int], keep: bool = False) -> Value:
-    """The greatest or least element; of truth values by ``any`` and ``all``."""
+    """Return the maximum or minimum; for bool ``any`` and ``all``."""
     if x.dtype == "bool":
         name = {"max": "any", "min": "all"}[name]
     return m.reduce(name, x, axes, keep)
 
 
 def _extreme_along(name: str) -> Row:
-    """(values, first positions)."""
+    """Return the row of (values, first positions)."""
 
     def row(m: Maker, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
         x = _some_along(m, x, dim)
@@ -64,7 +64,7 @@ def _extreme_along(name: str) -> Row:
 
 
 def position(m: Maker, name: str, x: Value, dim: int | None, keep: bool = False) -> Value:
-    """Where the extreme element is."""
+    """Return the position of the extreme element."""
     if x.rank == 0:
         return m.tensor(0, "int64")
     if dim is None:
@@ -91,7 +91,7 @@ def _truth(name: str) -> Row:
 def moments(
     m: Maker, x: Value, axes: Sequence[int], correction: float, keep: bool
 ) -> tuple[Value, Value]:
-    """(variance, mean) over some axes."""
+    """Return (variance, mean) over some axes."""
     mean = m.reduce("mean", x, axes, True)
     centred = m.sub(x, mean)
     total = m.reduce("sum", m.mul(centred, centred), axes, keep)
@@ -115,7 +115,7 @@ def _variance(root: bool, pair: bool) -> Row:
 
 
 def _spread(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float, bool]:
-    """(axes, correction, keepdim) of the several forms of ``var``."""
+    """Return (axes, correction, keepdim) of any overload of ``var``."""
     named = dict(kwargs)
     if args and isinstance(args[0], bool):  # var(x, unbiased)
         return None, float(args[0]), False
@@ -129,7 +129,7 @@ def _spread(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float,
 
 
 def norm(m: Maker, x: Value, order: float, axes: Sequence[int], keep: bool) -> Value:
-    """The p-norm over some axes."""
+    """Return the p-norm over some axes."""
     size = m.abs(x)
     if order == math.inf:
         return m.reduce("max", size, axes, keep)
@@ -177,10 +177,11 @@ def _scan(name: str) -> Row:
 
 
 def _logcumsumexp(m: Maker, x: Value, dim: int) -> Value:
-    """The logarithm of running sums of exponentials: all pairs of positions along the axis.
+    """Return the logarithm of cumulative sums of exponentials, from all pairs of positions.
 
-    Each sum is scaled by the maximum of its own elements: by that of the whole axis, sums of
-    elements far below it would be 0, and later NaN would reach earlier results.
+    Each sum is scaled by the maximum of its own elements. With the maximum of the whole axis, sums
+    of
+    much smaller elements would be 0, and a later NaN would affect earlier results.
     """
     if x.rank == 0:
         return x
@@ -195,7 +196,7 @@ def _logcumsumexp(m: Maker, x: Value, dim: int) -> Value:
 
 
 def _running_extreme(name: str) -> Row:
-    """(values, last positions of them): all pairs of positions along the axis."""
+    """Return the row of (values, last positions of them), from all pairs of positions."""
 
     def row(m: Maker, x: Value, dim: int) -> tuple[Value, Value]:
         if x.rank == 0:
@@ -208,7 +209,7 @@ def _running_extreme(name: str) -> Row:
         lowest = _lowest(number.dtype, name)
         wide = m.where(seen, m.expand(number, -2), lowest)
         values = m.reduce(name, wide, [-1])
-        # The last of equal ones; the last NaN, which is the extreme of all that follow it.
+        # The last of equal elements. A NaN is the extreme of all following positions.
         chosen = m.equal(wide, m.expand(values, -1))
         if number.is_float:
             chosen = m.logical_or(chosen, m.isnan(wide))
@@ -221,7 +222,7 @@ def _running_extreme(name: str) -> Row:
 
 
 def _lowest(dtype: str, name: str) -> float | int:
-    """What never is the greatest (least) element."""
+    """Return a value that is never greater (less) than an element."""
     if is_float(dtype):
         return -math.inf if name == "max" else math.inf
     kind = np.iinfo(dtype)
@@ -229,14 +230,14 @@ def _lowest(dtype: str, name: str) -> float | int:
 
 
 def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
-    """The lower of the two in the middle, and where it is; a NaN if there is one."""
+    """Return the lower median and its position; NaN if there is one."""
     if x.rank == 0:
         return x, m.tensor(0, "int64")
     size = m.scalar(x.dims[dim % x.rank])
     order = m.order(x, dim, ascending=True)
     middle = m.floor_div(m.sub(size, 1), m.tensor(2, "int64"))
     place = m.take(order, m.reshape(middle, [1]), dim)
-    if is_float(x.dtype):  # NaNs are sorted behind all else
+    if is_float(x.dtype):  # NaN is sorted last
         last = m.slice(order, dim, -1, None)
         place = m.where(m.isnan(m.gather(x, last, dim)), last, place)
     value = m.gather(x, place, dim)
@@ -246,7 +247,7 @@ def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[V
 
 
 def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
-    """The lower of the two in the middle of all that are not NaN; NaN if there are none."""
+    """Return the lower median of all elements that are not NaN; NaN if there are none."""
     if x.rank == 0:
         return x, m.tensor(0, "int64")
     if not is_float(x.dtype):

@@ -1,7 +1,7 @@
-"""Rows of recurrent layers: a loop over the steps, whatever their number.
+"""Rows of recurrent layers: a loop over any number of steps.
 
-All steps meet the input weights in one product before the loop; a step adds the product of its
-hidden state.
+One product before the loop multiplies the inputs of all steps by their weights. Each step adds the
+product of its hidden state.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tvm_disc.frontends.torch.rows.matmul import product
 from tvm_disc.frontends.torch.values import Value
 
 Row = Callable[..., Any]
-# (gates of the input at one step, product of the hidden state, states) -> new states, the output
-# being the first of them.
+# (gates of the input at one step, product of the hidden state, states) -> new states, the first of
+# which is the output.
 Step = Callable[[Maker, Value, Value, Sequence[Value]], list[Value]]
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Of one layer in one direction; a projection makes the hidden state narrower."""
+    """Weights of one layer in one direction; a projection makes the hidden state narrower."""
 
     inputs: Value
     hidden: Value
@@ -69,7 +69,7 @@ def _plain_step(activation: str) -> Step:
 def _steps(
     m: Maker, gates: Value, states: Sequence[Value], w: Weights, step: Step, backward: bool
 ) -> tuple[Value, list[Value]]:
-    """(outputs ``[steps, batch, width]``, last states) of one direction."""
+    """Return (outputs ``[steps, batch, width]``, last states) of one direction."""
 
     def turn(t: Value, fixed: list[Value], state: list[Value]) -> tuple[list[Value], list[Value]]:
         now = m.take(fixed[0], m.sub(fixed[1], t) if backward else t, 0)
@@ -88,7 +88,7 @@ def _steps(
 
 
 def _weights(params: Sequence[Value], has_biases: bool, projected: bool) -> list[Weights]:
-    """Of every layer and direction in turn."""
+    """Return the weights of every layer and direction, in PyTorch's order."""
     found, k = [], 0
     while k < len(params):
         pair = list(params[k : k + 2])
@@ -107,7 +107,7 @@ def _layers(
     m: Maker, x: Value, states: Sequence[Value], weights: Sequence[Weights], step: Step,
     directions: int,
 ) -> tuple[Value, list[Value]]:  # fmt: skip
-    """(outputs, last states ``[layers * directions, batch, width]``), steps first."""
+    """Return (outputs, last states ``[layers * directions, batch, width]``), with steps first."""
     last: list[list[Value]] = []
     for layer in range(len(weights) // directions):
         outputs = []
@@ -158,6 +158,6 @@ _KINDS: Mapping[str, Row] = {
 
 ROWS: Mapping[str, Row] = {
     **{f"{kind}.input": row for kind, row in _KINDS.items()},
-    # As modules are exported here, of any length.
+    # Emitted by this front end's export, for sequences of any length.
     **{f"tvm_disc::{kind}.default": row for kind, row in _KINDS.items()},
 }

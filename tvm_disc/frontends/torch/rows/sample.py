@@ -1,4 +1,4 @@
-"""Rows of resizing and sampling of images."""
+"""Rows of image resizing and sampling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CUBIC = -0.75  # PyTorch's coefficient
 def _step(
     m: Maker, size: Dim, wanted: Dim, corners: bool, scale: float | None, dtype: str = "float32"
 ) -> Value:
-    """How far neighbours of the result lie apart in the operand."""
+    """Return the distance in the operand between adjacent elements of the result."""
     if corners:
         gaps = m.maximum(m.tensor(wanted - 1, dtype), 1.0)
         return m.div(m.tensor(size - 1, dtype), gaps)
@@ -33,7 +33,7 @@ def _places(m: Maker, wanted: Dim, step: Value, corners: bool) -> Value:
 
 
 def _exact(x: Value) -> str:
-    """The type in which PyTorch computes positions in an image, nearest neighbours aside."""
+    """Return the type in which PyTorch computes image positions, except for nearest neighbours."""
     return "float64" if x.dtype == "float64" else "float32"
 
 
@@ -43,7 +43,9 @@ def _clamped(m: Maker, place: Value, size: Dim) -> Value:
 
 
 def times(size: Dim, wanted: Dim) -> int | None:
-    """How many copies of each element make the wanted size, if they do."""
+    """Return the number of copies of each element that gives the size, or None if it is no
+    multiple.
+    """
     if isinstance(size, int) and isinstance(wanted, int):
         return wanted // size if size and wanted % size == 0 else None
     import sympy
@@ -101,7 +103,7 @@ def _cubic(m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: flo
 
 
 def _cubic_weight(m: Maker, gap: Value, near: bool, a: float = _CUBIC) -> Value:
-    """Keys' kernel at a distance up to 1, or from 1 to 2."""
+    """Return Keys' kernel at a distance up to 1, or from 1 to 2."""
     factors = (a + 2, -(a + 3), 0.0, 1.0) if near else (a, -5 * a, 8 * a, -4 * a)
     found = m.mul(gap, factors[0])
     for k in factors[1:3]:
@@ -110,10 +112,11 @@ def _cubic_weight(m: Maker, gap: Value, near: bool, a: float = _CUBIC) -> Value:
 
 
 def _antialias(reach: float, kernel: Callable[[Maker, Value], Value]) -> Callable[..., Value]:
-    """A rule of one axis: a product with the weights of all its elements for each result.
+    """Return the rule for one axis: a product with the weights of all its elements for each result.
 
-    ``reach`` is how far the kernel goes on each side. Where the axis shrinks, the kernel is as
-    much wider, so that every element counts.
+    ``reach`` is the extent of the kernel on each side. If the axis shrinks, the kernel is widened
+    by
+    the same factor, so that every element contributes.
     """
 
     def along(
@@ -143,7 +146,7 @@ def _triangle(m: Maker, gap: Value) -> Value:
 
 
 def _keys(m: Maker, gap: Value) -> Value:
-    """Keys' kernel with a coefficient of -1/2, as PyTorch has it where it smooths."""
+    """Return Keys' kernel with coefficient -1/2, which PyTorch uses for antialiasing."""
     far = m.where(m.less(gap, 2.0), _cubic_weight(m, gap, False, -0.5), 0.0)
     return m.where(m.less(gap, 1.0), _cubic_weight(m, gap, True, -0.5), far)
 
@@ -185,7 +188,7 @@ def _upsample_smooth(rank: int, axis_rule: Callable[..., Value], vec: bool) -> R
 
 
 def _given(scales: Sequence[Any], vec: bool) -> Any:
-    """Scales as a list, or as an argument for each axis."""
+    """Return the scales, which are one list or one argument per axis."""
     if vec:
         return scales[0] if scales else None
     return scales if any(s is not None for s in scales) else None

@@ -1,4 +1,4 @@
-"""Rows of operators that write by position."""
+"""Rows of operators that write elements by index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMES = {
 
 
 def scattered(m: Maker, x: Value, dim: int, index: Value, src: Value, how: str) -> Value:
-    """``x`` with ``src`` written, or gathered in, at positions along an axis."""
+    """Return ``x`` with ``src`` written or reduced into it at indices along an axis."""
     if x.rank == 0:
         line = m.reshape(x, [1])
         return m.reshape(scattered(m, line, 0, _line(m, index), _line(m, src), how), ())
@@ -43,7 +43,7 @@ def _line(m: Maker, x: Value) -> Value:
 
 
 def _inside(m: Maker, x: Value, dim: int, index: Value) -> Value:
-    """Positions of a scatter along an axis, none of which may be outside of it or negative."""
+    """Return the indices of a scatter, checked to be in bounds and nonnegative."""
     return m.inside(index, x.dims[dim % x.rank] if x.rank else 1)
 
 
@@ -107,7 +107,7 @@ def _scatter_mean(
 
 
 def bounds(m: Maker, size: Dim, start: Dim, end: Dim) -> tuple[Dim, Dim]:
-    """The positions that a slice begins and ends at, as Python finds them."""
+    """Return the positions at which a slice begins and ends, by Python's rules."""
     if isinstance(size, int) and all(isinstance(v, int | None) for v in (start, end)):
         begin, stop, _ = slice(start, end).indices(size)
         return begin, max(begin, stop)
@@ -137,7 +137,7 @@ def _slice_scatter(
 
 
 def _strided_scatter(m: Maker, x: Value, src: Value, axis: int, begin: Dim, step: int) -> Value:
-    """Positions that the slice has read from the source, others as they are."""
+    """Return ``x`` with the positions of a strided slice replaced by ``src``."""
     size, count = x.dims[axis], src.dims[axis]
     if count == 0:
         return x
@@ -158,7 +158,7 @@ def _select_scatter(m: Maker, x: Value, src: Value, dim: int, index: Dim) -> Val
 
 
 def _masked_scatter(m: Maker, x: Value, mask: Value, source: Value) -> Value:
-    """The source in order, one element for each place where the mask holds."""
+    """Return ``x`` with consecutive elements of the source where the mask is true."""
     dims = m.out_dims
     mask = m.broadcast(m.cast(mask, "bool"), dims)
     line = m.cast(m.flat(mask), "int64")

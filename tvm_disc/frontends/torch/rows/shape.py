@@ -1,4 +1,4 @@
-"""Rows of operators that reshape, move, cut and join."""
+"""Rows of operators that reshape, move, slice and concatenate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = Callable[..., Any]
 
 
 def _to_result(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
-    """The same elements under the shape of the result."""
+    """Return the operand reshaped to the shape of the result."""
     return m.reshape(x, m.out_dims)
 
 
@@ -35,7 +35,7 @@ def _t(m: Maker, x: Value) -> Value:
 
 
 def _squeeze(m: Maker, x: Value, dim: Any = None) -> Value:
-    """``x`` without the asked axes that are 1; axes that PyTorch kept must not be 1 in a call."""
+    """Return ``x`` without those of the given axes that are 1; a call refuses 1 for other axes."""
     asked = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
     axes = {a % max(1, x.rank) for a in asked}
     for axis in sorted(axes):
@@ -49,7 +49,7 @@ def _unsqueeze(m: Maker, x: Value, dim: int) -> Value:
 
 
 def joined(m: Maker, parts: Sequence[Value], dim: int = 0) -> Value:
-    """Parts one after the other; empty lines among tensors of higher rank do not count."""
+    """Return the parts concatenated; empty vectors among tensors of higher rank are ignored."""
     dtype, rank = m.out_dtype, len(m.out_dims)
     kept = [p for p in parts if p.rank == rank and not (rank == 1 and p.dims == (0,))]
     kept = kept or list(parts[:1])
@@ -95,7 +95,7 @@ def _parts(m: Maker, x: Value, sizes: Sequence[Dim], axis: int) -> list[Value]:
 
 
 def _split(m: Maker, x: Value, size: Any, dim: int = 0) -> list[Value]:
-    """As many parts as PyTorch counted, each of the size that it found."""
+    """Return the parts in the number and sizes that PyTorch inferred."""
     from tvm_disc.frontends.torch.values import dims_of
 
     return _parts(m, x, [dims_of(t)[dim] for t in m.out], dim)
@@ -153,7 +153,7 @@ def _repeat_interleave(m: Maker, x: Value, repeats: Any, dim: Any = None, **kwar
 
 
 def cropped(m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]]) -> tuple[Value, list[Any]]:
-    """``x`` without what negative pad widths cut off, and the widths that are left."""
+    """Return ``x`` cropped by negative pad widths, and the remaining widths."""
     left = []
     for axis, (low, high) in enumerate(pairs):
         cut = [-w if isinstance(w, int) and w < 0 else 0 for w in (low, high)]
@@ -168,7 +168,7 @@ def cropped(m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]]) -> tuple[Value
 
 
 def pad_pairs(pads: Sequence[Dim], rank: int) -> list[tuple[Dim, Dim]]:
-    """PyTorch's pad widths, last axis first, as a pair per axis."""
+    """Return PyTorch's pad widths, which begin with the last axis, as a pair per axis."""
     pairs: list[tuple[Dim, Dim]] = [(0, 0)] * rank
     for k in range(len(pads) // 2):
         pairs[rank - 1 - k] = (pads[2 * k], pads[2 * k + 1])
@@ -191,9 +191,9 @@ def _pad(m: Maker, x: Value, pad: Sequence[Dim], value: Any = 0) -> Value:
 def _trimmed(
     m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]]
 ) -> tuple[Value, list[tuple[Dim, Dim]]]:
-    """Return ``x`` cut where a symbolic width is negative, and the widths, none of them negative.
+    """Return ``x`` cropped by negative symbolic widths, and nonnegative widths.
 
-    ``F.pad(x, (0, 16 - n))`` pads or trims to 16. What is left must not be negative.
+    ``F.pad(x, (0, 16 - n))`` pads or trims to 16. The remaining size must not be negative.
     """
     import sympy
 
@@ -231,7 +231,7 @@ def _edge(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
 def _copied_border(
     m: Maker, x: Value, pad: Sequence[Dim], mode: str, build: Callable[..., Any]
 ) -> Value:
-    """``x`` with borders that repeat its elements; ``build`` makes those of literal widths."""
+    """Return ``x`` with borders that repeat its elements; ``build`` pads by literal widths."""
     x, pairs = cropped(m, x, pad_pairs(pad, x.rank))
     widths = [w for pair in pairs for w in pair]
     if not all(isinstance(w, int) for w in widths):
@@ -245,7 +245,7 @@ def _copied_border(
 
 
 def _diagonal(m: Maker, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
-    """Rows and columns as one line, of which every so many are taken."""
+    """Return a diagonal, as elements of the flattened matrix at a constant distance."""
     a, b = dim1 % x.rank, dim2 % x.rank
     rest = [k for k in range(x.rank) if k not in (a, b)]
     moved = m.transpose(x, [*rest, a, b])
@@ -267,7 +267,7 @@ def _triangle(upper: bool) -> Row:
 def _as_strided(
     m: Maker, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim = None
 ) -> Value:
-    """Elements at affine positions of the operand's memory, which must be in order."""
+    """Return elements at affine positions of the operand's memory, which must be contiguous."""
     source = m.node.args[0].meta["val"]
     if not source.is_contiguous() or m.node.args[0].meta["val"].storage_offset() != 0:
         raise Unsupported("as_strided of a tensor whose elements do not lie in order")
@@ -279,7 +279,7 @@ def _as_strided(
 
 
 def _unfold(m: Maker, x: Value, dimension: int, size: int, step: int) -> Value:
-    """Windows along an axis; their elements become the last axis."""
+    """Return windows along an axis; their elements become the last axis."""
     if x.rank == 0:
         return m.reshape(x, [size])
     axis = dimension % x.rank

@@ -14,7 +14,7 @@ Row = Callable[..., Any]
 
 def _in_float64(function: Callable[[Maker, Value], Value]) -> Row:
     def row(m: Maker, x: Value) -> Value:
-        # Through the type of the result: integers are converted to that by PyTorch.
+        # PyTorch converts integers to the type of the result first.
         return m.cast(function(m, m.cast(m.cast(x, m.out_dtype), "float64")), m.out_dtype)
 
     return row

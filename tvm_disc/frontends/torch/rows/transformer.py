@@ -1,4 +1,4 @@
-"""Rows of PyTorch's fused forms of attention modules, which they call when no gradient is kept."""
+"""Rows of the fused attention modules that PyTorch calls without gradients."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from tvm_disc.frontends.torch.values import Dim, Value
 
 Row = Callable[..., Any]
 
-# What a mask says, by PyTorch's number: of every pair of positions, which keys are padding, or of
-# every head what it does not see.
+# PyTorch's mask types: pairs of positions, or padding keys. Other masks are per head.
 PAIRS, PADDING = 0, 1
 
 
 def _hidden(m: Maker, mask: Value | None, kind: int | None) -> Value | None:
-    """Which keys a query sees, laid out as the scores ``[batch, heads, queries, keys]``."""
+    """Return which keys a query sees, in the layout of scores ``[batch, heads, queries, keys]``."""
     if mask is None:
         return None
     seen = m.logical_not(m.cast(mask, "bool"))
@@ -30,7 +29,7 @@ def _hidden(m: Maker, mask: Value | None, kind: int | None) -> Value | None:
 
 
 def _heads(m: Maker, x: Value, count: Dim, width: Dim) -> Value:
-    """``[batch, positions, heads * width]`` with the heads before the positions."""
+    """Return ``[batch, positions, heads * width]`` with the heads before the positions."""
     apart = m.reshape(x, [x.dims[0], x.dims[1], count, width])
     return m.swap(apart, 1, 2)
 

@@ -15,8 +15,10 @@ _LEAST = -3.4e38  # below any score
 
 
 def _nms(m: Maker, boxes: Value, scores: Value, threshold: float) -> Value:
-    """The boxes to keep, the best first."""
-    # Relay suppresses from the threshold on, torchvision beyond it; to Relay 0 means not at all.
+    """Return the indices of the boxes to keep, best first."""
+    # Relay suppresses at overlap >= threshold, torchvision at overlap > threshold. In Relay 0
+    # disables
+    # it.
     overlap = max(threshold * (1 + 2.0**-22), 1.2e-38)
     limits = [m.tensor(0, "int64"), m.tensor(overlap, "float32"), m.tensor(_LEAST, "float32")]
     made = m.call(
@@ -25,7 +27,7 @@ def _nms(m: Maker, boxes: Value, scores: Value, threshold: float) -> Value:
         m.expand(m.cast(scores, "float32"), 0, 2),
         *limits,
     )
-    # Rows of (batch entry, class, box), of which so many count.
+    # Rows of (batch entry, class, box), followed by the number of valid rows.
     kept = m.pick(Value(TupleGetItem(made, 0), "int64", (None, 3)), 1, 2)
     count = m.call("reshape", TupleGetItem(made, 1), newshape=(1,))
     ends = [m.literal([0], "int64"), m.call("cast", count, dtype="int64"), m.literal([1], "int64")]
