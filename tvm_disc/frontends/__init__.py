@@ -1,6 +1,6 @@
-"""Models of other frameworks, each read by rows of one table per framework.
+"""Import of models of other frameworks; each framework has one table of operator rows.
 
-ONNX models and PyTorch programs become Relay modules; a Relax module stays one.
+ONNX models and PyTorch programs become Relay modules; Relax modules are used as they are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What the rows of a front end that infers types are written with: a tensor is an expression,
-whose type is asked for where it matters.
-"""
+"""Expression builder for the rows of a front end whose tensors have inferred types."""
 
 from __future__ import annotations
 
@@ -28,69 +26,70 @@ from tvm_disc.relay import types as rt
 from tvm_disc.relay.infer import Inference
 
 Operand: TypeAlias = "Expr | int | float | bool"
-Dim: TypeAlias = "int | Expr"  # an expression is an int64 of rank 0
-Demand: TypeAlias = "int | str | None"  # what a dim must be
+Dim: TypeAlias = "int | Expr"  # an expression is an int64 scalar
+# required dim: a number, a name for equal dims, or None for any
+Demand: TypeAlias = "int | str | None"
 
 
 _NUMBERS = count()
 
 
 def parts(tuple_value: Expr, count: int) -> list[Expr]:
-    """The fields of an expression that is a tuple."""
+    """Return the fields of a tuple expression."""
     return [ast.TupleGetItem(tuple_value, k) for k in range(count)]
 
 
 class Calc(Calls[Expr, Dim]):
-    """Calls on operands whose types are asked for where they matter.
+    """Builds calls on operands whose types are inferred on demand.
 
     Attributes:
-        infer: what is known of expressions.
+        infer: type inference and the known properties of expressions.
     """
 
     def __init__(self, infer: Inference) -> None:
         self.infer = infer
 
-    # -- what is known -------------------------------------------------------------------------
+    # -- known properties ----------------------------------------------------------------------
 
     def type(self, x: Expr) -> rt.TensorType:
-        """The type of a tensor."""
+        """Return the type of a tensor."""
         ty = self.infer.type_of(x)
         if not isinstance(ty, rt.TensorType):
             raise TypeMismatch(f"expected a tensor, found {ty}")
         return ty
 
     def dtype(self, x: Expr) -> str:
-        """The element type."""
+        """Return the element type."""
         return self.type(x).dtype
 
     def rank(self, x: Expr) -> int:
-        """The number of dims."""
+        """Return the number of dims."""
         return len(self.type(x).shape)
 
     def literals(self, x: Expr) -> list[int | None]:
-        """The dims that are literal numbers, None for others."""
+        """Return the dims, with None for those that are not literals."""
         return [d if isinstance(d, int) else None for d in self.type(x).shape]
 
     def known(self, x: Expr | None) -> np.ndarray | None:
-        """The elements, if they are known at compile time."""
+        """Return the elements, if they are known at compile time."""
         return None if x is None else self.infer.value_of(x)
 
     def number(self, x: Expr, what: str) -> Any:
-        """The one element of a tensor, which must be known at compile time."""
+        """Return the only element of a tensor, which must be known at compile time."""
         value = self.known(x)
         if value is None or value.size != 1:
             raise Unsupported(f"{what} must be one number known at compile time")
         return value.reshape(-1)[0].item()
 
     def numbers(self, x: Expr, what: str) -> list[Any]:
-        """The elements of a vector, which must be known at compile time."""
+        """Return the elements of a vector, which must be known at compile time."""
         value = self.known(x)
         if value is None:
             raise Unsupported(f"{what} must be known at compile time")
         return list(value.reshape(-1).tolist())
 
     def count(self, x: Expr, what: str) -> int:
-        """The length of a vector, which must be known at compile time."""
+        """Return the length of a vector, which must be known at compile time."""
         dims = self.literals(x)
         size = 1 if not dims else dims[0]
         if len(dims) > 1 or size is None:
@@ -100,7 +99,7 @@ class Calc(Calls[Expr, Dim]):
     # -- calls -----------------------------------------------------------------------------------
 
     def expr(self, x: Expr) -> Expr:
-        """The tensor itself."""
+        """Return the expression of a tensor, which is the tensor itself."""
         return x
 
     def made(
@@ -110,19 +109,21 @@ class Calc(Calls[Expr, Dim]):
         like: Expr | None = None,
         dtype: str = "",
     ) -> Expr:
-        """The expression itself, of which the type will be inferred."""
+        """Return the expression unchanged; its type is inferred later."""
         return expr
 
     def is_tensor(self, value: Any) -> bool:
-        """Whether an operand is an expression."""
+        """Return whether an operand is an expression."""
         return isinstance(value, Expr)
 
     def like(self, value: Any, x: Expr) -> ast.Constant:
-        """A constant of the element type of ``x``."""
+        """Return a constant of the element type of ``x``."""
         return const(value, self.dtype(x))
 
     def variable(self, name: str, like: Expr, ty: rt.TensorType | None = None) -> Expr:
-        """What stands for a tensor in a body: the tensor itself, or any one of a type."""
+        """Return a variable of a body that denotes the tensor ``like``, or any tensor of type
+        ``ty``.
+        """
         var = ast.Var(name, ty)
         if ty is None:
             self.infer.stands_for(var, like)
@@ -131,24 +132,29 @@ class Calc(Calls[Expr, Dim]):
         return var
 
     def scope(self) -> AbstractContextManager[None]:
-        """A body that may run never or often: what is inferred in it is forgotten."""
+        """Return the scope of a conditional or loop body; types inferred inside do not escape
+        it.
+        """
         return self.infer.scope()
 
     def formulas(self, x: Expr) -> Sequence[Any]:
-        """The dims as formulas, to be compared by :meth:`same`."""
+        """Return the dims as formulas, which :meth:`same` compares."""
         return self.infer.dims_of(x)
 
     def same(self, a: Any, b: Any) -> bool:
-        """Whether two dims are proved equal."""
+        """Return whether two dims are proved equal."""
         return self.infer.same(a, b)
 
     def outside(self, formula: Any) -> Dim:
-        """Nothing: formulas of a body are forgotten with it."""
+        """Raise UnknownRows: formulas of a body are not valid outside."""
         raise UnknownRows("what a loop gathers must have dims that are known before it")
 
     def fitted(self, operands: Mapping[str, tuple[Any, Sequence[Demand]]]) -> list[Any]:
-        """Tensors by name with the dims that their operator demands: a number, any, or the same
-        as all others of a name; a call in which others are found is refused. None stays None.
+        """Return tensors, by name, with the dims that their operator requires.
+
+        A required dim is a number, any, or equal to all others of the same name. A call in which
+        the dims
+        differ is refused. None remains None.
 
         Raises:
             TypeMismatch: a tensor has another rank.
@@ -161,12 +167,12 @@ class Calc(Calls[Expr, Dim]):
         function = ast.Function(params, ast.Tuple(tuple(params)))
         made = ast.Call(function, [x for x, _ in given.values()])
         fields = dict(zip(given, parts(made, len(params)), strict=True))
-        # Weights stay constants, which are packed at compile time.
+        # Weights remain constants, so that they can be packed at compile time.
         known = {name: x for name, (x, _) in given.items() if isinstance(x, ast.Constant)}
         return [(fields | known).get(name) for name in operands]
 
     def _fit(self, operands: Mapping[str, tuple[Expr, Sequence[Demand]]]) -> bool:
-        """Whether dims are proved to be what is demanded."""
+        """Return whether the dims provably satisfy the requirements."""
         named: dict[str, Any] = {}
         for name, (x, dims) in operands.items():
             have = list(zip(self.literals(x), self.formulas(x), strict=True))
@@ -182,40 +188,40 @@ class Calc(Calls[Expr, Dim]):
         return True
 
     def _demanded(self, name: str, x: Expr, dims: Sequence[Demand], number: int) -> ast.Var:
-        """A parameter; dims have names that no other operator's dims have."""
+        """Return a parameter whose dim names are unique to this operator."""
         shape: list[rt.Dim] = []
         for d in dims:
             shape.append(d if isinstance(d, int) else rt.Any(f"{d}_{number}") if d else rt.Any())
         return ast.Var(name, rt.TensorType(tuple(shape), self.dtype(x)))
 
     def matmul(self, a: Expr, b: Expr, out: str = "") -> Expr:
-        """``a @ b`` of rank 2 or more, batch dims broadcast."""
+        """Return ``a @ b`` of rank 2 or more, with batch dims broadcast."""
         if self.rank(a) == self.rank(b) == 2:
             return op("nn.matmul", a, b, units=None, out_dtype=out)
         return op("nn.batch_matmul", a, b, out_dtype=out, transpose_a=False, transpose_b=False)
 
     def softmax(self, x: Expr, axis: int = -1) -> Expr:
-        """Softmax along an axis."""
+        """Return the softmax along an axis."""
         return op("nn.softmax", x, axis=axis)
 
     # -- dims ----------------------------------------------------------------------------------
 
     def shape(self, x: Expr) -> Expr:
-        """The dims as a vector of int64."""
+        """Return the dims as an int64 vector."""
         return op("shape_of", x, dtype="int64")
 
     def size(self, x: Expr, axis: int) -> Dim:
-        """One dim: a number if it is known."""
+        """Return one dim, as a number if it is known."""
         literal = self.literals(x)[axis]
         axis = axis % self.rank(x)
         return self.item(self.shape(x), axis) if literal is None else literal
 
     def sizes(self, x: Expr) -> list[Dim]:
-        """Every dim."""
+        """Return every dim."""
         return [self.size(x, k) for k in range(self.rank(x))]
 
     def dim(self, name: str, a: Dim, b: Dim) -> Dim:
-        """Arithmetic on dims by the name of a Relay operator."""
+        """Return arithmetic on dims by the name of a Relay operator."""
         if isinstance(a, int) and isinstance(b, int):
             return _DIMS[name](a, b)
         if name == "multiply" and 1 in [x for x in (a, b) if isinstance(x, int)]:
@@ -225,17 +231,17 @@ class Calc(Calls[Expr, Dim]):
         return op(name, *(self.scalar(x) for x in (a, b)))
 
     def scalar(self, d: Dim, dtype: str = "int64") -> Expr:
-        """A dim as a tensor of rank 0."""
+        """Return a dim as a tensor of rank 0."""
         if not isinstance(d, Expr):
             return const(d, dtype)
         return self.cast(d, dtype)
 
     def item(self, vector: Expr, index: int) -> Expr:
-        """One element of a vector."""
+        """Return one element of a vector."""
         return op("take", vector, const(index, "int64"), axis=0)
 
     def vector(self, dims: Sequence[Dim]) -> Expr:
-        """Dims side by side, as int64."""
+        """Return dims as an int64 vector."""
         if all(isinstance(d, int) for d in dims):
             return const(list(dims), "int64")
         if not dims:
@@ -249,7 +255,7 @@ class Calc(Calls[Expr, Dim]):
         )
 
     def elements(self, vector: Expr, what: str) -> list[Dim]:
-        """The elements of a vector of integers, numbers where they are known."""
+        """Return the elements of an integer vector, as numbers where they are known."""
         found = self.infer.elements_of(vector)
         if found is None:
             raise Unsupported(f"the number of elements of {what} must be known at compile time")
@@ -257,17 +263,18 @@ class Calc(Calls[Expr, Dim]):
         return [self.item(wide, k) if v is None else v for k, v in enumerate(found)]
 
     def lengths(self, dims: Sequence[Dim]) -> list[Dim]:
-        """Return sizes as formulas that are not negative in any call that runs.
+        """Return sizes as formulas that are guarded to be nonnegative.
 
-        Sizes that are read from data, or that may be negative, become the dims of a tensor that
-        is not used otherwise: dims of a result are read once and guarded.
+        Sizes that are read from data, or that may be negative, become the dims of an otherwise
+        unused
+        tensor: the dims of a result are read once and guarded.
         """
         vector = self.vector(dims)
         if self.infer.is_formula(vector) and self.infer.is_natural(vector):
             return list(dims)
         blank = op("dyn.full", const(False), vector, shape=None, dtype="bool")
         if self.infer.in_body and self.infer.is_formula(vector):
-            # In a branch only launched kernels guard sizes, and nothing computes this tensor.
+            # In a branch only launched kernels guard sizes, and no kernel computes this tensor.
             least = op("maximum", vector, const(0, "int64"))
             other = op("dyn.full", const(False), least, shape=None, dtype="bool")
             names = [f"size_{k}" for k, _ in enumerate(dims)]
@@ -276,14 +283,14 @@ class Calc(Calls[Expr, Dim]):
         return self.sizes(blank)
 
     def length(self, x: Expr) -> Dim:
-        """One number that is not negative, as :meth:`lengths` has several."""
+        """Return one nonnegative size; see :meth:`lengths`."""
         known = self.known(x)
         if known is not None:
             return int(known.reshape(-1)[0])
         return self.lengths([self.reshape(self.cast(x, "int64"), [])])[0]
 
     def sizes_in(self, vector: Expr, what: str) -> list[Dim]:
-        """The elements of a vector of sizes."""
+        """Return the elements of a vector of sizes."""
         return self.lengths(self.elements(vector, what))
 
 

@@ -1,8 +1,8 @@
-"""Relay expressions from Python: calls with their place in the source, numbers as constants, and
-dims that are numbers or expressions.
+"""Expression builder that the operator rows of all front ends use.
 
-What the rows of every front end are written with. What a tensor is, a front end says: one that
-knows types beforehand keeps them with each expression, one that does not asks for them.
+It builds Relay calls with their source location, constants from numbers, and dims that are numbers
+or expressions. A front end defines its tensor type: tensors with known types store them, others
+infer them on demand.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Number: TypeAlias = "int | float | bool"
 T = TypeVar("T")  # a tensor of the front end
 D = TypeVar("D")  # a dim of the front end; int is one
 
-MOST = (1 << 63) - 1  # beyond any dim
-_WEIGHTS = 1 << 16  # bytes that are more than a table of shape arithmetic
+MOST = (1 << 63) - 1  # greater than any dim
+_WEIGHTS = 1 << 16  # bytes of a constant that is larger than tables of shape arithmetic
 
 _PLACE: ContextVar[ast.Span | None] = ContextVar("place", default=None)
 
 
 @contextmanager
 def placed(source: str) -> Iterator[None]:
-    """Calls made inside come from here: messages about them say so."""
+    """Set the source location of the calls that are made in the context, for messages."""
     token = _PLACE.set(ast.Span.at(source))
     try:
         yield
@@ -45,7 +45,7 @@ def placed(source: str) -> Iterator[None]:
 
 
 def op(name: str, *args: Any, **attrs: Any) -> Expr:
-    """A call of a Relay operator; of a few constants, its value."""
+    """Return a call of a Relay operator, or its value if all operands are small constants."""
     known = folded(name, args, attrs)
     if known is not None:
         return ast.Constant(known)
@@ -55,7 +55,7 @@ def op(name: str, *args: Any, **attrs: Any) -> Expr:
 
 
 def const(value: Any, dtype: str | None = None) -> ast.Constant:
-    """A constant; numbers keep their type unless one is given."""
+    """Return a constant; numbers keep their type unless one is given."""
     if dtype is None:
         return ast.Constant(np.asarray(value))
     with np.errstate(all="ignore"):
@@ -67,37 +67,38 @@ def _kind(dtype: str) -> Any:
 
 
 def is_float(dtype: str) -> bool:
-    """Whether a dtype is a floating-point type."""
+    """Return whether a dtype is a floating-point type."""
     return dtype.startswith(("float", "bfloat"))
 
 
 def least_of(dtype: str) -> Number:
-    """The least number of a dtype, which is the maximum of nothing."""
+    """Return the least number of a dtype, which is the maximum of an empty set."""
     return -np.inf if is_float(dtype) else False if dtype == "bool" else int(np.iinfo(dtype).min)
 
 
 def greatest_of(dtype: str) -> Number:
-    """The greatest number of a dtype, which is the minimum of nothing."""
+    """Return the greatest number of a dtype, which is the minimum of an empty set."""
     return np.inf if is_float(dtype) else True if dtype == "bool" else int(np.iinfo(dtype).max)
 
 
-# -- dims of results, as far as they can be said plainly; None where they cannot -------------------
+# -- dims of results; None for a dim that has no simple formula
+# --------------------------------------
 
 
 def is_one(dim: Any) -> bool:
-    """Whether a dim is known to be 1."""
+    """Return whether a dim is known to be 1."""
     return isinstance(dim, int) and dim == 1
 
 
 def joined_dim(a: Any, b: Any) -> Any:
-    """The dim that two broadcast dims have together; the program sees to it that they fit."""
+    """Return the broadcast of two dims, which are checked elsewhere."""
     if is_one(a):
         return b
     return a if isinstance(a, int) or is_one(b) or not isinstance(b, int) else b
 
 
 def joined_dims(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    """The shape that operands are broadcast to."""
+    """Return the shape to which operands are broadcast."""
     rank = max((len(s) for s in shapes), default=0)
     dims: list[Any] = [1] * rank
     for shape in shapes:
@@ -108,12 +109,12 @@ def joined_dims(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
 
 
 def summed(dims: Sequence[Any]) -> Any:
-    """The sum of dims."""
+    """Return the sum of dims, or None if one is unknown."""
     return None if None in dims else sum(dims[1:], dims[0])
 
 
 def sliced_dim(size: Any, begin: Any, end: Any, step: int) -> Any:
-    """How many positions a slice has."""
+    """Return the length of a slice, or None if it has no simple formula."""
     if all(isinstance(v, int) for v in (size, begin, end)):
         return len(range(*slice(begin, end, step).indices(size)))
     if step == 1 and isinstance(begin, int) and begin >= 0 and not isinstance(end, int):
@@ -143,93 +144,97 @@ def _unary(name: str, dtype: str = "") -> Callable[[Calls[T, D], T], T]:
 
 
 class UnknownRows(Unsupported):
-    """Nothing before a loop says what dims the rows have that it gathers."""
+    """Raised if values known before a loop do not determine the dims of rows that it collects."""
 
 
 class Calls(ABC, Generic[T, D]):
-    """Makes the Relay calls of a front end."""
+    """Builds the Relay calls of a front end."""
 
-    # -- what the front end knows ---------------------------------------------------------------
+    # -- interface of the front end --------------------------------------------------------------
 
     @abstractmethod
     def expr(self, x: T) -> Expr:
-        """The expression of a tensor."""
+        """Return the expression of a tensor."""
 
     @abstractmethod
     def made(
         self, expr: Expr, dims: Callable[[], Sequence[D]], like: T | None = None, dtype: str = ""
     ) -> T:
-        """An expression as a tensor of given dims, of an element type or that of ``like``."""
+        """Return an expression as a tensor with given dims, and a given dtype or that of
+        ``like``.
+        """
 
     @abstractmethod
     def dtype(self, x: T) -> str:
-        """The element type."""
+        """Return the element type."""
 
     @abstractmethod
     def sizes(self, x: T) -> list[D]:
-        """Every dim."""
+        """Return every dim."""
 
     @abstractmethod
     def rank(self, x: T) -> int:
-        """The number of dims."""
+        """Return the number of dims."""
 
     @abstractmethod
     def dim(self, name: str, a: D, b: D) -> D:
-        """Arithmetic on dims by the name of a Relay operator."""
+        """Return arithmetic on dims by the name of a Relay operator."""
 
     @abstractmethod
     def scalar(self, d: D, dtype: str = "int64") -> T:
-        """A dim as a tensor of rank 0."""
+        """Return a dim as a tensor of rank 0."""
 
     @abstractmethod
     def vector(self, dims: Sequence[D]) -> Expr:
-        """Dims side by side, as int64."""
+        """Return dims as an int64 vector."""
 
     @abstractmethod
     def like(self, value: Any, x: T) -> T:
-        """A number as a tensor of the element type of ``x``."""
+        """Return a number as a tensor of the element type of ``x``."""
 
     @abstractmethod
     def is_tensor(self, value: Any) -> bool:
-        """Whether an operand is a tensor, not a number."""
+        """Return whether an operand is a tensor and not a number."""
 
     # -- bodies of branches and loops ----------------------------------------------------------
 
     @abstractmethod
     def variable(self, name: str, like: T, ty: rt.TensorType | None = None) -> T:
-        """What stands for a tensor in a body: the tensor itself, or any one of a type."""
+        """Return a variable of a body that denotes the tensor ``like``, or any tensor of type
+        ``ty``.
+        """
 
     @abstractmethod
     def scope(self) -> AbstractContextManager[None]:
-        """A body that may run never or often: what is found in it is forgotten."""
+        """Return the scope of a conditional or loop body; facts found inside do not escape it."""
 
     @abstractmethod
     def literals(self, x: T) -> list[int | None]:
-        """The dims that are literal numbers, None for others."""
+        """Return the dims, with None for those that are not literals."""
 
     @abstractmethod
     def formulas(self, x: T) -> Sequence[Any]:
-        """The dims as formulas, to be compared by :meth:`same`."""
+        """Return the dims as formulas, which :meth:`same` compares."""
 
     @abstractmethod
     def same(self, a: Any, b: Any) -> bool:
-        """Whether two dims are proved equal."""
+        """Return whether two dims are proved equal."""
 
     @abstractmethod
     def outside(self, formula: Any) -> D:
-        """A dim of a body's tensor in terms of what is known outside the body.
+        """Return a dim of a body's tensor in terms of values outside the body.
 
         Raises:
-            UnknownRows: it cannot be said.
+            UnknownRows: outer values do not determine the dim.
         """
 
     # -- axes ----------------------------------------------------------------------------------
 
     def axis(self, axis: int, rank: int) -> int:
-        """A non-negative axis.
+        """Return an axis as a nonnegative number.
 
         Raises:
-            TypeMismatch: there is no such axis.
+            TypeMismatch: the axis is out of range.
         """
         if not -rank <= axis < rank:
             raise TypeMismatch(f"axis {axis} is out of range for rank {rank}")
@@ -238,11 +243,11 @@ class Calls(ABC, Generic[T, D]):
     # -- numbers and arithmetic ----------------------------------------------------------------
 
     def call(self, name: str, *operands: Any, **attrs: Any) -> Expr:
-        """A call of a Relay operator on tensors or expressions."""
+        """Return a call of a Relay operator on tensors or expressions."""
         return op(name, *(self.expr(o) if self.is_tensor(o) else o for o in operands), **attrs)
 
     def apply(self, name: str, *operands: T, dtype: str = "", **attrs: Any) -> T:
-        """An element-wise operator on operands that are broadcast against each other."""
+        """Return an element-wise operator on operands that are broadcast."""
         return self.made(
             self.call(name, *operands, **attrs),
             lambda: joined_dims([self.sizes(o) for o in operands]),
@@ -251,12 +256,12 @@ class Calls(ABC, Generic[T, D]):
         )
 
     def literal(self, value: Any, dtype: str) -> T:
-        """A constant."""
+        """Return a constant."""
         found = const(value, dtype)
         return self.made(found, lambda: found.data.shape, dtype=dtype)
 
     def pair(self, a: Any, b: Any) -> tuple[T, T]:
-        """Two operands, of which one may be a number."""
+        """Return two operands as tensors; one of them may be a number."""
         if not self.is_tensor(a):
             return self.like(a, b), b
         return (a, b) if self.is_tensor(b) else (a, self.like(b, a))
@@ -298,11 +303,16 @@ class Calls(ABC, Generic[T, D]):
     isinf = _unary("isinf", "bool")
 
     def where(self, cond: T, a: T | Number, b: T | Number) -> T:
-        """``a`` where the condition holds, else ``b``."""
+        """Return ``a`` where the condition holds, else ``b``."""
         return self.apply("where", cond, *self.pair(a, b))
 
     def cast(self, x: T, dtype: str) -> T:
-        """``x`` as ``dtype``; a constant at once, but for bytes that may be weights to stay so."""
+        """Return ``x`` cast to ``dtype``.
+
+        A constant is cast immediately, except large arrays of bytes: they may be weights, which
+        should
+        remain narrow.
+        """
         if self.dtype(x) == dtype:
             return x
         expr = self.expr(x)
@@ -313,7 +323,7 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: self.sizes(x), dtype=dtype)
 
     def reduce(self, name: str, x: T, axes: Sequence[int], keep: bool = False) -> T:
-        """A reduction over some axes; over none it is the operand."""
+        """Return a reduction over some axes; without axes the operand itself."""
         named = self._axes(x, axes)
         if not named:
             return x
@@ -321,31 +331,31 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: self._without(x, named, keep), x)
 
     def _axes(self, x: T, axes: Sequence[int]) -> list[int]:
-        """Axes from the first on, each once; a single number has none."""
+        """Return the axes as sorted nonnegative numbers without duplicates."""
         rank = self.rank(x) if axes else 0
         return sorted({self.axis(a, rank) for a in axes}) if rank else []
 
     def _without(self, x: T, axes: Sequence[int], keep: bool = False) -> list[Any]:
-        """The dims but for some axes, which may be kept as 1."""
+        """Return the dims without some axes, which are 1 instead with ``keep``."""
         dims = self.sizes(x)
         return [1 if a in axes else d for a, d in enumerate(dims) if keep or a not in axes]
 
     def clip(self, x: T, low: Number, high: Number) -> T:
-        """``x`` within limits."""
+        """Return ``x`` clipped to limits."""
         return self.minimum(self.maximum(x, low), high)
 
     # -- dims ----------------------------------------------------------------------------------
 
     def size(self, x: T, axis: int) -> D:
-        """One dim."""
+        """Return one dim."""
         return self.sizes(x)[axis]
 
     def total(self, x: T) -> D:
-        """The number of elements."""
+        """Return the number of elements."""
         return self.product(self.sizes(x))
 
     def product(self, dims: Sequence[D]) -> D:
-        """The product of dims."""
+        """Return the product of dims."""
         total: Any = 1
         for d in dims:
             total = self.dim("multiply", total, d)
@@ -354,7 +364,7 @@ class Calls(ABC, Generic[T, D]):
     # -- shapes --------------------------------------------------------------------------------
 
     def reshape(self, x: T, dims: Sequence[D]) -> T:
-        """``x`` under another shape; a number of -1 is inferred."""
+        """Return ``x`` reshaped; a dim of -1 is inferred."""
         expr = self.expr(x)
         if not _all_literal(dims):
             made = op("dyn.reshape", expr, self.vector(dims), newshape=(), allowzero=True)
@@ -365,11 +375,11 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: dims, x)
 
     def flat(self, x: T) -> T:
-        """``x`` as one line."""
+        """Return ``x`` flattened."""
         return x if self.rank(x) == 1 else self.reshape(x, [self.total(x)])
 
     def broadcast(self, x: T, dims: Sequence[D]) -> T:
-        """``x`` stretched to a shape."""
+        """Return ``x`` broadcast to a shape."""
         if _all_literal(dims):
             made = self.call("broadcast_to", x, shape=tuple(dims))
         else:
@@ -377,7 +387,7 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: dims, x)
 
     def full(self, value: T | Number, dims: Sequence[D], dtype: str) -> T:
-        """A tensor of one value."""
+        """Return a tensor filled with one value."""
         number: Any = value
         fill = self.cast(number, dtype) if self.is_tensor(value) else self.scalar(number, dtype)
         fill = self.reshape(fill, []) if self.rank(fill) else fill
@@ -390,16 +400,16 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: dims, dtype=dtype)
 
     def arange(self, stop: D, dtype: str = "int64") -> T:
-        """0, 1, ... below a dim."""
+        """Return 0, 1, ..., stop - 1."""
         ends = const(0, "int64"), self.expr(self.scalar(stop)), const(1, "int64")
         made = op("arange", *ends, dtype="int64")
         return self.cast(self.made(made, lambda: [stop], dtype="int64"), dtype)
 
     def transpose(self, x: T, order: Sequence[int]) -> T:
-        """``x`` with its axes in another order.
+        """Return ``x`` with its axes permuted.
 
         Raises:
-            TypeMismatch: the order names an axis that is not there, or one twice.
+            TypeMismatch: the order has an axis out of range, or one twice.
         """
         order = [self.axis(a, len(order)) for a in order]
         if len(set(order)) < len(order):
@@ -414,24 +424,24 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: [self.sizes(x)[a] for a in order], x)
 
     def swap(self, x: T, a: int, b: int) -> T:
-        """``x`` with two axes exchanged."""
+        """Return ``x`` with two axes exchanged."""
         order = list(range(self.rank(x)))
         order[a], order[b] = order[b], order[a]
         return self.transpose(x, order)
 
     def swapped(self, x: T) -> T:
-        """The last two axes exchanged."""
+        """Return ``x`` with the last two axes exchanged."""
         return self.swap(x, -2, -1)
 
     def move(self, x: T, axis: int, to: int) -> T:
-        """``x`` with one axis at another place."""
+        """Return ``x`` with one axis moved to another position."""
         rank = self.rank(x)
         order = [a for a in range(rank) if a != axis % rank]
         order.insert(to % rank, axis % rank)
         return self.transpose(x, order)
 
     def expand(self, x: T, axis: int, count: int = 1) -> T:
-        """New axes of length one before ``axis``."""
+        """Return ``x`` with new axes of length 1 before ``axis``."""
         axis, expr = self.axis(axis, self.rank(x) + 1), self.expr(x)
         if isinstance(expr, ast.Constant):
             shape = expr.data.shape
@@ -441,12 +451,12 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: self._wider(x, axis, [1] * count), x)
 
     def _wider(self, x: T, axis: int, new: Sequence[Any], replaced: int = 0) -> list[Any]:
-        """The dims with others before an axis, or in place of some from it on."""
+        """Return the dims with ``new`` inserted at an axis, in place of ``replaced`` dims."""
         dims = self.sizes(x)
         return [*dims[:axis], *new, *dims[axis + replaced :]]
 
     def squeeze(self, x: T, axes: Sequence[int]) -> T:
-        """Axes of length one taken away."""
+        """Return ``x`` without axes of length 1."""
         named = self._axes(x, axes)
         if not named:
             return x
@@ -454,7 +464,7 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: self._without(x, named), x)
 
     def slice(self, x: T, axis: int, begin: D, end: D | None, step: int = 1) -> T:
-        """A slice along one axis, as Python slices; None for the end."""
+        """Return a slice along one axis by Python's rules; an end of None means no limit."""
         axis = self.axis(axis, self.rank(x))
         last: Any = end if end is not None else MOST if step > 0 else -MOST
         if isinstance(begin, int) and isinstance(last, int):
@@ -473,19 +483,19 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, dims, x)
 
     def take(self, x: T, picks: T, axis: int) -> T:
-        """Elements along an axis at positions within it."""
+        """Return elements along an axis at indices, which must be in bounds."""
         axis = self.axis(axis, self.rank(x))
         made = self.call("take", x, picks, axis=axis)
         return self.made(made, lambda: self._wider(x, axis, self.sizes(picks), 1), x)
 
     def pick(self, x: T, axis: int, index: int) -> T:
-        """One position of an axis, which goes away."""
+        """Return one position of an axis; the axis is removed."""
         end: Any = None if index == -1 else index + 1
         begin: Any = index
         return self.squeeze(self.slice(x, axis, begin, end), [axis])
 
     def concat(self, items: Sequence[T], axis: int) -> T:
-        """Tensors one after the other along an axis."""
+        """Return tensors concatenated along an axis."""
         if len(items) == 1:
             return items[0]
         first = items[0]
@@ -498,14 +508,14 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, dims, first)
 
     def stack(self, items: Sequence[T], axis: int) -> T:
-        """Tensors side by side along a new axis."""
+        """Return tensors stacked along a new axis."""
         first = items[0]
         made = op("stack", ast.Tuple(tuple(self.expr(x) for x in items)), axis=axis)
         place = axis % (self.rank(first) + 1)
         return self.made(made, lambda: self._wider(first, place, [len(items)]), first)
 
     def split(self, x: T, sizes: Sequence[D], axis: int) -> list[T]:
-        """Pieces of given lengths."""
+        """Return pieces of given lengths."""
         if len(sizes) == 1:
             return [x]
         found: list[T] = []
@@ -519,7 +529,7 @@ class Calls(ABC, Generic[T, D]):
     def pad(
         self, x: T, widths: Sequence[tuple[D, D]], fill: T | Number, mode: str = "constant"
     ) -> T:
-        """Borders of any width that is not negative."""
+        """Return ``x`` padded by nonnegative widths."""
         flat = [w for pair in widths for w in pair]
         if all(isinstance(w, int) and w == 0 for w in flat):
             return x
@@ -537,7 +547,7 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, dims, x)
 
     def along(self, vector: T, axis: int, rank: int) -> T:
-        """A vector laid along one axis of a rank, against which it is broadcast."""
+        """Return a vector reshaped to broadcast along one axis of a tensor of given rank."""
         after = rank - 1 - axis % rank
         return self.expand(vector, 1, after) if after else vector
 

@@ -1,4 +1,4 @@
-"""Which framework a model comes from, without importing any."""
+"""Detection of the framework that a model comes from, without importing any framework."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from tvm_disc.relay.files import is_file_name
 
 
 def read_model(source: Any) -> Any | None:
-    """The Relay or Relax module of a model of a known framework; None for anything else."""
+    """Return the Relay or Relax module of a model of a known framework, or None for other
+    sources.
+    """
     for recognises, read in READERS:
         if recognises(source):
             return read(source)
@@ -26,7 +28,7 @@ def read_model(source: Any) -> Any | None:
 
 
 def _is_class(source: Any, package: str, name: str) -> bool:
-    """By name, so that the package need not be installed."""
+    """Return whether an object's class has a name; the package need not be installed."""
     return any(
         c.__name__ == name and c.__module__.split(".")[0] == package for c in type(source).__mro__
     )
@@ -43,11 +45,14 @@ def _is_onnx(source: Any) -> bool:
 
 
 def files_of(source: Any) -> list[Path] | None:
-    """The file that a source is, then those that it refers to; None where it is no file."""
+    """Return the file that a source names and the files that it refers to, or None for other
+    sources.
+    """
     try:
         if _is_file(source, ".onnx"):
             return [Path(source), *files_beside(Path(source))]
-    except (OSError, ValueError, BadInput):  # the reader raises it with a better message
+    # the reader raises the error again with a better message
+    except (OSError, ValueError, BadInput):
         return None
     return [Path(source)] if _is_file(source, ".pt2") or is_file_name(source) else None
 

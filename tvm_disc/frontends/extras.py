@@ -1,4 +1,4 @@
-"""Optional dependencies."""
+"""Check of optional dependencies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvm_disc.errors import Unsupported
 
 
 def require(module: str, extra: str, what: str) -> None:
-    """Say which extra of the package brings ``module``, where it is missing."""
+    """Raise Unsupported if ``module`` is missing, naming the extra that installs it."""
     if importlib.util.find_spec(module) is None:
         raise Unsupported(
             f"{what} needs the package '{module}', which is not installed; "

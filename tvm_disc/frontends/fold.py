@@ -1,7 +1,7 @@
-"""Operators of small constants, computed while a model is imported.
+"""Constant folding of small tensors during import.
 
-Exporters compute scales, limits and positions from constants; an operator that must know them at
-compile time finds them as numbers.
+Exporters compute scales, limits and indices from constants. Folding makes them known to operators
+that require them at compile time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.ops.literals import literal
 
-MOST = 4096  # elements of all operands, and of the result
+MOST = 4096  # maximum number of elements of all operands, and of the result
 
 
 def folded(name: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> np.ndarray | None:
-    """The value of a call, None where it is not known or too large."""
+    """Return the value of a call, or None if an operand is unknown or too large."""
     items = [_literals(a) for a in args]
     if any(i is None for i in items) or _elements(items) > MOST:
         return None

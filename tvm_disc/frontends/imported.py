@@ -1,4 +1,4 @@
-"""``relay.frontend.from_onnx`` and ``from_pytorch`` with the arguments and the pair of Relay."""
+"""``relay.frontend.from_onnx`` and ``from_pytorch`` with Relay's arguments and result pair."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tvm_disc.relay import IRModule
 
 
 class Imported(IRModule):
-    """A module as it is, that a script of Relay may also take apart: ``mod, params = ...``.
+    """A module that also unpacks as ``mod, params``, for Relay scripts.
 
-    ``params`` is empty: weights are constants of the module.
+    ``params`` is empty, because weights are constants of the module.
     """
 
     def __init__(self, module: IRModule) -> None:
@@ -36,21 +36,23 @@ def from_onnx(
     convert_config: Mapping[str, Any] | None = None,
     export_node_renamed_model_path: str | None = None,
 ) -> Imported:
-    """The Relay module of an ONNX model or of the file at a path; it unpacks as ``mod, params``.
+    """Return the Relay module of an ONNX model or of the file at a path; it unpacks as ``mod,
+    params``.
 
     Args:
-        shape: shapes of inputs by name that stand in place of the model's: numbers, ``Any``, and
+        shape: shapes of inputs by name, which replace those of the model: numbers, ``Any``, and
             names of dims.
-        dtype: as in Relay, of no use where the model tells; a mapping must agree with it.
-        opset: stands in place of the model's version of ONNX's own operators.
-        freeze_params: weights are constants, so it must be true.
-        convert_config: Relay's choices between equal graphs; it changes nothing.
+        dtype: accepted as in Relay; a mapping must agree with the model.
+        opset: replaces the version of the default operator domain.
+        freeze_params: must be true, because weights are constants.
+        convert_config: accepted as in Relay, without effect.
 
     Raises:
-        BadInput: an input that the model lacks, or a shape, an element type or a version that
-            cannot be its.
-        Unsupported: weights as parameters, or an exported model.
-        and what the importer of models raises.
+        BadInput: the model lacks an input that is named; or a shape, an element type or a version
+            is
+            invalid.
+        Unsupported: weights as parameters, or an exported model, are requested.
+        and the errors of the ONNX importer.
     """
     named_of("convert_config", convert_config)
     if not freeze_params:
@@ -62,7 +64,7 @@ def from_onnx(
     if shape is None and opset is None and not isinstance(dtype, Mapping):
         return Imported(onnx_room.from_onnx(model))
     read, folder = read_file(model)
-    if read is model:  # the caller's stays as it is
+    if read is model:  # do not modify the caller's model
         read = type(model)()
         read.CopyFrom(model)
     inputs = {value.name: value for value in read.graph.input}
@@ -77,10 +79,10 @@ def from_onnx(
 
 
 def from_pytorch(program: Any, input_infos: Any = None, **options: Any) -> Imported:
-    """The Relay module of a ``torch.export.ExportedProgram``; it unpacks as ``mod, params``.
+    """Return the Relay module of a ``torch.export.ExportedProgram``; it unpacks as ``mod, params``.
 
-    The program carries the names, shapes and element types of its inputs: Relay's ``input_infos``
-    and options, which belong to traced modules, are refused.
+    The program has the names, shapes and element types of its inputs. Relay's ``input_infos`` and
+    options, which are for traced modules, are refused.
     """
     module = read_program(program)
     given = [*(["input_infos"] if input_infos is not None else []), *options]

@@ -1,7 +1,7 @@
-"""Branches and loops as Relay has them: functions of what they read.
+"""Conditionals and loops as Relay functions.
 
-What a branch or a turn reads from outside becomes an argument, so that it is computed once and
-before; inside it is a variable.
+Outer values that a branch or an iteration reads become arguments, which are computed once before.
+Inside they are variables.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def choose(
     then: Callable[[list[T]], list[T]],
     other: Callable[[list[T]], list[T]],
 ) -> list[T]:
-    """The results of one of two branches, which are given what they read."""
+    """Return the results of one of two branches, which receive variables for ``reads``."""
     params = [n.variable(f"read_{k}", x) for k, x in enumerate((cond, *reads))]
     made = []
     for branch in (then, other):
@@ -40,7 +40,7 @@ def choose(
     many = len(made[0])
     if len(made[1]) != many:
         raise TypeMismatch(f"the branches give {many} and {len(made[1])} results")
-    with n.scope():  # what a branch requires is no fact outside of it
+    with n.scope():  # facts that a branch requires are not valid outside of it
         for k, (a, b) in enumerate(zip(*made, strict=True)):
             made[0][k], made[1][k] = _alike(n, a, b)
     fields = [[n.expr(x) for x in b] for b in made]
@@ -63,7 +63,7 @@ def _result(n: Calls[T, D], expr: ast.Expr, like: T) -> T:
 
 
 def _alike(n: Calls[T, D], a: T, b: T) -> tuple[T, T]:
-    """Two results, single numbers in the form of the greater rank."""
+    """Return both results; if all are single elements, both get the greater rank."""
     x, y = n.literals(a), n.literals(b)
     ones = all(d == 1 for d in (*x, *y))
     if len(x) == len(y) or not ones:
@@ -73,23 +73,23 @@ def _alike(n: Calls[T, D], a: T, b: T) -> tuple[T, T]:
 
 
 class Loop(Generic[T, D]):
-    """A loop whose state are tensors, and that may gather a row of each turn.
+    """A loop over tensors as state, which may collect one row of each iteration.
 
-    Dims that are proved equal before the loop are one dim inside, as long as a turn keeps them.
+    Dims that are proved equal before the loop are one dim inside, if the iterations preserve them.
 
     Attributes:
-        fixed: tensors that every turn reads.
-        state: tensors that every turn replaces; the first values.
+        fixed: tensors that every iteration reads.
+        state: initial values of the tensors that every iteration replaces.
     """
 
     def __init__(self, n: Calls[T, D], fixed: Sequence[T], state: Sequence[T]) -> None:
         self.n, self.fixed, self.state = n, list(fixed), list(state)
-        self.outer: list[tuple[Any, rt.Any, D]] = []  # formula, name and length of a dim
+        self.outer: list[tuple[Any, rt.Any, D]] = []  # formula, name and size of a dim
         self.fixed_types = [self._named(x) for x in fixed]
         self.types = [self._named(x) for x in state]
 
     def _named(self, x: T) -> rt.TensorType:
-        """The type of a tensor, each dim that is no number with a name."""
+        """Return the type of a tensor, with a name for each dim that is not a literal."""
         dims = [
             self._name(x, axis, formula) if known is None else known
             for axis, (known, formula) in enumerate(
@@ -112,14 +112,16 @@ class Loop(Generic[T, D]):
         turn: Callable[[list[T], list[T]], tuple[list[T], list[T]]],
         like: Sequence[T] | None = None,
     ) -> tuple[list[T], list[T]]:
-        """(the last state, the rows of all turns).
+        """Return (the last state, the rows of all iterations).
 
-        Turns go on while ``more(fixed, state)`` holds; ``turn(fixed, state)`` gives the next
-        state, and rows. What a turn does to dims is found by trying. ``like`` are tensors of
-        the shapes that rows have, for dims that nothing before the loop tells.
+        The loop runs while ``more(fixed, state)`` holds; ``turn(fixed, state)`` returns the next
+        state,
+        and rows. The body is converted repeatedly until the types of the state no longer change.
+        ``like``
+        are tensors with the shapes of the rows, for dims that outer values do not determine.
 
         Raises:
-            UnknownRows: such a dim, and no ``like``.
+            UnknownRows: there is such a dim, and no ``like``.
         """
         n = self.n
         while True:
@@ -142,13 +144,13 @@ class Loop(Generic[T, D]):
             self.types = wider
 
     def _variables(self, name: str, fixed: bool) -> list[T]:
-        """What stands for tensors inside."""
+        """Return variables that represent the tensors inside the body."""
         values, types = (self.fixed, self.fixed_types) if fixed else (self.state, self.types)
         pairs = zip(values, types, strict=True)
         return [self.n.variable(f"{name}_{k}", x, t) for k, (x, t) in enumerate(pairs)]
 
     def _kept(self, var: T, new: T, k: int) -> rt.TensorType:
-        """The type of a state that holds before a turn and after it."""
+        """Return the type of a state that holds both before and after an iteration."""
         n, old = self.n, self.types[k]
         if old.dtype != n.dtype(new) or len(old.shape) != n.rank(new):
             found = f"{n.dtype(new)} of rank {n.rank(new)}"
@@ -162,7 +164,7 @@ class Loop(Generic[T, D]):
         return old if unchanged else rt.TensorType(tuple(dims), old.dtype)
 
     def _shape(self, row: T, inside: Sequence[T], like: T | None) -> _Shape:
-        """The element type of a row; of its dims what they are called inside, and their lengths."""
+        """Return the element type of a row, and for each dim its name inside and its outer size."""
         names = {d.name: size for _, d, size in self.outer}
         known: list[tuple[Any, rt.Any]] = []
         for var in inside:
@@ -196,7 +198,7 @@ class Loop(Generic[T, D]):
         made: tuple[list[T], list[T]],
         shapes: list[_Shape],
     ) -> tuple[list[T], list[T]]:
-        """The loop as a function that calls itself last."""
+        """Return the results of the loop, which is emitted as a tail-recursive function."""
         n = self.n
         loop = ast.Var("loop")
         done, blank, grown = [], [], []
@@ -222,16 +224,16 @@ class Loop(Generic[T, D]):
         ]
 
     def _grown(self, blank: T) -> list[Any]:
-        """The dims of joined rows, of which nobody says how many they are."""
+        """Return the dims of the collected rows, whose number is unknown."""
         return [None, *self.n.sizes(blank)[1:]]
 
 
 def counted(
     n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], turn: Callable[..., Any]
 ) -> tuple[list[T], list[T]]:
-    """As :meth:`Loop.run`, of ``turn(t, fixed, state)`` for t from 0 up to ``times``.
+    """Return the results of :meth:`Loop.run` for ``turn(t, fixed, state)`` with t in [0, times).
 
-    The state keeps its shape, and so do rows; a turn may not show it.
+    The state and the rows must keep their shapes. If this cannot be inferred, they are reshaped.
     """
     try:
         return _counted(n, times, fixed, state, turn)
@@ -247,7 +249,7 @@ def counted(
 
 
 def _laid(n: Calls[T, D], items: Sequence[T], like: Sequence[T]) -> list[T]:
-    """Tensors under the shapes of others."""
+    """Return tensors reshaped to the shapes of others."""
     return [
         n.reshape(x, n.sizes(y)) if n.rank(x) == n.rank(y) else x
         for x, y in zip(items, like, strict=True)

@@ -1,4 +1,4 @@
-"""Plain Relax modules: what the compiler expects of one."""
+"""Check of Relax modules that are compiled directly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_disc.errors import TypeMismatch
 
 
 def from_relax(mod: Any) -> Any:
-    """The module itself, checked: it has a Relax function `main` and is well formed."""
+    """Return the module after checks: it has a Relax function `main` and is well formed."""
     if not isinstance(mod, tvm.IRModule):
         raise TypeMismatch(f"expected a Relax module, found {type(mod).__name__}")
     if not mod.functions:

@@ -1,8 +1,8 @@
-"""Special functions out of Relay's operators, in float64.
+"""Special functions in terms of Relay operators, in float64.
 
-Formulas are from Abramowitz and Stegun, "Handbook of Mathematical Functions"; the series are cut
-where a further term is below the rounding error of float64. Callers widen operands and narrow
-results, so that float32 results are exact but for their last rounding.
+Formulas are from Abramowitz and Stegun, "Handbook of Mathematical Functions". Series are truncated
+where further terms are below the rounding error of float64. Callers widen operands and narrow
+results, so that float32 results are exact up to the last rounding.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from tvm_disc.frontends.calls import Calls
 T = TypeVar("T")
 Function = Callable[[Calls[T, Any], T], T]
 
-# digamma(z) = log(z) - 1/(2z) - sum of B(2k)/(2k z^2k), Bernoulli's numbers over 2k.
+# digamma(z) = log(z) - 1/(2z) - sum of B(2k)/(2k z^2k); these are Bernoulli numbers over 2k.
 _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160)
 _SHIFT = 9  # terms of the recurrence, after which the series has converged
-# Winitzki's constant: with it the first approximation of the inverse of erf is 0.4 % off at most.
+# Winitzki's constant: the first approximation of the inverse of erf then has an error up to 0.4 %.
 _WINITZKI = 0.147
 _HALLEY_STEPS = 3
-# Modified Bessel functions: a power series up to here, an asymptotic one beyond.
+# Modified Bessel functions: a power series up to this value, an asymptotic one beyond.
 _BESSEL_SPLIT = 24.0
 _BESSEL_NEAR, _BESSEL_FAR = 46, 28
-# exp(x^2)*erfc(x): an asymptotic series from here on.
+# exp(x^2)*erfc(x): an asymptotic series from this value on.
 _ERFCX_FAR = 25.0
-_HIGH_BITS = -(1 << 27)  # of a float64, so many that the square is exact
+_HIGH_BITS = -(1 << 27)  # mask of the high bits of a float64 whose square is exact
 
 
 def _poly(m: Calls[T, Any], x: T, coefficients: Sequence[float]) -> T:
-    """``sum(c[k] * x^k)``, lowest order first, in Horner form."""
+    """Return ``sum(c[k] * x^k)``, lowest order first, by Horner's scheme."""
     made = m.like(coefficients[-1], x)
     for c in reversed(coefficients[:-1]):
         made = m.add(m.mul(made, x), c)
@@ -39,7 +39,7 @@ def _poly(m: Calls[T, Any], x: T, coefficients: Sequence[float]) -> T:
 
 
 def digamma(m: Calls[T, Any], x: T) -> T:
-    """The derivative of the logarithm of the gamma function.
+    """Return the derivative of the logarithm of the gamma function.
 
     -inf at 0.0, inf at -0.0, NaN at negative integers; its error near a zero is absolute.
     """
@@ -52,7 +52,7 @@ def digamma(m: Calls[T, Any], x: T) -> T:
     inverse = m.div(1.0, m.mul(z, z))
     series = m.add(m.mul(inverse, _poly(m, inverse, _DIGAMMA)), m.div(0.5, z))
     right = m.sub(m.sub(m.log(z), series), steps)
-    # Reflection: digamma(x) = digamma(1 - x) - pi/tan(pi*x); x less its integer part is exact.
+    # Reflection: digamma(x) = digamma(1 - x) - pi/tan(pi*x). The fractional part of x is exact.
     part = m.sub(x, m.round_even(x))
     slope = m.div(math.pi, m.apply("tan", m.mul(part, math.pi)))
     pole = m.logical_and(m.less(x, 0.0), m.equal(x, m.floor(x)))
@@ -61,7 +61,7 @@ def digamma(m: Calls[T, Any], x: T) -> T:
 
 
 def _erf_inverse(m: Calls[T, Any], p: T, q: T) -> T:
-    """The ``y >= 0`` at which ``erf(y) = p`` and ``erfc(y) = q``, where ``p + q = 1``."""
+    """Return the ``y >= 0`` with ``erf(y) = p`` and ``erfc(y) = q``, where ``p + q = 1``."""
     central = m.less(p, 0.5)
     near = m.log1p(m.negative(m.mul(p, p)))
     log = m.where(central, near, m.log(m.mul(q, m.sub(2.0, q))))
@@ -77,7 +77,7 @@ def _erf_inverse(m: Calls[T, Any], p: T, q: T) -> T:
 
 
 def erfinv(m: Calls[T, Any], x: T) -> T:
-    """The inverse of erf; infinite at 1 and -1, NaN beyond."""
+    """Return the inverse of erf; infinite at 1 and -1, NaN beyond."""
     size = m.abs(x)
     y = _erf_inverse(m, size, m.sub(1.0, size))
     y = m.where(m.less(x, 0.0), m.negative(y), y)
@@ -85,7 +85,7 @@ def erfinv(m: Calls[T, Any], x: T) -> T:
 
 
 def ndtri(m: Calls[T, Any], x: T) -> T:
-    """The inverse of the normal distribution; infinite at 0 and 1, NaN beyond."""
+    """Return the inverse of the normal distribution; infinite at 0 and 1, NaN beyond."""
     other = m.sub(1.0, x)
     low = m.less(x, other)
     q = m.mul(m.where(low, x, other), 2.0)
@@ -94,12 +94,12 @@ def ndtri(m: Calls[T, Any], x: T) -> T:
 
 
 def _bessel_series(order: int) -> list[float]:
-    """Coefficients in ``x^2/4`` of ``I(order, x) / (x/2)^order``."""
+    """Return the coefficients in ``x^2/4`` of ``I(order, x) / (x/2)^order``."""
     return [1 / (math.factorial(k) * math.factorial(k + order)) for k in range(_BESSEL_NEAR)]
 
 
 def _bessel_asymptotic(order: int) -> list[float]:
-    """Coefficients in ``1/x`` of ``I(order, x) * exp(-x) * sqrt(2*pi*x)``."""
+    """Return the coefficients in ``1/x`` of ``I(order, x) * exp(-x) * sqrt(2*pi*x)``."""
     found = [1.0]
     for k in range(1, _BESSEL_FAR):
         found.append(found[-1] * ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k))
@@ -107,7 +107,7 @@ def _bessel_asymptotic(order: int) -> list[float]:
 
 
 def bessel_i(order: int, scaled: bool) -> Function[T]:
-    """The modified Bessel function of an order of 0 or 1, ``scaled`` by ``exp(-|x|)``."""
+    """Return the modified Bessel function of order 0 or 1, ``scaled`` by ``exp(-|x|)``."""
 
     def made(m: Calls[T, Any], x: T) -> T:
         size = m.abs(x)
@@ -121,7 +121,7 @@ def bessel_i(order: int, scaled: bool) -> Function[T]:
         if scaled:
             found = m.where(near, m.mul(low, m.exp(m.negative(small))), high)
         else:
-            # In two factors: the exponential alone overflows before the product.
+            # Use two factors: the exponential alone would overflow before the product.
             root = m.exp(m.mul(large, 0.5))
             grown = m.where(m.isinf(size), math.inf, m.mul(m.mul(high, root), root))
             found = m.where(near, low, grown)
@@ -132,7 +132,9 @@ def bessel_i(order: int, scaled: bool) -> Function[T]:
 
 
 def _square(m: Calls[T, Any], x: T) -> tuple[T, T]:
-    """``x^2`` of float64 in two parts, the high one exact: an exponential shows its error else."""
+    """Return ``x^2`` as a sum of two float64, the high one exact, so that exp has no large
+    error.
+    """
     bits = m.made(m.call("reinterpret", x, dtype="int64"), lambda: m.sizes(x), dtype="int64")
     kept = m.apply("bitwise_and", bits, m.like(_HIGH_BITS, bits))
     high = m.made(m.call("reinterpret", kept, dtype="float64"), lambda: m.sizes(x), dtype="float64")
@@ -140,7 +142,7 @@ def _square(m: Calls[T, Any], x: T) -> tuple[T, T]:
 
 
 def erfcx(m: Calls[T, Any], x: T) -> T:
-    """``exp(x^2) * erfc(x)``."""
+    """Return ``exp(x^2) * erfc(x)``."""
     square, rest = _square(m, x)
     middle = m.mul(m.mul(m.exp(square), m.exp(rest)), m.erfc(x))
     inverse = m.div(1.0, x)
@@ -152,7 +154,7 @@ def erfcx(m: Calls[T, Any], x: T) -> T:
 
 
 def log_ndtr(m: Calls[T, Any], x: T) -> T:
-    """The logarithm of the normal distribution, relatively accurate in both tails."""
+    """Return the logarithm of the normal distribution, with small relative error in both tails."""
     low = m.less(x, 1.0)
     tail = m.mul(erfcx(m, m.mul(m.where(low, m.negative(x), x), math.sqrt(0.5))), 0.5)
     square, rest = _square(m, x)
