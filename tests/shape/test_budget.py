@@ -75,7 +75,16 @@ def up_and_down(solver: Solver, levels: int) -> None:
         solver.require_eq(solver.simplify(low * 2), high, "concatenate")
 
 
-PROGRAMS = (pyramid, chain, joins, up_and_down)
+def selections(solver: Solver, classes: int) -> None:
+    """What is kept of each class is joined, and the best of all are kept."""
+    total, best = tirx.IntImm("int64", 0), solver.symbol("best")
+    for k in range(classes):
+        total = total + tirx.min(solver.symbol(f"n{k}"), tirx.IntImm("int64", 300))
+    solver.assume(best <= total, "topk")
+    assert solver.known_le(best, total) is True
+
+
+PROGRAMS = (pyramid, chain, joins, up_and_down, selections)
 
 
 @pytest.mark.parametrize("size", [4, 8, 16])

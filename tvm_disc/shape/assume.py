@@ -12,6 +12,8 @@ from .terms import Atom, Cond, Mono, Poly, cond_any, cond_ge, mono_div, mono_mul
 
 FUEL = 12
 """How many ranges one fact may narrow in turn."""
+DISTRIBUTED = 4
+"""How many minima or maxima of one inequality are told apart."""
 HUGE = 1 << 48
 """Bounds beyond this are not propagated: `n*n < m < n` would otherwise square them for ever."""
 COMPLETION = 24
@@ -417,7 +419,13 @@ def _propagate(st: State, p: Poly, only: Atom | None = None) -> None:
 
 
 def _distribute(st: State, p: Poly) -> bool:
-    """`min(a, b) >= c` is `a >= c` and `b >= c`; `max(a, b) <= c` likewise."""
+    """`min(a, b) >= c` is `a >= c` and `b >= c`; `max(a, b) <= c` likewise.
+
+    A sum of k minima has 2**k cases: one of many is kept as it is.
+    """
+    wide = sum(1 for m, _ in p.terms if len(m) == 1 and m[0].kind in ("min", "max"))
+    if wide > DISTRIBUTED or st.budget.left <= 0:
+        return False
     for mono, coeff in p.terms:
         if len(mono) == 1 and (mono[0].kind, coeff > 0) in (("min", True), ("max", False)):
             if sum(1 for m, _ in p.terms if mono[0] in m) > 1:
