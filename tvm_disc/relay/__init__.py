@@ -1,8 +1,8 @@
-"""Relay as a language: nodes, types, operators, text and JSON forms, and a builder.
+"""The Relay language: nodes, types, operators, text and JSON formats, and builder functions.
 
 ``relay.parse(text)``, ``relay.load_json(text)`` and the builder functions (``relay.var``,
-``relay.add``, ``relay.nn.dense`` ...) make an ``IRModule``; ``relay.astext`` prints it.  Every
-operator is a function here, made from the operator table on first use.
+``relay.add``, ``relay.nn.dense`` ...) make an ``IRModule``; ``relay.astext`` prints it. Every
+operator is a function of this package, made from the operator table on first use.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ __all__ = [
 ]
 
 
-# Modules that few programs use, and what needs the compiler and lies above this room: imported when
-# they are first asked for.
+# Members imported on first use, as "module" or "module:name". Few programs use them, or they need
+# the compiler, which is in a higher layer than this package.
 _LAZY = {
     "build_config": "tvm_disc.relay.transform:build_config",
     "optimize": "tvm_disc.executors.build_module:optimize",
@@ -199,7 +199,7 @@ pipelines.register()
 
 
 def __getattr__(name: str) -> _Anything:
-    """The builder function of an operator, ``relay.add``, or what runs programs, ``relay.vm``."""
+    """Return the builder function of an operator (``relay.add``), or import a lazy member."""
     if name in _LAZY:
         place, _, member = _LAZY[name].partition(":")
         module = _import_module(place)

@@ -1,4 +1,4 @@
-"""Call attributes as plain Python values: completing, checking and decoding them."""
+"""Call attributes as plain Python values: complete, check and decode them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .expr import Attrs, AttrValue, Expr
 from .json.attr_classes import CLASS_OF
 from .ops.row import REQUIRED, OpRow
 
-# Legacy JSON writes a number field and a reference to node number N alike, so the reader must
-# know which fields of which attribute classes are plain numbers.
+# Attribute fields that are plain numbers, by type. Legacy JSON writes a number and a reference to
+# node N in the same way, so the reader must know the plain number fields of each class.
 _PLAIN: dict[type, frozenset[str]] = {
     float: frozenset(
         [
@@ -157,23 +157,24 @@ _PLAIN_ONLY_IN = {
 
 @dataclass(frozen=True)
 class Opaque:
-    """A saved object of no meaning here (a target, a device, a source map); reads as None."""
+    """A saved object that has no meaning here (a target, a device, a source map); read as None."""
 
     type_key: str
 
 
-# Attributes that repeat an argument of the call, by its position; always None here.
+# Attributes that repeat an argument of the call, with the argument's position. Their value is
+# always None here.
 ARGUMENT_ATTRS: Mapping[str, Mapping[str, int]] = {
     "arange": {"start": 0, "stop": 1, "step": 2},
 }
 
 
 class AttrError(ValueError):
-    """Attributes that do not fit their operator; callers add where it happened."""
+    """Raised if attributes do not match their operator; callers add the position in the source."""
 
 
 def plain_kind(type_key: str, name: str) -> type | None:
-    """The number type of a field of ``relay.attrs.X``; None if it is a reference or a string."""
+    """Return the number type of a field of ``relay.attrs.X``; None for a reference or a string."""
     owner = type_key.rsplit(".", 1)[-1].removesuffix("Attrs")
     if name == "axis" and owner in _REF_AXIS:
         return None
@@ -183,9 +184,10 @@ def plain_kind(type_key: str, name: str) -> type | None:
 
 
 def complete_attrs(row: OpRow, given: Mapping[str, AttrValue]) -> Attrs:
-    """Every attribute of the operator: the given ones checked, the others by default.
+    """Return every attribute of the operator: the checked ``given`` ones, defaults for the others.
 
-    raises: AttrError on a name the operator does not have, or a missing one without default.
+    Raises:
+        AttrError: the operator has no attribute of that name, or one without a default is missing.
     """
     unknown = [name for name in given if name not in row.attrs]
     if unknown:
@@ -225,21 +227,22 @@ def _coerce(op: str, name: str, default: Any, value: AttrValue) -> AttrValue:
 
 
 def _whole(op: str, name: str) -> bool:
-    """An attribute that TVM's class of the operator holds as an integer, and cannot leave out."""
+    """Return whether TVM's attribute class stores this attribute as a required integer."""
     return op in CLASS_OF and plain_kind(CLASS_OF[op], name) is int
 
 
 def plain_value(value: Any) -> AttrValue:
-    """``value`` as int, float, bool, str, None or a tuple of those; an expression is None.
+    """Return ``value`` as int, float, bool, str, None or a tuple of those; None for an expression.
 
-    raises: AttrError for anything else.
+    Raises:
+        AttrError: ``value`` has another type.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (Expr, Opaque)):
-        return None  # the arguments of the call carry it
+        return None  # also an argument of the call, which holds the value
     if isinstance(value, (Device, Target)):
-        return None  # a program runs where it is compiled for
+        return None  # a program runs on the target that it is compiled for
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
     if isinstance(value, (np.dtype, type)):

@@ -1,4 +1,4 @@
-"""Building programs from Python: variables, constants, scopes, and calls made from table rows."""
+"""Build programs from Python: variables, constants, scopes, and calls made from table rows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def var(
     shape: Sequence[Dim] | None = None,
     dtype: str = "float32",
 ) -> Var:
-    """A variable.  With ``shape``, a tensor of it; without any annotation, of inferred type."""
+    """Return a variable: a tensor of ``shape``, or of the annotated type, or of inferred type."""
     if not isinstance(name_hint, str):
         raise BadNode(f"the name of a variable is a text, found {shown(name_hint)}")
     if not name_hint.isascii() and any("\ud800" <= c <= "\udfff" for c in name_hint):
@@ -73,15 +73,18 @@ def var(
 
 @refusing
 def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
-    """A constant from a number, list or array; ``dtype`` may be the type of a tensor.
+    """Return a constant from a number, list or array; ``dtype`` may be a tensor type.
 
-    As in Relay, int64 becomes int32 and float64 becomes float32 unless ``dtype`` says otherwise.
+    As in Relay, int64 becomes int32 and float64 becomes float32 unless ``dtype`` is given.
+
+    Raises:
+        BadNode: the elements are not numbers or bools, or an integer does not fit the type.
     """
     if not isinstance(value, np.ndarray) and hasattr(value, "numpy"):
-        value = value.numpy()  # an array of TVM's
+        value = value.numpy()  # a TVM array
     try:
         array = np.asarray(value)
-    except ValueError:  # lists of several lengths
+    except ValueError:  # ragged lists
         array = np.asarray(None)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise BadNode(f"a constant holds numbers or bools, found {str(value)[:80]!r}")
@@ -100,26 +103,28 @@ def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
 
 
 class ScopeBuilder:
-    """Statements in order: ``let`` binds, ``ret`` ends, ``if_scope``/``else_scope`` branch."""
+    """Builder of a program in statement order: ``let`` binds a value, ``ret`` ends a scope, and
+    ``if_scope`` with ``else_scope`` builds a conditional.
+    """
 
     def __init__(self) -> None:
         self._frames: list[_Frame] = [_Frame()]
 
     def let(self, target: Var | str, value: ExprLike) -> Var:
-        """Bind a value to a variable (or to a new one of that name)."""
+        """Bind a value to ``target``, or to a new variable of that name; return the variable."""
         variable = Var(target) if isinstance(target, str) else target
         self._frames[-1].lets.append((variable, as_expr(value)))
         return variable
 
     def ret(self, value: ExprLike) -> None:
-        """The value of the current scope."""
+        """Set the value of the current scope."""
         if self._frames[-1].value is not None:
             raise RuntimeError("ret can only be called once in a scope")
         self._frames[-1].value = as_expr(value)
 
     @contextmanager
     def if_scope(self, cond: ExprLike) -> Iterator[None]:
-        """The true branch; an ``else_scope`` must follow."""
+        """Open the true branch; an ``else_scope`` must follow."""
         self._frames.append(_Frame())
         yield
         branch = self._frames.pop().close()
@@ -127,7 +132,7 @@ class ScopeBuilder:
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
-        """The false branch; the conditional becomes the value of the scope around it."""
+        """Open the false branch; the conditional becomes the value of the enclosing scope."""
         if self._frames[-1].pending is None:
             raise RuntimeError("else_scope must follow an if_scope")
         self._frames.append(_Frame())
@@ -140,13 +145,13 @@ class ScopeBuilder:
         self.ret(If(cond, true_branch, frame.close()))
 
     def type_of(self, expr: ExprLike) -> Type | None:
-        """The annotation of a variable; the inferred type of anything else."""
+        """Return the annotation of a variable, and the inferred type of any other expression."""
         if isinstance(expr, Var):
             return expr.type_annotation
         return infer_type(expr).checked_type
 
     def get(self) -> Expr:
-        """The finished program."""
+        """Return the finished program."""
         return self._frames[-1].close()
 
 
@@ -167,15 +172,18 @@ class _Frame:
 
 @refusing
 def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
-    """A call of an operator with every attribute filled in.
+    """Return a call of an operator with every attribute set.
 
-    raises: BadNode naming the operator for wrong arguments or attributes.
+    Raises:
+        UnknownName: there is no such operator.
+        BadNode: wrong arguments or attributes; the message names the operator.
     """
     row = _row(name)
     given = {**signatures.defaults(row), **attrs}
-    if _rank(name) and "padding" in row.attrs:  # even the default is spelled with both ends
+    # the default, too, is given for both ends of each axis
+    if _rank(name) and "padding" in row.attrs:
         given.setdefault("padding", row.attrs["padding"])
-    # None for a text or a flag means what the operator has without it.
+    # None for a string or bool attribute means the row's default.
     unsaid = [k for k, v in given.items() if v is None and isinstance(row.attrs.get(k), str | bool)]
     for key in unsaid:
         del given[key]
@@ -196,7 +204,9 @@ def _row(name: str) -> OpRow:
 
 
 def op_function(name: str) -> OpFunction:
-    """The Python function of a table row: what Relay's own takes, in order or by keyword."""
+    """Return the Python function of a table row; its parameters are those of Relay's own
+    function.
+    """
     row = _row(name)
     params = signatures.parameters(row)
     names = [arg.lstrip("*") for arg in row.args]
@@ -221,9 +231,10 @@ def op_function(name: str) -> OpFunction:
 def _bound(
     name: str, params: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The given values by the operator's own names.
+    """Return the given values by the names of the operator's arguments and attributes.
 
-    raises: BadNode for too many of them, one given twice, or a missing one.
+    Raises:
+        BadNode: there are too many arguments, one is given twice, or one is missing.
     """
     if len(args) > len(params):
         raise BadNode(f"{name} takes at most {len(params)} arguments, found {len(args)}")
@@ -240,7 +251,10 @@ def _bound(
 
 
 def _signature(params: Mapping[str, Any]) -> inspect.Signature:
-    """As ``inspect`` shows it; rows with a needed attribute after others show it by keyword."""
+    """Return the signature for ``inspect``. A required parameter after optional ones is
+    keyword-only,
+    since Python allows no other form.
+    """
     optional = False
     shown = []
     for name, default in params.items():
@@ -263,13 +277,19 @@ def _holds_expr(value: Any) -> bool:
 
 
 def _rank(name: str) -> int:
-    """The number of spatial dims in ``nn.conv2d``-like names; 0 for others."""
+    """Return the number of spatial dims of a windowed operator such as ``nn.conv2d``; 0 for
+    others.
+    """
     match = _WINDOWED.fullmatch(name)
     return int(match[1]) if match else 0
 
 
 def _listed(name: str, key: str, value: Any) -> Any:
-    """A lone number where the attribute is a list becomes one; window padding gets both ends."""
+    """Return an attribute value in list form where the row has a list.
+
+    A single number becomes a list. Padding that is given once per spatial axis is repeated for the
+    other end.
+    """
     if value is None:
         return None
     number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Attributes of Relax's calls: reading their fields, and giving types among them another value."""
+"""Attributes of Relax calls: read their fields, and copy them with changed values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tvm_ffi
 
 
 def fields_of(attrs: Any) -> tuple[str, dict[str, Any]]:
-    """(type key, fields by name) of attributes of any class."""
+    """Return (type key, fields by name) of attributes of any class."""
     if isinstance(attrs, tvm.ir.DictAttrs):
         return "ir.DictAttrs", {str(k): v for k, v in attrs.items()}
     info = type(attrs).__tvm_ffi_type_info__
@@ -18,14 +18,14 @@ def fields_of(attrs: Any) -> tuple[str, dict[str, Any]]:
 
 
 def with_dtypes(attrs: Any, names: Iterable[str], dtype: str) -> Any:
-    """The attributes with ``dtype`` in the named fields, each kept as text or as a type."""
+    """Return a copy with ``dtype`` in the named fields; each field stays a string or a type."""
     key, fields = fields_of(attrs)
     changed = {n: dtype if isinstance(fields[n], str) else tvm_ffi.dtype(dtype) for n in names}
     return tvm.ir.make_node(key, **{**fields, **changed}) if changed else attrs
 
 
 def with_fields(attrs: Any, **changed: Any) -> Any:
-    """The attributes with other values of the named fields."""
+    """Return a copy with the named fields changed."""
     key, fields = fields_of(attrs)
     return tvm.ir.make_node(key, **{**fields, **changed})
 

@@ -1,4 +1,4 @@
-"""From a Relay module to a Relax module that any TVM pipeline can take."""
+"""Conversion of a Relay module to a Relax module that any TVM pipeline accepts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["to_relax"]
 
 
 def to_relax(mod: IRModule, params: Mapping[str, np.ndarray] | None = None) -> Any:
-    """``mod`` as a Relax ``tvm.IRModule`` with a symbol for every ``?``, for any TVM pipeline.
+    """Return ``mod`` as a Relax ``tvm.IRModule`` with a symbolic dim for every ``?``.
 
     Args:
         params: inputs of ``main``, by name, that become constants.
 
     Raises:
-        Unsupported, TypeMismatch, ShapeConflict: with the place in the source.
+        Unsupported, TypeMismatch, ShapeConflict: with the position in the source.
     """
     if not isinstance(mod, IRModule):
         raise BadNode(f"expected a relay.IRModule, found {type(mod).__name__}")

@@ -1,4 +1,4 @@
-"""``relay.op.dyn.*``: the forms whose shape comes in a tensor, straight from the table."""
+"""``relay.op.dyn.*``: operators whose shape is a tensor operand, made from the operator table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Relay expressions: the nodes of a program.
 
-Expressions compare by identity (a node is a point of the dataflow graph, and sharing matters);
-``structural_equal`` compares meaning.  Attributes of a call are a plain dict of Python values:
+Expressions compare by identity, because sharing is part of the dataflow graph;
+``structural_equal`` compares structure. Attributes of a call are a plain dict of Python values:
 int, float, bool, str, None and tuples of those.
 """
 
@@ -25,7 +25,7 @@ Attrs = dict[str, AttrValue]
 
 
 class NamedAttrs(dict[str, AttrValue]):
-    """Attributes by name, and as members: ``call.attrs.axis``."""
+    """Attributes by name, also accessible as members: ``call.attrs.axis``."""
 
     def __getattr__(self, name: str) -> AttrValue:
         if name in self:
@@ -33,25 +33,25 @@ class NamedAttrs(dict[str, AttrValue]):
         raise AttributeError(f"no attribute {name!r}; there are {list(self)}")
 
     def get_int(self, key: str) -> int:
-        """An attribute that is one integer."""
+        """Return an attribute as one integer."""
         return int(self[key])
 
     def get_int_tuple(self, key: str) -> tuple[int, ...]:
-        """An attribute that is several integers."""
+        """Return an attribute as a tuple of integers."""
         return tuple(int(x) for x in self[key])
 
     def get_str(self, key: str) -> str:
-        """An attribute that is a text."""
+        """Return an attribute as a string."""
         return str(self[key])
 
     def list_field_info(self) -> list[AttrField]:
-        """Name, type and value of every attribute."""
+        """Return name, type and value of every attribute."""
         return [AttrField(k, type(v).__name__, repr(v)) for k, v in self.items()]
 
 
 @dataclass(frozen=True)
 class AttrField:
-    """What is to be said of one attribute."""
+    """Name, type and value of one attribute, as Relay lists them."""
 
     name: str
     type_info: str
@@ -62,22 +62,22 @@ Array = NDArray[Any]
 
 
 class HostArray(np.ndarray[Any, Any]):
-    """The elements of a constant: a NumPy array, and what TVM's own arrays answer to."""
+    """Elements of a constant: a NumPy array that also has the methods of a TVM array."""
 
     def numpy(self) -> Array:
-        """A plain NumPy array of the same elements."""
+        """Return the elements as a plain NumPy array."""
         return np.asarray(self)
 
     asnumpy = numpy
 
 
-# The text of expressions; the printer, which knows them, puts itself here.
+# Prints expressions; registered by the printer, which imports this module.
 TEXT: list[Callable[[Expr, bool], str]] = []
 
 
 @dataclass(frozen=True)
 class SourceName:
-    """The name of a source: a file, or a layer of the imported model."""
+    """Name of a source: a file, or a layer of the imported model."""
 
     name: str
 
@@ -88,10 +88,10 @@ class SourceName:
 
 @dataclass(frozen=True)
 class Span:
-    """Where an expression came from: a place in a source, from a line and column to another.
+    """Range of a source that an expression comes from, by line and column.
 
-    ``implied`` is one in the text that was parsed: messages name it, and what is written of the
-    program, text or JSON, does not repeat it.
+    ``implied`` is set for positions in the text that was parsed. Error messages use them; printed
+    text and JSON omit them.
     """
 
     source_name: SourceName | None
@@ -110,16 +110,16 @@ class Span:
 
     @classmethod
     def at(cls, source: str, line: int = 0, column: int = 0) -> Span:
-        """One place of a source."""
+        """Return the span of one position of a source."""
         return cls(SourceName(source), line, line, column, column)
 
     @property
     def source(self) -> str:
-        """The name of the source as text."""
+        """Return the name of the source as a string."""
         return "" if self.source_name is None else self.source_name.name
 
     def same_as(self, other: object) -> bool:
-        """Whether this is the same object."""
+        """Return whether ``other`` is this object."""
         return self is other
 
     def __str__(self) -> str:
@@ -127,17 +127,17 @@ class Span:
 
 
 class Expr:
-    """Base class; arithmetic operators build calls (``==`` stays identity, as in Relay)."""
+    """Base class of expressions; arithmetic operators build calls, ``==`` compares identity."""
 
     span: Span | None = None
     _checked_type: Type | None = None
 
     @property
     def checked_type(self) -> Type:
-        """The type that inference found.
+        """Return the type that inference found.
 
         Raises:
-            ValueError: it has not run over this expression.
+            ValueError: inference has not run on this expression.
         """
         if self._checked_type is None:
             raise ValueError(
@@ -147,7 +147,7 @@ class Expr:
         return self._checked_type
 
     def astext(self, show_meta_data: bool = True) -> str:
-        """The expression in Relay's text format."""
+        """Return the expression in Relay's text format."""
         return TEXT[0](self, show_meta_data)
 
     def __str__(self) -> str:
@@ -156,14 +156,14 @@ class Expr:
     __repr__ = bounded
 
     def same_as(self, other: object) -> bool:
-        """Whether this is the same node."""
+        """Return whether ``other`` is this node."""
         return self is other
 
     def __call__(self, *args: ExprLike) -> Call:
         return Call(self, args)
 
     def astype(self, dtype: str) -> Call:
-        """``cast(self, dtype=dtype)``."""
+        """Return ``cast(self, dtype=dtype)``."""
         return Call(get_op("cast"), (self,), {"dtype": str(dtype)})
 
     def __neg__(self) -> Call:
@@ -201,7 +201,7 @@ class Expr:
 
 @dataclass(eq=False, repr=False)
 class Var(Expr):
-    """A local variable; ``type_annotation`` is None when it is left to inference."""
+    """A local variable; ``type_annotation`` is None if the type is inferred."""
 
     name_hint: str
     type_annotation: Type | None = None
@@ -209,24 +209,24 @@ class Var(Expr):
 
     @property
     def vid(self) -> Id:
-        """The name, as Relay keeps it."""
+        """Return the name as a Relay ``Id``."""
         return Id(self.name_hint)
 
 
 @dataclass(frozen=True)
 class Id:
-    """The name of a local variable."""
+    """Name of a local variable."""
 
     name_hint: str
 
     def same_as(self, other: object) -> bool:
-        """Whether this is the same name."""
+        """Return whether ``other`` is the same name."""
         return self == other
 
 
 @dataclass(eq=False, repr=False)
 class GlobalVar(Expr):
-    """The name of a module-level function."""
+    """Name of a module-level function."""
 
     name_hint: str
     type_annot: Type | None = None
@@ -236,15 +236,15 @@ class GlobalVar(Expr):
         self._checked_type = self.type_annot
 
 
-# What is registered of an operator by its name; the registry, which knows it, puts itself here.
+# Returns an operator's registry entry; registered by the registry, which imports this module.
 ENTRIES: list[Callable[[str], Any]] = []
 
 
 @dataclass(eq=False, repr=False)
 class Op(Expr):
-    """A primitive operator; get it with ``relay.op.get(name)``, one object per name.
+    """A primitive operator; ``relay.op.get(name)`` returns the one object of a name.
 
-    It has what is registered of it as members: ``num_inputs``, ``get_attr``, ``add_type_rel`` ...
+    Members of its registry entry are accessible: ``num_inputs``, ``get_attr``, ``add_type_rel`` ...
     """
 
     name: str
@@ -257,7 +257,7 @@ class Op(Expr):
 
 @cache
 def get_op(name: str) -> Op:
-    """The one ``Op`` of that name."""
+    """Return the one ``Op`` of that name."""
     return Op(name)
 
 
@@ -286,10 +286,10 @@ class Constant(Expr):
     def __post_init__(self) -> None:
         data: Any = self.data
         if not isinstance(data, np.ndarray) and hasattr(data, "numpy"):
-            data = data.numpy()  # an array of TVM's
+            data = data.numpy()  # a TVM array
         try:
             self.data = np.asarray(data).view(HostArray)
-        except (ValueError, RecursionError):  # lists of several lengths, or without an end
+        except (ValueError, RecursionError):  # ragged or self-referencing lists
             raise BadNode(f"a constant holds numbers or bools, found {shown(data)}") from None
 
 
@@ -318,7 +318,7 @@ class Call(Expr):
 
     @property
     def type_args(self) -> tuple[Type, ...]:
-        """The type arguments; of an operator, the inferred types of its operands."""
+        """Return the type arguments; for an operator, the inferred types of its operands."""
         if self.given_type_args or self._checked_type is None or not isinstance(self.op, Op):
             return self.given_type_args
         found = [arg._checked_type for arg in self.args]
@@ -361,15 +361,15 @@ class Function(Expr):
         self.span = span
 
     def with_attr(self, name: str | Mapping[str, AttrValue], value: AttrValue = None) -> Function:
-        """A copy that carries one more attribute, or those of a mapping."""
+        """Return a copy with one more attribute, or with those of a mapping."""
         return self.with_attrs({name: value} if isinstance(name, str) else name)
 
     def with_attrs(self, attrs: Mapping[str, AttrValue]) -> Function:
-        """A copy that carries more attributes."""
+        """Return a copy with more attributes."""
         return self._with({**self.attrs, **attrs})
 
     def without_attr(self, name: str) -> Function:
-        """A copy without an attribute."""
+        """Return a copy without an attribute."""
         return self._with({k: v for k, v in self.attrs.items() if k != name})
 
     def _with(self, attrs: Mapping[str, AttrValue]) -> Function:
@@ -377,7 +377,7 @@ class Function(Expr):
 
     @property
     def checked_signature(self) -> FuncType:
-        """The type spelled by the annotations; ``IncompleteType`` where there is none."""
+        """Return the annotated type; ``IncompleteType`` where an annotation is missing."""
         args = tuple(p.type_annotation or IncompleteType() for p in self.params)
         return FuncType(args, self.ret_type or IncompleteType(), self.type_params)
 
@@ -478,26 +478,26 @@ class RefWrite(Expr):
 
 
 class Pattern:
-    """What a match clause accepts."""
+    """Base class of patterns of match clauses."""
 
     __repr__ = bounded
 
 
 @dataclass(eq=False, repr=False)
 class PatternWildcard(Pattern):
-    """``_``: anything."""
+    """``_``: matches any value."""
 
 
 @dataclass(eq=False, repr=False)
 class PatternVar(Pattern):
-    """``%x``: anything, bound to ``var``."""
+    """``%x``: matches any value and binds it to ``var``."""
 
     var: Var
 
 
 @dataclass(eq=False, repr=False)
 class PatternConstructor(Pattern):
-    """``Cons(p0, p1)``: that constructor, its fields matched in turn."""
+    """``Cons(p0, p1)``: matches a value of that constructor whose fields match the patterns."""
 
     constructor: Constructor
     patterns: tuple[Pattern, ...] = ()
@@ -544,14 +544,14 @@ class Match(Expr):
 
 
 class TupleWrapper:
-    """A call with several results, seen from Python: indexable, iterable, of known length."""
+    """A call with several results as a Python sequence: it has a length and supports indexing."""
 
     def __init__(self, tuple_value: Expr, size: int) -> None:
         self.tuple_value = tuple_value
         self.size = size
 
     def astuple(self) -> Tuple:
-        """The projections gathered in a ``Tuple``."""
+        """Return a ``Tuple`` of all results."""
         return Tuple(tuple(self))
 
     def __len__(self) -> int:
@@ -573,7 +573,7 @@ ExprLike = Expr | TupleWrapper
 
 
 def as_expr(value: object) -> Expr:
-    """``value`` as an expression; raises TypeError for Python numbers and other objects."""
+    """Return ``value`` as an expression; raise BadNode for numbers and other objects."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, TupleWrapper):
@@ -592,7 +592,9 @@ def _not_an_expr(value: object) -> BadNode:
 
 
 def __getattr__(name: str) -> Any:
-    """``relay.expr.const`` and others that Relay kept with the nodes, and which lie above them."""
+    """Return ``const``, ``var`` or ``bind``, which Relay had here and which this module cannot
+    import.
+    """
     if name in ("const", "var", "bind"):
         return getattr(import_module(__package__), name)
     raise AttributeError(name)

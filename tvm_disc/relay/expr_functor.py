@@ -1,7 +1,7 @@
-"""``ExprFunctor``, ``ExprVisitor`` and ``ExprMutator``: walks that a user's class refines.
+"""``ExprFunctor``, ``ExprVisitor`` and ``ExprMutator``: base classes of walks over expressions.
 
-A class overrides ``visit_call`` and the like, and every node is visited once.  The methods call
-each other, so that a deep program nests deeply; :func:`deep_walk` gives a walk the room it needs.
+A subclass overrides ``visit_call`` and the like; every node is visited once. The methods call
+each other, so a deep program needs a deep stack: :func:`deep_walk` provides it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .visit import children, post_order, with_children
 
 T = TypeVar("T")
 
-# Deeper than this, a walk gets a thread of its own: the stack of the main thread is fixed.
+# Programs deeper than SHALLOW are walked in a new thread: the main thread's stack size is fixed.
 SHALLOW = 100
 FRAMES_PER_NODE = 16
 BYTES_PER_NODE = 32 << 10
@@ -60,7 +60,7 @@ _METHODS: dict[type, str] = {
 
 
 def _depth(root: Expr) -> int:
-    """How many nodes the longest path below ``root`` has."""
+    """Return the number of nodes on the longest path below ``root``."""
     depth: dict[int, int] = {}
     for node in post_order(root):
         depth[id(node)] = 1 + max((depth.get(id(c), 0) for c in children(node)), default=0)
@@ -68,7 +68,9 @@ def _depth(root: Expr) -> int:
 
 
 def deep_walk(root: Expr, walk: Callable[[], T]) -> T:
-    """``walk()``, which calls itself for every node below ``root``, on a stack large enough."""
+    """Return ``walk()``, which recurses over the nodes below ``root``, run with a large enough
+    stack.
+    """
     depth = _depth(root)
     if depth <= SHALLOW:
         return walk()
@@ -97,9 +99,9 @@ def deep_walk(root: Expr, walk: Callable[[], T]) -> T:
 
 
 class ExprFunctor:
-    """Dispatch by the kind of node; results are remembered in ``memo_map``, by identity.
+    """Dispatch by node class; results are cached in ``memo_map`` by identity.
 
-    A class writes ``visit_call``, ``visit_var`` ... for every kind of node that it meets.
+    A subclass defines ``visit_call``, ``visit_var`` ... for every class of node that can occur.
     """
 
     _walking = False
@@ -108,7 +110,7 @@ class ExprFunctor:
         self.memo_map: dict[Any, Any] = {}
 
     def visit(self, expr: Any) -> Any:
-        """The result for ``expr``; computed once."""
+        """Return the result for ``expr``; computed once per node."""
         if expr in self.memo_map:
             return self.memo_map[expr]
         if self._walking or not isinstance(expr, Expr):
@@ -126,7 +128,7 @@ class ExprFunctor:
 
 
 class ExprVisitor(ExprFunctor):
-    """Visits every node below an expression once, operands first to last."""
+    """Visitor of every node below an expression, once each, operands in order."""
 
     def visit_tuple(self, tup: Tuple) -> None:
         for x in tup.fields:
@@ -196,10 +198,10 @@ def rewrite_post_order(
     known: Mapping[Expr, Expr] | None = None,
     done: dict[Expr, Expr] | None = None,
 ) -> Expr:
-    """``root`` with every node replaced by ``leave(node, node made of replaced parts)``.
+    """Return ``root`` with every node replaced by ``leave(node, node with replaced operands)``.
 
-    Operands go before users, each node once, without recursion.  What ``known`` maps is replaced
-    by that, and not looked into.  ``done`` receives what became of every node.
+    Operands are processed before users, each node once, without recursion. A node in ``known`` is
+    replaced by its value there and not visited. ``done`` receives the replacement of every node.
     """
     done = {} if done is None else done
     done.update(known or {})
@@ -219,7 +221,7 @@ def rewrite_post_order(
 
 
 class ExprMutator(ExprFunctor):
-    """A rebuilt expression: what is shared stays shared, what is unchanged is the same object."""
+    """Visitor that rebuilds an expression; sharing is kept and unchanged nodes are reused."""
 
     def visit_function(self, fn: Function) -> Any:
         return self._visit_parts(fn)
@@ -234,7 +236,7 @@ class ExprMutator(ExprFunctor):
         return var
 
     def visit_global_id(self, global_var: GlobalVar) -> Any:
-        """The name of a function, as earlier Relay called it."""
+        """Return a global variable, under the method name that earlier releases of Relay used."""
         return global_var
 
     def visit_if(self, if_: If) -> Any:

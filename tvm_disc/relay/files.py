@@ -1,4 +1,4 @@
-"""Modules in files: text or JSON, with the file's name in front of every error."""
+"""Modules in text or JSON files; every error starts with the file's name."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SUFFIXES = (".relay", ".txt", ".json")
 
 
 def is_file_name(source: object) -> bool:
-    """Whether this is a path, or text that can only be one."""
+    """Return whether ``source`` is a path, or a string that can only be one."""
     if isinstance(source, str):
         return "\n" not in source and source.endswith(SUFFIXES)
     return isinstance(source, os.PathLike)
 
 
 def load_file(path: str | os.PathLike[str]) -> IRModule:
-    """The module of a file in Relay's text form, or in JSON if its name ends so.
+    """Return the module in a file of Relay text, or of JSON if the name ends in ``.json``.
 
     Raises:
-        BadInput: it cannot be read, or is not text.
-        ParseError: at a line and column of the file.
+        BadInput: the file cannot be read, or is not text.
+        ParseError: with line and column in the file.
     """
     path = Path(path)
     with located(path):
@@ -46,11 +46,11 @@ def load_file(path: str | os.PathLike[str]) -> IRModule:
 
 
 def load_params(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The arrays of a parameter file, by name.
+    """Return the arrays of a parameter file by name.
 
     Raises:
-        BadInput: it cannot be read.
-        ParseError: it is none.
+        BadInput: the file cannot be read.
+        ParseError: it is not a parameter file, or it is damaged.
     """
     path = Path(path)
     try:
@@ -62,16 +62,16 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> BadInput:
-    """What to say of a file that the system refuses; ValueError is a name with a zero byte."""
+    """Return the error for a file that cannot be read; ValueError means a zero byte in its name."""
     why = (error.strerror if isinstance(error, OSError) else None) or error
     return BadInput(f"{path}: {why}")
 
 
 def as_module(loaded: object) -> IRModule:
-    """What JSON held, if it is a module or the body of one.
+    """Return the module loaded from JSON; an expression becomes the body of ``main``.
 
     Raises:
-        ParseError: it is anything else that Relay saved.
+        ParseError: the JSON holds another Relay object.
     """
     if isinstance(loaded, Expr):
         return IRModule.from_expr(loaded)
@@ -83,7 +83,7 @@ def as_module(loaded: object) -> IRModule:
 
 @contextmanager
 def located(path: Path) -> Iterator[None]:
-    """Errors of parsing with the file's name in front of the position."""
+    """Add the file's name to parse errors raised inside."""
     try:
         yield
     except ParseError as error:

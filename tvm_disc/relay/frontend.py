@@ -1,7 +1,7 @@
-"""``relay.frontend``: importers of other frameworks' models, as Relay had them.
+"""``relay.frontend``: importers of models of other frameworks, under Relay's names.
 
-The importers live in a room of their own, which registers them here; it is loaded when one of them
-is first asked for.
+The importers are in ``tvm_disc.frontends``, which registers them here. That package is imported
+on first use.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ _IMPORTERS: dict[str, Callable[..., Any]] = {}
 
 
 def register(name: str, importer: Callable[..., Any]) -> None:
-    """Make an importer known as ``relay.frontend.<name>``.
+    """Register an importer as ``relay.frontend.<name>``.
 
-    raises: BadInput for what is no name, one of the module's own, or nothing to call.
+    Raises:
+        BadInput: ``name`` is not an identifier or already a member of this module, or ``importer``
+            is not callable.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in globals():
         raise BadInput(f"register: expected a new name for an importer, found {shown(name)}")

@@ -1,4 +1,4 @@
-"""``relay.image.*``: from the table, and resizing, whose region is the whole image by default."""
+"""``relay.image.*``: functions from the operator table, and resizes with an optional region."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def resize2d(
     extrapolation_value: float = 0.0,
     out_dtype: str | None = None,
 ) -> Call:
-    """``image.resize2d``, or its ``dyn`` form when the size or region is computed."""
+    """Return ``image.resize2d``, or its ``dyn`` form if the size or region is an expression."""
     roi = (0.0, 0.0, 0.0, 0.0) if roi is None else op.known(roi)
     size = op.known(size)
     size = (size, size) if isinstance(size, int) else size

@@ -1,8 +1,7 @@
-"""What is known of expressions while a program is still being made: types, and values.
+"""Types and known values of expressions while a program is still being built.
 
-A front end asks as it goes: what the type of an operand is, and whether its elements are known
-already, as those of a shape are. Every expression is looked at once, so that a whole model costs
-one walk.
+A front end queries the type of an operand, and whether its elements are known, as it builds the
+program. Every expression is evaluated once, so a whole model costs one walk.
 """
 
 from __future__ import annotations
@@ -28,11 +27,13 @@ from tvm_disc.shape import Solver
 
 
 class Sketch(Emitter):
-    """An emitter whose program is thrown away: it copies no weights, and numbers on which only
-    what is computed depends, not its type, need not be known."""
+    """An emitter whose program is discarded.
+
+    It copies no weights. Values on which only results depend, not types, need not be known.
+    """
 
     def constant(self, array: np.ndarray) -> Tensor:
-        """A literal tensor, of which only small ones are made into a constant."""
+        """Return a literal tensor; only one of at most 64 elements becomes a Relax constant."""
         if array.size <= 64:
             return super().constant(array)
         dims = tuple(i64(int(d)) for d in array.shape)
@@ -41,43 +42,46 @@ class Sketch(Emitter):
         return Tensor(dims, dtype, var, constant=array)
 
     def require_sizes(self, dims: Sequence[Any]) -> None:
-        """Nothing: the expression may be unused, and then no guard makes its dims a fact."""
+        """Do nothing: the expression may be unused, and then no guard proves its dims."""
 
     def elements(self, tensor: Tensor) -> np.ndarray | None:
-        """The elements, or others in their place."""
+        """Return the elements; if unknown, ones in their place (an unknown dim counts as 1)."""
         if tensor.constant is not None:
             return tensor.constant
         return np.ones([self.literal(d) or 1 for d in tensor.dims], tensor.dtype)
 
 
 class Inference:
-    """Types and values of expressions, one after the other.
+    """Incremental inference of types and values of expressions.
 
-    Variables are declared before they are used. What is asked inside :meth:`scope`, as the body
-    of a loop or a branch, is forgotten at its end: there an expression may be another one.
+    Variables are declared before they are used. Results computed inside :meth:`scope`, such as in
+    the body of a loop or a branch, are dropped at its end, because an expression may have another
+    value there.
 
     Raises:
-        TypeMismatch, ShapeConflict, Unsupported: an expression is not legal; each names the
-            operator and its place in the source.
+        TypeMismatch, ShapeConflict, Unsupported: an expression is not legal; the message names the
+            operator and its position in the source.
     """
 
     def __init__(self) -> None:
         self._importer = _Importer(IRModule(), Solver(), {}, {}, Sketch)
         self._scope = self._importer._scope(None)
-        self._kept: list[ast.Expr] = []  # what is known is found by identity
+        self._kept: list[ast.Expr] = []  # keeps expressions alive: results are cached by identity
         self._types: dict[int, tuple[Any, rt.Type]] = {}
 
     def declare(self, var: ast.Var) -> None:
-        """A variable of which only the annotation is known."""
+        """Declare a variable whose annotation is known and whose value is not."""
         self._scope.variables[var] = self._importer.input(var)
 
     def stands_for(self, var: ast.Var, expr: ast.Expr) -> None:
-        """A variable that will be bound to the value of ``expr``."""
+        """Declare a variable that will be bound to the value of ``expr``."""
         self._scope.variables[var] = self._evaluate(expr)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Infer a body that may run never or often; facts that hold in it are forgotten, too."""
+        """Open the scope of a loop or branch body; facts proved inside it are dropped at its
+        end.
+        """
         importer, outer, kept = self._importer, self._scope, len(self._kept)
         self._scope = importer._scope(outer)
         importer.ctx.nested += 1
@@ -91,11 +95,11 @@ class Inference:
 
     @property
     def in_body(self) -> bool:
-        """Whether a :meth:`scope` is open."""
+        """Return whether a :meth:`scope` is open."""
         return self._importer.ctx.nested > 0
 
     def type_of(self, expr: ast.Expr) -> rt.Type:
-        """The type; a dim that is no literal is ``Any``."""
+        """Return the type; a dim that is not a literal is ``Any``."""
         value = self._evaluate(expr)
         known = self._types.get(id(value))
         if known is None:
@@ -103,7 +107,7 @@ class Inference:
         return known[1]
 
     def value_of(self, expr: ast.Expr) -> np.ndarray | None:
-        """The elements, if all of them are known now."""
+        """Return the elements if all of them are known; None otherwise."""
         if isinstance(expr, ast.Constant):
             return expr.data
         value = self._evaluate(expr)
@@ -117,7 +121,9 @@ class Inference:
         return np.array(items.tolist(), dtype=value.dtype).reshape(items.shape)
 
     def elements_of(self, expr: ast.Expr) -> list[int | None] | None:
-        """The elements of a vector of integers that are known; None if not even their number."""
+        """Return the elements of an integer vector, None for unknown ones; None if the length
+        is unknown.
+        """
         value = self._evaluate(expr)
         if not isinstance(value, Tensor) or value.rank != 1:
             return None
@@ -128,12 +134,12 @@ class Inference:
         return None if count is None else [None] * count
 
     def is_formula(self, expr: ast.Expr) -> bool:
-        """Whether every element is a number or a formula of dims: not read from data."""
+        """Return whether every element is a number or a formula of dims, not read from data."""
         value = self._evaluate(expr)
         return isinstance(value, Tensor) and value_of(value) is not None
 
     def is_natural(self, expr: ast.Expr) -> bool:
-        """Whether every element is known not to be negative."""
+        """Return whether every element is proved non-negative."""
         value = self._evaluate(expr)
         if not isinstance(value, Tensor) or value.dtype.startswith(("uint", "bool")):
             return isinstance(value, Tensor)
@@ -147,12 +153,12 @@ class Inference:
         return low is not None and bool(ctx.solver.known_le(i64(0), low))
 
     def dims_of(self, expr: ast.Expr) -> tuple[Any, ...]:
-        """The dims of a tensor as formulas, to be compared by :meth:`same`."""
+        """Return the dims of a tensor as formulas, for :meth:`same`."""
         dims: tuple[Any, ...] = self._evaluate(expr).dims
         return dims
 
     def same(self, a: Any, b: Any) -> bool:
-        """Whether two dims are proved equal."""
+        """Return whether two dims are proved equal."""
         return bool(self._importer.ctx.same(a, b))
 
     def _evaluate(self, expr: ast.Expr) -> Any:

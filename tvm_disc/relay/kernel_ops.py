@@ -1,7 +1,7 @@
-"""Operators of our own among Relax's: kernels that no composition of its operators gives.
+"""Relax operators of this project: kernels that no composition of Relax's operators expresses.
 
 A call is ``disc.name(tensors..., R.shape(dims))``; attributes, ``dtype`` among them, are in its
-``DictAttrs``. Each has one tensor as its result, of shape ``dims``.
+``DictAttrs``. Each has one tensor of shape ``dims`` as its result.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm.ir import _ffi_api
 
 Expr: TypeAlias = Any
 
-# Name -> the attributes that a kernel reads.
+# Name -> the attributes that the kernel reads.
 KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.compact": (),
     "disc.coordinates": (),
@@ -29,19 +29,19 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.threefry": ("mode", "count"),
 }
 
-# Functions of one operand that Relax lacks: element-wise, the result has the type of the operand.
+# Unary element-wise functions that Relax lacks; the result has the operand's type.
 FUNCTIONS = ("erfc", "exp2", "expm1", "lgamma", "log10", "log1p", "log2")
 
-# The same bits as another type: element-wise, no kernel.
+# Bit cast to another type: element-wise, without a kernel.
 REINTERPRET = "disc.reinterpret"
 
-# ``(numbers[K, N] - zero) * scale`` as float32; scale, zero: ``[ceil(K / group), N]``, or left
-# out.
+# ``(numbers[K, N] - zero) * scale`` as float32. ``scale`` and ``zero`` have the shape
+# ``[ceil(K / group), N]`` and are optional.
 DEQUANTIZE = "disc.dequantize"
 
 
-# ``(data, least, greatest, R.shape([low, high]))``: data itself; the host program stops the call
-# unless low <= least and greatest < high. One number in place of two is both.
+# ``(data, least, greatest, R.shape([low, high]))``: returns data. The host program raises an error
+# unless low <= least and greatest < high. A single number is both least and greatest.
 CHECKED = "disc.checked"
 
 
@@ -70,7 +70,7 @@ _register()
 def kernel_call(
     name: str, args: Sequence[Expr], dims: Sequence[Any], dtype: str, **attrs: Any
 ) -> Expr:
-    """A call of kernel ``name``."""
+    """Return a call of kernel ``name``."""
     assert set(attrs) == set(KERNELS[name]), name
     given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype, **attrs)
     return tvm.ir.Call(tvm.ir.Op.get(name), [*args, relax.ShapeExpr(list(dims))], given)
@@ -82,15 +82,16 @@ def function_call(name: str) -> Callable[[Expr], Expr]:
 
 
 def reinterpret_call(x: Expr, dims: Sequence[Any], dtype: str) -> Expr:
-    """The bits of ``x`` as another type."""
+    """Return a call that reinterprets the bits of ``x`` as another type."""
     given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype)
     return tvm.ir.Call(tvm.ir.Op.get(REINTERPRET), [x, relax.ShapeExpr(list(dims))], given)
 
 
 def dequantize_call(parts: Sequence[Expr], dims: Sequence[Any], group: int) -> Expr:
-    """A matrix out of ``(numbers, scale, zero)``, the last ones perhaps left out.
+    """Return a call that dequantizes ``(numbers, scale, zero)``; ``scale`` and ``zero`` are
+    optional.
 
-    A row of ``scale`` and ``zero`` is for ``group`` rows of ``numbers``.
+    One row of ``scale`` and ``zero`` applies to ``group`` rows of ``numbers``.
     """
     given = tvm.ir.make_node("ir.DictAttrs", dtype="float32", group=group)
     return tvm.ir.Call(tvm.ir.Op.get(DEQUANTIZE), [*parts, relax.ShapeExpr(list(dims))], given)
@@ -99,12 +100,12 @@ def dequantize_call(parts: Sequence[Expr], dims: Sequence[Any], group: int) -> E
 def checked_call(
     data: Expr, numbers: Sequence[Expr], limits: Sequence[Any], *, what: str, kind: str
 ) -> Expr:
-    """``data`` on condition that ``numbers`` lie within ``limits``.
+    """Return ``data`` guarded by a run-time check that ``numbers`` are within ``limits``.
 
     Args:
         numbers: the least and the greatest element, or one number, each int64 of shape ``[1]``.
         limits: the least number allowed, and the first that is too large.
-        what: what the numbers are, in the user's names; begins the error's message.
+        what: names the checked numbers to the user; the error message begins with it.
         kind: the kind of error that the host program raises.
     """
     given = tvm.ir.make_node("ir.DictAttrs", what=what, kind=kind)

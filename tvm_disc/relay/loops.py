@@ -1,4 +1,4 @@
-"""Loops as recursive functions."""
+"""Loops expressed as recursive functions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def while_loop(
     loop_vars: Sequence[Var],
     loop_bodies: Callable[..., Sequence[ExprLike]],
 ) -> Expr:
-    """A function of the loop variables that returns their final values as a tuple.
+    """Return a function of the loop variables that returns their final values as a tuple.
 
-    ``cond(*vars)`` says whether to go on; ``loop_bodies(*vars)`` gives the next values.  Give
-    variables whose shape changes a type with ``Any`` in that place.
+    ``cond(*vars)`` is the condition to continue; ``loop_bodies(*vars)`` returns the next values. A
+    variable whose shape changes between iterations needs a type with ``Any`` in the changing dims.
     """
     for what, given in (("cond", cond), ("loop_bodies", loop_bodies)):
         if not callable(given):

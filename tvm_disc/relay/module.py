@@ -19,12 +19,13 @@ from .visit import free_vars
 CARRIED = "relay.module"
 
 
-# What reads the standard library: the parser, which needs modules, registers it.
+# Loads a module of the standard library by file name; registered by a higher layer, because the
+# parser imports this module.
 _LIBRARY: list[Callable[[str], IRModule]] = []
 
 
 def register_standard_library(read: Callable[[str], IRModule]) -> None:
-    """Make known what gives a module of the standard library by the name of its file."""
+    """Register the function that loads a module of the standard library by its file name."""
     _LIBRARY[:] = [read]
 
 
@@ -55,7 +56,7 @@ class IRModule:
             self[name] = func
 
     def __tvm_ffi_object__(self) -> Any:
-        """A ``tvm.IRModule`` that holds nothing but this module: TVM's pipelines take no other."""
+        """Return a ``tvm.IRModule`` that carries this module through TVM's pass manager."""
         return tvm.IRModule(attrs={CARRIED: _Carried(self)})
 
     @staticmethod
@@ -64,8 +65,11 @@ class IRModule:
         functions: Mapping[Any, Function] | None = None,
         type_defs: Mapping[Any, TypeData] | None = None,
     ) -> IRModule:
-        """A module whose ``main`` is ``expr``, beside other functions and data types; free
-        variables become parameters."""
+        """Return a module whose ``main`` is ``expr``, with other functions and data types beside
+        it.
+
+        Free variables of ``expr`` become parameters.
+        """
         if not isinstance(expr, Expr | TupleWrapper):
             raise BadNode(f"expected a Relay expression, found {type(expr).__name__}")
         expr = as_expr(expr)
@@ -117,21 +121,23 @@ class IRModule:
         return len(self.functions)
 
     def get_global_var(self, name: str) -> GlobalVar:
-        """The ``GlobalVar`` of that name; KeyError listing what there is otherwise."""
+        """Return the ``GlobalVar`` of that name; raise UnknownName, listing the functions, if
+        none.
+        """
         if name not in self._globals:
             raise UnknownName(f"no function @{name}; the module has {sorted(self._globals)}")
         return self._globals[name]
 
     def get_global_vars(self) -> list[GlobalVar]:
-        """Every function name."""
+        """Return the name of every function."""
         return list(self.functions)
 
     def get_global_type_vars(self) -> list[GlobalTypeVar]:
-        """Every name of a data type."""
+        """Return the name of every data type."""
         return [data.header for data in self.type_definitions.values()]
 
     def functions_items(self) -> list[tuple[GlobalVar, Function]]:
-        """Names and functions, in the order of the names."""
+        """Return (name, function) pairs sorted by name."""
         return sorted(self.functions.items(), key=lambda item: item[0].name_hint)
 
     def update_func(self, var: GlobalVar, func: Function) -> None:
@@ -139,14 +145,14 @@ class IRModule:
         self[var] = func
 
     def get_attr(self, name: str) -> Any:
-        """An attribute of the module, None if it has none of that name."""
+        """Return an attribute of the module; None if there is none of that name."""
         return self.attrs.get(name)
 
     def add_type(self, data: TypeData) -> None:
         """Define a data type and its constructors."""
         self.type_definitions[data.header.name] = data
         for tag, (sig, given) in enumerate(zip(data.constructors, data.given, strict=True)):
-            ctor = given  # the script calls its own object
+            ctor = given  # the object that the script uses in its calls
             if isinstance(given, Constructor):
                 given.belong_to, given.tag = data.header.name, tag
             else:
@@ -154,19 +160,21 @@ class IRModule:
             self._constructors[sig.name] = ctor
 
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
-        """The name of a defined data type; KeyError otherwise."""
+        """Return the name of a defined data type; raise UnknownName if there is none."""
         if name not in self.type_definitions:
             raise UnknownName(f"no type {name}; the module has {sorted(self.type_definitions)}")
         return self.type_definitions[name].header
 
     def get_type(self, name: str) -> tuple[Any, ...]:
-        """``(type, constructor, constructor...)`` of a data type, as Relay returns it."""
+        """Return ``(type, constructor, constructor...)`` of a data type, as Relay does."""
         header = self.get_global_type_var(name)
         data = self.type_definitions[name]
         return (header, *(self._constructors[c.name] for c in data.constructors))
 
     def get_constructor(self, type_name: str, name: str | None = None) -> Constructor:
-        """A constructor by type and name, or by its name alone; KeyError otherwise."""
+        """Return a constructor by type and name, or by name alone; raise UnknownName if there
+        is none.
+        """
         wanted = type_name if name is None else name
         found = self._constructors.get(wanted)
         if found is None or (name is not None and found.belong_to != type_name):
@@ -175,14 +183,14 @@ class IRModule:
 
     @property
     def constructors(self) -> Mapping[str, Constructor]:
-        """Every constructor by name."""
+        """Return every constructor by name."""
         return self._constructors
 
     def import_from_std(self, path: str) -> None:
         """Add a module of the standard library, ``prelude.rly`` or ``nat.rly``.
 
         Raises:
-            Unsupported: there is no such module.
+            Unsupported: the library has no module of that name.
         """
         self.update(_LIBRARY[0](path))
 
@@ -190,37 +198,39 @@ class IRModule:
         """Add or replace the functions (and types) of ``other``."""
         if isinstance(other, IRModule):
             self.type_definitions.update(other.type_definitions)
-            self._constructors.update(other._constructors)  # patterns point at these objects
+            self._constructors.update(other._constructors)  # patterns refer to these objects
             other = other.functions
         for key, func in other.items():
             self[_name(key)] = func
 
     def copy(self) -> IRModule:
-        """Another module of the same functions and data types, to be changed."""
+        """Return a module of the same functions and data types that can be changed
+        independently.
+        """
         copy = IRModule(self.functions, self.type_definitions, self.attrs)
-        copy._constructors = dict(self._constructors)  # patterns point at these objects
+        copy._constructors = dict(self._constructors)  # patterns refer to these objects
         return copy
 
     def with_attr(self, name: str, value: Any) -> IRModule:
-        """A copy that carries one more attribute."""
+        """Return a copy with one more attribute."""
         copy = self.copy()
         copy.attrs[name] = value
         return copy
 
     def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
-        """A copy that carries more attributes."""
+        """Return a copy with more attributes."""
         copy = self.copy()
         copy.attrs.update(attrs)
         return copy
 
     def without_attr(self, name: str) -> IRModule:
-        """A copy without an attribute."""
+        """Return a copy without an attribute."""
         copy = self.copy()
         copy.attrs.pop(name, None)
         return copy
 
     def with_main(self, main: Function) -> IRModule:
-        """A copy whose ``main`` is another function."""
+        """Return a copy with another ``main``."""
         copy = self.copy()
         copy["main"] = main
         return copy
@@ -228,7 +238,7 @@ class IRModule:
     def astext(
         self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None
     ) -> str:
-        """The module in Relay's text format."""
+        """Return the module in Relay's text format."""
         return astext(self, show_meta_data, annotate)
 
     def __str__(self) -> str:
@@ -241,20 +251,22 @@ def _raised(error: type[DiscError]) -> Iterator[type[DiscError]]:
         yield from _raised(more)
 
 
-# An error raised inside a pass crosses TVM's boundary and must come back as what it was.
+# TVM re-raises an error from inside a pass with its own class only if the class is registered.
 for _error in _raised(DiscError):
     tvm_ffi.register_error(_error)
 
 
 class _Carried:
-    """A module on its way through TVM; bare, TVM would ask it for its carrier again."""
+    """Wrapper of a module on its way through TVM. Without it, TVM would convert the module to a
+    ``tvm.IRModule`` again.
+    """
 
     def __init__(self, module: IRModule) -> None:
         self.module = module
 
 
 def carried_by(mod: Any) -> IRModule | None:
-    """The Relay module that a ``tvm.IRModule`` holds on its way through a pipeline, if any."""
+    """Return the Relay module that a ``tvm.IRModule`` carries through a pipeline, or None."""
     found = (mod.attrs or {}).get(CARRIED)
     return found.module if isinstance(found, _Carried) else None
 

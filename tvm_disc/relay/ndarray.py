@@ -1,4 +1,4 @@
-"""Tensors as Relay stored them: base64 entries of JSON files and ``.params`` files."""
+"""Tensors in Relay's storage format: base64 entries of JSON files, and ``.params`` files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _CODES = {"i": 0, "u": 1, "f": 2, "b": 1}
 
 
 def decode_array(data: bytes, offset: int = 0) -> tuple[NDArray[Any], int]:
-    """The tensor stored at ``offset`` and the offset after it; ParseError if it is damaged."""
+    """Return the tensor stored at ``offset`` and the offset after it; ParseError if it is
+    damaged.
+    """
     try:
         magic, _, _, _, ndim, code, bits, lanes = _HEADER.unpack_from(data, offset)
         offset += _HEADER.size
@@ -49,7 +51,7 @@ def decode_array(data: bytes, offset: int = 0) -> tuple[NDArray[Any], int]:
 
 
 def encode_array(array: NDArray[Any]) -> bytes:
-    """The inverse of ``decode_array``; Unsupported for types Relay cannot store."""
+    """Return the stored form of a tensor; Unsupported for types that Relay cannot store."""
     array = np.asarray(array)
     if array.dtype.kind not in _CODES:
         raise Unsupported(f"a tensor of type {array.dtype} has no stored form")
@@ -61,7 +63,7 @@ def encode_array(array: NDArray[Any]) -> bytes:
 
 
 def decode_base64(text: object) -> NDArray[Any]:
-    """The tensor in one ``b64ndarrays`` entry of a JSON file."""
+    """Return the tensor in one ``b64ndarrays`` entry of a JSON file."""
     if not isinstance(text, str):
         raise ParseError(f"a stored tensor is not base64: found {type(text).__name__}")
     try:
@@ -71,7 +73,7 @@ def decode_base64(text: object) -> NDArray[Any]:
 
 
 def encode_base64(array: NDArray[Any]) -> str:
-    """The inverse of ``decode_base64``."""
+    """Return the ``b64ndarrays`` entry of a tensor."""
     return base64.b64encode(encode_array(array)).decode("ascii")
 
 

@@ -1,4 +1,6 @@
-"""``relay.nn.*``: from the table, and written out where Relay's Python function differs."""
+"""``relay.nn.*``: functions from the table, and those whose signature differs from the
+operator's.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def batch_norm(
     center: bool = True,
     scale: bool = True,
 ) -> TupleWrapper:
-    """(normalised data, mean, variance)."""
+    """Return (normalized data, mean, variance)."""
     args = (data, gamma, beta, moving_mean, moving_var)
     out = call("nn.batch_norm", args, axis=axis, epsilon=epsilon, center=center, scale=scale)
     return TupleWrapper(out, 3)
@@ -35,19 +37,19 @@ def batch_norm(
 
 @refusing
 def dropout(data: ExprLike, rate: float = 0.5) -> TupleGetItem:
-    """The data with dropout (the identity at inference)."""
+    """Return the data with dropout, which is the identity at inference."""
     return dropout_raw(data, rate)[0]
 
 
 @refusing
 def dropout_raw(data: ExprLike, rate: float = 0.5) -> TupleWrapper:
-    """(data with dropout, mask)."""
+    """Return (data with dropout, mask)."""
     return TupleWrapper(call("nn.dropout", (data,), rate=rate), 2)
 
 
 @refusing
 def pad(data: ExprLike, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
-    """``nn.pad``, or ``dyn.nn.pad`` when the widths are computed."""
+    """Return ``nn.pad``, or ``dyn.nn.pad`` if the widths are an expression."""
     pad_width = op.known(pad_width)
     value = pad_value if op.is_expr(pad_value) else const(pad_value)
     if op.is_expr(pad_width):
@@ -64,7 +66,7 @@ def upsampling(
     method: str = "nearest_neighbor",
     align_corners: bool = False,
 ) -> Call:
-    """``nn.upsampling``, or its ``dyn`` form when a factor is computed."""
+    """Return ``nn.upsampling``, or its ``dyn`` form if a factor is an expression."""
     h, w = op.known(scale_h), op.known(scale_w)
     attrs = {"layout": layout, "method": method, "align_corners": align_corners}
     if op.is_expr(h) or op.is_expr(w):
@@ -83,7 +85,7 @@ def upsampling3d(
     method: str = "nearest_neighbor",
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Call:
-    """``nn.upsampling3d``, or its ``dyn`` form when a factor is computed."""
+    """Return ``nn.upsampling3d``, or its ``dyn`` form if a factor is an expression."""
     scales = [op.known(s) for s in (scale_d, scale_h, scale_w)]
     mode = coordinate_transformation_mode
     attrs: dict[str, Any] = {
@@ -107,7 +109,7 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Call:
-    """``nn.matmul``, or ``nn.dense`` where the second operand alone is transposed."""
+    """Return ``nn.matmul``, or ``nn.dense`` if only the second operand is transposed."""
     if transpose_b and not transpose_a:
         return call("nn.dense", (tensor_a, tensor_b), units=units, out_dtype=out_dtype)
     sides = {"transpose_a": transpose_a, "transpose_b": transpose_b}
@@ -116,20 +118,20 @@ def matmul(
 
 @refusing
 def sparse_dense(dense_mat: ExprLike, sparse_mat: Any, sparse_lhs: bool = False) -> Call:
-    """A product with compressed rows: (values, columns, begins), or a SciPy matrix."""
+    """Return the product of a dense and a CSR matrix: (values, columns, row starts), or SciPy's."""
     args = (dense_mat, *_compressed(sparse_mat))
     return call("nn.sparse_dense", args, sparse_lhs=sparse_lhs)
 
 
 @refusing
 def sparse_add(dense_mat: ExprLike, sparse_mat: Any) -> Call:
-    """A sum with compressed rows: (values, columns, begins), or a SciPy matrix."""
+    """Return the sum of a dense and a CSR matrix: (values, columns, row starts), or SciPy's."""
     return call("nn.sparse_add", (dense_mat, *_compressed(sparse_mat)))
 
 
 @refusing
 def sparse_transpose(x: Any) -> TupleWrapper:
-    """(values, columns, begins) of the transposed matrix."""
+    """Return (values, columns, row starts) of the transposed CSR matrix."""
     return TupleWrapper(call("nn.sparse_transpose", _compressed(x)), 3)
 
 

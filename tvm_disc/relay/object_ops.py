@@ -1,11 +1,11 @@
-"""Names of the operations on boxed values, which Relax has no nodes for.
+"""Names of the operations on boxed values, for which Relax has no nodes.
 
 A value that only the run time knows (a node of a data type, a closure, a reference) has Relax's
-object type, and these calls of external names stand between the importer and the host program:
+object type. The importer emits calls of these external names; the host program implements them:
 
     construct(tag, x...)      a node; ``construct(0, x...)`` also boxes a tuple
     field(k, object)          one of its fields
-    has_tag(tag, plain, o)    a truth value; ``plain`` tells constructors without fields
+    has_tag(tag, plain, o)    a bool; ``plain`` is set for constructors without fields
     closure(function, x...)   a function and the values it captures
     apply(closure, x...)      call it
     ref(x), read(r), write(r, x)
@@ -26,12 +26,12 @@ GENERAL = "disc.general"  # attribute of functions that take and return boxed va
 
 
 def object_call(name: str, *args: Any) -> Expr:
-    """``name(args)`` as a Relax call."""
+    """Return ``name(args)`` as a Relax call."""
     return tvm.ir.Call(relax.ExternFunc(PREFIX + name), list(args))
 
 
 def object_op(expr: Expr) -> str | None:
-    """The operation that a Relax call stands for, if it is one of these."""
+    """Return the name of the boxed-value operation of a Relax call; None for other expressions."""
     if not isinstance(expr, tvm.ir.Call) or not isinstance(expr.op, relax.ExternFunc):
         return None
     name = str(expr.op.global_symbol)
@@ -39,18 +39,18 @@ def object_op(expr: Expr) -> str | None:
 
 
 def is_object(ty: Any) -> bool:
-    """Whether a Relax type is that of boxed values."""
+    """Return whether a Relax type is that of boxed values."""
     return isinstance(ty, relax.ObjectType)
 
 
 def uses_boxes(mod: Any) -> bool:
-    """Whether a Relax module has boxed values."""
+    """Return whether a Relax module has boxed values."""
     functions = [f for _, f in mod.functions_items() if isinstance(f, relax.Function)]
     return any(map(needs_boxes, functions))
 
 
 def needs_boxes(func: Any) -> bool:
-    """Whether a Relax function has boxed values."""
+    """Return whether a Relax function has boxed values."""
     if is_general(func) or any(is_object(p.ty) for p in func.params):
         return True
     found = False
@@ -64,12 +64,12 @@ def needs_boxes(func: Any) -> bool:
 
 
 def is_general(func: Any) -> bool:
-    """Whether a Relax function takes and returns boxed values."""
+    """Return whether a Relax function takes and returns boxed values."""
     return func.attrs is not None and GENERAL in func.attrs
 
 
 def has_effect(expr: Expr) -> bool:
-    """Whether an expression may read or write a reference, and so has its place in the order."""
+    """Return whether an expression may read or write a reference, so that its order matters."""
     found = False
 
     def look(e: Any) -> None:

@@ -1,8 +1,8 @@
 """Every operator as a function: ``relay.op.add``, ``relay.op.reshape`` ...
 
-Most functions come straight from the operator table (``__getattr__``).  Written out here are
-those where Relay's Python function differs from the operator: it picks the static or the ``dyn``
-form by the type of an argument, wraps several results, or orders its arguments differently.
+Most functions come from the operator table (``__getattr__``). This module defines those whose
+Python function differs from the operator in Relay: it selects the static or the ``dyn`` form by
+the type of an argument, wraps several results, or has another order of arguments.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ _GROUPS = {
     "random": ".api.random",
     "vision": ".vision",
 }
-# Relay kept some groups in files of a folder: relay.op.nn.nn, relay.op.vision.nms ...
+# Modules of Relay that split a group into files: relay.op.nn.nn, relay.op.vision.nms ...
 _FILES = frozenset(
     ["annotation", "image", "kernel", "multibox", "nms", "nn", "rcnn", "utils", "yolo"]
 )
 
 
 def get(name: str) -> Op:
-    """The operator of that name; UnknownName, a KeyError, if there is none."""
+    """Return the operator of that name; raise UnknownName, a KeyError, if there is none."""
     if not isinstance(name, str) or name not in OPS:
         raise UnknownName(f"no operator {shown(name)}")
     return get_op(name)
 
 
 def function(name: str) -> Callable[..., Any]:
-    """The builder function of an operator by its full name, ``"nn.dense"``.
+    """Return the builder function of an operator by its full name, ``"nn.dense"``.
 
-    raises: UnknownName, a KeyError, if there is none.
+    Raises:
+        UnknownName: there is no such operator; a KeyError.
     """
     return _function(get(name).name)
 
@@ -60,7 +61,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def member(space: str, name: str) -> Any:
-    """The builder function ``name`` of a group of operators such as ``nn``."""
+    """Return the builder function ``name`` of a group of operators such as ``nn``."""
     if name in _FILES and space in _GROUPS:
         return import_module(_GROUPS[space], __package__)
     if f"{space}.{name}" in REFUSED_FUNCTIONS:
@@ -79,24 +80,24 @@ def __getattr__(name: str) -> Any:
         return import_module(_GROUPS[name], __package__)
     if name in REFUSED_FUNCTIONS:
         raise Unsupported(f"relay.{name}: {REFUSED_FUNCTIONS[name]}")
-    if name in ("algorithm", "reduce", "tensor", "transform"):  # as Relay's files are called
+    if name in ("algorithm", "reduce", "tensor", "transform"):  # names of Relay's files
         return sys.modules[__name__]
     raise AttributeError(f"no operator {name!r}")
 
 
 def known(value: Any) -> Any:
-    """A ``Constant`` folded to Python numbers; anything else as it is."""
+    """Return a ``Constant`` as Python numbers; other values unchanged."""
     return value.data.tolist() if isinstance(value, Constant) else value
 
 
 def is_expr(value: Any) -> bool:
-    """True for an expression (after ``known``): the ``dyn`` form is needed."""
+    """Return whether the value is an expression (after ``known``), which needs the ``dyn`` form."""
     return isinstance(value, (Expr, TupleWrapper))
 
 
 @refusing
 def reshape(data: ExprLike, newshape: Any, allowzero: bool = False) -> Call:
-    """``reshape``, or ``dyn.reshape`` when the shape is computed."""
+    """Return ``reshape``, or ``dyn.reshape`` if the shape is an expression."""
     newshape = known(newshape)
     if is_expr(newshape):
         return call("dyn.reshape", (data, newshape), allowzero=allowzero)
@@ -105,7 +106,7 @@ def reshape(data: ExprLike, newshape: Any, allowzero: bool = False) -> Call:
 
 @refusing
 def broadcast_to(data: ExprLike, shape: Any) -> Call:
-    """``broadcast_to``, or its ``dyn`` form when the shape is computed."""
+    """Return ``broadcast_to``, or its ``dyn`` form if the shape is an expression."""
     shape = known(shape)
     if is_expr(shape):
         return call("dyn.broadcast_to", (data, shape))
@@ -114,14 +115,14 @@ def broadcast_to(data: ExprLike, shape: Any) -> Call:
 
 @refusing
 def collapse_sum_to(data: ExprLike, shape: Any) -> Call:
-    """``data`` summed over the axes that a broadcast from ``shape`` would repeat."""
+    """Return ``data`` summed over the axes that a broadcast from ``shape`` repeats."""
     given = as_expr(shape) if is_expr(shape) else const(np.array(shape, "int32"))
     return call("collapse_sum_to", (data, given))
 
 
 @refusing
 def full(fill_value: ExprLike, shape: Any = (), dtype: str = "") -> Call:
-    """``full``, or ``dyn.full`` when the shape is computed."""
+    """Return ``full``, or ``dyn.full`` if the shape is an expression."""
     shape = known(shape)
     if is_expr(shape):
         return call("dyn.full", (fill_value, shape), dtype=dtype)
@@ -130,13 +131,13 @@ def full(fill_value: ExprLike, shape: Any = (), dtype: str = "") -> Call:
 
 @refusing
 def zeros(shape: Any, dtype: str) -> Call:
-    """``zeros``, or ``dyn.zeros`` when the shape is computed."""
+    """Return ``zeros``, or ``dyn.zeros`` if the shape is an expression."""
     return _filled("zeros", known(shape), dtype)
 
 
 @refusing
 def ones(shape: Any, dtype: str) -> Call:
-    """``ones``, or ``dyn.ones`` when the shape is computed."""
+    """Return ``ones``, or ``dyn.ones`` if the shape is an expression."""
     return _filled("ones", known(shape), dtype)
 
 
@@ -148,7 +149,7 @@ def _filled(name: str, shape: Any, dtype: str) -> Call:
 
 @refusing
 def tile(data: ExprLike, reps: Any) -> Call:
-    """``tile``, or ``dyn.tile`` when the repetitions are computed."""
+    """Return ``tile``, or ``dyn.tile`` if the repetitions are an expression."""
     reps = known(reps)
     return call("dyn.tile", (data, reps)) if is_expr(reps) else call("tile", (data,), reps=reps)
 
@@ -157,7 +158,7 @@ def tile(data: ExprLike, reps: Any) -> Call:
 def one_hot(
     indices: ExprLike, on_value: ExprLike, off_value: ExprLike, depth: Any, axis: int, dtype: str
 ) -> Call:
-    """``one_hot``, or ``dyn.one_hot`` when the depth is computed."""
+    """Return ``one_hot``, or ``dyn.one_hot`` if the depth is an expression."""
     depth = known(depth)
     args = (indices, on_value, off_value)
     if is_expr(depth):
@@ -178,7 +179,9 @@ def topk(
     is_ascend: bool = False,
     dtype: str = "int32",
 ) -> Call | TupleWrapper:
-    """The k largest: (values, indices) for ``both``, or one of them."""
+    """Return the k largest (smallest with ``is_ascend``): (values, indices) for ``both``, or
+    one.
+    """
     k = known(k)
     attrs = {"axis": axis, "ret_type": ret_type, "is_ascend": is_ascend, "dtype": dtype}
     if is_expr(k):
@@ -190,7 +193,7 @@ def topk(
 
 @refusing
 def squeeze(data: ExprLike, axis: Any = None) -> Call:
-    """``squeeze``, or ``dyn.squeeze`` when the axes are computed."""
+    """Return ``squeeze``, or ``dyn.squeeze`` if the axes are an expression."""
     axis = known(axis)
     if is_expr(axis):
         return call("dyn.squeeze", (data, axis))
@@ -199,7 +202,7 @@ def squeeze(data: ExprLike, axis: Any = None) -> Call:
 
 @refusing
 def expand_dims(data: ExprLike, axis: Any, num_newaxis: int = 1) -> Call:
-    """``expand_dims``, or ``dyn.expand_dims`` when the axis is computed."""
+    """Return ``expand_dims``, or ``dyn.expand_dims`` if the axis is an expression."""
     axis = known(axis)
     if is_expr(axis):
         return call("dyn.expand_dims", (data, axis), num_newaxis=num_newaxis)
@@ -215,7 +218,11 @@ def strided_slice(
     axes: Any = None,
     slice_mode: str = "end",
 ) -> Call:
-    """``strided_slice``; with a computed bound the ``dyn`` form, bounds alike."""
+    """Return ``strided_slice``, or its ``dyn`` form if a bound is an expression.
+
+    Raises:
+        BadNode: ``axes`` together with a bound that is an expression.
+    """
     begin, end, strides = known(begin), known(end), known(strides)
     if not any(map(is_expr, (begin, end, strides))):
         return call(
@@ -229,7 +236,7 @@ def strided_slice(
         )
     if axes is not None:
         raise BadNode("strided_slice: axes cannot be given together with computed bounds")
-    # A stride given once holds for every axis.
+    # One stride applies to every axis.
     bounds = (_bound(v) for v in (begin, end, [1] if strides is None else strides))
     return call("dyn.strided_slice", (data, *bounds), slice_mode=slice_mode)
 
@@ -246,8 +253,11 @@ def _ints(value: Any) -> Any:
 def matrix_set_diag(
     data: ExprLike, diagonal: ExprLike, k: Any = 0, align: str = "RIGHT_LEFT"
 ) -> Call:
-    """Diagonals ``k``, one or the first and last, replaced; ``align`` tells to which side of
-    their rows those above and those below are pushed: ``"LEFT_RIGHT"`` and so on."""
+    """Return ``data`` with its diagonals ``k`` (one, or the first and the last) replaced.
+
+    ``align``, such as ``"LEFT_RIGHT"``, is the alignment of superdiagonals and subdiagonals in the
+    rows of ``diagonal``.
+    """
     low, high = (k, k) if isinstance(k, (int, np.integer)) else (k[0], k[-1])
     above, _, below = align.partition("_")
     if not {above, below} <= {"LEFT", "RIGHT"}:
@@ -258,7 +268,7 @@ def matrix_set_diag(
 
 @refusing
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Call:
-    """``start, start + step, ...`` below ``stop``; one argument means from 0."""
+    """Return ``start, start + step, ...`` below ``stop``; a single argument is ``stop``."""
     if stop is None:
         start, stop = 0, start
     values: tuple[Any, ...] = (start, stop, 1 if step is None else step)
@@ -268,7 +278,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32
 
 @refusing
 def split(data: ExprLike, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
-    """Equal sections (an int), or pieces cut at positions (a sequence)."""
+    """Split into equal sections (an int), or at positions (a sequence)."""
     where = indices_or_sections
     number = isinstance(where, (int, np.integer))
     size = int(where) if number else len(where) + 1
@@ -278,7 +288,7 @@ def split(data: ExprLike, indices_or_sections: Any, axis: int = 0) -> TupleWrapp
 
 @refusing
 def gather(data: ExprLike, axis: int, indices: ExprLike) -> Call:
-    """Elements selected along ``axis``."""
+    """Return elements selected along ``axis``."""
     return call("gather", (data, indices), axis=axis)
 
 
@@ -291,7 +301,7 @@ def variance(
     unbiased: bool = False,
     with_mean: ExprLike | None = None,
 ) -> Call:
-    """The variance, around the mean unless another centre is given."""
+    """Return the variance around the mean, or around ``with_mean`` if given."""
     centre = with_mean
     if centre is None:
         centre = call("mean", (data,), axis=axis, keepdims=True, exclude=exclude)
@@ -307,7 +317,7 @@ def std(
     exclude: bool = False,
     unbiased: bool = False,
 ) -> Call:
-    """The standard deviation."""
+    """Return the standard deviation."""
     return call("sqrt", (variance(data, axis, keepdims, exclude, unbiased),))
 
 
@@ -319,7 +329,7 @@ def mean_variance(
     exclude: bool = False,
     unbiased: bool = False,
 ) -> TupleWrapper:
-    """(the mean, the variance around it)."""
+    """Return (mean, variance)."""
     return TupleWrapper(Tuple(_mean_variance(data, axis, keepdims, exclude, unbiased)), 2)
 
 
@@ -336,14 +346,16 @@ def _mean_variance(
 def mean_std(
     data: ExprLike, axis: Any = None, keepdims: bool = False, exclude: bool = False
 ) -> TupleWrapper:
-    """(the mean, the standard deviation)."""
+    """Return (mean, standard deviation)."""
     mean, spread = _mean_variance(data, axis, keepdims, exclude, False)
     return TupleWrapper(Tuple((mean, call("sqrt", (spread,)))), 2)
 
 
 @refusing
 def logsumexp(data: ExprLike, axis: Any = None, keepdims: bool = False) -> Call:
-    """``log(sum(exp(data)))``, with the largest element taken out first."""
+    """Return ``log(sum(exp(data)))``; the maximum is subtracted first, so that exp does not
+    overflow.
+    """
     most = call("max", (data,), axis=axis, keepdims=True)
     powers = call("exp", (call("subtract", (data, most)),))
     found = call("add", (call("log", (call("sum", (powers,), axis=axis, keepdims=True),)), most))
@@ -352,13 +364,16 @@ def logsumexp(data: ExprLike, axis: Any = None, keepdims: bool = False) -> Call:
 
 @refusing
 def reverse_reshape(data: ExprLike, newshape: Any) -> Call:
-    """``reshape`` whose special numbers are read from the right."""
+    """Return ``reshape`` whose special numbers are interpreted from the right."""
     return call("contrib_reverse_reshape", (data,), newshape=newshape)
 
 
 @refusing
 def segment_sum(data: ExprLike, segment_ids: ExprLike, num_segments: Any = None) -> Call:
-    """The sums of the rows of each segment; as many segments as named, or the last one says."""
+    """Return the sum of the rows of each segment.
+
+    The number of segments is ``num_segments``, or the largest segment id plus one.
+    """
     one = call("cast_like", (const([1], "int32"), segment_ids))
     if num_segments is None:
         last = call("reshape", (call("max", (segment_ids,), axis=0),), newshape=(-1,))
@@ -383,7 +398,7 @@ def stft(
     normalized: bool = False,
     onesided: bool = True,
 ) -> Call:
-    """The Fourier transform of overlapping windows of a signal."""
+    """Return the Fourier transform of overlapping windows of a signal."""
     attrs = {
         "n_fft": n_fft,
         "hop_length": n_fft // 4 if hop_length is None else hop_length,
@@ -397,7 +412,7 @@ def stft(
 
 @refusing
 def strided_set(data: ExprLike, v: ExprLike, begin: Any, end: Any, strides: Any = None) -> Call:
-    """``data`` with ``v`` where ``strided_slice`` would read."""
+    """Return ``data`` with ``v`` written to the elements that ``strided_slice`` would read."""
     bounds = [
         as_expr(b) if is_expr(b) else const(b)
         for b in (begin, end, [1] if strides is None else strides)
@@ -412,7 +427,7 @@ def sparse_fill_empty_rows(
     dense_shape: ExprLike,
     default_value: ExprLike,
 ) -> Tuple:
-    """(coordinates and values, with one in each row that had none; which rows these were)."""
+    """Return (indices, values, empty rows); each empty row receives one default value."""
     args = (sparse_indices, sparse_values, dense_shape, default_value)
     indices, values, empty = TupleWrapper(call("sparse_fill_empty_rows", args), 3)
     return Tuple(
@@ -426,20 +441,20 @@ def sparse_fill_empty_rows(
 
 @refusing
 def trilu(data: ExprLike, k: Any, upper: bool = True) -> Call:
-    """The part of matrices above diagonal ``k``, or below it: a number or an expression."""
+    """Return the triangle of matrices above or below diagonal ``k``, a number or an expression."""
     return call("trilu", (data, k if is_expr(k) else const(k, "int64")), upper=upper)
 
 
 @refusing
 def unique(data: ExprLike, is_sorted: bool = True, return_counts: bool = False) -> TupleWrapper:
-    """(values, first positions, inverse, number), and counts if asked."""
+    """Return (values, first positions, inverse, number), and counts if requested."""
     out = call("unique", (data,), sorted=is_sorted, return_counts=return_counts)
     return TupleWrapper(out, 5 if return_counts else 4)
 
 
 @refusing
 def meshgrid(data: Sequence[ExprLike], indexing: str = "ij") -> TupleWrapper:
-    """Coordinate grids of rank-1 tensors."""
+    """Return coordinate grids of rank-1 tensors."""
     return TupleWrapper(function("meshgrid")(data, indexing=indexing), len(data))
 
 
@@ -447,7 +462,7 @@ def meshgrid(data: Sequence[ExprLike], indexing: str = "ij") -> TupleWrapper:
 def sparse_to_dense(
     sparse_indices: ExprLike, output_shape: Any, sparse_values: ExprLike, default_value: Any = 0
 ) -> Call:
-    """A dense tensor from coordinates; the ``dyn`` form when the shape is computed."""
+    """Return a dense tensor from coordinates; the ``dyn`` form if the shape is an expression."""
     output_shape = known(output_shape)
     default = default_value if is_expr(default_value) else const(default_value)
     args = (sparse_indices, sparse_values, default)

@@ -1,4 +1,4 @@
-"""``relay.qnn.op.*``: from the table, and written out where Relay's Python function differs."""
+"""``relay.qnn.op.*``: functions from the table, and those whose signature differs from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import op as operators
 from .builder import call, const
 from .expr import Call, ExprLike
 
-# What a run-time number says of the type to simulate.
+# Run-time code of the simulated type.
 SQNN_DTYPE_TO_CODE = {"disable": 0, "int8": 1, "uint8": 2, "int32": 3}
 
 
@@ -33,7 +33,7 @@ def simulated_quantize(
     axis: int = -1,
     out_dtype: Any = "int8",
 ) -> Call:
-    """``qnn.simulated_quantize``; the type is a name or a computed number."""
+    """Return ``qnn.simulated_quantize``; the type is a name or an expression of its code."""
     params = [call("reshape", (p,), newshape=(-1,)) for p in (output_scale, output_zero_point)]
     return call("qnn.simulated_quantize", (data, _code(out_dtype), *params), axis=axis)
 
@@ -46,7 +46,7 @@ def simulated_dequantize(
     axis: int = -1,
     in_dtype: Any = "int8",
 ) -> Call:
-    """``qnn.simulated_dequantize``; the type is a name or a computed number."""
+    """Return ``qnn.simulated_dequantize``; the type is a name or an expression of its code."""
     params = [call("reshape", (p,), newshape=(-1,)) for p in (input_scale, input_zero_point)]
     return call("qnn.simulated_dequantize", (data, _code(in_dtype), *params), axis=axis)
 

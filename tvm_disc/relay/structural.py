@@ -43,22 +43,25 @@ Pair = tuple[Any, Any]
 def structural_equal(
     lhs: object, rhs: object, map_free_vars: bool = False, rel_tol: float = 0.0
 ) -> bool:
-    """True if two programs, types or parts of programs mean the same.
+    """Return whether two programs, types or parts of programs have the same structure.
 
     As in Relay: bound variables may have different names; ``?`` equals ``?``; the sharing of
-    computed nodes must agree; names that nothing binds are equal only to themselves, or, with
-    ``map_free_vars``, to one other each. ``rel_tol`` is allowed between floating-point numbers
-    (Relay's own printer keeps six digits only).
+    computed
+    nodes must agree. A free variable is equal only to itself; with ``map_free_vars``, free
+    variables
+    are mapped one to one. Floating-point numbers may differ by ``rel_tol`` (Relay's own printer
+    keeps
+    six digits only).
     """
     return _compared(lhs, rhs, map_free_vars, rel_tol) is None
 
 
 @refusing
 def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> None:
-    """Nothing, if :func:`structural_equal` holds.
+    """Raise an error unless :func:`structural_equal` holds.
 
     Raises:
-        NotEqual: with the first parts that differ, a ``ValueError``.
+        NotEqual: a ``ValueError`` with the first parts that differ.
     """
     found = _compared(lhs, rhs, map_free_vars, 0.0)
     if found is not None:
@@ -66,7 +69,7 @@ def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = Fals
 
 
 def _compared(a: object, b: object, map_free: bool, rel_tol: float) -> Pair | None:
-    """The first parts that differ."""
+    """Return the first parts that differ; None if there are none."""
     comparer = _Comparer(rel_tol, map_free)
     if isinstance(a, IRModule) and isinstance(b, IRModule):
         return _compared_modules(a, b, comparer)
@@ -101,7 +104,7 @@ def _compared_modules(a: IRModule, b: IRModule, comparer: _Comparer) -> Pair | N
 
 
 class _Comparer:
-    """One comparison; ``todo`` holds pairs still to be compared, so nothing recurses deeply."""
+    """State of one comparison. ``todo`` is a stack of pairs, so comparison does not recurse."""
 
     def __init__(self, rel_tol: float, map_free: bool) -> None:
         self.rel_tol, self.map_free = rel_tol, map_free
@@ -115,12 +118,12 @@ class _Comparer:
         self.todo: list[Pair] = []
 
     def run(self, a: Expr, b: Expr) -> Pair | None:
-        """The first parts of two expressions that differ."""
+        """Return the first parts of two expressions that differ."""
         self.todo.append((a, b))
         return self.finish()
 
     def finish(self) -> Pair | None:
-        """The first pair of those left that differs."""
+        """Compare the remaining pairs; return the first that differs."""
         while self.todo:
             pair = self.todo.pop()
             if not self.step(*pair):
@@ -133,9 +136,10 @@ class _Comparer:
         leaf = _LEAVES.get(type(a))
         if leaf:
             return leaf(self, a, b)
-        if isinstance(a, Tuple) and not a.fields:  # a constant, as Relay has it
+        # an empty tuple is a constant in Relay, so its sharing is ignored
+        if isinstance(a, Tuple) and not a.fields:
             return isinstance(b, Tuple) and not b.fields
-        if not isinstance(a, TupleGetItem):  # of which Relay keeps no sharing
+        if not isinstance(a, TupleGetItem):  # Relay ignores the sharing of this node
             if id(a) in self.nodes or id(b) in self.nodes_back:
                 return self.nodes.get(id(a)) == id(b) and self.nodes_back.get(id(b)) == id(a)
             self.nodes[id(a)] = id(b)
@@ -169,7 +173,7 @@ class _Comparer:
         return a is b or self.map_free or a.name_hint in self.functions
 
     def free_type(self, a: ty.Type, b: ty.Type) -> bool:
-        """Names of types that nothing binds here."""
+        """Return whether two type names that are not bound here are equal."""
         if isinstance(a, ty.GlobalTypeVar) and isinstance(b, ty.GlobalTypeVar):
             return a.name == b.name and (self.map_free or a.name in self.data_types)
         if isinstance(a, ty.TypeVar) and isinstance(b, ty.TypeVar) and self.map_free:
@@ -189,7 +193,7 @@ class _Comparer:
 
     def call(self, a: Call, b: Call) -> bool:
         same = self.values(a.attrs, b.attrs)
-        if not isinstance(a.op, Op):  # those of an operator follow from its operands
+        if not isinstance(a.op, Op):  # an operator's type arguments follow from its operands
             same = same and len(a.type_args) == len(b.type_args)
             same = same and all(map(self.types, a.type_args, b.type_args))
         return same and self.push((a.op, b.op)) and self.push_all(a.args, b.args)

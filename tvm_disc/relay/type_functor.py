@@ -1,4 +1,4 @@
-"""``TypeFunctor``, ``TypeVisitor`` and ``TypeMutator``: walks over types that a class refines."""
+"""``TypeFunctor``, ``TypeVisitor`` and ``TypeMutator``: base classes of walks over types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ _METHODS: dict[type, str] = {
 def method_for(
     walk: object, methods: Mapping[type, str], what: str, node: object
 ) -> Callable[[Any], Any]:
-    """The method of a user's class for a kind of node."""
+    """Return the method of a visitor object for the class of a node.
+
+    Raises:
+        TypeError: the node has another class, or the visitor does not define the method.
+    """
     name = methods.get(type(node))
     if name is None:
         raise TypeError(f"expected a Relay {what}, found {type(node).__name__} {node!r}")
@@ -50,15 +54,15 @@ def method_for(
 
 
 class TypeFunctor:
-    """Dispatch by the kind of type; a class writes ``visit_tensor_type`` and so on."""
+    """Dispatch by class of type; a subclass defines ``visit_tensor_type`` and so on."""
 
     def visit(self, typ: Any) -> Any:
-        """The result for ``typ``."""
+        """Return the result for ``typ``."""
         return method_for(self, _METHODS, "type", typ)(typ)
 
 
 class TypeVisitor(TypeFunctor):
-    """Visits every type inside a type."""
+    """Visitor of every type inside a type."""
 
     def visit_type_var(self, var: TypeVar) -> None:
         pass
@@ -96,7 +100,7 @@ class TypeVisitor(TypeFunctor):
 
 
 class TypeMutator(TypeFunctor):
-    """A rebuilt type; one that does not change is the same object."""
+    """Visitor that rebuilds a type; an unchanged type is returned as the same object."""
 
     def visit_type_var(self, var: TypeVar) -> Any:
         return var

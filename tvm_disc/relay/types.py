@@ -1,9 +1,8 @@
 """Relay types and the dimensions inside them.
 
-Everything here is an immutable value.  Two types are equal when they are spelled alike, up to the
-names of the type parameters that they bind.  As in Relay, a type with ``?`` equals another that is
-spelled so, though the *dims* may differ: an anonymous ``Any`` equals no dim, because nothing is
-known about it.
+All are immutable values. Two types are equal if they have the same text, up to the names of the
+type parameters that they bind. As in Relay, this holds for types with ``?`` too. The *dims* may
+differ all the same: an anonymous ``Any`` equals no dim, because nothing is known about it.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class DimExpr:
 class Any(DimExpr):
     """An unknown dimension, printed ``?``.
 
-    ``Any()`` is anonymous and never equal to another; ``Any("s")`` equals every ``Any("s")``.
+    An anonymous ``Any()`` is never equal to another dim; ``Any("s")`` equals every ``Any("s")``.
     """
 
     __slots__ = ("name",)
@@ -98,7 +97,7 @@ class DimVar(DimExpr):
 
 @dataclass(frozen=True)
 class DimOp(DimExpr):
-    """Arithmetic on dimensions; ``op`` is a key of ``DIM_OPS``."""
+    """An arithmetic operation on dimensions; ``op`` is a key of ``DIM_OPS``."""
 
     op: str
     a: Dim
@@ -117,7 +116,7 @@ Dim = int | DimExpr
 
 
 def size_var(name: str, dtype: str = "int32") -> DimVar:
-    """A named non-negative dimension; the same name means the same dimension."""
+    """Return a named non-negative dimension; equal names are the same dimension."""
     return DimVar(name, dtype, size=True)
 
 
@@ -125,7 +124,7 @@ ShapeVar = size_var
 
 
 class TypeKind(IntEnum):
-    """What a type variable stands for, numbered as in Relay."""
+    """Kind of a type variable, numbered as in Relay."""
 
     Type = 0
     ShapeVar = 1
@@ -136,12 +135,12 @@ class TypeKind(IntEnum):
 
 
 class Type:
-    """Base class of Relay types; one that is called is a data type applied to arguments."""
+    """Base class of Relay types; calling a type applies a data type to arguments."""
 
     span = None
 
     def same_as(self, other: object) -> bool:
-        """Whether this is the same object."""
+        """Return whether ``other`` is this object."""
         return self is other
 
     def __call__(self, *args: Type) -> TypeCall:
@@ -158,7 +157,11 @@ class Type:
 
 
 def as_dim(value: object) -> Dim:
-    """Check one dimension: a non-negative int or a ``DimExpr``; raises TypeError otherwise."""
+    """Return a checked dimension: a non-negative int below 2**63 or a ``DimExpr``.
+
+    Raises:
+        BadNode: ``value`` is neither.
+    """
     if isinstance(value, DimExpr):
         return value
     made = _dim_of_tir(value) if type(value).__module__.startswith("tvm.") else None
@@ -170,7 +173,7 @@ def as_dim(value: object) -> Dim:
         )
     try:
         number = int(value.__index__())
-    except TypeError:  # an array of several
+    except TypeError:  # an array of several elements
         raise BadNode(f"a dimension is an int, found {shown(value)}") from None
     if number < 0:
         raise BadNode(f"a dimension cannot be negative, found {number}")
@@ -180,7 +183,7 @@ def as_dim(value: object) -> Dim:
 
 
 def _dim_of_tir(value: Anything) -> Dim | None:
-    """A dim given as TVM's own expression: a variable, or arithmetic on variables and numbers."""
+    """Return a dim from a TVM expression of variables and numbers; None for other expressions."""
     kind = type(value).__name__
     if kind in ("Var", "SizeVar"):
         dtype = str(value.ty.dtype) if hasattr(value, "ty") else str(value.dtype)
@@ -199,19 +202,20 @@ _BOXED = frozenset(["FloatImm", "IntImm", "StringImm"])
 
 
 def plain(value: Anything) -> Anything:
-    """Return a value as Python's: TVM's ``IntImm``, ``FloatImm`` and ``StringImm`` as numbers and
-    text, others as they are."""
+    """Return a TVM ``IntImm``, ``FloatImm`` or ``StringImm`` as a Python value; others
+    unchanged.
+    """
     if type(value).__name__ not in _BOXED:
         return value
     return bool(value.value) if str(getattr(value, "ty", "")) == "bool" else value.value
 
 
 def is_dtype(name: object) -> bool:
-    """Whether this is the name of an element type."""
+    """Return whether ``name`` is an element type."""
     return isinstance(name, str) and _DTYPE.fullmatch(name) is not None
 
 
-# What TVM reads names of types without a width as.
+# Meaning of type names without a width, as in TVM.
 _DTYPES = {"float": "float32", "int": "int32", "uint": "uint32"}
 
 
@@ -224,7 +228,7 @@ class TensorType(Type):
 
     def __post_init__(self) -> None:
         shape: object = self.shape
-        if not isinstance(shape, Iterable):  # a lone number is a common slip
+        if not isinstance(shape, Iterable):  # a single number is a common mistake
             raise BadNode(f"a shape is a sequence of dimensions, found {shown(shape)}")
         object.__setattr__(self, "shape", tuple(as_dim(d) for d in shape))
         dtype = shown(self.dtype) if isinstance(self.dtype, list | dict) else str(self.dtype)
@@ -236,10 +240,10 @@ class TensorType(Type):
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:
-        """The shape as numbers.
+        """Return the shape as numbers.
 
         Raises:
-            BadNode: a dim is none.
+            BadNode: a dim is not a number.
         """
         found = tuple(d for d in self.shape if isinstance(d, int))
         if len(found) < len(self.shape):
@@ -266,20 +270,20 @@ class TypeVar(Type):
 
     @property
     def name_hint(self) -> str:
-        """The name, as Relay calls it."""
+        """Return the name, as the attribute that Relay uses."""
         return self.name
 
 
 @dataclass(frozen=True, eq=False)
 class GlobalTypeVar(Type):
-    """The name of a data type."""
+    """Name of a data type."""
 
     name: str
     kind: int = TypeKind.AdtHandle
 
     @property
     def name_hint(self) -> str:
-        """The name, as Relay calls it."""
+        """Return the name, as the attribute that Relay uses."""
         return self.name
 
 
@@ -302,7 +306,9 @@ class FuncType(Type):
 
 @dataclass(frozen=True, eq=False)
 class TypeCall(Type):
-    """A data type applied to arguments: ``List[int32]``; no arguments for a plain one."""
+    """A data type applied to arguments, ``List[int32]``; ``args`` is empty if it has no
+    parameters.
+    """
 
     func: Type
     args: tuple[Type, ...] = ()
@@ -327,8 +333,9 @@ class IncompleteType(Type):
 
 @dataclass(frozen=True, eq=False)
 class TypeRelation(Type):
-    """A relation between the types of an operator's operands and results, as signatures of
-    operators name them; here they follow from the operator's row."""
+    """A type relation in an operator's signature, kept for compatibility; inference uses table
+    rows.
+    """
 
     func: object
     args: tuple[Type, ...]
@@ -341,7 +348,7 @@ class TypeRelation(Type):
 
 @dataclass(frozen=True)
 class ConstructorSig:
-    """One alternative of a data type: its name and the types of its fields."""
+    """A constructor of a data type: its name and the types of its fields."""
 
     name: str
     inputs: tuple[Type, ...] = ()
@@ -362,11 +369,11 @@ class TypeData(Type):
         object.__setattr__(self, "constructors", tuple(map(_signature, given)))
         object.__setattr__(self, "given", given)
 
-    given: ClassVar[tuple[Anything, ...]] = ()  # the constructors as the script has them
+    given: ClassVar[tuple[Anything, ...]] = ()  # the constructor objects that the script passed
 
 
 def _signature(constructor: Anything) -> ConstructorSig:
-    """One alternative, also from a constructor as expressions use it."""
+    """Return the signature of a constructor that is a signature or a ``Constructor`` expression."""
     if isinstance(constructor, ConstructorSig):
         return constructor
     if not hasattr(constructor, "name_hint") or not hasattr(constructor, "inputs"):
@@ -375,12 +382,12 @@ def _signature(constructor: Anything) -> ConstructorSig:
 
 
 def scalar_type(dtype: str) -> TensorType:
-    """The type of a rank-0 tensor."""
+    """Return the type of a rank-0 tensor."""
     return TensorType((), dtype)
 
 
 def dims_of(ty: Type | None) -> Iterator[Dim]:
-    """Every dimension inside ``ty``, left to right."""
+    """Yield every dimension inside ``ty``, left to right."""
     if isinstance(ty, TensorType):
         yield from ty.shape
         return
@@ -389,7 +396,7 @@ def dims_of(ty: Type | None) -> Iterator[Dim]:
 
 
 def type_children(ty: Type | None) -> tuple[Type, ...]:
-    """The types directly inside ``ty``."""
+    """Return the types directly inside ``ty``."""
     if isinstance(ty, TupleType):
         return ty.fields
     if isinstance(ty, FuncType):
@@ -402,12 +409,12 @@ def type_children(ty: Type | None) -> tuple[Type, ...]:
 
 
 def is_dynamic(ty: Type | None) -> bool:
-    """True if some dimension of ``ty`` is not a plain number."""
+    """Return whether some dimension of ``ty`` is not a number."""
     return any(not isinstance(dim, int) for dim in dims_of(ty))
 
 
 def type_text(ty: Type, dim: Callable[[Dim], str] = str) -> str:
-    """A type as Relay's text writes it; ``dim`` writes a dim."""
+    """Return the type in Relay's text format; ``dim`` formats a dim."""
     if isinstance(ty, TensorType):
         dims = ", ".join(map(dim, ty.shape))
         return f"Tensor[({dims}), {ty.dtype}]" if ty.shape else ty.dtype
@@ -428,7 +435,7 @@ def type_text(ty: Type, dim: Callable[[Dim], str] = str) -> str:
 
 
 def same_dim(a: Dim, b: Dim) -> bool:
-    """Whether two dims are spelled alike."""
+    """Return whether two dims have the same text."""
     if isinstance(a, Any) and isinstance(b, Any):
         return a.name == b.name
     if isinstance(a, DimOp) and isinstance(b, DimOp):
@@ -440,7 +447,7 @@ Free = Callable[[Type, Type], bool]
 
 
 def _spelled_alike(a: Type, b: Type) -> bool:
-    """Whether two names of types, or two types left open, are one by their names alone."""
+    """Return whether two type names, or two incomplete types, have equal fields."""
     return vars(a) == vars(b)
 
 
@@ -450,10 +457,11 @@ def same_type(
     renamed: Mapping[TypeVar, TypeVar] | None = None,
     free: Free = _spelled_alike,
 ) -> bool:
-    """Whether two types are spelled alike, up to the names of type parameters they bind.
+    """Return whether two types have the same text, up to the names of type parameters they bind.
 
-    ``renamed`` has the type variables of ``b`` that those of ``a`` stand for; ``free`` decides of
-    two names that nothing binds.
+    Args:
+        renamed: maps type variables of ``a`` to those of ``b``.
+        free: compares two names that are not bound inside the types.
     """
     if type(a) is not type(b):
         return False
@@ -479,7 +487,7 @@ def same_type(
         if not same_type(a.func, b.func, renamed, free):
             return False
     elif isinstance(a, IncompleteType):
-        # Known to equal nothing but itself, unless whole programs are compared.
+        # An incomplete type equals only itself, unless whole programs are compared.
         return a is b or (free is not _spelled_alike and free(a, b))
     elif not isinstance(a, TupleType | FuncType | RefType):
         return a is b
@@ -515,7 +523,7 @@ def _same_data(a: TypeData, b: TypeData, free: Free) -> bool:
 
 
 def _outline(ty: Type) -> object:
-    """What equal types have in common, hashable."""
+    """Return a hashable key that is the same for equal types."""
     if isinstance(ty, TensorType):
         return tuple(d if isinstance(d, int) else "?" for d in ty.shape), ty.dtype
     name = ty.name if isinstance(ty, GlobalTypeVar) else ""

@@ -1,4 +1,4 @@
-"""``relay.vision.*``: from the table, with several results wrapped."""
+"""``relay.vision.*``: functions from the table; several results are wrapped in a TupleWrapper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _expr(value: Any, dtype: str) -> ExprLike:
 def get_valid_counts(
     data: ExprLike, score_threshold: Any, id_index: int = 0, score_index: int = 1
 ) -> TupleWrapper:
-    """(counts, boxes with the valid ones first, positions)."""
+    """Return (counts, boxes with the valid ones first, positions)."""
     args = (data, _expr(score_threshold, "float32"))
     attrs = {"score_threshold": None, "id_index": id_index, "score_index": score_index}
     return TupleWrapper(call("vision.get_valid_counts", args, **attrs), 3)
@@ -43,7 +43,7 @@ def non_max_suppression(
     return_indices: bool = True,
     invalid_to_bottom: bool = False,
 ) -> Call | TupleWrapper:
-    """(kept positions, their number), or the boxes when ``return_indices`` is False."""
+    """Return (kept positions, their number), or the boxes if ``return_indices`` is False."""
     limits = (_expr(max_output_size, "int32"), _expr(iou_threshold, "float32"))
     out = call(
         "vision.non_max_suppression",
@@ -68,7 +68,7 @@ def all_class_non_max_suppression(
     score_threshold: Any = -1.0,
     output_format: str = "onnx",
 ) -> TupleWrapper:
-    """(positions, number) for ``onnx``; (positions, scores, number) for ``tensorflow``."""
+    """Return (positions, number) for ``onnx``; (positions, scores, number) for ``tensorflow``."""
     limits = (
         _expr(max_output_boxes_per_class, "int32"),
         _expr(iou_threshold, "float32"),

@@ -1,4 +1,4 @@
-"""Walks over expressions.  Nothing here recurses: programs have chains of 10,000 nodes."""
+"""Walks over expressions. They do not recurse: programs have chains of 10,000 nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .expr import (
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly inside ``expr``, in evaluation order (binders included)."""
+    """Return the expressions directly inside ``expr``, in evaluation order, binders included."""
     handler = _CHILDREN.get(type(expr))
     return handler(expr) if handler else ()
 
@@ -47,7 +47,7 @@ _CHILDREN: dict[type, Callable[..., tuple[Expr, ...]]] = {
 
 
 def post_order(*roots: Expr) -> list[Expr]:
-    """Every node reachable from ``roots`` once, operands before users; O(nodes + edges)."""
+    """Return every node reachable from ``roots`` once, operands before users; O(nodes + edges)."""
     order: list[Expr] = []
     seen: set[int] = set()
     stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
@@ -65,11 +65,12 @@ def post_order(*roots: Expr) -> list[Expr]:
 
 
 def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
-    """``expr`` with other expressions directly inside, in the order of ``children``; itself if they
-    are the same objects.
+    """Return ``expr`` with other direct operands, in the order of ``children``.
+
+    Returns ``expr`` itself if the operands are the same objects.
 
     Raises:
-        BadNode: a variable that is bound is to become something else.
+        BadNode: a variable that is bound is replaced by another expression.
     """
     if all(map(operator.is_, children(expr), parts)):
         return expr
@@ -103,10 +104,11 @@ _WITH_CHILDREN: dict[type, Callable[..., Expr]] = {
 def rebuilt(
     roots: Iterable[Expr], change: Callable[[Expr, Sequence[Expr]], Expr | None]
 ) -> dict[int, Expr]:
-    """What every expression below ``roots`` becomes, by identity.
+    """Return the replacement of every expression below ``roots``, by identity.
 
-    ``change`` is asked for each, operands before users, with what its operands have become; None
-    stands for the expression itself, with these. What nothing changes in is not copied.
+    ``change(node, new operands)`` is called for each node, operands before users. If it returns
+    None,
+    the node keeps its class with the new operands. Unchanged nodes are not copied.
     """
     made: dict[int, Expr] = {}
     for node in post_order(*roots):
@@ -120,7 +122,7 @@ def rebuilt(
 
 
 def pattern_vars(pattern: Pattern) -> Iterator[Var]:
-    """The variables that ``pattern`` binds, left to right."""
+    """Yield the variables that ``pattern`` binds, left to right."""
     stack = [pattern]
     while stack:
         top = stack.pop()
@@ -131,7 +133,7 @@ def pattern_vars(pattern: Pattern) -> Iterator[Var]:
 
 
 def binders(expr: Expr) -> Iterable[Var]:
-    """The variables that ``expr`` itself binds."""
+    """Return the variables that ``expr`` itself binds."""
     if isinstance(expr, Function):
         return expr.params
     if isinstance(expr, Let):
@@ -142,10 +144,11 @@ def binders(expr: Expr) -> Iterable[Var]:
 
 
 def free_vars(expr: Expr) -> list[Var]:
-    """Variables used in ``expr`` but bound nowhere inside it, in order of first use.
+    """Return the variables used in ``expr`` but not bound inside it, in order of first use.
 
-    A variable object is bound at one place only (as in Relay's own well-formedness rule), so it
-    is enough to subtract what is bound anywhere.
+    A variable object is bound in one place only (Relay's own well-formedness rule), so it suffices
+    to
+    exclude variables that are bound anywhere inside ``expr``.
     """
     order = post_order(expr)
     bound = {id(var) for node in order for var in binders(node)}

@@ -1,4 +1,4 @@
-"""``relay.analysis``: questions about Relay programs, under Relay's names."""
+"""``relay.analysis``: analyses of Relay programs, under Relay's names."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What Relay has and this has not: using it says why."""
+    """Return a function that refuses one of Relay's analyses that do not exist here."""
     if name in REFUSED:
         return partial(refused, name)
     raise AttributeError(f"no analysis {name!r}")

@@ -1,4 +1,4 @@
-"""Variables bound to values: in any expression, or parameters of a function by name."""
+"""Substitution of variables in expressions, and of function parameters by name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tvm_disc.relay.visit import free_vars, rebuilt
 
 
 def bind(expr: Expr, binds: Mapping[Var, Any]) -> Expr:
-    """``expr`` with variables replaced by expressions.
+    """Return ``expr`` with variables replaced by expressions.
 
-    Parameters of a function that are bound are no parameters any more; what the expressions
-    leave free become parameters.
+    Bound parameters of a function are removed. Free variables of the substituted expressions become
+    parameters.
     """
     if not isinstance(binds, Mapping):
         raise BadNode(f"bind: expected a mapping of relay.Var, found {shown(binds)}")
@@ -36,10 +36,10 @@ def bind(expr: Expr, binds: Mapping[Var, Any]) -> Expr:
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
-    """A function whose parameters of these names are constants; other names are ignored.
+    """Return the function with the named parameters bound to constants; other names are ignored.
 
     Raises:
-        BadNode: a name is that of several parameters.
+        BadNode: several parameters have one of the names.
     """
     binds: dict[Var, Any] = {}
     names = [p.name_hint for p in func.params]

@@ -1,4 +1,4 @@
-"""Which functions of a module call which."""
+"""Call graph of the functions of a module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_disc.relay.visit import post_order
 class CallGraph:
     """The calls between the functions of a module.
 
-    Functions are named by their names or ``GlobalVar``.
+    Methods take a function's name or its ``GlobalVar``.
     """
 
     def __init__(self, module: IRModule) -> None:
@@ -27,25 +27,25 @@ class CallGraph:
 
     @property
     def module(self) -> IRModule:
-        """The module."""
+        """Return the module."""
         return self._module
 
     def ref_count(self, var: str | GlobalVar) -> int:
-        """How many functions of the module call a function."""
+        """Return the number of functions of the module that call a function."""
         name = self._name(var)
         return sum(callees.count(name) for callees in self._callees.values())
 
     def global_call_count(self, var: str | GlobalVar) -> int:
-        """How many of the module's functions a function calls."""
+        """Return the number of the module's functions that a function calls."""
         return len(self._callees[self._name(var)])
 
     def is_recursive(self, var: str | GlobalVar) -> bool:
-        """Whether a function calls itself."""
+        """Return whether a function calls itself."""
         name = self._name(var)
         return name in self._callees[name]
 
     def print_var(self, var: str | GlobalVar) -> str:
-        """The calls of one function, as text."""
+        """Return the calls of one function as text."""
         name = self._name(var)
         lines = [f"Call graph node: {name},  #refs = {self.ref_count(name)}"]
         lines += [f"  call site: <{name}> calls {callee}" for callee in self._callees[name]]

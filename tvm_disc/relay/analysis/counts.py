@@ -1,4 +1,4 @@
-"""What a program computes, in numbers: calls, layers, multiplications."""
+"""Counts over a program: calls, layers, multiplications."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_disc.relay.visit import children, post_order
 
 
 def list_op_freqs(mod: IRModule) -> dict[str, int]:
-    """How often each operator is called."""
+    """Return the number of calls of each operator."""
     found: dict[str, int] = {}
     for call in _calls(mod):
         found[_name(call)] = found.get(_name(call), 0) + 1
@@ -21,7 +21,9 @@ def list_op_freqs(mod: IRModule) -> dict[str, int]:
 
 
 def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
-    """How often each operator stands between ``qnn.dequantize`` and ``qnn.quantize``."""
+    """Return the number of calls of each operator between ``qnn.dequantize`` and
+    ``qnn.quantize``.
+    """
     found: dict[str, int] = {}
     done: set[int] = set()
     for end in _calls(mod):
@@ -45,8 +47,9 @@ def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
 
 
 def count_layers(expr: Expr | IRModule, valid_ops: Sequence[str]) -> int:
-    """How many calls of ``valid_ops`` lie on the longest way through an expression, or through
-    ``main`` of a module."""
+    """Return the number of ``valid_ops`` calls on the longest path of an expression or of
+    ``main``.
+    """
     expr = expr["main"] if isinstance(expr, IRModule) else expr
     valid_ops = parts_of("count_layers: valid_ops", valid_ops)
     depth: dict[int, int] = {}
@@ -59,7 +62,8 @@ def count_layers(expr: Expr | IRModule, valid_ops: Sequence[str]) -> int:
 
 
 def get_total_mac_number(expr: Expr) -> int:
-    """How many multiplications the convolutions and products of an expression do.
+    """Return the number of multiplications in the convolutions and matrix products of an
+    expression.
 
     Raises:
         TypeMismatch: the types have not been inferred, or a dim is unknown.
@@ -72,7 +76,8 @@ def get_total_mac_number(expr: Expr) -> int:
 
 
 def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
-    """A module whose ``main`` computes the call of that number, counted from 0 in order.
+    """Return a module whose ``main`` computes call number ``expr_id``, counted from 0 in
+    post-order.
 
     Raises:
         TypeMismatch: there is no such call.
@@ -89,7 +94,7 @@ def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
 
 
 def search_fc_transpose(expr: Expr) -> list[str]:
-    """The names of weights whose transpose a product takes."""
+    """Return the names of weights that an ``nn.dense`` reads through a transpose."""
     found: list[str] = []
     for node in post_order(as_expr(expr)):
         if isinstance(node, Call) and _is_operator(node) and _name(node) == "nn.dense":
@@ -135,7 +140,9 @@ def _no_macs(call: Call) -> int:
 
 
 def _conv_macs(call: Call) -> int:
-    """Each element of the result is a sum over the kernel of one output channel."""
+    """Return the multiplications of a convolution: result elements times the kernel of one
+    channel.
+    """
     layout, kernel = call.attrs["kernel_layout"], _shape(call.args[1], call)
     per_output = math.prod(n for c, n in zip(layout, kernel, strict=True) if c != "O")
     return math.prod(_shape(call, call)) * per_output

@@ -1,4 +1,6 @@
-"""Whether a program has a form: well-formed, of basic blocks, constant; what it is made of."""
+"""Predicates of a program's form (well-formed, basic block normal form, constant), and its
+features.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,9 @@ _ATOMS = (Var, GlobalVar, Constant, Op, Constructor)
 
 
 def well_formed(expr: Expr | IRModule) -> bool:
-    """Whether every variable is bound once and used in the scope of its binding only.
+    """Return whether every variable is bound once and used only in the scope of its binding.
 
-    A variable that nothing binds may be used.
+    Free variables are allowed.
     """
     roots = expr.functions.values() if isinstance(expr, IRModule) else (as_expr(expr),)
     check = _Names()
@@ -42,7 +44,7 @@ def well_formed(expr: Expr | IRModule) -> bool:
 
 
 class _Names:
-    """Variables that are bound now, that were bound, and that are free."""
+    """Variables that are in scope, that were bound anywhere, and that are free."""
 
     def __init__(self) -> None:
         self.current: set[int] = set()
@@ -83,7 +85,7 @@ class _Names:
                 self._bind(p)
             yield node.body
         elif isinstance(node, Let):
-            # A chain of lets is one scope, and does not deepen the stack.
+            # A chain of lets is one scope and is walked in a loop, which keeps the stack flat.
             rest: Expr = node
             while isinstance(rest, Let):
                 self._bind(rest.var)
@@ -105,8 +107,11 @@ class _Names:
 
 
 def check_basic_block_normal_form(expr: Expr) -> bool:
-    """True if every computed value is used in one block only: the body of a function, a branch,
-    a clause or what a ``let`` begins; what several need would have to be bound before them.
+    """Return True if every computed value is used in one block only.
+
+    A block is the body of a function, a branch, a clause, or a chain of lets. A value used by
+    several
+    blocks must be bound before them.
 
     Raises:
         TypeMismatch: with the first expression whose scope should be lifted.
@@ -132,7 +137,7 @@ def check_basic_block_normal_form(expr: Expr) -> bool:
 
 
 def _blocks(node: Expr) -> list[tuple[Expr, ...]]:
-    """The blocks that a node opens: what is evaluated in each."""
+    """Return the blocks that a node opens, each as the expressions evaluated in it."""
     if isinstance(node, If):
         return [(node.true_branch,), (node.false_branch,)]
     if isinstance(node, Match):
@@ -150,7 +155,7 @@ def _blocks(node: Expr) -> list[tuple[Expr, ...]]:
 
 
 def _inside(node: Expr) -> tuple[Expr, ...]:
-    """What a node evaluates in its own block."""
+    """Return the operands that a node evaluates in its own block."""
     if isinstance(node, If):
         return (node.cond,)
     if isinstance(node, Match):
@@ -159,7 +164,7 @@ def _inside(node: Expr) -> tuple[Expr, ...]:
 
 
 def check_constant(expr: Expr) -> bool:
-    """Whether an expression is a constant, or a tuple of nothing else."""
+    """Return whether an expression is a constant, or a tuple of constants only."""
     stack = [as_expr(expr)]
     while stack:
         top = stack.pop()
@@ -171,7 +176,7 @@ def check_constant(expr: Expr) -> bool:
 
 
 class Feature(IntEnum):
-    """What a program may be made of, numbered as in Relay."""
+    """Feature of a program, numbered as in Relay."""
 
     fVar = 0
     fGlobalVar = 1
@@ -199,7 +204,7 @@ _FEATURES: dict[type, Feature] = {
 
 
 def detect_feature(a: Expr | IRModule, b: Expr | IRModule | None = None) -> set[Feature]:
-    """What an expression, a module, or both are made of."""
+    """Return the features of an expression, a module, or both."""
     found: set[Feature] = set()
     for given in (a, b):
         if given is None:

@@ -1,4 +1,4 @@
-"""Structural hashes: equal for what ``structural_equal`` calls equal."""
+"""Structural hashes, which agree with ``structural_equal``."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from tvm_disc.relay.visit import children
 
 @refusing
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
-    """A number that is the same for everything that is structurally equal.
+    """Return a number that is the same for structurally equal objects.
 
-    Names that nothing binds count by what they are, or, with ``map_free_vars``, by their order.
+    Free names are hashed by identity; with ``map_free_vars``, by their order of use.
     """
     writer = _Writer(map_free_vars)
     writer.whole(node)
@@ -43,7 +43,7 @@ def structural_hash(node: object, map_free_vars: bool = False) -> int:
 
 
 class _Writer:
-    """Writes the meaning of a program into a digest, bound names as numbers."""
+    """Writer of a program's structure into a digest; bound names are written as numbers."""
 
     def __init__(self, map_free: bool) -> None:
         self.map_free = map_free
@@ -51,7 +51,7 @@ class _Writer:
         self.vars: dict[int, int] = {}
         self.nodes: dict[int, int] = {}
         self.type_vars: dict[ty.TypeVar, int] = {}
-        self.known: set[str] = set()  # what the module defines
+        self.known: set[str] = set()  # names that the module defines
         self.todo: list[Any] = []
 
     def put(self, *values: object) -> None:
@@ -97,7 +97,8 @@ class _Writer:
         if leaf is not None:
             leaf(self, node)
             return
-        if isinstance(node, Tuple) and not node.fields:  # a constant, as Relay has it
+        # an empty tuple is a constant in Relay, so its sharing is ignored
+        if isinstance(node, Tuple) and not node.fields:
             self.put("unit")
             return
         if not isinstance(node, TupleGetItem):
@@ -186,7 +187,7 @@ class _Writer:
             self.put("bind", self.type_vars[v])
 
     def type(self, value: ty.Type) -> None:
-        """A type, the names that it binds as numbers."""
+        """Write a type; the names that it binds are written as numbers."""
         self.put(type(value).__name__)
         if isinstance(value, ty.TensorType):
             self.put(ty.type_text(value))
@@ -218,7 +219,7 @@ class _Writer:
 
 
 def _plain(value: Any) -> object:
-    """A value of an attribute, in one spelling."""
+    """Return an attribute's value in a normal form: sorted dicts, tuples for lists."""
     if isinstance(value, dict):
         return sorted((k, _plain(v)) for k, v in value.items())
     if isinstance(value, list | tuple):

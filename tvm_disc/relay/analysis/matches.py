@@ -1,4 +1,4 @@
-"""Whether a ``match`` covers every value of what it is matched with."""
+"""Exhaustiveness of ``match``."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tvm_disc.relay.module import IRModule
 
 
 class Fit(Enum):
-    """How a clause's pattern takes a class of values."""
+    """How a clause's pattern matches a class of values."""
 
     ALL = auto()
     NONE = auto()
-    SOME = auto()  # the class must be taken apart
+    SOME = auto()  # the class must be split
 
 
 def pattern_text(pattern: Pattern) -> str:
-    """A pattern as Relay's text has it."""
+    """Return a pattern in Relay's text format."""
     if isinstance(pattern, PatternConstructor):
         inner = ", ".join(map(pattern_text, pattern.patterns))
         return (
@@ -38,9 +38,9 @@ def pattern_text(pattern: Pattern) -> str:
 
 
 def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
-    """Patterns of the values that no clause of a match takes; none if it is complete.
+    """Return patterns of the values that no clause matches; an empty list if the match is complete.
 
-    ``mod`` has the definitions of the data types.
+    ``mod`` defines the data types.
     """
     if not isinstance(match, Match):
         raise BadNode(f"unmatched_cases: expected a relay.Match, found {shown(match)}")
@@ -85,7 +85,7 @@ def _constructor(pattern: Pattern) -> str:
 
 
 def _taken_apart(case: Pattern, pattern: Pattern, mod: IRModule) -> list[Pattern]:
-    """The classes that a class consists of, as far as ``pattern`` tells them from each other."""
+    """Return the subclasses of ``case`` that ``pattern`` distinguishes."""
     if isinstance(pattern, PatternWildcard | PatternVar):
         return [case]
     if isinstance(case, PatternWildcard):

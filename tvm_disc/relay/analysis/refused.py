@@ -1,4 +1,4 @@
-"""Relay's analyses that have no meaning here, and why."""
+"""Relay's analyses that do not exist here, with the reason."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ REFUSED: Mapping[str, str] = {
 
 
 def refused(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Raise why an analysis is not here, whatever it is asked.
+    """Refuse an analysis, whatever its arguments.
 
     Raises:
-        Unsupported: with the reason.
+        Unsupported: always, with the reason.
     """
     raise Unsupported(f"relay.analysis.{name}: {REFUSED[name]}")
 

@@ -21,12 +21,12 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:
 
 
 def free_vars(expr: Expr) -> list[Var]:
-    """Variables that nothing in ``expr`` binds, in order of first use."""
+    """Return the free variables of ``expr``, in order of first use."""
     return _free_vars(as_expr(expr))
 
 
 def bound_vars(expr: Expr | Pattern) -> list[Var]:
-    """Variables that something in an expression or a pattern binds, outer ones first."""
+    """Return the variables that an expression or a pattern binds, outer ones first."""
     if isinstance(expr, Pattern):
         return list(pattern_vars(expr))
     order = post_order(as_expr(expr))
@@ -38,7 +38,7 @@ def bound_vars(expr: Expr | Pattern) -> list[Var]:
 
 
 def all_vars(expr: Expr) -> list[Var]:
-    """Every variable of an expression, in order of first use."""
+    """Return every variable of an expression, in order of first use."""
     order = post_order(as_expr(expr))
     found: list[Var] = []
     for node in order:
@@ -54,23 +54,23 @@ def _once(found: Iterable[Var]) -> list[Var]:
 
 
 def all_type_vars(expr: Expr | ty.Type, mod: IRModule | None = None) -> list[ty.TypeVar]:
-    """Every type variable of an expression or a type."""
+    """Return every type variable of an expression or a type."""
     return list(dict.fromkeys(v for v, _ in _type_vars(expr)))
 
 
 def bound_type_vars(expr: Expr | ty.Type, mod: IRModule | None = None) -> list[ty.TypeVar]:
-    """Type variables that a function or a type binds."""
+    """Return the type variables that a function or a type binds."""
     return list(dict.fromkeys(v for v, binds in _type_vars(expr) if binds))
 
 
 def free_type_vars(expr: Expr | ty.Type, mod: IRModule | None = None) -> list[ty.TypeVar]:
-    """Type variables that nothing in an expression or a type binds."""
+    """Return the free type variables of an expression or a type."""
     bound = set(bound_type_vars(expr))
     return [v for v in all_type_vars(expr) if v not in bound]
 
 
 def _type_vars(of: Expr | ty.Type) -> Iterator[tuple[ty.TypeVar, bool]]:
-    """Type variables and whether they are bound where they stand."""
+    """Yield (type variable, whether this occurrence binds it)."""
     if isinstance(of, ty.Type):
         yield from _in_type(of)
         return
@@ -96,7 +96,7 @@ def _in_type(of: ty.Type) -> Iterator[tuple[ty.TypeVar, bool]]:
 
 
 def all_dtypes(expr: Expr) -> set[str]:
-    """The element types of all parts of an expression whose types have been inferred."""
+    """Return the element types of all subexpressions whose types have been inferred."""
     found: set[str] = set()
     for node in post_order(as_expr(expr)):
         if node._checked_type is not None:
@@ -112,10 +112,10 @@ def _tensors(of: ty.Type) -> Iterator[ty.TensorType]:
 
 
 def check_kind(t: ty.Type, mod: IRModule | None = None) -> ty.TypeKind:
-    """The kind of a type: what a variable in its place would stand for.
+    """Return the kind of a type.
 
     Raises:
-        BadNode: a part of it is of another kind than its place takes.
+        BadNode: a part of the type has another kind than its position requires.
     """
     if not isinstance(t, ty.Type):
         raise BadNode(f"check_kind: expected a Relay type, found {shown(t)}")

@@ -1,1 +1,3 @@
-"""What Relay's Python functions take, where that is not what their operators have."""
+"""Relay's Python API: signatures, registry, and modules at the paths that Relay's scripts
+import.
+"""

@@ -1,4 +1,4 @@
-"""``relay.adt``: the nodes of data types and of matching."""
+"""``relay.adt``: nodes of data types and of pattern matching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``relay.annotation.*``: marks on expressions; placements are taken, and mean nothing on a CPU."""
+"""``relay.annotation.*``: annotations; device placements are accepted and have no effect on a
+CPU.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def __getattr__(name: str) -> Any:
 def on_device(
     body: ExprLike, device: Any, constrain_result: bool = False, constrain_body: bool = True
 ) -> Call:
-    """The expression; which device computes it is not kept."""
+    """Return an ``on_device`` call of the expression; the device is dropped."""
     placed = {"constrain_result": constrain_result, "constrain_body": constrain_body}
     return call("on_device", (body,), virtual_device=None, **placed)
 
@@ -25,7 +27,7 @@ def on_device(
 def function_on_device(
     function: Function, param_devices: Sequence[Any], result_device: Any
 ) -> Function:
-    """The function; which devices hold its parameters and result is not kept."""
+    """Return the function; the devices of its parameters and result are dropped."""
     return function
 
 

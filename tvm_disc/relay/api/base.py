@@ -1,4 +1,4 @@
-"""``relay.base``: names of sources, places in them, and texts."""
+"""``relay.base``: source names, spans and printing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``relay.frontend.common``: what converters of scripts use to look at expressions."""
+"""``relay.frontend.common``: helpers with which converters inspect expressions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..types import TensorType
 
 
 def infer_type(node: Any, mod: IRModule | None = None) -> Expr:
-    """Return the expression with the types of its parts."""
+    """Return the expression with inferred types."""
     return typed(as_expr(node), mod)
 
 
@@ -36,7 +36,7 @@ def infer_channels(inputs: Any, transpose: bool = False) -> Any:
 
 
 def fold_constant(node: Any, mod: IRModule | None = None) -> Expr:
-    """Return the expression with what needs no input computed."""
+    """Return the expression with constant subexpressions evaluated."""
     from ..transform.fold_constant import fold_constant as folded
 
     return folded(as_expr(node))

@@ -1,4 +1,4 @@
-"""How well Relay called each of its operators supported: 1 is best, 10 where it is not listed."""
+"""Relay's support level of each operator: 1 is best, 10 for operators that are not listed."""
 
 from __future__ import annotations
 

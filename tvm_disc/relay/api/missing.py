@@ -1,4 +1,4 @@
-"""Parts of Relay that are not here: they can be imported, and using them raises the reason."""
+"""Parts of Relay that do not exist here: they can be imported, and calls raise the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_disc.errors import Unsupported
 
 
 class Missing(ModuleType):
-    """A module or function that raises its reason when it, or a member of it, is called."""
+    """A module or function; calling it, or a member of it, raises Unsupported with its reason."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, f"Not here: {reason}.")
@@ -30,7 +30,7 @@ class Missing(ModuleType):
 
 _NETWORK = "this network is not shipped; relay.frontend.from_onnx and from_pytorch read models"
 
-# Modules by their path below relay.
+# Reasons by module path below relay.
 REASONS: Mapping[str, str] = {
     "collage": "it places parts of a program with several compilers; there is one here",
     "data_dep_optimization": (
@@ -62,7 +62,7 @@ REASONS: Mapping[str, str] = {
 
 
 def register() -> None:
-    """Make the modules known to ``import``."""
+    """Add the modules to ``sys.modules``."""
     for path, reason in REASONS.items():
         name = f"tvm_disc.relay.{path}"
         sys.modules.setdefault(name, Missing(name, reason))

@@ -1,4 +1,4 @@
-"""Relay's keys of ``PassContext.config``, which TVM without Relay does not know."""
+"""Relay's keys of ``PassContext.config``, which TVM 0.27 does not have."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import tvm_ffi
 
 from tvm_disc.errors import BadNode, shown
 
-# Each key with the type of its value. The ones without effect here are accepted: they tune how
-# Relay compiled operators, and never changed a result.
+# Type of each key's value. Keys without an effect here are accepted: in Relay they tuned
+# compilation
+# and never changed a result.
 KEYS: dict[str, type] = {
     "relay.FuseOps.link_params": bool,
     "relay.FuseOps.max_depth": int,
@@ -29,11 +30,7 @@ KEYS: dict[str, type] = {
 
 
 def _value(key: str, given: Any) -> Any:
-    """Return the value of a key as its type.
-
-    Raises:
-        BadNode: an unknown key of Relay, or a value of another type.
-    """
+    """Return the value of a key, converted to the key's type."""
     if key not in KEYS:
         known = ", ".join(KEYS)
         raise BadNode(f"PassContext: no option {key!r} of Relay; there are {known}")
@@ -51,7 +48,7 @@ def _value(key: str, given: Any) -> Any:
 
 
 def _with_relay_keys(init: Callable[..., None]) -> Callable[..., None]:
-    """Return TVM's constructor of contexts, which then takes Relay's keys too."""
+    """Return TVM's constructor of contexts, extended to accept Relay's keys."""
 
     def __init__(
         self: Any,
@@ -71,12 +68,12 @@ def _with_relay_keys(init: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
-# What TVM calls the types of values.
+# TVM's names of the types of values.
 _TYPES = {bool: "IntImm", int: "IntImm", str: "runtime.String", list: "Array"}
 
 
 def _with_relay_names(names: Callable[[], Any]) -> Callable[[], Any]:
-    """Return TVM's list of options, which then has Relay's too."""
+    """Return TVM's list of options, extended by Relay's keys."""
 
     def list_configs() -> dict[str, Any]:
         return {**names(), **{key: {"type": _TYPES[kind]} for key, kind in KEYS.items()}}

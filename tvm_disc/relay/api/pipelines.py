@@ -1,8 +1,8 @@
-"""TVM's own passes and instruments over Relay modules.
+"""TVM's passes and instruments applied to Relay modules.
 
-A Relay module travels through TVM's pass manager inside a ``tvm.IRModule``. Functions that a
-script gives to ``tvm.transform.module_pass`` and ``tvm.instrument.pass_instrument``, and the pass
-``tvm.transform.PrintIR``, see the Relay module itself.
+A Relay module passes through TVM's pass manager inside a ``tvm.IRModule``, its carrier. Functions
+that a script gives to ``tvm.transform.module_pass`` and ``tvm.instrument.pass_instrument``, and
+the pass ``tvm.transform.PrintIR``, receive the Relay module itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEEN = ("should_run", "run_before_pass", "run_after_pass")
 
 
 def _reading(method: Callable[..., Any], first: int = 0) -> Callable[..., Any]:
-    """Return ``method`` with the Relay module as argument ``first`` where its carrier is given."""
+    """Return ``method`` with a carrier in argument ``first`` replaced by its Relay module."""
 
     @functools.wraps(method)
     def call(*args: Any) -> Any:
@@ -35,14 +35,14 @@ def _reading(method: Callable[..., Any], first: int = 0) -> Callable[..., Any]:
 
 
 def _reading_class(given: type) -> type:
-    """Return a subclass of a class of module passes that reads Relay modules."""
+    """Return a subclass of a class of module passes that receives Relay modules."""
     method = _reading(given.transform_module, first=1)  # type: ignore[attr-defined]
     body = {"transform_module": method, "__doc__": given.__doc__, "__module__": given.__module__}
     return type(given.__name__, (given,), body)
 
 
 def _module_pass(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return TVM's decorator of module passes, whose passes take Relay modules too."""
+    """Return TVM's decorator of module passes, extended to passes over Relay modules."""
 
     @functools.wraps(make)
     def module_pass(
@@ -61,7 +61,7 @@ def _module_pass(make: Callable[..., Any]) -> Callable[..., Any]:
 
         if pass_func is not None:
             return decorate(pass_func)
-        make(None, opt_level, name, required, traceable)  # refuses a missing level now
+        make(None, opt_level, name, required, traceable)  # raise for a missing level at once
         return decorate
 
     return module_pass
@@ -86,7 +86,7 @@ def _print_ir(make: Callable[[str], Any]) -> Callable[..., Any]:
 
 
 def _instrument(init: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return the constructor of instruments whose methods see Relay modules."""
+    """Return the constructor of instruments whose methods receive Relay modules."""
 
     def __init__(self: Any) -> None:
         for name in _SEEN:

@@ -1,4 +1,4 @@
-"""Modules at the paths at which Relay's scripts import them: ``relay.scope_builder`` and so on."""
+"""Aliases of modules at Relay's paths, such as ``relay.scope_builder``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-# Relay's path, below relay, and where what was there is here.
+# Relay's path, below relay -> module here that has its members.
 PLACES: Mapping[str, str] = {
     "adt": "tvm_disc.relay.api.adt",
     "backend": "tvm_disc.executors.backend",
@@ -45,7 +45,7 @@ PLACES: Mapping[str, str] = {
 
 
 class _Elsewhere(ModuleType):
-    """A module whose members are those of another, which is imported when one is asked for."""
+    """A module whose members are those of another module, which is imported on first use."""
 
     def __init__(self, name: str, place: str) -> None:
         super().__init__(name, f"What Relay had here is ``{place}``.")
@@ -59,7 +59,7 @@ class _Elsewhere(ModuleType):
 
 
 def register() -> None:
-    """Make the modules known to ``import``."""
+    """Add the modules to ``sys.modules``."""
     for path, place in PLACES.items():
         name = f"tvm_disc.relay.{path}"
         sys.modules.setdefault(name, _Elsewhere(name, place))

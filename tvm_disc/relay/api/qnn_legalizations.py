@@ -1,4 +1,4 @@
-"""``relay.qnn.op.legalizations``: the float functions behind quantised operators."""
+"""``relay.qnn.op.legalizations``: the float functions of quantized operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``relay.qnn.transform``: quantised operators compile as they are."""
+"""``relay.qnn.transform``: no lowering is needed, since quantized operators compile directly."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from tvm_disc.relay.transform import InferType, Pass
 
 
 def CanonicalizeOps() -> Pass:
-    """The module with its types: the compiler itself takes quantised operators."""
+    """Return ``InferType``: the compiler accepts quantized operators."""
     return InferType()
 
 
 def Legalize() -> Pass:
-    """The module with its types: the compiler itself takes quantised operators."""
+    """Return ``InferType``: the compiler accepts quantized operators."""
     return InferType()
 
 

@@ -1,4 +1,4 @@
-"""``relay.random.*``: counter-based random numbers, and the key that they start from."""
+"""``relay.random.*``: counter-based random numbers and their initial key."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def __getattr__(name: str) -> Any:
 
 
 def threefry_key(seed: int) -> Constant:
-    """The key that a number stands for."""
+    """Return the initial key of a seed."""
     return Constant(np.array([seed, 0, 0, 0, 0, 0, 0, 0, 1 << 63, 0], "uint64"))
 
 
 def uniform(
     key: ExprLike, shape: Any, dtype: str = "float32", low: Any = 0.0, high: Any = 1.0
 ) -> Call:
-    """(the next key, numbers between ``low`` and ``high``)."""
+    """Return (next key, uniform random numbers from ``low`` to ``high``)."""
     args = (key, _number(low, dtype), _number(high, dtype))
     return call("random.uniform", args, out_shape=shape, out_dtype=dtype)
 
@@ -31,7 +31,7 @@ def uniform(
 def normal(
     key: ExprLike, shape: Any, dtype: str = "float32", mean: Any = 0.0, scale: Any = 1.0
 ) -> Call:
-    """(the next key, numbers of the normal distribution)."""
+    """Return (next key, normally distributed random numbers)."""
     args = (key, _number(mean, dtype), _number(scale, dtype))
     return call("random.normal", args, out_shape=shape, out_dtype=dtype)
 

@@ -1,9 +1,9 @@
-"""``relay.op.op``: what is registered of operators, and operators that users register.
+"""``relay.op.op``: the operator registry, including operators that users register.
 
-A user's operator has a type, from one of Relay's relations or from a function of types, and
-passes and printers treat it by its fusion class. It has no kernel: compiling it is refused by name.
-Attributes that told Relay how to compile an operator are refused when they are registered, since
-they would be of no effect; all others are kept.
+A user's operator has a type, from one of Relay's relations or from a function of types. Passes and
+printers treat it by its fusion class. It has no kernel, so compiling it is refused by name.
+Attributes that defined Relay's compilation of an operator have no effect here and are refused when
+they are registered; all others are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvm_disc.relay.types import TensorType, Type
 
 _KERNELS = "kernels are written by the compiler; build(kernels=...) takes your own"
 _REWRITES = "rewrite the module with relay.dataflow_pattern or a function_pass before it is built"
-# Attributes that told Relay how to compile or change an operator: they would be of no effect.
+# Attributes that defined how Relay compiles or changes an operator, with the reason of the refusal.
 REFUSED_ATTRIBUTES: Mapping[str, str] = {
     "FGradient": "there are no gradients",
     "FPrimalGradient": "there are no gradients",
@@ -44,7 +44,7 @@ REFUSED_ATTRIBUTES: Mapping[str, str] = {
 
 
 class OpPattern:
-    """Fusion classes, as Relay numbers them."""
+    """Fusion classes, numbered as in Relay."""
 
     ELEMWISE = 0
     BROADCAST = 1
@@ -57,7 +57,7 @@ class OpPattern:
 
 @dataclass(frozen=True)
 class Argument:
-    """One operand, as it was described."""
+    """Description of one operand."""
 
     name: str
     type_info: str
@@ -66,7 +66,7 @@ class Argument:
 
 @dataclass
 class Entry:
-    """What is registered of one operator."""
+    """Registry entry of one operator."""
 
     name: str
     description: str = ""
@@ -77,11 +77,11 @@ class Entry:
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def get_attr(self, attr_name: str) -> Any:
-        """A registered attribute; None if there is none."""
+        """Return a registered attribute; None if there is none."""
         return self.attributes.get(attr_name)
 
     def has_attr(self, attr_name: str) -> bool:
-        """Whether an attribute is registered."""
+        """Return whether an attribute is registered."""
         return attr_name in self.attributes
 
     def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
@@ -89,31 +89,31 @@ class Entry:
         register_op_attr(self.name, attr_name, value, plevel)
 
     def reset_attr(self, attr_name: str) -> None:
-        """Take an attribute back."""
+        """Remove an attribute."""
         self.attributes.pop(attr_name, None)
 
     def add_argument(self, name: str, type: str, description: str) -> None:
-        """Describe one more operand."""
+        """Add the description of an operand."""
         self.arguments.append(Argument(name, type, description))
         self._renew()
 
     def set_num_inputs(self, n: int) -> None:
-        """How many operands the operator takes."""
+        """Set the number of operands."""
         if not isinstance(n, int) or not 0 <= n < 1000:
             raise BadNode(f"{self.name}: expected a number of inputs, found {shown(n)}")
         self.num_inputs = n
         self._renew()
 
     def set_support_level(self, level: int) -> None:
-        """How well the operator is supported."""
+        """Set Relay's support level."""
         self.support_level = level
 
     def set_attrs_type_key(self, key: str) -> None:
-        """The class of its attributes; here all attributes are a mapping."""
+        """Set the attribute class; attributes are plain mappings here in any case."""
         self.attrs_type_key = key
 
     def add_type_rel(self, rel_name: str, type_rel_func: Callable[..., Any] | None = None) -> None:
-        """The type of the result: one of Relay's relations, or a function of operands' types."""
+        """Set the type of the result: one of Relay's relations, or a function of operand types."""
         if type_rel_func is None and rel_name not in RELATIONS:
             known = ", ".join(RELATIONS)
             raise BadNode(
@@ -124,7 +124,9 @@ class Entry:
         USER_ROWS[self._own().name] = replace(self._own(), relation=rule)
 
     def _own(self) -> OpRow:
-        """The row of a user's operator; those of Relay are not changed."""
+        """Return the row of a user's operator; raises BadNode for Relay's operators, which are
+        read-only.
+        """
         if self.name not in USER_ROWS:
             raise BadNode(f"{self.name} is an operator of Relay's, which stays as it is")
         return USER_ROWS[self.name]
@@ -136,7 +138,7 @@ class Entry:
 
 
 def _as(name: str) -> Callable[..., Type]:
-    """A relation that is that of one of Relay's operators."""
+    """Return the type relation of one of Relay's operators."""
 
     def relation(types: Sequence[Type], attrs: Any) -> Type:
         operands = [Var("operand", t) for t in types]
@@ -180,7 +182,7 @@ ENTRIES[:] = [_entry]
 
 
 def get(op_name: str) -> Op:
-    """The operator of that name; UnknownName, a KeyError, if there is none."""
+    """Return the operator of that name; raise UnknownName, a KeyError, if there is none."""
     if not isinstance(op_name, str) or op_name not in OPS:
         raise UnknownName(f"no operator {shown(op_name)}")
     return get_op(op_name)
@@ -188,7 +190,7 @@ def get(op_name: str) -> Op:
 
 @refusing
 def register(op_name: str, describe: str = "") -> None:
-    """An operator of the user's own; what it is follows by ``relay.op.get(op_name)``."""
+    """Register a user's operator; ``relay.op.get(op_name)`` then sets its properties."""
     if not isinstance(op_name, str) or not op_name:
         raise BadNode(f"register: expected the name of an operator, found {shown(op_name)}")
     if op_name in OPS:
@@ -198,17 +200,17 @@ def register(op_name: str, describe: str = "") -> None:
 
 
 def unregister(op_name: str) -> None:
-    """Forget an operator of the user's own."""
+    """Remove a user's operator."""
     USER_ROWS.pop(op_name, None)
     _ENTRIES.pop(op_name, None)
 
 
 @refusing
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
-    """An attribute of an operator; without a value, a decorator of one.
+    """Set an attribute of an operator; without a value, return a decorator that sets it.
 
     Raises:
-        Unsupported: the attribute told Relay how to compile the operator.
+        Unsupported: the attribute defined how Relay compiles the operator.
     """
     if attr_key in REFUSED_ATTRIBUTES:
         raise Unsupported(f"{op_name}: {attr_key}: {REFUSED_ATTRIBUTES[attr_key]}")
@@ -223,7 +225,7 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 
 @refusing
 def register_pattern(op_name: str, pattern: int, level: int = 10) -> Any:
-    """The fusion class of a user's operator."""
+    """Set the fusion class of a user's operator."""
     entry = _entry(get(op_name).name)
     if pattern == OpPattern.TUPLE or pattern not in {int(p) for p in Pattern}:
         raise BadNode(f"{op_name}: expected a class of OpPattern, found {shown(pattern)}")
@@ -233,7 +235,7 @@ def register_pattern(op_name: str, pattern: int, level: int = 10) -> Any:
 
 @refusing
 def register_stateful(op_name: str, stateful: bool, level: int = 10) -> Any:
-    """Whether calls of a user's operator have effects: only those without are taken."""
+    """Register that calls of a user's operator have no side effects; others are refused."""
     if stateful:
         raise Unsupported(
             f"{op_name}: calls are computed once for all that use them; none may have effects"

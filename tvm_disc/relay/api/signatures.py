@@ -1,7 +1,7 @@
-"""What Relay's Python functions take, where that is not what the operator's row says.
+"""Signatures of Relay's Python functions that differ from their operator's row.
 
 Most functions take the arguments of their operator and then its attributes, with the defaults of
-the row. Those listed here have other names, another order, other defaults, or leave attributes out.
+the row. Those listed here have other names, another order, other defaults, or fewer attributes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tvm_disc.relay.ops.row import REQUIRED, OpRow
 
 
 def _takes(required: str, /, **optional: Any) -> Mapping[str, Any]:
-    """Parameters without a default, then those with one."""
+    """Return parameters without a default, then those with one."""
     return {**dict.fromkeys(required.split(), REQUIRED), **optional}
 
 
@@ -21,14 +21,14 @@ _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 def _pool(rank: int, **more: Any) -> Mapping[str, Any]:
-    """Pooling with windows of 1 by default."""
+    """Return the parameters of pooling; windows have size 1 by default."""
     ones = {"pool_size": (1,) * rank, "strides": (1,) * rank, "dilation": (1,) * rank}
     rest = {"padding": (0,) * rank, "layout": _LAYOUTS[rank], "out_layout": "", "ceil_mode": False}
     return _takes("data", **ones, **rest, **more)
 
 
 def _pool_grad(**more: Any) -> Mapping[str, Any]:
-    """The gradient of pooling, which takes no dilation."""
+    """Return the parameters of a pooling gradient, which has no dilation."""
     taken = {k: v for k, v in _pool(2, **more).items() if k not in ("data", "dilation")}
     return _takes("out_grad data", **taken)
 
@@ -220,11 +220,11 @@ SIGNATURES: Mapping[str, Mapping[str, Any]] = {
     "qnn.softmax": _takes("x scale zero_point output_scale output_zero_point", axis=-1),
 }
 
-# What the function calls an argument or attribute of the row.
+# Function parameter -> argument or attribute of the row.
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "debug": {"expr": "program"},
     "device_copy": {"src_device": "src_virtual_device", "dst_device": "dst_virtual_device"},
-    # Relay kept the layouts of both operands and of the result in the fields of a convolution.
+    # Relay stored the layouts of both operands and of the result in these fields of a convolution.
     "nn.conv2d_backward_weight": {
         "grad_layout": "data_layout",
         "data_layout": "kernel_layout",
@@ -237,12 +237,12 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "random.threefry_generate": {"shape": "out_shape"},
 }
 
-# Attributes that the function does not take and yet gives another value than the row's default.
+# Attributes that the function lacks and sets to another value than the row's default.
 FIXED: Mapping[str, Mapping[str, Any]] = {
     "nn.avg_pool2d_grad": {"dilation": ()},
     "nn.max_pool2d_grad": {"dilation": ()},
     "qnn.batch_matmul": {"transpose_b": True},
-    # The values of these come as arguments.
+    # These values are operands.
     "dyn.broadcast_to": {"shape": None},
     "dyn.full": {"shape": None},
     "dyn.image.resize2d": {"size": (), "roi": ()},
@@ -259,7 +259,7 @@ FIXED: Mapping[str, Mapping[str, Any]] = {
     "dyn.zeros": {"shape": None},
 }
 
-# How many results a function wraps, so that they can be taken apart.
+# Number of results that a function wraps in a TupleWrapper.
 RESULTS: Mapping[str, int] = {
     "dft": 2,
     "sparse_reshape": 2,
@@ -269,7 +269,7 @@ RESULTS: Mapping[str, int] = {
 
 
 def parameters(row: OpRow) -> Mapping[str, Any]:
-    """Every parameter of the function of an operator, in order, with its default or REQUIRED."""
+    """Return every parameter of an operator's function, in order, with its default or REQUIRED."""
     if row.name in SIGNATURES:
         return SIGNATURES[row.name]
     fixed = FIXED.get(row.name, {})
@@ -278,12 +278,12 @@ def parameters(row: OpRow) -> Mapping[str, Any]:
 
 
 def field_of(name: str, parameter: str) -> str:
-    """The argument or attribute of the operator that a parameter stands for."""
+    """Return the argument or attribute of the operator that a parameter sets."""
     return RENAMED.get(name, {}).get(parameter, parameter)
 
 
 def defaults(row: OpRow) -> dict[str, Any]:
-    """Attributes that a call made from Python has, unless it says otherwise."""
+    """Return the attributes that a call made from Python has by default."""
     given = {
         field_of(row.name, p): value
         for p, value in SIGNATURES.get(row.name, {}).items()

@@ -1,7 +1,8 @@
 """Patterns over the dataflow of a program: matching, partitioning, rewriting.
 
-``is_op("nn.relu")(wildcard()).match(expr)``; ``pattern.partition(expr)`` moves what matches into
-functions; ``rewrite(callback, expr)`` replaces it by what a ``DFPatternCallback`` makes of it.
+``is_op("nn.relu")(wildcard()).match(expr)``; ``pattern.partition(expr)`` moves matches into
+functions; ``rewrite(callback, expr)`` replaces each match by the result of a
+``DFPatternCallback``.
 """
 
 from __future__ import annotations

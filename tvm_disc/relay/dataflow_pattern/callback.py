@@ -1,4 +1,4 @@
-"""``DFPatternCallback``: a rewrite that a user writes as a class."""
+"""``DFPatternCallback``: a rewrite that a user defines as a class."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .rewriter import rewrite_expr
 
 
 class DFPatternCallback:
-    """Set ``self.pattern`` in ``__init__`` and write ``callback``.
+    """Base class of rewrites: set ``self.pattern`` in ``__init__`` and define ``callback``.
 
     Args:
-        require_type: the types of matched expressions are inferred before the callback runs.
-        rewrite_once: one pass over the program, also where the result matches again.
+        require_type: infer the types of matched expressions before the callback runs.
+        rewrite_once: rewrite the program in one pass, even if the result matches again.
     """
 
     def __init__(self, require_type: bool = False, rewrite_once: bool = False) -> None:
@@ -27,13 +27,14 @@ class DFPatternCallback:
         self.rewrite_once = rewrite_once
 
     def rewrite(self, expr: Expr) -> Expr:
-        """``expr`` rewritten by this callback."""
+        """Return ``expr`` rewritten by this callback."""
         return rewrite(self, expr)
 
     def callback(self, pre: Expr, post: Expr, node_map: Mapping[Any, Sequence[Expr]]) -> Expr:
-        """What replaces ``post``; ``node_map[p][0]`` is what the pattern ``p`` stands for.
+        """Return the replacement of ``post``; ``node_map[p][0]`` is the expression that ``p``
+        matched.
 
-        ``pre`` is the match as it was, ``post`` the same with its operands rewritten.
+        ``pre`` is the original match, ``post`` the match with rewritten operands.
         """
         raise BadNode(f"{type(self).__name__} has no callback(pre, post, node_map); write one")
 
@@ -43,7 +44,7 @@ def rewrite(
     expr: Expr,
     mod: IRModule | None = None,
 ) -> Expr:
-    """``expr`` rewritten by all callbacks, until nothing changes any more."""
+    """Return ``expr`` rewritten by all callbacks until it no longer changes."""
     if isinstance(callbacks, DFPatternCallback):
         callbacks = [callbacks]
     if not isinstance(callbacks, Sequence):

@@ -1,4 +1,4 @@
-"""Groups: matches of a pattern all over a program that can be replaced at the same time."""
+"""Groups: non-overlapping matches of a pattern in a program, which can be replaced together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTITIONED = "PartitionedFromPattern"
 
 @dataclass
 class Group:
-    """One match: its last node, what each pattern stands for, and itself as a function."""
+    """One match: its last node, the expressions of each pattern, and the match as a function."""
 
     root: Expr
     matched: dict[Pattern, list[Expr]]
@@ -25,7 +25,7 @@ class Group:
 
 
 def find_groups(pattern: Pattern, expr: Expr) -> dict[Expr, Group]:
-    """The matches that do not overlap, by their last node; users are tried before operands."""
+    """Return the non-overlapping matches by their last node; users are tried before operands."""
     finder = _Finder(pattern, expr)
     groups: dict[Expr, Group] = {}
     for node in reversed(finder.matcher.graph.order):
@@ -41,7 +41,7 @@ def find_groups(pattern: Pattern, expr: Expr) -> dict[Expr, Group]:
 
 
 class _Finder:
-    """The state of one search."""
+    """State of one search."""
 
     def __init__(self, pattern: Pattern, expr: Expr) -> None:
         self.order = list(_patterns(pattern))
@@ -50,11 +50,13 @@ class _Finder:
         self.number = 0
 
     def group(self, root: Expr) -> Group | None:
-        """The match that ends at ``root``, unless part of it is used elsewhere or taken."""
+        """Return the match that ends at ``root``; None if another group has or uses a part of
+        it.
+        """
         matched = {p: list(found) for p, found in self.matcher.memo.items()}
         args = list(dict.fromkeys(self._inputs(matched)))
         if any(value not in self.matcher.graph.users for value in args):
-            return None  # a product of a regrouped match, which the program does not compute
+            return None  # a regrouped match has a product that the program does not compute
         params = [Var(f"FunctionVar_{self.number}_{i}") for i in range(len(args))]
         inputs: dict[Expr, Expr] = dict(zip(args, params, strict=True))
         self.number += 1
@@ -77,7 +79,10 @@ class _Finder:
                         yield value
 
     def _is_free(self, node: Expr, root: Expr, done: dict[Expr, Expr]) -> bool:
-        """Whether a node can be moved: nothing but the group, or what only it uses, reads it."""
+        """Return whether a node can move into the group.
+
+        It can if its users are in the group, or reach the program's result through ``root`` only.
+        """
         if isinstance(node, Function):
             return True
         if node in self.taken:
@@ -88,7 +93,7 @@ class _Finder:
 
 
 def _patterns(root: Pattern) -> Iterator[Pattern]:
-    """Every pattern inside ``root`` once, parts first; a pattern may contain itself."""
+    """Yield every pattern inside ``root`` once, parts first; a pattern may contain itself."""
     stack, seen = [(root, False)], set()
     while stack:
         pattern, done = stack.pop()
@@ -101,7 +106,7 @@ def _patterns(root: Pattern) -> Iterator[Pattern]:
 
 
 def _name(root: Expr, inputs: dict[Expr, Expr]) -> str:
-    """The kinds of nodes inside a group, operands first."""
+    """Return the classes of the nodes inside a group as one name, operands first."""
     done: dict[Expr, Expr] = {}
     rewrite_post_order(root, known=inputs, done=done)
     return "".join(_kind(node) for node in done if node not in inputs)

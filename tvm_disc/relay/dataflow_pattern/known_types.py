@@ -1,4 +1,4 @@
-"""The types of the expressions of one program, as far as they are known."""
+"""Types of the expressions of one program, where they are known."""
 
 from __future__ import annotations
 
@@ -15,55 +15,58 @@ _DATAFLOW = (Call, Constant, TupleExpr, TupleGetItem, Var)
 
 
 class KnownTypes:
-    """Types of expressions below some roots; None for what inference cannot tell alone."""
+    """Types of expressions below some roots; None where inference of the expression alone fails."""
 
     def __init__(self, *roots: Expr) -> None:
         self._inference: Any = None
         self._known: dict[Expr, Type | None] = {}
         self._values: dict[Var, Expr] = {}
         self._declared: set[Var] = set()
-        self._pending: set[Var] = set()  # a recursive function's variable is part of its value
+        # being declared: a recursive function's variable occurs in its own value
+        self._pending: set[Var] = set()
         self._bound: set[Var] = set()
         self.enter(*roots)
 
     def enter(self, *roots: Expr) -> None:
-        """More programs whose bindings are to be known."""
+        """Add programs whose bindings are used."""
         for node in post_order(*roots):
             if isinstance(node, Let):
                 self._values[node.var] = node.value
             self._bound.update(binders(node))
 
     def of(self, expr: Expr) -> Type | None:
-        """The type of ``expr``, or None."""
+        """Return the type of ``expr``, or None."""
         if expr not in self._known:
-            # What inference over the module found is for calls of functions and data types.
+            # Calls of functions and data types use the type that inference over the module found.
             self._known[expr] = self._find(expr) or getattr(expr, "_checked_type", None)
         return self._known[expr]
 
     def tensor(self, expr: Expr) -> TensorType | None:
-        """The type of ``expr`` if it is a tensor's."""
+        """Return the type of ``expr`` if it is a tensor; None otherwise."""
         found = self.of(expr)
         return found if isinstance(found, TensorType) else None
 
     def shape(self, expr: Expr) -> tuple[int, ...] | None:
-        """The dims of a tensor all of which are numbers."""
+        """Return the shape of a tensor if all dims are numbers; None otherwise."""
         found = self.tensor(expr)
         if found is None or not all(isinstance(d, int) for d in found.shape):
             return None
         return tuple(d for d in found.shape if isinstance(d, int))
 
     def dtype(self, expr: Expr) -> str | None:
-        """The element type of a tensor."""
+        """Return the element type of a tensor; None for other expressions."""
         found = self.tensor(expr)
         return None if found is None else found.dtype
 
     def rank(self, expr: Expr) -> int | None:
-        """The number of dims of a tensor."""
+        """Return the rank of a tensor; None for other expressions."""
         found = self.tensor(expr)
         return None if found is None else len(found.shape)
 
     def value(self, expr: Expr) -> Any:
-        """The elements of a tensor, if all of them are known without its data."""
+        """Return the elements of a tensor if all of them are known at compile time; None
+        otherwise.
+        """
         if isinstance(expr, Constant):
             return expr.data
         if not self._declare(expr):
@@ -74,7 +77,7 @@ class KnownTypes:
             return None
 
     def same_dims(self, a: Expr, b: Expr) -> bool:
-        """Whether two tensors are proved to have the same dims."""
+        """Return whether two tensors are proved to have the same dims."""
         if self.tensor(a) is None or self.tensor(b) is None:
             return False
         if not (self._declare(a) and self._declare(b)):
@@ -105,9 +108,11 @@ class KnownTypes:
         return FuncType(tuple(p for p in params if p is not None), result, func.type_params)
 
     def _declare(self, expr: Expr) -> bool:
-        """Make every variable below ``expr`` known to inference; False if one cannot be."""
+        """Declare every variable below ``expr`` to inference; return False if one cannot be
+        declared.
+        """
         if self._inference is None:
-            from ..infer import Inference  # needs all of the importer
+            from ..infer import Inference  # imports the whole importer
 
             self._inference = Inference()
         for node in post_order(expr):
@@ -142,7 +147,7 @@ class KnownTypes:
 
 
 def fields_of(found: Type | None) -> tuple[Type, ...]:
-    """The parts of a tuple's type; itself alone of a tensor's."""
+    """Return the field types of a tuple type; for another type, the type alone."""
     if isinstance(found, TupleType):
         return found.fields
     return () if found is None else (found,)

@@ -1,7 +1,7 @@
-"""Matching: one pattern against one expression of a dataflow graph.
+"""Matching of one pattern against one expression of a dataflow graph.
 
-A pattern says how it matches, through :meth:`Pattern.matches`; what belongs to the whole match,
-which expression each pattern stands for and who uses what in the graph, is here.
+Patterns implement :meth:`Pattern.matches`. This module holds the state of a whole match: the
+expressions that each pattern matched, and the users of each node of the graph.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from .known_types import KnownTypes
 
 
 class Pattern(Protocol):
-    """What matching and grouping ask of a pattern."""
+    """Interface of a pattern for matching and grouping."""
 
     def matches(self, matcher: Matcher, expr: Expr) -> bool:
-        """Whether ``expr`` is what the pattern describes."""
+        """Return whether ``expr`` matches."""
 
     def parts(self) -> Sequence[Pattern]:
-        """The patterns inside it, in the order in which operands are evaluated."""
+        """Return the patterns inside, in the order in which their operands are evaluated."""
 
     def hidden(self) -> Sequence[Pattern]:
-        """Those of them whose matches never are inputs of a group."""
+        """Return the inner patterns whose matches are never inputs of a group."""
 
     def inputs_of(self, found: Expr) -> Sequence[Expr]:
-        """What of a match comes from outside of the group."""
+        """Return the expressions of a match that come from outside the group."""
 
     def keeps_constants(self) -> bool:
-        """Whether a constant stays inside of the group rather than being an input."""
+        """Return whether a matched constant stays in the group rather than becoming an input."""
 
 
 class Graph:
-    """Who uses what, in everything below one root."""
+    """Users of every node below one root."""
 
     def __init__(self, root: Expr) -> None:
         self.order = post_order(root)
@@ -47,7 +47,7 @@ class Graph:
         self._dominated: dict[Expr, set[Expr]] = {}
 
     def dominated(self, last: Expr) -> set[Expr]:
-        """The nodes whose results reach the root through ``last`` alone."""
+        """Return the nodes whose results reach the root only through ``last``."""
         if last not in self._dominated:
             found: set[Expr] = set()
             for node in reversed(post_order(last)[:-1]):
@@ -58,7 +58,9 @@ class Graph:
 
 
 class Matcher:
-    """Patterns against expressions of one graph; ``memo`` has what each pattern matched."""
+    """Matcher of patterns in one graph; ``memo`` holds the expressions that each pattern
+    matched.
+    """
 
     def __init__(self, root: Expr) -> None:
         self.root = root
@@ -68,21 +70,23 @@ class Matcher:
 
     @cached_property
     def graph(self) -> Graph:
-        """The uses in the whole graph."""
+        """Return the graph of the whole program."""
         return Graph(self.root)
 
     @cached_property
     def types(self) -> KnownTypes:
-        """The types of the whole graph."""
+        """Return the types of the whole program."""
         return KnownTypes(self.root)
 
     def match(self, pattern: Pattern, expr: Expr) -> bool:
-        """Whether ``expr`` matches, as a fresh start."""
+        """Return whether ``expr`` matches; earlier matches are forgotten."""
         self.memo, self._matched, self._once = {}, [], True
         return self.visit(pattern, expr)
 
     def visit(self, pattern: Pattern, expr: Expr) -> bool:
-        """Whether ``expr`` matches; one pattern object stands for one expression."""
+        """Return whether ``expr`` matches; every occurrence of a pattern object must match the
+        same node.
+        """
         if self._once and pattern in self.memo:
             return self.memo[pattern][0] is expr
         mark = len(self._matched)
@@ -94,7 +98,7 @@ class Matcher:
         return True
 
     def visit_all(self, patterns: Sequence[Pattern], exprs: Sequence[Expr]) -> bool:
-        """Whether the expressions match in order."""
+        """Return whether the expressions match the patterns pairwise."""
         if len(patterns) != len(exprs):
             return False
         mark = len(self._matched)
@@ -112,7 +116,7 @@ class Matcher:
                 del self.memo[pattern]
 
     def comes_from(self, parent: Pattern, path: Pattern, child: Expr) -> bool:
-        """Whether all that flows into ``child`` comes from ``parent`` through ``path``."""
+        """Return whether all dataflow into ``child`` comes from ``parent`` through ``path``."""
         return self._leads(parent, path, child) and any(
             self.visit(parent, node)
             for node in reversed(self.graph.order)
@@ -120,9 +124,10 @@ class Matcher:
         )
 
     def _leads(self, parent: Pattern, path: Pattern, child: Expr) -> bool:
-        """Whether each way up from ``child`` is along ``path`` until it comes to ``parent``.
+        """Return whether each path from ``child`` to its operands follows ``path`` up to
+        ``parent``.
 
-        What is not computed, a variable or a constant, may flow in anywhere.
+        Variables and constants may be operands anywhere on the path.
         """
         todo, seen = [child], {child}
         while todo:
@@ -139,7 +144,7 @@ class Matcher:
         return True
 
     def _along(self, path: Pattern, node: Expr) -> bool:
-        """Whether ``node`` is one more on the path: a path may match many."""
+        """Return whether ``node`` matches ``path``, which may match many nodes."""
         before, self._once = self._once, False
         try:
             return self.visit(path, node)
@@ -148,7 +153,7 @@ class Matcher:
 
 
 def _operands(node: Expr) -> tuple[Expr, ...]:
-    """The values that flow into a node; not what it calls."""
+    """Return the operands of a node without its callee."""
     parts = children(node)
     return parts[1:] if parts and getattr(node, "op", None) is parts[0] else parts
 

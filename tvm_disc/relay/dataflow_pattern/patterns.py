@@ -1,6 +1,6 @@
-"""The pattern language: what a piece of a dataflow graph looks like.
+"""The pattern language, which describes pieces of a dataflow graph.
 
-Patterns compare by identity: one pattern object that occurs twice in a pattern stands for one
+Patterns compare by identity: all occurrences of one pattern object in a pattern match the same
 expression.
 """
 
@@ -21,12 +21,16 @@ from ..types import TensorType, Type, is_dtype
 from .matcher import Matcher
 from .rewriter import partition_expr
 
-# Calls that match with their operands in either order.
+# Operators whose calls match with operands in either order.
 COMMUTATIVE = frozenset(["add", "multiply"])
 
 
 class DFPattern:
-    """Base class: ``p(args)`` is a call, ``p | q`` an alternative, arithmetic the operator's."""
+    """Base class of patterns.
+
+    ``p(args)`` matches a call, ``p | q`` an alternative, and an arithmetic operator its Relay
+    operator.
+    """
 
     __repr__ = bounded
 
@@ -51,43 +55,45 @@ class DFPattern:
         return is_op("divide")(self, other)
 
     def matches(self, matcher: Matcher, expr: Expr) -> bool:
-        """Whether ``expr`` is what the pattern describes; a bare pattern describes nothing."""
+        """Return whether ``expr`` matches; the base class matches nothing."""
         return False
 
     def parts(self) -> tuple[DFPattern, ...]:
-        """The patterns inside."""
+        """Return the patterns inside."""
         return ()
 
     def hidden(self) -> tuple[DFPattern, ...]:
-        """Those whose matches never are inputs of a group."""
+        """Return the inner patterns whose matches are never inputs of a group."""
         return ()
 
     def inputs_of(self, found: Expr) -> tuple[Expr, ...]:
-        """What of a match comes from outside of the group: all that a leaf stands for."""
+        """Return the expressions of a match from outside the group; a leaf's whole match."""
         return () if self.parts() else (found,)
 
     def keeps_constants(self) -> bool:
-        """Whether a constant stays inside of the group."""
+        """Return whether a matched constant stays in the group."""
         return False
 
     def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
-        """This pattern, and these attributes: of the call, the function or the operator."""
+        """Return this pattern with required attributes of the call, the function or the
+        operator.
+        """
         return AttrPattern(self, attrs)
 
     def has_type(self, ttype: Type) -> TypePattern:
-        """This pattern, of that type."""
+        """Return this pattern with a required type."""
         return has_type(ttype, self)
 
     def has_dtype(self, dtype: str) -> DataTypePattern:
-        """This pattern, of that element type."""
+        """Return this pattern with a required element type."""
         return has_dtype(dtype, self)
 
     def has_shape(self, shape: Sequence[Any]) -> ShapePattern:
-        """This pattern, of that shape."""
+        """Return this pattern with a required shape."""
         return has_shape(shape, self)
 
     def match(self, expr: Expr) -> bool:
-        """Whether ``expr`` is what the pattern describes."""
+        """Return whether ``expr`` matches."""
         return match(self, expr)
 
     def partition(
@@ -96,15 +102,17 @@ class DFPattern:
         attrs: Mapping[str, Any] | None = None,
         check: Callable[[Expr], bool] = lambda _: True,
     ) -> Expr:
-        """``expr`` with every match moved into a function of its own."""
+        """Return ``expr`` with every match moved into a function of its own."""
         return partition(self, expr, attrs, check)
 
     def dominates(self, parent: DFPattern, path: DFPattern | None = None) -> DominatorPattern:
-        """This pattern, and all that flows into it comes from ``parent`` through ``path``."""
+        """Return this pattern with the condition that its dataflow comes from ``parent`` via
+        ``path``.
+        """
         return DominatorPattern(parent, wildcard() if path is None else path, self)
 
     def optional(self, option_constructor: Callable[[DFPattern], DFPattern]) -> AltPattern:
-        """This pattern, or what ``option_constructor`` makes around it."""
+        """Return this pattern, or the pattern that ``option_constructor`` builds around it."""
         return self | option_constructor(self)
 
 
@@ -128,7 +136,7 @@ def _patterns(what: str, values: object) -> tuple[DFPattern, ...]:
 
 @dataclass(eq=False, repr=False)
 class ExprPattern(DFPattern):
-    """Structurally equal to ``expr``."""
+    """Matches an expression structurally equal to ``expr``."""
 
     expr: Expr
 
@@ -144,7 +152,7 @@ class ExprPattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class VarPattern(DFPattern):
-    """A variable, of that name unless it is empty."""
+    """Matches a variable; ``name_hint`` is its name, or empty for any name."""
 
     name_hint: str = ""
 
@@ -154,7 +162,7 @@ class VarPattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class ConstantPattern(DFPattern):
-    """A constant."""
+    """Matches a constant."""
 
     def matches(self, matcher: Matcher, expr: Expr) -> bool:
         return isinstance(expr, Constant)
@@ -165,12 +173,14 @@ class ConstantPattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class WildcardPattern(DFPattern):
-    """Anything; or, once told, what another pattern describes, which may contain this one."""
+    """Matches any expression; after ``redirect_to``, those of a pattern that may contain this
+    one.
+    """
 
     pattern: DFPattern | None = None
 
     def redirect_to(self, pat: DFPattern) -> None:
-        """Stand for ``pat`` from now on."""
+        """Match ``pat`` from now on, which makes a recursive pattern."""
         self.pattern = _pattern("redirect_to", pat)
 
     def matches(self, matcher: Matcher, expr: Expr) -> bool:
@@ -182,7 +192,7 @@ class WildcardPattern(DFPattern):
 
 @dataclass(eq=False, init=False, repr=False)
 class CallPattern(DFPattern):
-    """A call; ``args`` None means any arguments."""
+    """Matches a call; ``args`` is None for any arguments."""
 
     op: DFPattern
     args: tuple[DFPattern, ...] | None
@@ -216,7 +226,7 @@ class CallPattern(DFPattern):
 
 @dataclass(eq=False, init=False, repr=False)
 class FunctionPattern(DFPattern):
-    """A function; ``params`` None means any parameters."""
+    """Matches a function; ``params`` is None for any parameters."""
 
     params: tuple[DFPattern, ...] | None
     body: DFPattern
@@ -241,7 +251,7 @@ class FunctionPattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class IfPattern(DFPattern):
-    """A branch."""
+    """Matches an ``If``."""
 
     cond: DFPattern
     true_branch: DFPattern
@@ -261,7 +271,7 @@ class IfPattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class LetPattern(DFPattern):
-    """A binding."""
+    """Matches a ``Let``."""
 
     var: DFPattern
     value: DFPattern
@@ -281,7 +291,7 @@ class LetPattern(DFPattern):
 
 @dataclass(eq=False, init=False, repr=False)
 class TuplePattern(DFPattern):
-    """A tuple; ``fields`` None means any."""
+    """Matches a tuple; ``fields`` is None for any fields."""
 
     fields: tuple[DFPattern, ...] | None
 
@@ -302,7 +312,7 @@ class TuplePattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class TupleGetItemPattern(DFPattern):
-    """An item of a tuple; ``index`` None means any."""
+    """Matches an item of a tuple; ``index`` is None for any item."""
 
     tuple_value: DFPattern
     index: int | None = None
@@ -321,7 +331,7 @@ class TupleGetItemPattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class AltPattern(DFPattern):
-    """One of two; the left one is tried first."""
+    """Matches either of two patterns; the left one is tried first."""
 
     left: DFPattern
     right: DFPattern
@@ -341,7 +351,7 @@ class AltPattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class TypePattern(DFPattern):
-    """A pattern of a type."""
+    """Matches ``pattern`` with a required type."""
 
     pattern: DFPattern
     type: Type
@@ -357,7 +367,7 @@ class TypePattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class DataTypePattern(DFPattern):
-    """A pattern of an element type."""
+    """Matches ``pattern`` with a required element type."""
 
     pattern: DFPattern
     dtype: str
@@ -371,7 +381,7 @@ class DataTypePattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class ShapePattern(DFPattern):
-    """A pattern of a shape."""
+    """Matches ``pattern`` with a required shape."""
 
     pattern: DFPattern
     shape: tuple[Any, ...]
@@ -388,7 +398,7 @@ class ShapePattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class AttrPattern(DFPattern):
-    """A pattern with attributes."""
+    """Matches ``pattern`` with required attributes."""
 
     pattern: DFPattern
     attrs: Mapping[str, Any]
@@ -410,7 +420,7 @@ class AttrPattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class DominatorPattern(DFPattern):
-    """All that flows into ``child`` comes from ``parent``, through ``path`` alone."""
+    """Matches ``child`` if all dataflow into it comes from ``parent`` through ``path`` only."""
 
     parent: DFPattern
     path: DFPattern
@@ -432,9 +442,9 @@ class DominatorPattern(DFPattern):
 
 
 def _regrouped(pattern: CallPattern, call: Call) -> Iterator[Call]:
-    """``call`` with products and quotients in the other order that means the same.
+    """Yield equivalent forms of ``call`` with products and quotients regrouped.
 
-    ``(a * b) / c`` is ``a * (b / c)``, whichever of them the pattern spells.
+    ``(a * b) / c`` equals ``a * (b / c)``; the pattern may have either form.
     """
     wanted = pattern.op.expr if isinstance(pattern.op, ExprPattern) else None
     names = (getattr(wanted, "name", ""), getattr(call.op, "name", ""))
@@ -453,7 +463,7 @@ def _regrouped(pattern: CallPattern, call: Call) -> Iterator[Call]:
 
 
 def _all_parts(pattern: DFPattern) -> tuple[DFPattern, ...]:
-    """Every pattern inside one."""
+    """Return every pattern inside ``pattern``, at any depth."""
     found: dict[DFPattern, None] = {}
     todo = list(pattern.parts())
     while todo:
@@ -465,7 +475,7 @@ def _all_parts(pattern: DFPattern) -> tuple[DFPattern, ...]:
 
 
 def _attrs_of(expr: Expr) -> Mapping[str, Any]:
-    """The attributes of a call with their defaults, of a function, or of an operator."""
+    """Return the attributes of a call (with defaults), of a function, or of an operator."""
     if isinstance(expr, Op):
         row = OPS.get(expr.name)
         return {} if row is None else {"TOpPattern": int(row.pattern)}
@@ -482,22 +492,22 @@ def _same(found: Any, wanted: Any) -> bool:
 
 
 def is_var(name: str = "") -> DFPattern:
-    """A variable, of that name unless it is empty."""
+    """Return a pattern of a variable; of any name if ``name`` is empty."""
     return VarPattern(name)
 
 
 def is_constant() -> DFPattern:
-    """A constant."""
+    """Return a pattern of a constant."""
     return ConstantPattern()
 
 
 def is_expr(expr: Expr) -> DFPattern:
-    """What is structurally equal to ``expr``."""
+    """Return a pattern of expressions structurally equal to ``expr``."""
     return ExprPattern(expr)
 
 
 def is_op(op_name: str) -> DFPattern:
-    """The operator of that name."""
+    """Return a pattern of the operator of that name."""
     if not isinstance(op_name, str) or op_name not in OPS:
         found = shown(op_name)
         raise BadNode(f"is_op: there is no operator {found}; relay.OPS has them all by name")
@@ -505,63 +515,63 @@ def is_op(op_name: str) -> DFPattern:
 
 
 def is_tuple(fields: Sequence[DFPattern] | None) -> DFPattern:
-    """A tuple of these fields; of any for None."""
+    """Return a pattern of a tuple with these fields; of any tuple for None."""
     return TuplePattern(fields)
 
 
 def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> DFPattern:
-    """An item of a tuple; any item for None."""
+    """Return a pattern of a tuple's item; of any item for None."""
     return TupleGetItemPattern(tuple_value, index)
 
 
 def is_if(cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> DFPattern:
-    """A branch."""
+    """Return a pattern of an ``If``."""
     return IfPattern(cond, true_branch, false_branch)
 
 
 def is_let(var: DFPattern, value: DFPattern, body: DFPattern) -> DFPattern:
-    """A binding."""
+    """Return a pattern of a ``Let``."""
     return LetPattern(var, value, body)
 
 
 def wildcard() -> WildcardPattern:
-    """Anything."""
+    """Return a pattern that matches any expression."""
     return WildcardPattern()
 
 
 def has_type(ttype: Type, pattern: DFPattern | None = None) -> TypePattern:
-    """Something, or ``pattern``, of that type."""
+    """Return ``pattern``, or a wildcard, with a required type."""
     if not isinstance(ttype, Type):
         raise BadNode(f"has_type: expected a Relay type, found {shown(ttype)}")
     return TypePattern(wildcard() if pattern is None else pattern, ttype)
 
 
 def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
-    """Something, or ``pattern``, of that element type."""
+    """Return ``pattern``, or a wildcard, with a required element type."""
     if not is_dtype(dtype):
         raise BadNode(f"has_dtype: expected an element type such as float32, found {shown(dtype)}")
     return DataTypePattern(wildcard() if pattern is None else pattern, dtype)
 
 
 def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> ShapePattern:
-    """Something, or ``pattern``, of that shape."""
+    """Return ``pattern``, or a wildcard, with a required shape."""
     if not isinstance(shape, Sequence):
         raise BadNode(f"has_shape: expected a sequence of dims, found {shown(shape)}")
     return ShapePattern(wildcard() if pattern is None else pattern, tuple(shape))
 
 
 def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
-    """Something, or ``pattern``, with these attributes."""
+    """Return ``pattern``, or a wildcard, with required attributes."""
     return AttrPattern(wildcard() if pattern is None else pattern, attrs)
 
 
 def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> DominatorPattern:
-    """All that flows into ``child`` comes from ``parent``, through ``path`` alone."""
+    """Return a pattern of ``child`` whose dataflow comes from ``parent`` through ``path`` only."""
     return DominatorPattern(parent, path, child)
 
 
 def match(pattern: DFPattern, expr: Expr) -> bool:
-    """Whether ``expr`` is what the pattern describes."""
+    """Return whether ``expr`` matches the pattern."""
     return Matcher(_expr("match", expr)).match(_pattern("match", pattern), expr)
 
 
@@ -571,6 +581,6 @@ def partition(
     attrs: Mapping[str, Any] | None = None,
     check: Callable[[Expr], bool] = lambda _: True,
 ) -> Expr:
-    """``expr`` with every match of ``pattern`` that passes ``check`` in a function of its own."""
+    """Return ``expr`` with every match that passes ``check`` moved into a function of its own."""
     _expr("partition", expr)
     return partition_expr(_pattern("partition", pattern), expr, attrs or {}, check)

@@ -1,4 +1,4 @@
-"""Replacing what patterns match: by a function, or by what a user's callback makes of it."""
+"""Replacement of matches: by a function, or by the result of a user's callback."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from .groups import PARTITIONED, find_groups
 from .matcher import Pattern
 
 MOST_REWRITES = 100
-MOST_GROWTH = 100  # times as many nodes as at first
-SMALL = 10_000  # nodes
+MOST_GROWTH = 100  # largest number of nodes, relative to the original program
+SMALL = 10_000  # nodes; a smaller program may grow to this size in any case
 
 
 class Callback(Protocol):
-    """One rewrite: what to look for, and what to put in its place."""
+    """One rewrite: a pattern, and the replacement of its matches."""
 
     pattern: Pattern
     require_type: bool
     rewrite_once: bool
 
     def callback(self, pre: Expr, post: Expr, node_map: Mapping[Any, list[Expr]]) -> Expr:
-        """What replaces ``post``, the match ``pre`` with its operands rewritten."""
+        """Return the replacement of ``post``, which is the match ``pre`` with rewritten
+        operands.
+        """
 
 
 def partition_expr(
     pattern: Pattern, expr: Expr, attrs: Mapping[str, Any], check: Callable[[Expr], bool]
 ) -> Expr:
-    """``expr`` with each match in a function of its own, which it calls."""
+    """Return ``expr`` with each match that passes ``check`` replaced by a call of a new
+    function.
+    """
     groups = find_groups(pattern, expr)
     done: dict[Expr, Expr] = {}
 
@@ -50,10 +54,13 @@ def partition_expr(
 
 
 def rewrite_expr(callbacks: Sequence[Callback], expr: Expr) -> Expr:
-    """Return ``expr`` rewritten until no callback changes it any more.
+    """Return ``expr`` rewritten until no callback changes it.
 
-    A callback with ``rewrite_once`` is left out after the first round in which it changed
-    something.
+    A callback with ``rewrite_once`` is dropped after the first round in which it changed the
+    program.
+
+    Raises:
+        BadNode: the program still changes after 100 rewrites, or it grows without bound.
     """
     before, count = None, 0
     active = list(callbacks)

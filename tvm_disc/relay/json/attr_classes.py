@@ -1,15 +1,15 @@
 """The attribute classes of TVM's operators, for writing JSON that TVM reads.
 
-A row: the class, its fields that are written as plain text, where others are nodes of their own,
-and the operators whose calls carry it. An operator that is not named has no attributes, or none
-that TVM can read back.
+A row has the class, the fields written as plain text (other fields are nodes), and the operators
+whose calls carry the class. An operator without a row has no attributes, or none that TVM can
+read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# ``relay.attrs.<name>Attrs``: plain fields: operators; a row goes on where a line is indented.
+# ``relay.attrs.<name>Attrs``: plain fields: operators; an indented line continues a row.
 _ROWS = """
 AdaptivePool1D: layout: nn.adaptive_avg_pool1d nn.adaptive_max_pool1d
 AdaptivePool2D: layout: nn.adaptive_avg_pool2d nn.adaptive_max_pool2d

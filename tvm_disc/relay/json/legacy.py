@@ -1,6 +1,6 @@
-"""The graph format in which Relay saved anything: ``mod.json`` and ``#[metadata]`` alike.
+"""Decoder of Relay's graph format, used by ``mod.json`` and ``#[metadata]``.
 
-A file is a list of nodes that refer to each other by number (0 is null).  ``LegacyGraph`` turns
+A file is a list of nodes that refer to each other by number (0 is null). ``LegacyGraph`` turns
 nodes into Relay objects: each node once (sharing is kept), operands first, without recursion.
 """
 
@@ -53,10 +53,10 @@ class LegacyAttrs:
 
 
 class LegacyGraph:
-    """A parsed file; ``decode`` gives the object of a node."""
+    """A parsed file; ``decode`` returns the object of a node."""
 
     def __init__(self, text: str) -> None:
-        """Read the JSON; ParseError if it is not a legacy graph."""
+        """Parse the JSON; raises ParseError if it is not a legacy graph."""
         data = _json(text)
         if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
             raise ParseError('not a legacy TVM graph: expected an object with "root" and "nodes"')
@@ -73,7 +73,7 @@ class LegacyGraph:
         self._calls: dict[int, str] = {}
 
     def decode(self, index: int) -> Any:
-        """The object of node ``index``; ParseError if the file is damaged."""
+        """Return the object of node ``index``; raises ParseError if the file is damaged."""
         stack: list[tuple[int, bool]] = [(index, False)]
         open_nodes: set[int] = set()
         while stack:
@@ -99,11 +99,11 @@ class LegacyGraph:
         return self._done[index]
 
     def place(self, call: Call) -> str:
-        """The node that a decoded call was."""
+        """Return the number and class of the node that a call was decoded from."""
         return self._calls.get(id(call), "the graph")
 
     def sections(self) -> dict[str, list[int]]:
-        """For a metadata graph: node numbers by section, ``{"relay.Constant": [...]}``."""
+        """Return the node numbers of a metadata graph by section: ``{"relay.Constant": [...]}``."""
         root = self._node(self.root)
         found = {}
         with _at(_named(self.root, root)):
@@ -115,7 +115,7 @@ class LegacyGraph:
         return found
 
     def array(self, index: int) -> Array:
-        """A stored tensor by its position in the file."""
+        """Return a stored tensor by its index in the file."""
         if index not in self._loaded:
             if not 0 <= index < len(self._arrays):
                 raise ParseError(f"no stored tensor {index}; the file has {len(self._arrays)}")
@@ -135,7 +135,7 @@ class LegacyGraph:
         return node
 
     def _refs(self, node: dict[str, Any]) -> list[int]:
-        """The nodes that must be decoded before ``node``."""
+        """Return the nodes that must be decoded before ``node``."""
         key = node["type_key"]
         if key in ("Array", "Map"):
             return [node_number(i) for i in node.get("data", [])]
@@ -194,7 +194,7 @@ def _named(index: int, node: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Errors with the node's place before them; the innermost place counts."""
+    """Add the node's position to errors raised inside; an inner position is kept."""
     try:
         yield
     except ParseError as error:

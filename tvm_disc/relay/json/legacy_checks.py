@@ -1,4 +1,4 @@
-"""What the fields of saved nodes must hold, before objects are made of them."""
+"""Checks of the fields of saved nodes, made before objects are built from them."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from tvm_disc.relay import expr as ex
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.attrs import Opaque
 
-MOST_DIGITS = 18  # of the number of a node
-# Types and attributes are trees: they have no parts in common once they are written out.
+MOST_DIGITS = 18  # of a node number
+# Limits of types and attributes when they are expanded to trees, in which nothing is shared.
 MOST_PARTS = 1_000_000
 DEEPEST = 200
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a field may hold, and its name in messages."""
+    """Condition on the value of a field, and its name in messages."""
 
     text: str
     fits: Callable[[Any], bool]
 
     def listed(self) -> Kind:
-        """An array of these."""
+        """Return the kind of an array of these."""
         fits = self.fits
         return Kind(
             f"an array of: {self.text}", lambda v: isinstance(v, list) and all(map(fits, v))
         )
 
     def optional(self) -> Kind:
-        """This, or nothing; objects that mean nothing here count as nothing."""
+        """Return the kind of this or None; objects without a meaning here count as None."""
         fits = self.fits
         return Kind(f"{self.text}, or nothing", lambda v: v is None or _opaque(v) or fits(v))
 
@@ -111,10 +111,10 @@ _BY_NODE: Mapping[tuple[str, str], Kind] = {
 
 
 def checked(key: str, field: str, value: Any) -> Any:
-    """The value of a field of a node; nothing for an object without a meaning here.
+    """Return the checked value of a field of a node; None for an object without a meaning here.
 
     Raises:
-        ParseError: the field must hold something else.
+        ParseError: the field holds a value of another kind.
     """
     kind = _BY_NODE.get((key, field)) or _BY_NAME.get(field, ANY)
     if not kind.fits(value):
@@ -123,7 +123,7 @@ def checked(key: str, field: str, value: Any) -> Any:
 
 
 def described(value: Any) -> str:
-    """A decoded object in a few words."""
+    """Return a short text of a decoded object."""
     if isinstance(value, Opaque):
         return value.type_key
     if isinstance(value, str | int | float | bool | None):
@@ -132,10 +132,10 @@ def described(value: Any) -> str:
 
 
 def node_number(value: Any) -> int:
-    """A reference as it is written.
+    """Return the node number that a reference gives.
 
     Raises:
-        ParseError: it is no number.
+        ParseError: it is not a number.
     """
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS:
@@ -144,10 +144,10 @@ def node_number(value: Any) -> int:
 
 
 def check_node(node: Any) -> None:
-    """The form that every node has.
+    """Check the fields that every node has.
 
     Raises:
-        ParseError: it has another.
+        ParseError: a field is missing or has another type.
     """
     if not isinstance(node, dict) or not isinstance(node.get("type_key"), str):
         raise ParseError(f'expected an object with "type_key", found {repr(node)[:80]}')
@@ -160,16 +160,16 @@ def check_node(node: Any) -> None:
 
 
 class Extent:
-    """How large decoded values are when they are written out as trees."""
+    """Sizes of decoded values when they are expanded to trees."""
 
     def __init__(self) -> None:
         self._of: dict[int, tuple[int, int]] = {}  # parts and depth by node
 
     def note(self, index: int, value: Any, refs: list[int]) -> None:
-        """Count a node; expressions are shared by whoever reads them.
+        """Record the size of a node; expressions count as one part, because they stay shared.
 
         Raises:
-            ParseError: it is too large or too deep.
+            ParseError: the value is too large or too deep.
         """
         inner = [self._of.get(r, (1, 1)) for r in refs]
         parts, depth = 1 + sum(p for p, _ in inner), 1 + max((d for _, d in inner), default=0)

@@ -1,7 +1,7 @@
-"""How each node type of the legacy graph format becomes a Relay object.
+"""Builders of Relay objects from the node types of the legacy graph format.
 
-Fields that only hold what inference found (checked types, devices) are never followed: they make
-cycles and carry nothing that cannot be computed again.
+Fields that hold only results of inference (checked types, devices) are not followed: they make
+cycles, and inference can compute them again.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def _function(get: Get, raw: Raw) -> ex.Function:
 
 
 def _call(get: Get, raw: Raw) -> ex.Call:
-    # Completed from the operator table by the reader, which knows it.
+    # The reader completes the attributes from the operator table, which this module does not
+    # import.
     call = ex.Call(get("op"), get("args"), None, get("type_args") or (), get("span"))
     attrs = get("attrs")
     if attrs is not None:

@@ -1,4 +1,4 @@
-"""Legacy JSON to a module."""
+"""Reader of legacy JSON."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tvm_disc.relay.visit import post_order
 
 
 def load_json(text: str) -> Any:
-    """What the JSON of ``tvm.ir.save_json`` held: usually an IRModule, or any Relay object.
+    """Return the Relay object in JSON written by ``tvm.ir.save_json``, usually an IRModule.
 
-    raises: ParseError if it is not legacy JSON, is damaged, or names unknown operators.
+    Raises:
+        ParseError: it is not legacy JSON, is damaged, or names unknown operators.
     """
     graph = LegacyGraph(text)
     loaded = graph.decode(graph.root)
@@ -29,7 +30,9 @@ def load_json(text: str) -> Any:
 
 
 def finish(root: Expr, graph: LegacyGraph) -> Expr:
-    """Complete, in place, the attributes of every call of ``graph`` under ``root``."""
+    """Complete, in place, the attributes of every call of ``graph`` under ``root``; return
+    ``root``.
+    """
     for node in post_order(root):
         if isinstance(node, Call):
             try:
@@ -49,7 +52,7 @@ def _function_attrs(attrs: Attrs) -> Attrs:
 
 
 def call_attrs(op: Expr, given: Attrs) -> Attrs:
-    """The full attributes of a call, from whatever form a reader found them in."""
+    """Return the full attributes of a call from any form in which a reader found them."""
     legacy = given.get("")
     values = dict(legacy.values) if isinstance(legacy, LegacyAttrs) else given
     if not isinstance(op, Op):

@@ -1,4 +1,4 @@
-"""Relay objects to the legacy JSON that ``tvm.ir.save_json`` wrote; the inverse of the reader."""
+"""Writer of the legacy JSON of ``tvm.ir.save_json``; the inverse of the reader."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ Fields = Mapping[str, Any]
 
 
 class Ref(int):
-    """The number of a node, as a field holds it."""
+    """Number of a node in the graph."""
 
 
 def save_json(value: IRModule | ex.Expr | ty.Type | ex.Span) -> str:
-    """A module, an expression or a type as JSON, which ``relay.load_json`` and TVM 0.19 read.
+    """Return a module, an expression or a type as JSON that ``relay.load_json`` and TVM 0.19 read.
 
-    Floats are exact, which Relay's text keeps to six digits only.
+    Floats are exact; Relay's text format keeps six digits.
 
     Raises:
-        BadNode: it is nothing of Relay.
+        BadNode: ``value`` is not a Relay object.
     """
     if not isinstance(value, IRModule | ex.Expr | ty.Type | ex.Span):
         found = type(value).__name__
         raise BadNode(f"save_json: expected a relay module, expression or type, found {found}")
     writer = _Writer()
-    writer.nodes.append({})  # the root is node 1
+    writer.nodes.append({})  # placeholder: the root is node 1
     root = writer.any(value)
     writer.nodes[1] = writer.nodes[root]
     graph = {
@@ -51,7 +51,7 @@ def save_json(value: IRModule | ex.Expr | ty.Type | ex.Span) -> str:
 
 
 class _Writer:
-    """Nodes by number, each object once; expressions without recursion."""
+    """Nodes by number, each object once; expressions are written without recursion."""
 
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = [{"type_key": ""}]
@@ -60,19 +60,19 @@ class _Writer:
         self.data: dict[str, ty.TypeData] = {}
 
     def add(self, key: str, **fields: Any) -> Ref:
-        """A node; fields are texts, and numbers of nodes."""
+        """Add a node and return its number; fields are strings or node numbers."""
         attrs = {name: str(value) for name, value in sorted(fields.items())}
         self.nodes.append({"type_key": key, "attrs": attrs} if attrs else {"type_key": key})
         return Ref(len(self.nodes) - 1)
 
     def once(self, identity: Any, make: Callable[[], Ref]) -> Ref:
-        """The node of something that is written once."""
+        """Return the node of ``identity``; ``make`` writes it the first time."""
         if identity not in self.known:
             self.known[identity] = make()
         return self.known[identity]
 
     def any(self, value: Any) -> Ref:
-        """The node of any object or attribute value."""
+        """Write any object or attribute value; return its node."""
         if value is None:
             return Ref(0)
         if isinstance(value, IRModule):
@@ -96,7 +96,7 @@ class _Writer:
         return self.array(value)
 
     def text(self, key: str, value: str) -> Ref:
-        """A node that is a text."""
+        """Write a string as a node of class ``key``."""
         node = self.add(key)
         if not value.isascii() or not value.isprintable():
             raw = base64.b64encode(value.encode("utf-8")).decode("ascii")
@@ -106,14 +106,14 @@ class _Writer:
         return node
 
     def array(self, items: Iterable[Any]) -> Ref:
-        """An ``Array``."""
+        """Write an ``Array``."""
         found = [int(self.any(item)) for item in items]
         node = self.add("Array")
         self.nodes[node]["data"] = found
         return node
 
     def map(self, items: Mapping[Any, Any], make: Callable[[Any], Ref]) -> Ref:
-        """A ``Map``, by texts or by objects."""
+        """Write a ``Map`` with keys that are strings or objects."""
         values = [int(make(v)) for v in items.values()]
         node = self.add("Map")
         if items and all(isinstance(k, str) for k in items):
@@ -126,7 +126,7 @@ class _Writer:
     # -- modules
 
     def module(self, mod: IRModule) -> Ref:
-        """An ``IRModule``."""
+        """Write an ``IRModule``."""
         self.data = dict(mod.type_definitions)
         types = {data.header: data for data in mod.type_definitions.values()}
         names = {g.name_hint: g for g in mod.functions}
@@ -145,13 +145,13 @@ class _Writer:
         )
 
     def dict_attrs(self, attrs: Mapping[str, Any]) -> Ref:
-        """``DictAttrs`` of a function, a module or a call."""
+        """Write the ``DictAttrs`` of a function, a module or a call."""
         return self.add("DictAttrs", __dict__=self.map(attrs, self.any))
 
     # -- expressions
 
     def expression(self, root: ex.Expr) -> Ref:
-        """The node of an expression, its operands before it."""
+        """Return the node of an expression; its operands are written before it."""
         if id(root) in self.known:
             return self.known[id(root)]
         for node in post_order(root):
@@ -168,11 +168,11 @@ class _Writer:
         return self.known[id(root)]
 
     def source(self, source: ex.SourceName) -> Ref:
-        """The node of the name of a source."""
+        """Return the node of a source name."""
         return self.once(("source", source.name), lambda: self.text("SourceName", source.name))
 
     def span(self, span: ex.Span | None) -> Ref:
-        """The node of a place in a source."""
+        """Return the node of a span; 0 for no span or an implied one."""
         if span is None or span.implied:
             return Ref(0)
 
@@ -186,7 +186,9 @@ class _Writer:
         return self.once(("span", span), make)
 
     def device(self) -> Ref:
-        """The "no device chosen" node that TVM wants on every expression."""
+        """Return the unconstrained ``VirtualDevice`` node, which TVM requires on every
+        expression.
+        """
 
         def make() -> Ref:
             scope = self.any("")
@@ -196,7 +198,7 @@ class _Writer:
         return self.once("device", make)
 
     def call(self, node: ex.Call) -> tuple[str, Fields]:
-        """A call, with the attribute class of its operator."""
+        """Return class and fields of a call, with the attribute class of its operator."""
         op = node.op.name if isinstance(node.op, ex.Op) else ""
         name = CLASS_OF.get(op)
         repeated = ARGUMENT_ATTRS.get(op, {})
@@ -221,7 +223,7 @@ class _Writer:
         }
 
     def function(self, node: ex.Function) -> tuple[str, Fields]:
-        """A function."""
+        """Return class and fields of a function."""
         return "relay.Function", {
             "params": self.array(node.params),
             "body": self.any(node.body),
@@ -231,7 +233,7 @@ class _Writer:
         }
 
     def match(self, node: ex.Match) -> tuple[str, Fields]:
-        """A match and its clauses."""
+        """Return class and fields of a match with its clauses."""
         clauses = []
         for clause in node.clauses:
             lhs = self.pattern(clause.lhs)
@@ -242,7 +244,7 @@ class _Writer:
         return "relay.Match", {"data": data, "clauses": array, "complete": int(node.complete)}
 
     def pattern(self, pattern: ex.Pattern) -> Ref:
-        """A pattern."""
+        """Write a pattern."""
         if isinstance(pattern, ex.PatternVar):
             return self.add("relay.PatternVar", var=self.expression(pattern.var), span=0)
         if isinstance(pattern, ex.PatternWildcard):
@@ -257,11 +259,11 @@ class _Writer:
         return self.add("relay.PatternConstructor", constructor=constructor, patterns=array, span=0)
 
     def constructor(self, node: ex.Constructor) -> tuple[str, Fields]:
-        """A constructor: one node for all objects that are it."""
+        """Return the node of a constructor; equal constructors share one node."""
         return "", {"node": self.constructor_node(node.belong_to, node.name_hint, node)}
 
     def constructor_node(self, owner: str, name: str, node: Any) -> Ref:
-        """The node of a constructor of a data type."""
+        """Return the node of a constructor of a data type."""
 
         def make() -> Ref:
             return self.add(
@@ -280,15 +282,15 @@ class _Writer:
     # -- types
 
     def type(self, value: ty.Type) -> Ref:
-        """The node of a type."""
+        """Return the node of a type."""
         if isinstance(value, ty.TypeData):
             return self.type_data(value)
         if any(isinstance(d, ty.Any) for d in ty.dims_of(value)):
-            return self.type_node(value)  # anonymous dims are never the same
+            return self.type_node(value)  # an anonymous dim is never shared
         return self.once(("type", value), lambda: self.type_node(value))
 
     def type_node(self, value: ty.Type) -> Ref:
-        """A node of its own for a type."""
+        """Write a type as a new node."""
         if isinstance(value, ty.TensorType):
             shape = self.array(value.shape)
             return self.add("relay.TensorType", shape=shape, dtype=value.dtype, span=0)
@@ -315,7 +317,7 @@ class _Writer:
         return self.add("IncompleteType", kind=0, span=0)
 
     def type_data(self, value: ty.TypeData) -> Ref:
-        """The definition of a data type."""
+        """Write the definition of a data type."""
         made = [
             int(self.constructor_node(value.header.name, sig.name, _Tagged(sig.inputs, tag)))
             for tag, sig in enumerate(value.constructors)
@@ -331,18 +333,19 @@ class _Writer:
         )
 
     def dim(self, value: ty.DimExpr) -> Ref:
-        """A dimension that is no number."""
+        """Return the node of a dimension that is not a number."""
         if isinstance(value, ty.DimVar):
             return self.once(("dim", value), lambda: self.dim_var(value))
         if isinstance(value, ty.DimOp):
             a, b = self.any(value.a), self.any(value.b)
             return self.add(f"tir.{value.op}", a=a, b=b, dtype="int32", span=0)
         name = getattr(value, "name", None)
-        extra = {} if name is None else {"name": self.any(name)}  # our own; TVM looks past it
+        # extension of this project; TVM ignores it
+        extra = {} if name is None else {"name": self.any(name)}
         return self.add("tir.Any", dtype="int32", span=0, **extra)
 
     def dim_var(self, value: ty.DimVar) -> Ref:
-        """A named dimension."""
+        """Write a named dimension."""
         kind = self.add("PrimType", dtype=value.dtype)
         key = "tir.SizeVar" if value.size else "tir.Var"
         name = self.any(value.name)
@@ -350,7 +353,7 @@ class _Writer:
 
 
 class _Tagged:
-    """A constructor's fields and its position."""
+    """Field types and position of a constructor."""
 
     def __init__(self, inputs: tuple[ty.Type, ...], tag: int) -> None:
         self.inputs, self.tag = inputs, tag
@@ -371,7 +374,7 @@ def _op(w: _Writer, node: ex.Op) -> tuple[str, Fields]:
 
 
 def _simple(key: str, **names: str) -> Callable[[_Writer, Any], tuple[str, Fields]]:
-    """A node whose fields are expressions, or a number."""
+    """Return a writer of a node class whose fields are expressions or numbers."""
 
     def write(w: _Writer, node: Any) -> tuple[str, Fields]:
         found = {name: getattr(node, attr) for name, attr in names.items()}
@@ -400,12 +403,12 @@ _EXPRESSIONS: dict[type, Callable[[_Writer, Any], tuple[str, Fields]]] = {
 
 
 def _number(value: Any) -> str:
-    """Digits that read back to the same number."""
+    """Return digits that parse to the same number."""
     return repr(float(value))
 
 
 def _plain(value: Any) -> str:
-    """A field that is no node."""
+    """Return the text of a field that is not a node."""
     if value is None:
         return ""
     if isinstance(value, bool):

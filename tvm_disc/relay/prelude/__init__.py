@@ -1,4 +1,4 @@
-"""``relay.prelude``: lists, options and trees, with the functions that Relay's prelude had."""
+"""``relay.prelude``: lists, options and trees, with the functions of Relay's prelude."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tvm_disc.relay.text.parser import parse
 
 @cache
 def standard(path: str) -> IRModule:
-    """A module of the standard library, with types, by the name of its file.
+    """Return a module of the standard library, with types, by its file name.
 
     Raises:
-        Unsupported: it is none of ours.
+        Unsupported: the library has no such file.
     """
     if path not in STANDARD:
         known = " and ".join(STANDARD)
@@ -30,10 +30,10 @@ def standard(path: str) -> IRModule:
 
 
 class Prelude:
-    """Brings the prelude into a module; its functions are attributes: ``p.map``, ``p.length``.
+    """Adds the prelude to a module; its functions are attributes: ``p.map``, ``p.length``.
 
-    The families of tensor arrays of one element type are not among them: a list of tensors is
-    ``List[Tensor[...]]`` itself here, whose shapes need not be known.
+    It has no tensor array types, which Relay defines for each element type. ``List[Tensor[...]]``
+    holds tensors instead, and their shapes may be unknown.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -51,10 +51,10 @@ class Prelude:
         return self.mod.get_global_var(name)
 
     def get_global_var(self, canonical: str, dtype: str) -> Any:
-        """A function of tensor arrays: refused.
+        """Refuse a function of tensor arrays.
 
         Raises:
-            Unsupported: always, with what to take instead.
+            Unsupported: always, with the alternative.
         """
         return getattr(self, f"tensor_array_{canonical}_{dtype}")
 
@@ -66,7 +66,7 @@ def _no_tensor_arrays(name: str, *_given: Any, **_named: Any) -> NoReturn:
     )
 
 
-# What scripts import: using it says what to take instead.
+# Importable names of Relay; calling them raises Unsupported with the alternative.
 TensorArrayOps = partial(_no_tensor_arrays, "TensorArrayOps")
 StaticTensorArrayOps = partial(_no_tensor_arrays, "StaticTensorArrayOps")
 

@@ -1,4 +1,4 @@
-"""The text of Relay's standard modules, in our words: what ``import_from_std`` brings."""
+"""Text of the standard modules that ``import_from_std`` adds, written for this project."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ type List[A] { Cons(A, List[A]), Nil, }
 type Option[A] { Some(A), None, }
 type Tree[A] { Rose(A, List[Tree[A]]), }
 
-// Functions of functions.
+// Higher-order functions.
 def @id[A](%x: A) -> A { %x }
 def @compose[A, B, C](%f: fn (B) -> C, %g: fn (A) -> B) -> fn (A) -> C {
   fn (%x: A) -> C { %f(%g(%x)) }
@@ -19,7 +19,7 @@ def @iterate[A](%f: fn (A) -> A, %n: int32) -> fn (A) -> A {
   if (equal(%n, 0)) { @id } else { @compose(%f, @iterate(%f, subtract(%n, 1))) }
 }
 
-// Parts of a list; of an empty one they are undefined.
+// Elements of a list; undefined for an empty list.
 def @hd[A](%xs: List[A]) -> A { match? (%xs) { Cons(%x, _) => { %x }, } }
 def @tl[A](%xs: List[A]) -> List[A] { match? (%xs) { Cons(_, %rest) => { %rest }, } }
 def @nth[A](%xs: List[A], %n: int32) -> A {
@@ -30,7 +30,7 @@ def @update[A](%xs: List[A], %n: int32, %v: A) -> List[A] {
   else { Cons(@hd(%xs), @update(@tl(%xs), subtract(%n, 1), %v)) }
 }
 
-// Folds: to one value from the left, or from the right.
+// Folds from the left and from the right.
 def @foldl[A, B](%f: fn (A, B) -> A, %acc: A, %xs: List[B]) -> A {
   match (%xs) {
     Cons(%x, %rest) => { @foldl(%f, %f(%acc, %x), %rest) },
@@ -56,7 +56,7 @@ def @length[A](%xs: List[A]) -> int32 {
   @foldl(fn (%n: int32, %x: A) -> int32 { add(%n, 1) }, 0, %xs)
 }
 
-// Lists from lists.
+// Functions from lists to lists.
 def @map[A, B](%f: fn (A) -> B, %xs: List[A]) -> List[B] {
   match (%xs) {
     Cons(%x, %rest) => { Cons(%f(%x), @map(%f, %rest)) },
@@ -91,7 +91,7 @@ def @zip[A, B](%xs: List[A], %ys: List[B]) -> List[(A, B)] {
 def @rev[A](%xs: List[A]) -> List[A] {
   @foldl(fn (%done: List[A], %x: A) -> List[A] { Cons(%x, %done) }, Nil, %xs)
 }
-// The list is in the order of a left fold: the result of the last element comes first.
+// The result is in reverse order: the result of the last element comes first.
 def @map_accuml[A, B, C](%f: fn (A, B) -> (A, C), %acc: A, %xs: List[B]) -> (A, List[C]) {
   let %push = fn (%state: (A, List[C]), %x: B) -> (A, List[C]) {
     let %step = %f(%state.0, %x);
@@ -110,7 +110,7 @@ def @map_accumr[A, B, C](%f: fn (A, B) -> (A, C), %acc: A, %xs: List[B]) -> (A, 
   }
 }
 
-// Lists from a seed: what a step gives is the next seed and an element.
+// Lists from a seed: a step returns the next seed and an element.
 def @unfoldr[A, B](%f: fn (A) -> Option[(A, B)], %seed: A) -> List[B] {
   match (%f(%seed)) {
     Some(%step) => { Cons(%step.1, @unfoldr(%f, %step.0)) },
@@ -121,7 +121,7 @@ def @unfoldl[A, B](%f: fn (A) -> Option[(A, B)], %seed: A) -> List[B] {
   @rev(@unfoldr(%f, %seed))
 }
 
-// Trees of any number of branches.
+// Trees with any number of branches per node.
 def @tmap[A, B](%f: fn (A) -> B, %t: Tree[A]) -> Tree[B] {
   match (%t) {
     Rose(%x, %branches) => {

@@ -1,4 +1,4 @@
-"""``relay.testing``: networks with random weights, and helpers of tests."""
+"""``relay.testing``: networks with random weights, and test helpers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .nat import count, make_nat_expr, make_nat_value
 _GRADIENT = "there are no gradients; take them in the framework that trains"
 _PYTHON = "programs run as native code; relay.create_executor evaluates expressions"
 
-# What Relay had here, and why it is not here: using a name raises the reason.
+# Names of Relay's module that do not exist here, with the reason that calling them raises.
 REFUSED = {
     "check_grad": _GRADIENT,
     "gradient": _GRADIENT,
@@ -51,7 +51,7 @@ REFUSED = {
 
 
 def run_infer_type(expr: Expr) -> Any:
-    """The expression with the types that inference found."""
+    """Return the expression with inferred types."""
     transform = import_module("tvm_disc.relay.transform")
     return run_opt_pass(expr, transform.InferType())
 
@@ -60,7 +60,7 @@ def run_infer_type(expr: Expr) -> Any:
 def run_opt_pass(
     expr: Expr, opt_pass: Callable[[IRModule], IRModule], import_prelude: bool = False
 ) -> Any:
-    """The expression after a pass: a function if it was one, else the body of ``main``."""
+    """Return the expression after a pass: the function if it was one, else the body of ``main``."""
     mod = IRModule.from_expr(expr)
     if import_prelude:
         Prelude(mod)
@@ -69,13 +69,13 @@ def run_opt_pass(
 
 
 def run_as_python(expr: Expr, mod: IRModule | None = None, target: Any = None) -> Any:
-    """The value of an expression; Relay ran it as Python, here it is a native program."""
+    """Return the value of an expression, computed by a native program (Relay ran it as Python)."""
     executors = import_module("tvm_disc.executors")
     return executors.create_executor("debug", mod=mod).evaluate(expr)
 
 
 def count_ops(expr: Expr) -> dict[str, int]:
-    """How often each operator is called, by its name."""
+    """Return the number of calls of each operator, by name."""
     found: dict[str, int] = {}
     for node in post_order(expr):
         if isinstance(node, Call) and isinstance(node.op, Op):
@@ -85,12 +85,12 @@ def count_ops(expr: Expr) -> dict[str, int]:
 
 @refusing
 def rand(dtype: str, *shape: int) -> Any:
-    """A TVM tensor of numbers between 0 and 1."""
+    """Return a TVM tensor of random numbers from 0 to 1."""
     return tvm.runtime.tensor(np.random.default_rng().random(shape).astype(dtype))
 
 
 def enabled_targets() -> list[tuple[str, Any]]:
-    """(target, device) pairs to test on: the CPU."""
+    """Return the (target, device) pairs to test on: the CPU."""
     return [("llvm", tvm.cpu(0))]
 
 

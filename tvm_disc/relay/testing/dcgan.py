@@ -1,4 +1,4 @@
-"""DCGAN's generator: a random vector becomes an image by transposed convolutions."""
+"""DCGAN's generator: transposed convolutions turn a random vector into an image."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tvm_disc.relay.op import function as op
 from tvm_disc.relay.testing.init import create_workload
 from tvm_disc.relay.testing.layers import Image, batch_norm, closed, weight
 
-_FIRST = 4  # rows of the smallest image
+_FIRST = 4  # height and width of the smallest image
 
 
 def _doubled(x: Image, name: str, channels: int) -> Image:
-    """A transposed convolution to twice the rows and columns."""
+    """Return a transposed convolution that doubles height and width."""
     w = weight(name, (x.channels, channels, 4, 4), x.dtype)
     window = {"channels": channels, "kernel_size": (4, 4), "strides": (2, 2), "padding": (1, 1)}
     size = (2 * x.size[0], 2 * x.size[1])
@@ -32,10 +32,10 @@ def get_net(
     code: Any = None,
     dtype: str = "float32",
 ) -> Function:
-    """A function of ``data``, ``random_len`` numbers for each image, and weights.
+    """Return a function of ``data`` (``random_len`` numbers per image) and weights.
 
     Raises:
-        BadNode: the image is not of 64 x 64.
+        BadNode: the image size is not 64 x 64.
     """
     if tuple(oshape[1:]) != (64, 64):
         raise BadNode(f"dcgan: expected images of 64 x 64, found {shown(oshape)}")
@@ -59,10 +59,10 @@ def get_workload(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Any:
-    """(module, weights).
+    """Return (module, weights).
 
     Raises:
-        BadNode: another layout than NCHW; ``relay.transform.ConvertLayout`` converts.
+        BadNode: the layout is not NCHW; ``relay.transform.ConvertLayout`` converts.
     """
     if layout != "NCHW":
         raise BadNode(f"dcgan: expected the layout NCHW, found {shown(layout)}; convert it")

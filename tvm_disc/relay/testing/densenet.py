@@ -1,4 +1,4 @@
-"""DenseNet: every layer of a block reads what all before it made."""
+"""DenseNet: every layer of a block reads the outputs of all layers before it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tvm_disc.relay.op import function as op
 from tvm_disc.relay.testing.init import create_workload
 from tvm_disc.relay.testing.layers import Image, batch_norm, classified, conv, image, pool
 
-# By the number of layers: channels at first, channels that a layer adds, layers of each block.
+# Number of layers -> (initial channels, channels added per layer, layers per block).
 _SIZES = {
     121: (64, 32, (6, 12, 24, 16)),
     161: (96, 48, (6, 12, 36, 24)),
     169: (64, 32, (6, 12, 32, 32)),
     201: (64, 32, (6, 12, 48, 32)),
 }
-_NARROW = 4  # times the channels that a layer adds, inside of it
+_NARROW = 4  # bottleneck channels of a layer, as a multiple of the channels that it adds
 
 
 def _layer(x: Image, name: str, growth: int) -> Image:
@@ -37,10 +37,10 @@ def get_net(
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> Function:
-    """A function of ``data`` and weights.
+    """Return a function of ``data`` and weights.
 
     Raises:
-        BadNode: there is no DenseNet of so many layers.
+        BadNode: there is no DenseNet with this number of layers.
     """
     if densenet_size not in _SIZES:
         known = ", ".join(map(str, _SIZES))
@@ -66,5 +66,5 @@ def get_workload(
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> Any:
-    """(module, weights)."""
+    """Return (module, weights)."""
     return create_workload(get_net(densenet_size, classes, batch_size, image_shape, dtype))

@@ -1,4 +1,4 @@
-"""The network of a player of games."""
+"""Deep Q-network, which chooses the actions of a game."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def get_net(
     image_shape: tuple[int, int, int] = (4, 84, 84),
     dtype: str = "float32",
 ) -> Function:
-    """A function of ``data`` and weights."""
+    """Return a function of ``data`` and weights."""
     x = image(batch_size, image_shape, dtype)
     for number, (channels, kernel, stride) in enumerate(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 1):
         name = f"conv{number}"
@@ -33,5 +33,5 @@ def get_workload(
     image_shape: tuple[int, int, int] = (4, 84, 84),
     dtype: str = "float32",
 ) -> Any:
-    """(module, weights)."""
+    """Return (module, weights)."""
     return create_workload(get_net(batch_size, num_actions, image_shape, dtype))

@@ -1,4 +1,4 @@
-"""Values for the weights of a network."""
+"""Initial values of a network's weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Initializer: TypeAlias = Callable[[str, Array], None]
 
 
 class Xavier:
-    """Uniform values by the number of a weight's inputs; norms and biases as they begin.
+    """Xavier initializer: uniform weights scaled by fan-in and fan-out; norms are 1, biases and
+    means 0.
 
     Called with a name and an array, which it fills.
     """
@@ -45,8 +46,9 @@ def create_workload(
 ) -> tuple[IRModule, dict[str, Array]]:
     """Return a module with the network as ``main``, with types, and values of its weights.
 
-    Weights are all parameters but ``data``. A ``net`` that is no function becomes one of its free
-    variables.
+    All parameters but ``data`` are weights. A ``net`` that is not a function becomes a function of
+    its
+    free variables.
 
     Raises:
         BadNode: the dims of a weight are not known.

@@ -1,4 +1,4 @@
-"""Layers with weights of known types, from which the networks are made."""
+"""Layers with weights of known types, from which the networks are built."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Image:
-    """An expression ``NCHW`` and what of its shape the next layer needs."""
+    """An ``NCHW`` expression with the dims that the next layer reads."""
 
     expr: Expr
     channels: int
@@ -25,17 +25,17 @@ class Image:
     dtype: str = "float32"
 
     def then(self, name: str) -> Image:
-        """An operator that keeps the shape: ``relu``."""
+        """Apply an operator that keeps the shape, such as ``relu``."""
         return replace(self, expr=getattr(nn, name)(self.expr))
 
 
 def weight(name: str, shape: Sequence[Dim], dtype: str = "float32") -> Var:
-    """A variable that :func:`tvm_disc.relay.testing.create_workload` gives a value."""
+    """Return a variable whose value :func:`tvm_disc.relay.testing.create_workload` sets."""
     return var(name, shape=shape, dtype=dtype)
 
 
 def image(batch: Dim, shape: Sequence[int], dtype: str = "float32") -> Image:
-    """The input ``data``."""
+    """Return the input ``data``."""
     channels, height, width = shape
     data = var("data", shape=(batch, channels, height, width), dtype=dtype)
     return Image(data, channels, (height, width), dtype)
@@ -57,7 +57,7 @@ def conv(
     groups: int = 1,
     bias: str = "",
 ) -> Image:
-    """A convolution; ``bias`` names what is added to its channels."""
+    """Return a convolution; ``bias`` is the name of an optional bias."""
     w = weight(name, (channels, x.channels // groups, *kernel), x.dtype)
     attrs = {"strides": stride, "padding": padding, "groups": groups}
     found = nn.conv2d(x.expr, w, channels=channels, kernel_size=kernel, **attrs)
@@ -67,7 +67,7 @@ def conv(
 
 
 def batch_norm(x: Image, name: str, epsilon: float = 1e-5, scale: bool = True) -> Image:
-    """A normalisation by means and variances that are known."""
+    """Return a batch normalization with known means and variances."""
     parts = ("gamma", "beta", "moving_mean", "moving_var")
     values = [weight(f"{name}_{part}", (x.channels,), x.dtype) for part in parts]
     found = call("nn.batch_norm", (x.expr, *values), epsilon=epsilon, scale=scale)
@@ -82,7 +82,7 @@ def batch_norm_infer(
     moving_var: Expr | None = None,
     **kwargs: Any,
 ) -> Expr:
-    """Return the normalised data; weights that are not given become variables by their names."""
+    """Return the normalized data; weights that are not given become variables of their names."""
     prefix = str(kwargs.pop("name", ""))
     given = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
     found = [Var(f"{prefix}_{n}" if prefix else n) if w is None else w for n, w in given.items()]
@@ -92,7 +92,7 @@ def batch_norm_infer(
 def pool(
     x: Image, kind: str, kernel: Pair, stride: Pair, padding: Pair = (0, 0), **attrs: object
 ) -> Image:
-    """``max`` or ``avg`` pooling."""
+    """Return a ``max`` or ``avg`` pooling."""
     pooled = getattr(nn, f"{kind}_pool2d")
     found = pooled(x.expr, pool_size=kernel, strides=stride, padding=padding, **attrs)
     return replace(x, expr=found, size=_window(x.size, kernel, stride, padding))
@@ -101,34 +101,34 @@ def pool(
 def dense(
     x: Expr, name: str, inputs: int, units: int, bias: bool = True, dtype: str = "float32"
 ) -> Expr:
-    """A product with ``<name>_weight``, and ``<name>_bias``."""
+    """Return a matrix product with ``<name>_weight``, plus ``<name>_bias`` if ``bias``."""
     found = call("nn.dense", (x, weight(f"{name}_weight", (units, inputs), dtype)), units=units)
     return call("nn.bias_add", (found, weight(f"{name}_bias", (units,), dtype))) if bias else found
 
 
 def flat(x: Image) -> tuple[Expr, int]:
-    """Rows, and how long they are."""
+    """Return the image flattened to rows, and the length of a row."""
     return nn.batch_flatten(x.expr), x.channels * x.size[0] * x.size[1]
 
 
 def classified(x: Image, classes: int, name: str = "fc1", dtype: str = "float32") -> Function:
-    """The mean of every channel, a product, a softmax, as a function of ``data`` and weights."""
+    """Return a function of ``data`` and weights: global average pooling, dense layer, softmax."""
     rows = nn.batch_flatten(nn.global_avg_pool2d(x.expr))
     return closed(nn.softmax(dense(rows, name, x.channels, classes, dtype=dtype)))
 
 
 def closed(body: Expr) -> Function:
-    """A function of all variables, ``data`` first."""
+    """Return a function of all free variables, ``data`` first."""
     return Function(free_vars(body), body)
 
 
 def dropped(x: Expr, rate: float = 0.5) -> Expr:
-    """Dropout, which changes nothing when a network is used."""
+    """Return a dropout, which is the identity at inference."""
     return TupleGetItem(call("nn.dropout", (x,), rate=rate), 0)
 
 
 def constant_of(shape: Sequence[int], value: float = 0.0, dtype: str = "float32") -> Expr:
-    """A tensor of one value."""
+    """Return a tensor filled with one value."""
     return call("full", (const(value, dtype),), shape=tuple(shape), dtype=dtype)
 
 

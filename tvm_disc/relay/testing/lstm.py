@@ -1,4 +1,4 @@
-"""A recurrent network whose steps are written out."""
+"""An unrolled LSTM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _cell(
 def get_net(
     iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32"
 ) -> Function:
-    """The state after so many steps, each on ``data``, with weights of its own."""
+    """Return the state after ``iterations`` steps, each of ``data`` and with its own weights."""
     data = var("data", shape=(batch_size, num_hidden), dtype=dtype)
     hidden: Expr = constant_of((batch_size, num_hidden), dtype=dtype)
     memory = hidden
@@ -38,5 +38,5 @@ def get_net(
 def get_workload(
     iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32"
 ) -> Any:
-    """(module, weights)."""
+    """Return (module, weights)."""
     return create_workload(get_net(iterations, num_hidden, batch_size, dtype))

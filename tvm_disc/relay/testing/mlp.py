@@ -1,4 +1,4 @@
-"""Three products of rows."""
+"""A multilayer perceptron of three dense layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def get_net(
     image_shape: tuple[int, ...] = (1, 28, 28),
     dtype: str = "float32",
 ) -> Function:
-    """A function of ``data`` and weights; ``batch_size`` may be ``relay.Any()``."""
+    """Return a function of ``data`` and weights; ``batch_size`` may be ``relay.Any()``."""
     data = var("data", shape=(batch_size, *image_shape), dtype=dtype)
     rows = nn.batch_flatten(data)
     first = nn.relu(dense(rows, "fc1", prod(image_shape), 128, dtype=dtype))
@@ -32,5 +32,5 @@ def get_workload(
     image_shape: tuple[int, ...] = (1, 28, 28),
     dtype: str = "float32",
 ) -> Any:
-    """(module, weights)."""
+    """Return (module, weights)."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))

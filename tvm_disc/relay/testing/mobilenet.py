@@ -1,4 +1,4 @@
-"""MobileNet: convolutions by channel, then across channels."""
+"""MobileNet: depthwise separable convolutions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm_disc.relay.expr import Function
 from tvm_disc.relay.testing.init import create_workload
 from tvm_disc.relay.testing.layers import Image, batch_norm, classified, conv, image
 
-# (channels before, channels after, halves the image)
+# (input channels, output channels, whether the stride is 2)
 _BLOCKS = (
     (32, 64, False),
     (64, 128, True),
@@ -38,11 +38,11 @@ def mobile_net(
     is_shallow: bool = False,
     layout: str = "NCHW",
 ) -> Function:
-    """A function of ``data`` and weights; the batch may be ``relay.Any()``.
+    """Return a function of ``data`` and weights; the batch may be ``relay.Any()``.
 
     Args:
-        alpha: a factor of all channels.
-        is_shallow: without the five blocks in the middle.
+        alpha: factor of all channel counts.
+        is_shallow: leave out the five blocks in the middle.
     """
     if layout != "NCHW":
         raise BadNode(f"mobilenet: expected the layout NCHW, found {shown(layout)}")
@@ -69,7 +69,7 @@ def get_workload(
     dtype: str = "float32",
     layout: str = "NCHW",
 ) -> Any:
-    """(module, weights)."""
+    """Return (module, weights)."""
     return create_workload(
         mobile_net(num_classes, (batch_size, *image_shape), dtype, layout=layout)
     )

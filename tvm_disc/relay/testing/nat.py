@@ -1,4 +1,4 @@
-"""Natural numbers as a data type: values, expressions, and back."""
+"""Natural numbers as a data type: conversion to and from values and expressions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tvm_disc.relay.prelude import Prelude
 
 
 def get_type(prelude: Prelude, name: str) -> Any:
-    """A data type and its constructors: ``nat, z, s = get_type(p, "nat")``."""
+    """Return a data type and its constructors: ``nat, z, s = get_type(p, "nat")``."""
     return prelude.mod.get_type(name)
 
 
 @refusing
 def count(prelude: Prelude, n: ConstructorValue) -> int:
-    """A value of ``nat`` as a number.
+    """Return a value of ``nat`` as a number.
 
     Raises:
-        BadInput: it is none.
+        BadInput: ``n`` is not a value of ``nat``.
     """
     found = 0
     while True:
@@ -34,7 +34,7 @@ def count(prelude: Prelude, n: ConstructorValue) -> int:
 
 @refusing
 def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
-    """A number as a value of ``nat``."""
+    """Return a number as a value of ``nat``."""
     _, zero, after = get_type(prelude, "nat")
     value = ConstructorValue(zero, tag=zero.tag)
     for _ in range(n):
@@ -44,10 +44,10 @@ def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
 
 @refusing
 def make_nat_expr(prelude: Prelude, n: int) -> Call:
-    """A number as an expression of ``nat``.
+    """Return a number as an expression of ``nat``.
 
     Raises:
-        BadInput: it is negative.
+        BadInput: ``n`` is negative.
     """
     if n < 0:
         raise BadInput(f"make_nat_expr: expected no negative number, found {n}")

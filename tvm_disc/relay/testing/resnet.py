@@ -1,4 +1,4 @@
-"""Residual networks of any depth, with norms before convolutions."""
+"""Residual networks of any depth, with normalization before each convolution."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def get_net(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """A function of ``data`` and weights; ``batch_size`` may be ``relay.Any()``.
+    """Return a function of ``data`` and weights; ``batch_size`` may be ``relay.Any()``.
 
     Raises:
-        BadNode: there is no such depth or layout.
+        BadNode: the depth or the layout is not supported.
     """
     small = image_shape[1] <= 32
     if layout != "NCHW":
@@ -90,6 +90,6 @@ def get_workload(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Any:
-    """(module, weights)."""
+    """Return (module, weights)."""
     net = get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype)
     return create_workload(net)

@@ -1,4 +1,4 @@
-"""SqueezeNet: few channels into two convolutions side by side."""
+"""SqueezeNet: a fire module squeezes channels and expands them by two parallel convolutions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_disc.relay.testing.init import create_workload
 from tvm_disc.relay.testing.layers import Image, closed, conv, dropped, image, pool
 
 _WIDTHS = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
-# Which fires a pool stands before, by version.
+# Indices of the fire modules that follow a pooling, by version.
 _POOLS = {"1.0": (0, 3, 7), "1.1": (0, 2, 4)}
 
 
@@ -37,7 +37,7 @@ def get_net(
     version: str,
     dtype: str,
 ) -> Function:
-    """A function of ``data`` and weights.
+    """Return a function of ``data`` and weights.
 
     Raises:
         BadNode: there is no such version.
@@ -70,5 +70,5 @@ def get_workload(
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> Any:
-    """(module, weights)."""
+    """Return (module, weights)."""
     return create_workload(get_net(batch_size, image_shape, num_classes, version, dtype))

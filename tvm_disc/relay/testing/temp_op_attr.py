@@ -1,4 +1,4 @@
-"""An attribute of an operator for the time of a ``with``."""
+"""Temporary operator attributes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from tvm_disc.relay.api import registry
 
 
 class TempOpAttr:
-    """``with TempOpAttr("sqrt", "fcost", cost):`` registers, and puts back what was there."""
+    """Context manager that sets an operator's attribute and restores the old value at its end.
+
+    Usage: ``with TempOpAttr("sqrt", "fcost", cost):``.
+    """
 
     def __init__(self, op_name: str, attr_key: str, attr_value: Any) -> None:
         self.op, self.attr_key, self.attr_value = registry.get(op_name), attr_key, attr_value

@@ -1,4 +1,4 @@
-"""VGG: convolutions of 3 x 3 in stages, three products."""
+"""VGG: stages of 3 x 3 convolutions, then three dense layers."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def get_net(
     num_layers: int = 11,
     batch_norms: bool = False,
 ) -> Function:
-    """A function of ``data`` and weights.
+    """Return a function of ``data`` and weights.
 
     Raises:
-        BadNode: there is no such depth.
+        BadNode: the depth is not supported.
     """
     if num_layers not in _LAYERS:
         known = ", ".join(map(str, _LAYERS))
@@ -67,6 +67,6 @@ def get_workload(
     num_layers: int = 11,
     batch_norm: bool = False,
 ) -> Any:
-    """(module, weights)."""
+    """Return (module, weights)."""
     net = get_net(batch_size, image_shape, num_classes, dtype, num_layers, batch_norm)
     return create_workload(net)

@@ -1,4 +1,4 @@
-"""Relay text to tokens."""
+"""Lexer of Relay text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _SPAN = re.compile(r"span=(.*):(\d{1,9}):(\d{1,9})\s*$", re.DOTALL)
-_LONGEST_NUMBER = 400  # characters; what Python takes long to read, and refuses, is longer
+_LONGEST_NUMBER = 400  # characters; Python reads longer numbers slowly, or refuses them
 _HEADER = re.compile(r'#\[version\s*=\s*"([^"]*)"\]')
 _BLANK = re.compile(r"(?:\s+|//[^\n]*)*")
 _METADATA = re.compile(r"^#\[metadata\]", re.MULTILINE)
@@ -50,40 +50,47 @@ class Token(NamedTuple):
 
 @dataclass
 class Source:
-    """A text cut into tokens, its metadata section, and the spans that comments carry."""
+    """A text with its tokens, its metadata section, and the spans given in comments."""
 
     text: str
     tokens: list[Token] = field(default_factory=list)
-    spans: dict[int, Span] = field(default_factory=dict)  # by index of the token before
+    spans: dict[int, Span] = field(default_factory=dict)  # by index of the preceding token
     metadata: str = ""
     metadata_pos: int = 0
     lines: list[int] = field(default_factory=list)
     name: SourceName = field(default_factory=lambda: SourceName("from_string"))
 
     def span(self, begin: Token, last: Token) -> Span:
-        """The place of what stands from one token to another; columns are 1-based."""
+        """Return the range from the start of one token to the end of another; columns are
+        1-based.
+        """
         line, column = self.position(begin.pos)
         end_line, end_column = self.position(last.pos + len(last.text))
         return Span(self.name, line, end_line, column, end_column, implied=True)
 
     def position(self, pos: int) -> tuple[int, int]:
-        """1-based line and column of an offset."""
+        """Return the 1-based line and column of an offset."""
         line = bisect.bisect_right(self.lines, pos)
         return line, pos - self.lines[line - 1] + 1
 
     def error(self, message: str, pos: int) -> ParseError:
-        """A ParseError that shows the place: line:column and the line itself."""
+        """Return a ParseError with line:column and the text of the line."""
         line, column = self.position(pos)
         start = self.lines[line - 1]
         end = self.text.find("\n", start)
         excerpt = self.text[start : end if end >= 0 else len(self.text)]
-        shift = max(0, column - 60)  # long lines: show what is around the place
+        shift = max(0, column - 60)  # show only the surroundings in a long line
         excerpt, mark = excerpt[shift : shift + 100], column - 1 - shift
         return ParseError(f"{message}\n  | {excerpt}\n  | {' ' * mark}^", line, column)
 
 
 def tokenize(text: str, need_header: bool, name: str = "from_string") -> Source:
-    """Cut ``text`` into tokens; ParseError on a missing or wrong version and bad characters."""
+    """Cut ``text`` into tokens.
+
+    Raises:
+        BadNode: ``text`` is not a string.
+        ParseError: the version is missing or wrong, or a character is not allowed.
+    """
     if not isinstance(text, str):
         raise BadNode(f"expected Relay text, found {type(text).__name__}")
     source = Source(text, name=SourceName(name))
@@ -114,7 +121,7 @@ def tokenize(text: str, need_header: bool, name: str = "from_string") -> Source:
 
 
 def _header(source: Source, needed: bool) -> int:
-    """The offset behind the version, which only comments may precede."""
+    """Return the offset after the version line, which only comments and blanks may precede."""
     text, start = source.text, 0
     while (blank := _BLANK.match(text, start)) and text.startswith("/*", blank.end()):
         start = _skip_comment(source, blank.end(), len(text))
@@ -131,7 +138,7 @@ def _header(source: Source, needed: bool) -> int:
 
 
 def _skip_comment(source: Source, start: int, end: int) -> int:
-    """Skip a comment, nested ones included; keep the span it may carry."""
+    """Return the offset after a comment, which may be nested; store the span that it gives."""
     depth, pos = 0, start
     while True:
         edge = _COMMENT_EDGE.search(source.text, pos, end)
@@ -149,7 +156,9 @@ def _skip_comment(source: Source, start: int, end: int) -> int:
 
 
 def _append(tokens: list[Token], token: Token) -> None:
-    """Add a token; minuses stuck to a number, where no operand precedes, become its sign."""
+    """Append a token; fold preceding minuses into a number's sign if they directly adjoin it and no
+    operand precedes them.
+    """
     if token.kind not in ("int", "float"):
         tokens.append(token)
         return

@@ -1,4 +1,4 @@
-"""Objects that the text format cannot spell, written as ``meta[...]`` and legacy JSON."""
+"""Writer of objects that have no text form: ``meta[...]`` references and a legacy JSON section."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INLINE_SUFFIX = {
 
 
 def scalar_text(data: np.ndarray[Any, Any]) -> str | None:
-    """A rank-0 constant as a literal that reads back exactly; None if it has none."""
+    """Return a rank-0 constant as a literal that parses to the same value; None if it has none."""
     dtype = data.dtype.name
     if data.ndim or (dtype != "bool" and dtype not in _INLINE_SUFFIX):
         return None
@@ -36,12 +36,12 @@ def scalar_text(data: np.ndarray[Any, Any]) -> str | None:
         return f"{int(value)}{_INLINE_SUFFIX[dtype]}"
     if not np.isfinite(value) or (value == 0 and np.signbit(value)):
         return None
-    text = str(value)  # shortest digits that read back to the same number of this type
+    text = str(value)  # shortest digits that parse to the same number of this type
     return f"{text.removesuffix('.0')}{_INLINE_SUFFIX[dtype]}"
 
 
 class MetaWriter:
-    """Collects objects while printing; ``text`` is the metadata section."""
+    """Collector of objects during printing; ``text`` returns the metadata section."""
 
     def __init__(self) -> None:
         self._sections: dict[str, list[int]] = {}
@@ -49,26 +49,26 @@ class MetaWriter:
         self._nodes: list[dict[str, Any]] = [{"type_key": ""}, {"type_key": "Map"}]
         self._node_of: dict[Any, int] = {}
         self._arrays: list[str] = []
-        self._keep: list[Any] = []  # identities in _refs stay valid while these live
+        self._keep: list[Any] = []  # keeps objects alive: _refs is keyed by identity
 
     def __bool__(self) -> bool:
         return bool(self._sections)
 
     def constant(self, value: Constant) -> str:
-        """``meta[relay.Constant][k]``; one entry per object."""
+        """Return ``meta[relay.Constant][k]``; one entry per object."""
         self._keep.append(value)
         return self._ref("relay.Constant", ("const", id(value)), value)
 
     def dim(self, value: ty.DimExpr) -> str:
-        """``meta[tir.X][k]`` of a symbolic dimension; one entry per value."""
+        """Return ``meta[tir.X][k]`` of a symbolic dimension; one entry per value."""
         return self._ref(_dim_key(value), value, value)
 
     def string(self, value: str) -> str:
-        """``meta[runtime.String][k]`` of a string that cannot be quoted."""
+        """Return ``meta[runtime.String][k]`` of a string that cannot be quoted."""
         return self._ref("runtime.String", ("str", value), value)
 
     def text(self) -> str:
-        """The section, starting with ``#[metadata]``."""
+        """Return the section, starting with ``#[metadata]``."""
         keys = sorted(self._sections)
         arrays = [self._add({"type_key": "Array", "data": self._sections[k]}) for k in keys]
         self._nodes[1] = {"type_key": "Map", "keys": keys, "data": arrays}
@@ -106,7 +106,9 @@ class MetaWriter:
         return self._add({"type_key": "relay.Constant", "attrs": attrs})
 
     def _device(self) -> int:
-        """The "no device chosen" node that TVM wants on every expression."""
+        """Return the unconstrained ``VirtualDevice`` node, which TVM requires on every
+        expression.
+        """
         if "device" not in self._node_of:
             scope = self._add({"type_key": "runtime.String"})
             attrs = {"device_type_int": "-1", "memory_scope": str(scope), "target": "0"}
@@ -131,7 +133,7 @@ class MetaWriter:
         else:
             name = getattr(value, "name", None)
             attrs = {"dtype": "int32", "span": "0"}
-            if name is not None:  # our own addition; TVM ignores fields it does not know
+            if name is not None:  # extension of this project; TVM ignores unknown fields
                 attrs["name"] = str(self._node(name))
         return {"type_key": key, "attrs": attrs}
 
@@ -147,5 +149,5 @@ def _dim_key(value: ty.DimExpr) -> str:
 
 
 def _compact(text: str) -> str:
-    """Short number lists on one line, as TVM writes them."""
+    """Return JSON text with each list of numbers on one line, as TVM writes it."""
     return re.sub(r"\[\s+((?:\d+,?\s+)+)\]", lambda m: f"[{' '.join(m[1].split())}]", text)

@@ -1,4 +1,4 @@
-"""Relay text to modules and expressions."""
+"""Parser of Relay text: modules and expressions."""
 
 from __future__ import annotations
 
@@ -63,12 +63,15 @@ def parse(
     init_module: IRModule | None = None,
     init_meta_table: MetaTable | None = None,
 ) -> IRModule:
-    """A module from its text, which starts with ``#[version = "0.0.5"]``.
+    """Return the module of a text that starts with ``#[version = "0.0.5"]``.
 
-    ``source_name`` is what errors call the text. ``init_module`` has types and functions that the
-    text may use, and the result has them, too; ``init_meta_table`` supplies ``meta[Key][k]``
-    objects for text printed without metadata.
-    raises: ParseError with line:column, the line, what was expected and what was found.
+    Args:
+        source_name: name of the text in error messages.
+        init_module: functions and types that the text may use; the result contains them too.
+        init_meta_table: ``meta[Key][k]`` objects for a text printed without metadata.
+
+    Raises:
+        ParseError: with line:column, the line, what was expected and what was found.
     """
     if not isinstance(source_name, str):
         raise BadNode(f"parse: source_name is a text, found {shown(source_name)}")
@@ -86,12 +89,12 @@ def parse(
 
 
 def fromtext(data: str, source_name: str = "from_string") -> IRModule:
-    """``parse`` of a text alone."""
+    """Return the module of a text."""
     return parse(data, source_name)
 
 
 def parse_expr(text: str, init_meta_table: MetaTable | None = None) -> Expr:
-    """An expression from its text; the version line is optional.  raises: ParseError."""
+    """Return the expression of a text; the version line is optional. Raises ParseError."""
     parser = Parser(tokenize(text, need_header=False), init_meta_table)
     with _guard(parser):
         return parser.whole_expr()
@@ -109,9 +112,9 @@ def _guard(parser: Parser) -> Iterator[None]:
 
 
 class Parser(TypeParser):
-    """Recursive descent over the tokens; sequences of bindings are read in a loop.
+    """Recursive-descent parser; sequences of bindings are read in a loop.
 
-    ``graph`` holds the ``%0``-style bindings per block, ``locals`` the variables per block.
+    ``graph`` is a stack of the ``%0``-style bindings of each block, ``locals`` of its variables.
     """
 
     def __init__(
@@ -124,7 +127,8 @@ class Parser(TypeParser):
         self.locals: list[dict[str, Var]] = [{}]
         self.graph: list[dict[str, Expr]] = [{}]
         self.globals: dict[str, tuple[GlobalVar, Token]] = {}
-        self.foreign: set[int] = set()  # objects of the metadata, which have no place in the text
+        # ids of metadata objects, which have no position in the text
+        self.foreign: set[int] = set()
         if base is not None:
             self.types.update((d.header.name, d.header) for d in base.type_definitions.values())
             self.globals.update((g.name_hint, (g, self.tokens[0])) for g in base.functions)
@@ -132,7 +136,7 @@ class Parser(TypeParser):
     # -- definitions
 
     def module(self) -> IRModule:
-        """Every definition up to the end of the text."""
+        """Parse every definition up to the end of the text; return the module."""
         starts = self._definitions()
         for start, kind in starts:
             if kind != "def":
@@ -154,7 +158,7 @@ class Parser(TypeParser):
         return self.mod
 
     def _definitions(self) -> list[tuple[int, str]]:
-        """Where each definition starts; types must be known before functions use them."""
+        """Return (token index, keyword) of each definition: types are parsed before functions."""
         starts: list[tuple[int, str]] = []
         depth = 0
         for index, token in enumerate(self.tokens[:-1]):
@@ -186,7 +190,7 @@ class Parser(TypeParser):
         return self.globals[name][0]
 
     def _function(self) -> Function:
-        """What follows ``def @f`` or ``fn``."""
+        """Parse the part of a function after ``def @f`` or ``fn``."""
         self.type_scopes.append({})
         self.locals.append({})
         type_params = self.type_params()
@@ -216,7 +220,7 @@ class Parser(TypeParser):
         return params, attrs
 
     def _binder(self) -> Var:
-        """``%x: type``, entered into the innermost scope."""
+        """Parse ``%x: type`` and add the variable to the innermost scope."""
         token = self.expect_kind("local", "a variable like %x")
         name = token.text[1:]
         if self.accept("{"):  # device annotations
@@ -225,7 +229,7 @@ class Parser(TypeParser):
                     self.fail("expected } after the annotations of a variable")
                 self.next()
         annotation = self.parse_type() if self.accept(":") else None
-        if isinstance(annotation, ty.IncompleteType):  # ``_`` says no more than nothing does
+        if isinstance(annotation, ty.IncompleteType):  # ``_`` is the same as no annotation
             annotation = None
         var = Var(name, annotation, self._span() or self.source.span(token, token))
         self.locals[-1][name] = var
@@ -242,7 +246,7 @@ class Parser(TypeParser):
     # -- expressions
 
     def whole_expr(self) -> Expr:
-        """One expression and nothing after it."""
+        """Parse one expression that ends with the text."""
         expr = self._sequence()
         if self.token.kind != "end":
             self.fail("expected the end of the text")
@@ -262,7 +266,7 @@ class Parser(TypeParser):
         return expr
 
     def _sequence(self) -> Expr:
-        """Bindings, then a value; the lets are folded up at the end."""
+        """Parse bindings and a value; the ``Let`` nodes are built at the end, innermost first."""
         lets: list[tuple[Var, Expr, Token]] = []
         while True:
             start = self.token
@@ -467,7 +471,7 @@ class Parser(TypeParser):
         complete = not self.accept("?")
         start = self.token
         data = self._atom()
-        while self.at("("):  # @f(%x), and any expression in parentheses before it
+        while self.at("("):  # a call such as @f(%x), or of any expression in parentheses
             data = self._projections(self._spanned(self._arguments(data, self.token), start), start)
         if isinstance(data, Constructor) and not data.inputs:
             data = self._spanned(Call(data, ()), start)
@@ -524,8 +528,11 @@ class Parser(TypeParser):
         return self.source.span(start, self.tokens[self.index - 1])
 
     def _spanned(self, expr: E, start: Token) -> E:
-        """``expr`` with the span of the comment right after it, or else its place in the text,
-        where it was first met."""
+        """Return ``expr`` with a span: the one in the comment after it, else its position in the
+        text.
+
+        An expression that already has a position in the text keeps it.
+        """
         if isinstance(expr, (Var, GlobalVar, Op, Constructor)):
             return expr
         told = self._span()

@@ -1,8 +1,9 @@
-"""Modules and expressions to Relay text.
+"""Printer of Relay text.
 
-Every operation gets a line ``%N = ...;`` (A-normal by printing) in the innermost block that
-encloses all its uses; a block ends with its value.  One pass finds the blocks, users first; one
-pass writes the lines, operands first; blocks are put together at the end.  Nothing recurses.
+Every operation gets a line ``%N = ...;`` (A-normal form in the text) in the innermost block that
+encloses all its uses; a block ends with its value. The first pass finds the blocks, users first.
+The second pass writes the lines, operands first. The blocks are joined at the end. No pass
+recurses.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from tvm_disc.relay.text.lexer import VERSION
 from tvm_disc.relay.text.meta_writer import MetaWriter, scalar_text
 from tvm_disc.relay.visit import binders, children, free_vars, post_order
 
-# What the text says the type of.
+# Nodes whose type is printed.
 _TYPED = (Var, Constant, Call, Tuple, TupleGetItem, Function)
 _ATOMS = (Var, GlobalVar, Op, Constructor, Constant)
 _NO_META = (
@@ -54,15 +55,15 @@ _NO_META = (
 
 
 class Printable(Protocol):
-    """A module, as far as its text shows it."""
+    """The members of a module that printing reads."""
 
     @property
     def functions(self) -> Mapping[GlobalVar, Function]:
-        """Functions by name."""
+        """Return functions by name."""
 
     @property
     def type_definitions(self) -> Mapping[str, ty.TypeData]:
-        """Data types by name."""
+        """Return data types by name."""
 
 
 Annotate = Callable[[Expr], str]
@@ -73,22 +74,22 @@ def astext(
     show_meta_data: bool = True,
     annotate: Annotate | None = None,
 ) -> str:
-    """The text form; with metadata it parses back to an equal module or expression.
+    """Return the text of a value; with metadata it parses to an equal module or expression.
 
     Args:
-        annotate: what to write behind a variable that is bound, a constant, call, tuple, item or
-            function, in place of what is known of its type.
+        annotate: returns the text printed after a bound variable, constant, call, tuple, item or
+            function, in place of its inferred type and span.
     """
     if isinstance(value, ty.Type):
         return pretty_print(value)
     text = _printed(value, show_meta_data, annotate)
     if isinstance(value, Expr):
-        text = text.removesuffix("\n")  # only the text of a module ends its last line
+        text = text.removesuffix("\n")  # only a module's text ends with a newline
     return f'#[version = "{VERSION}"]\n{text}'
 
 
 def pretty_print(value: Printable | Expr | ty.Type) -> str:
-    """The text form for reading, without version and metadata."""
+    """Return the text for reading, without version and metadata."""
     if isinstance(value, ty.Type):
         return _Printer(None).type(value)
     return _printed(value, False, None)
@@ -110,21 +111,21 @@ TEXT.append(astext)
 
 
 class _Block:
-    """The lines between two braces; ``value`` is the expression the block ends with."""
+    """The lines between two braces; ``value`` is the expression that ends the block."""
 
     def __init__(self, parent: _Block | None, value: Expr | None = None) -> None:
         self.parent = parent
         self.depth: int = parent.depth + 1 if parent else 0
         self.value = value
         self.lines: list[list[_Part]] = []
-        self.next: _Block | None = None  # what follows a let, at the same indentation
+        self.next: _Block | None = None  # the rest after a let, at the same indentation
 
 
 _Part = str | _Block
 
 
 class _Place:
-    """Where a node is written: the block around all its uses, and how often it is used."""
+    """Where a node is printed: the block that encloses all its uses, and the number of uses."""
 
     def __init__(self, block: _Block, inline: bool) -> None:
         self.block = block
@@ -133,7 +134,9 @@ class _Place:
 
     @property
     def inline(self) -> bool:
-        """True if it needs no ``%N``: its one use is the end of a block or a let."""
+        """Return whether the node needs no ``%N``: its only use ends a block or is bound by a
+        let.
+        """
         return self._inline and self.uses == 1
 
     def use(self, block: _Block) -> None:
@@ -142,7 +145,7 @@ class _Place:
 
 
 def _enclosing(a: _Block, b: _Block) -> _Block:
-    """The innermost block around both."""
+    """Return the innermost block that encloses both."""
     while a is not b:
         if a.depth < b.depth:
             a, b = b, a
@@ -152,7 +155,7 @@ def _enclosing(a: _Block, b: _Block) -> _Block:
 
 
 class _Printer:
-    """State of one print: names, numbers and metadata run through the whole text."""
+    """State of one print; names, numbers and metadata are shared by the whole text."""
 
     def __init__(self, annotate: Annotate | None) -> None:
         self.annotate = annotate
@@ -200,13 +203,13 @@ class _Printer:
     # -- pass 1 and 2: blocks, then lines
 
     def place(self, root: Expr) -> _Block:
-        """Lay out everything under ``root`` and return the block that holds it.
+        """Print everything under ``root`` and return its block.
 
-        A node that an earlier function has as well is written again: nothing is shared by two.
+        A node shared with a function that was printed before is printed again in this one.
         """
         self.text, self.parts, self.places, self.blocks = {}, {}, {}, {}
         order = post_order(root)
-        self.keep.extend(order)  # the tables are keyed by identity
+        self.keep.extend(order)  # keeps nodes alive: the tables are keyed by identity
         top = _Block(None, root)
         self.use(root, top, inline=True)
         for node in reversed(order):
@@ -216,7 +219,7 @@ class _Printer:
         return top
 
     def write_lines(self, root: Expr) -> None:
-        """Lines in TVM's order: a node gets its own when the first that uses it is met."""
+        """Write lines in TVM's order: a node's line is written when its first user is visited."""
         stack: list[tuple[Expr, str]] = [(root, "meet")]
         seen: set[int] = set()
         while stack:
@@ -233,13 +236,14 @@ class _Printer:
                 seen.add(id(node))
                 stack.append((node, "done"))
                 inside = [(child, "meet") for child in children(node)]
-                if isinstance(node, If | Match | Let):  # before what is inside of their blocks
+                # the condition, data or bound value comes before the lines of inner blocks
+                if isinstance(node, If | Match | Let):
                     first = 1 if isinstance(node, Let) else 0
                     inside.insert(first + 1, (inside[first][0], "line"))
                 stack.extend(reversed(inside))
 
     def line(self, node: Expr) -> None:
-        """``%N = ...;`` in the block of ``node``, once, unless it stands where it is used."""
+        """Write ``%N = ...;`` once, in the block of ``node``, unless the node is printed inline."""
         place = self.places.get(id(node))
         if place is None or place.inline or id(node) in self.text:
             return
@@ -257,7 +261,7 @@ class _Printer:
             self.places[id(node)] = _Place(block, inline)
 
     def open_blocks(self, node: Expr, place: _Place) -> None:
-        """Make the blocks inside ``node`` and note where its operands are used."""
+        """Make the blocks inside ``node`` and record the uses of its operands."""
         here = place.block
         if isinstance(node, Let):
             if not (place.inline and here.value is node):
@@ -286,12 +290,14 @@ class _Printer:
         self.blocks[id(node)] = made
 
     def write(self, node: Expr) -> None:
-        """Keep the parts of ``node`` for its line or for whoever holds it; a let has lines."""
+        """Store the text of ``node`` for its own line or for its user; a let writes its line at
+        once.
+        """
         if isinstance(node, Let):
             block = self.blocks.get(id(node), [self.places[id(node)].block])[0]
             block.lines.append([f"let {self.binder(node.var)} = ", *self.value(node.value), ";"])
             if id(node) not in self.blocks:
-                return  # the block goes on with what follows the let
+                return  # the block continues with the body of the let
             parts: list[_Part] = ["(", block, ")"]
         else:
             parts = self.render(node)
@@ -299,7 +305,7 @@ class _Printer:
         self.parts[id(node)] = parts
 
     def value(self, node: Expr) -> list[_Part]:
-        """``node`` at the end of a block or in a let: written out, or by its name."""
+        """Return the text of a block's value or of a let's bound value: inline, or its name."""
         return self.parts.get(id(node)) or [self.atom(node)]
 
     def render(self, node: Expr) -> list[_Part]:
@@ -373,7 +379,7 @@ class _Printer:
         return f"[{', '.join(map(self.attr_value, value))}]"
 
     def signature(self, func: Function) -> str:
-        """``[A](%x: T, attr=1) -> R``."""
+        """Return ``[A](%x: T, attr=1) -> R``."""
         params = f"[{', '.join(v.name for v in func.type_params)}]" if func.type_params else ""
         inside = [self.binder(p) for p in func.params]
         inside += [self.attr(k, v) for k, v in func.attrs.items()]
@@ -381,13 +387,13 @@ class _Printer:
         return f"{params}({', '.join(inside)}){ret}"
 
     def binder(self, var: Var) -> str:
-        """A variable where it is bound, with its type."""
+        """Return the text of a variable in binding position, with its type."""
         annotation = var.type_annotation
         typed = f": {self.type(annotation)}" if annotation is not None else ""
         return f"%{self.name(var)}{typed}{self.comment(var)}"
 
     def comment(self, node: Expr) -> str:
-        """The type, where inference found it, and the span behind a node."""
+        """Return the comment after a node: its inferred type and its span, if known."""
         if self.annotate is not None:
             return self.annotate(node) if isinstance(node, _TYPED) else ""
         found = getattr(node, "_checked_type", None) if isinstance(node, _TYPED) else None
@@ -398,7 +404,7 @@ class _Printer:
         return f" /* {' '.join(words)} */" if words else ""
 
     def name_binders(self, root: Expr) -> None:
-        """Names for variables in the order in which a reader meets them."""
+        """Assign names to variables in reading order."""
         stack, seen = [root], set[int]()
         while stack:
             node = stack.pop()
@@ -410,7 +416,7 @@ class _Printer:
             stack.extend(reversed(children(node)))
 
     def name(self, var: Var) -> str:
-        """A name of its own for each variable object: ``x``, ``x1``, ``x2``."""
+        """Return a name unique to the variable object: ``x``, ``x1``, ``x2``."""
         if id(var) not in self.names:
             base = re.sub(r"[^A-Za-z0-9_/]", "_", var.name_hint).replace("/*", "/_")
             base = base.replace("//", "/_").rstrip("/")
@@ -425,7 +431,7 @@ class _Printer:
         return self.names[id(var)]
 
     def atom(self, node: Expr) -> str:
-        """A node where it is used: a name, a literal, or ``%N``."""
+        """Return the text of a node as an operand: a name, a literal, or ``%N``."""
         if isinstance(node, Var):
             return f"%{self.name(node)}"
         if isinstance(node, GlobalVar):
@@ -442,7 +448,7 @@ class _Printer:
     # -- types
 
     def type(self, value: ty.Type) -> str:
-        """A type as the parser reads it."""
+        """Return a type in the form that the parser reads."""
         return ty.type_text(value, self.dim)
 
     def dim(self, value: ty.Dim) -> str:
@@ -469,8 +475,11 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
 
 
 def _lifted(node: Expr) -> tuple[Expr, ...]:
-    """What has its line before ``node``, in order: of a call the arguments, then what is called;
-    what a block inside ends with, if it is used elsewhere, too."""
+    """Return the nodes whose lines precede ``node``, in order.
+
+    These are a call's arguments and then its callee, or the values of the blocks inside ``node``,
+    which have a line of their own if they are used elsewhere too.
+    """
     if isinstance(node, Call):
         return (*node.args, node.op)
     if isinstance(node, Let | Function):
@@ -487,7 +496,9 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def _join(parts: list[_Part], printer: _Printer, outer: bool = False) -> str:
-    """Put blocks into their lines: ``outer`` leaves the first block unindented and unbraced."""
+    """Return the parts as text, blocks expanded; ``outer`` prints the first block without
+    indentation.
+    """
     out: list[str] = []
     stack: list[tuple[_Part, int]] = [(p, -1 if outer else 0) for p in reversed(parts)]
     while stack:
@@ -502,7 +513,7 @@ def _join(parts: list[_Part], printer: _Printer, outer: bool = False) -> str:
 
 
 def _flatten(block: _Block, indent: int, printer: _Printer) -> list[tuple[_Part, int]]:
-    """The parts of one block, with the margins between lines; lets go on in a loop."""
+    """Return the parts of one block, with indentation and line ends; chained lets are joined."""
     margin = "  " * indent
     flat: list[tuple[_Part, int]] = []
     current: _Block | None = block

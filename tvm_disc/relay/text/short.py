@@ -1,7 +1,7 @@
-"""``repr`` of the nodes of a program: what lies near the top, and no more.
+"""Bounded ``repr`` of program nodes: the nodes near the root only.
 
-A program shares its parts and is deep, so that the whole of it written as a tree has no bound;
-``str`` gives all of it, as text.
+Programs are deep and share subexpressions, so a full tree would be unbounded. ``str`` prints the
+whole program in the text format.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import numpy as np
 
 from tvm_disc.errors import shown
 
-LEVELS = 3  # of nodes inside of nodes
-MOST = 6  # parts of one node
-FEW = 8  # elements of an array that are shown
+LEVELS = 3  # of nested nodes
+MOST = 6  # printed parts of one node
+FEW = 8  # elements of the largest array printed in full
 
 
 def brief(node: object, levels: int = LEVELS) -> str:
-    """``Call(op=Op(name='add'), args=(Var(name_hint='x'), ...))``, with ``levels`` of parts."""
+    """Return ``Call(op=Op(name='add'), args=(Var(name_hint='x'), ...))``, nested ``levels``
+    deep.
+    """
     if isinstance(node, np.ndarray):
         return _array(node)
     if isinstance(node, tuple | list):
@@ -40,7 +42,9 @@ def brief(node: object, levels: int = LEVELS) -> str:
 
 
 def _part(part: object, levels: int) -> str:
-    """A list inside of a list may contain that one."""
+    """Return the text of a part; nested containers use ``shown``, since a list may contain
+    itself.
+    """
     return shown(part) if isinstance(part, tuple | list | dict) else brief(part, levels)
 
 
@@ -55,7 +59,9 @@ def _array(array: np.ndarray[Any, Any]) -> str:
 
 
 def _has_own(node: object) -> bool:
-    """Whether a class says by itself how it is shown; what dataclasses write is wrapped."""
+    """Return whether the class defines ``__repr__`` itself; a dataclass's generated one is
+    wrapped.
+    """
     method: Any = type(node).__repr__
     return method is not bounded and not hasattr(method, "__wrapped__")
 
@@ -65,7 +71,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def bounded(self: object) -> str:
-    """The ``__repr__`` of a node."""
+    """Return the ``__repr__`` of a node."""
     return brief(self)
 
 

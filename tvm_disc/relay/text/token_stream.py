@@ -1,4 +1,4 @@
-"""Reading tokens one by one, and resolving ``meta[...]`` references."""
+"""Cursor over tokens, and resolution of ``meta[...]`` references."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_disc.relay.text.lexer import Source, Token
 
 
 class Metadata:
-    """The ``#[metadata]`` section; objects are decoded when first asked for."""
+    """The ``#[metadata]`` section; objects are decoded on first use."""
 
     def __init__(self, text: str, table: dict[str, list[Any]] | None = None) -> None:
         self._table = table or {}
@@ -20,7 +20,11 @@ class Metadata:
         self._sections = self._graph.sections() if self._graph else {}
 
     def get(self, key: str, index: int) -> Any:
-        """The object ``meta[key][index]``; ParseError naming what there is otherwise."""
+        """Return the object ``meta[key][index]``.
+
+        Raises:
+            ParseError: there is none; the message lists the sections, or gives the section's size.
+        """
         given, entries = self._table.get(key, ()), self._sections.get(key, ())
         if key not in self._table and (key not in self._sections or self._graph is None):
             known = sorted({*self._sections, *self._table})
@@ -36,7 +40,7 @@ class Metadata:
 
 
 class TokenStream:
-    """A cursor over the tokens of a text."""
+    """Cursor over the tokens of a text."""
 
     def __init__(self, source: Source, meta_table: dict[str, list[Any]] | None = None) -> None:
         self.source = source
@@ -46,53 +50,55 @@ class TokenStream:
             self.metadata = Metadata(source.metadata, meta_table)
         except ParseError as error:
             line, column = source.position(source.metadata_pos)
-            if error.line:  # within the section
+            if error.line:  # a position inside the section
                 column = error.column if error.line > 1 else column + error.column - 1
                 line += error.line - 1
             raise ParseError(f"in #[metadata]: {error.message}", line, column) from None
 
     @property
     def token(self) -> Token:
-        """The next token, not yet taken."""
+        """Return the next token without consuming it."""
         return self.tokens[self.index]
 
     def peek(self, ahead: int = 1) -> Token:
-        """A token further on."""
+        """Return a later token without consuming any."""
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def next(self) -> Token:
-        """Take the next token."""
+        """Consume and return the next token."""
         token = self.tokens[self.index]
         if token.kind != "end":
             self.index += 1
         return token
 
     def at(self, text: str) -> bool:
-        """True if the next token is this mark or word."""
+        """Return whether the next token is this mark or word."""
         token = self.tokens[self.index]
         return token.text == text and token.kind in ("punct", "name")
 
     def accept(self, text: str) -> bool:
-        """Take the next token if it is this mark or word."""
+        """Consume the next token if it is this mark or word; return whether it was."""
         if self.at(text):
             self.index += 1
             return True
         return False
 
     def expect(self, text: str, where: str = "") -> Token:
-        """Take this mark or word; ParseError if something else comes."""
+        """Consume this mark or word; raise ParseError if the next token is another one."""
         if not self.at(text):
             self.fail(f"expected {text!r}{' ' + where if where else ''}")
         return self.next()
 
     def expect_kind(self, kind: str, what: str) -> Token:
-        """Take a token of this kind; ParseError saying ``what`` was expected."""
+        """Consume a token of this kind; raise ParseError, expecting ``what``, if it is another
+        one.
+        """
         if self.token.kind != kind:
             self.fail(f"expected {what}")
         return self.next()
 
     def fail(self, message: str, token: Token | None = None) -> NoReturn:
-        """Raise a ParseError at ``token`` (the next one by default), adding what is there."""
+        """Raise a ParseError at ``token``, or at the next token with its text appended."""
         place = token or self.token
         if token is None:
             found = "the end of the text" if place.kind == "end" else repr(place.text)
@@ -100,7 +106,7 @@ class TokenStream:
         raise self.source.error(message, place.pos)
 
     def meta_ref(self) -> Any:
-        """Read ``meta[Key][k]`` and give its object."""
+        """Parse ``meta[Key][k]`` and return its object."""
         start = self.expect("meta")
         self.expect("[", "after meta")
         key = self.expect_kind("name", "the name of a metadata section").text

@@ -1,4 +1,4 @@
-"""Types, literals and attribute values of the text format."""
+"""Parser of types, literals and attribute values of the text format."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ _INT = re.compile(r"(-?\d+)(?:([iu])(\d*))?$")
 
 
 class TypeParser(TokenStream):
-    """Reads types; ``type_scopes`` holds the type parameters in scope, ``types`` the ADTs."""
+    """Parser of types; ``type_scopes`` holds the type parameters in scope, ``types`` the data
+    types.
+    """
 
     type_scopes: list[dict[str, ty.TypeVar]]
     types: dict[str, ty.GlobalTypeVar]
     mod: IRModule
 
     def parse_type(self) -> ty.Type:
-        """One type; ParseError if there is none."""
+        """Parse one type; ParseError if there is none."""
         token = self.token
         if token.text == "(":
             return self._tuple_type()
@@ -44,7 +46,7 @@ class TypeParser(TokenStream):
         return self._named_type(token)
 
     def type_params(self) -> tuple[ty.TypeVar, ...]:
-        """``[A, B]``, entered into the innermost scope; empty if there is none."""
+        """Parse an optional ``[A, B]`` and add the parameters to the innermost scope."""
         names: list[ty.TypeVar] = []
         if self.accept("["):
             while not self.accept("]"):
@@ -83,7 +85,7 @@ class TypeParser(TokenStream):
         return self._types("[", "]", "between type arguments")
 
     def _types(self, begin: str, end: str, between: str) -> tuple[ty.Type, ...]:
-        """Types in brackets; none where there are no brackets."""
+        """Parse types in brackets; return an empty tuple if there are no brackets."""
         found: list[ty.Type] = []
         if self.accept(begin):
             while not self.accept(end):
@@ -197,7 +199,7 @@ class TypeParser(TokenStream):
     # -- literals and attribute values
 
     def number(self, token: Token) -> Array:
-        """The value of a number token, in its own type (int32 and float32 by default)."""
+        """Return the value of a number token in its own type (int32 and float32 by default)."""
         if token.kind == "int":
             match = _INT.match(token.text)
             assert match is not None
@@ -205,21 +207,21 @@ class TypeParser(TokenStream):
             dtype = np.dtype(f"{kind}{match[3] or 32}")
             value = int(match[1])
             if match[2] is None and match[3] is None and not -(2**31) <= value < 2**31:
-                dtype = np.dtype("int64")  # as Relay reads a number without a type
+                dtype = np.dtype("int64")  # as Relay reads a number without a type suffix
             if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
                 self.fail(f"{value} does not fit {dtype}; write {value}i64", token)
             return np.asarray(value, dtype)
         text, _, bits = token.text.rpartition("f") if "inf" not in token.text else _inf(token)
         value_read = float(text or bits)
-        with np.errstate(over="ignore"):  # what does not fit is refused below
+        with np.errstate(over="ignore"):  # a value that overflows is refused below
             made = np.asarray(value_read, f"float{bits if text and bits else 32}")
-        most = np.finfo(made.dtype).max  # its own shortest text may be a little larger than it is
+        most = np.finfo(made.dtype).max  # the shortest text of the largest number may round up
         if "inf" not in token.text and abs(value_read) > max(float(most), float(str(most))):
             self.fail(f"{text or bits} does not fit {made.dtype}", token)
         return made
 
     def attr_number(self, token: Token) -> int | float:
-        """The value of a number token inside attributes: unbounded int, or double."""
+        """Return the value of a number token in an attribute: an unbounded int, or a double."""
         if token.kind == "int":
             match = _INT.match(token.text)
             assert match is not None
@@ -229,7 +231,7 @@ class TypeParser(TokenStream):
         return float(token.text.partition("f")[0])
 
     def attr_value(self) -> AttrValue:
-        """One attribute value; an expression (a constant or variable) reads as None."""
+        """Parse one attribute value; an expression (a constant or variable) becomes None."""
         token = self.token
         if token.kind in ("int", "float"):
             return self.attr_number(self.next())
@@ -267,7 +269,7 @@ class TypeParser(TokenStream):
             self.fail(str(error), token)
 
     def scalar(self) -> Constant:
-        """A number or bool literal as a rank-0 constant."""
+        """Parse a number or bool literal as a rank-0 constant."""
         token = self.next()
         if token.kind == "name":
             return Constant(np.array(token.text == "True"))
