@@ -1,1 +1,1 @@
-"""What a compiled program and whoever calls it agree on; needs neither TVM nor the compiler."""
+"""Conventions between compiled programs and their callers; imports neither TVM nor the compiler."""

@@ -1,10 +1,10 @@
-"""The file of a saved program: a shared library, what it says of itself, and a trailer.
+"""File format of a saved program: a shared library, a manifest, and a trailer.
 
     [library][manifest, JSON][trailer]
 
-The trailer holds the lengths and checksums of both, so that a file which was cut short or damaged
-is refused before the system maps it: a library with holes crashes the process, it does not fail.
-The manifest is read without the library, which may be one for another processor.
+The trailer contains lengths and checksums of both, so that a truncated or damaged file is refused
+before it is mapped: loading an incomplete library would crash the process. The manifest can be read
+without loading the library, which may be for another processor.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import IO, Any
 from tvm_disc.errors import ArtifactError
 
 MAGIC = b"tvm_disc"
-# Magic, ABI version, checksum and length of the library, length of the manifest; then a checksum
-# of the manifest and of these fields.
+# Magic, ABI version, checksum and length of the library, length of the manifest; then a checksum of
+# the manifest and of these fields.
 _FIELDS = struct.Struct("<8sIIQQ")
 _CHECK = struct.Struct("<I")
 TRAILER_BYTES = _FIELDS.size + _CHECK.size
-# The file is read in parts: a mapped file that somebody cuts short meanwhile would be a crash.
+# The file is read in parts and not mapped: truncation by another process would crash.
 _PART_BYTES = 1 << 20
 _MACHINES = {3: "x86", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 
@@ -43,7 +43,7 @@ class Trailer:
     manifest_bytes: int
 
     def pack(self, manifest: bytes) -> bytes:
-        """As it is written after ``manifest``."""
+        """Return the bytes of the trailer after ``manifest``."""
         fields = _FIELDS.pack(
             MAGIC, self.abi, self.library_crc, self.library_bytes, self.manifest_bytes
         )
@@ -51,7 +51,7 @@ class Trailer:
 
 
 def append_manifest(library: Path, manifest: Mapping[str, Any], abi: int) -> None:
-    """Turn a linked library into the file of a saved program."""
+    """Append manifest and trailer to a linked library."""
     text = json.dumps(manifest).encode()
     with library.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
@@ -61,10 +61,10 @@ def append_manifest(library: Path, manifest: Mapping[str, Any], abi: int) -> Non
 
 
 def check_place(path: Path) -> Path:
-    """Where a program that is saved at ``path`` will lie.
+    """Return the resolved path of a program to save.
 
     Raises:
-        ArtifactError: there is no folder, it cannot be written to, or ``path`` is no plain file.
+        ArtifactError: the folder is missing or not writable, or ``path`` is not a regular file.
     """
     try:
         target = path.resolve()
@@ -72,7 +72,7 @@ def check_place(path: Path) -> Path:
             raise ArtifactError(f"{path}: there is no folder {target.parent}")
         if target.exists() and not target.is_file():
             raise ArtifactError(f"{path}: expected the name of a file, found a folder or a device")
-    except OSError as error:  # a name of too many bytes
+    except OSError as error:  # the name is too long
         raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from None
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise ArtifactError(f"{path}: the folder {target.parent} cannot be written to")
@@ -81,12 +81,12 @@ def check_place(path: Path) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to; it takes the place of ``path`` once it is whole.
+    """Yield a temporary path beside ``path``, which replaces ``path`` atomically at the end.
 
-    A process that has the old file loaded keeps it: its pages are never written over.
+    A process that loaded the old file keeps it mapped; its pages are never overwritten.
 
     Raises:
-        ArtifactError: there is no folder, it cannot be written to, or ``path`` is no plain file.
+        ArtifactError: the folder is missing or not writable, or ``path`` is not a regular file.
     """
     target = check_place(path)
     try:
@@ -99,10 +99,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def read_description(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], Trailer]:
-    """The manifest and the trailer, both checked; the library is not read.
+    """Return the manifest and the trailer, both checked; the library is not read.
 
     Raises:
-        ArtifactError: this is no saved program, or not all of it.
+        ArtifactError: the file is not a saved program, or is incomplete.
     """
     size = file.seek(0, os.SEEK_END)
     trailer = _trailer(path, file, size)
@@ -125,7 +125,7 @@ def read_description(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], Trail
 
 
 def check_library(path: Path, file: IO[bytes], trailer: Trailer) -> None:
-    """Read the whole library once and compare checksums.
+    """Read the whole library and compare checksums.
 
     Raises:
         ArtifactError: it is damaged.
@@ -139,7 +139,7 @@ def check_library(path: Path, file: IO[bytes], trailer: Trailer) -> None:
 
 
 def machine_name(file: IO[bytes]) -> str:
-    """The processor family that a library was linked for, as ``platform.machine`` calls it."""
+    """Return the processor family of a library, by the names of ``platform.machine``."""
     file.seek(0)
     head = file.read(20)
     if len(head) < 20 or head[:4] != b"\x7fELF":
@@ -150,13 +150,13 @@ def machine_name(file: IO[bytes]) -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file for reading.
+    """Open a file for reading.
 
     Raises:
-        ArtifactError: it is missing, no plain file, or cannot be read.
+        ArtifactError: it is missing, not a regular file, or cannot be read.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if path.exists() and not path.is_file():  # opening a pipe would block
             raise ArtifactError(f"{path}: expected a saved program, found no plain file")
         file = path.open("rb")
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         try:
             yield file
         except OSError as error:
-            if error.errno is None:  # raised by whoever reads, not by the system
+            if error.errno is None:  # raised by the context's body, not by the system
                 raise
             raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -191,7 +191,7 @@ def _trailer(path: Path, file: IO[bytes], size: int) -> Trailer:
 
 
 def _checksum(file: IO[bytes], size: int) -> int:
-    """The CRC-32 of the first ``size`` bytes."""
+    """Return the CRC-32 of the first ``size`` bytes."""
     file.seek(0)
     crc = 0
     read: Callable[[int], bytes] = file.read

@@ -1,4 +1,4 @@
-"""The BLAS that programs may call, if the process has one: by which names it is found."""
+"""Lookup of a BLAS library in the process, which programs may call."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import os
 from functools import cache
 from pathlib import Path
 
-# What only libraries of fast code have. The reference BLAS, slower than our own loops, goes by the
-# same names as they; names that count in 64 bits are those of the library in wheels of NumPy.
+# Symbols that only optimized libraries have. The reference BLAS, which is slower than generated
+# loops, has the same function names. Names with 64-bit integers belong to the library in NumPy's
+# wheels.
 MARKS = ("openblas_get_config", "MKL_Get_Version", "bli_info_get_version_str")
 _LIBRARIES = ("openblas", "mkl_rt", "libblis", "libcblas", "libblas", "nvpl_blas")
 
 
 @cache
 def expose() -> bool:
-    """Make the BLAS that this process has loaded, NumPy's for instance, one that is found."""
+    """Make the BLAS that this process has loaded, for instance by NumPy, globally visible.
+
+    Returns:
+        whether an optimized BLAS was found.
+    """
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -33,6 +38,6 @@ def expose() -> bool:
 
 
 def symbols(letter: str) -> tuple[str, ...]:
-    """Symbols of the product, those that count in 64 bits first."""
+    """Return symbols of the matrix product, those with 64-bit integers first."""
     wide = (f"scipy_cblas_{letter}gemm64_", f"cblas_{letter}gemm64_")
     return (*wide, f"cblas_{letter}gemm", f"scipy_cblas_{letter}gemm")

@@ -1,4 +1,4 @@
-"""Names of the packed functions that a program has."""
+"""Names of a program's packed functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ ENTRY = "main"
 BIND = "tvm_disc_bind"
 POOL = "tvm_disc_pool"
 DIRECT = "tvm_disc_direct"
-CHECK = "tvm_disc_check"  # of saved programs: whether they run here
-UPLOAD = "tvm_disc_upload"  # of programs for a device: a tensor there, as one of the host
-DOWNLOAD = "tvm_disc_download"  # the elements of a tensor there, to the host
-CLOSE = "tvm_disc_close"  # what they keep there is given back, until the next call
+CHECK = "tvm_disc_check"  # saved programs: checks whether they run here
+UPLOAD = "tvm_disc_upload"  # GPU programs: copies a host array to a device tensor
+DOWNLOAD = "tvm_disc_download"  # GPU programs: copies a device tensor to the host
+CLOSE = "tvm_disc_close"  # GPU programs: frees device memory until the next call

@@ -1,4 +1,4 @@
-"""The value of a size that is written as text: an integer expression over dims."""
+"""Evaluation of sizes that are written as text: integer expressions over dims."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EVALUATE: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def rounded(size_bytes: int) -> int:
-    """A size as the workspace counts it."""
+    """Return a size rounded up to the workspace's alignment."""
     return -(-max(size_bytes, 0) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
@@ -34,7 +34,7 @@ _FUNCTIONS: Mapping[str, Callable[..., int]] = {"max": max, "min": min, "align":
 
 
 def evaluate(text: str, dims: Mapping[str, int]) -> int:
-    """The value of a formula; only arithmetic is understood."""
+    """Return the value of a formula; only arithmetic is supported."""
     *steps, last = text.split("; ")
     return evaluate_all(steps, [last], dims)[0]
 

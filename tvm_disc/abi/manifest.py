@@ -1,4 +1,4 @@
-"""What a saved program says of itself, and whether this package can load it."""
+"""Manifest of a saved program, and the check whether this package can load it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_disc.abi.artifact import Trailer, opened, read_description
 from tvm_disc.errors import ArtifactError
 
 ABI_VERSION = 5
-# What the runtime reads of every manifest.
+# keys that the runtime requires in every manifest
 _REQUIRED = (
     *("inputs", "outputs", "results", "direct", "kernels", "launches"),
     *("calls", "shapes", "levels", "threads"),
@@ -21,29 +21,29 @@ _REQUIRED = (
 
 @cache
 def tvm_version() -> str:
-    """The version of TVM that is installed here, which is not imported for that."""
+    """Return the installed version of TVM, without importing it."""
     return version("apache-tvm")
 
 
 def signature_text(manifest: Mapping[str, Any]) -> str:
-    """``(x: float32[n, 16]) -> (float32[n, 10])``."""
+    """Return a text like ``(x: float32[n, 16]) -> (float32[n, 10])``."""
     inputs = ", ".join(f"{name}: {dtype}[{', '.join(d)}]" for name, d, dtype in manifest["inputs"])
     results = ", ".join(f"{dtype}[{', '.join(dims)}]" for dims, dtype in manifest["results"])
     return f"({inputs}) -> ({results})"
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a saved program, for whatever processor, without loading it.
+    """Return the manifest of a saved program, for any processor, without loading the program.
 
     Raises:
-        ArtifactError: the file is missing, not ours, damaged, or of another ABI version.
+        ArtifactError: the file is missing, not a saved program, damaged, or of another ABI version.
     """
     with opened(path) as file:
         return checked_manifest(path, file)[0]
 
 
 def checked_manifest(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], Trailer]:
-    """The manifest and the trailer of a file that this package can load."""
+    """Return the manifest and the trailer of a file that this package can load."""
     manifest, trailer = read_description(path, file)
     if trailer.abi != ABI_VERSION:
         raise ArtifactError(

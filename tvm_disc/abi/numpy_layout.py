@@ -1,12 +1,12 @@
-"""Where CPython and NumPy keep the fields of tuples and arrays, which programs read themselves."""
+"""Layout of CPython's tuples and NumPy's arrays, which programs read directly."""
 
 from __future__ import annotations
 
-# Byte offsets in an array object, in its dtype object, in a tuple, and flag bits.
+# Byte offsets in an array object, its dtype object, and a tuple; and flag bits.
 OBJECT_TYPE, DATA, NDIM, SHAPE, DTYPE, FLAGS = 8, 16, 24, 32, 56, 64
 DTYPE_ORDER, DTYPE_NUMBER = 26, 28
 LENGTH = 16
-# Byte offsets in the description of the interpreter.
+# byte offsets in the description of the interpreter
 ARRAY_TYPE, ITEMS = 0, 8
 CONTIGUOUS_AND_ALIGNED = 0x101
 NATIVE_ORDERS = (ord("="), ord("|"))

@@ -1,22 +1,22 @@
-"""The words of a program's state: its constants, memory that is kept, and its limits."""
+"""Layout of a program's state: constants, cached memory, and limits."""
 
 from __future__ import annotations
 
-# In 64-bit words.
+# in 64-bit words
 CONSTANTS, FREE, LIMIT, KEPT, REQUESTS, MISSES, MUTEX, BLOCKS = 0, 1, 2, 3, 4, 5, 8, 24
 MUTEX_WORDS = 8
-# Threads that a kernel may use.
+# number of threads that a kernel may use
 THREADS = 6
-# Where the workers of the process have their state (``abi.threads``), or 0.
+# address of the process's thread pool (``abi.threads``), or 0
 HOME = 7
 KEPT_BLOCKS = 16
-# Results: bytes of them that are kept at most and now, and the one that is to go next.
+# results: limit and current size of the cache in bytes, and the next entry to evict
 RESULT_LIMIT, RESULTS, NEXT_RESULT = 21, 22, 23
 RESULT_ENTRIES = BLOCKS + 2 * KEPT_BLOCKS
-KEPT_RESULTS = 64  # a step of a decoder has two for each layer
+KEPT_RESULTS = 64  # a decoder step has two per layer
 STATE_WORDS = RESULT_ENTRIES + 2 * KEPT_RESULTS
-# Of programs for a device: whether it is open, its context, the program's module and functions
-# there, where the constants are, what frees a result, and the driver's functions.
+# For GPU programs: whether the device is open, its context, the module and its functions, the
+# address of the constants, the deleter of results, and the driver's functions.
 DEVICE = STATE_WORDS
 OPENED, CONTEXT, MODULE, FUNCTIONS, DEVICE_CONSTANTS, RELEASE, CALLS = (
     DEVICE + k for k in range(7)
@@ -50,7 +50,7 @@ DRIVER_CALLS = (
     "cuCtxSynchronize",
     "cuMemFree_v2",
 )
-# More of them, of programs that keep CUDA graphs.
+# additional functions for programs with CUDA graphs
 GRAPH_CALLS = (
     "cuGraphCreate",
     "cuGraphDestroy",
@@ -62,12 +62,12 @@ GRAPH_CALLS = (
     "cuGraphLaunch",
     "cuStreamWaitEvent",
 )
-# The graphs of such a program: where they are, how many calls asked for one, how many had to be
-# made, how many gave way to another, and nodes that got other arguments.
+# CUDA graphs: their address, the number of calls that used one, graphs made, graphs evicted, and
+# updates of node arguments.
 GRAPHS = CALLS + len(DRIVER_CALLS) + len(GRAPH_CALLS)
 GRAPH_USES, GRAPHS_MADE, GRAPHS_EVICTED, GRAPH_UPDATES = (GRAPHS + 1 + k for k in range(4))
 GRAPH_MUTEX = GRAPHS + 5
-# A library of products: what is called of it, where that is, and its handle or 0.
+# cuBLASLt: its functions, their addresses, and its handle or 0
 LIBRARY_CALLS = (
     "cublasLtCreate",
     "cublasLtMatmulDescCreate",

@@ -1,4 +1,4 @@
-"""Values of data types, as a compiled program takes and returns them."""
+"""Values of data types in arguments and results of a compiled program."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tvm_disc.errors import BadInput, shown
 class ConstructorValue:
     """A constructor applied to values: ``ConstructorValue("Cons", head, tail)``.
 
-    The constructor is a name, or what has one as its ``name_hint``. Two values are equal when
-    their constructors and fields are; tensors compare by element. Nothing here recurses: a list
+    The constructor is a name, or an object with a ``name_hint``. Two values are equal if their
+    constructors and fields are; tensors compare by element. Comparison is iterative, because lists
     may be long.
     """
 
@@ -59,7 +59,7 @@ class ConstructorValue:
 
 
 def _pairs(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
-    """What must be equal for ``a`` and ``b`` to be; None if they are not."""
+    """Return the pairs that must be equal for ``a`` and ``b`` to be equal; None if they differ."""
     if isinstance(a, ConstructorValue) and isinstance(b, ConstructorValue):
         if a.name != b.name or len(a) != len(b):
             return None
@@ -82,7 +82,7 @@ def _text(value: Any, depth: int) -> str:
 
 
 def from_list(items: Sequence[Any], cons: str = "Cons", nil: str = "Nil") -> ConstructorValue:
-    """A Python sequence as a linked list."""
+    """Return a Python sequence as a linked list."""
     if not isinstance(items, Sequence):
         raise BadInput(f"from_list: expected a sequence, found {shown(items)}")
     result = ConstructorValue(nil)
@@ -92,7 +92,7 @@ def from_list(items: Sequence[Any], cons: str = "Cons", nil: str = "Nil") -> Con
 
 
 def to_list(value: ConstructorValue) -> list[Any]:
-    """The elements of a linked list: of nodes with an element and a rest."""
+    """Return the elements of a linked list, whose nodes have an element and a rest."""
     items: list[Any] = []
     if not isinstance(value, ConstructorValue):
         raise BadInput(f"to_list: expected a ConstructorValue, found {shown(value)}")

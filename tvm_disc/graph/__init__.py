@@ -1,1 +1,1 @@
-"""Nodes of a fused group, the core operators and their traits: what passes and templates share."""
+"""Nodes of a fused group, core operators and their traits, shared by passes and templates."""

@@ -1,13 +1,13 @@
-"""Attention in a graph: two matmuls with a softmax between them.
+"""Recognition of attention: two matmuls with a softmax between them.
 
     scores  = matmul(Q, K^T)
     masked  = any element-wise chain over the scores (scale, bias, masks)
-    weights = softmax(masked), as core operators over the last axis, perhaps with zeros for NaN
+    weights = softmax(masked), as core operators over the last axis; NaN may be replaced by 0
     result  = matmul(weights, V)
 
-The parts are found by what the nodes compute and from where, whatever the front end: views that
-keep the last two axes may stand anywhere, and any operand of the chain may be broadcast. Inner
-values must not be read from outside, because the kernel never has them all in memory.
+The parts are recognized by their operators and data flow, for all front ends. Views that keep the
+last two axes may occur anywhere, and operands of the chain may be broadcast. Inner values must not
+be used outside, because the kernel never stores them completely.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.shape import Solver
 
 DTYPES = ("float16", "float32", "float64")
-# The algebra of a softmax with a running maximum: exp(a - c) = exp(a - b) * exp(b - c).
+# The kernel's running maximum relies on exp(a - c) = exp(a - b) * exp(b - c).
 _QUOTIENT, _PRODUCT, _EXP, _SHIFT, _MAX, _SUM = (
     f"relax.{n}" for n in ("divide", "multiply", "exp", "subtract", "max", "sum")
 )
@@ -36,12 +36,12 @@ class Attention:
 
     Attributes:
         scores: the matmul of queries and keys.
-        masked: what the softmax takes, ``scores`` itself if there is no chain.
+        masked: the softmax's operand; ``scores`` itself if there is no chain.
         chain: the nodes after ``scores`` up to ``masked``, in program order.
         softmax: the nodes of the softmax, the maximum first.
         views: the views between the softmax and ``result``, and roundings to bfloat16.
-        guard: what makes weights that are NaN zeros, as PyTorch's exporter writes attention: rows
-            that see no key give zeros. Empty where nothing does.
+        guard: nodes that replace NaN weights by 0, as in attention exported by PyTorch: rows that
+            see no key become zeros. Empty if there are none.
         result: the matmul of weights and values.
     """
 
@@ -54,13 +54,13 @@ class Attention:
     guard: tuple[Node, ...] = ()
 
     def nodes(self) -> list[Node]:
-        """Every part, in program order."""
+        """Return every part, in program order."""
         parts = (self.scores, *self.chain, *self.softmax, *self.guard, *self.views, self.result)
         return sorted(dict.fromkeys(parts), key=lambda n: n.index)
 
 
 def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
-    """The attention that ends in matmul ``result``; None if it multiplies no softmax."""
+    """Return the attention that ends in matmul ``result``; None if its operand is not a softmax."""
     views: list[Node] = []
     guard: tuple[Node, ...] = ()
     weights = result.inputs[0]
@@ -85,12 +85,14 @@ def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
 
 
 def _rounds(node: Node) -> bool:
-    """Whether a node only rounds to bfloat16, which the weights inside a kernel need not be."""
+    """Return whether a node only rounds to bfloat16; inside a kernel the weights are not
+    rounded.
+    """
     return node.op == "relax.astype" and node.dtype == BFLOAT16
 
 
 def _guards(node: Node) -> bool:
-    """``where(isnan(x), 0, x)``."""
+    """Return whether a node is ``where(isnan(x), 0, x)``."""
     if node.op != "relax.where" or node.inputs[0].op != "relax.isnan":
         return False
     test, zero, x = node.inputs
@@ -99,7 +101,7 @@ def _guards(node: Node) -> bool:
 
 
 def _softmax(weights: Node) -> tuple[Node, ...] | None:
-    """The nodes from the maximum over the last axis to the weights, in program order."""
+    """Return the nodes from the maximum over the last axis to the weights, in program order."""
     parts = _normalised(weights)
     if parts is None:
         return None
@@ -119,7 +121,7 @@ def _softmax(weights: Node) -> tuple[Node, ...] | None:
 
 
 def _normalised(weights: Node) -> tuple[Node, Node, tuple[Node, ...]] | None:
-    """(dividend, divisor, nodes of the division): ``a / b`` or ``a * (1 / b)``."""
+    """Return (dividend, divisor, nodes of the division) of ``a / b`` or ``a * (1 / b)``."""
     if weights.op == _QUOTIENT:
         return weights.inputs[0], weights.inputs[1], (weights,)
     if weights.op != _PRODUCT:
@@ -135,7 +137,7 @@ def _is_one(node: Node) -> bool:
 
 
 def _path(masked: Node, solver: Solver) -> tuple[Node, list[Node]] | str:
-    """The one matmul whose every element flows, in place, into ``masked``; and the way."""
+    """Return the only matmul that reaches ``masked`` element-wise, and the path; or a reason."""
     ends: dict[Node, None] = {}
     reaches: dict[Node, bool] = {}
 
@@ -160,7 +162,9 @@ def _path(masked: Node, solver: Solver) -> tuple[Node, list[Node]] | str:
 
 
 def same_matrix(source: Node, node: Node, solver: Solver) -> bool:
-    """Whether an element keeps its place in the last two axes, and its batch in row-major order."""
+    """Return whether elements keep their index in the last two axes, and their batch index in
+    row-major order.
+    """
     if min(len(source.shape), len(node.shape)) < 2:
         return False
     last = zip(source.shape[-2:], node.shape[-2:], strict=True)
@@ -191,7 +195,9 @@ def _refusal(found: Attention, solver: Solver) -> str | None:
 
 
 def feeds_scores(found: Attention, node: Node, inside: Callable[[Node], bool]) -> bool:
-    """Whether ``node`` is an operand of the element-wise chain, not of one of the matmuls."""
+    """Return whether ``node`` is an operand of the element-wise chain, not of one of the
+    matmuls.
+    """
     work: list[Node] = [node]
     seen: set[Node] = set()
     while work:
@@ -206,7 +212,9 @@ def feeds_scores(found: Attention, node: Node, inside: Callable[[Node], bool]) -
 
 
 def is_lanewise(node: Node) -> bool:
-    """Whether vectors of an element-wise node can be computed, some lanes past the end."""
+    """Return whether an element-wise node can be computed with vectors, with some lanes out of
+    bounds.
+    """
     if node.cls is not OpClass.ELEMWISE:
         return False
     if node.dtype == "bool":
@@ -215,7 +223,7 @@ def is_lanewise(node: Node) -> bool:
 
 
 def operands(found: Attention) -> Sequence[Node]:
-    """Q, K transposed, V."""
+    """Return Q, K transposed, and V."""
     return (*found.scores.inputs, found.result.inputs[1])
 
 

@@ -1,4 +1,4 @@
-"""Axes of reductions and permutations, normalised."""
+"""Normalized axes of reductions and permutations."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from tvm_disc.graph.nodes import Node, is_one
 
 
 def permutation(node: Node) -> tuple[int, ...]:
-    """Output axis -> input axis of a ``permute_dims`` node."""
+    """Return the map from output axis to input axis of a ``permute_dims`` node."""
     rank = len(node.shape)
     axes = node.attrs["axes"]
     return tuple(reversed(range(rank))) if axes is None else tuple(a % rank for a in axes)
 
 
 def concat_axis(node: Node) -> int:
-    """The axis of a ``concat`` node, non-negative."""
+    """Return the non-negative axis of a ``concat`` node."""
     return int(node.attrs["axis"] or 0) % len(node.shape)
 
 
 def reduced_axes(node: Node) -> tuple[int, ...]:
-    """The axes a reduction removes, non-negative and in order."""
+    """Return the axes that a reduction removes, non-negative and in order."""
     rank = len(node.inputs[0].shape)
     axis = node.attrs["axis"]
     if axis is None:
@@ -28,7 +28,7 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
 
 
 def is_contiguous(node: Node) -> bool:
-    """Whether the reduced axes are neighbours, literal-one dims between them aside."""
+    """Return whether the reduced axes are adjacent, ignoring dims of literal 1 between them."""
     shape, axes = node.inputs[0].shape, reduced_axes(node)
     if not axes:
         return True

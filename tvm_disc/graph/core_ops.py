@@ -1,8 +1,8 @@
-"""The core operators: what every imported module is reduced to before fusion.
+"""The core operators, to which every imported module is lowered before fusion.
 
 Front ends produce Relax; :mod:`tvm_disc.relay_passes.decompose` rewrites composite operators
-(softmax, layer_norm, batch_norm, ...) into these. A row names the attributes that carry meaning
-and the class that passes ask for; passes never compare names.
+(softmax, layer_norm, batch_norm, ...) into these. A row contains the operator's class, which passes
+query, and the attributes that affect its result. Passes never compare names.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from enum import Enum
 
 from tvm_disc.relay.kernel_ops import DEQUANTIZE, FUNCTIONS, KERNELS, REINTERPRET
 
-# The type that is only a format of memory: operators compute in float32.
+# A storage format only: operators compute in float32.
 BFLOAT16 = "bfloat16"
 
 
 class OpClass(Enum):
-    """How an operator maps output indices to input indices, which is all that fusion needs."""
+    """How an operator maps output indices to input indices, which determines fusion."""
 
     ELEMWISE = "elementwise, with NumPy broadcasting of literal ones"
     INJECTIVE = "each output element reads at most a few computed positions"
@@ -31,12 +31,14 @@ class OpClass(Enum):
 
 @dataclass(frozen=True)
 class CoreOp:
-    """One row: Relax name, class, meaningful attributes, cost of an element in operations.
+    """One operator: Relax name, class, attributes that affect the result, cost per element in
+    operations.
 
-    ``weighted``: a window whose elements have weights: a convolution, and no pooling.
-    ``shifts``: 1 where it adds its second operand to its first, -1 where it takes it away.
-    ``scales``: whether it multiplies its operands. ``expands``: whether it is a matrix of weights,
-    out of the narrow numbers that it is kept in, which products do while they read them.
+    Attributes:
+        weighted: whether it is a window with weights: a convolution, not pooling.
+        shifts: 1 if it adds its second operand to its first, -1 if it subtracts it.
+        scales: whether it multiplies its operands.
+        expands: whether it dequantizes a weight matrix, which a GEMM does while it packs.
     """
 
     name: str

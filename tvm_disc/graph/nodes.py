@@ -1,8 +1,7 @@
-"""A light, typed view of a Relax binding list: the form in which passes and templates reason.
+"""Nodes: a lightweight Python view of Relax bindings for passes and templates.
 
-Relax nodes cross a foreign-function boundary at every attribute; a plan asks for operators, shapes
-and users thousands of times. :func:`read_sequence` walks a Relax sequence once and yields plain
-Python nodes.
+Every attribute access of a Relax node crosses the FFI, and a plan reads operators, shapes and users
+thousands of times. :func:`read_call` converts each Relax call once to a plain Python node.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ Dim: TypeAlias = Any  # an int64 PrimExpr
 class Node:
     """One value. ``op`` is a core operator's name, ``param``, ``const``, or another Relax form.
 
-    Invariant: ``inputs`` are the tensor operands in order; scalar operands (slice bounds, target
-    shapes, clip limits) are in ``prims``. ``shape`` is a tuple of int64 expressions. ``after`` are
-    the nodes that read from data the symbols which this one mentions.
+    ``inputs`` are the tensor operands in order; scalar operands (slice bounds, target shapes, clip
+    limits) are in ``prims``. ``shape`` is a tuple of int64 expressions. ``after`` are the nodes
+    that read, from data, the symbols that this node uses.
     """
 
     op: str
@@ -48,7 +47,7 @@ class Node:
 
     @property
     def row(self) -> CoreOp | None:
-        """The operator's table row, None for parameters, constants and control flow."""
+        """The operator's table row; None for parameters, constants and control flow."""
         return CORE.get(self.op)
 
     @property
@@ -59,7 +58,7 @@ class Node:
 
     @property
     def weighted(self) -> bool:
-        """Whether it is a convolution, whose second operand has the weights of its window."""
+        """Whether it is a convolution, whose second operand contains the window's weights."""
         row = CORE.get(self.op)
         return row is not None and row.weighted
 
@@ -70,7 +69,7 @@ class Node:
 
     @property
     def told(self) -> str:
-        """The operator, and where it came from; its name where nobody knows."""
+        """The operator and its source position, or its name if the position is unknown."""
         op = self.op.removeprefix("relax.")
         span = None if self.var is None else self.var.span
         if span is None:
@@ -80,7 +79,7 @@ class Node:
 
     @property
     def is_scalar_const(self) -> bool:
-        """A literal of one element, which kernels embed."""
+        """Whether it is a literal of one element, which kernels embed."""
         return self.value is not None and self.value.size == 1
 
     def __repr__(self) -> str:
@@ -89,7 +88,7 @@ class Node:
 
 
 def tensor_type(ty: Any) -> tuple[tuple[Dim, ...], str]:
-    """Shape and dtype of a Relax tensor type; a lost shape is an error here, not a guess."""
+    """Return shape and dtype of a Relax tensor type; raises Unsupported if the shape is unknown."""
     if not isinstance(ty, relax.TensorType):
         raise Unsupported(f"expected a tensor, found {ty}")
     if ty.shape is None or not isinstance(ty.shape, relax.ShapeExpr):
@@ -98,12 +97,12 @@ def tensor_type(ty: Any) -> tuple[tuple[Dim, ...], str]:
 
 
 def is_tensor(ty: Any) -> bool:
-    """Whether a Relax type is a tensor type."""
+    """Return whether a Relax type is a tensor type."""
     return isinstance(ty, relax.TensorType)
 
 
 def read_call(var: Any, call: Any, lookup: Mapping[Any, Node]) -> Node:
-    """The node of a call to a core operator bound to ``var``."""
+    """Return the node of a call to a core operator bound to ``var``."""
     row = CORE[str(call.op.name)]
     inputs: list[Node] = []
     prims: list[Any] = []
@@ -131,7 +130,7 @@ def _read_operand(
 
 
 def operand(arg: Any, lookup: Mapping[Any, Node]) -> Node:
-    """The node an operand refers to; literals become ``const`` nodes."""
+    """Return the node of an operand; literals become ``const`` nodes."""
     if isinstance(arg, tvm.ir.GenericConst):
         return const_node(arg)
     node = lookup.get(arg)
@@ -141,7 +140,7 @@ def operand(arg: Any, lookup: Mapping[Any, Node]) -> Node:
 
 
 def const_node(expr: Any) -> Node:
-    """A ``const`` node holding the literal's value as a NumPy array."""
+    """Return a ``const`` node with the literal's value as a NumPy array."""
     value = literal_value(expr)
     dtype = str(expr.ty.dtype)
     shape = tuple(tirx.IntImm("int64", int(d)) for d in value.shape)
@@ -149,7 +148,7 @@ def const_node(expr: Any) -> Node:
 
 
 def plain(value: Any) -> Any:
-    """An attribute as a plain Python value; symbolic expressions stay expressions."""
+    """Return an attribute as a plain Python value; symbolic expressions remain expressions."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tirx.IntImm):
@@ -177,26 +176,28 @@ def link_users(nodes: Iterable[Node]) -> None:
 
 
 def like_blocks(blocks: Sequence[Any], bindings: Sequence[Any]) -> list[Any]:
-    """``bindings`` as one block of the kind that ``blocks`` are: dataflow variables may be bound
-    in dataflow blocks only."""
+    """Return ``bindings`` as one block of the same kind as ``blocks``.
+
+    Dataflow variables may be bound only in dataflow blocks.
+    """
     dataflow = bool(blocks) and all(isinstance(b, relax.DataflowBlock) for b in blocks)
     return [(relax.DataflowBlock if dataflow else relax.BindingBlock)(list(bindings))]
 
 
 def static_dim(dim: Any) -> int | None:
-    """The value of a literal dim."""
+    """Return the value of a literal dim; None for others."""
     if isinstance(dim, int):
         return dim
     return int(dim.value) if isinstance(dim, tirx.IntImm) else None
 
 
 def is_one(dim: Any) -> bool:
-    """Whether a dim is the literal 1, the only dim that broadcasts."""
+    """Return whether a dim is the literal 1, the only dim that broadcasts."""
     return static_dim(dim) == 1
 
 
 def free_symbols(exprs: Iterable[Any]) -> list[Any]:
-    """The symbolic variables of dims, each once, in order of appearance."""
+    """Return the symbolic variables of dims, each once, in order of appearance."""
     seen: dict[Any, None] = {}
     for e in exprs:
         if isinstance(e, int | tirx.IntImm):

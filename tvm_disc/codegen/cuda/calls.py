@@ -1,7 +1,7 @@
-"""Calls of addresses, as imported LLVM code: the driver is found when a program runs.
+"""Calls of functions by address, as imported LLVM code: the driver is loaded at run time.
 
-All arguments are words: on x86-64 and AArch64 a function reads of a register, or of a place on the
-stack, as much as its parameter has.
+All arguments are 64-bit words: on x86-64 and AArch64 a function reads only the low part of a
+register or stack slot that its parameter's type has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_disc.tir.imports import provide
 
 Expr: TypeAlias = Any
 
-SIZES = (5, 11, 16)  # of lists of arguments
+SIZES = (5, 11, 16)  # supported lengths of argument lists
 _NAMES = DRIVER_CALLS + GRAPH_CALLS
 ERROR, OUT_OF_MEMORY = "DeviceError", 2
 RELEASE_NAME = "tvm_disc_release_result"
@@ -39,7 +39,7 @@ define linkonce_odr i64 @disc.driver{count}(i64 %f, {params}) {{
 
 for _size in SIZES:
     provide(_text(_size))
-# Its address is taken where it is defined, in the support code of a program.
+# The address is taken in the unit that defines the function, a program's support code.
 RELEASE_TEXT = f"""
 declare i32 @{RELEASE_NAME}(ptr)
 define linkonce_odr i64 @disc.release_code() {{
@@ -50,12 +50,12 @@ define linkonce_odr i64 @disc.release_code() {{
 
 
 def driver(state: Buffer, name: str, *args: Expr | int) -> Expr:
-    """A call of the driver's function; its status, 0 if all went well."""
+    """Return a call of a driver function; its value is the status, 0 for success."""
     return call_code(state[i64(CALLS + _NAMES.index(name))], *args)
 
 
 def call_code(code: Expr, *args: Expr | int) -> Expr:
-    """A call of a function by its address; its status."""
+    """Return a call of a function by its address; its value is the status."""
     count = next(size for size in SIZES if len(args) <= size)
     given = [i64(a) for a in args]
     given += [i64(0)] * (count - len(given))
@@ -63,17 +63,17 @@ def call_code(code: Expr, *args: Expr | int) -> Expr:
 
 
 def text_address(text: str) -> Expr:
-    """Where a text lies, as a number."""
+    """Return the address of a text as an integer."""
     return tirx.reinterpret("int64", tirx.reinterpret(void_pointer(), StringImm(text)))
 
 
 def cell_address(cell: Buffer) -> Expr:
-    """Where a variable lies, as a number."""
+    """Return the address of a variable as an integer."""
     return tirx.reinterpret("int64", cell.data)
 
 
 def raise_error(block: Block, kind: str, parts: list[Expr | str]) -> None:
-    """Raise an error whose message is made of texts and of addresses of texts."""
+    """Emit an error whose message consists of texts and addresses of texts."""
     given = block.alloc("parts", len(parts), "int64")
     for k, part in enumerate(parts):
         block.store(given, k, text_address(part) if isinstance(part, str) else part)
@@ -85,7 +85,7 @@ def raise_error(block: Block, kind: str, parts: list[Expr | str]) -> None:
 
 
 def raise_status(block: Block, what: str, status: Expr) -> None:
-    """Raise what a status of the driver means to the user, who wanted ``what``."""
+    """Emit the error for a failed driver call; ``what`` is the user's operation."""
     with block.when(tirx.EQ(status, i64(OUT_OF_MEMORY))):
         raise_error(block, "MemoryError", [f"out of memory on the GPU, to {what}"])
     with block.otherwise():
@@ -94,7 +94,7 @@ def raise_status(block: Block, what: str, status: Expr) -> None:
 
 
 def digits(block: Block, number: Expr) -> Expr:
-    """The address of a number from 0 to 999 as text."""
+    """Return the address of the decimal text of a number from 0 to 999."""
     cell = block.alloc("digits", 1, "int64")
     number = block.bind("number", tirx.max(tirx.min(number, i64(999)), i64(0)))
     parts = [tirx.truncdiv(number, i64(d)) for d in (100, 10, 1)]

@@ -1,4 +1,4 @@
-"""The GPU of this machine, as its driver names it: what measured times are kept under."""
+"""The GPU of this machine, by the driver's name, which keys measured times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_disc.schedules.dispatch.records import processors_in
 from tvm_disc.target.device import Device
 
 DRIVER = "libcuda.so.1"
-MAJOR, MINOR = 75, 76  # attributes of a device: its compute capability
+MAJOR, MINOR = 75, 76  # device attributes: compute capability
 _KEY = re.compile(r".+; sm_(\d+)")
 
 
@@ -23,7 +23,7 @@ class Card:
     """A GPU.
 
     Attributes:
-        name: as the driver has it, such as "NVIDIA H100 PCIe".
+        name: the driver's name, such as "NVIDIA H100 PCIe".
         architecture: its compute capability, such as 90.
     """
 
@@ -32,12 +32,12 @@ class Card:
 
     @property
     def key(self) -> str:
-        """What records of its times begin with."""
+        """The key of its records."""
         return f"{self.name}; sm_{self.architecture}"
 
 
 def local_card() -> Card | None:
-    """Device 0 of this machine; None where there is no driver or no device."""
+    """Return device 0 of this machine; None without a driver or device."""
     try:
         driver = ctypes.CDLL(DRIVER)
     except OSError:
@@ -57,7 +57,7 @@ def local_card() -> Card | None:
 
 
 def has_library() -> bool:
-    """Whether programs find a library of products on this machine."""
+    """Return whether programs find cuBLASLt on this machine."""
     for name in LIBRARIES:
         try:
             ctypes.CDLL(name)
@@ -68,11 +68,13 @@ def has_library() -> bool:
 
 
 def card_of_records(path: Path, device: Device) -> str:
-    """The key of the one card in a file of records that runs code for a device, or of this
-    machine's, where there are several; empty where there is none.
+    """Return the key of the GPU in a file of records that runs code for a device; "" if there is
+    none.
+
+    If the file has several such GPUs, this machine's is taken.
 
     Raises:
-        BadInput: there are several others.
+        BadInput: there are several, and none is this machine's.
     """
     cards = [c for c in processors_in(path) if runs_code_of(c, device.architectures)]
     here = local_card() if len(cards) > 1 else None
@@ -87,7 +89,7 @@ def card_of_records(path: Path, device: Device) -> str:
 
 
 def runs_code_of(key: str, architectures: Sequence[int]) -> bool:
-    """Whether a card of records runs machine code for one of the architectures."""
+    """Return whether a GPU, given by its key, runs machine code for one of the architectures."""
     match = _KEY.fullmatch(key)
     if match is None:
         return False

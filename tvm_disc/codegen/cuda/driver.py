@@ -1,6 +1,6 @@
-"""Opening the device, at a program's first call: the driver, the code that fits, the constants.
+"""Opening of the device in a program's first call: driver, matching code, constants.
 
-open(state, out)     ``out`` is 0, or 1 and an error is raised
+open(state, out)     ``out`` is 0, or 1 with an error raised
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ OPEN, OPEN_LOCKED, FIND, FIND_LIBRARY = (
 )
 LIBRARY = "libcuda.so.1"
 _NOW, _GLOBAL = 2, 0x100
-_MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
-_THRESHOLD = 4  # attribute of a pool: bytes that it keeps
+_MAJOR, _MINOR = 75, 76  # device attributes: compute capability
+_THRESHOLD = 4  # attribute of a memory pool: bytes that it keeps
 NAME_BYTES = 128
 DEVICE_NUMBER = 0
 
@@ -57,22 +57,24 @@ provide(RELEASE_TEXT)
 
 
 def open_functions(placed: Placed, graphs: bool) -> dict[Any, Any]:
-    """The functions that open the device for one program's code.
+    """Return the functions that open the device for one program's code.
 
     Args:
-        graphs: whether the program keeps CUDA graphs, for which the driver must be newer.
+        graphs: whether the program uses CUDA graphs, which require a newer driver.
     """
     return {OPEN: _open(), OPEN_LOCKED: _open_locked(placed), FIND: _find(graphs)}
 
 
 def leave(block: Block, out: Buffer) -> None:
-    """Leave a function with an error that is raised."""
+    """Emit a return with the error that was raised."""
     block.store(out, 0, i64(1))
     block.ret(i32(0))
 
 
 def _begin() -> tuple[Block, tuple[Any, Any], Buffer, Buffer]:
-    """A function ``(state, out)``: its parameters and what they point to; ``out`` is 0."""
+    """Begin a function ``(state, out)``: return its block, parameters and buffers; ``out`` is
+    set to 0.
+    """
     params = words("state"), words("out")
     block = Block()
     state, out = (block.declare(n, p, "int64") for n, p in zip("so", params, strict=True))
@@ -81,7 +83,7 @@ def _begin() -> tuple[Block, tuple[Any, Any], Buffer, Buffer]:
 
 
 def _open() -> Any:
-    """``open(state, out)``: open it, unless it is, and have this thread use its context."""
+    """Return ``open(state, out)``: open the device if necessary; make its context current."""
     block, params, state, out = _begin()
     with block.when(tirx.EQ(state[i64(OPENED)], i64(0))):
         lock(block, params[0], "lock")
@@ -95,14 +97,14 @@ def _open() -> Any:
 
 
 def _failed(block: Block, out: Buffer, status: Expr, name: str) -> None:
-    """Leave with an error where the driver has one."""
+    """Emit an error exit if a driver call failed."""
     with block.when(tirx.NE(status, i64(0))):
         raise_status(block, f"open the device with {name}", status)
         leave(block, out)
 
 
 def _find(graphs: bool) -> Any:
-    """``find(state, out)``: the addresses of the driver's functions."""
+    """Return ``find(state, out)``: look up the addresses of the driver's functions."""
     block, params, state, out = _begin()
     library = O.call_extern("handle", "dlopen", StringImm(LIBRARY), i32(_NOW | _GLOBAL))
     handle = block.bind("library", library)
@@ -133,7 +135,7 @@ def _find(graphs: bool) -> Any:
 
 
 def _open_locked(placed: Placed) -> Any:
-    """``open_locked(state, out)``: with the program's mutex held."""
+    """Return ``open_locked(state, out)``, which is called with the program's mutex locked."""
     block, params, state, out = _begin()
     with block.when(tirx.NE(state[i64(OPENED)], i64(0))):
         block.ret(i32(0))
@@ -154,7 +156,7 @@ def _open_locked(placed: Placed) -> Any:
     step("cuDevicePrimaryCtxRetain", cell_address(cell), i64(DEVICE_NUMBER))
     block.store(state, CONTEXT, cell[i64(0)])
     step("cuCtxSetCurrent", state[i64(CONTEXT)])
-    # What an earlier try has made before it failed is there.
+    # Skip parts that an earlier, failed attempt completed.
     with block.when(tirx.EQ(state[i64(FUNCTIONS)], i64(0))):
         _load(step, placed, cell)
     _constants(step, placed, cell)
@@ -166,13 +168,13 @@ def _open_locked(placed: Placed) -> Any:
 
 
 class _Steps:
-    """Calls of the driver one after the other, until one fails."""
+    """Emits driver calls in sequence; each exits on failure."""
 
     def __init__(self, block: Block, state: Buffer, out: Buffer) -> None:
         self.block, self.state, self.out = block, state, out
 
     def __call__(self, name: str, *args: Expr) -> None:
-        """One more."""
+        """Emit one driver call."""
         status = self.block.bind("status", driver(self.state, name, *args))
         _failed(self.block, self.out, status, name.partition("_")[0])
 
@@ -186,7 +188,9 @@ def _attribute(step: _Steps, number: int) -> Expr:
 
 
 def _load(step: _Steps, placed: Placed, cell: Buffer) -> None:
-    """The image that fits best: machine code of the device's generation, else portable code."""
+    """Emit the loading of the best image: machine code of the device's generation, otherwise
+    PTX.
+    """
     block, state = step.block, step.state
     major, minor = _attribute(step, _MAJOR), _attribute(step, _MINOR)
     device = block.bind("device", major * 10 + minor)
@@ -229,7 +233,7 @@ def _load(step: _Steps, placed: Placed, cell: Buffer) -> None:
 
 
 def _functions(step: _Steps, names: Sequence[str], cell: Buffer) -> None:
-    """A table of the program's functions by number."""
+    """Emit a table of the program's device functions by number."""
     block, state = step.block, step.state
     size = tirx.Cast("uint64", i64(8 * max(1, len(names))))
     table = block.bind("table", O.call_extern("handle", "malloc", size))
@@ -266,7 +270,9 @@ def _constants(step: _Steps, placed: Placed, cell: Buffer) -> None:
 
 
 def _pool(step: _Steps, cell: Buffer) -> None:
-    """The driver's pool of memory keeps as much between calls as a program is told to."""
+    """Emit the configuration of the driver's memory pool: it keeps as much as the program's
+    limit.
+    """
     block, state = step.block, step.state
     step("cuDeviceGetDefaultMemPool", cell_address(cell), i64(DEVICE_NUMBER))
     limit = block.alloc("limit", 1, "int64")

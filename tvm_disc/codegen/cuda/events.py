@@ -1,12 +1,12 @@
-"""How long a kernel took, by the driver's events, in calls that are profiled.
+"""Timing of kernels by CUDA events, in profiled calls.
 
 begin(state, events)
-    two events are made, and the first is in the stream
+    creates two events and records the first in the stream
 end(state, events, start, end)
-    waits for the work between them; ``end`` becomes now by the host's clock, and ``start`` as long
-    before as the work took
+    waits for the work between them; ``end`` becomes the current host time, and ``start`` that
+    time minus the duration of the work
 
-Where the driver has no events for us, ``start`` stays what the host's clock said.
+If no events can be created, ``start`` keeps the host's time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NS_IN_MS = 1e6
 
 
 def event_functions() -> dict[Any, Any]:
-    """The private functions around a timed kernel."""
+    """Return the private functions around a timed kernel."""
     return {BEGIN: _begin(), END: _end()}
 
 
@@ -71,7 +71,9 @@ def _end() -> Any:
 
 
 def _measured(block: Block, state: Buffer, events: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-    """The driver's status, and nanoseconds between two events, once the second has come."""
+    """Emit a wait for the second event; return the status, and the nanoseconds between the
+    events.
+    """
     first, second = events
     ms = block.alloc("ms", 1, "float32")
     block.store(ms, 0, tirx.const(0.0, "float32"))
@@ -80,7 +82,7 @@ def _measured(block: Block, state: Buffer, events: tuple[Expr, Expr]) -> tuple[E
     took = driver(state, "cuEventElapsedTime", cell_address(ms), first, second)
     status = block.bind("status", took)
     ns = tirx.Cast("float64", ms[i64(0)]) * tirx.const(_NS_IN_MS, "float64") + 0.5
-    return status, block.bind("took", tirx.Cast("int64", ns))  # to the nearest
+    return status, block.bind("took", tirx.Cast("int64", ns))  # rounded to the nearest
 
 
 __all__ = ["BEGIN", "END", "EVENT_WORDS", "event_functions"]

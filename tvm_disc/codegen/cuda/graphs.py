@@ -1,21 +1,22 @@
-"""CUDA graphs: the launches of a call, kept for each set of dims, and launched as one.
+"""CUDA graphs: the launches of a call, cached by dims, and launched at once.
 
-begin(record, key)   finds the graph of these dims, or makes room for one
-node(record, ...)    stands for a launch
-take, give           the workspace of the call, which its graph keeps
+begin(record, key)   finds the graph of these dims, or evicts one for it
+node(record, ...)    replaces a launch
+take, give           the workspace of the call, which its graph owns
 end(record)          launches the graph
-leave(record)        after an error: the graph is forgotten
-drop(state)          forgets all graphs
+leave(record)        after an error: removes the graph
+drop(state)          removes all graphs
 
-A call runs its host program as ever. A kernel that is to be launched is compared with the node at
-its place in the graph, and a node whose arguments differ gets the new ones: those that read or
-write tensors of the caller that lie elsewhere. An update costs about what a launch does, and few
-kernels touch the caller's tensors; buffers of the graph's own would have all of them copied, and
-all results once more. Temporaries never differ, for a graph keeps its workspace.
+A call executes its host program as without graphs. Each launch is compared with the node at its
+position in the graph. If arguments differ, because the caller's tensors have other addresses, the
+node is updated. An update costs about as much as a launch, and few kernels access the caller's
+tensors; copying these to fixed buffers would cost more. Addresses of temporaries never differ,
+because a graph owns its workspace.
 
-Graphs are built node by node, not captured from a stream: no stream is in a state in which other
-threads, or a failure, may leave it; a node's handle is known; and it works on the default stream.
-Who finds another call at the graphs launches kernels one by one: nobody waits.
+Graphs are built node by node and not captured from a stream: capture would leave the stream in a
+special state that other threads or a failure could disturb, does not return node handles, and does
+not work on the default stream. If another call is using the graphs, a call launches its kernels one
+by one; no call waits.
 """
 
 from __future__ import annotations
@@ -49,37 +50,37 @@ BEGIN, NODE, END, LEAVE, FORGET, BUILD, DROP_GRAPHS, TAKE_FOR, GIVE_FOR = (
     GlobalVar(f"tvm_disc_graph_{name}")
     for name in ("begin", "node", "end", "leave", "forget", "build", "drop", "take", "give")
 )
-# The record of a call: the state, whether something has failed, its graph or 0, where in the
-# graph's tape it is, and whether a library has done the last product.
+# The record of a call: the state, whether something failed, its graph or 0, the position in the
+# graph's tape, and whether cuBLASLt computed the last product.
 STATE, FAILED, GRAPH, CURSOR, TAKEN = range(5)
 RECORD_WORDS = 5
-# A graph: when it was last used, or 0; the driver's handles; the workspace; an event behind its
-# last node; nodes on a tape, how long that is and how much room it has; whether a call has other
-# nodes than the executable graph. The key follows.
+# A graph: time of the last use, or 0; the driver's handles; the workspace and its size; an event
+# after the last node; the tape of nodes, its length and capacity; whether the nodes differ from the
+# executable graph. The key follows.
 USED, EXECUTABLE, HANDLE, WORKSPACE, BYTES, EVENT, TAPE, LENGTH, ROOM, CHANGED, KEY = range(11)
-# A node on the tape: handle, function, blocks, threads, how many arguments follow.
+# A node on the tape: handle, function, blocks, threads, number of arguments; these follow.
 NODE_HANDLE, FUNCTION, BLOCKS, THREADS, COUNT, ARGUMENTS = range(6)
 _WITHOUT_TIMES = 2  # flag of an event
 
 
 @dataclass(frozen=True)
 class Graphs:
-    """What a program keeps: up to ``most`` graphs, each known by ``key_words`` numbers."""
+    """The graph cache of a program: up to ``most`` graphs, with keys of ``key_words`` numbers."""
 
     most: int
     key_words: int
 
     @property
     def words(self) -> int:
-        """Of one."""
+        """Words of one graph."""
         return KEY + self.key_words
 
 
 def graph_functions(graphs: Graphs, most_words: int) -> dict[Any, Any]:
-    """The functions of a program that keeps graphs.
+    """Return the functions of a program that uses graphs.
 
     Args:
-        most_words: arguments of a device function.
+        most_words: maximum number of arguments of a device function.
     """
     return {
         BEGIN: _begin(graphs),
@@ -99,7 +100,7 @@ def _mutex(state: Buffer) -> Expr:
 
 
 def _locked(block: Block, state: Buffer) -> Expr:
-    """Whether the graphs are this thread's now."""
+    """Emit a try-lock of the graphs; return whether it succeeded."""
     taken = O.call_extern("int32", "pthread_mutex_trylock", _mutex(state))
     return tirx.EQ(block.bind("taken", taken), i32(0))
 
@@ -113,7 +114,7 @@ def _count(block: Block, state: Buffer, word: int) -> None:
 
 
 def _of_call(block: Block, address: Expr) -> tuple[Buffer, Buffer, Buffer]:
-    """The record of a call, the program's state, and the call's graph."""
+    """Return the record of a call, the program's state, and the call's graph."""
     record = words_at(block, address)
     return record, words_at(block, record[i64(STATE)]), words_at(block, record[i64(GRAPH)])
 
@@ -122,8 +123,11 @@ def _of_call(block: Block, address: Expr) -> tuple[Buffer, Buffer, Buffer]:
 
 
 def _begin(graphs: Graphs) -> Any:
-    """``begin(record, key)``: the graph of these dims, in place of the one that was used last the
-    longest ago if there is no room; none where another call is at the graphs."""
+    """Return ``begin(record, key)``: select the graph of these dims.
+
+    Without one, the least recently used graph is evicted. If another call is using the graphs, the
+    call gets none.
+    """
     address, key_ptr = tirx.Var("record", "int64"), words("key")
     block = Block()
     record, key = words_at(block, address), block.declare("k", key_ptr, "int64")
@@ -174,7 +178,9 @@ def _begin(graphs: Graphs) -> Any:
 
 
 def _node(most_words: int) -> Any:
-    """``node(record, function, blocks, threads, arguments, count)``: in place of a launch."""
+    """Return ``node(record, function, blocks, threads, arguments, count)``, which replaces a
+    launch.
+    """
     names = ("record", "function", "blocks", "threads", "count")
     address, function, blocks, threads, count = (tirx.Var(n, "int64") for n in names)
     given_ptr = words("given")
@@ -216,7 +222,7 @@ def _node(most_words: int) -> Any:
 
 
 def _make_room(block: Block, record: Buffer, graph: Buffer, end: Expr) -> None:
-    """Have the tape reach to ``end``."""
+    """Emit the growth of the tape to ``end``."""
     with block.when(end > graph[i64(ROOM)]):
         room = block.bind("room", end * 2)
         old = as_pointer(graph[i64(TAPE)])
@@ -231,12 +237,12 @@ def _make_room(block: Block, record: Buffer, graph: Buffer, end: Expr) -> None:
 
 
 def _parameters(block: Block, tape: Buffer, most_words: int) -> Expr:
-    """The address of a kernel's parameters as the driver wants them of the node at ``tape``."""
+    """Return the address of the driver's parameters for the kernel node at ``tape``."""
     places = words_at(block, bits_of(block.stack("places", 8 * most_words, 8).data))
     with block.loop("k", tape[i64(COUNT)]) as k:
         block.store(places, k, bits_of(tape.data) + (k + ARGUMENTS) * 8)
-    # CUDA_KERNEL_NODE_PARAMS: a function; three sizes of the grid, three of a block, and bytes of
-    # shared memory, of 32 bits each; the addresses of the arguments; no other arguments.
+    # CUDA_KERNEL_NODE_PARAMS: a function; three sizes of the grid, three of a block, and the bytes
+    # of shared memory, 32 bits each; the addresses of the arguments; no extra arguments.
     high = i64(1 << 32)
     grid, threads = tape[i64(BLOCKS)] | high, i64(1) | tape[i64(THREADS)] << i64(32)
     fields = (tape[i64(FUNCTION)], grid, threads, i64(1) | high, i64(0), bits_of(places.data))
@@ -250,7 +256,7 @@ def _parameters(block: Block, tape: Buffer, most_words: int) -> Expr:
 
 
 def _end() -> Any:
-    """``end(record)``: launch the graph, which is made first if its nodes are others."""
+    """Return ``end(record)``: launch the graph, which is rebuilt first if its nodes changed."""
     address = tirx.Var("record", "int64")
     block = Block()
     record, state, graph = _of_call(block, address)
@@ -267,7 +273,7 @@ def _end() -> Any:
 
 
 def _build(most_words: int) -> Any:
-    """``build(record)``: an executable graph of the nodes on the tape, one after the other."""
+    """Return ``build(record)``: make an executable graph of the nodes on the tape, in sequence."""
     address = tirx.Var("record", "int64")
     block = Block()
     record, state, graph = _of_call(block, address)
@@ -298,7 +304,7 @@ def _build(most_words: int) -> Any:
         block.store(at, 0, at[i64(0)] + tape[i64(COUNT)] + ARGUMENTS)
     with block.when(tirx.EQ(graph[i64(EVENT)], i64(0))):
         made("cuEventCreate", EVENT, i64(_WITHOUT_TIMES))
-    # What is freed with the graph is freed behind its last launch, on whatever stream that was.
+    # Memory of the graph is freed after this event, that is, after its last launch on any stream.
     step("cuGraphAddEventRecordNode", cell_address(cell), graph[i64(HANDLE)], cell_address(before),
          i64(1), graph[i64(EVENT)])  # fmt: skip
     made("cuGraphInstantiateWithFlags", EXECUTABLE, graph[i64(HANDLE)], i64(0))
@@ -312,7 +318,7 @@ def _build(most_words: int) -> Any:
 
 
 def _destroy(block: Block, state: Buffer, graph: Buffer) -> None:
-    """The driver's handles; launches under way end as if nothing had happened."""
+    """Emit the destruction of the driver's handles; running launches complete normally."""
     for word, name in ((EXECUTABLE, "cuGraphExecDestroy"), (HANDLE, "cuGraphDestroy")):
         with block.when(tirx.NE(graph[i64(word)], i64(0))):
             block.eval(driver(state, name, graph[i64(word)]))
@@ -320,7 +326,9 @@ def _destroy(block: Block, state: Buffer, graph: Buffer) -> None:
 
 
 def _forget() -> Any:
-    """``forget(state, graph)``: give back all that a graph holds, once its launches are done."""
+    """Return ``forget(state, graph)``: free everything that a graph owns, after its launches
+    complete.
+    """
     state_ptr, address = words("state"), tirx.Var("graph", "int64")
     block = Block()
     state, graph = block.declare("s", state_ptr, "int64"), words_at(block, address)
@@ -338,7 +346,7 @@ def _forget() -> Any:
 
 
 def _leave() -> Any:
-    """``leave(record)``: an error ends the call; its graph is made anew by the next."""
+    """Return ``leave(record)``: an error ends the call; the next call rebuilds its graph."""
     address = tirx.Var("record", "int64")
     block = Block()
     record, state, _ = _of_call(block, address)
@@ -349,7 +357,7 @@ def _leave() -> Any:
 
 
 def _drop(graphs: Graphs) -> Any:
-    """``drop(state)``: forget all graphs, unless a call is at them."""
+    """Return ``drop(state)``: remove all graphs, unless a call is using them."""
     state_ptr = words("state")
     block = Block()
     state = block.declare("s", state_ptr, "int64")
@@ -368,7 +376,9 @@ def _drop(graphs: Graphs) -> Any:
 
 
 def _take() -> Any:
-    """``take(record, size, out)``: the workspace of the call's graph; else one from the pool."""
+    """Return ``take(record, size, out)``: the workspace of the call's graph, or one from the
+    pool.
+    """
     address, size, out_ptr = tirx.Var("record", "int64"), tirx.Var("size", "int64"), words("out")
     block = Block()
     out = block.declare("o", out_ptr, "int64")
@@ -382,13 +392,13 @@ def _take() -> Any:
         block.eval(call(TAKE, state.data, size, out.data))
         block.store(graph, WORKSPACE, out[i64(0)])
         block.store(graph, BYTES, size)
-    # The same dims need as much; what is not there would be written past the end.
+    # Equal dims need equal sizes; a larger size is refused rather than written out of bounds.
     block.store(out, 0, tirx.Select(size > graph[i64(BYTES)], i64(0), graph[i64(WORKSPACE)]))
     return prim_func([address, size, out_ptr], block.stmt())
 
 
 def _give() -> Any:
-    """``give(record, address)``: back to the pool, if it is no graph's."""
+    """Return ``give(record, address)``: free a workspace, unless a graph owns it."""
     address, workspace = tirx.Var("record", "int64"), tirx.Var("workspace", "int64")
     block = Block()
     record = words_at(block, address)

@@ -1,4 +1,4 @@
-"""Device code as bytes behind the program's constants, and where in them it lies."""
+"""Device code appended to the program's constants, and its offsets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tvm_disc.codegen.cuda.nvrtc import Image
 
 @dataclass(frozen=True)
 class Placed:
-    """Where the host program finds the device's code.
+    """Location of the device code in the constant section.
 
     Attributes:
-        constants_bytes: what lies before it, which goes to the device.
-        names: of the functions, in order.
-        images: (architecture, whether portable, offset), as the driver is to be asked.
+        constants_bytes: size of the constants before it, which are copied to the device.
+        names: names of the device functions, in order.
+        images: (architecture, whether PTX, offset).
     """
 
     constants_bytes: int
@@ -28,7 +28,7 @@ class Placed:
 def with_images(
     section: np.ndarray, names: Sequence[str], images: Sequence[Image]
 ) -> tuple[np.ndarray, Placed]:
-    """The constants with the device's code behind them, and where everything lies."""
+    """Return the constants followed by the device code, and the layout."""
     at = _aligned(section.nbytes)
     places, parts = [], []
     for image in images:

@@ -1,8 +1,8 @@
-"""What a call does on the device: launches, memory, copies, and tensors for results.
+"""Operations of a call on the device: launches, memory, copies, and result tensors.
 
-The functions of memory have the names and parameters of those on the processor
-(``codegen/host/memory.py``), so that the host program is the same. All of them go to the caller's
-stream, which TVM's runtime knows for each thread, and wait for nothing.
+The memory functions have the names and parameters of those for CPUs (``codegen/host/memory.py``),
+so that the host program is the same. All operations use the caller's stream, which TVM's runtime
+stores per thread, and are asynchronous.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ LEFT = GlobalVar("tvm_disc_device_left")
 
 
 def launch_functions(slot: Any, graphs: Graphs | None, most_words: int) -> dict[Any, Any]:
-    """The private functions of a call, and the packed ones around it.
+    """Return the private functions of a call, and the packed functions.
 
     Args:
-        most_words: arguments of a device function.
+        most_words: maximum number of arguments of a device function.
     """
     kept = graph_functions(graphs, most_words) if graphs is not None else {}
     return {
@@ -92,7 +92,7 @@ def launch_functions(slot: Any, graphs: Graphs | None, most_words: int) -> dict[
         DROP: _drop(),
         TENSOR: _tensor(),
         GlobalVar(RELEASE_NAME): _release(),
-        # Of this unit of code: a name that another one has can be called only once in it.
+        # a separate function for this unit, as a unit can call it by name only once
         LEFT: fail_function(LEFT, LEFT_CODE),
         GlobalVar(UPLOAD): _upload(slot),
         GlobalVar(DOWNLOAD): _download(slot),
@@ -105,9 +105,9 @@ def _state(block: Block, pointer: Any) -> Buffer:
 
 
 def _launch(graphs: bool, most_words: int) -> Any:
-    """``launch(record, number, blocks, threads, words, count)``: a function of the device.
+    """Return ``launch(record, number, blocks, threads, words, count)``, which launches a kernel.
 
-    In a call that has a graph it is a node of that.
+    In a call with a graph, the kernel becomes a node of the graph.
     """
     address = tirx.Var("record", "int64")
     names = ("number", "blocks", "threads", "count")
@@ -147,7 +147,7 @@ def _launch(graphs: bool, most_words: int) -> Any:
 
 
 def _copy() -> Any:
-    """``copy(state, to, from, size, out)`` on the device; ``out`` is 1 where that failed."""
+    """Return ``copy(state, to, from, size, out)`` on the device; ``out`` is 1 on failure."""
     state_ptr, out_ptr = words("state"), words("out")
     to, source, size = (tirx.Var(n, "int64") for n in ("to", "source", "size"))
     block = Block()
@@ -160,9 +160,9 @@ def _copy() -> Any:
 
 
 def _read() -> Any:
-    """``read(state, address, size, out)``: a few bytes, once the device has them.
+    """Return ``read(state, address, size, out)``, which waits for a few bytes from the device.
 
-    They lie behind the first word of ``out``, which is 1 where that failed.
+    They are stored after the first word of ``out``, which is 1 on failure.
     """
     state_ptr, out = words("state"), words("out")
     address, size = (tirx.Var(n, "int64") for n in ("address", "size"))
@@ -170,7 +170,7 @@ def _read() -> Any:
     state = _state(block, state_ptr)
     cell = block.declare("o", out, "int64")
     block.store(cell, 0, i64(0))
-    block.store(cell, 1, i64(0))  # the last of the bytes may be part of a word
+    block.store(cell, 1, i64(0))  # the last bytes may fill a word only partly
     now = stream(block)
     status = driver(state, "cuMemcpyDtoHAsync_v2", bits_of(out) + 8, address, size, now)
     refuse(block, (cell, 0), block.bind("status", status), "read a size or a condition")
@@ -180,7 +180,7 @@ def _read() -> Any:
 
 
 def _wait() -> Any:
-    """``wait(state)``: until everything before it is done."""
+    """Return ``wait(state)``, which waits for all earlier work."""
     state_ptr = words("state")
     block = Block()
     state = _state(block, state_ptr)
@@ -189,7 +189,7 @@ def _wait() -> Any:
 
 
 def _take() -> Any:
-    """``take(state, size, out)``: memory of the device in the stream's order, or 0."""
+    """Return ``take(state, size, out)``: stream-ordered device memory, or 0."""
     state_ptr, size, out = words("state"), tirx.Var("size", "int64"), words("out")
     block = Block()
     state, cell = _state(block, state_ptr), block.declare("o", out, "int64")
@@ -207,7 +207,7 @@ def _allocate(block: Block, state: Buffer, size: Expr, out: Buffer) -> None:
     asked = driver(state, "cuMemAllocAsync", cell_address(found), room, now)
     asked = block.bind("asked", asked)
     with block.when(tirx.NE(asked, i64(0))):
-        # What was freed in the order of streams may be there once they are done.
+        # Memory that was freed in stream order may become available after synchronization.
         block.store(state, MISSES, state[i64(MISSES)] + 1)
         block.store(found, 0, i64(0))
         block.eval(driver(state, "cuStreamSynchronize", now))
@@ -218,7 +218,7 @@ def _allocate(block: Block, state: Buffer, size: Expr, out: Buffer) -> None:
 
 
 def _give() -> Any:
-    """``give(state, address)``: back, once the kernels before it are done."""
+    """Return ``give(state, address)``: free memory after the kernels before it."""
     state_ptr, address = words("state"), tirx.Var("address", "int64")
     block = Block()
     state = _state(block, state_ptr)
@@ -227,7 +227,9 @@ def _give() -> Any:
 
 
 def _trim(graphs: bool) -> Any:
-    """``trim(state)``: no graphs, and the driver's pool keeps no more than the program's limit."""
+    """Return ``trim(state)``: remove all graphs, and trim the driver's pool to the program's
+    limit.
+    """
     state_ptr = words("state")
     block = Block()
     state = _state(block, state_ptr)
@@ -243,8 +245,10 @@ def _trim(graphs: bool) -> Any:
 
 
 def _close(slot: Any) -> Any:
-    """``()``: graphs and constants are given back once all work is done; nothing may call the
-    program meanwhile. Its code stays, for whoever frees a result."""
+    """Return ``()``: wait for all work, then free graphs and constants.
+
+    No call may run concurrently. The code stays loaded, as results are freed by it.
+    """
 
     def emit(block: Block, args: Arguments) -> None:
         state = state_of(block, static_cell(block, slot))
@@ -260,13 +264,13 @@ def _close(slot: Any) -> Any:
 
 
 def _drop() -> Any:
-    """``drop(state)``: results are not kept; the driver's pool has their memory."""
+    """Return ``drop(state)``, which does nothing: results are not cached, the driver's pool is."""
     state_ptr = words("state")
     return prim_func([state_ptr], Block().stmt())
 
 
 def _tensor() -> Any:
-    """``new_tensor(state, kind, dims, ndim, size, out)``: as on the processor."""
+    """Return ``new_tensor(state, kind, dims, ndim, size, out)``, as for CPUs."""
     state_ptr, dims_ptr, out_ptr = words("state"), words("dims"), words("out")
     kind, ndim, size = (tirx.Var(n, "int64") for n in ("kind", "ndim", "size"))
     block = Block()
@@ -292,7 +296,7 @@ def _tensor() -> Any:
 
 
 def _release() -> Any:
-    """``(managed tensor)``: what frees a result, called by whoever lets go of it last."""
+    """Return ``(managed tensor)``: the deleter of a result, called by its last owner."""
     managed = tirx.Var("managed", void_pointer())
     block = Block()
     fields = words_at(block, bits_of(managed))
@@ -306,7 +310,7 @@ def _release() -> Any:
 
 
 def _upload(slot: Any) -> Any:
-    """``(kind, ndim, address of the dims, bytes, address of the data) -> tensor``."""
+    """Return ``(kind, ndim, address of the dims, bytes, address of the data) -> tensor``."""
     handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
     count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
     block = Block()
@@ -341,12 +345,12 @@ def _upload(slot: Any) -> Any:
 
 
 def _left(args: Any) -> Expr:
-    """A call that fails: the caller returns with the error that is raised already."""
+    """Return a call that fails: the caller returns with the error that was already raised."""
     return O.call_cpacked(str(LEFT.name_hint), args)
 
 
 def _open_or_fail(block: Block, state: Buffer, args: Any) -> None:
-    """Open the device; else the caller leaves with the error that is raised."""
+    """Emit the opening of the device, with an error exit."""
     out = block.alloc("opened", 1, "int64")
     block.eval(call(OPEN, state.data, out.data))
     with block.when(tirx.NE(out[i64(0)], i64(0))):
@@ -354,7 +358,9 @@ def _open_or_fail(block: Block, state: Buffer, args: Any) -> None:
 
 
 def _download(slot: Any) -> Any:
-    """``(tensor, address, bytes)``: its elements, once they are there."""
+    """Return ``(tensor, address, bytes)``: copy a tensor's elements to the host, after waiting
+    for them.
+    """
 
     def emit(block: Block, args: Arguments) -> None:
         source = bits_of(args.data(0, "int8"))

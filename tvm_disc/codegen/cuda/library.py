@@ -1,9 +1,9 @@
-"""cuBLASLt, found by its name when the device is opened, and a product by it.
+"""cuBLASLt: loaded when the device is opened, and called for products.
 
-find(state)                    the library, its functions and a handle, where there is one
-product(record, told, out)     ``schedules/cuda/library.py`` says what is told of a product
+find(state)                    loads the library and creates a handle, if it is installed
+product(record, told, out)     ``schedules/cuda/library.py`` documents the description ``told``
 
-Whatever fails here leaves the product to our own kernels.
+If a call fails, the product is computed by the generated kernels.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ Expr: TypeAlias = Any
 
 LIBRARIES = tuple(f"libcublasLt.so.{major}" for major in (13, 12, 11))
 _NOW = 2
-# The library's numbers: attributes of a product and of a matrix, and the type of its elements.
+# cuBLASLt constants: attributes of a product and of a matrix layout, and the element type.
 _OF_FIRST, _OF_SECOND, _OF_EPILOGUE, _OF_BIAS = 3, 4, 7, 8
 _OF_BATCH, _OF_STEP = 5, 6
 _FLOAT32 = 0
-_ONE = 0x3F800000  # 1.0 as bits of float32
+_ONE = 0x3F800000  # 1.0 as float32 bits
 
 
 def library_functions() -> dict[Any, Any]:
-    """The functions of a program that may call the library."""
+    """Return the functions of a program that may call the library."""
     return {FIND_LIBRARY: _find(), PRODUCT: _product()}
 
 
 def _find() -> Any:
-    """``find(state)``: the handle stays 0 where anything is missing."""
+    """Return ``find(state)``; the handle remains 0 if anything is missing."""
     state_ptr = words("state")
     block = Block()
     state = block.declare("s", state_ptr, "int64")
@@ -90,21 +90,23 @@ def _call(state: Buffer, name: str, *args: Expr | int) -> Expr:
 
 
 class _Tries:
-    """Calls of the library one after the other, until one fails."""
+    """Emits library calls in sequence; after a failure the rest is skipped."""
 
     def __init__(self, block: Block, state: Buffer, out: Buffer) -> None:
         self.block, self.state, self.out = block, state, out
         block.store(out, 0, i64(1))
 
     def __call__(self, name: str, *args: Expr | int) -> None:
-        """One more."""
+        """Emit one call."""
         with self.block.when(tirx.NE(self.out[i64(0)], i64(0))):
             status = self.block.bind("status", _call(self.state, name, *args))
             self.block.store(self.out, 0, tirx.Cast("int64", tirx.EQ(status, i64(0))))
 
 
 def _product() -> Any:
-    """``product(record, told, out)``; a call that has a CUDA graph needs kernels of our own."""
+    """Return ``product(record, told, out)``; calls with a CUDA graph use the generated kernels
+    instead.
+    """
     address, told_ptr, out_ptr = tirx.Var("record", "int64"), words("told"), words("out")
     block = Block()
     told, out = (block.declare(n, p, "int64") for n, p in (("t", told_ptr), ("o", out_ptr)))
@@ -117,7 +119,7 @@ def _product() -> Any:
     def at(word: int) -> Expr:
         return bits_of(told_ptr) + 8 * word
 
-    made = block.alloc("made", 4, "int64")  # the product, and three matrices
+    made = block.alloc("made", 4, "int64")  # the product's descriptor, and three matrix layouts
     for k in range(4):
         block.store(made, k, i64(0))
     attempt = _Tries(block, state, out)
@@ -152,7 +154,7 @@ def _product() -> Any:
 
 
 def _matrices(told: Buffer) -> list[tuple[int, tuple[Expr, Expr]]]:
-    """The operands and the result, with rows and columns as they lie in memory."""
+    """Return the operands and the result, with rows and columns of their layout in memory."""
     rows, columns, depth = (told[i64(x)] for x in (ROWS, COLUMNS, DEPTH))
 
     def turned(flag: int, sides: tuple[Expr, Expr]) -> tuple[Expr, Expr]:

@@ -1,6 +1,6 @@
-"""CUDA C as machine code: NVIDIA's run-time compiler, found where its wheel or CUDA put it.
+"""Compilation of CUDA C by NVIDIA's run-time compiler, from its wheel or a CUDA installation.
 
-It needs neither a GPU nor a driver, and is not needed to run what it made.
+It needs neither a GPU nor a driver. Running the compiled code does not need it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OPTIONS = ("--std=c++17", "-default-device", "--fmad=true", "-w")
 
 @dataclass(frozen=True)
 class Image:
-    """Code for one architecture: machine code, or portable code (PTX) for it and newer ones."""
+    """Code for one architecture: machine code, or PTX for it and newer ones."""
 
     architecture: int
     portable: bool
@@ -28,10 +28,10 @@ class Image:
 
 
 def compile_source(source: str, architectures: Sequence[int]) -> list[Image]:
-    """Machine code for each architecture, and portable code for newer ones than the last.
+    """Return machine code for each architecture, and PTX of the first for newer GPUs.
 
     Raises:
-        Unsupported: there is no NVRTC, or it does not know an architecture.
+        Unsupported: NVRTC is not installed, or does not know an architecture.
     """
     library = _library()
     known = _known(library)
@@ -47,17 +47,17 @@ def compile_source(source: str, architectures: Sequence[int]) -> list[Image]:
 
 
 def is_there() -> bool:
-    """Whether it was found."""
+    """Return whether NVRTC is installed."""
     return _loaded() is not None
 
 
 def compile_for(source: str, architecture: str) -> bytes:
-    """Machine code for ``sm_N``, or PTX for ``compute_N``."""
+    """Return machine code for ``sm_N``, or PTX for ``compute_N``."""
     return _compiled(_library(), source, architecture)
 
 
 def version() -> tuple[int, int]:
-    """Of the compiler, which is part of what its code depends on."""
+    """Return NVRTC's version, which is part of cache keys."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     return major.value, minor.value
@@ -129,7 +129,7 @@ def _loaded() -> ctypes.CDLL | None:
 
 
 def _places() -> list[str]:
-    """Where it may be: the wheels of CUDA 13 and 12, then the system's."""
+    """Return candidate paths: the wheels of CUDA 13 and 12, then the system's library."""
     found: list[str] = []
     try:
         spec = importlib.util.find_spec("nvidia")

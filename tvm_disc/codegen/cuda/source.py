@@ -1,7 +1,7 @@
-"""Device functions as CUDA C, by TVM's code generator, without a header of anybody's.
+"""Device functions as CUDA C, by TVM's code generator, without any header files.
 
-The text is complete in itself, so that the run-time compiler needs no installation beside it, and
-so that any C++ compiler that is given meanings for CUDA's words can compile it, too.
+The text is self-contained: NVRTC needs no CUDA installation, and any C++ compiler can compile the
+text if CUDA's keywords are defined.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _FIRST = 'extern "C" __global__'
 
 
 def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
-    """The functions as one text.
+    """Return the functions as one text.
 
     Raises:
-        Unsupported: a function that the code generator has no words for.
+        Unsupported: TVM has no CUDA code for a function.
     """
     target = tvm.target.Target({"kind": "cuda", "arch": f"sm_{device.architectures[0]}"})
     made = {GlobalVar(f.name): _marked(f, target) for f in functions}
@@ -43,7 +43,7 @@ def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
 
 
 def _lowered(module: Any) -> Any:
-    """The module as the code generator wants it: every variable bound in one place."""
+    """Return the module in the form that TVM's code generator requires: single assignment."""
     return T.LowerIntrin()(T.ConvertSSA()(module))
 
 
@@ -61,7 +61,7 @@ def _marked(function: DeviceFunction, target: Any) -> Any:
 
 
 def _refused(functions: Sequence[DeviceFunction], target: Any, error: Exception) -> Unsupported:
-    """Which of the functions it was, and why."""
+    """Return the error for the first function that fails, with the reason."""
     for function in functions:
         try:
             one = _lowered(tvm.IRModule({GlobalVar(function.name): _marked(function, target)}))
@@ -73,7 +73,7 @@ def _refused(functions: Sequence[DeviceFunction], target: Any, error: Exception)
 
 
 def _divisions(body: str) -> list[str]:
-    """The divisions that a text calls: by zero they give zero (``tir/division.py``)."""
+    """Return definitions of the divisions that a text calls: x / 0 is 0 (``tir/division.py``)."""
     found = sorted({m.groups() for m in _DIVISION.finditer(body)})
     lines = []
     for way, kind, dtype in found:

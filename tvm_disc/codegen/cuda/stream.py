@@ -1,4 +1,4 @@
-"""The stream of a call, and calls of the driver that may fail on it."""
+"""The stream of a call, and error exits of driver calls."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Expr: TypeAlias = Any
 
 
 def stream(block: Block) -> Expr:
-    """The stream of this thread's caller."""
+    """Return the current stream of this thread."""
     found = O.call_extern("handle", "TVMFFIEnvGetStream", i32(CUDA), i32(DEVICE_NUMBER))
     return block.bind("stream", bits_of(block.bind("stream", found)))
 
 
 def refuse(block: Block, out: tuple[Buffer, int], status: Expr, what: str) -> None:
-    """Return with an error where a status is none of success; the word ``out`` is 1 then."""
+    """Emit an error exit for a failed status; it sets the word ``out`` to 1."""
     with block.when(tirx.NE(status, i64(0))):
         raise_status(block, what, status)
         block.store(out[0], out[1], i64(1))

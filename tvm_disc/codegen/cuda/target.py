@@ -1,4 +1,4 @@
-"""What ``target="cuda"`` means: the device, and the processor that runs the host program."""
+"""Parsing of ``target="cuda"``: the device, and the CPU that runs the host program."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _ARCHITECTURE = re.compile(r"(?:sm_|compute_)?(\d{2,3})a?$")
 
 
 def split_target(target: Any) -> tuple[Device | None, Any]:
-    """The device of a target, if it has one, and the target of the host.
+    """Return the device of a target, None for CPU targets, and the target of the host.
 
-    A device is ``"cuda"``, ``"cuda -arch=sm_80,sm_90"``, a dict of kind ``cuda``, or TVM's own
-    target; its ``host`` is the processor, by default this machine's.
+    A device is ``"cuda"``, ``"cuda -arch=sm_80,sm_90"``, a dict of kind ``cuda``, or a TVM target.
+    Its ``host`` is the CPU, by default this machine's.
 
     Raises:
-        Unsupported: an architecture that no compiler of ours knows, or an option that is none.
+        Unsupported: an unknown architecture or option.
     """
     if target is None:
         current = tvm.target.Target.current(allow_none=True)
@@ -49,7 +49,7 @@ def split_target(target: Any) -> tuple[Device | None, Any]:
 
 
 def _tagged(target: Any) -> Any:
-    """TVM's target of a name such as ``nvidia/nvidia-h100``, with its options if it has some."""
+    """Return TVM's target for a tag such as ``nvidia/nvidia-h100``, with the host if it has one."""
     name = target.get("tag") if isinstance(target, dict) else target
     if not isinstance(name, str) or not name.strip().startswith(_VENDOR):
         return target
@@ -66,7 +66,7 @@ def _tagged(target: Any) -> Any:
 
 
 def _no_environment() -> Any:
-    """This machine, where the environment's target is the device itself."""
+    """Return this machine's CPU if the environment's target is the GPU, otherwise None."""
     named = os.environ.get("DISC_TARGET")
     return {"kind": "llvm", "mcpu": "native"} if named and _kind(named) == "cuda" else None
 
@@ -104,7 +104,7 @@ def _options(target: Any) -> dict[str, Any]:
 
 
 def _architectures(names: Any) -> tuple[int, ...]:
-    """Compute capabilities by name; by default those of two generations of servers."""
+    """Return compute capabilities by name; by default those of two generations of server GPUs."""
     if names is None:
         return DEFAULT
     listed = names.split(",") if isinstance(names, str) else [str(n) for n in names]

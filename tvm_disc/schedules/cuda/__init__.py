@@ -1,29 +1,29 @@
-"""Kernel templates for a GPU, and how a kernel of theirs is launched.
+"""Kernel templates for GPUs, and the launch of their kernels.
 
 ========== =====================================================================================
-block      statements of device code: memory of a thread, of a block, barriers
+block      statements of device code: thread-local and shared memory, barriers
 kernel     from a group's variants to device functions and the host function that launches them
-library    products by cuBLASLt, where it is found
-handover   which products go there: by measured times, or by their size
-cost       how long a plan takes, after waves of blocks and bytes moved
-vector     neighbours by one access of 16 bytes, and the facts that this rests on
-elements   element-wise, broadcast and injective work: a thread for each element, or neighbours
-reduce     one contraction of any kind: a thread, several, or blocks for each element
-epilogue   from the sums of an anchor to results, several at once
-extremes   positions of extremes: a thread, or a block, for each
-rows       reductions and element-wise work over a row: a thread, a block, or blocks for each row;
-           several warps for 32 neighbouring columns
-product    products and convolutions: which tiles, and how operands are copied
-tile       a tile: slices in shared memory, sums in registers
-views      what tiles multiply: products, and convolutions as implicit ones
-window     pools and depthwise convolutions: a thread for a strip of pixels
-transpose  permutations that move the last axis: tiles by way of shared memory
-scan       running sums and products: a thread, a block, or blocks for each line
-scatter    updates: a thread for each line of them, in order
-positions  positions of what is kept: parts are counted, then written behind each other
-sorting    sorted positions: a thread, or blocks, for each line
-attention  scores, softmax and weighted values of a query: a block for each
-serial     what the processor's templates do in order: a thread for each of their tasks
-policy     which template takes a group
+library    matrix products by cuBLASLt, if it is installed
+handover   choice between cuBLASLt and generated kernels, by measured times or by size
+cost       cost model of waves of blocks and bytes moved
+vector     accesses of 16 bytes to adjacent elements, and the facts that they require
+elements   element-wise, broadcast and injective work: one or several adjacent elements per thread
+reduce     any contraction: a thread, several threads, or several blocks per element
+epilogue   from the sums of an anchor to results, several elements at once
+extremes   argmax and argmin: a thread or a block per element
+rows       reductions and element-wise work over rows: a thread, a block, or blocks per row;
+           several warps for 32 adjacent columns
+product    plans of matrix products and convolutions: tile sizes, and how operands are copied
+tile       code of a tile: slices in shared memory, sums in registers
+views      operands of tiles: matrix products, and convolutions as implicit products
+window     pooling and depthwise convolutions: a strip of pixels per thread
+transpose  permutations that move the last axis: tiles in shared memory
+scan       cumulative sums and products: a thread, a block, or blocks per line
+scatter    scatter updates: a thread per line of updates, in order
+positions  indices of selected elements: count per part, then write each part
+sorting    argsort: a thread, or blocks, per line
+attention  scores, softmax and weighted values: a block per query
+serial     CPU templates on a GPU: a thread per task
+policy     assignment of templates to groups
 ========== =====================================================================================
 """

@@ -1,11 +1,11 @@
-"""Attention: scores, softmax and weighted values of one query, a block of threads for each.
+"""Attention: scores, softmax and weighted values, with a thread block per query.
 
     for each 128 keys:
         every thread computes the score of one key
-        peak, sum and result are rescaled to the larger peak (Milakov & Gimelshein, 2018)
+        maximum, sum and result are rescaled to the new maximum (Milakov & Gimelshein, 2018)
         every thread adds the keys' values to one column of the result
 
-Scores lie in shared memory only.
+Scores are stored only in shared memory.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ THREADS = 128
 
 @dataclass(frozen=True)
 class QueryKnobs(Knobs):
-    """Keys at once, and threads of a block."""
+    """Number of keys per step, and of threads per block."""
 
     keys: int = THREADS
 
 
 def plan_query(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """A block of threads for each query."""
+    """Return a plan with a thread block per query."""
     assert group.anchor is not None and machine.device is not None
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):
@@ -85,7 +85,8 @@ def _query(found: Attention, scores: MatMulView, values: MatMulView, body: Body)
     cells = {name: block.alloc(name, 1, dtype) for name in ("peak", "sum", "result", "score")}
     lowest, zero = const(float("-inf"), dtype), const(0, dtype)
 
-    # Values wider than a block of threads are computed part by part, scores anew for each.
+    # If values are wider than the block, the result is computed in parts, with scores recomputed
+    # per part.
     with low.loop("part", tirx.truncdiv(width + (THREADS - 1), i64(THREADS))) as part:
         column = block.bind("column", part * THREADS + body.thread)
         for name, start in (("peak", lowest), ("sum", zero), ("result", zero)):
@@ -102,7 +103,7 @@ def _query(found: Attention, scores: MatMulView, values: MatMulView, body: Body)
             top = fold(body, mine, larger, dtype, THREADS)
             before = block.bind("before", cells["peak"][i64(0)])
             peak = block.bind("peak", larger(before, top))
-            # Where every key so far is masked by minus infinity the peak counts as 0.
+            # if all keys so far are masked by minus infinity, the maximum counts as 0
             shift = block.bind("shift", tirx.Select(tirx.EQ(peak, lowest), zero, peak))
             factor = block.bind("factor", MATH["exp"](difference(before, shift)))
             weight = block.bind("weight", MATH["exp"](difference(mine, shift)))
@@ -132,7 +133,7 @@ def _query(found: Attention, scores: MatMulView, values: MatMulView, body: Body)
 def _score(
     found: Attention, view: MatMulView, body: Body, at: tuple[Expr, Expr, Expr], dtype: str
 ) -> Expr:
-    """One score behind its chain of scales, biases and masks."""
+    """Return one score after its chain of scales, biases and masks."""
     block, low = body.block, body.low
     g, i, j = at
     acc = block.alloc("dot", 1, dtype)

@@ -1,4 +1,4 @@
-"""Statements of device code: what a thread keeps, what a block shares, and barriers."""
+"""Statements of device code: thread-local arrays, shared arrays, and barriers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Expr: TypeAlias = Any
 
 
 class DeviceBlock(Block):
-    """A :class:`Block` whose arrays are a thread's own."""
+    """A :class:`Block` whose arrays are thread-local."""
 
     def alloc(self, name: str, elems: int, dtype: str) -> Buffer:
-        """A small array of this thread, in registers if its indices are known."""
+        """Allocate a small thread-local array; it is in registers if its indices are constant."""
         size_bytes = elems * max(1, tvm.DataType(dtype).bits // 8)
         if size_bytes > STACK_LIMIT_BYTES:
             raise ValueError(f"{name}: {size_bytes} bytes do not fit the stack budget")
         return self._array(name, elems, dtype, "local")
 
     def shared(self, name: str, elems: int, dtype: str) -> Buffer:
-        """An array of this block of threads."""
+        """Allocate an array in shared memory."""
         return self._array(name, elems, dtype, "shared")
 
     def barrier(self) -> None:
-        """All threads of the block come here before one goes on."""
+        """Emit a barrier of the thread block."""
         sync = tirx.call_intrin("void", "tirx.tvm_storage_sync", StringImm("shared"))
         self.eval(sync)
 
@@ -40,7 +40,7 @@ class DeviceBlock(Block):
 
 
 def bound_to(body: Stmt, var: Any, tag: str, extent: Expr) -> Stmt:
-    """A statement that every thread runs, with its number along ``tag`` in ``var``."""
+    """Return a statement with ``var`` bound to the thread or block index along ``tag``."""
     return S.AttrStmt(tirx.IterVar(None, var, 1, tag), "thread_extent", extent, body)
 
 

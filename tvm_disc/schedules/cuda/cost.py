@@ -1,11 +1,11 @@
-"""How long a plan takes on a device: DietCode's model (MLSys 2022) of waves of equal blocks.
+"""Cost model of GPU plans: DietCode's model (MLSys 2022) of waves of equal blocks.
 
-    time = launch + max(waves x time of a block alone, steps x pipes of a step, bytes / bandwidth)
+    time = launch + max(waves x time of one block, steps x pipe time of a step, bytes / bandwidth)
 
-A wave is as many blocks as all multiprocessors hold at once; a step of a thread takes the pipes of
-its multiprocessor for loads or multiply-adds. The bandwidth is the memory's, or less where there
-are fewer blocks than multiprocessors that reach it. The constants of a multiprocessor come from
-the vendor's figures for the card; none was measured.
+A wave is the number of blocks that all multiprocessors hold at once. A step of a thread occupies
+its multiprocessor's pipes for loads or multiply-adds. The bandwidth is that of the memory, or less
+if fewer blocks run than are needed to saturate it. The constants of a multiprocessor are from the
+vendor's data sheet; none was measured.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from tvm_disc.target.device import Device
 
 Expr: TypeAlias = Any
 
-# Guesses: entering a kernel, a dependent step of a thread (a load from memory and an operation),
-# and threads that a multiprocessor holds.
+# Estimates: launching a kernel, a dependent step of a thread (a load and an operation), a barrier,
+# and resident threads per multiprocessor.
 LAUNCH_NS, STEP_NS, BARRIER_NS, THREADS_HELD = 3000.0, 4.0, 30.0, 2048
-# What a multiprocessor reads at most, in GB/s: 64 bytes a cycle.
+# maximum read bandwidth of a multiprocessor in GB/s: 64 bytes per cycle
 EACH_GBS = 90.0
-# Of a multiprocessor, in lanes: 32 loads a cycle, and 64 multiply-adds, at 1.4 GHz.
+# ns per lane of a multiprocessor: 32 loads and 64 multiply-adds per cycle at 1.4 GHz
 LOAD_NS, MULTIPLY_NS = 1 / 45, 1 / 90
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a plan does.
+    """Amount of work of a plan.
 
     Attributes:
-        blocks: of threads.
-        threads: of a block.
-        steps: that a thread does one after the other.
-        barriers: at which it waits.
-        memory: how many times what is wanted is read.
-        busy: nanoseconds that a step of one thread takes its multiprocessor's pipes.
+        blocks: number of thread blocks.
+        threads: threads per block.
+        steps: sequential steps of a thread.
+        barriers: barriers per block.
+        memory: how many times the required data are read.
+        busy: nanoseconds that a step of one thread occupies its multiprocessor's pipes.
     """
 
     blocks: Expr
@@ -55,13 +55,13 @@ class Work:
 
 
 def moved_ns(device: Device, group: Group, points: Points, model: CostModel) -> Values:
-    """A kernel that does little more than to move its operands and results."""
+    """Return the time of a kernel that mostly moves its operands and results."""
     bytes_ = evaluate(moved_bytes(group), points)
     return np.asarray(LAUNCH_NS + bytes_ / device.bandwidth_gbs, np.float64)
 
 
 def waves_ns(device: Device, group: Group, work: Work, points: Points, model: CostModel) -> Values:
-    """A kernel of blocks that all do the same."""
+    """Return the time of a kernel of equal blocks."""
     held = device.multiprocessors * max(1, THREADS_HELD // work.threads)
     blocks = np.maximum(evaluate(work.blocks, points), 1)
     waves = np.ceil(blocks / held)
@@ -83,7 +83,7 @@ def passes_ns(
     points: Points,
     model: CostModel,
 ) -> Values:
-    """Several kernels one after the other, each as often as it has rounds."""
+    """Return the time of several kernels in sequence, each with its number of repetitions."""
     times = (waves_ns(device, group, w, points, model) * evaluate(r, points) for w, r in passes)
     return np.asarray(sum(times), np.float64)
 

@@ -1,11 +1,12 @@
 """Element-wise, broadcast and injective work.
 
     single   a thread computes one element of every output
-    lanes    a thread computes neighbours, with accesses of 16 bytes
+    lanes    a thread computes adjacent elements, with accesses of 16 bytes
 
-Neighbours lie in one row of the longest suffix of dims in which no read needs a division: a thread
-divides once, for all of them. Without dims before it, rows end where the domain does, and the last
-thread takes what is left one by one; else rows must be multiples of the neighbours.
+Adjacent elements are in one row: the longest suffix of dims in which no read needs a division, so
+that a thread divides only once. If no dims remain before it, rows end where the domain ends, and
+the last thread computes the rest one by one. Otherwise the row length must be a multiple of the
+number of lanes.
 """
 
 from __future__ import annotations
@@ -45,13 +46,15 @@ THREADS = 256
 
 @dataclass(frozen=True)
 class ElementKnobs(Knobs):
-    """Elements of a thread."""
+    """Number of elements per thread."""
 
     lanes: int = 1
 
 
 def plan_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """A thread for each element, or for neighbours where facts allow it."""
+    """Return a plan with a thread per element, or per several adjacent elements if facts allow
+    it.
+    """
     single = single_elements(group, solver, machine)
     vectors = _Vectors.of(group, solver)
     if vectors is None:
@@ -69,7 +72,9 @@ def plan_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
 
 
 def single_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """A thread for each element of the domain, neighbours next to each other."""
+    """Return a plan with a thread per element of the domain; adjacent threads compute adjacent
+    elements.
+    """
     domain = tuple(group.outputs[0].shape)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     assert machine.device is not None
@@ -95,7 +100,7 @@ def _single(group: Group, domain: Sequence[Any], body: Body, flat: Expr) -> None
 def _values(
     low: Lowering, outputs: Sequence[Node], domain: Sequence[Any], index: Sequence[Expr], flat: Expr
 ) -> list[Expr]:
-    """Every output's element of the domain's."""
+    """Return every output's element at an index of the domain."""
     same = (low.solver.known_same_shape(n.shape, domain) for n in outputs)
     return [
         low.at(n, index if s else low.space.split(flat, n.shape))
@@ -104,7 +109,7 @@ def _values(
 
 
 class _Vectors:
-    """A group whose threads take neighbours, along dims ``split`` and on."""
+    """A group whose threads compute adjacent elements along dims ``split`` and later."""
 
     def __init__(self, group: Group, solver: Solver) -> None:
         self.group, self.solver = group, solver
@@ -116,7 +121,7 @@ class _Vectors:
 
     @classmethod
     def of(cls, group: Group, solver: Solver) -> _Vectors | None:
-        """None where little of what is read lies next to each other."""
+        """Return the vectors of a group; None if few of its reads are adjacent."""
         made = cls(group, solver)
         for split in range(max(len(made.domain), 1)):
             made.split, made.facts = split, []
@@ -126,17 +131,19 @@ class _Vectors:
 
     @property
     def inner(self) -> Expr:
-        """Elements of a row."""
+        """Number of elements of a row."""
         return product(self.domain[self.split :])
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What must hold where this runs."""
+        """Conditions under which this code may run."""
         same = [Need(f"{d} == {t}", tirx.EQ(i64(d), i64(t))) for d, t in self.unsure.values()]
         return (*same, *(multiple_need(s, self.lanes) for s in self.facts), ALIGNED)
 
     def _dry(self) -> bool:
-        """Whether a row needs no division, and most of it is read together; finds the facts."""
+        """Return whether a row needs no division and most reads are vectors; determines the
+        facts.
+        """
         low = Lowering(
             DeviceBlock(), IndexSpace(lambda a, b: bool(self.solver.known_eq(a, b))), self.solver
         )
@@ -158,7 +165,7 @@ class _Vectors:
         return _values(low, self.group.outputs, self.domain, index, flat)
 
     def emit(self, body: Body) -> None:
-        """The neighbours of one thread."""
+        """Emit the elements of one thread."""
         block, flat = body.block, body.block.bind("flat", body.lo * self.lanes)
         if self.split or self.solver.known_divides(self.lanes, self.inner):
             self._together(body, flat)
@@ -176,7 +183,7 @@ class _Vectors:
         with low.scope(), low.without_broadcast(self.unsure):
             j, outer = flat, list[Expr]()
             if self.split:
-                # One division for all neighbours, in 32 bits where the domain allows it.
+                # One division for all elements, in 32 bits if the domain allows it.
                 r, _ = low.space.split(flat, (product(self.domain[: self.split]), self.inner))
                 low.resolve([r])
                 j = block.bind("j", flat - mul(r, self.inner))

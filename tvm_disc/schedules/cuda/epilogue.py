@@ -1,4 +1,4 @@
-"""From the sums of an anchor to the results of its group: what follows, and several at once."""
+"""Epilogues: from an anchor's sums to the results of its group, several elements at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Expr: TypeAlias = Any
 
 
 def plain_epilogue(group: Group, solver: Solver) -> bool:
-    """Whether outputs lie as the anchor does, and follow from it element by element."""
+    """Return whether outputs have the anchor's shape and follow from it by element-wise
+    operators.
+    """
     anchor = group.anchor
     assert anchor is not None
     after = {anchor}
@@ -37,11 +39,11 @@ def store_lanes(
     total: Callable[[int, Sequence[Expr]], Expr],
     flat: Expr,
 ) -> None:
-    """Store neighbours of every output, from ``flat`` on, by accesses of several.
+    """Emit vector stores of adjacent elements of every output, from ``flat`` on.
 
     Args:
-        index: the anchor's index of a lane.
-        total: the anchor's value of the lane with a number, at its index.
+        index: returns the anchor's index for a lane.
+        total: returns the anchor's value for a lane number, at its index.
     """
     low, block, anchor = body.low, body.block, group.anchor
     assert anchor is not None

@@ -1,7 +1,7 @@
-"""Positions of extremes: a thread, a warp or a block looks through what each of them is among.
+"""Argmax and argmin: a thread, a warp or a block per element of the result.
 
-A thread keeps the best it has seen and where; threads compare in the order of a tree. The first of
-equal ones wins, and a NaN over every number, so that the answer is that of walking in order.
+A thread keeps the best value and its index; threads combine by a tree. Of equal values the first
+wins, and NaN wins over numbers, so that the result equals that of a sequential search.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOWHERE = 1 << 62
 
 
 def plan_extremes(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """One thread, 32 or 256 for each element of the result."""
+    """Return plans with 1, 32 or 256 threads per element of the result."""
     node = group.anchor
     if node is None or node.op not in ARG_REDUCTIONS:
         return WhyNot("extremes", "no positions are looked for")
@@ -64,19 +64,19 @@ def plan_extremes(group: Group, solver: Solver, machine: Machine) -> list[Plan] 
 
 
 class Best:
-    """What one thread has seen of the elements among which a position is looked for."""
+    """Best value and index that one thread has found."""
 
     def __init__(self, body: Body, node: Node) -> None:
         self.body, self.block, self.node = body, typed(DeviceBlock, body.block), node
         self.dtype = accumulator(node.inputs[0].dtype)
         self.best = self.block.alloc("best", 1, self.dtype)
         self.where = self.block.alloc("where", 1, "int64")
-        # A position that no element has loses against all of them.
+        # The initial index loses against all others.
         self.block.store(self.best, 0, REDUCERS[node.op].identity(self.dtype))
         self.block.store(self.where, 0, i64(NOWHERE))
 
     def better(self, one: tuple[Expr, Expr], two: tuple[Expr, Expr]) -> Expr:
-        """Whether the second (value, position) is to be taken over the first."""
+        """Return whether the second (value, index) replaces the first."""
         (a, p), (b, q) = one, two
         more = b > a if self.node.op == "relax.argmax" else b < a
         better = tirx.Or(more, tirx.And(tirx.EQ(a, b), q < p))
@@ -86,7 +86,7 @@ class Best:
         return tirx.Or(number, tirx.And(tirx.And(is_nan(a), is_nan(b)), q < p))
 
     def step(self, value: Expr, j: Expr, mask: Expr = None) -> None:
-        """Take one element more."""
+        """Emit the comparison with one more element."""
         value = self.block.bind("value", value)
         held = self.best[i64(0)], self.where[i64(0)]
         with self.block.when(self.better(held, (value, j))):
@@ -95,13 +95,14 @@ class Best:
 
     @property
     def value(self) -> Expr:
-        """The position so far."""
+        """The best index so far."""
         return self.block.bind("found", self.where[i64(0)])
 
     def folded(self, threads: int, apart: int = 1) -> Expr:
-        """The position that is best among those of all threads, which all of them get.
+        """Combine the results of all threads; return the best index to all of them.
 
-        With ``apart``, so many neighbours look for positions of their own, each with ``threads``.
+        With ``apart`` > 1, that many adjacent searches are combined separately, each with
+        ``threads``.
         """
         block, thread = self.block, self.body.thread
         values = block.shared("values", threads * apart, self.dtype)
@@ -121,12 +122,12 @@ class Best:
             half //= 2
         place = i64(0) if apart == 1 else tirx.truncmod(thread, i64(apart))
         result = block.bind("found", places[place])
-        block.barrier()  # before the memory is written again
+        block.barrier()  # before the next write to shared memory
         return result
 
 
 def _search(group: Group, node: Node, count: Expr, threads: int, body: Body) -> None:
-    """Look, compare with the other threads, store."""
+    """Emit the search, the combination of threads, and the store."""
     block, low, source = body.block, body.low, node.inputs[0]
     axes, keep = reduced_axes(node), bool(node.attrs["keepdims"])
     with low.scope():

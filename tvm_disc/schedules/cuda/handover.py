@@ -1,7 +1,7 @@
-"""Which products go to the library, where it is found: a tree of two leaves, it and our kernels.
+"""Choice between cuBLASLt and generated kernels, by a decision tree with these two leaves.
 
-By measured times where there are any of the library, else from the size on at which it should
-gain more than its call costs.
+The tree is learned from measured times if there are any of cuBLASLt. Otherwise cuBLASLt is chosen
+from the size at which it should gain more than its call costs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.shape.printing import show
 from tvm_disc.tir.builder import i64
 
-GIVEN = "library"  # in the tree of a group as JSON
+GIVEN = "library"  # key in the JSON tree of a group
 OWN = Variant(Plan(i64(1), i64(1), lambda body: None, family="our kernels"), SERIAL)
 
 
@@ -35,15 +35,15 @@ def handed_over(
     solver: Solver,
     machine: Machine,
 ) -> Choice:
-    """Between :data:`OWN` and the library's variant: by a tree that is given, by measured times, or
-    by the model.
+    """Return the choice between :data:`OWN` and cuBLASLt: from a given tree, times, or the cost
+    model.
 
     Args:
-        own: what our kernels do where they run.
-        space: all that they might do.
+        own: the choice among generated kernels.
+        space: all variants of generated kernels.
 
     Raises:
-        BadInput: the given tree asks for what the group has not.
+        BadInput: the given tree uses a feature that the group lacks.
     """
     asked = machine.trees.get(group_key(group), {}) if machine.trees else {}
     if GIVEN in asked:
@@ -56,13 +56,13 @@ def handed_over(
 
 
 def forced(library: bool, variant: Mapping[str, Any], given: LibraryProduct) -> dict[str, Any]:
-    """The tree of a group with one leaf, as JSON, and that of the library."""
+    """Return the JSON tree of a group with one leaf, and that of the library choice."""
     chosen = given.variant if library else OWN
     return {"run": variant, GIVEN: {"run": chosen.to_json()}}
 
 
 def note(given: LibraryProduct, choice: Choice) -> str:
-    """What ``explain`` says."""
+    """Return the line of ``explain``."""
     if choice.tree == Leaf(0) and not choice.variants[0].of_library:
         return f"never {given.what}"
     if _is_by_model(choice, given):
@@ -86,7 +86,7 @@ def _is_by_model(choice: Choice, given: LibraryProduct) -> bool:
 def _imported(
     group: Group, given: LibraryProduct, space: Sequence[Variant], solver: Solver, data: Any
 ) -> Choice:
-    # Its quantities may be those of any variant.
+    # The tree may use features of any variant.
     choice = import_choice(group, [OWN, given.variant, *space], solver, data)
     if any(v is not OWN and v is not given.variant for v in choice.variants):
         raise BadInput(f"dispatch of {group.name}: expected the library or our kernels as a whole")
@@ -102,8 +102,11 @@ def _by_times(
     machine: Machine,
     found: Times,
 ) -> Choice | None:
-    """Inside the region that was measured; outside what the model says. None without times of the
-    library: it was not there, and may be where the program runs."""
+    """Return a choice by times inside the measured region, and by the model outside.
+
+    None if there are no times of cuBLASLt: it was missing where they were measured, but may exist
+    where the program runs.
+    """
     if not any(given.variant.key in times for times in found.values()):
         return None
     variants = [*own.variants, given.variant]

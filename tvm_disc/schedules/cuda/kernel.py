@@ -1,10 +1,10 @@
-"""From a group's variants to device functions, and to the host function that picks and launches.
+"""From a group's variants to device functions, and to the host function that selects and launches.
 
     name_k(inputs..., outputs..., scratch, dims..., tasks, blocks, round)  on the device
     name(inputs..., outputs..., scratch, dims..., record)                  on the host
 
-The host function asks the tree, computes how many blocks a call needs, and launches. Device
-functions are numbered in the order in which a program makes them.
+The host function evaluates the decision tree, computes the number of blocks, and launches. Device
+functions are numbered in order of creation within a program.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ from tvm_disc.tir.index import IndexSpace, add, mul
 from tvm_disc.tir.llvm_ops import tuned_for
 
 Expr: TypeAlias = Any
-# (block, lowering with operands bound, pointers, record of the call) to whether all is done.
+# (block, lowering with operands bound, pointers, record of the call) -> whether the work is done
 Ahead: TypeAlias = Callable[[Block, Lowering, Mapping[Node, Any], Any], Any]
 
 # (record, number of the function, blocks, threads, arguments, their count). The record of a call
-# has the program's state, and whether something has failed.
+# contains the program's state, and whether something failed.
 LAUNCH = GlobalVar("tvm_disc_launch_kernel")
 MOST_BLOCKS = 1 << 20
-# Blocks of single tasks that are launched for each that the device holds; threads take tasks in
-# turn, a grid apart, beyond that.
+# Number of launched blocks per block that the device holds; with more tasks, threads iterate over
+# tasks with the grid size as stride.
 WAVES = 8
-# Threads that do tasks which need scratch memory of their own.
+# threads that execute tasks with private scratch memory
 SCRATCH_THREADS = 64
 GAP_BYTES = 256
-# Arguments of a kernel, each a word: 32764 bytes from CUDA 12.1 on.
+# limit on a kernel's arguments, a word each: 32764 bytes since CUDA 12.1
 MOST_WORDS = 4095
 
 
 @dataclass(frozen=True)
 class DeviceFunction:
-    """A function that the device runs.
+    """A kernel for the device.
 
     Attributes:
-        name: as the host asks for it.
+        name: the name by which the host looks it up.
         func: its TIR, with threads bound.
     """
 
@@ -75,7 +75,7 @@ class DeviceFunction:
 
 
 def with_runs(choice: Choice) -> Choice:
-    """The choice with as many threads for plans with scratch memory as there is room for."""
+    """Return the choice with as many threads as there is scratch memory, for plans that use it."""
     runs = [
         replace(v, run=Run(SCRATCH_THREADS)) if _own_scratch(v.plan) else v for v in choice.variants
     ]
@@ -90,10 +90,10 @@ def device_functions(
     space: IndexSpace,
     ahead: Ahead | None = None,
 ) -> dict[Any, Any]:
-    """The host function of a kernel; its device functions are added to the machine's code.
+    """Return the host function of a kernel; its device functions are added to the machine's code.
 
     Args:
-        ahead: what is tried before the tree is asked, if anything.
+        ahead: emits an attempt before the decision tree, for instance cuBLASLt.
     """
     symbols = group.symbols()
     _check_words(group)
@@ -117,13 +117,13 @@ def device_functions(
 
 
 def _check_words(group: Group) -> None:
-    """Refuse a kernel with more arguments than any has.
+    """Refuse a kernel with too many arguments.
 
     Raises:
-        Unsupported: it has.
+        Unsupported: there are more than the driver allows.
     """
     own = len(group.params), len(group.outputs), len(group.symbols())
-    if sum(own) + 4 > MOST_WORDS:  # scratch memory, tasks, blocks and the round
+    if sum(own) + 4 > MOST_WORDS:  # 4: scratch memory, tasks, blocks and the round
         operands, results, dims = own
         raise Unsupported(
             f"{group.name}: a kernel on a GPU has at most {MOST_WORDS - 4} operands, results and "
@@ -133,7 +133,7 @@ def _check_words(group: Group) -> None:
 
 
 def _widths(plan: Plan) -> Iterator[Plan]:
-    """A plan, and those that may take its place."""
+    """Yield a plan and its wider replacements."""
     at: Plan | None = plan
     while at is not None:
         yield at
@@ -141,18 +141,18 @@ def _widths(plan: Plan) -> Iterator[Plan]:
 
 
 def _own_scratch(plan: Plan) -> bool:
-    """Whether every thread has scratch of its own."""
+    """Return whether every thread has private scratch memory."""
     return uses_scratch(plan) and not plan.passes
 
 
 def _passes(plan: Plan) -> tuple[Pass, ...]:
-    """What a plan launches, in order."""
+    """Return the launches of a plan, in order."""
     threads = SCRATCH_THREADS if uses_scratch(plan) else Grid().threads
     return plan.passes or (Pass(plan.tasks, plan.emit, plan.grid or Grid(threads)),)
 
 
 def share_bytes(plan: Plan) -> Expr:
-    """Bytes of scratch from those of a thread to those of the next."""
+    """Return the distance in bytes between the scratch memories of two threads."""
     size = max(1, int(tvm.DataType(plan.scratch_dtype).bits) // 8)
     each = add(mul(i64(plan.scratch_elems), size), GAP_BYTES)
     return tirx.floordiv(each + 63, i64(64)) * 64
@@ -191,7 +191,7 @@ def _device_function(
     elif uses_scratch(plan):
         at = byte_offset(scratch, first * Sizes(block).plain(share_bytes(plan)), plan.scratch_dtype)
         temp = block.declare("tmp", block.bind("own", at), plan.scratch_dtype)
-    # Blocks have the same steps for all of their threads, which may wait for each other in one.
+    # All threads of a block execute the same number of steps, so that steps may contain barriers.
     steps = tirx.max(tirx.truncdiv(tasks - first + stride - 1, stride), i64(0))
     with low.loop("step", block.bind("steps", steps)) as step:
         task = block.bind("task", first + step * stride)
@@ -203,7 +203,7 @@ def _device_function(
 
 
 class _Driver:
-    """Emits the host function that asks the tree's questions and launches the variant."""
+    """Emits the host function that evaluates the tree and launches the variant."""
 
     def __init__(
         self,
@@ -222,11 +222,11 @@ class _Driver:
         self.block = Block()
 
     def launches(self, some: Expr | None) -> None:
-        """What the tree says, unless no element is wanted."""
+        """Emit the choice and its launches, unless the results are empty."""
         emit_choice(self.block, self.choice, some, self._launch)
 
     def tried(self, ahead: Ahead, space: IndexSpace, some: Expr | None) -> None:
-        """The same, unless another way has done it."""
+        """Emit the fallback launch if the attempt ``ahead`` did not do the work."""
         pointers = dict(zip(self.group.params, self.ins, strict=True))
         pointers |= dict(zip(self.group.outputs, self.outs, strict=True))
         with nullcontext() if some is None else self.block.when(Sizes(self.block).plain(some)):
@@ -239,12 +239,12 @@ class _Driver:
                 self.launches(None)
 
     def function(self) -> Any:
-        """The kernel's entry."""
+        """Return the kernel's entry."""
         params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.record]
         return prim_func(params, self.block.stmt())
 
     def _launch(self, variant: Variant) -> None:
-        """A variant's plan, or the widest one whose needs are met."""
+        """Emit the launch of a variant's plan, or of the widest replacement whose needs hold."""
         self._launch_widest(variant.plan)
 
     def _launch_widest(self, plan: Plan) -> None:
@@ -258,7 +258,7 @@ class _Driver:
             self._launch_plan(plan)
 
     def _met(self, needs: Sequence[Need]) -> Expr | None:
-        """The test of what is not proved of needs; None if they are never met."""
+        """Return the run-time test of unproved needs; None if one never holds."""
         tests: list[Expr] = []
         for need in needs:
             proved = need.proved(self.solver)
@@ -271,7 +271,7 @@ class _Driver:
         return reduce(tirx.And, tests, tirx.const(True, "bool"))
 
     def _aligned(self) -> Expr:
-        """Whether operands and results begin at multiples of an access."""
+        """Return whether operands and results are aligned to the access size."""
         words = (tirx.reinterpret("int64", p) for p in (*self.ins, *self.outs))
         bits = reduce(tirx.bitwise_or, words)
         return tirx.EQ(tirx.bitwise_and(bits, i64(ACCESS_BYTES - 1)), i64(0))
@@ -287,7 +287,7 @@ class _Driver:
                 self._run(plan, part, first + k, turn)
 
     def _most_blocks(self, grid: Grid) -> int:
-        """Blocks of one launch; what is more is done in turns."""
+        """Return the maximum number of blocks of one launch; blocks iterate over further tasks."""
         if grid.shared:
             return MOST_BLOCKS
         held = self.device.multiprocessors * max(1, THREADS_HELD // grid.threads)

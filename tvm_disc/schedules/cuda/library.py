@@ -1,10 +1,9 @@
-"""Matrix products by cuBLASLt, which a program looks for when it opens its device.
+"""Matrix products by cuBLASLt, which a program loads when it opens its device.
 
-Where it is found, a tree of its own says which products go there before that of our kernels is
-asked (``handover.py``); where it is not, or has no kernel for one, those run as if it had never
-been asked for. It is offered for float32, batched by equal steps, with a bias on the columns. Sums
-are added in float32; the tensor cores' TF32, which rounds operands to ten bits, is an option of
-the build.
+If it is installed, a separate decision tree selects the products for it (``handover.py``). If it is
+not, or has no kernel for a product, the generated kernels run. It supports float32 products,
+strided batches, and a bias on the columns. Sums are in float32; TF32 of the tensor cores, which
+rounds operands to 10 bits of mantissa, is a build option.
 """
 
 from __future__ import annotations
@@ -39,40 +38,40 @@ from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
 
-# (record, description, out): ``out`` is 1 if the library has taken the product.
+# (record, description, out): ``out`` is 1 if the library computed the product
 PRODUCT = GlobalVar("tvm_disc_library_product")
-# The words of a description. The library's matrices are columns first, so that it is told of the
-# transposed product: its first operand is our second.
+# Words of a description. The library's matrices are column-major, so it computes the transposed
+# product: its first operand is our second.
 (
     TRANS_FIRST, TRANS_SECOND, ROWS, COLUMNS, DEPTH, BATCH, EPILOGUE, BIAS, COMPUTE,
     FIRST, SECOND, RESULT,
 ) = (*range(9), 9, 12, 15)  # fmt: skip
-ADDRESS, LEADING, STEP = range(3)  # of an operand
+ADDRESS, LEADING, STEP = range(3)  # words of an operand
 WORDS = 18
 NO_EPILOGUE, ADD_BIAS = 1, 4
-FLOAT32, TF32 = 68, 77  # how sums are computed
-# Guesses: what parts of the arithmetic peak the library and our own tiles reach, and what a call of
-# the library costs beyond a launch.
+FLOAT32, TF32 = 68, 77  # cuBLASLt compute types
+# Estimates: fraction of peak arithmetic that the library and generated tiles reach, and the cost of
+# a library call beyond a launch.
 THEIRS, OURS, CALL_NS = 0.8, 0.4, 2000.0
 
 
 @dataclass(frozen=True)
 class LibraryKnobs(Knobs):
-    """Whether operands may be rounded to ten bits."""
+    """Whether operands may be rounded to TF32."""
 
     tf32: bool
 
 
 @dataclass(frozen=True)
 class LibraryProduct:
-    """A group that the library may compute.
+    """A group that the library can compute.
 
     Attributes:
-        device: the one that plans are for.
-        places: how its operands lie.
-        bias: what is added to each row, if anything.
-        smallest: multiply-adds that are worth a call.
-        tf32: whether operands may be rounded to ten bits.
+        device: the GPU that plans are for.
+        places: layout of the operands.
+        bias: vector that is added to each row, or None.
+        smallest: number of multiply-adds from which a call pays off.
+        tf32: whether operands may be rounded to TF32.
     """
 
     group: Group
@@ -85,7 +84,9 @@ class LibraryProduct:
 
     @cached_property
     def variant(self) -> Variant:
-        """The library as one more way to compute the group, which is never in its tree."""
+        """The library as a variant of the group; it is never a leaf of the generated kernels'
+        tree.
+        """
         _, m, n, k = self.view.sizes
         plan = Plan(
             tasks=i64(1),
@@ -100,18 +101,18 @@ class LibraryProduct:
 
     @property
     def flops(self) -> Expr:
-        """A multiply-add is two."""
+        """Number of operations; a multiply-add counts as two."""
         return product(self.view.sizes) * 2
 
     def ns(self, points: Points, model: CostModel) -> Values:
-        """What a call takes about, by the data sheet and guesses."""
+        """Return the estimated time of a call, by the data sheet and estimates."""
         busy = evaluate(self.flops, points) / (THEIRS * self.device.f32_gflops)
         moved = evaluate(moved_bytes(self.group), points) / self.device.bandwidth_gbs
         return np.asarray(LAUNCH_NS + CALL_NS + np.maximum(busy, moved), np.float64)
 
     @property
     def what(self) -> str:
-        """What it computes, for ``explain``."""
+        """Description for ``explain``."""
         also = " and the bias" if self.bias is not None else ""
         kind = " in TF32" if self.tf32 else ""
         return f"the product{also}{kind}"
@@ -122,7 +123,7 @@ def _not_emitted(body: Any) -> None:
 
 
 def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryProduct | WhyNot:
-    """What the library may compute of a group."""
+    """Return the product of a group that the library can compute, or the reason why not."""
     node = group.anchor
     if node is None or node.op != "relax.matmul" or machine.device is None:
         return WhyNot(LIBRARY, "no matrix product")
@@ -148,12 +149,12 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
 
 
 def worth_a_call(device: Device) -> int:
-    """Multiply-adds from which the library gains more than its call costs."""
+    """Return the number of multiply-adds from which the library gains more than its call costs."""
     return int(CALL_NS * device.f32_gflops / (2 * (1 / OURS - 1 / THEIRS)))
 
 
 def _bias(group: Group, node: Node) -> Node | None:
-    """What is added to every row of the product, if that is all that follows it."""
+    """Return the vector that is added to every row, if nothing else follows the product."""
     [out] = group.outputs if len(group.outputs) == 1 else [None]
     if out is None or out.op != "relax.add" or len(group.nodes) != 2 or node not in out.inputs:
         return None
@@ -174,12 +175,12 @@ def emit_product(
     pointers: Mapping[Node, Any],
     record: Expr,
 ) -> Expr:
-    """Hand a product over; whether it was taken.
+    """Emit the library call; return whether it computed the product.
 
     Args:
-        choice: which products are.
-        low: where the group's operands are bound.
-        pointers: where operands and results lie.
+        choice: which products use the library.
+        low: lowering in which the group's operands are bound.
+        pointers: addresses of operands and results.
     """
     view, zero = given.view, i64(0)
     batch, m, n, k = (block.bind(name, i64(x)) for name, x in zip("gmnk", view.sizes, strict=True))
@@ -190,7 +191,7 @@ def emit_product(
     def tell() -> None:
         told = block.alloc("told", WORDS, "int64")
         for operand, (place, at) in enumerate(zip(given.places, operands_of(view), strict=True)):
-            # The rows of our second operand are columns of its matrix.
+            # rows of the second operand are columns of the library's matrix
             rows = is_one(place.k_stride) == (operand == 0)
             base, following = (_offset(low, partial(at, low, i64(g), zero, zero)) for g in (0, 1))
             length, _ = dense(place, (m, n)[operand], k)

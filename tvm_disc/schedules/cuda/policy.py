@@ -1,4 +1,4 @@
-"""Which template takes a group on a GPU: as ``schedules/select.py`` has it for the processor."""
+"""Assignment of GPU templates to kinds of groups; the CPU's are in ``schedules/select.py``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Positions of what is kept: parts of a tensor are counted, then written behind those before.
+"""Indices of selected elements: parts of a tensor are counted, then each writes after those before.
 
 count   every block counts 4096 elements; one thread adds the counts
-fill    ... and every block writes its own positions from there on
+fill    as count, then every block writes its own indices
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Expr: TypeAlias = Any
 
 
 def plan_compact_rows(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """``[r, n]`` truths to ``[r, n + 1]``: a block for each row."""
+    """Return a plan from ``[r, n]`` bools to ``[r, n + 1]`` indices and counts, with a block
+    per row.
+    """
     node = group.anchor or group.nodes[-1]
     if node.op != "disc.compact":
         return WhyNot("compact", f"{node.op} does not keep positions")
@@ -55,7 +57,9 @@ def _row(flags: Node, body: Body) -> None:
 
 
 def _written(body: Body, bounds: tuple[Expr, Expr], before: Expr, kept: Any, write: Any) -> Expr:
-    """Write what is kept of a range, the first at ``before``; gives the place after the last."""
+    """Emit writes of a range's selected indices from ``before`` on; return the position after
+    the last.
+    """
     block, low, (begin, end) = body.block, body.low, bounds
     place = block.alloc("place", 1, "int64")
     block.store(place, 0, before)
@@ -75,7 +79,7 @@ def _written(body: Body, bounds: tuple[Expr, Expr], before: Expr, kept: Any, wri
 
 
 def nonzero_plans(source: Node, size: Expr) -> tuple[Plan, Plan]:
-    """(count, fill) of the elements of a tensor that are not zero."""
+    """Return the plans (count, fill) for the nonzero elements of a tensor."""
     total = product(source.shape)
     parts = tirx.floordiv(total + (PART - 1), i64(PART))
     shared = Grid(THREADS, shared=True)
@@ -120,7 +124,7 @@ def _counted(source: Node, body: Body) -> None:
 
 
 def _summed(parts: Expr, kept: bool, body: Body) -> None:
-    """The sum of the counts, or in their place those before each."""
+    """Emit the sum of the counts, or replace them by exclusive prefix sums if ``kept``."""
     assert body.scratch is not None
     room: Buffer = body.scratch
     count = body.block.bind("parts", parts)

@@ -1,9 +1,8 @@
-"""Plans of tiles for matrix products and convolutions: which sizes, and how operands are copied.
+"""Plans of tiles for matrix products and convolutions: tile sizes, and how operands are copied.
 
-An operand is copied along k or along its other dim, whichever its neighbours in memory lie along:
-a plain A along k, a plain B along n, transposed ones the other way. With several elements at once
-(``wide``) a plan rests on dims that are multiples, and on operands that begin at multiples of 16
-bytes; the first plans rest on nothing.
+An operand is copied along its contiguous dim, k or the other: a plain A along k, a plain B along n,
+transposed ones the other way. Plans that copy several elements at once (``wide``) require dims that
+are multiples, and operands aligned to 16 bytes; the base plans require nothing.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ TILES = (
     TileKnobs(64, 64, 16, 4, 4, parts=8),
     TileKnobs(16, 64, 16, 2, 4, parts=8),
 )
-SPLIT_FROM = 512  # of k: shorter sums are not shared
+SPLIT_FROM = 512  # smallest k that is split among blocks
 
 
 def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Tiles in shared memory; where there are few elements, as any contraction."""
+    """Return plans with tiles in shared memory, and contraction plans for few elements."""
     node = group.anchor
     if node is None or node.cls is not OpClass.DOT:
         return WhyNot("product", "no product to anchor on")
@@ -78,7 +77,9 @@ def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] |
 
 
 def plan_convolution(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Tiles of an implicit product: channels of the result by pixels, in the order of memory."""
+    """Return plans with tiles of the implicit product: output channels by pixels, in memory
+    order.
+    """
     node = group.anchor
     if node is None or not node.op.startswith("relax.nn.conv"):
         return WhyNot("convolution", "no convolution to anchor on")
@@ -96,7 +97,7 @@ def plan_convolution(group: Group, solver: Solver, machine: Machine) -> list[Pla
 
 
 class _Tiles:
-    """The plans for one product."""
+    """The plans of one product."""
 
     def __init__(self, tiled: TileView, solver: Solver, machine: Machine) -> None:
         assert machine.device is not None
@@ -108,7 +109,7 @@ class _Tiles:
         self.facts = distinct([*facts_a, *facts_b])
 
     def plans(self, tiles: Sequence[TileKnobs]) -> list[Plan]:
-        """A plan for each size that fits shared memory."""
+        """Return a plan for each tile that fits shared memory."""
         depth = static_dim(self.view.sizes[3])
         room = self.device.shared_bytes // item_bytes(self.dtype)
         return [
@@ -119,7 +120,7 @@ class _Tiles:
         ]
 
     def _with_wide(self, tile: TileKnobs) -> Plan:
-        """A plan that rests on nothing, and one that takes its place where the facts hold."""
+        """Return a plan without needs, and its replacement for when the facts hold."""
         plan = self._plan(tile)
         if max(self.a.lanes, self.b.lanes) == 1 or len(self.facts) > MOST_FACTS:
             return plan
@@ -128,7 +129,7 @@ class _Tiles:
         return replace(plan, wide=wide, notes={**plan.notes, "lanes": f"several if {facts}"})
 
     def _side(self, first: bool) -> tuple[Side, list[Expr]]:
-        """How an operand is best copied, and the facts that this rests on."""
+        """Return the best way to copy an operand, and the facts that it requires."""
         lanes = lanes_of_operand(self.group, self.node.inputs[0 if first else 1])
         for along_k in (first, not first):
             side = Side(first, along_k, lanes)
@@ -138,8 +139,9 @@ class _Tiles:
         return Side(first, first, 1), []
 
     def _facts(self, side: Side) -> list[Expr] | None:
-        """The sizes that must be multiples if neighbours are copied together; None if they are
-        not neighbours."""
+        """Return the sizes that must be multiples for vector copies; None if elements are not
+        adjacent.
+        """
         if side.along_k and not self.view.along_k(side.lanes):
             return None
         low = Lowering(
@@ -157,7 +159,7 @@ class _Tiles:
         return [*lanes.wanted, *edge]
 
     def _wide_store(self, tile: TileKnobs) -> list[Expr] | None:
-        """The facts for results to be stored together; None if they cannot be."""
+        """Return the facts for vector stores of results; None if these are impossible."""
         if not tile.wide or tile.parts > 1 or not plain_epilogue(self.group, self.solver):
             return None
         n = i64(self.view.sizes[2])
@@ -212,6 +214,6 @@ class _Tiles:
         copied = 2 * (tile.m + tile.n) / tile.threads
         busy = multiplies * MULTIPLY_NS + (loads + copied) * LOAD_NS
         slices = ceil_div(ceil_div(k, tile.k), tile.parts)
-        # A block that has a multiprocessor for itself still waits for its pipes.
+        # a block alone on a multiprocessor still waits for the pipes
         each = max(tile.k, round(tile.k * tile.threads * busy / STEP_NS))
         return Work(tasks, tile.threads, slices * each, slices, busy=busy * tile.k / each)

@@ -1,13 +1,13 @@
-"""One contraction of any kind: reductions, products and windows, element by element.
+"""Contractions of any kind: reductions, products and windows, element by element.
 
-A thread, or several, add up what one element of the anchor needs, and store it through the
+One or several threads compute the sum for one element of the anchor, and store it through the
 operators that follow:
 
-    together   threads that share an element, next to each other: neighbours along what is added
-    columns    elements of a block next to each other, where neighbours are along the result
-    parts      blocks that share an element; a second kernel adds up what they have
-    lanes      neighbours that a thread takes at once: of what is added where several threads share
-               an element, else of the result
+    together   threads per element; adjacent threads read adjacent terms of the sum
+    columns    adjacent elements per block, if adjacent reads are along the result
+    parts      blocks per element; a second kernel adds up their partial sums
+    lanes      elements that a thread reads at once: terms of the sum if several threads share
+               an element, otherwise elements of the result
 
 Sums are added in a fixed order: results do not change between calls.
 """
@@ -51,18 +51,17 @@ from tvm_disc.tir.index import IndexSpace, add, mul, product
 Expr: TypeAlias = Any
 
 THREADS = 256
-# Fewer steps than these are not worth threads, or blocks, beside the first.
+# minimum number of steps for several threads, or several blocks, per element
 LONG, LONGER = 64, 4096
 PARTS = 64
 TOGETHER = (32, 256)
-# What a thread reads alone of a line of memory that its neighbours do not want.
+# factor of memory traffic if a thread reads a line of memory that adjacent threads do not use
 SPREAD = 8.0
 
 
 @dataclass(frozen=True)
 class ReduceKnobs(Knobs):
-    """Threads for one element, elements of a block, blocks for one element, and neighbours that
-    a thread takes at once."""
+    """Threads per element, elements per block, blocks per element, and elements read at once."""
 
     together: int = 1
     columns: int = 1
@@ -71,11 +70,11 @@ class ReduceKnobs(Knobs):
 
     @property
     def along_result(self) -> bool:
-        """Whether the neighbours are elements of the result, or of what is added up."""
+        """Whether adjacent reads are along the result rather than along the sum."""
         return self.together == 1 or self.columns > 1
 
     def with_lanes(self, lanes: int) -> ReduceKnobs:
-        """The same with neighbours at once; a block has as many columns as it had."""
+        """Return the knobs with vector reads; a block computes as many columns as before."""
         if self.columns == 1:
             return replace(self, lanes=lanes)
         columns, together = self.columns // lanes, self.together * lanes
@@ -92,7 +91,7 @@ ALL = (
 
 
 def plan_contraction(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """A thread for each element; where much is added up, several, or several blocks."""
+    """Return plans with a thread per element, and with several threads or blocks for long sums."""
     anchor = group.anchor
     if anchor is None or anchor.op in ARG_REDUCTIONS:
         return WhyNot("contraction", "positions of extremes are not added up")
@@ -117,7 +116,7 @@ class _Contractions:
         self.plain = plain_epilogue(group, solver)
 
     def plan(self, knobs: ReduceKnobs) -> Plan:
-        """A plan that rests on nothing, with one that takes neighbours at once in its place."""
+        """Return a plan without needs, with a replacement that reads several elements at once."""
         plan = self._plan(knobs, ())
         facts = self.facts[knobs.along_result]
         if facts is None or (knobs.along_result and knobs.parts == 1 and not self.plain):
@@ -128,7 +127,9 @@ class _Contractions:
         return replace(plan, wide=wide, notes=notes)
 
     def _facts(self, along_result: bool) -> list[Expr] | None:
-        """The sizes that must be multiples for neighbours; None if they are read one by one."""
+        """Return the sizes that must be multiples for vector reads; None if reads are not
+        adjacent.
+        """
         dims = self.anchor.shape if along_result else self.spec.extents
         if not dims:
             return None
@@ -192,8 +193,9 @@ def _ceil(size: Expr, step: int) -> Expr:
 
 
 def _spread(anchor: Node) -> tuple[float, float]:
-    """How much more than its own a thread reads, with neighbours along the result, and along what
-    is added up."""
+    """Return the traffic factors of a thread with adjacent threads along the result, and along
+    the sum.
+    """
     if anchor.cls is OpClass.REDUCE:
         inner = len(anchor.inputs[0].shape) - 1 in reduced_axes(anchor)
         return (SPREAD, 1.0) if inner else (1.0, SPREAD)
@@ -204,12 +206,12 @@ def _spread(anchor: Node) -> tuple[float, float]:
 
 
 def _busy(anchor: Node) -> float:
-    """Of the pipes of a multiprocessor, a step's loads."""
+    """Return the pipe time of a step's loads on a multiprocessor."""
     return LOAD_NS if anchor.cls is OpClass.REDUCE else 2 * LOAD_NS
 
 
 class _Sum:
-    """What one thread adds up: for an element, for neighbours of the result, or a share of one."""
+    """The sum of one thread: for an element, for adjacent elements, or a share of one element."""
 
     def __init__(self, of: _Contractions, knobs: ReduceKnobs) -> None:
         self.of, self.knobs = of, knobs
@@ -217,7 +219,7 @@ class _Sum:
         self.wide = knobs.lanes if knobs.along_result else 1
 
     def emit(self, body: Body) -> None:
-        """The task of a thread, or of a block."""
+        """Emit the task of a thread or a block."""
         with body.low.scope():
             if self.knobs.together == 1:
                 self._alone(body)
@@ -251,7 +253,7 @@ class _Sum:
         column = tile * columns + (body.thread - number * columns)
         flat = block.bind("flat", mul(column, self.wide))
         of_sum = knobs.lanes // self.wide
-        # In steps of a thread, each of as many neighbours of what is added up.
+        # in steps of a thread, each of ``of_sum`` adjacent terms
         count = block.bind("count", tirx.truncdiv(product(self.spec.extents), i64(of_sum)))
         share = tirx.truncdiv(count + (knobs.parts - 1), i64(knobs.parts))
         begin = block.bind("begin", part * share)
@@ -291,7 +293,7 @@ class _Sum:
         return Lanes(body.low, self.knobs.lanes, facts, begins, self.group.symbols())
 
     def _add(self, body: Body, acc: Buffer, index: Sequence[Expr], k: Sequence[Expr]) -> None:
-        """One step: an element, or as many as there are lanes."""
+        """Emit one step: one term, or as many as there are lanes."""
         low, reducer, along = body.low, self.spec.reducer, self.knobs.along_result
         if self.knobs.lanes == 1:
             value = self.spec.element(low, index, k)
@@ -310,7 +312,7 @@ class _Sum:
                     body.block.store(acc, cell, reducer.combine(acc[cell], value))
 
     def _finish(self, body: Body, index: list[Expr], values: Sequence[Expr], flat: Expr) -> None:
-        """Store the anchor's elements through its consumers."""
+        """Emit the store of the anchor's elements through its consumers."""
         if self.wide == 1:
             finish(self.group, self.spec, replace(body, lo=flat), index, values[0])
             return
@@ -327,7 +329,7 @@ class _Sum:
 
 
 def add_parts(group: Group, spec: Contraction, knobs: Any, body: Body) -> None:
-    """Add up what the blocks of one element have."""
+    """Emit the sum of the partial sums of an element's blocks."""
     assert group.anchor is not None and body.scratch is not None
     block, low = body.block, body.low
     with low.scope():
@@ -342,7 +344,7 @@ def add_parts(group: Group, spec: Contraction, knobs: Any, body: Body) -> None:
 
 
 def finish(group: Group, spec: Contraction, body: Body, index: list[Expr], value: Expr) -> None:
-    """Store the anchor's element through its consumers."""
+    """Emit the store of the anchor's element through its consumers."""
     anchor, low = group.anchor, body.low
     assert anchor is not None
     result = low.settle("total", spec.finish(low, index, value))
@@ -352,7 +354,7 @@ def finish(group: Group, spec: Contraction, body: Body, index: list[Expr], value
 
 
 def strided(body: Body, count: Expr, threads: int) -> Any:
-    """A loop in which the threads of a block take ``count`` steps in turn; gives the step."""
+    """Return a loop in which the threads of a block share ``count`` steps; it yields the step."""
     return _Strided(body, count, threads)
 
 
@@ -378,15 +380,15 @@ def fold(
     threads: int,
     apart: int = 1,
 ) -> Expr:
-    """What the threads of a block have, combined in a fixed order; all of them get it.
+    """Combine the values of a block's threads in a fixed order; return the result to all threads.
 
-    With ``apart``, so many neighbours have values of their own, each with ``threads`` to combine.
+    With ``apart`` > 1, that many adjacent values are combined separately, each from ``threads``.
     """
     (whole,) = fold_all(body, (value,), lambda a, b: (combine(a[0], b[0]),), dtype, threads, apart)
     return whole
 
 
-NEAR = 16  # values that every thread combines by itself
+NEAR = 16  # number of values that every thread combines by itself
 
 
 def fold_all(
@@ -397,10 +399,10 @@ def fold_all(
     threads: int,
     apart: int = 1,
 ) -> list[Expr]:
-    """:func:`fold` of several values that are combined with one another.
+    """:func:`fold` of several values that are combined together.
 
-    Sixteen threads combine what the others have, then all threads what those have: three barriers,
-    whatever the size of the block.
+    Sixteen threads combine the values of all others, then all threads combine those sixteen: three
+    barriers for any block size.
     """
     block = cast(DeviceBlock, body.block)
     rooms = [block.shared("parts", threads * apart, dtype) for _ in values]
@@ -428,7 +430,7 @@ def fold_all(
         block.barrier()
     place = i64(0) if apart == 1 else block.bind("place", tirx.truncmod(body.thread, i64(apart)))
     found = chain(place, left, apart)
-    block.barrier()  # before the memory is written again
+    block.barrier()  # before the next write to shared memory
     return found
 
 

@@ -1,8 +1,8 @@
-"""Running sums and products along lines: a thread, a block, or blocks for each line.
+"""Cumulative sums and products along lines: a thread, a block, or blocks per line.
 
-A block takes 256 elements at a time, adds those at distance 1, 2, 4... (Hillis & Steele, 1986), and
-what came before. Blocks that share a line first add up their parts, and then begin with the parts
-before theirs.
+A block processes 256 elements at a time: it adds elements at distance 1, 2, 4... (Hillis & Steele,
+1986) and the total before. Blocks that share a line first reduce their parts, and then start from
+the totals of the parts before theirs.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Expr: TypeAlias = Any
 Combine: TypeAlias = Callable[[Expr, Expr], Expr]
 
 THREADS = 256
-PART = 4096  # elements of a block that shares a line
+PART = 4096  # elements of a part, if blocks share a line
 
 
 @dataclass(frozen=True)
 class ScanKnobs(Knobs):
-    """What takes a line."""
+    """Whether a thread, a block, or blocks process a line."""
 
     by: str = "thread"
 
 
 def plan_scan(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """A thread for each line, a block, or blocks."""
+    """Return plans with a thread, a block, or blocks per line."""
     node = group.anchor or group.nodes[-1]
     if node.op not in SCANS:
         return WhyNot("scan", f"{node.op} does not run along lines")
@@ -102,7 +102,7 @@ class _Lines:
         self.identity = const(identity, node.dtype)
 
     def _element(self, body: Body, row: Expr, k: Expr) -> tuple[Expr, Expr]:
-        """(value, where the result goes)."""
+        """Return (value, offset of its result)."""
         low, source = body.low, self.node.inputs[0]
         head = list(low.space.split(row, self.outer))
         index = [*head[: self.axis], k, *head[self.axis :]]
@@ -112,7 +112,7 @@ class _Lines:
         return value, at
 
     def _scan(self, body: Body, row: Expr, bounds: tuple[Expr, Expr], before: Expr) -> None:
-        """The results of a part of a line."""
+        """Emit the results of a part of a line."""
         block, (begin, end) = body.block, bounds
         carry = block.alloc("carry", 1, self.node.dtype)
         block.store(carry, 0, before)
@@ -132,7 +132,7 @@ class _Lines:
             block.store(carry, 0, self.combine(so_far, all_))
 
     def whole(self, body: Body) -> None:
-        """A line."""
+        """Emit a line."""
         self._scan(body, body.lo, (i64(0), self.length), self.identity)
 
     def _bounds(self, body: Body) -> tuple[Expr, Expr, Expr]:
@@ -143,7 +143,7 @@ class _Lines:
         return row, begin, block.bind("end", tirx.min(begin + PART, self.length))
 
     def part(self, body: Body) -> None:
-        """What a part of a line comes to."""
+        """Emit the total of a part of a line."""
         block = body.block
         assert body.scratch is not None
         row, begin, end = self._bounds(body)
@@ -157,14 +157,14 @@ class _Lines:
             block.store(body.scratch, body.lo, whole)
 
     def parts_before(self, body: Body) -> None:
-        """What the parts before each come to, one line a thread."""
+        """Emit exclusive prefix totals of the parts, a line per thread."""
         block, scratch = body.block, body.scratch
         assert scratch is not None
         parts = block.bind("parts", tirx.floordiv(self.length + (PART - 1), i64(PART)))
         running_totals(body, scratch, body.lo * parts, parts, self.identity, self.combine)
 
     def rest(self, body: Body) -> None:
-        """The results of a part."""
+        """Emit the results of a part."""
         assert body.scratch is not None
         row, begin, end = self._bounds(body)
         self._scan(body, row, (begin, end), body.block.bind("before", body.scratch[body.lo]))
@@ -173,7 +173,7 @@ class _Lines:
 def running_totals(
     body: Body, room: Buffer, begin: Expr, count: Expr, identity: Expr, combine: Combine
 ) -> Expr:
-    """Replace numbers by what those before them come to; gives what all of them do."""
+    """Emit exclusive prefix totals in place; return the total of all numbers."""
     block = body.block
     total = block.alloc("total", 1, room.dtype)
     block.store(total, 0, identity)
@@ -185,7 +185,7 @@ def running_totals(
 
 
 def scanned(body: Body, value: Buffer, combine: Combine, identity: Expr) -> tuple[Expr, Expr, Expr]:
-    """What threads of a block have up to this one, before this one, and all of them."""
+    """Emit a scan of a block's values; return inclusive and exclusive prefixes, and the total."""
     block = typed(DeviceBlock, body.block)
     room = block.shared("line", THREADS, value.dtype)
     block.store(room, body.thread, value[i64(0)])
@@ -206,7 +206,7 @@ def scanned(body: Body, value: Buffer, combine: Combine, identity: Expr) -> tupl
     with block.when(body.thread > 0):
         block.store(others, 0, room[body.thread - 1])
     all_ = block.bind("all", room[i64(THREADS - 1)])
-    block.barrier()  # before the memory is written again
+    block.barrier()  # before the next write to shared memory
     return own, block.bind("others", others[i64(0)]), all_
 
 

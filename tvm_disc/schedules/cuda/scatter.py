@@ -1,9 +1,9 @@
-"""Scatters: the data is copied by all threads, and updates go in order where they may meet.
+"""Scatters: all threads copy the data; updates that may collide are applied in order.
 
-Elements of an update along the axis may hit the same place, and later ones win; those of different
-lines cannot, so that a thread takes a line. With coordinates, updates of whole slices meet, and a
-thread takes one element of every slice. Nothing is added up by atomic operations: results do not
-depend on how threads are scheduled.
+Updates along the axis may have the same target, and later ones win; updates in different lines
+cannot, so each thread applies one line. With coordinates, updates of whole slices may collide, and
+a thread applies one element of every slice. No atomic operations are used: results do not depend on
+thread scheduling.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
 
-THREADS = 64  # a block's, of those that put updates
+THREADS = 64  # threads per block of the updates
 
 
 def plan_updates(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Copy, then put."""
+    """Return a plan that copies the data and then applies the updates."""
     node = group.anchor or group.nodes[-1]
     if node.op not in ("relax.scatter_elements", "relax.scatter_nd"):
         return WhyNot("scatter", f"{node.op} does not scatter")
@@ -78,7 +78,7 @@ def _line(node: Node, axis: int, body: Body) -> None:
 
 
 def _slices(node: Node, body: Body) -> None:
-    """One element of the slice that each coordinate names."""
+    """Emit updates of one element of each slice."""
     data, indices, updates = node.inputs
     low, lead = body.low, len(indices.shape) - 1
     depth = static_dim(indices.shape[-1])

@@ -1,6 +1,6 @@
-"""What the processor's templates do in order, on a device: a thread for each of their tasks.
+"""CPU templates on a GPU: a thread per task.
 
-Right for every shape, and as slow as one thread is where a template has one task.
+Correct for every shape, but as slow as one thread if a template has one task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | list[Plan] | Wh
 
 
 def in_order(template: Template) -> Template:
-    """The first plan of a template that is written element by element."""
+    """Return a template that takes the first plan of a CPU template, without vectors or splits."""
 
     def plan(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
         answer = template(group, solver, machine)

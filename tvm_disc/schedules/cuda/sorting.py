@@ -1,11 +1,10 @@
-"""Sorted positions of lines: a thread, or blocks, for each line.
+"""Argsort of lines: a thread, or blocks, per line.
 
-A block sorts 1024 positions in shared memory by Batcher's bitonic network (AFIPS 1968). Longer
-lines are merged, runs doubling in length from launch to launch: every position finds its place by
-a binary search in the other run, so that each of them is a thread of its own.
+A block sorts 1024 indices in shared memory by Batcher's bitonic network (AFIPS 1968). Longer lines
+are merged; runs double in length with each launch. Each index finds its position by a binary search
+in the other run, so that every index has a thread.
 
-No two positions are equal: elements that are keep their order. What lies beyond the end of a line
-comes after everything.
+The order is total: equal elements keep their order. Indices beyond the end of a line are last.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ from tvm_disc.tir.index import add, mul, product
 Expr: TypeAlias = Any
 
 CHUNK, THREADS = 1024, 256
-LONGEST = 40  # doublings
+LONGEST = 40  # maximum number of doublings
 
 
 @dataclass(frozen=True)
 class SortKnobs(Knobs):
-    """What sorts a line."""
+    """Whether a thread, a block, or blocks sort a line."""
 
     by: str = "thread"
 
 
 def plan_sorted(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """A thread for each line; a block; blocks and merges."""
+    """Return plans with a thread per line, a block per line, or blocks and merges."""
     answer = in_order(plan_sort)(group, solver, machine)
     if isinstance(answer, WhyNot):
         return answer
@@ -92,7 +91,7 @@ def plan_sorted(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
 
 
 def _doublings(length: Expr, width: int) -> Expr:
-    """How often ``width`` doubles until it is ``length``."""
+    """Return how often ``width`` must be doubled to reach ``length``."""
     tests = [tirx.Cast("int64", length > (width << k)) for k in range(LONGEST)]
     return reduce(add, tests)
 
@@ -109,12 +108,12 @@ class _Lines:
         self.before = sorts_before(source.dtype, bool(node.attrs["descending"]))
 
     def index(self, body: Body, row: Expr, position: Expr) -> list[Expr]:
-        """Of a position of a line in the tensor."""
+        """Return the tensor's index of a position in a line."""
         head = list(body.low.space.split(row, self.outer))
         return [*head[: self.axis], position, *head[self.axis :]]
 
     def value(self, body: Body, row: Expr, position: Expr) -> Expr:
-        """An element, bound."""
+        """Emit the load of an element; return its value."""
         low = body.low
         with low.scope():
             value = cast(low.at(self.node.inputs[0], self.index(body, row, position)), self.dtype)
@@ -122,14 +121,14 @@ class _Lines:
             return body.block.bind("value", value)
 
     def write(self, body: Body, row: Expr, place: Expr, position: Expr) -> None:
-        """Store a position where it belongs in the result."""
+        """Emit the store of an index at its place in the result."""
         low, node = body.low, self.node
         with low.scope():
             at = low.space.join(self.index(body, row, place), node.shape)
             low.store(body.outputs[0], at, cast(position, node.dtype), node.dtype)
 
     def precedes(self, one: tuple[Expr, Expr], two: tuple[Expr, Expr]) -> Expr:
-        """Whether a (value, position) comes before another."""
+        """Return whether one (value, index) precedes another."""
         (a, p), (b, q) = one, two
         equal = tirx.And(tirx.Not(self.before(b, a)), p < q)
         return tirx.Or(self.before(a, b), equal)
@@ -137,7 +136,7 @@ class _Lines:
     # -- in shared memory --------------------------------------------------------------------------
 
     def chunk(self, body: Body, last: bool = False) -> None:
-        """Sort 1024 positions of a line; into the result if that is the ``last`` step."""
+        """Emit a sort of 1024 indices of a line, into the result if it is the ``last`` step."""
         block, length = typed(DeviceBlock, body.block), self.length
         values = block.shared("values", CHUNK, self.dtype)
         places = block.shared("places", CHUNK, "int64")
@@ -146,7 +145,7 @@ class _Lines:
         begin = i64(0) if last else block.bind("begin", (body.lo - row * chunks) * CHUNK)
         end = block.bind("end", tirx.min(begin + CHUNK, length))
         with strided(body, i64(CHUNK), THREADS) as k:
-            # Places beyond the end are those of nothing.
+            # indices beyond the end of the line are padding
             block.store(places, k, begin + k)
             with block.when(begin + k < end):
                 block.store(values, k, self.value(body, row, begin + k))
@@ -163,7 +162,7 @@ class _Lines:
     def _network(
         self, body: Body, values: Buffer, places: Buffer, bounds: tuple[Expr, Expr]
     ) -> None:
-        """Batcher's, over the least power of two that holds what there is."""
+        """Emit Batcher's network over the smallest power of two that covers the range."""
         block, (begin, end) = typed(DeviceBlock, body.block), bounds
         cells = [block.alloc(n, 1, "int64") for n in ("size", "step", "width")]
         size, step, width = cells
@@ -212,14 +211,14 @@ class _Lines:
     # -- merges ------------------------------------------------------------------------------------
 
     def _at(self, body: Body) -> tuple[Expr, Expr, Expr]:
-        """(row, position, elements of all rows) of a task."""
+        """Return (row, position, number of elements of all rows) of a task."""
         block = body.block
         row = block.bind("row", tirx.truncdiv(body.lo, self.length))
         total = block.bind("total", mul(self.rows, self.length))
         return row, block.bind("p", body.lo - row * self.length), total
 
     def merge(self, body: Body) -> None:
-        """Bring one position from its run to its place in the run of twice the length."""
+        """Emit the move of one index to its place in the merged run of twice the length."""
         block, scratch = body.block, body.scratch
         assert scratch is not None
         row, p, total = self._at(body)
@@ -245,11 +244,11 @@ class _Lines:
                 block.store(first, 0, half + 1)
             with block.otherwise():
                 block.store(last, 0, half)
-        # What of both runs comes before: of its own p - its begin, of the other first - its begin.
+        # p - start (own run) plus first - middle (other run) elements precede it, or vice versa
         block.store(scratch, target + p + first[i64(0)] - middle, mine)
 
     def result(self, body: Body, rounds: Expr) -> None:
-        """Write one position of what the last round has left."""
+        """Emit the store of one index after the last round."""
         block = body.block
         assert body.scratch is not None
         row, p, total = self._at(body)

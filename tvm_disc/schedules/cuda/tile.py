@@ -1,15 +1,16 @@
-"""A tile of a product: what the threads of a block do together.
+"""Code of a tile of a product, which the threads of a block compute together.
 
-    fetch slice 0 into registers, put it into shared memory
+    load slice 0 into registers, store it to shared memory
     for each slice of k:
-        fetch the next one into registers
-        multiply this one: every thread takes ROWS + COLUMNS values for ROWS x COLUMNS sums
-        put the next one into the other half of shared memory
+        load the next slice into registers
+        multiply this slice: every thread loads ROWS + COLUMNS values for ROWS x COLUMNS sums
+        store the next slice to the other half of shared memory
 
-Operands lie in shared memory with k outermost, so that a thread takes four values at once. What
-is read along k is turned on the way; without more ado all of a warp's stores would go to few
-banks. Position x of step kk lies at ``x ^ swizzle(kk)``, a multiple of four: neighbours stay
-neighbours, and what a warp stores goes to different banks. What lies beyond an edge is 0.
+In shared memory k is the outermost dim, so that a thread loads four values at once. Operands that
+are read along k are transposed on the way, and without swizzling all stores of a warp would go to
+few banks. Position x of step kk is stored at ``x ^ swizzle(kk)``, where the swizzle is a multiple
+of four: adjacent values stay adjacent, and stores of a warp go to different banks. Values out of
+bounds are 0.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from tvm_disc.tir.index import add
 
 Expr: TypeAlias = Any
 
-UNROLLED_COPIES = 8  # steps of a copy whose positions are found before the loop over slices
+UNROLLED_COPIES = 8  # maximum copy steps whose positions are computed before the loop over slices
 BANKS = 32
 
 
 @dataclass(frozen=True)
 class TileKnobs(Knobs):
-    """A tile of the result, a slice of k, and what of it a thread has.
+    """Tile of the result, slice of k, and the part of each thread.
 
-    ``parts``: blocks that share the sum. ``wide``: whether copies take several elements at once.
+    ``parts``: blocks that share a sum. ``wide``: whether copies move several elements at once.
     """
 
     m: int
@@ -57,20 +58,20 @@ class TileKnobs(Knobs):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
         return self.m // self.rows * (self.n // self.columns)
 
 
 @dataclass(frozen=True)
 class Side:
-    """How an operand is copied: ``lanes`` neighbours at once, along k or along its other dim."""
+    """How an operand is copied: ``lanes`` adjacent elements at once, along k or its other dim."""
 
     first: bool  # whether it is A
     along_k: bool
     lanes: int
 
     def swizzle(self, kk: Expr, extent: int, depth: int) -> Expr:
-        """What positions of step ``kk`` are changed by: different banks for a warp's stores."""
+        """Return the swizzle of positions of step ``kk``, which avoids bank conflicts of stores."""
         if not self.along_k:
             return i64(0)
         chunks = depth // self.lanes
@@ -81,7 +82,7 @@ class Side:
 
 @dataclass(frozen=True)
 class TilePlan:
-    """What is multiplied, in which tiles, how it is copied, and the sizes that are multiples."""
+    """Operands and tile of a product, how operands are copied, and the sizes that are multiples."""
 
     view: TileView
     tile: TileKnobs
@@ -91,7 +92,7 @@ class TilePlan:
     wide_store: bool = False
 
     def emit(self, body: Body) -> None:
-        """The tile of one task."""
+        """Emit the tile of one task."""
         _Tile(self, body).emit()
 
 
@@ -117,7 +118,7 @@ class _Copy:
             self.places = [self._place(i64(s)) for s in range(self.steps)]
 
     def _place(self, step: Expr) -> Expr:
-        """The row or column of a step, with what every slice wants of it."""
+        """Return the row or column of a step, with index parts that all slices share bound."""
         tile = self.of
         x, _ = self._within(step)
         at = tile.block.bind("i" if self.side.first else "j", self.origin + x)
@@ -125,13 +126,13 @@ class _Copy:
         return at
 
     def _within(self, step: Expr) -> tuple[Expr, Expr]:
-        """Position and depth, in the tile, of a step's chunk."""
+        """Return position and depth, in the tile, of a step's chunk."""
         major = add(self.major, step * self.apart)
         return (major, self.minor) if self.side.along_k else (self.minor, major)
 
     @contextmanager
     def _step(self) -> Iterator[list[tuple[Expr, Expr | None]]]:
-        """The steps, and where each is if that was found before."""
+        """Yield the steps, with their positions if precomputed."""
         mine = self.of.thread < self.chunks
         with nullcontext() if self.chunks >= self.of.knobs.threads else self.of.block.when(mine):
             if self.places:
@@ -141,7 +142,7 @@ class _Copy:
                     yield [(step, None)]
 
     def fetch(self, first: Expr) -> None:
-        """Values of the slice from ``first`` on, into registers."""
+        """Emit loads of the slice from ``first`` on, into registers."""
         block, low, lanes = self.of.block, self.of.low, self.side.lanes
         with self._step() as steps:
             for step, place in steps:
@@ -164,7 +165,7 @@ class _Copy:
                 tile.block.store(self.stage, step * side.lanes + number, value)
 
     def put(self, half: Expr) -> None:
-        """What was fetched, into a half of shared memory."""
+        """Emit stores of the loaded values to a half of shared memory."""
         block, side, lanes = self.of.block, self.side, self.side.lanes
         with self._step() as steps:
             for step, _ in steps:
@@ -180,7 +181,7 @@ class _Copy:
                     block.store(self.room, at, self.stage[step * lanes + lane])
 
     def take(self, to: Buffer, half: Expr, kk: Expr, thread: Expr, count: int) -> None:
-        """The values of step ``kk`` that a thread multiplies."""
+        """Emit loads of the values of step ``kk`` that a thread multiplies."""
         chunk = min(4, count)
         apart = self.extent // count
         swizzle = self.side.swizzle(kk, self.extent, self.depth)
@@ -203,7 +204,7 @@ class _Copy:
 def operand(
     view: TileView, low: Any, side: Side, g: Expr, place: tuple[Expr, Expr], lane: Expr
 ) -> Expr:
-    """An element of A or B: a lane of those from ``(row or column, k)`` on."""
+    """Return an element of A or B: a lane of those from ``(row or column, k)`` on."""
     at, kk = place
     along, across = (i64(0), lane) if side.along_k else (lane, i64(0))
     if side.first:
@@ -230,7 +231,7 @@ class _Tile:
         self.a, self.b = _Copy(self, plan.a, "a"), _Copy(self, plan.b, "b")
 
     def _origin(self) -> None:
-        """Which part of the sum, item of the batch and tile a task is."""
+        """Compute a task's part of the sum, batch item and tile."""
         block, knobs = self.block, self.knobs
         down, across = (
             block.bind("tiles", ceil_div(x, t)) for x, t in ((self.m, knobs.m), (self.n, knobs.n))
@@ -249,13 +250,13 @@ class _Tile:
             self.count = block.bind("count", tirx.max(tirx.min(slices - self.first, share), i64(0)))
 
     def lanes(self, count: int, begins: Sequence[Expr]) -> Lanes:
-        """Neighbours where the facts of the plan hold."""
+        """Return the lanes of adjacent elements, under the facts of the plan."""
         symbols = self.view.group.symbols()
         flat = self.view.packed
         return Lanes(self.low, count, self.plan.facts, begins, symbols, flat)
 
     def emit(self) -> None:
-        """All slices, then the sums."""
+        """Emit all slices, then the stores."""
         block, low, knobs = self.block, self.low, self.knobs
         with low.loop("s", knobs.rows * knobs.columns, kind="unrolled") as s:
             block.store(self.sums, s, const(0, self.dtype))
@@ -295,7 +296,9 @@ class _Tile:
     # -- the sums --------------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Every sum through the operators that follow, or to those of the other parts."""
+        """Emit stores of the sums through the epilogue, or to scratch memory if blocks share
+        sums.
+        """
         block, low, knobs = self.block, self.low, self.knobs
         chunk_r, chunk_c = min(4, knobs.rows), min(4, knobs.columns)
         step = chunk_c if self.plan.wide_store and knobs.parts == 1 else 1
@@ -344,7 +347,7 @@ class _Tile:
 
 
 def ceil_div(size: Expr, step: int) -> Expr:
-    """A quotient, rounded up."""
+    """Return a quotient, rounded up."""
     return tirx.floordiv(i64(size) + (step - 1), i64(step))
 
 

@@ -1,7 +1,7 @@
-"""Permutations that move the last axis: tiles of 32 x 32 by way of shared memory.
+"""Permutations that move the last axis: tiles of 32 x 32 in shared memory.
 
 Threads read along the operand's rows and write along the result's. A row of a tile in shared memory
-is one element longer, so that neighbours that read a column of it find different banks.
+is padded by one element, so that reads of a column have no bank conflicts.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from tvm_disc.tir.index import mul, product
 
 Expr: TypeAlias = Any
 
-SIDE, ROWS = 32, 8  # of a tile, and of a block of threads
+SIDE, ROWS = 32, 8  # side of a tile, and rows of a thread block
 
 
 @dataclass(frozen=True)
 class MoveKnobs(Knobs):
-    """The side of a tile; 1 for none."""
+    """Side of a tile; 1 for no tiles."""
 
     side: int = 1
 
 
 def plan_tiles(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """A thread for each element, as ever; or tiles."""
+    """Return plans with a thread per element, and with tiles."""
     work = find_moves(group, solver, machine)
     if isinstance(work, WhyNot):
         return work
@@ -73,7 +73,7 @@ def plan_tiles(group: Group, solver: Solver, machine: Machine) -> list[Plan] | W
 
 
 def _tiles(work: TransposeWork) -> tuple[Expr, Expr]:
-    """How many there are along either side."""
+    """Return the number of tiles along each side."""
     sides = (product(dims) for dims in (work.a_dims, work.b_dims))
     a, b = (tirx.floordiv(i64(s) + (SIDE - 1), i64(SIDE)) for s in sides)
     return a, b

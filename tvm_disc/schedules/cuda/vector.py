@@ -1,12 +1,12 @@
-"""Neighbours by one access: what a thread reads or writes next to each other, 16 bytes at a time.
+"""Vector accesses: a thread reads or writes adjacent elements, 16 bytes at a time.
 
-A thread evaluates its elements one after the other. A read that moves by one element from each to
-the next, from a multiple of their number on, is one access into memory of the thread, from which
-the elements take theirs: index arithmetic and element rules are those of single elements.
+A thread evaluates its elements one after another. If the offset of a read grows by one from lane to
+lane, and starts at a multiple of the number of lanes, one vector load fills a thread-local array
+from which the elements are taken. Index arithmetic and element rules are those of single elements.
 
-An access must begin at a multiple of its size. Where operands begin is known at the launch
-(:class:`Aligned`); where in them an access begins is proved, or rests on facts about dims that a
-plan needs (:meth:`Lanes.facts`).
+A vector access must be aligned to its size. Alignment of operands is checked at the launch
+(:class:`Aligned`). Alignment of offsets is proved, or follows from facts about dims that a plan
+requires (:meth:`Lanes.facts`).
 """
 
 from __future__ import annotations
@@ -32,25 +32,27 @@ from tvm_disc.tir.index import product
 Expr: TypeAlias = Any
 
 ACCESS_BYTES = 16
-MOST_LANES = 8  # of what is added up
-MOST_FACTS = 4  # that a plan may rest on
+MOST_LANES = 8  # maximum number of lanes of sums
+MOST_FACTS = 4  # maximum number of facts of a plan
 
 
 @dataclass(frozen=True)
 class Aligned(Need):
-    """That operands and results begin at multiples of an access; the launch looks at them."""
+    """The need that operands and results are aligned to the access size; checked at the launch."""
 
 
 ALIGNED = Aligned(f"operands at multiples of {ACCESS_BYTES} bytes", tirx.const(True, "bool"), True)
 
 
 def item_bytes(dtype: str) -> int:
-    """Bytes of an element in memory."""
+    """Return the bytes of an element in memory."""
     return max(1, int(tvm.DataType(storage_dtype(dtype)).bits) // 8)
 
 
 def lanes_of_nodes(nodes: Sequence[Node], work: int) -> int:
-    """Elements of a thread: 16 bytes of the narrowest, fewer of what is wide or long to compute."""
+    """Return elements per thread: 16 bytes of the narrowest type, fewer if types are wide or
+    work is long.
+    """
     sizes = [item_bytes(n.dtype) for n in nodes]
     lanes = ACCESS_BYTES // min(sizes)
     while lanes > 4 and (lanes * max(sizes) > 2 * ACCESS_BYTES or lanes * work > 256):
@@ -59,7 +61,7 @@ def lanes_of_nodes(nodes: Sequence[Node], work: int) -> int:
 
 
 def lanes_of_operand(group: Group, source: Node) -> int:
-    """Elements that are read at once: 16 bytes of the widest that an operand is computed from."""
+    """Return elements read at once: 16 bytes of the widest parameter that an operand depends on."""
     reach, widest = [source], 1
     while reach:
         node = reach.pop()
@@ -71,12 +73,12 @@ def lanes_of_operand(group: Group, source: Node) -> int:
 
 
 def stand_in(node: Node) -> Buffer:
-    """A buffer to see what would be read, and how."""
+    """Return a buffer for a dry run of an emission."""
     return view("x", pointer("x", node.dtype), node.dtype)
 
 
 def access_lanes(dtype: str, lanes: int) -> int:
-    """Elements of one access; 1 where there is no type for it."""
+    """Return the elements of one access; 1 if there is no vector type."""
     dtype = storage_dtype(dtype)
     width = min(lanes, ACCESS_BYTES // item_bytes(dtype))
     known = dtype.startswith(("float32", "float64", "int", "uint")) or width == 8
@@ -84,20 +86,20 @@ def access_lanes(dtype: str, lanes: int) -> int:
 
 
 def multiple_need(expr: Expr, lanes: int) -> Need:
-    """The fact that a size is a multiple."""
+    """Return the need that a size is a multiple of ``lanes``."""
     return Need(
         f"{show(expr)} % {lanes} == 0", tirx.EQ(tirx.floormod(i64(expr), i64(lanes)), i64(0))
     )
 
 
 class Lanes:
-    """Evaluates ``count`` neighbours of one thread.
+    """Evaluates ``count`` adjacent elements of one thread.
 
     Args:
         whole: expressions that are multiples of ``count`` where this code runs.
-        begins: variables that are.
-        symbols: dims, about which facts may be wanted.
-        flat: operands that are read by their position in memory.
+        begins: variables that are multiples of ``count``.
+        symbols: dims that facts may be about.
+        flat: operands that are read by flat offset.
     """
 
     def __init__(
@@ -115,12 +117,12 @@ class Lanes:
         for k, var in enumerate(self.vars):
             low.block.define(var, i64(k))
         self.wanted: list[Expr] = []  # sizes that must be multiples
-        self.together, self.single = 0, 0  # reads of several elements, and those of one
+        self.together, self.single = 0, 0  # numbers of vector reads and of scalar reads
         self._cells: list[tuple[Buffer, Expr, Buffer]] = []
 
     @contextmanager
     def reading(self, buffers: dict[Node, Buffer]) -> Iterator[None]:
-        """Reads of operands go through :meth:`load`."""
+        """Read operands through :meth:`load`."""
         for node, buffer in buffers.items():
             self.low.bind_reader(node, self._reader(node, buffer))
         try:
@@ -140,17 +142,17 @@ class Lanes:
 
     @property
     def lane(self) -> Expr:
-        """The number of the element that is being evaluated, a variable if there are several."""
+        """The current lane, a variable."""
         return self.vars[self.number]
 
     def each(self) -> Iterator[Expr]:
-        """The lanes in turn."""
+        """Yield the lanes in order."""
         for number in range(self.count):
             self.number = number
             yield self.lane
 
     def load(self, buffer: Buffer, offset: Expr, size: Expr) -> Expr | None:
-        """The element from memory of the thread, None if it is to be read alone."""
+        """Return the element from a vector load; None if it needs a scalar load."""
         step = self.step(offset)
         if step == 0 or self.count == 1:
             return None
@@ -169,7 +171,7 @@ class Lanes:
     def _begins_whole(self, offset: Expr, size: Expr) -> bool:
         facts = self.facts(_with(offset, self.lane, i64(0)))
         if facts is not None and self.low.in_guard:
-            # A block of neighbours is in bounds as a whole, or not at all.
+            # The elements of a vector are all in bounds or all out of bounds.
             more = None if _reads_memory(offset) else self.facts(i64(size))
             facts = None if more is None else [*facts, *more]
         if facts is None:
@@ -190,7 +192,9 @@ class Lanes:
         return cell
 
     def copy(self, to: Buffer, at: Expr, source: Buffer, begin: Expr) -> None:
-        """All elements, from ``begin`` on to ``at``: multiples of their number."""
+        """Emit vector copies of all elements; ``begin`` and ``at`` are multiples of the number
+        of lanes.
+        """
         width = access_lanes(str(to.dtype), self.count)
         to_, from_ = (self._parts(x) for x in (at, begin))
         for k in range(0, self.count, width):
@@ -200,7 +204,7 @@ class Lanes:
                 self.low.block.store(to, ramp(to_ + k, width), source[ramp(from_ + k, width)])
 
     def _parts(self, begin: Expr) -> Expr:
-        """A multiple, as one that TVM sees to be it."""
+        """Return a multiple in a form that TVM recognizes as one."""
         if isinstance(begin, tirx.IntImm):
             return begin
         shift = i64(self.count.bit_length() - 1)
@@ -209,7 +213,7 @@ class Lanes:
     # -- what is known of an offset --------------------------------------------------------------
 
     def step(self, expr: Expr) -> int | None:
-        """By how much an expression grows from a lane to the next; None if that is not clear."""
+        """Return the growth of an expression per lane; None if unknown."""
         if isinstance(expr, tirx.Var):
             if expr.same_as(self.lane):
                 return 1
@@ -230,7 +234,9 @@ class Lanes:
         return 0 if all(self.step(v) == 0 for v in names) else None
 
     def facts(self, expr: Expr) -> list[Expr] | None:
-        """The sizes that must be multiples for ``expr`` to be one; None if it need not be one."""
+        """Return the sizes that must be multiples for ``expr`` to be a multiple; None if that
+        is not enough.
+        """
         if isinstance(expr, tirx.IntImm):
             return [] if int(expr.value) % self.count == 0 else None
         if isinstance(expr, tirx.Add | tirx.Sub):
@@ -251,7 +257,7 @@ class Lanes:
         return any(var.same_as(b) for b in self.begins)
 
     def _fact(self, expr: Expr) -> list[Expr] | None:
-        """A size that is a multiple, or must be."""
+        """Return the fact that a size is a multiple; [] if it is known."""
         names = [expr] if isinstance(expr, tirx.Var) else tirx.analysis.undefined_vars(expr)
         if _reads_memory(expr) or not all(any(v.same_as(s) for s in self.symbols) for v in names):
             return None
@@ -261,7 +267,7 @@ class Lanes:
 
 
 def distinct(exprs: Sequence[Expr]) -> list[Expr]:
-    """Expressions without repetition."""
+    """Return the expressions without repetitions."""
     found: list[Expr] = []
     for expr in exprs:
         if not any(tvm_ffi.structural_equal(expr, other) for other in found):
@@ -270,7 +276,7 @@ def distinct(exprs: Sequence[Expr]) -> list[Expr]:
 
 
 def _with(expr: Expr, old: Expr, new: Expr) -> Expr:
-    """An expression with another variable, or value."""
+    """Return an expression with a variable replaced."""
 
     def other(var: Expr) -> Expr:
         return new if var.same_as(old) else var

@@ -1,8 +1,7 @@
-"""What tiles multiply: products, and convolutions as implicit ones, and where elements lie.
+"""Operands of tiles: matrix products, and convolutions as implicit products.
 
-Rows ``i`` of A and columns ``j`` of B are those of the product, ``k`` is what is added up, ``g``
-counts its batch. A position along which a thread takes neighbours is given as where they begin and
-the lane.
+``i`` are rows of A, ``j`` columns of B, ``k`` is the summed dim, ``g`` the batch item. A position
+along which a thread accesses adjacent elements is given as their start and the lane.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ Expr: TypeAlias = Any
 
 
 class TileView(Protocol):
-    """A product, or what is one."""
+    """A product, explicit or implicit."""
 
     @property
     def group(self) -> Group:
-        """The group that it anchors."""
+        """The group of which it is the anchor."""
 
     @property
     def node(self) -> Node:
@@ -44,30 +43,30 @@ class TileView(Protocol):
 
     @property
     def packed(self) -> dict[Node, Packing]:
-        """Constants that are wanted in another layout."""
+        """Constants that are required in packed form."""
 
     def a(self, low: Lowering, g: Expr, at: tuple[Expr, Expr], lanes: tuple[Expr, Expr]) -> Expr:
-        """Element (i, k) of A."""
+        """Return element (i, k) of A."""
 
     def b(self, low: Lowering, g: Expr, at: tuple[Expr, Expr], lanes: tuple[Expr, Expr]) -> Expr:
-        """Element (k, j) of B."""
+        """Return element (k, j) of B."""
 
     def along_k(self, lanes: int) -> bool:
-        """Whether neighbours along k may be neighbours in memory."""
+        """Return whether adjacent elements along k may be adjacent in memory."""
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> Sequence[Expr]:
-        """The output index of element (g, i, j)."""
+        """Return the output index of element (g, i, j)."""
 
     def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
-        """Row-major position of element (g, i, j)."""
+        """Return the row-major offset of element (g, i, j)."""
 
     def pixels(self, low: Lowering, i: Expr, j: Expr) -> Sequence[Expr]:
-        """Parts of a row and a column that every step along k uses."""
+        """Return index parts of a row and a column that are independent of k."""
 
 
 @dataclass
 class Plain:
-    """A product, or a convolution whose channels come before space, element by element."""
+    """A matrix product, or an NCHW convolution element by element."""
 
     view: MatMulView | ConvView
 
@@ -110,7 +109,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class TapsFirst:
-    """``w[out, in, taps...]`` as ``[group, taps, in, out of a group]``."""
+    """Packs ``w[out, in, taps...]`` to ``[group, taps, in, out of a group]``."""
 
     groups: int
 
@@ -125,7 +124,7 @@ class TapsFirst:
 
 @dataclass
 class ChannelsLast:
-    """out[pixel, oc] = sum over (taps, ic) of window[pixel, (taps, ic)] * weight.
+    """NHWC convolution: out[pixel, oc] = sum over (taps, ic) of window[pixel, (taps, ic)] * weight.
 
     Pixels are those of all images; groups of channels are the batch.
     """
@@ -135,7 +134,7 @@ class ChannelsLast:
 
     @property
     def groups(self) -> int:
-        """Groups of channels."""
+        """Number of channel groups."""
         return int(self.node.attrs["groups"])
 
     @property
@@ -151,7 +150,7 @@ class ChannelsLast:
         return {weight: TapsFirst(self.groups)} if weight in self.group.constants else {}
 
     def _inner(self) -> tuple[list[Any], Any]:
-        """Taps, and channels of a group."""
+        """Return the taps, and the input channels of a group."""
         weight = self.node.inputs[1]
         return list(weight.shape[2:]), weight.shape[1]
 
@@ -195,7 +194,7 @@ class ChannelsLast:
 
 
 def flat_reader(buffer: Buffer, low: Lowering) -> Any:
-    """Reads by a position in memory."""
+    """Return a reader by flat offset."""
     return lambda index: low.load(buffer, index[0], str(buffer.dtype))
 
 

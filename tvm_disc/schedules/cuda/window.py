@@ -1,10 +1,10 @@
-"""Pooling and depthwise convolution: a thread computes a strip of neighbouring pixels.
+"""Pooling and depthwise convolution: a thread computes a strip of adjacent pixels.
 
-    for each line of taps that lies inside the image:
-        read the pixels that the strip's windows have in it, once, into registers
-        every pixel of the strip takes those that its window covers
+    for each line of taps inside the image:
+        load the pixels of that line that the strip's windows cover, once, into registers
+        every pixel of the strip combines those that its window covers
 
-With channels last, neighbouring threads have neighbouring channels, and a thread may take several.
+In NHWC, adjacent threads compute adjacent channels, and a thread may compute several.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ Expr: TypeAlias = Any
 
 THREADS = 128
 STRIP = 4
-MOST_PIXELS = 32  # of a line that a thread holds
+MOST_PIXELS = 32  # maximum pixels of a line in a thread's registers
 
 
 @dataclass(frozen=True)
 class WindowKnobs(Knobs):
-    """Pixels of a thread, and channels that it takes at once."""
+    """Pixels per thread, and channels at once."""
 
     strip: int
     lanes: int = 1
 
 
 def plan_window(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Strips, or as any contraction."""
+    """Return a plan of strips, and contraction plans."""
     node = group.anchor
     if node is None or not _has_windows(node):
         return WhyNot("window", "neither pooling nor a convolution of each channel by itself")
@@ -88,7 +88,7 @@ def _has_windows(node: Node) -> bool:
 
 
 def _taps(node: Node) -> list[Any]:
-    """The window's extent in space."""
+    """Return the window's spatial extent."""
     if node.op.startswith("relax.nn.conv"):
         return list(node.inputs[1].shape[2:])
     return [i64(e) for e in contraction(node).extents]
@@ -112,7 +112,7 @@ class _Strips:
         self.facts = self._facts() if self.last and plain_epilogue(group, solver) else None
 
     def dims(self, lanes: int) -> list[Any]:
-        """Tasks as dims, in the order of memory."""
+        """Return the tasks as dims, in memory order."""
         *rows, width = spatial(self.node, self.node.shape)
         strips = tirx.floordiv(i64(width) + (STRIP - 1), i64(STRIP))
         channels = i64(channel(self.node, self.node.shape))
@@ -121,7 +121,7 @@ class _Strips:
         return place(self.node, self.node.shape[0], channels, [*rows, strips])
 
     def plan(self) -> Plan:
-        """A plan that rests on nothing, with one of several channels in its place."""
+        """Return a plan without needs, with a replacement that computes several channels."""
         plan = self._plan(WindowKnobs(STRIP), ())
         if self.facts is None:
             return plan
@@ -147,7 +147,9 @@ class _Strips:
         )
 
     def _facts(self) -> list[Expr] | None:
-        """The sizes that must be multiples for channels to be taken together."""
+        """Return the sizes that must be multiples for vectors of channels; None if these are
+        impossible.
+        """
         space = IndexSpace(lambda a, b: bool(self.solver.known_eq(a, b)))
         low = Lowering(DeviceBlock(), space, self.solver)
         at = index_var("channel")
@@ -187,7 +189,7 @@ class _Strips:
             self._store(knobs, body, acc, (index[0], channels), rows, begin)
 
     def _line(self, rows: Sequence[Expr], taps: Sequence[Expr]) -> tuple[Expr | None, list[Expr]]:
-        """Whether a line of taps lies inside the image, and where."""
+        """Return the bounds check of a line of taps, and its position."""
         extents = spatial(self.node, self.data.shape)
         source, tests = [], list[Expr]()
         for d, (row, tap) in enumerate(zip(rows, taps, strict=True)):
@@ -241,7 +243,7 @@ class _Strips:
     def _values(
         self, knobs: WindowKnobs, body: Body, node: Node, where: Sequence[Expr], begin: Expr
     ) -> list[tuple[int, Expr]]:
-        """Values of neighbouring channels."""
+        """Return the values of adjacent channels."""
         low = body.low
         lanes = Lanes(low, knobs.lanes, self.facts or (), [begin], self.group.symbols())
         found = []

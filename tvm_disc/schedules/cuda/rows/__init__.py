@@ -1,1 +1,1 @@
-"""Reductions and what lives on their rows, on a GPU."""
+"""Reductions, and element-wise work on their rows, on a GPU."""

@@ -1,7 +1,7 @@
-"""Neighbouring columns by each thread, as many as an access of 16 bytes has.
+"""Several adjacent columns per thread, as many as fit an access of 16 bytes.
 
-The stages are those of single columns: what exists once for a column exists for each of a thread's,
-and is read as that of the column that is being computed.
+The stages are those of single columns. A value that exists once per column exists for each of the
+thread's columns; reads take that of the current column.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ Expr: TypeAlias = Any
 
 
 class Columns(Threads):
-    """As many columns as there are lanes, of which the first is a multiple."""
+    """Adjacent columns of a thread, one per lane; the first is a multiple of the number of
+    lanes.
+    """
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class Columns(Threads):
         self.found: dict[Node, list[Expr]] = {}
 
     def _at(self, lane: int, step: Expr) -> None:
-        """The column that is computed from here on."""
+        """Set the current column."""
         self.lane, self.tail = lane, [*self.head, add(self.base, step)]
 
     def _each(self) -> Iterator[int]:
@@ -52,12 +54,12 @@ class Columns(Threads):
             yield lane
 
     def _bind_all(self, node: Node, values: Sequence[Expr]) -> None:
-        """A value for each column."""
+        """Bind a value for each column."""
         self.found[node] = [self.block.bind(node.name, v) for v in values]
         self._read_by(node, lambda index: self.found[node][self.lane])
 
     def row_values(self, stage: int) -> Iterator[tuple[Node, Expr]]:
-        """Those of all columns, before the loop of a stage."""
+        """Yield the per-row values of all columns before the loop of a stage."""
         for node in self.group.nodes:
             known = self.sched.per_row[node] and self.sched.stage[node] == stage
             if known and node.cls is not OpClass.REDUCE:
@@ -75,7 +77,7 @@ class Columns(Threads):
                 self._read_by(node, self._kept_reader(node))
 
     def _columns(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[list[Expr]]:
-        """One pass over the rows; for each column the values of the reductions."""
+        """Emit one pass over the rows; return the values of the reductions for each column."""
         accs = [self._accumulators(nodes) for _ in self._each()]
         firsts = [n for n in nodes if n not in self.pairs.values()]
         with strided(self._turn(), self.count, self.threads) as j:
@@ -100,8 +102,9 @@ class Columns(Threads):
         self.lanes = None
 
     def finish(self) -> None:
-        """Store the outputs that exist once per column."""
-        cast(DeviceBlock, self.block).barrier()  # stores of these columns before those of the next
+        """Emit stores of the outputs with one element per column."""
+        # stores of these columns complete before those of the next
+        cast(DeviceBlock, self.block).barrier()
         with self.block.when(self.at.first()), self.low.scope():
             for _ in self._each():
                 Walk.finish(self)

@@ -1,9 +1,9 @@
-"""What a thread adds up along a row: single sums, and pairs of which the second rests on the first.
+"""Accumulators of a thread along a row: single reductions, and pairs whose second uses the first.
 
-    largest, sum of exp(x - largest)    s' = s exp(m - m') + exp(x - m'), where m' = max(m, x)
-    mean, sum of (x - mean)^2           Welford's: d = x - mean; mean += d / n; s += d (x - mean)
+    max, sum of exp(x - max)     s' = s exp(m - m') + exp(x - m'), where m' = max(m, x)
+    mean, sum of (x - mean)^2    Welford: d = x - mean; mean += d / n; s += d (x - mean)
 
-Found in one pass over the row, where two would be needed one after the other.
+A pair needs one pass over the row instead of two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Expr: TypeAlias = Any
 
 
 def find_pairs(group: Group, sched: Schedule) -> dict[Node, Node]:
-    """First reductions of a row with the second ones that can be found beside them."""
+    """Return the first reductions of a row, mapped to second ones computable in the same pass."""
     found: dict[Node, Node] = {}
     for second in group.nodes:
         first = _first(second)
@@ -38,7 +38,7 @@ def find_pairs(group: Group, sched: Schedule) -> dict[Node, Node]:
 
 
 def _first(second: Node) -> Node | None:
-    """What the reduced values of a reduction are a known function of."""
+    """Return the reduction on which the terms of a second reduction depend in a known way."""
     if second.cls is not OpClass.REDUCE or second.op not in ("relax.sum", "relax.mean"):
         return None
     term = second.inputs[0]
@@ -50,7 +50,7 @@ def _first(second: Node) -> Node | None:
 
 
 def _away(node: Node, second: Node, op: str) -> Node | None:
-    """The reduction ``op`` of x, if a node is x less it."""
+    """Return the reduction ``op`` of x if a node is x minus that reduction."""
     if node.op != "relax.subtract" or node.dtype not in ("float32", "float64"):
         return None
     x, first = node.inputs
@@ -59,7 +59,7 @@ def _away(node: Node, second: Node, op: str) -> Node | None:
 
 
 class Sum:
-    """What one thread adds up for a reduction."""
+    """The accumulator of one thread for a reduction."""
 
     def __init__(self, body: Body, node: Node) -> None:
         self.body, self.block, self.nodes = body, body.block, [node]
@@ -70,19 +70,19 @@ class Sum:
         self.block.store(self.cell, 0, self.reducer.identity(self.dtype))
 
     def step(self, value: Expr, j: Expr, mask: Expr) -> None:
-        """Take one element more."""
+        """Emit the accumulation of one element."""
         self.block.store(self.cell, 0, self.combine(self.cell[i64(0)], value))
 
     def values(self) -> list[Expr]:
-        """The sum so far."""
+        """Return the value so far."""
         return [self.block.bind("part", self.cell[i64(0)])]
 
     def merge(self, theirs: Sequence[Expr], elements: Expr) -> None:
-        """Take what others have found in so many elements."""
+        """Emit the accumulation of a partial value of ``elements`` elements."""
         self.step(theirs[0], i64(0), None)
 
     def folded(self, threads: int, apart: int = 1, whole: bool = True) -> list[Expr]:
-        """The sum of all threads, which all of them get; see :func:`fold`."""
+        """Return the value combined over all threads, to all of them; see :func:`fold`."""
 
         def combine(a: Sequence[Expr], b: Sequence[Expr]) -> list[Expr]:
             return [self.combine(a[0], b[0])]
@@ -91,7 +91,7 @@ class Sum:
 
 
 class Pair:
-    """What one thread has of a pair of reductions, and of how many elements."""
+    """The accumulator of one thread for a pair of reductions, with a count for means."""
 
     def __init__(self, body: Body, first: Node, second: Node) -> None:
         self.body, self.block, self.nodes = body, body.block, [first, second]
@@ -110,7 +110,7 @@ class Pair:
             self.block.store(cell, 0, value)
 
     def step(self, value: Expr, j: Expr, mask: Expr) -> None:
-        """Take one element more."""
+        """Emit the accumulation of one element."""
         block = self.block
         value = block.bind("value", value)
         if self.largest:
@@ -123,7 +123,7 @@ class Pair:
         self._keep([mean, second + away * (value - mean), count])
 
     def _more(self, a: Sequence[Expr], b: Sequence[Expr]) -> list[Expr]:
-        """What two have found, together."""
+        """Return the combination of two partial results."""
         block = self.block
         if self.largest:
             largest = block.bind("largest", REDUCERS["relax.max"].combine(a[0], b[0]))
@@ -135,27 +135,28 @@ class Pair:
         return [mean, a[1] + b[1] + away * away * a[2] * share, count]
 
     def _scaled(self, one: Sequence[Expr], largest: Expr) -> Expr:
-        """A sum for another largest value; what is that already, which may be infinite, is as it
-        was."""
+        """Return a sum rescaled to another maximum; unchanged if the maximum, possibly
+        infinite, is equal.
+        """
         same = tirx.EQ(one[0], largest)
         return tirx.Select(same, one[1], one[1] * tirx.exp(difference(one[0], largest)))
 
     def values(self) -> list[Expr]:
-        """What both reductions have accumulated."""
+        """Return the accumulated values of both reductions."""
         return self._accumulated(self._held(), True)
 
     def _accumulated(self, held: Sequence[Expr], whole: bool) -> list[Expr]:
-        """What reductions have accumulated, of the whole row or of a part."""
+        """Return the accumulated values of the whole row or of a part."""
         first, second, *count = held
         if self.largest and not whole:
             return [first, second]
         if self.largest:
-            # As exp(x - largest) of an infinite largest value would have it: no number.
+            # If the maximum is infinite, exp(x - max) is NaN, and so is the sum.
             return [first, self.block.bind("sum", second + difference(first, first))]
         return [self.block.bind("sum", first * count[0]), second]
 
     def merge(self, theirs: Sequence[Expr], elements: Expr) -> None:
-        """Take what others have found in so many elements."""
+        """Emit the accumulation of a partial result of ``elements`` elements."""
         if self.largest:
             self._keep(self._more(self._held(), theirs))
             return
@@ -164,7 +165,7 @@ class Pair:
         self._keep(self._more(self._held(), (mean, theirs[1], count)))
 
     def folded(self, threads: int, apart: int = 1, whole: bool = True) -> list[Expr]:
-        """What all threads have found, in the whole row or in a part, which all of them get."""
+        """Return the values combined over all threads, of the row or a part, to all of them."""
         found = fold_all(self.body, self._held(), self._more, self.dtype, threads, apart)
         return self._accumulated(found, whole)
 

@@ -1,19 +1,20 @@
-"""Reductions and element-wise work over a row: a thread, a warp, a block or blocks for each row.
+"""Reductions and element-wise work over rows: a thread, a warp, a block or blocks per row.
 
-The stages are those of the processor's template (``schedules/rows/stages.py``). The threads of a
-block walk along a row in turn, so that neighbours read neighbours, and fold what they have.
+The stages are those of the CPU template (``schedules/rows/stages.py``). The threads of a block
+iterate over a row with the number of threads as stride, so that adjacent threads read adjacent
+elements, and combine their values.
 
-    threads  element after element; what a later stage reads again lies where an output will, or is
-             computed again
-    columns  where the reduced axes are not the last: a warp takes neighbouring rows, whose elements
-             lie next to each other, and the warps of a block share them
+    threads  one element at a time; a value that a later stage reads again is stored in an output's
+             memory, or recomputed
+    columns  if the reduced axes are not the last: a warp processes adjacent rows, whose elements
+             are adjacent in memory, and the warps of a block share them
     lanes    16 bytes at a time
-    held     the same, with the row in registers: it is read once
-    parts    blocks that share a row, and a kernel for each stage: what the blocks have found is in
-             scratch memory, and all of those of the next stage add it up in the same order
+    held     as lanes, with the row in registers: it is read once
+    parts    blocks that share a row, with a kernel per stage: partial results are in scratch
+             memory, and all blocks of the next stage combine them in the same order
 
-A maximum and the sum of exponentials that rests on it are found in one stage (Milakov and
-Gimelshein 2018), a mean and the mean square around it as well (Welford 1962): see ``pairs.py``.
+A maximum and the sum of exponentials that uses it are computed in one stage (Milakov and
+Gimelshein 2018), as are a mean and the mean square around it (Welford 1962): see ``pairs.py``.
 """
 
 from __future__ import annotations
@@ -55,14 +56,15 @@ from tvm_disc.tir.index import IndexSpace, add, mul, product
 
 Expr: TypeAlias = Any
 
-# A thread alone has a row, and a block many.
+# threads per block, if each thread processes a row
 ALONE = 128
-# A guess: how much more is read where neighbouring threads have rows of their own.
+# estimated factor of memory traffic if adjacent threads read different rows
 APART = 2.0
-HELD = 4  # accesses of a thread to an operand whose row is in registers
-MOST_HELD = 3  # operands and values
-SHORT, LONG = 64, 8192  # rows that are no work for a block, and those that are some for several
-SECTOR = 8  # elements that memory gives at once, whatever is wanted of them
+HELD = 4  # accesses per thread and operand, if rows are in registers
+MOST_HELD = 3  # maximum operands and values in registers
+# longest row that is too short for a block, and shortest row for several blocks
+SHORT, LONG = 64, 8192
+SECTOR = 8  # elements in the smallest memory transaction
 
 
 ALL = (
@@ -73,12 +75,15 @@ ALL = (
     RowKnobs(8, columns=32),
     RowKnobs(8, parts=32, columns=32),
 )
-COLUMN_THREADS = 256  # of a block of those
+COLUMN_THREADS = 256  # threads per block with columns
 
 
 def plan_row(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
-    """A thread, a warp, a block or blocks for each row, by the length of the row; a reduction by
-    itself of axes that are not the last also as any contraction, which has lanes there."""
+    """Return plans with a thread, a warp, a block or blocks per row, by the length of the row.
+
+    A single reduction over axes that are not the last also gets contraction plans, which have
+    lanes.
+    """
     rows = _Rows(group, solver, machine)
     plans = [rows.plan(knobs) for knobs in ALL if rows.fits(knobs)]
     if rows.is_plain():
@@ -100,7 +105,7 @@ class _Rows:
         whole = schedule_stages(group, solver)
         self.pairs = find_pairs(group, whole)
         seconds = {n.inputs[0] for n in self.pairs.values()}
-        # Kept are values that an output's place can hold: there is no memory for a row per block.
+        # Only values that fit an output's memory are stored; there is no scratch row per block.
         kept = [n for n in whole.kept if whole.storage[n] is not None and n not in seconds]
         self.held_work = RowWork(group, self.domain, whole, 1, [], "float32")
         self.work = replace(self.held_work, sched=replace(whole, kept=kept))
@@ -115,24 +120,28 @@ class _Rows:
         self.facts, self.column_facts = self._facts(False), self._facts(True)
 
     def _large(self) -> list[Node]:
-        """Operands and results with an element for each of the domain."""
+        """Return operands and results of the size of the domain."""
         own = (*self.group.params, *self.group.outputs)
         return self.work.as_large(own, self.solver) or [self.group.outputs[0]]
 
     def fits(self, knobs: RowKnobs) -> bool:
-        """Whether rows may be long enough."""
+        """Return whether rows may be long enough."""
         known, columns = static_dim(self.length), static_dim(product(self.domain.tail))
         if knobs.columns > 1 and not self.domain.tail:
             return False
         apart = self.domain.tail and knobs.columns == 1 and knobs.together > 1
         if apart and columns is not None and columns >= SECTOR:
-            return False  # neighbours along a row lie apart: little of what is read is wanted
+            # adjacent elements of a row are far apart: most of each memory transaction would be
+            # wasted
+            return False
         if knobs.parts > 1:
             return self.can_share and (known is None or known >= LONG)
         return known is None or knobs.together <= 32 or known > SHORT
 
     def is_plain(self) -> bool:
-        """Whether all results are elements of one reduction along axes that are not the last."""
+        """Return whether all results are elements of one reduction over axes that are not the
+        last.
+        """
         if not self.domain.tail or len(self.reduced) != 1:
             return False
         [node] = self.reduced
@@ -142,7 +151,7 @@ class _Rows:
         return plain and all(self.solver.known_same_shape(s, node.shape) for s in shapes)
 
     def plan(self, knobs: RowKnobs) -> Plan:
-        """A plan that rests on nothing, with the wider ones that may take its place."""
+        """Return a plan without needs, with its wider replacements."""
         plain = self._plan(knobs, ())
         facts = self.column_facts if knobs.columns > 1 else self.facts
         if facts is None or knobs.together == 1 or (knobs.columns > 1 and knobs.parts > 1):
@@ -160,23 +169,28 @@ class _Rows:
         return replace(plain, wide=wide, notes=notes)
 
     def _with_lanes(self, knobs: RowKnobs) -> RowKnobs:
-        """The same with several elements at once; a block has as many columns as it had."""
+        """Return the knobs with vector accesses; a block processes as many columns as before."""
         if knobs.columns == 1:
             return replace(knobs, lanes=self.lanes)
         columns, together = knobs.columns // self.lanes, knobs.together * self.lanes
         return replace(knobs, lanes=self.lanes, columns=columns, together=together)
 
     def held(self) -> list[Node]:
-        """Operands whose row is worth registers: all reads of them are at the row's positions."""
+        """Return the operands whose row can be kept in registers: all reads are at the row's
+        index.
+        """
         plain = all(n.cls in (OpClass.ELEMWISE, OpClass.REDUCE) for n in self.group.nodes)
         return self.work.as_large(self.group.params, self.solver) if plain else []
 
     def _facts(self, columns: bool) -> list[Expr] | None:
-        """The sizes that must be multiples for lanes, along rows or of neighbouring columns; None
-        if little is read together."""
+        """Return the sizes that must be multiples for lanes along rows, or along columns if
+        ``columns``.
+
+        None if few reads are vectors.
+        """
         if columns != bool(self.domain.tail) or any(n.op in ARG_REDUCTIONS for n in self.reduced):
             return None
-        # Two reductions that are found at once are folded as up to three values.
+        # a pair of reductions is combined as up to three values
         folded = 1.5 * COLUMN_THREADS * self.lanes * len(self.reduced) * item_bytes(self.dtype)
         if columns and folded > self.device.shared_bytes:
             return None
@@ -244,7 +258,7 @@ class _Rows:
         return plan
 
     def _spread(self, knobs: RowKnobs) -> Expr | float:
-        """How many times what is wanted is read: of neighbours along a row, or of rows."""
+        """Return the factor of memory traffic, for adjacent threads along a row or along rows."""
         if not self.domain.tail:
             return APART if knobs.together == 1 else 1.0
         near = tirx.max(tirx.min(i64(product(self.domain.tail)), i64(SECTOR)), i64(1))
@@ -252,17 +266,19 @@ class _Rows:
         return near if along_row else tirx.floordiv(i64(SECTOR) + near - 1, near)
 
     def _is_done(self, stage: int) -> bool:
-        """Whether a stage has a kernel: the last one has the results of a row."""
+        """Return whether a stage has a kernel; the last one stores a row's results."""
         last = stage == self.work.sched.stages - 1
         return last or bool(self.reductions(stage, self.pairs) or self.work.stores(stage))
 
     def work_of(self, knobs: RowKnobs) -> tuple[RowWork, dict[Node, Node]]:
-        """The stages of a plan, and the pairs that it finds at once: none where a row is held, of
-        which another pass takes no memory's time."""
+        """Return the stages of a plan, and its pairs of reductions.
+
+        With the row in registers there are no pairs, as another pass reads no memory.
+        """
         return (self.held_work, {}) if knobs.held else (self.work, self.pairs)
 
     def reductions(self, stage: int, pairs: dict[Node, Node]) -> list[Node]:
-        """What a stage reduces, with what rests on it and is found beside it."""
+        """Return the reductions of a stage, each followed by its paired second reduction."""
         found = [n for n in self.work.reductions(stage) if n not in pairs.values()]
         return [m for n in found for m in (n, pairs.get(n)) if m is not None]
 
@@ -289,8 +305,10 @@ def _row(rows: _Rows, knobs: RowKnobs, stage: int, body: Body) -> None:
 
 
 def _column(rows: _Rows, knobs: RowKnobs, body: Body, tile: Expr) -> tuple[Expr, Place]:
-    """The row of a thread, or the first of several, and its place there; where there is none, the
-    last."""
+    """Return a thread's row, or the first of several, and its place in it.
+
+    Threads without a row get the last one.
+    """
     block, columns = body.block, knobs.columns
     total = block.bind("rows", i64(rows.rows))
     number = block.bind("number", tirx.truncdiv(body.thread, i64(columns)))

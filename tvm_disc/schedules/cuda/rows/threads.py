@@ -1,4 +1,4 @@
-"""How the threads of a block walk along the rows of a plan: stage by stage, in turn."""
+"""Iteration of a block's threads over the rows of a plan, stage by stage."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ Expr: TypeAlias = Any
 
 @dataclass(frozen=True)
 class RowKnobs(Knobs):
-    """Threads for one row, elements that one takes at once, accesses whose values it holds, blocks
-    for one row, and rows of a block."""
+    """Threads per row, elements at once, accesses kept in registers, blocks per row, and rows
+    per block.
+    """
 
     together: int
     lanes: int = 1
@@ -39,13 +40,13 @@ class RowKnobs(Knobs):
 
 
 class Rows(Protocol):
-    """The plans of one group, as far as their threads ask.
+    """The plans of one group, as far as the threads use them.
 
     Attributes:
         reduced: the reductions.
-        rows: how many there are.
-        facts: the sizes that are multiples where several elements are taken at once.
-        column_facts: the same of neighbouring columns.
+        rows: number of rows.
+        facts: the sizes that are multiples if several elements are accessed at once.
+        column_facts: the same for adjacent columns.
     """
 
     reduced: list[Node]
@@ -54,39 +55,39 @@ class Rows(Protocol):
     column_facts: list[Expr] | None
 
     def held(self) -> list[Node]:
-        """Operands whose row may be in registers."""
+        """Return the operands whose row may be in registers."""
 
     def reductions(self, stage: int, pairs: dict[Node, Node]) -> list[Node]:
-        """What a stage reduces."""
+        """Return the reductions of a stage."""
 
     def work_of(self, knobs: RowKnobs) -> tuple[RowWork, dict[Node, Node]]:
-        """The stages, and the pairs that are found at once."""
+        """Return the stages, and the pairs of reductions."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a thread is.
+    """Position of a thread.
 
     Attributes:
-        number: among those that share its row.
-        inside: whether there is such a row; None if there is.
+        number: index among the threads that share its row.
+        inside: condition that the row exists; None if it always does.
     """
 
     number: Expr
     inside: Expr | None = None
 
     def first(self) -> Expr:
-        """Whether it is the one that stores what exists once per row."""
+        """Return whether this thread stores the values that exist once per row."""
         first = tirx.EQ(self.number, i64(0))
         return first if self.inside is None else tirx.And(first, self.inside)
 
     def count(self, count: Expr) -> Expr:
-        """Of so many elements, those that it and its neighbours look at."""
+        """Return the number of the ``count`` elements that this thread group processes."""
         return count if self.inside is None else tirx.Select(self.inside, count, i64(0))
 
 
 class Threads(Walk):
-    """A row that several threads walk along in turn."""
+    """A row that several threads process together."""
 
     def __init__(
         self,
@@ -111,13 +112,13 @@ class Threads(Walk):
     # -- stages ----------------------------------------------------------------------------------
 
     def emit(self) -> None:
-        """All stages; where the row is held, it is read first."""
+        """Emit all stages; if the row is kept in registers, it is loaded first."""
         if self.knobs.held:
             self._hold()
         super().emit()
 
     def emit_part(self, stage: int, part: Expr, row: Expr) -> None:
-        """One stage of a part of the row; what those before found is in scratch memory."""
+        """Emit one stage of a part of the row; results of earlier stages are in scratch memory."""
         self.part, self.row = part, row
         share = self.block.bind("share", self._share())
         self.begin = self.block.bind("first", part * share)
@@ -135,7 +136,7 @@ class Threads(Walk):
                     self.finish()
 
     def _found(self, stage: int) -> None:
-        """What the parts of the row have found in a stage, added up, and what follows."""
+        """Emit the combination of a stage's partial results, and the values that follow from it."""
         nodes = self.rows.reductions(stage, self.pairs)
         values = self._accumulators(nodes)
         with self.low.loop("other", self.knobs.parts) as other:
@@ -154,18 +155,18 @@ class Threads(Walk):
             pass
 
     def _elements(self, part: Expr) -> Expr:
-        """How many elements of the row a part has."""
+        """Return the number of elements in a part."""
         share = self.block.bind("share", self._share())
         return tirx.max(tirx.min(self.length - part * share, share), i64(0))
 
     def _share(self) -> Expr:
-        """Elements of a part, which begins where an access does."""
+        """Return the elements per part, a multiple of the number of lanes."""
         share = tirx.truncdiv(self.length + (self.knobs.parts - 1), i64(self.knobs.parts))
         lanes = i64(self.knobs.lanes)
         return tirx.truncdiv(share + (lanes - 1), lanes) * lanes
 
     def _place(self, node: Node, part: Expr) -> Expr:
-        """Where a part of this row has what it found."""
+        """Return the scratch index of a part's result for this row."""
         number = self.rows.reduced.index(node)
         rows = i64(self.rows.rows)
         return (number * rows + self.row) * self.knobs.parts + part
@@ -195,7 +196,7 @@ class Threads(Walk):
         return made
 
     def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        """One pass over the row; the values of the reductions, which all threads get."""
+        """Emit one pass over the row; return the values of the reductions, to all threads."""
         accs = self._accumulators(nodes)
         firsts = [n for n in nodes if n not in self.pairs.values()]
         if self.threads == 1:
@@ -214,7 +215,7 @@ class Threads(Walk):
         return [finish(n, v) for n, v in found]
 
     def _turn(self) -> Body:
-        """Where threads take turns by their number in a row."""
+        """Return the body with threads numbered within their row."""
         return replace(self.body, thread=self.at.number)
 
     def _folded(self, acc: Any) -> list[tuple[Node, Expr]]:
@@ -224,19 +225,20 @@ class Threads(Walk):
         return list(zip(acc.nodes, found, strict=True))
 
     def _leave(self, found: Sequence[tuple[Node, Expr]]) -> None:
-        """What this part has found, in scratch memory, by one of its threads."""
+        """Emit stores of this part's results to scratch memory, by one thread."""
         with self.block.when(self.at.first()), self.low.scope():
             for node, value in found:
                 assert self.body.scratch is not None
                 self.block.store(self.body.scratch, self._place(node, self.part), value)
 
     def finish(self) -> None:
-        """Store the outputs that exist once per row, by one of the threads."""
+        """Emit stores of the outputs with one element per row, by one thread."""
         if self.threads == 1:
             super().finish()
             return
         if self.part is None:
-            cast(DeviceBlock, self.block).barrier()  # stores of this row before reads of the next
+            # stores of this row complete before reads of the next
+            cast(DeviceBlock, self.block).barrier()
         with self.block.when(self.at.first()), self.low.scope():
             super().finish()
 
@@ -244,7 +246,7 @@ class Threads(Walk):
 
     @contextmanager
     def _vectors(self) -> Iterator[Expr]:
-        """Where this thread's accesses begin."""
+        """Emit a loop over this thread's accesses; yield their first element."""
         lanes, block = self.knobs.lanes, self.block
         if not self.knobs.held:
             shift = i64(lanes.bit_length() - 1)
@@ -265,7 +267,7 @@ class Threads(Walk):
         )
 
     def _hold(self) -> None:
-        """Read the row into registers."""
+        """Emit loads of the row into registers."""
         lanes, held = self.knobs.lanes, self.rows.held()
         for node in held:
             size = lanes * self.knobs.held
@@ -282,7 +284,9 @@ class Threads(Walk):
             self.low.bind_reader(node, self._held_reader(node))
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
-        """Where a value is kept: in registers where the row is."""
+        """Return where a value is stored; None, with registers allocated, if the row is in
+        registers.
+        """
         if self.knobs.held:
             size = self.knobs.lanes * self.knobs.held
             self.rooms[node] = self.block.alloc("kept", size, storage_dtype(node.dtype))
@@ -294,7 +298,7 @@ class Threads(Walk):
         return lambda index: loaded(self.rooms[node][self._number()], node.dtype)
 
     def _number(self) -> Expr:
-        """Which of the elements that this thread holds is at hand."""
+        """Return the index of the current element among those in this thread's registers."""
         assert self.lanes is not None
         return self.step_number * self.knobs.lanes + self.lanes.number
 
@@ -304,7 +308,7 @@ class Threads(Walk):
     def _step_lanes(
         self, nodes: Sequence[Node], accs: Sequence[Any], stores: Sequence[Node], j: Expr
     ) -> None:
-        """Neighbours from ``j`` on, one after the other; what they store is stored together."""
+        """Emit adjacent elements from ``j`` on one after another, with vector stores at the end."""
         self.lanes = lanes = self._new_lanes(j)
         self.cells = {}
         buffers = {n: b for n, b in self.body.buffers.items() if n not in self.held}
@@ -332,7 +336,7 @@ class Threads(Walk):
         self.low.store(self.cells[buffer][0], i64(self.lanes.number), value, node.dtype)
 
     def _output_of(self, node: Node) -> int:
-        """The number of the output in whose place a node lies."""
+        """Return the index of the output whose memory stores a node."""
         slot = self.sched.storage.get(node)
         return self.group.outputs.index(node) if slot is None else slot
 
