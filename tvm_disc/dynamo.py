@@ -1,8 +1,8 @@
 """``torch.compile(model, backend="tvm_disc", dynamic=True)``.
 
-PyTorch cuts a model into graphs and says which of their sizes may change. Each graph becomes one
-program for all of its sizes. Nodes that cannot be compiled run in PyTorch, between programs for
-the rest of the graph. A call that a program refuses runs in PyTorch. The log says why.
+PyTorch splits a model into graphs and marks their dynamic sizes. Each graph becomes one program for
+all of its sizes. Nodes that cannot be compiled run in PyTorch, between programs for the rest of the
+graph. A call that a program refuses runs in PyTorch. The log contains the reasons.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from tvm_disc.runtime.executable import Executable
 log = logging.getLogger("tvm_disc")
 Runner: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 
-# Programs that are tried for one graph; what is left then runs in PyTorch.
+# maximum number of programs built for one graph; its remaining nodes then run in PyTorch
 MOST_BUILDS = 48
-# Besides errors on purpose: what a defect of the compiler raises. Exceptions of other kinds may be
-# raised by a signal handler of the user.
+# Exception classes that cause a fallback: our own errors, and those that a defect of the compiler
+# would raise. Others may be raised by a user's signal handler.
 _FAILURES = (DiscError, ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError,
              TypeError, ValueError)  # fmt: skip
 
 
 @dataclass
 class Report:
-    """What became of graphs since :func:`reporting` began.
+    """Statistics of graphs since :func:`reporting` began.
 
     Attributes:
-        graphs: graphs that PyTorch asked to compile.
+        graphs: graphs that PyTorch passed to the backend.
         programs: programs that were built for them.
         compiled: tensor operators that ran in programs, counted once for every call.
         in_pytorch: tensor operators that ran in PyTorch, counted once for every call.
         fallbacks: calls that a program refused and PyTorch ran.
-        reasons: why nodes or calls went to PyTorch.
+        reasons: why nodes or calls ran in PyTorch.
     """
 
     graphs: int = 0
@@ -86,8 +86,8 @@ def _warn(text: str, *args: object) -> None:
 def backend(module: Any, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
     """Return the compiled form of a graph; ``torch.compile`` calls this for every graph.
 
-    Parameters and buffers are constants of the program; it is made anew where one has changed.
-    Graphs that need gradients or are not on the CPU run in PyTorch.
+    Parameters and buffers are constants of the program, which is rebuilt if one changes. Graphs
+    that need gradients or are not on the CPU run in PyTorch.
     """
     import torch
     from torch._dynamo.backends.common import aot_autograd
@@ -117,7 +117,7 @@ def backend(module: Any, example_inputs: Sequence[Any], **options: Any) -> Calla
 
 
 def _boxed(run: Runner) -> Callable[..., Any]:
-    """Return a function of a list that it empties: PyTorch frees what it passes that way."""
+    """Return a function that empties its argument list, so that PyTorch can free the arguments."""
 
     def boxed(args: list[Any]) -> Sequence[Any]:
         given = list(args)
@@ -129,7 +129,7 @@ def _boxed(run: Runner) -> Callable[..., Any]:
 
 
 def _counted(function: Callable[..., Any], size: int) -> Callable[..., Any]:
-    """Return a function of PyTorch whose calls reports count as ``size`` operators."""
+    """Return a PyTorch function whose calls are reported as ``size`` operators."""
 
     def run(*args: Any) -> Any:
         _add(in_pytorch=size)
@@ -153,19 +153,19 @@ def _why_not(torch: Any, inputs: Sequence[Any]) -> str:
 
 
 class Compiler:
-    """Compiles one graph, in parts where it must."""
+    """Compiles one graph, in parts if necessary."""
 
     def __init__(self) -> None:
         self._left = MOST_BUILDS
 
     def runner(self, graph: Any, frozen: Mapping[int, Any]) -> Runner:
-        """Return what runs a graph: a program, or programs and nodes of PyTorch.
+        """Return a function that runs a graph: a program, or programs and nodes in PyTorch.
 
         Args:
-            frozen: inputs that are constants of a program, by position.
+            frozen: inputs that become constants of a program, by position.
         """
         size = count(graph)
-        if not size:  # arithmetic on sizes, or inputs that are results
+        if not size:  # only arithmetic on sizes, or results that are inputs
             return _boxed_graph(graph, size)
         made = self._made(graph, frozen)
         if not isinstance(made, Refusal):
@@ -190,7 +190,7 @@ class Compiler:
         if self._left <= 0:
             return Refusal(frozenset(), f"{MOST_BUILDS} programs were tried for this graph")
         try:
-            # PyTorch compiles while its tensors have no data; weights have some.
+            # PyTorch compiles with fake tensors; weights are real
             with _real_tensors():
                 found = from_graph(graph, frozen)
             if isinstance(found, Refusal):
@@ -232,7 +232,7 @@ def _said(error: Exception) -> str:
 
 
 def _boxed_graph(graph: Any, size: int) -> Runner:
-    """Return what runs a graph in PyTorch; ``size`` operators of it are no program's."""
+    """Return a function that runs a graph in PyTorch; ``size`` of its operators are reported."""
 
     def run(args: list[Any]) -> Sequence[Any]:
         if _reports:
@@ -243,7 +243,7 @@ def _boxed_graph(graph: Any, size: int) -> Runner:
 
 
 class Program:
-    """One graph of a model as a program, made anew where a weight has changed."""
+    """One graph of a model as a program, which is rebuilt if a weight changes."""
 
     def __init__(
         self, graph: Any, frozen: Mapping[int, Any], found: Graph, program: Executable
@@ -265,7 +265,7 @@ class Program:
             if (args[k] is not t and not _same(args[k], t)) or _version(t) != self._versions[k]
         ]
         if changed:
-            # What has changed once is an input from now on.
+            # Weights that changed become inputs.
             log.info(
                 "torch.compile: %s weights have changed, which makes them inputs", len(changed)
             )
@@ -295,19 +295,19 @@ class Program:
 
 
 def _real_tensors() -> Any:
-    """Return a context in which operators of PyTorch compute."""
+    """Return a context in which PyTorch's operators compute on real tensors."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     return unset_fake_temporarily()
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Return whether two tensors are the same memory."""
+    """Return whether two tensors share the same memory."""
     return bool(a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride())
 
 
 def _version(tensor: Any) -> int:
-    """Return how often a tensor was written into; those of inference mode do not count it."""
+    """Return a tensor's version counter; 0 for tensors of inference mode, which have none."""
     return 0 if tensor.is_inference() else int(tensor._version)
 
 

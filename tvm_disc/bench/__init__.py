@@ -1,5 +1,5 @@
-"""A program beside other engines: one model, a sweep of dims, the engines in turn.
+"""Comparison of a program with other engines: one model, a sweep of dims, alternating engines.
 
-``server`` is a process that holds one engine, ``served`` its other end, ``points`` the sweep and
-its inputs, ``compare`` the measurement, ``report`` its forms, ``command`` the command line's.
+``server`` is the process of one engine, ``served`` its client, ``points`` the sweep and its inputs,
+``compare`` the measurement, ``report`` the output formats, ``command`` the command line.
 """

@@ -1,4 +1,4 @@
-"""``tvm-disc bench MODEL``: our program beside what else is installed."""
+"""``tvm-disc bench MODEL``: compare the program with other installed engines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READS: Mapping[str, tuple[str, ...]] = {
 
 
 def add_dims(parser: argparse.ArgumentParser, text: str) -> None:
-    """The argument for values of dims."""
+    """Add the argument for values of dims."""
     parser.add_argument(
         "--dims", action="append", default=[], metavar="b=1,8 or s=1..512", help=text
     )
@@ -43,7 +43,7 @@ def add(
     dims: Dims,
     compile_model: Compile,
 ) -> None:
-    """Put the command among the others, whose model, dims and compilation it shares."""
+    """Add the command; model, dims and compilation arguments are shared with other commands."""
     bench = commands.add_parser("bench", help="time a model beside other engines, over many shapes")
     model_arguments(bench, "an ONNX file, an exported PyTorch program (.pt2), Relay text or JSON")
     add_dims(bench, "the values of a dim, or a range to take some of; repeat for more")
@@ -88,10 +88,10 @@ def add(
 def bench_model(
     args: argparse.Namespace, told: Mapping[str, Sequence[int]], compile_model: Compile
 ) -> None:
-    """Compile, measure and report; the exit code is 1 if a result of ours is wrong.
+    """Compile, measure and report; the exit code is 1 if one of our results is wrong.
 
     Raises:
-        BadInput: an option that cannot be followed, before anything is compiled.
+        BadInput: an option is not valid; raised before anything is compiled.
     """
     from tvm_disc.bench.compare import OURS, Effort, Engine, measure
     from tvm_disc.bench.points import cases_of, sweep_of
@@ -138,7 +138,7 @@ def _opened(
     threads: int,
     args: argparse.Namespace,
 ) -> Iterator[dict[str, Any]]:
-    """The engines that are ready; the others know why they are not."""
+    """Yield the engines that started; the others record the reason why they did not."""
     from tvm_disc.bench.compare import OURS
     from tvm_disc.bench.served import Refused, Served
 
@@ -165,7 +165,7 @@ def _opened(
 
 
 def _unread(peer: str, args: argparse.Namespace) -> str:
-    """Why a peer is not asked at all."""
+    """Return why a peer cannot take the model; "" if it can."""
     suffix = args.model.suffix
     if suffix not in READS.get(peer, (suffix,)):
         return f"reads {' and '.join(READS[peer])}, not {suffix}"
@@ -173,7 +173,7 @@ def _unread(peer: str, args: argparse.Namespace) -> str:
 
 
 def _peers(texts: Sequence[str]) -> dict[str, str]:
-    """``["openvino", "torch=PYTHON"]`` as ``{"openvino": this Python, "torch": PYTHON}``."""
+    """Parse ``["openvino", "torch=PYTHON"]`` to ``{"openvino": this Python, "torch": PYTHON}``."""
     found: dict[str, str] = {}
     for text in texts or PEERS:
         name, _, python = text.partition("=")
@@ -188,7 +188,7 @@ def _peers(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """``["ids=0..999"]`` as ``{"ids": (0, 999)}``."""
+    """Parse ``["ids=0..999"]`` to ``{"ids": (0, 999)}``."""
     found = {}
     for text in texts:
         name, equals, rest = text.partition("=")
@@ -234,7 +234,7 @@ def _with(args: argparse.Namespace, **changed: Any) -> argparse.Namespace:
 
 
 def _progress(count: int) -> Callable[[Any], None]:
-    """Tells a terminal which point is done."""
+    """Return a function that reports completed points on a terminal."""
     done = 0
 
     def tell(row: Any) -> None:
@@ -254,7 +254,7 @@ def _machine() -> dict[str, str]:
 
 
 def _busy() -> dict[str, str]:
-    """A note if other processes compete for the processors."""
+    """Return a note if other processes compete for the cores."""
     processors = os.cpu_count() or 1
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load <= 0.75 * processors:

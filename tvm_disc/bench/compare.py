@@ -1,4 +1,4 @@
-"""The measurement: engines in turn at every point, their results compared."""
+"""Measurement: engines alternate at every point, and their results are compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES: Mapping[str, str] = {
 
 @dataclass
 class Engine:
-    """What became of an engine: it is ready, or ``reason`` says why it is not compared."""
+    """State of an engine: it started, or ``reason`` says why not."""
 
     name: str
     version: str = ""
@@ -38,13 +38,13 @@ class Engine:
 
 @dataclass
 class Row:
-    """What was measured at a point.
+    """Measurements at one point.
 
     Attributes:
-        seconds: of each engine, its turns.
-        differences: of each engine's results from those of the reference, relative to the largest
-            element of the same result.
-        failed: of engines that did not run, why.
+        seconds: times of each engine, one per turn.
+        differences: differences of each engine's results from the reference's, relative to the
+            largest element of the same result.
+        failed: reasons of engines that did not run.
     """
 
     point: Point
@@ -55,24 +55,24 @@ class Row:
     reference: str = ""
 
     def median(self, engine: str) -> float | None:
-        """The seconds of a call; None where it did not run."""
+        """Return the median seconds of a call; None if the engine did not run."""
         turns = self.seconds.get(engine)
         return statistics.median(turns) if turns else None
 
     def gain(self, engine: str) -> float | None:
-        """How many times as fast as an engine ours is."""
+        """Return the engine's time divided by ours."""
         ours, theirs = self.median(OURS), self.median(engine)
         return theirs / ours if ours and theirs else None
 
     def best_gain(self, engines: Sequence[str]) -> float | None:
-        """The same over the fastest of some."""
+        """Return :meth:`gain` relative to the fastest of several engines."""
         gains = [g for e in engines if (g := self.gain(e)) is not None]
         return min(gains, default=None)
 
 
 @dataclass
 class Effort:
-    """How long to measure: turns of every engine at a point, and seconds for a turn."""
+    """Turns of every engine at a point, and seconds per turn."""
 
     rounds: int = 5
     turn_s: float = 0.2
@@ -84,8 +84,10 @@ def measure(
     effort: Effort,
     tell: Callable[[Row], None],
 ) -> list[Row]:
-    """Every case; ``tell`` hears of each when it is done. Results are compared with those of the
-    first engine beside ours that has any."""
+    """Measure every case; ``tell`` is called with each completed row.
+
+    The reference for results is the first other engine that has any.
+    """
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for case in cases:
@@ -106,7 +108,7 @@ def measure(
 def _results(
     row: Row, served: Mapping[str, Served], arrays: Mapping[str, np.ndarray], folder: Path
 ) -> None:
-    """One call of each engine, and how far its results are from the reference's."""
+    """Call each engine once, and compare its results with the reference's."""
     inputs = folder / "inputs.npz"
     numbered: dict[str, Any] = {str(k): a for k, a in enumerate(arrays.values())}
     np.savez(inputs, **numbered)
@@ -130,8 +132,11 @@ def _results(
 
 
 def difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
-    """The largest difference of two lists of results, over the largest element of the same result;
-    infinite where numbers or shapes of results differ, or what is not finite."""
+    """Return the largest difference between results, relative to the largest element of the same
+    result.
+
+    Infinite if the number or shapes of results differ, or non-finite elements.
+    """
     if [x.shape for x in found] != [x.shape for x in wanted]:
         return float("inf")
     return max((_difference(a, b) for a, b in zip(found, wanted, strict=True)), default=0.0)

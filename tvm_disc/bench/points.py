@@ -1,4 +1,4 @@
-"""The dims to measure at, and inputs for them."""
+"""Dims to measure at, and their inputs."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ Inputs: TypeAlias = "Sequence[tuple[str, Sequence[str], str]]"  # name, dims as 
 Point: TypeAlias = "Mapping[str, int]"
 Told: TypeAlias = "Mapping[str, Sequence[int]]"
 
-UNTOLD = 64  # the largest value tried of a dim if nothing is told of any
+UNTOLD = 64  # largest default value of a dim if no values are given
 UNTOLD_POINTS = 4
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The dims of a program, by name, and what is known of them."""
+    """The dims of a program by name, and the facts about them."""
 
     inputs: Inputs
     symbols: Mapping[str, Any]
     solver: Solver
 
     def points(self, told: Told, count: int) -> list[Point]:
-        """All combinations of the values told; of a range ``count`` values, the ends among them.
+        """Return all combinations of the given values; of a range ``count`` values including its
+        ends.
 
-        A dim of which nothing is told has the value of one that it must agree with, else the least
-        it may have. If nothing is told of any, all grow together.
+        A dim without values gets the value of a dim that it must equal, otherwise its minimum. If
+        no dim has values, all grow together.
 
         Raises:
-            BadInput: a name that is no dim, or a value below 1.
+            BadInput: a name is not a dim, or a value is negative.
         """
         values = {self._symbol(name): _values(name, given, count) for name, given in told.items()}
         if not values:
@@ -50,7 +51,7 @@ class Sweep:
         return list({tuple(p.items()): p for p in points}.values())
 
     def shapes(self, point: Point) -> list[tuple[int, ...]]:
-        """The shapes of the inputs."""
+        """Return the shapes of the inputs at a point."""
         return [tuple(evaluate(d, point) for d in dims) for _, dims, _ in self.inputs]
 
     def _symbol(self, name: str) -> str:
@@ -79,7 +80,9 @@ class Sweep:
         return list(found.values())
 
     def _completed(self, told: dict[str, int]) -> Point:
-        """All dims: those told, those that a check compares with one of them, and the rest."""
+        """Return all dims: the given ones, those that guards equate with them, and minimums for
+        the rest.
+        """
         names = {s: name for name, s in self.symbols.items()}
         point = dict(told)
         for guard in self.solver.guards:
@@ -94,10 +97,10 @@ class Sweep:
 
 
 def sweep_of(source: Any, inputs: Inputs, constraints: Sequence[str]) -> Sweep:
-    """The dims of a model whose program has these inputs.
+    """Return the dims of a model whose program has these inputs.
 
     Raises:
-        BadInput: an input that no file of arrays can hold.
+        BadInput: an input has a type that ``.npz`` files cannot hold.
     """
     for name, _, dtype in inputs:
         if not _is_plain(dtype):
@@ -111,7 +114,7 @@ def sweep_of(source: Any, inputs: Inputs, constraints: Sequence[str]) -> Sweep:
 
 @dataclass(frozen=True)
 class Case:
-    """Dims by name, and the inputs by name that all engines are given."""
+    """Dims by name, and the inputs by name for all engines."""
 
     point: Point
     arrays: Mapping[str, np.ndarray]
@@ -120,8 +123,7 @@ class Case:
 def cases_of(
     sweep: Sweep, points: Sequence[Point], ranges: Mapping[str, tuple[int, int]]
 ) -> Iterator[Case]:
-    """Inputs from a fixed seed, made when they are needed: normal floats; integers of ``ranges`` by
-    input, else 0 and 1."""
+    """Yield inputs with a fixed seed: normal floats; integers in ``ranges``, by default 0 and 1."""
     for point in points:
         rng = np.random.default_rng(0)
         found: dict[str, np.ndarray] = {}
@@ -137,7 +139,7 @@ def cases_of(
 
 
 def _is_plain(dtype: str) -> bool:
-    """Whether NumPy alone knows it: not bfloat16, and not a data type."""
+    """Return whether the type is built into NumPy: neither bfloat16 nor a data type."""
     try:
         return np.dtype(dtype).isbuiltin == 1
     except TypeError:
@@ -155,7 +157,7 @@ def _values(name: str, given: Sequence[int], count: int) -> list[int]:
 
 
 def _between(low: int, high: int, part: float) -> int:
-    """Evenly over the logarithms, so that few are powers of two."""
+    """logarithmic spacing, so that few values are powers of two"""
     steps: float = (high / low) ** part
     return round(low * steps)
 

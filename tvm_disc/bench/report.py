@@ -1,4 +1,4 @@
-"""What was measured, as text, Markdown, JSON and a plot."""
+"""Report of a comparison as text, Markdown, JSON and a plot."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FORMATS = (".svg", ".png", ".pdf")
 
 @dataclass
 class Report:
-    """A run.
+    """One comparison.
 
     Attributes:
-        about: the machine and how it was measured, by name.
-        engines: those that were asked for, ours first.
-        tolerance: what a difference from the reference may be.
+        about: the machine and the settings, by name.
+        engines: the requested engines, ours first.
+        tolerance: the accepted difference from the reference.
     """
 
     model: str
@@ -34,35 +34,35 @@ class Report:
 
     @property
     def compared(self) -> list[str]:
-        """The engines that were ready, ours first."""
+        """The engines that started, ours first."""
         return [e.name for e in self.engines if not e.reason]
 
     @property
     def wrong(self) -> list[Row]:
-        """Where our results differ from the reference by more than the tolerance."""
+        """Rows in which our results differ from the reference by more than the tolerance."""
         return [r for r in self.rows if not r.differences.get(OURS, 0.0) <= self.tolerance]
 
     def text(self) -> str:
-        """For a terminal."""
+        """Return text for a terminal."""
         lines = [f"{self.model}: " + ", ".join(f"{k} {v}" for k, v in self.about.items()), ""]
         lines += _aligned([("engine", "version", "ready after"), *self._ready()])
         lines += ["", *_aligned([self._head(), *map(self._cells, self.rows)]), ""]
         return "\n".join([*lines, *self.notes()])
 
     def markdown(self) -> str:
-        """For a document."""
+        """Return Markdown for a document."""
         lines = [", ".join(f"{k} {v}" for k, v in {"model": self.model, **self.about}.items()), ""]
         lines += _table(("engine", "version", "ready after"), self._ready())
         lines += ["", *_table(self._head(), [self._cells(row) for row in self.rows]), ""]
         return "\n".join([*lines, *(f"- {note}" for note in self.notes()), ""])
 
     def to_json(self) -> str:
-        """Everything, each turn too."""
+        """Return everything as JSON, including each turn."""
         rows = [
             {
                 **asdict(row),
                 "median_s": self._medians(row),
-                # JSON has no infinity.
+                # JSON has no infinity
                 "differences": {
                     e: d if math.isfinite(d) else None for e, d in row.differences.items()
                 },
@@ -74,7 +74,7 @@ class Report:
         return json.dumps({**made, "engines": engines, "points": rows}, indent=1) + "\n"
 
     def notes(self) -> Iterator[str]:
-        """Below the table: what we gain, what was not compared and why, what differs."""
+        """Yield lines below the table: gains, reasons for missing engines, and differences."""
         peers = [e for e in self.compared if e != OURS]
         for peer in peers:
             yield from _gain(label(peer), [row.gain(peer) for row in self.rows])
@@ -113,7 +113,7 @@ class Report:
         return {e: t for e in self.compared if (t := row.median(e)) is not None}
 
     def plot(self, path: Path) -> None:
-        """A line for each engine, milliseconds over the points; needs matplotlib."""
+        """Plot milliseconds over the points, a line per engine; requires matplotlib."""
         backend: Any = importlib.import_module("matplotlib.backends.backend_agg")
         pyplot: Any = importlib.import_module("matplotlib.figure")
         figure = pyplot.Figure(figsize=(max(6.0, 2 + 0.5 * len(self.rows)), 4.5), layout="tight")
@@ -136,7 +136,7 @@ class Report:
 
 
 def label(engine: str) -> str:
-    """What tables call an engine."""
+    """Return the engine's name in tables."""
     return NAMES.get(engine, engine)
 
 

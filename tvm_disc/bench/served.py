@@ -1,4 +1,4 @@
-"""The other end of an engine's process."""
+"""Client of an engine's process."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any
 
 SERVER = Path(__file__).with_name("server.py")
-ROOT = Path(__file__).resolve().parents[2]  # where tvm_disc is imported from
-OURS = ("tvm_disc", "relax_vm")  # engines that import it
+ROOT = Path(__file__).resolve().parents[2]  # folder from which tvm_disc is imported
+OURS = ("tvm_disc", "relax_vm")  # engines that import tvm_disc
 THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Refused(Exception):
-    """An engine that is not there, that does not take the model or a call, or that died."""
+    """The engine is not installed, rejects the model or a call, or crashed."""
 
 
 class Served:
-    """An engine in its own process, so that none has another's threads, or its crash.
+    """An engine in its own process, so that threads and crashes do not affect others.
 
     Attributes:
-        load_s: what it took to read the model and make it ready.
-        version: of the engine.
+        load_s: seconds to read and prepare the model.
+        version: version of the engine.
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class Served:
         self.load_s, self.version = float(answer["seconds"]), str(answer["version"])
 
     def run(self, names: Sequence[str], inputs: Path, results: Path) -> None:
-        """Take these inputs from now on, call once, and write the results.
+        """Set the inputs, call once, and write the results.
 
         Raises:
-            Refused: the call failed; the engine may take other inputs.
+            Refused: the call failed; the engine may accept other inputs.
         """
         self._ask(names=list(names), inputs=str(inputs), results=str(results))
 
     def seconds(self, turn_s: float) -> float:
-        """The median of some calls, for about so many seconds."""
+        """Return the median time of calls during about ``turn_s`` seconds."""
         return float(self._ask(seconds=turn_s)["seconds"])
 
     def close(self) -> None:
         """End the process."""
         assert self.process.stdin is not None and self.process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it died with a request unread
+        with contextlib.suppress(BrokenPipeError):  # it crashed with a request unread
             self.process.stdin.close()
         try:
             self.process.wait(10)
@@ -105,7 +105,7 @@ class Served:
         return answer
 
     def _line(self) -> bytes:
-        """The next line of the process, for which it has ``limit_s``."""
+        """Return the next line of the process; raises Refused after ``limit_s``."""
         assert self.process.stdout is not None
         pipe, end = self.process.stdout.fileno(), time.monotonic() + self.limit_s
         while b"\n" not in self._rest:
@@ -121,7 +121,7 @@ class Served:
         return line
 
     def _end(self) -> str:
-        """How the process ended, and the last that it said."""
+        """Return how the process ended, and its last message."""
         try:
             code = self.process.wait(10)
         except subprocess.TimeoutExpired:

@@ -1,14 +1,14 @@
-"""One engine in a process of its own: ``python server.py ENGINE MODEL THREADS``.
+"""Process of one engine: ``python server.py ENGINE MODEL THREADS``.
 
-Started as a file, by any Python that has the engine: it imports nothing of tvm_disc unless the
-engine does. It answers requests, a line of JSON each, until its input ends:
+It is started as a file by any Python that has the engine; it imports tvm_disc only if the engine
+does. It answers requests, a line of JSON each, until its input ends:
 
     {"names": [...], "inputs": FILE.npz, "results": FILE.npz}    calls once, and writes the results
     {"seconds": S}                                               times calls for about S seconds
 
-An engine is a function of a model's file and a number of threads; it gives a function that binds
-arrays by name to a call without arguments, and its version. Beside those of ``ENGINES``,
-``FILE.py:FUNCTION`` names one.
+An engine is a function of a model's file and a number of threads. It returns its version and a
+function that binds arrays by name to a call without arguments. Besides those in ``ENGINES``,
+``FILE.py:FUNCTION`` is accepted.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ Call: TypeAlias = "Callable[[], Any]"
 Bind: TypeAlias = "Callable[[Mapping[str, Any]], Call]"
 Opened: TypeAlias = "tuple[Bind, str]"  # and the engine's version
 
-MOST_CALLS = 1000  # of a turn
+MOST_CALLS = 1000  # maximum calls per turn
 READ_ONNX = ("onnxruntime", "openvino")
 
 
 def ordered(wanted: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
-    """The arrays that an engine wants: by name if it knows the names, else in their order."""
+    """Return the arrays in an engine's order: by name if it knows the names, otherwise by
+    position.
+    """
     if set(wanted) <= set(given):
         return [given[name] for name in wanted]
     if len(wanted) != len(given):
@@ -43,7 +45,7 @@ def ordered(wanted: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
 
 
 def tvm_disc_engine(path: str, threads: int) -> Opened:
-    """Ours: a saved program, or a model to compile."""
+    """Open our engine: a saved program, or a model to compile."""
     import tvm_disc
 
     if path.endswith(".so"):
@@ -60,7 +62,7 @@ def tvm_disc_engine(path: str, threads: int) -> Opened:
 
 
 def onnxruntime(path: str, threads: int) -> Opened:
-    """ONNX Runtime on the CPU."""
+    """Open ONNX Runtime on the CPU."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -78,7 +80,7 @@ def onnxruntime(path: str, threads: int) -> Opened:
 
 
 def openvino(path: str, threads: int) -> Opened:
-    """OpenVINO on the CPU, in float32, one stream."""
+    """Open OpenVINO on the CPU, in float32, with one stream."""
     import openvino as ov
 
     config = {
@@ -104,12 +106,12 @@ def openvino(path: str, threads: int) -> Opened:
 
 
 def torch_eager(path: str, threads: int) -> Opened:
-    """An exported program, run by PyTorch operator by operator."""
+    """Open an exported program in eager PyTorch."""
     return _torch(path, threads, lambda torch, module: module)
 
 
 def torch_compiled(path: str, threads: int) -> Opened:
-    """The same under ``torch.compile(dynamic=True)``."""
+    """Open an exported program under ``torch.compile(dynamic=True)``."""
     return _torch(path, threads, lambda torch, module: torch.compile(module, dynamic=True))
 
 
@@ -122,7 +124,7 @@ def _torch(path: str, threads: int, made: Callable[[Any, Any], Any]) -> Opened:
 
 
 def torch_call(torch: Any, module: Any) -> Bind:
-    """Calls of a module with tensors over the arrays' memory, in their order."""
+    """Return calls of a module with tensors that share the arrays' memory, in their order."""
 
     def bind(given: Mapping[str, Any]) -> Call:
         tensors = [torch.from_numpy(a) for a in given.values()]
@@ -139,7 +141,7 @@ def torch_call(torch: Any, module: Any) -> Bind:
 
 
 def relax_vm(path: str, threads: int) -> Opened:
-    """TVM's own virtual machine, by its default pipeline, on the module of our front end."""
+    """Open TVM's virtual machine, with its default pipeline, on the module of our front end."""
     import tvm
     from tvm import relax
 
@@ -172,7 +174,7 @@ ENGINES: Mapping[str, Callable[[str, int], Opened]] = {
 
 
 def as_onnx(path: str) -> str:
-    """An exported program as an ONNX file beside others of this process, by PyTorch's exporter."""
+    """Export a program to a temporary ONNX file by PyTorch's exporter."""
     import tempfile
 
     import torch
@@ -184,7 +186,7 @@ def as_onnx(path: str) -> str:
 
 
 def engine_of(name: str) -> Callable[[str, int], Opened]:
-    """An engine by its name, or by its file and function."""
+    """Return an engine by its name, or by its file and function."""
     file, colon, function = name.rpartition(":")
     if not colon:
         return ENGINES[name]
@@ -196,7 +198,7 @@ def engine_of(name: str) -> Callable[[str, int], Opened]:
 
 
 def leaves(value: Any) -> list[Any]:
-    """The arrays of a result, however nested."""
+    """Return the arrays of a nested result."""
     if isinstance(value, np.ndarray):
         return [value]
     if hasattr(value, "numpy") and hasattr(value, "dtype"):
@@ -209,7 +211,7 @@ def leaves(value: Any) -> list[Any]:
 
 
 def turn(call: Call, seconds: float) -> float:
-    """The median time of a call: of as many as fit into so many seconds, after one to warm up."""
+    """Return the median time of calls during ``seconds``, after one warm-up call."""
     call()
     times: list[float] = []
     begin = time.perf_counter()
@@ -221,7 +223,7 @@ def turn(call: Call, seconds: float) -> float:
 
 
 def text_of(error: BaseException) -> str:
-    """An exception as one line of at most 300 characters."""
+    """Return an exception as one line of at most 300 characters."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
@@ -236,7 +238,7 @@ def serve(engine: str, path: str, threads: int, answer: Callable[[dict[str, Any]
     except ImportError as error:
         answer({"absent": str(error)})
         return
-    except Exception as error:  # of any class: it is the engine's own
+    except Exception as error:  # any class: the engine raises it
         answer({"error": text_of(error)})
         return
     answer({"seconds": time.perf_counter() - begin, "version": version})
@@ -254,18 +256,20 @@ def serve(engine: str, path: str, threads: int, answer: Callable[[dict[str, Any]
             else:
                 assert call is not None, "inputs come first"
                 answer({"seconds": turn(call, request["seconds"])})
-        except Exception as error:  # of any class: it is the engine's own
+        except Exception as error:  # any class: the engine raises it
             answer({"error": text_of(error)})
 
 
 def _plain(array: Any) -> Any:
-    """Of a type that a file of arrays can hold."""
+    """Return an array as a type that ``.npz`` files can hold."""
     array = np.asarray(array)
     return array.astype("float32") if array.dtype.kind == "V" else array
 
 
 def main(argv: Sequence[str]) -> None:
-    """Answers go where standard output went; what engines print goes to standard error."""
+    """Write answers to the original standard output; redirect the engine's output to standard
+    error.
+    """
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

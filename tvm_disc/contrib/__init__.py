@@ -1,1 +1,1 @@
-"""What scripts import from ``tvm.contrib`` to run a program that ``relay.build`` made."""
+"""Modules that scripts import from ``tvm.contrib`` to run the result of ``relay.build``."""

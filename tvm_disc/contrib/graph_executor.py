@@ -1,4 +1,4 @@
-"""``from tvm_disc.contrib import graph_executor``, in the place of TVM's."""
+"""``from tvm_disc.contrib import graph_executor``, the replacement of TVM's module."""
 
 from __future__ import annotations
 

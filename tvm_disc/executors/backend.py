@@ -1,4 +1,4 @@
-"""``relay.backend``: the paths at which Relay's scripts find executors."""
+"""``relay.backend``: names under which Relay scripts import executors."""
 
 from __future__ import annotations
 

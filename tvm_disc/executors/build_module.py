@@ -1,4 +1,4 @@
-"""``relay.build_module``: where older scripts find ``build``, ``create_executor`` and binding."""
+"""``relay.build_module``: older names of ``build``, ``create_executor`` and parameter binding."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tvm_disc.relay.module import IRModule
 
 @refusing
 def optimize(mod: Any, target: Any = None, params: Any = None) -> tuple[IRModule, Any]:
-    """The module after the passes of Relay that a ``PassContext`` enables, and the parameters.
+    """Return the module after the Relay passes that a ``PassContext`` enables, and the parameters.
 
-    What the compiler itself does comes after them: build the module as it was.
+    The compiler's own passes are not included; ``build`` takes the original module.
     """
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else as_relay_module(mod)
     if params:

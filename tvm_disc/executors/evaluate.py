@@ -1,4 +1,4 @@
-"""``relay.create_executor``: run a module, a function or an expression at once."""
+"""``relay.create_executor``: compile and run a module, a function or an expression."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ KINDS = ("debug", "graph", "vm", "aot")
 
 
 class Executor:
-    """Compiles and runs; all kinds are the same native program.
+    """Compiles and runs programs; all kinds are the same native program.
 
-    Tuples come as lists from the kinds ``graph`` and ``aot``, as in Relay.
+    Tuples are returned as lists by the kinds ``graph`` and ``aot``, as in Relay.
     """
 
     def __init__(
@@ -40,11 +40,12 @@ class Executor:
         self.kind = kind
         self.mod = None if mod is None else as_relay_module(mod)
         self.device, self.params = device, params
-        # The program runs in this process: whatever this machine has may be used.
+        # The program runs in this process, so all instruction sets of this machine may be used.
         self.target = None if isinstance(target, str) and target == "llvm" else one_target(target)
 
     def evaluate(self, expr: Any = None, binds: Mapping[Var, Any] | None = None) -> Any:
-        """A callable for the module's ``main``, a function or a ``GlobalVar``; else a value.
+        """Return a callable for ``main``, a function or a ``GlobalVar``; for other expressions a
+        value.
 
         Args:
             expr: what to run; ``main`` by default.
@@ -87,14 +88,14 @@ def create_executor(
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
 ) -> Executor:
-    """An executor of a Relay module: ``create_executor("vm", mod).evaluate()(x)``.
+    """Return an executor of a Relay module: ``create_executor("vm", mod).evaluate()(x)``.
 
     Args:
-        kind: ``debug``, ``graph``, ``vm`` or ``aot``: all compile, and serve every shape.
-        mod: the module; without one, ``evaluate`` takes expressions that need none.
+        kind: ``debug``, ``graph``, ``vm`` or ``aot``; all compile, for every shape.
+        mod: the module; without one, ``evaluate`` takes expressions without global functions.
         device: the CPU.
         target: a CPU; ``llvm`` is this machine.
-        params: inputs of ``main``, by name, that become constants.
+        params: values of inputs of ``main``, by name, which become constants.
 
     Raises:
         BadOption: there is no such kind.

@@ -1,4 +1,4 @@
-"""``relay.build``: a program behind the faces of Relay's executor factory."""
+"""``relay.build``: a program with the interface of Relay's executor factory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Executor:
 
 
 class Runtime:
-    """``relay.backend.Runtime("cpp")``; there is no runtime for microcontrollers."""
+    """``relay.backend.Runtime("cpp")``; microcontroller runtimes are not supported."""
 
     def __init__(self, name: str = "cpp", options: Mapping[str, Any] | None = None) -> None:
         if name != "cpp":
@@ -37,9 +37,9 @@ class Runtime:
 
 
 class ExecutorFactoryModule:
-    """What ``relay.build`` gives: ``lib["default"](device)``, ``export_library``, ``get_params``.
+    """Result of ``relay.build``: ``lib["default"](device)``, ``export_library``, ``get_params``.
 
-    Parameters are constants of the program, so that none are left to be set.
+    Parameters are constants of the program, so no parameters remain to be set.
     """
 
     def __init__(self, programs: Programs, executor: Executor, libmod_name: str) -> None:
@@ -58,7 +58,7 @@ class ExecutorFactoryModule:
         return self.lib.instance
 
     def __iter__(self) -> Iterator[Any]:
-        """``graph, lib, params = relay.build(...)``, as scripts before 2021 have it."""
+        """Support ``graph, lib, params = relay.build(...)``, the form before 2021."""
         warnings.warn(
             "relay.build gives one factory; take lib = relay.build(...) in place of three values",
             DeprecationWarning,
@@ -68,27 +68,27 @@ class ExecutorFactoryModule:
 
     @property
     def graph_json(self) -> str:
-        """:meth:`get_graph_json`."""
+        """The result of :meth:`get_graph_json`."""
         return self.get_graph_json()
 
     def get_graph_json(self) -> str:
-        """The inputs, and one call: all operators are one native function."""
+        """Return a graph of the inputs and one call: all operators are one native function."""
         return graph_json(self.program, self.libmod_name)
 
     def get_executor_config(self) -> str:
-        """:meth:`get_graph_json`."""
+        """Return :meth:`get_graph_json`."""
         return self.get_graph_json()
 
     def get_lib(self) -> Library:
-        """The machine code."""
+        """Return the machine code."""
         return self.lib
 
     def get_params(self) -> dict[str, Any]:
-        """Inputs that are to be set before a run: none, parameters are constants."""
+        """Return the parameters to set before a run: none, as parameters are constants."""
         return {}
 
     def get_devices(self) -> list[str]:
-        """The devices that the program runs on."""
+        """Return the devices that the program runs on."""
         return ["cpu"]
 
     def export_library(
@@ -111,13 +111,13 @@ def build(
     params: Mapping[str, Any] | None = None,
     mod_name: str = "default",
 ) -> ExecutorFactoryModule:
-    """``tvm_disc.build`` with Relay's arguments and result; dims may be unknown.
+    """Call ``tvm_disc.build`` with Relay's arguments and result type; dims may be dynamic.
 
     Args:
         ir_mod: a Relay module or function.
         target: a CPU; this machine by default.
-        params: inputs of ``main``, by name, that become constants.
-        mod_name: what ``lib[mod_name]`` takes.
+        params: values of inputs of ``main``, by name, which become constants.
+        mod_name: the name accepted by ``lib[mod_name]``.
 
     Raises:
         Unsupported: another device or runtime, or memory pools.

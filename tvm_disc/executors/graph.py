@@ -1,4 +1,4 @@
-"""``graph_executor.GraphModule``: a program with inputs that are set and outputs that are got."""
+"""``graph_executor.GraphModule``: a program with ``set_input``, ``run`` and ``get_output``."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _REFUSED = frozenset(["debug_get_output", "share_params"])
 
 
 class Instance:
-    """A program and the inputs of its next call; what ``lib["default"](device)`` gives.
+    """A program and the inputs of its next call; the result of ``lib["default"](device)``.
 
     Args:
-        bound: names of inputs whose values became constants; setting them again is no error
-            where several are set at once, as scripts do with all their parameters.
+        bound: names of inputs whose values became constants. Setting several inputs at once may
+            include these, as scripts set all their parameters.
     """
 
     def __init__(self, program: Executable, bound: Mapping[str, Any], device: Any) -> None:
@@ -50,7 +50,7 @@ class Instance:
         min_repeat_ms: int = 0,
         **_: Any,
     ) -> Callable[..., BenchmarkResult]:
-        """A function that times ``run``."""
+        """Return a function that times ``run``."""
         if func_name != "run":
             raise BadInput(f"time_evaluator: expected 'run', found {shown(func_name)}")
         return lambda: timed(self.run, repeat, number, min_repeat_ms)
@@ -64,10 +64,10 @@ class Instance:
             self.outputs[index] = target
 
     def zeros(self, name: str) -> Any:
-        """An input that was not set: zeros, as Relay's executor begins with.
+        """Return zeros for an input that was not set, as Relay's executor does.
 
         Raises:
-            BadInput: its shape is not known.
+            BadInput: its shape is dynamic.
         """
         dims, dtype = self.rows.get(name, (("?",), "a data type"))
         if not all(d.isdecimal() for d in dims):
@@ -77,7 +77,7 @@ class Instance:
         return self.inputs.setdefault(name, found)
 
     def name(self, key: Any) -> str:
-        """The name of an input, given by name or position.
+        """Return the name of an input, given by name or position.
 
         Raises:
             BadInput: there is no such input, or it became a constant.
@@ -95,13 +95,13 @@ class Instance:
         raise BadInput(f"there is no input {key!r}; inputs: {', '.join(self.names) or 'none'}")
 
     def fitting(self, name: str, value: Any) -> Any:
-        """An array for an input, in its element type.
+        """Return an array for an input, converted to its dtype.
 
         Raises:
             BadInput: its dims or its kind of numbers do not fit.
         """
         if name not in self.rows:
-            return value  # of a data type
+            return value  # an input of a data type
         dims, dtype = self.rows[name]
         array = as_array(value) if hasattr(value, "__dlpack__") else np.asarray(value)
         known = [(d, n) for d, n in zip(dims, array.shape, strict=False) if d.isdecimal()]
@@ -111,7 +111,7 @@ class Instance:
         wanted = numpy_dtype(dtype)
         if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
             raise BadInput(f"input '{name}': expected {dtype}, found {array.dtype}")
-        return array.astype(wanted)  # a copy, as in Relay: the caller's array may change
+        return array.astype(wanted)  # a copy, as in Relay: the caller may modify its array
 
 
 class GraphModule:
@@ -130,7 +130,7 @@ class GraphModule:
         refused_attribute(self, name, _REFUSED)
 
     def __getitem__(self, key: str) -> Any:
-        """A function of the module by its name: ``m["run"]()``."""
+        """Return a function of the module by its name: ``m["run"]()``."""
         found = None if key.startswith("_") else getattr(self, key, None)
         if not callable(found):
             raise AttributeError(f"there is no function {key!r}")
@@ -138,13 +138,13 @@ class GraphModule:
 
     @property
     def program(self) -> Executable:
-        """The program itself, with ``explain`` and ``profile``."""
+        """The underlying program, with ``explain`` and ``profile``."""
         return self.module.program
 
     def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
         """Copy an input, by name or position, and others by name.
 
-        By name alone, what ``relay.build`` made constant may be given, and is left alone.
+        Inputs given by name may include those that became constants; they are ignored.
 
         Raises:
             BadInput: there is no such input, or the value does not fit.
@@ -158,14 +158,16 @@ class GraphModule:
                 self.module.inputs[name] = self.module.fitting(name, given)
 
     def set_input_zero_copy(self, key: Any = None, value: Any = None, **params: Any) -> None:
-        """As :meth:`set_input`, but the program reads the caller's memory."""
+        """Set inputs as :meth:`set_input`, but without copying: the program reads the caller's
+        memory.
+        """
         if key is not None:
             self.module.inputs[self.module.name(key)] = value
         for name, given in params.items():
             self.module.inputs[self.module.name(name)] = given
 
     def set_output_zero_copy(self, key: int, value: Any) -> None:
-        """Where a result is to lie after every run."""
+        """Set the tensor that receives a result after every run."""
         self.module.targets[self._position(key)] = value
 
     def run(self, **input_dict: Any) -> None:
@@ -175,31 +177,31 @@ class GraphModule:
         self.module.run()
 
     def get_num_outputs(self) -> int:
-        """How many tensors a run gives."""
+        """Return the number of result tensors."""
         return len(self.program.results)
 
     def get_num_inputs(self) -> int:
-        """How many inputs there are; those that became constants do not count."""
+        """Return the number of inputs, without those that became constants."""
         return len(self.module.names)
 
     def get_input(self, index: Any, out: Any = None) -> Any:
-        """An input as it was set; zeros where its shape is known and nothing was set."""
+        """Return an input that was set; zeros if it was not and its shape is static."""
         name = self.module.name(index)
         value = self.module.inputs.get(name)
         return _given(self.module.zeros(name) if value is None else value, out)
 
     def get_input_index(self, name: str) -> int:
-        """The position of an input; -1 if there is none of that name."""
+        """Return the position of an input; -1 if there is none of that name."""
         return self.module.names.index(name) if name in self.module.names else -1
 
     def get_input_info(self) -> tuple[dict[str, list[Any]], dict[str, str]]:
-        """(shapes, dtypes) of inputs by name; a dim that is not fixed is its name."""
+        """Return (shapes, dtypes) of inputs by name; a dynamic dim is represented by its name."""
         rows = self.program.signature
         shapes = {n: [int(d) if d.isdecimal() else d for d in dims] for n, dims, _ in rows}
         return shapes, {n: dtype for n, _, dtype in rows}
 
     def get_output(self, index: int, out: Any = None) -> Any:
-        """A result of the last run, or its copy in ``out``.
+        """Return a result of the last run, or copy it to ``out``.
 
         Raises:
             BadInput: there is no such result, or nothing was run.
@@ -210,7 +212,7 @@ class GraphModule:
         return _given(self.module.outputs[index], out)
 
     def load_params(self, params_bytes: bytes) -> None:
-        """Set the inputs that a parameter file holds."""
+        """Set inputs from the content of a parameter file."""
         self.set_input(**load_param_dict(bytes(params_bytes)))
 
     def benchmark(
@@ -226,7 +228,7 @@ class GraphModule:
         repeats_to_cooldown: int = 1,
         **kwargs: Any,
     ) -> BenchmarkResult:
-        """Time ``run``; with ``end_to_end`` the copies of the inputs, too."""
+        """Time ``run``; with ``end_to_end`` including the copies of the inputs."""
         check_device(device)
         if func_name != "run":
             raise BadInput(f"benchmark: expected func_name 'run', found {shown(func_name)}")
@@ -242,7 +244,7 @@ class GraphModule:
 
 
 def _given(value: Any, out: Any) -> Any:
-    """A tensor, or ``out`` with its values."""
+    """Return a tensor, or ``out`` with its values."""
     if out is None:
         return tensor(value)
     as_array(out)[...] = value if isinstance(value, np.ndarray) else as_array(value)
@@ -250,7 +252,7 @@ def _given(value: Any, out: Any) -> Any:
 
 
 def graph_json(program: Executable, name: str) -> str:
-    """The graph of a program, in the graph executor's form: inputs, and one call of all of it."""
+    """Return the graph of a program in the graph executor's format: inputs and one call."""
     inputs = [{"op": "null", "name": n, "inputs": []} for n, _, _ in program.signature]
     results = program.results
     call = {
@@ -271,7 +273,9 @@ def graph_json(program: Executable, name: str) -> str:
 
 
 def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
-    """A module from what ``graph, lib, params = relay.build(...)`` gave; the graph is the lib's."""
+    """Return a module for the results of ``graph, lib, params = relay.build(...)``; the graph
+    is ignored.
+    """
     make = getattr(libmod, "instance", None)
     if make is None:
         raise BadInput(f"create: expected the lib of relay.build, found {type(libmod).__name__}")
@@ -279,7 +283,7 @@ def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
 
 
 class Library:
-    """The machine code of a program: what ``relay.build`` calls a library."""
+    """The machine code of a program, which ``relay.build`` calls a library."""
 
     type_key = "library"
 
@@ -287,15 +291,15 @@ class Library:
         self.program, self.bound = program, bound or {}
 
     def instance(self, device: Any = None) -> Instance:
-        """The program with inputs that are set."""
+        """Return the program with settable inputs."""
         return Instance(self.program, self.bound, tvm.cpu() if device is None else device)
 
     def __getitem__(self, name: str) -> Callable[..., Instance]:
-        """``lib["default"](device)``."""
+        """Return the function for ``lib["default"](device)``."""
         return self.instance
 
     def get_source(self, fmt: str = "ll") -> str:
-        """The generated code: ``ll`` for LLVM IR, ``asm`` or ``s`` for assembly."""
+        """Return the generated code: ``ll`` for LLVM IR, ``asm`` or ``s`` for assembly."""
         return self.program.source({"": "ll", "s": "asm"}.get(fmt, fmt))
 
     def export_library(self, file_name: str | Path, fcompile: Any = None, **options: Any) -> str:
@@ -305,7 +309,7 @@ class Library:
             cc: the compiler that links.
 
         Raises:
-            BadInput: a function is to do that, or the file is to be an archive.
+            BadInput: ``fcompile`` is a function, or the file would be an archive.
         """
         if callable(fcompile):
             raise BadInput(
@@ -319,7 +323,7 @@ class Library:
 
 
 def load_module(path: str | Path) -> Library:
-    """A library that ``export_library`` or ``tvm_disc.Executable.save`` wrote."""
+    """Load a library that ``export_library`` or ``tvm_disc.Executable.save`` wrote."""
     return Library(load(path))
 
 

@@ -1,4 +1,4 @@
-"""``relay.backend.interpreter``: the values that evaluated expressions have."""
+"""``relay.backend.interpreter``: types of values of evaluated expressions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tvm_disc.executors.values import ADT, ConstructorValue
 
 
 class RefValue:
-    """A reference; no result is one: references mean something inside of a program only."""
+    """A reference. No result has this type: references exist only inside of a program."""
 
 
 __all__ = ["ADT", "ConstructorValue", "Executor", "RefValue"]

@@ -1,4 +1,4 @@
-"""From a Relay module and the name of a function to its compiled program."""
+"""Compilation of a Relay module's function by name."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CPU = 1  # DLPack's number
 
 
 def check_device(device: Any) -> None:
-    """Refuse devices that no program of ours runs on.
+    """Refuse devices other than the CPU.
 
     Raises:
-        Unsupported: it is not the CPU.
-        BadInput: it is no device.
+        Unsupported: it is another device.
+        BadInput: it is not a device.
     """
     for one in device if isinstance(device, list | tuple) else [device]:
         kind = getattr(one, "dlpack_device_type", None)
@@ -37,7 +37,7 @@ def check_device(device: Any) -> None:
 
 
 def one_target(target: Any, target_host: Any = None) -> Any:
-    """Relay's forms of a target, as ``tvm_disc.build`` takes it.
+    """Return Relay's forms of a target in the form of ``tvm_disc.build``.
 
     Raises:
         Unsupported: it names several devices, or the host is another.
@@ -57,10 +57,10 @@ def one_target(target: Any, target_host: Any = None) -> Any:
 
 
 def as_relay_module(mod: Any) -> IRModule:
-    """A module, of a function or an expression too.
+    """Return a module, a function or an expression as a module.
 
     Raises:
-        BadNode: it is no Relay program; a ``tvm.IRModule`` cannot hold one.
+        BadNode: it is not a Relay program; a ``tvm.IRModule`` cannot contain one.
     """
     if isinstance(mod, IRModule):
         return mod
@@ -72,7 +72,7 @@ def as_relay_module(mod: Any) -> IRModule:
 
 
 def with_entry(mod: IRModule | None, entry: Expr | str) -> IRModule:
-    """A module whose ``main`` is a function of ``mod``, another one, or an expression's value.
+    """Return a module whose ``main`` is a function of ``mod``, another function, or an expression.
 
     Raises:
         BadInput: there is no such function, or the expression has free variables.
@@ -107,10 +107,10 @@ def with_entry(mod: IRModule | None, entry: Expr | str) -> IRModule:
 
 
 def as_arrays(params: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
-    """Parameters as NumPy arrays.
+    """Return parameters as NumPy arrays.
 
     Raises:
-        BadInput: they are no arrays by name.
+        BadInput: they are not a mapping of arrays by name.
     """
     if not isinstance(params, Mapping | None):
         raise BadInput(f"params: expected arrays by name, found {type(params).__name__}")
@@ -121,9 +121,9 @@ def as_arrays(params: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
 
 
 class Programs:
-    """The programs of a module, one for each function that is asked for.
+    """The programs of a module, one per function, compiled on demand.
 
-    Parameters whose names are no inputs of a function are left out, as Relay does.
+    Parameters that are not inputs of a function are ignored, as in Relay.
     """
 
     def __init__(self, mod: IRModule, params: Mapping[str, Any] | None, target: Any) -> None:
@@ -131,20 +131,20 @@ class Programs:
         self._made: dict[str, Executable] = {}
 
     def __call__(self, name: str) -> Executable:
-        """The program whose entry is that function; compiled when it is first asked for."""
+        """Return the program whose entry is that function; compiled at the first request."""
         if name not in self._made:
             mod = with_entry(self.mod, name)
             self._made[name] = build(mod, params=self.bound(mod), target=self.target)
         return self._made[name]
 
     def bound(self, mod: IRModule) -> dict[str, np.ndarray]:
-        """The parameters that ``main`` has."""
+        """Return the parameters that are inputs of ``main``."""
         names = {p.name_hint for p in mod["main"].params}
         return {name: value for name, value in self.params.items() if name in names}
 
 
 class Ready:
-    """One program that is there already, of a file for instance, in the place of ``Programs``."""
+    """One existing program, for instance from a file, with the interface of ``Programs``."""
 
     def __init__(self, program: Executable) -> None:
         self._program = program
@@ -152,7 +152,7 @@ class Ready:
         self.params: dict[str, np.ndarray] = {}
 
     def __call__(self, name: str) -> Executable:
-        """The program, which is its ``main``."""
+        """Return the program if ``name`` is ``main``."""
         if name != "main":
             raise BadInput(f"a saved program has one function, main; found {shown(name)}")
         return self._program

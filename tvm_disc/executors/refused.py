@@ -1,4 +1,4 @@
-"""What of Relay's executors has no meaning here: each name with the reason."""
+"""Attributes of Relay's executors that are not supported, each with the reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refuse(name: str) -> NoReturn:
 
 
 def refused_attribute(owner: Any, name: str, among: frozenset[str]) -> NoReturn:
-    """For ``__getattr__``: the reason, of one of the names; else there is no such attribute."""
+    """Implement ``__getattr__``: raise the reason for unsupported names, else AttributeError."""
     if name in among:
         refuse(name)
     raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")

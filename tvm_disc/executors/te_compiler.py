@@ -1,4 +1,4 @@
-"""``relay.backend.te_compiler``: the cache of compiled operators that Relay's scripts empty."""
+"""``relay.backend.te_compiler``: the operator cache, which some Relay scripts clear."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from tvm_disc.errors import Unsupported
 
 
 class TECompiler:
-    """Stands for Relay's compiler of operators, whose cache there is none of."""
+    """Replacement of Relay's operator compiler, without a cache."""
 
     def clear(self) -> None:
-        """Nothing: a program keeps its own kernels, and no operator is compiled by itself."""
+        """Do nothing: kernels belong to their program, and operators are not compiled
+        individually.
+        """
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
@@ -20,7 +22,7 @@ class TECompiler:
 
 
 def get() -> TECompiler:
-    """What stands for the compiler of operators."""
+    """Return the replacement of the operator compiler."""
     return TECompiler()
 
 

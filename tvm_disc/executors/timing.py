@@ -1,4 +1,4 @@
-"""Timed calls, in the form in which TVM gives them."""
+"""Timed calls with TVM's result type."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def timed(
     number: int = 5,
     min_repeat_ms: int | None = None,
 ) -> BenchmarkResult:
-    """Mean seconds of a call in each of ``repeat`` runs of ``number`` calls, after one call.
+    """Return mean seconds per call in ``repeat`` runs of ``number`` calls, after one warm-up call.
 
     Args:
-        min_repeat_ms: a run goes on until it has taken so long.
+        min_repeat_ms: minimum duration of a run.
 
     Raises:
         BadInput: a count is less than 1.

@@ -1,4 +1,4 @@
-"""What Relay's executors take and give: TVM tensors, tuples, values of data types."""
+"""Arguments and results of Relay's executors: TVM tensors, tuples, values of data types."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Made: TypeAlias = Any
 
 
 class ADT(tuple[Any, ...]):
-    """A tuple as a result: indexable, of known length, with the tag 0, as TVM's ``ADT``."""
+    """A tuple as a result: indexable, with a length and the tag 0, like TVM's ``ADT``."""
 
     __slots__ = ()
     tag = 0
 
     @property
     def fields(self) -> tuple[Any, ...]:
-        """The fields themselves."""
+        """The fields as a plain tuple."""
         return tuple(self)
 
 
@@ -37,7 +37,7 @@ class ConstructorValue(values.ConstructorValue):
 
 
 def argument(value: Any) -> Any:
-    """What a program takes for what a Relay script gives."""
+    """Return an argument of a Relay script in the form that programs take."""
     if isinstance(value, Constant):
         return value.data
     if isinstance(value, tuple):
@@ -46,7 +46,7 @@ def argument(value: Any) -> Any:
 
 
 def tensor(value: Any) -> Any:
-    """A TVM tensor over the memory of an array."""
+    """Return an array as a TVM tensor that shares its memory."""
     if isinstance(value, np.ndarray):
         value = as_tensor(value)
         return tvm_ffi.from_dlpack(value) if isinstance(value, np.ndarray) else value
@@ -56,13 +56,13 @@ def tensor(value: Any) -> Any:
 def results(
     root: Any, constructors: Mapping[str, Constructor], tuples: Callable[[list[Any]], Any] = ADT
 ) -> Any:
-    """A program's result with TVM tensors, and data types by their constructors.
+    """Return a program's result with TVM tensors, and data types by their constructors.
 
-    Nothing recurses: a list may be long.
+    Conversion is iterative, because lists may be long.
 
     Args:
-        constructors: of the module, by name.
-        tuples: what to make of tuples.
+        constructors: constructors of the module, by name.
+        tuples: converts a list of fields to a tuple type.
     """
     made: dict[int, Made] = {}
     stack = [(root, False)]
@@ -84,7 +84,7 @@ def results(
 
 
 def _inside(value: Any) -> tuple[Any, ...] | None:
-    """The fields of a tuple or of a data type's value; None for a tensor."""
+    """Return the fields of a tuple or of a data type's value; None for a tensor."""
     if isinstance(value, values.ConstructorValue):
         return value.fields
     return value if isinstance(value, tuple) else None

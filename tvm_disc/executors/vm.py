@@ -1,4 +1,4 @@
-"""``relay.vm``: Relay's virtual machine, as faces of native programs."""
+"""``relay.vm``: the interface of Relay's virtual machine for native programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REFUSED = frozenset(
 
 
 class Executable:
-    """What ``relay.vm.compile`` gives: a program for each function of the module."""
+    """Result of ``relay.vm.compile``: a program for each function of the module."""
 
     def __init__(self, programs: Programs | Ready) -> None:
         self._programs = programs
@@ -48,12 +48,12 @@ class Executable:
         return self.of("main")
 
     def of(self, name: str) -> Program:
-        """The program of a function."""
+        """Return the program of a function."""
         return self._programs(name)
 
     @property
     def source(self) -> IRModule | None:
-        """The module; None of a loaded program."""
+        """The module; None for a loaded program."""
         return self._programs.mod
 
     @property
@@ -63,7 +63,7 @@ class Executable:
 
     @property
     def mod(self) -> Library:
-        """:attr:`lib`."""
+        """The same as :attr:`lib`."""
         return self.lib
 
     module = mod
@@ -75,19 +75,19 @@ class Executable:
         return ["main"] if mod is None else [g.name_hint for g in mod.get_global_vars()]
 
     def get_function_params(self, func_name: str) -> list[str]:
-        """The names of a function's inputs."""
+        """Return the names of a function's inputs."""
         return self.of(func_name).inputs
 
     def save(self) -> tuple[bytearray, Library]:
-        """(the whole program as bytes, its library); the bytes are all that is needed."""
+        """Return (the whole program as bytes, its library); the bytes are sufficient."""
         return bytearray(as_bytes(self.program.save)), self.lib
 
     @staticmethod
     def load_exec(bytecode: bytes | bytearray, lib: Any = None) -> Executable:
-        """A program from the bytes that :meth:`save` gave; the library is part of them.
+        """Return a program from the bytes of :meth:`save`, which contain the library.
 
         Raises:
-            ArtifactError: they are no saved program.
+            ArtifactError: they are not a saved program.
         """
         if not isinstance(bytecode, bytes | bytearray | memoryview):
             found = type(bytecode).__name__
@@ -104,15 +104,15 @@ class VMCompiler:
         self._made: Executable | None = None
 
     def set_params(self, params: Mapping[str, Any]) -> None:
-        """Inputs of ``main``, by name, that become constants."""
+        """Set values of inputs of ``main``, by name, which become constants."""
         self._params.update(params)
 
     def get_params(self) -> dict[str, Any]:
-        """The parameters that were set."""
+        """Return the parameters that were set."""
         return dict(self._params)
 
     def lower(self, mod: Any, target: Any = None, target_host: Any = None) -> None:
-        """Take a module; all is compiled in one piece, by :meth:`codegen`."""
+        """Set the module; :meth:`codegen` compiles it."""
         self._given = as_relay_module(mod), one_target(target, target_host)
 
     def optimize(
@@ -122,13 +122,13 @@ class VMCompiler:
         target_host: Any = None,
         params: Mapping[str, Any] | None = None,
     ) -> tuple[IRModule, dict[str, Any]]:
-        """(module, parameters) as they are: optimizations are a part of the compilation."""
+        """Return (module, parameters) unchanged: optimization is part of compilation."""
         self.set_params(params or {})
         self.lower(mod, target, target_host)
         return as_relay_module(mod), self.get_params()
 
     def codegen(self) -> None:
-        """Compile ``main``; other functions when they are asked for.
+        """Compile ``main``; other functions are compiled on demand.
 
         Raises:
             BadInput: there is no module.
@@ -142,7 +142,7 @@ class VMCompiler:
         self._made = Executable(programs)
 
     def get_exec(self) -> Executable:
-        """The compiled program."""
+        """Return the compiled program."""
         if self._made is None:
             self.codegen()
         assert self._made is not None
@@ -155,7 +155,7 @@ def compile(
     target_host: Any = None,
     params: Mapping[str, Any] | None = None,
 ) -> Executable:
-    """``tvm_disc.build`` with Relay's arguments: a program for :class:`VirtualMachine`."""
+    """Call ``tvm_disc.build`` with Relay's arguments; the result is for :class:`VirtualMachine`."""
     compiler = VMCompiler()
     compiler.set_params(params or {})
     compiler.lower(mod, target, target_host)
@@ -164,11 +164,11 @@ def compile(
 
 
 class VirtualMachine:
-    """Runs a program by the names of its functions; there is no machine between.
+    """Runs functions of a program by name; the code is native, nothing is interpreted.
 
     Args:
-        exe: of ``relay.vm.compile``; a ``tvm_disc`` program or a library of one, too.
-        memory_cfg: ``naive`` and ``pooled`` are the same: memory is planned at compile time.
+        exe: the result of ``relay.vm.compile``, a ``tvm_disc`` program, or its library.
+        memory_cfg: ``naive`` and ``pooled`` are equivalent: memory is planned at compile time.
     """
 
     NAIVE_ALLOCATOR = 1
@@ -187,7 +187,7 @@ class VirtualMachine:
         self._outputs: list[Any] | None = None
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a function; without arguments, with the inputs that were set."""
+        """Call a function; without arguments, on the inputs that were set."""
         if not args and not kwargs:
             kwargs = self._inputs.get(func_name, {})
         return self._call(func_name, args, kwargs)
@@ -197,7 +197,7 @@ class VirtualMachine:
         return self.invoke("main", *args, **kwargs)
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """All inputs of a function, for calls without arguments.
+        """Set all inputs of a function, for calls without arguments.
 
         Raises:
             BadInput: one is missing, unknown, or given twice.
@@ -211,10 +211,10 @@ class VirtualMachine:
         self._inputs[func_name] = given
 
     def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """One input, by position and value, or by name.
+        """Set one input, by position and value, or by name.
 
         Raises:
-            BadInput: there is no such input, or not one is given.
+            BadInput: there is no such input, or the number of inputs given is not one.
         """
         names = self._exec.get_function_params(func_name)
         if not ((len(args) == 2 and not kwargs) or (not args and len(kwargs) == 1)):
@@ -230,11 +230,11 @@ class VirtualMachine:
         self._inputs.setdefault(func_name, {})[key] = value
 
     def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Call a function and keep the results for :meth:`get_outputs`."""
+        """Call a function and store the results for :meth:`get_outputs`."""
         self._outputs = leaves(self.invoke(func_name, *args, **kwargs))
 
     def get_outputs(self) -> list[Any]:
-        """The results of the last stateful call, as a list.
+        """Return the results of the last stateful call, as a list.
 
         Raises:
             BadInput: there was none.
@@ -244,7 +244,7 @@ class VirtualMachine:
         return list(self._outputs)
 
     def get_output(self, index: int = 0) -> Any:
-        """One of :meth:`get_outputs`."""
+        """Return one result of :meth:`get_outputs`."""
         return self.get_outputs()[index]
 
     def invoke_with_outputs(
@@ -264,7 +264,7 @@ class VirtualMachine:
             target[...] = array
 
     def get_input_index(self, input_name: str, func_name: str = "main") -> int:
-        """The position of an input; -1 if there is none of that name."""
+        """Return the position of an input; -1 if there is none of that name."""
         names = self._exec.get_function_params(func_name)
         return names.index(input_name) if input_name in names else -1
 
