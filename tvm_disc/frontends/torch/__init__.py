@@ -1,6 +1,6 @@
-"""PyTorch: exported programs as Relay modules, and what compiles modules and graphs.
+"""PyTorch front end: exported programs and graphs as Relay modules, and the export of modules.
 
-PyTorch is imported when it is first needed, and by nothing else.
+PyTorch is imported on first use, by this package alone.
 """
 
 from __future__ import annotations

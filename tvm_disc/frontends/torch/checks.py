@@ -1,4 +1,4 @@
-"""Conditions on numbers that only a call knows, as Relay expressions that refuse the call."""
+"""Run-time conditions on numbers as Relay expressions that refuse a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_disc.frontends.torch.conditions import keys_of, reads_input
 from tvm_disc.frontends.torch.symbols import RULES, Number, Symbols, scalar
 from tvm_disc.relay import Expr, Let, Var
 
-# What a number is, from the keys that lead to it and the axis of a size.
+# Function from the keys of an input, and the axis of a size, to the number.
 Read = Callable[[tuple[Any, ...], int | None], Number]
 
 _NODES: Mapping[type, str] = {
@@ -52,10 +52,10 @@ _FUNCTIONS: Mapping[str, str] = {
 
 
 def checked(body: Expr, texts: Sequence[str], read: Read) -> Expr:
-    """The body, which is evaluated only in calls where every condition holds.
+    """Return the body, preceded by checks that refuse calls in which a condition does not hold.
 
     Raises:
-        Unsupported: a condition that has no Relay form; the message quotes it.
+        Unsupported: a condition has no Relay form; the message quotes it.
     """
     for text in reversed(texts):
         try:
@@ -75,7 +75,7 @@ def checked(body: Expr, texts: Sequence[str], read: Read) -> Expr:
 
 
 class _Evaluation(ast.NodeVisitor):
-    """Python as PyTorch prints it as Relay's arithmetic on numbers of rank 0."""
+    """Converts Python text that PyTorch prints to Relay arithmetic on scalars."""
 
     def __init__(self, read: Read) -> None:
         self.read = read
@@ -87,17 +87,17 @@ class _Evaluation(ast.NodeVisitor):
         return RULES[_NODES[type(node)]]([self.visit(a) for a in args])
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Number:
-        """`a and b`."""
+        """Convert `a and b`."""
         return self._made(node.op, *node.values)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Number:
-        """`not a`, `-a`."""
+        """Convert `not a` and `-a`."""
         if isinstance(node.op, ast.USub):
             return RULES["Mul"]([(scalar(-1, "int64"), "int64"), self.visit(node.operand)])
         return self._made(node.op, node.operand)
 
     def visit_Compare(self, node: ast.Compare) -> Number:
-        """`a < b < c`."""
+        """Convert `a < b < c`."""
         sides = [node.left, *node.comparators]
         parts = [
             self._made(sign, a, b)
@@ -106,42 +106,42 @@ class _Evaluation(ast.NodeVisitor):
         return RULES["And"](parts)
 
     def visit_BinOp(self, node: ast.BinOp) -> Number:
-        """`a + b`."""
+        """Convert `a + b` and other binary operators."""
         if isinstance(node.op, ast.Sub):
             negative = ast.UnaryOp(ast.USub(), node.right)
             return RULES["Add"]([self.visit(node.left), self.visit(negative)])
         return self._made(node.op, node.left, node.right)
 
     def visit_Constant(self, node: ast.Constant) -> Number:
-        """A number."""
+        """Convert a literal."""
         kind = {bool: "bool", int: "int64", float: "float64"}.get(type(node.value))
         if kind is None:
             return self.generic_visit(node)
         return scalar(node.value, kind), kind
 
     def visit_Call(self, node: ast.Call) -> Number:
-        """A function of numbers."""
+        """Convert a function of numbers."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
         return RULES[_FUNCTIONS[name]]([self.visit(a) for a in node.args])
 
     def visit_Name(self, node: ast.Name) -> Number:
-        """A symbol."""
+        """Convert a symbol."""
         return self.read((node.id,), None)
 
     def visit_Subscript(self, node: ast.Subscript) -> Number:
-        """A size of an input, or an input that is a number."""
+        """Convert a size of an input, or an input that is a number."""
         return self.read(*reads_input(node))
 
     def visit_Attribute(self, node: ast.Attribute) -> Number:
-        """A field of an input that is a number."""
+        """Convert a field of an input that is a number."""
         return self.read(keys_of(node), None)
 
 
 def symbol_number(symbols: Symbols, keys: tuple[Any, ...], axis: int | None) -> Number:
-    """The number that a condition calls by the name of a symbol.
+    """Return the number that a condition refers to by the name of a symbol.
 
     Raises:
-        Unsupported: it is no symbol, or one that is not known where the program begins.
+        Unsupported: there is no such symbol, or its value is unknown at the start of the program.
     """
     for symbol in symbols.known():
         if axis is None and len(keys) == 1 and str(symbol) == keys[0]:

@@ -1,10 +1,10 @@
-"""Conditions on sizes that PyTorch's exporter records, as texts of the constraint language.
+"""Conditions on sizes that PyTorch's exporter records, as text of the constraint language.
 
-A Python decision on a size while a module is traced (`if n % 2 == 0`, `int(n * 0.2)`) holds for
-that decision's sizes only. The exporter keeps it as a guard: as Python text over the inputs in
-``ExportedProgram._guards_code``, which save and load keep, and as an expression in the shape
+A Python decision on a size during tracing (`if n % 2 == 0`, `int(n * 0.2)`) is valid only for sizes
+with the same decision. The exporter records it as a guard: as Python text over the inputs in
+``ExportedProgram._guards_code``, which save and load preserve, and as an expression in the shape
 environment of a program that was not loaded. Assertions inside the graph are expressions too.
-Expressions are printed by PyTorch itself, so that one translation reads both.
+PyTorch prints the expressions, so that one translation handles both.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 from tvm_disc.errors import Unsupported
 
 Keys = tuple[Any, ...]
-# The text of a dim of an input, from the keys that lead to it and its axis; None for the value of
-# an input that is a number.
+# Function from the keys of an input and an axis to the text of that dim; None as the axis denotes
+# the value of an input that is a number.
 Place = Callable[[Keys, int | None], str]
 
 
 class LayoutCondition(Exception):
-    """A condition on strides or offsets (internal: the caller drops it with that reason)."""
+    """Raised for a condition on strides or offsets; the caller drops the condition (internal)."""
 
 
 _FUNCTIONS: Mapping[str, str] = {
@@ -50,15 +50,15 @@ _SIGNS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def constraint_of(text: str, place: Place) -> str:
-    """The constraint that a guard of PyTorch states.
+    """Return the constraint that a guard of PyTorch states.
 
     Args:
         text: the guard, as PyTorch prints it.
-        place: names what the guard reads. The keys of a symbol are its name alone.
+        place: names the inputs that the guard reads. The keys of a symbol are its name alone.
 
     Raises:
         LayoutCondition: the guard is about strides.
-        Unsupported: the constraint language cannot say it; the message quotes the guard.
+        Unsupported: the constraint language cannot express it; the message quotes the guard.
     """
     try:
         tree = ast.parse(" ".join(text.split()), mode="eval").body
@@ -71,7 +71,7 @@ def constraint_of(text: str, place: Place) -> str:
 
 
 class _Translation(ast.NodeTransformer):
-    """Python as PyTorch prints it becomes Python as the constraint language reads it."""
+    """Translates Python text that PyTorch prints to the constraint language."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -80,24 +80,24 @@ class _Translation(ast.NodeTransformer):
         raise Unsupported(f"there is no such form as `{ast.unparse(node)}`")
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        """`a and b`."""
+        """Translate `a and b`."""
         return ast.BoolOp(node.op, [self.visit(v) for v in node.values])
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        """`not a`, `-a`."""
+        """Translate `not a` and `-a`."""
         if isinstance(node.op, ast.Not | ast.USub):
             return ast.UnaryOp(node.op, self.visit(node.operand))
         return self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """`a < b`."""
+        """Translate `a < b`."""
         if not all(isinstance(sign, _SIGNS) for sign in node.ops):
             return self.generic_visit(node)
         others = [self.visit(c) for c in node.comparators]
         return ast.Compare(self.visit(node.left), node.ops, others)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """`a + b`; shifts, which bind otherwise in the constraint language, become products."""
+        """Translate `a + b`; shifts become products, because their precedence differs."""
         a, b, op = self.visit(node.left), self.visit(node.right), node.op
         if isinstance(op, ast.LShift | ast.RShift):
             op = ast.Mult() if isinstance(op, ast.LShift) else ast.FloorDiv()
@@ -107,11 +107,11 @@ class _Translation(ast.NodeTransformer):
         return ast.BinOp(a, op, b)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        """`a if c else b`."""
+        """Translate `a if c else b`."""
         return ast.IfExp(*(self.visit(x) for x in (node.test, node.body, node.orelse)))
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        """A number."""
+        """Translate a literal."""
         if isinstance(node.value, bool):
             one = ast.Constant(1)
             return ast.Compare(one, [ast.Eq() if node.value else ast.NotEq()], [one])
@@ -120,22 +120,22 @@ class _Translation(ast.NodeTransformer):
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """A symbol."""
+        """Translate a symbol."""
         return ast.Name(self.place((node.id,), None))
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """A function of numbers."""
+        """Translate a function of numbers."""
         name = _function(node.func)
         if name is None or node.keywords or (name not in ("max", "min") and len(node.args) != 1):
             return self.generic_visit(node)
         return ast.Call(ast.Name(name), [self.visit(a) for a in node.args], [])
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """A size of an input, or an input that is a number."""
+        """Translate a size of an input, or an input that is a number."""
         return ast.Name(self.place(*reads_input(node)))
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """A field of an input that is a number."""
+        """Translate a field of an input that is a number."""
         return ast.Name(self.place(keys_of(node), None))
 
 
@@ -147,11 +147,11 @@ def _function(node: ast.expr) -> str | None:
 
 
 def reads_input(node: ast.Subscript) -> tuple[Keys, int | None]:
-    """The keys of an input, and the axis if it is its size that is read.
+    """Return the keys of an input, and the axis if its size is read, else None.
 
     Raises:
-        LayoutCondition: it is a stride.
-        Unsupported: it is no input.
+        LayoutCondition: a stride is read.
+        Unsupported: the expression is not an input.
     """
     found = node.value
     if isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute):
@@ -163,7 +163,7 @@ def reads_input(node: ast.Subscript) -> tuple[Keys, int | None]:
 
 
 def keys_of(node: ast.expr) -> Keys:
-    """``('rest', 'b', 0)`` of ``L['rest']['b'][0]``."""
+    """Return ``('rest', 'b', 0)`` for ``L['rest']['b'][0]``."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return (*keys_of(node.value), node.slice.value)
     if isinstance(node, ast.Attribute):
@@ -174,7 +174,7 @@ def keys_of(node: ast.expr) -> Keys:
 
 
 def printed(expr: Any) -> str:
-    """An expression of PyTorch's symbols as Python text."""
+    """Return an expression of PyTorch's symbols as Python text."""
     from torch.utils._sympy.printers import PythonPrinter
 
     return str(PythonPrinter().doprint(expr))
@@ -185,10 +185,10 @@ class Recorded:
     """A guard of a shape environment.
 
     Attributes:
-        expr: the condition, an expression of sympy.
-        code: the same as the exporter prints it; empty if it reads no input.
-        place: file and function that asked for it; empty if unknown.
-        inside: whether that is PyTorch's own implementation of an operator.
+        expr: the condition as a sympy expression.
+        code: the condition as the exporter prints it; empty if it reads no input.
+        place: file and function that evaluated it; empty if unknown.
+        inside: whether that function belongs to PyTorch's implementation of an operator.
     """
 
     expr: Any
@@ -198,22 +198,24 @@ class Recorded:
 
     @property
     def spares_ones(self) -> bool:
-        """Whether an operator's implementation asks only if a size is 1, or an array is that small.
+        """Whether an operator's implementation only tests if a size is 1, or an array is that
+        small.
 
-        Strides, contiguity and broadcasting are decided so. A program here has compact arrays and
-        broadcasts at run time, so its results do not depend on the answer.
+        These tests decide strides, contiguity and broadcasting. Programs here have contiguous
+        arrays and
+        broadcast at run time, so that their results do not depend on the outcome.
         """
         return self.inside and _asks_for_one(self.expr, self.place)
 
     @property
     def spares_nothing(self) -> bool:
-        """Whether an operator's implementation asks only if a size is 0."""
+        """Whether an operator's implementation only tests if a size is 0."""
         return self.inside and type(self.expr).__name__ == "Unequality" and 0 in self.expr.args
 
 
-# Functions of PyTorch that decide about strides, and nothing else.
+# Functions of PyTorch that only decide strides.
 _ABOUT_STRIDES = ("is_contiguous", "check_contiguous_sizes_strides", "convert", "compute_strides")
-# Files and folders of PyTorch that hold implementations of operators, not modules.
+# Files and folders of PyTorch that contain implementations of operators rather than modules.
 _IMPLEMENTATIONS = frozenset(
     "_ops.py _prims _prims_common _refs _decomp _meta_registrations.py _subclasses".split()
 )
@@ -231,7 +233,9 @@ def _asks_for_one(expr: Any, place: str) -> bool:
 
 
 def _is_multiple(a: Any, b: Any) -> bool:
-    """Whether ``a`` is ``b`` times sizes: two strides that are equal where those sizes are 1."""
+    """Return whether ``a`` is a symbolic multiple of ``b``: two strides that are equal if sizes
+    are 1.
+    """
     if not b.is_number:
         quotient = (a / b).as_numer_denom()
         return bool(quotient[1] == 1 and not quotient[0].is_number)
@@ -240,7 +244,7 @@ def _is_multiple(a: Any, b: Any) -> bool:
 
 
 def recorded_guards(program: Any) -> list[Recorded]:
-    """The guards of an exported program's shape environment, those of assertions included."""
+    """Return the guards of a program's shape environment, including those of assertions."""
     env = environment_of(program)
     if env is None:
         return []
@@ -250,7 +254,7 @@ def recorded_guards(program: Any) -> list[Recorded]:
 
 
 def environment_of(program: Any) -> Any:
-    """The shape environment of a program's symbols; None if all of its sizes are fixed."""
+    """Return the shape environment of a program's symbols, or None if all sizes are fixed."""
     for node in program.graph.nodes:
         mode = getattr(node.meta.get("val"), "fake_mode", None)
         if node.op == "placeholder" and mode is not None and mode.shape_env is not None:
@@ -272,7 +276,7 @@ def _recorded(expr: Any, location: Any, env: Any) -> Recorded:
 
 
 def _code(expr: Any, env: Any) -> str:
-    """A guard as ``ExportedProgram._guards_code`` has it."""
+    """Return a guard as ``ExportedProgram._guards_code`` has it."""
     from torch.fx.experimental.symbolic_shapes import ShapeGuardPythonPrinter
 
     sources = env.var_to_sources

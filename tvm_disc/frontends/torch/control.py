@@ -1,7 +1,7 @@
-"""Control flow of PyTorch's graphs as Relay's: branches, loops, scans.
+"""Control flow of PyTorch graphs in Relay: branches, loops, scans.
 
-What an inner graph reads from outside are operands of a function, so that it is computed once,
-before the branch or the loop.
+Outer values that an inner graph reads become operands of a function, so that they are computed
+once, before the branch or the loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ def _tensors(m: Maker, operands: Sequence[Any]) -> list[Value]:
 
 
 def _pinned(m: Maker, made: Sequence[Value]) -> list[Value]:
-    """The results of a loop under the dims that PyTorch gives them, where these can be said."""
+    """Return the results of a loop with the dims that PyTorch infers, where their symbols are
+    known.
+    """
     found = []
     for x, val in zip(made, m.out, strict=True):
         dims = dims_of(val) if hasattr(val, "shape") else ()
@@ -56,12 +58,12 @@ def _while_loop(
 
 
 def _kept(m: Maker, made: Sequence[Any], state: Sequence[Value]) -> list[Value]:
-    """The next state, in the element types of the last one."""
+    """Return the next state, cast to the element types of the previous one."""
     return [m.tensor(x, s.dtype) for x, s in zip(made, state, strict=True)]
 
 
 def _changing(body: Any, begin: Sequence[Value]) -> list[Value]:
-    """The carried values with the dims that they have in the loop."""
+    """Return the initial carried values with the dims that they have inside the loop."""
     holes = [n for n in body.graph.nodes if n.op == "placeholder"][: len(begin)]
     found = []
     for node, value in zip(holes, begin, strict=True):
@@ -74,7 +76,7 @@ def _changing(body: Any, begin: Sequence[Value]) -> list[Value]:
 def _scan(
     m: Maker, combine: Any, init: Sequence[Any], xs: Sequence[Value], additional: Sequence[Any] = ()
 ) -> list[Value]:
-    """A loop over the first axis; what each turn gives is joined."""
+    """Return a loop over the first axis; the rows of all iterations are concatenated."""
     many, carry = len(xs), _tensors(m, init)
 
     def turn(t: Value, fixed: list[Value], state: list[Value]) -> tuple[list[Value], list[Value]]:
@@ -87,7 +89,7 @@ def _scan(
 
 
 def _map(m: Maker, body: Any, xs: Sequence[Value], additional: Sequence[Any] = ()) -> list[Value]:
-    """A scan without a state."""
+    """Return a scan without a state."""
     return _scan(m, body, [], xs, additional)
 
 

@@ -1,7 +1,7 @@
-"""Dropouts that do nothing, out of the way.
+"""Removal of dropouts that are identities.
 
-In eager mode such a dropout gives its operand itself, so that who writes into its result writes
-into the operand. PyTorch takes it apart into a copy, which loses what is written.
+In eager mode such a dropout returns its operand, so that a write into its result changes the
+operand. PyTorch decomposes it into a copy, which loses the write.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 
 def without_idle_dropouts(program: Any) -> Any:
-    """The program where operands stand for the results of dropouts that give them.
+    """Return the program with identity dropouts replaced by their operands.
 
-    A program that writes nowhere is given as it is: there a copy is as good as the operand.
+    A program without writes is returned unchanged: a copy is then equivalent.
     """
     calls = [n for n in program.graph.nodes if n.op == "call_function"]
     writes = any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in calls)

@@ -1,9 +1,9 @@
-"""Modules of PyTorch, exported for the user.
+"""Export of PyTorch modules on behalf of the user.
 
-Every dim stays dynamic that the module does not fix. PyTorch by default makes constants of the
-sizes 0 and 1 of the example, and lets derived sizes of 0 and 1 narrow the ranges of dims. Its
-size-oblivious mode does neither; where a module cannot be exported so, less dynamic ways are tried
-in turn, and dims that stay 1 are reported.
+Every dim remains dynamic unless the module fixes it. By default PyTorch specializes sizes 0 and 1
+of the example, and lets derived sizes of 0 and 1 narrow the ranges of dims. Its size-oblivious mode
+does neither. If a module cannot be exported in that mode, less dynamic ways are tried in order,
+and dims that remain 1 are reported.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tvm_disc.frontends.torch.signature import register_classes, with_named_para
 
 log = logging.getLogger("tvm_disc")
 
-# Axes of size 1 of the example, by leaf and axis.
+# Axes of size 1 in the example, as (leaf, axis).
 Ones = frozenset[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A program that was exported here.
+    """A program that was exported by this module.
 
     Attributes:
         program: a ``torch.export.ExportedProgram``.
         oblivious: whether it was traced in PyTorch's size-oblivious mode.
-        notes: what the user should know of it, a sentence each.
+        notes: sentences for the user about the program.
     """
 
     program: Any
@@ -44,19 +44,19 @@ class Exported:
 
 
 def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> Exported:
-    """Return what ``torch.export.export`` makes of a module, with recurrent layers of any length.
+    """Return a module exported by ``torch.export.export``, with recurrent layers of any length.
 
     Args:
         module: a ``torch.nn.Module``.
-        example_inputs: what it is called with: a tuple of positional inputs, or a mapping of those
-            by name.
+        example_inputs: the example call: a tuple of positional inputs, or a mapping of inputs by
+            name.
         dynamic_shapes: as ``torch.export.export`` takes it; by default every dim of every tensor
-            may change where the module allows it.
+            is dynamic if the module allows it.
 
     Raises:
-        TypeMismatch: ``module`` is no module.
-        BadInput: ``example_inputs`` is neither.
-        Unsupported: PyTorch cannot export the module; its message tells why.
+        TypeMismatch: ``module`` is not a module.
+        BadInput: ``example_inputs`` is neither a sequence nor a mapping.
+        Unsupported: PyTorch cannot export the module; the message has PyTorch's reason.
     """
     require("torch", "torch", "build of a torch.nn.Module")
     import torch
@@ -91,7 +91,7 @@ def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> Ex
 
 @contextmanager
 def oblivious(enabled: bool = True) -> Iterator[None]:
-    """PyTorch's size-oblivious mode: sizes of 0 and 1 are sizes like others."""
+    """Enable PyTorch's size-oblivious mode, in which sizes of 0 and 1 are not special."""
     if not enabled:
         yield
         return
@@ -119,11 +119,11 @@ class _Tries:
             self.module, self.args, self.kwargs = with_named_parameters(
                 self.module, self.args, self.kwargs
             )
-        except (TypeError, ValueError):  # PyTorch says what is wrong with the arguments
+        except (TypeError, ValueError):  # PyTorch reports invalid arguments
             return
 
     def first(self, ways: Iterator[Callable[[], Exported | None]]) -> Exported | None:
-        """Return the result of the first way that has one."""
+        """Return the result of the first way that succeeds, or None."""
         for way in ways:
             made = way()
             if made is not None:
@@ -131,7 +131,7 @@ class _Tries:
         return None
 
     def ways(self) -> Iterator[Callable[[], Exported | None]]:
-        """Yield the ways in turn."""
+        """Yield the ways in the order in which they are tried."""
         if self.given is None:
             yield lambda: self._settled(self.ones)
             leading = Ones(place for place in self.ones if place[1] == 0)
@@ -142,15 +142,17 @@ class _Tries:
         else:
             yield lambda: self._made(self.ones, sparing=True)
         yield lambda: self._made(Ones(), sparing=False)
-        # Conditions on sizes that PyTorch cannot prove of the given ranges are an error of the
-        # export, or else part of the program, where they are proved or checked on entry.
+        # Conditions on sizes that PyTorch cannot prove for the given ranges are an error of the
+        # export.
+        # The last way makes them assertions of the program, which are proved or checked on entry.
         yield lambda: self._made(Ones(), sparing=False, later=True)
 
     def _settled(self, dynamic: Ones) -> Exported | None:
         """Export with some of the dims of size 1 dynamic.
 
-        Dims that an operator's implementation fixes at 1 are tried again with an example of 2; an
-        axis of size 1 that the module squeezes away stays 1.
+        Dims that an operator's implementation fixes at 1 are tried again with an example size of 2.
+        An
+        axis of size 1 that the module squeezes remains 1.
         """
         made = self._made(dynamic, sparing=True)
         if made is None:
@@ -178,13 +180,13 @@ class _Tries:
     def _made(
         self, dynamic: Ones, sparing: bool, later: bool = False, doubled: Ones = frozenset()
     ) -> Exported | None:
-        """Export in one way; None if that fails.
+        """Export in one way; return None if that fails.
 
         Args:
-            dynamic: the dims of size 1 that are to be dynamic.
-            sparing: in the size-oblivious mode.
+            dynamic: the dims of size 1 that should be dynamic.
+            sparing: whether to use the size-oblivious mode.
             later: conditions become assertions of the graph.
-            doubled: dims of size 1 that the example gets twice.
+            doubled: dims of size 1 whose size is 2 in the example.
         """
         import torch
 
@@ -197,7 +199,7 @@ class _Tries:
                 program = torch.export.export(
                     self.module, args, kwargs or None, dynamic_shapes=shapes, **how
                 )
-        except Exception as error:  # of any class: PyTorch runs the module
+        except Exception as error:  # PyTorch runs the module, which may raise any exception
             self.failures.append(error)
             return None
         return Exported(program, sparing)
@@ -218,7 +220,7 @@ class _Tries:
         )
 
     def _example(self, dynamic: Ones, doubled: Ones) -> tuple[Any, Any, Any]:
-        """Return args, kwargs and the dynamic shapes of one try."""
+        """Return args, kwargs and the dynamic shapes of one attempt."""
         import torch
         from torch.utils import _pytree as pytree
 
@@ -231,11 +233,11 @@ class _Tries:
                 for axis in range(leaf.dim()):
                     if (k, axis) in doubled:
                         leaf = leaf.repeat_interleave(2, axis)
-                # A tensor that occurs twice is two inputs, each of its own shape.
+                # A tensor that occurs twice is two inputs with independent shapes.
                 leaves[k] = leaf if leaf is not leaves[k] else leaf.view_as(leaf)
         args, kwargs = pytree.tree_unflatten(leaves, spec)
         shapes = torch.export.ShapesCollection()
-        # Containers may copy what is put into them.
+        # Containers may copy their elements, so the leaves are read again.
         for k, leaf in enumerate(pytree.tree_leaves((args, kwargs))):
             if isinstance(leaf, torch.Tensor):
                 axes = range(leaf.dim())
@@ -244,7 +246,7 @@ class _Tries:
         return args, kwargs, shapes if len(shapes) else None
 
     def _fixed(self, program: Any) -> Ones:
-        """Return the dims of size 1 of the example that are 1 in every call."""
+        """Return the dims of size 1 in the example that are 1 in every call."""
         found = list(_leaf_values(program))
         ones = {s for guard in _asking_for_one(program) for s in guard.expr.free_symbols}
 
@@ -254,7 +256,7 @@ class _Tries:
         return Ones(place for place in self.ones if fixed(_dim(found[place[0]], place[1])))
 
     def _squeezed(self, program: Any, dynamic: Ones) -> Ones:
-        """Return the dynamic dims of size 1 that decide an axis which the module squeezes."""
+        """Return the dynamic dims of size 1 that determine an axis which the module squeezes."""
         symbols = {s for dim in _kept_axes(program) for s in dim.free_symbols}
         found = list(_leaf_values(program))
         return Ones(
@@ -265,7 +267,7 @@ class _Tries:
 
 
 def _dim(value: Any, axis: int) -> Any:
-    """Return a dim as an integer or an expression; None of no tensor."""
+    """Return a dim as an integer or an expression, or None if ``value`` is not a tensor."""
     from tvm_disc.frontends.torch.values import dim_of
 
     return dim_of(value.shape[axis]) if hasattr(value, "shape") else None
@@ -287,7 +289,7 @@ def _leaf_names(program: Any) -> list[str]:
 
 
 def _kept_axes(program: Any) -> Iterator[Any]:
-    """Yield the symbolic dims of axes that ``squeeze`` would drop if they were 1."""
+    """Yield the symbolic dims of axes that ``squeeze`` would remove if they were 1."""
     for node in program.graph.nodes:
         name = str(node.target)
         if not name.startswith("aten.squeeze"):
@@ -301,13 +303,13 @@ def _kept_axes(program: Any) -> Iterator[Any]:
 
 
 def _asking_for_one(program: Any) -> list[Recorded]:
-    """Return the guards that a size is 1."""
+    """Return the guards that require a size of 1."""
     guards = recorded_guards(program)
     return [g for g in guards if type(g.expr).__name__ == "Equality" and 1 in g.expr.args]
 
 
 def _fixed_by_implementation(program: Any) -> bool:
-    """Return whether an operator's implementation, not the module, requires that a size is 1."""
+    """Return whether an operator's implementation, not the module, requires a size of 1."""
     return any(guard.inside for guard in _asking_for_one(program))
 
 
@@ -315,7 +317,7 @@ def load_program(path: str | os.PathLike[str]) -> Any:
     """Return the exported program of a file that ``torch.export.save`` wrote.
 
     Raises:
-        BadInput: the file cannot be read, or is another.
+        BadInput: the file cannot be read, or has another format.
         Unsupported: PyTorch is not installed.
     """
     require("torch", "torch", f"{path}")
@@ -325,7 +327,7 @@ def load_program(path: str | os.PathLike[str]) -> Any:
         raise BadInput(f"{path}: No such file or directory")
     try:
         return torch.export.load(path)
-    except Exception as error:  # of any class: PyTorch unpacks and checks it
+    except Exception as error:  # PyTorch may raise any exception while it unpacks the file
         text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         raise BadInput(
             f"{path}: expected a program that torch.export.save wrote: {text}"

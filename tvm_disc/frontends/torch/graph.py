@@ -24,8 +24,9 @@ class Graph:
     Attributes:
         module: the Relay module.
         inputs: positions of the graph's inputs that the program takes, in order.
-        numbers: those of them that are numbers.
-        outputs: for each result of the graph, a result of the program or a value known now.
+        numbers: the elements of ``inputs`` that are numbers.
+        outputs: for each result of the graph, a result of the program or a value known at compile
+            time.
     """
 
     module: IRModule
@@ -36,11 +37,11 @@ class Graph:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The nodes of a graph that have no meaning in Relay.
+    """The nodes of a graph that Relay cannot express.
 
     Attributes:
         nodes: their names.
-        reason: one line for each, with its place in the source.
+        reason: one line for each, with its location in the source.
     """
 
     nodes: frozenset[str]
@@ -48,7 +49,7 @@ class Refusal:
 
 
 def graph_decompositions() -> Mapping[Any, Any]:
-    """What PyTorch shall take apart while it traces: all that the table lacks."""
+    """Return the decompositions for tracing: those of all operators without a row."""
     from torch._decomp import core_aten_decompositions
 
     def kept(op: Any) -> bool:
@@ -65,7 +66,7 @@ def from_graph(graph: Any, frozen: Mapping[int, Any]) -> Graph | Refusal:
         frozen: inputs that become constants, by position.
 
     Raises:
-        Unsupported: the graph as a whole cannot be a program, whatever its nodes are.
+        Unsupported: the graph as a whole cannot be a program, independently of its nodes.
     """
     holes = [n for n in graph.graph.nodes if n.op == "placeholder"]
     unreadable = [k for k, n in enumerate(holes) if _why_unreadable(n)]
@@ -100,7 +101,7 @@ def from_graph(graph: Any, frozen: Mapping[int, Any]) -> Graph | Refusal:
 
 
 def _results(walk: Walk, made: Sequence[Any]) -> tuple[list[Expr], tuple[tuple[str, Any], ...]]:
-    """Return the program's results, and what each result of the graph is."""
+    """Return the program's results, and the origin of each result of the graph."""
     results: list[Expr] = []
     outputs: list[tuple[str, Any]] = []
     for value in made:
@@ -126,7 +127,7 @@ def _told(problems: Sequence[str]) -> str:
 
 
 def _why_unreadable(hole: Any) -> str:
-    """Return why Relay has no tensors like an input; empty if it has."""
+    """Return why Relay cannot represent an input; empty if it can."""
     val = hole.meta.get("val")
     try:
         if hasattr(val, "shape"):
@@ -137,7 +138,7 @@ def _why_unreadable(hole: Any) -> str:
 
 
 def _readers(unreadable: Sequence[Any]) -> Refusal | None:
-    """Return the nodes that read inputs which Relay does not have, if there are any."""
+    """Return the nodes that read inputs which Relay cannot represent, or None."""
     readers = {n.name: _why_unreadable(hole) for hole in unreadable for n in hole.users}
     if not readers:
         return None
@@ -145,7 +146,7 @@ def _readers(unreadable: Sequence[Any]) -> Refusal | None:
 
 
 def _writers(graph: Any) -> Refusal | None:
-    """Return the nodes that write into tensors, if there are any."""
+    """Return the nodes that write into tensors, or None."""
     nodes = [n for n in graph.graph.nodes if n.op == "call_function" and writes(n.target)]
     if not nodes:
         return None
@@ -154,9 +155,9 @@ def _writers(graph: Any) -> Refusal | None:
 
 
 def _numbers(vals: Sequence[Any], tensors: Sequence[int]) -> list[int]:
-    """Return the inputs that are symbols and no tensor's dim.
+    """Return the inputs that are symbols and not a dim of a tensor.
 
-    Other numbers are arithmetic on such symbols and on dims, which the program does itself.
+    Other numbers are arithmetic on such symbols and on dims, which the program computes.
     """
     sizes = {d for k in tensors for d in map(dim_of, vals[k].shape) if not isinstance(d, int)}
     found: dict[Any, int] = {}

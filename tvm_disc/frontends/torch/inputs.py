@@ -1,4 +1,4 @@
-"""Inputs of a PyTorch program: names, dims that are one symbol, and what is known of them."""
+"""Inputs of a PyTorch program: their names, shared symbols and constraints."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _OPS = {"Add": "Add", "Mul": "Mul", "FloorDiv": "FloorDiv", "Mod": "FloorMod", "
 
 
 class Inputs:
-    """Makes the variables of a program's inputs, and collects what must hold of them.
+    """Creates the variables of a program's inputs, and collects the conditions on them.
 
     Attributes:
-        names: of symbols, as texts of the constraint language.
-        constraints: what must hold of dims, in the constraint language.
-        computed: conditions on numbers that only a call knows, as PyTorch prints them.
+        names: symbols as text of the constraint language.
+        constraints: conditions on dims, in the constraint language.
+        computed: conditions on numbers known only at run time, as PyTorch prints them.
         dropped: conditions that the program does not check, each with the reason.
     """
 
@@ -46,7 +46,7 @@ class Inputs:
         self.variables: dict[str, Value] = {}
         plain = [d for _, t in tensors for d in _sizes(t) if getattr(d, "is_Symbol", False)]
         self._plain = set(plain)
-        # Symbols that are inputs themselves: dims made of them are read as dims of their own.
+        # Symbols that are inputs themselves. Dims that depend on them get separate symbols.
         self._given = {t.node.expr for _, t in tensors if not hasattr(t, "shape")} - self._plain
         self._own: dict[Any, str] = {}
         for name, tensor in tensors:
@@ -73,7 +73,7 @@ class Inputs:
         return Value(var, dtype, dims)
 
     def _dim(self, dim: Any, name: str) -> tuple[Dim, Any]:
-        """A dim of the input's type, and the symbol that it binds, if any."""
+        """Return a dim of the input's type, and the symbol that it binds, or None."""
         if isinstance(dim, int):
             return dim, None
         if dim.is_Symbol:
@@ -88,7 +88,7 @@ class Inputs:
         return AnyDim(name), free[0]
 
     def _formula(self, dim: Any) -> Dim:
-        """An expression of dims that are there by themselves."""
+        """Return an expression over symbols that are dims of inputs."""
         if dim.is_Symbol:
             return AnyDim(self.names[dim])
         if dim.is_Integer:
@@ -102,7 +102,7 @@ class Inputs:
         return first
 
     def _bind(self, symbol: Any, dim: Any, var: Var, axis: int) -> None:
-        """Say how a symbol is read of a dim, which may be a linear expression of it."""
+        """Define how a symbol is read from a dim, which may be a linear expression of it."""
         read = partial(dim_at, var, axis)
         if dim is symbol or dim.is_Symbol:
             self.symbols.bind(symbol, read)
@@ -122,17 +122,17 @@ class Inputs:
         self.names[symbol] = left
 
     def know_ranges(self, ranges: Mapping[Any, Any], dropped: Sequence[Recorded] = ()) -> None:
-        """State the least and greatest values of symbols.
+        """Add the lower and upper bounds of symbols as constraints.
 
         Args:
-            dropped: guards that are not checked: bounds that follow from one are not either.
+            dropped: guards that are not checked; bounds that follow from one of them are omitted.
         """
         for symbol, found in ranges.items():
             name = self.names.get(symbol)
             if name is None:
                 continue
             low, high = (_whole(v) for v in (found.lower, found.upper))
-            # PyTorch takes 0 and 1 for constants of their own, which programs here do not.
+            # PyTorch specializes sizes 0 and 1; programs here do not.
             least = low if low is not None and low > (0 if symbol in self.given else 2) else None
             most = high if high is not None and high < (1 << 62) else None
             if least is not None and _breaks(dropped, symbol, least - 1):
@@ -146,15 +146,15 @@ class Inputs:
             self.add(f"{left}{name}{right}")
 
     def add(self, text: str) -> None:
-        """State a constraint once."""
+        """Add a constraint unless it is present."""
         if text not in self.constraints:
             self.constraints.append(text)
 
     def require(self, text: str, place: Callable[[Keys, int | None], str]) -> None:
-        """State a condition that PyTorch prints as ``text``.
+        """Add a condition that PyTorch prints as ``text``.
 
         Raises:
-            Unsupported: it cannot be checked.
+            Unsupported: the condition cannot be checked.
         """
         try:
             self.add(constraint_of(text, place))
@@ -165,13 +165,13 @@ class Inputs:
                 self.computed.append(text)
 
     def know(self, facts: Sequence[Any]) -> None:
-        """State conditions on symbols, which are expressions of sympy."""
+        """Add conditions on symbols, given as sympy expressions."""
         for fact in facts:
             if getattr(fact, "free_symbols", None):
                 self.require(printed(fact), self.symbol_place)
 
     def know_recorded(self, guards: Sequence[Recorded], stated: Set[str]) -> None:
-        """State the guards of a shape environment whose code is not ``stated`` already."""
+        """Add the guards of a shape environment whose code is not in ``stated``."""
         for guard in guards:
             foreign = [s for s in guard.expr.free_symbols if not self._reads(s)]
             if guard.code in stated:
@@ -188,18 +188,20 @@ class Inputs:
         return symbol in self.names or self.symbols.knows(symbol)
 
     def drop_layout(self, text: str, place: str) -> None:
-        """Keep a condition that PyTorch needs for the strides of its own tensors."""
+        """Record a condition that PyTorch needs only for the strides of its own tensors."""
         reason = f"PyTorch asks for strides in {place}, which do not change results here"
         self.drop(" ".join(text.split()), reason)
 
     def drop(self, text: str, reason: str) -> None:
-        """Keep a condition that is not checked, for ``explain``."""
+        """Record a condition that is not checked, for ``explain``."""
         note = f"{text}    [{reason}]"
         if note not in self.dropped:
             self.dropped.append(note)
 
     def symbol_place(self, keys: Keys, axis: int | None) -> str:
-        """The text of a symbol by its name, for conditions that PyTorch prints over symbols."""
+        """Return the text of a symbol by its name, for conditions that PyTorch prints over
+        symbols.
+        """
         for symbol, name in self.names.items():
             if str(symbol) == keys[0]:
                 return name
@@ -207,7 +209,7 @@ class Inputs:
 
 
 class UnknownNumber(Exception):
-    """A number that is no dim: an input of rank 0, or read from data (internal)."""
+    """Raised for a number that is not a dim: an input of rank 0, or read from data (internal)."""
 
 
 def _sizes(tensor: Any) -> tuple[Any, ...]:
@@ -219,7 +221,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _breaks(guards: Sequence[Recorded], symbol: Any, value: int) -> bool:
-    """Whether a guard on this symbol alone fails for a value."""
+    """Return whether a guard on this symbol alone fails for a value."""
     alone = [g.expr for g in guards if g.expr.free_symbols == {symbol}]
     return any(expr.subs({symbol: value}) == False for expr in alone)  # noqa: E712
 
@@ -232,7 +234,7 @@ def _solved(read: Any, step: int, start: int) -> Expr:
 
 
 def given_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:
-    """The names that the user gave to symbols of inputs, as ``Dim("b")``."""
+    """Return the user's names of input symbols, as in ``Dim("b")``."""
     found: dict[Any, str] = {}
     given: dict[str, str] = {}
     sources: Mapping[Any, Any] = {}
@@ -252,7 +254,9 @@ def given_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:
 
 
 def symbol_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:
-    """The names of the symbols of inputs: the user's own, or of an input and its axis: ``x_0``."""
+    """Return a name per input symbol: the user's, or that of an input and its axis, such as
+    ``x_0``.
+    """
     found = given_names(tensors)
     taken = set(found.values())
     for name, tensor in tensors:

@@ -1,7 +1,7 @@
-"""What a row may do: make Relay calls on tensors of known type.
+"""Expression builder for operator rows on tensors of known type.
 
-Types follow from PyTorch's own: every node says its element type and dims, so a row only tracks
-what lies between its operands and its result.
+PyTorch's graph has the element type and dims of every node's result, so that a row only tracks
+the values between its operands and its result.
 """
 
 from __future__ import annotations
@@ -21,57 +21,58 @@ from tvm_disc.relay import Constant, Expr, TensorType, TupleGetItem, Var
 
 
 class Maker(Calls[Value, Dim]):
-    """Makes the Relay calls of one graph.
+    """Builds the Relay calls of one graph.
 
     Attributes:
-        node: the node of PyTorch's graph that a row is asked for.
+        node: the node of PyTorch's graph that is being converted.
         graphs: the graph's inner graphs by name, for control flow.
-        facts: conditions on sizes that the program checks, as expressions of sympy.
+        facts: conditions on sizes that the program checks, as sympy expressions.
     """
 
     def __init__(self, symbols: Symbols) -> None:
         self.symbols = symbols
         self.node: Any = None
         self.graphs: Any = None
-        self.translate: Any = None  # of an inner graph, set by the walk
+        self.translate: Any = None  # converts an inner graph; set by the walk
         self.facts: list[Any] = []
 
     # -- the node ------------------------------------------------------------------------------
 
     @property
     def out(self) -> Any:
-        """What PyTorch knows of the node's result."""
+        """PyTorch's metadata of the node's result."""
         return self.node.meta["val"]
 
     @property
     def out_dtype(self) -> str:
-        """The element type of the node's result, or of the first one."""
+        """The element type of the node's result, or of the first of several."""
         found = self.out[0] if isinstance(self.out, tuple | list) else self.out
         return relay_dtype(found.dtype)
 
     @property
     def out_dims(self) -> tuple[Dim, ...]:
-        """The dims of the node's result, or of the first one."""
+        """The dims of the node's result, or of the first of several."""
         return dims_of(self.out[0] if isinstance(self.out, tuple | list) else self.out)
 
     def used(self, index: int) -> bool:
-        """Whether anything reads a result of a node with several."""
+        """Return whether one of several results of the node is read."""
         import operator
 
         users = self.node.users
         return any(u.target is not operator.getitem or u.args[1] == index for u in users)
 
     def require_not_one(self, dim: Dim) -> None:
-        """Check in every call that a size is not 1."""
+        """Add a condition, checked in every call, that a size is not 1."""
         import sympy
 
         if dim is not None:
             self.facts.append(sympy.Ne(dim, 1))
 
-    # -- what PyTorch knows of tensors ------------------------------------------------------------
+    # -- types of tensors
+    # ---------------------------------------------------------------------------
 
     def expr(self, x: Value) -> Expr:
-        """The expression of a tensor."""
+        """Return the expression of a tensor."""
         found: Expr = x.expr
         return found
 
@@ -82,34 +83,34 @@ class Maker(Calls[Value, Dim]):
         like: Value | None = None,
         dtype: str = "",
     ) -> Value:
-        """An expression with its element type and dims."""
+        """Return an expression as a tensor with its element type and dims."""
         assert dtype or like is not None
         return Value(expr, dtype or like.dtype, tuple(dims()))  # type: ignore[union-attr]
 
     def is_tensor(self, value: Any) -> bool:
-        """Whether an operand is a tensor, not a number or a symbolic one."""
+        """Return whether an operand is a tensor and not a number or a symbolic number."""
         return isinstance(value, Value)
 
     def dtype(self, x: Value) -> str:
-        """The element type."""
+        """Return the element type."""
         return x.dtype
 
     def rank(self, x: Value) -> int:
-        """The number of dims."""
+        """Return the number of dims."""
         return x.rank
 
     def sizes(self, x: Value) -> list[Dim]:
-        """Every dim."""
+        """Return every dim."""
         return list(x.dims)
 
     def dim(self, name: str, a: Dim, b: Dim) -> Dim:
-        """Arithmetic on dims, as PyTorch's symbols have it."""
+        """Return arithmetic on dims as expressions of PyTorch's symbols."""
         return None if a is None or b is None else _DIMS[name](a, b)
 
     def quotient(self, size: Dim, parts: Dim) -> Dim:
         """Return ``size // parts`` as PyTorch's symbolic floor division.
 
-        ``//`` of sympy makes a ``floor`` of a fraction instead, which is no integer arithmetic.
+        sympy's ``//`` creates a ``floor`` of a fraction instead, which is not integer arithmetic.
         """
         if isinstance(size, int) and isinstance(parts, int):
             return size // parts
@@ -119,41 +120,47 @@ class Maker(Calls[Value, Dim]):
         return FloorDiv(sympy.sympify(size), sympy.sympify(parts))
 
     def scalar(self, d: Dim, dtype: str = "int64") -> Value:
-        """A dim as a tensor of rank 0."""
+        """Return a dim as a tensor of rank 0."""
         return self.tensor(d, dtype)
 
     def vector(self, dims: Sequence[Dim]) -> Expr:
-        """Dims side by side, as int64."""
+        """Return dims as an int64 vector."""
         return self.symbols.vector(dims)
 
     def like(self, value: Any, x: Value) -> Value:
-        """A number as a tensor of the element type of another."""
+        """Return a number as a tensor of the element type of ``x``."""
         return self.tensor(value, x.dtype)
 
     # -- bodies of branches and loops ------------------------------------------------------------
 
     def variable(self, name: str, like: Value, ty: TensorType | None = None) -> Value:
-        """What stands for a tensor in a body: the tensor itself, or any one of a type."""
+        """Return a variable of a body that denotes the tensor ``like``, or any tensor of type
+        ``ty``.
+        """
         return Value(Var(name, ty), like.dtype, like.dims)
 
     def scope(self) -> AbstractContextManager[None]:
-        """A body that may run never or often: sizes that are read in it are forgotten."""
+        """Return the scope of a conditional or loop body; symbols bound inside do not escape it."""
         return self.symbols.scope()
 
     def literals(self, x: Value) -> list[int | None]:
-        """The dims that are literal numbers, None for others."""
+        """Return the dims, with None for those that are not literals."""
         return [d if isinstance(d, int) else None for d in x.dims]
 
     def formulas(self, x: Value) -> Sequence[Dim]:
-        """The dims as PyTorch's symbols have them."""
+        """Return the dims as expressions of PyTorch's symbols."""
         return x.dims
 
     def same(self, a: Dim, b: Dim) -> bool:
-        """Whether two dims are known to be equal."""
+        """Return whether two dims are known to be equal."""
         return a is not None and bool(a == b)
 
     def outside(self, formula: Dim) -> Dim:
-        """The dim itself, where its symbols are known outside the body."""
+        """Return the dim, whose symbols must be known outside the body.
+
+        Raises:
+            UnknownRows: a symbol is bound only inside the body.
+        """
         if formula is None or not all(self.symbols.knows(s) for s in formula.free_symbols):
             raise UnknownRows(f"what a loop gathers must have dims known before it, not {formula}")
         return formula
@@ -161,7 +168,7 @@ class Maker(Calls[Value, Dim]):
     # -- values --------------------------------------------------------------------------------
 
     def tensor(self, value: Any, dtype: str | None = None) -> Value:
-        """A tensor, a number or a symbolic number as a tensor of ``dtype``."""
+        """Return a tensor, a number or a symbolic number as a tensor of ``dtype``."""
         if isinstance(value, Value):
             return value if dtype is None else self.cast(value, dtype)
         if isinstance(value, bool | int | float):
@@ -173,24 +180,24 @@ class Maker(Calls[Value, Dim]):
         return made if dtype is None else self.cast(made, dtype)
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """``x`` as another element type, as PyTorch converts."""
+        """Return ``x`` cast to an element type by PyTorch's rules."""
         return self.not_equal(x, 0) if dtype == "bool" != x.dtype else super().cast(x, dtype)
 
     def where(self, cond: Value, a: Any, b: Any, dtype: str = "") -> Value:
-        """``a`` where ``cond`` holds, ``b`` elsewhere; either may be a number."""
+        """Return ``a`` where ``cond`` holds, else ``b``; either may be a number."""
         kind = dtype or next(x.dtype for x in (a, b) if isinstance(x, Value))
         return self.apply("where", cond, self.tensor(a, kind), self.tensor(b, kind))
 
     def field(self, expr: Expr, index: int, dtype: str, dims: Sequence[Dim]) -> Value:
-        """One of several results."""
+        """Return one of several results."""
         return Value(TupleGetItem(expr, index), dtype, tuple(dims))
 
     def common(self, *values: Any, kind: str = "DEFAULT") -> str:
-        """The element type that PyTorch computes in, after its rules of type promotion."""
+        """Return the element type in which PyTorch computes, by its type promotion."""
         return self._promoted(values, kind)[0]
 
     def promoted(self, *values: Any, kind: str = "DEFAULT") -> str:
-        """The element type of a result, after PyTorch's rules of type promotion."""
+        """Return the element type of a result, by PyTorch's type promotion."""
         return self._promoted(values, kind)[1]
 
     def _promoted(self, values: Sequence[Any], kind: str) -> tuple[str, str]:
@@ -211,24 +218,25 @@ class Maker(Calls[Value, Dim]):
     # -- shapes --------------------------------------------------------------------------------
 
     def reshape(self, x: Value, dims: Sequence[Dim]) -> Value:
-        """``x`` under another shape."""
+        """Return ``x`` reshaped."""
         return x if tuple(dims) == x.dims else super().reshape(x, dims)
 
     def broadcast(self, x: Value, dims: Sequence[Dim]) -> Value:
-        """``x`` stretched to ``dims``."""
+        """Return ``x`` broadcast to ``dims``."""
         return x if tuple(dims) == x.dims else super().broadcast(x, dims)
 
     def pinned(self, x: Value, dims: Sequence[Dim]) -> Value:
-        """``x``, of which each dim must be as said: for results of loops, whose dims are unknown.
+        """Return ``x`` with its dims required to be ``dims``: for results of loops, whose dims are
+        unknown.
 
-        It is said axis by axis, of which more follows than of the number of elements.
+        Each axis is constrained separately, which implies more than an equal number of elements.
         """
         dims = tuple(dims)
         like = self.full(0, dims, x.dtype)
         return Value(self.call("collapse_sum_like", x, like), x.dtype, dims)
 
     def wrapped(self, places: Value, size: Dim) -> Value:
-        """Positions, of which negative ones count from the end of an axis of ``size``."""
+        """Return indices with negative ones counted from the end of an axis of ``size``."""
         if isinstance(places.expr, Constant):
             known = places.expr.data
             if (known >= 0).all():
@@ -241,11 +249,11 @@ class Maker(Calls[Value, Dim]):
         return self.where(self.less(places, 0), from_end, places)
 
     def inside(self, places: Value, size: Dim, negative: bool = False, what: str = "") -> Value:
-        """Positions along an axis of ``size``, which PyTorch refuses outside of it.
+        """Return indices along an axis of ``size``, checked to be in bounds as PyTorch does.
 
         Args:
-            negative: whether the operator counts negative positions from the end of the axis.
-            what: what the message calls positions that are no input of the program.
+            negative: whether the operator counts negative indices from the end of the axis.
+            what: the name in messages of indices that are not an input of the program.
         """
         if isinstance(places.expr, Constant) and isinstance(size, int):
             self._refuse_literal(places.expr.data, size, negative)
@@ -265,7 +273,7 @@ class Maker(Calls[Value, Dim]):
             )
 
     def divisor(self, below: Value, above: Value) -> Value:
-        """An operand that integers are divided by, of which PyTorch refuses 0."""
+        """Return the divisor of an integer division, checked to be nonzero as PyTorch does."""
         if below.is_float or above.is_float:
             return below
         if isinstance(below.expr, Constant) and (below.expr.data != 0).all():
@@ -275,7 +283,7 @@ class Maker(Calls[Value, Dim]):
         return Value(made, below.dtype, below.dims)
 
     def require_size(self, dim: Dim) -> None:
-        """State that a size made of dims of inputs is not negative."""
+        """Add a condition that a size computed from input dims is not negative."""
         if isinstance(dim, int) or dim.is_Symbol:
             return
         import sympy
@@ -285,7 +293,7 @@ class Maker(Calls[Value, Dim]):
             self.facts.append(sympy.Ge(dim, 0))
 
     def nonempty(self, x: Value, axes: Sequence[int]) -> Value:
-        """An operand whose ``axes`` must have elements, as PyTorch requires."""
+        """Return an operand whose ``axes`` are checked to have elements, as PyTorch requires."""
         axes = [a % x.rank for a in axes]
         if all(isinstance(x.dims[a], int) and x.dims[a] > 0 for a in axes):
             return x
@@ -293,33 +301,35 @@ class Maker(Calls[Value, Dim]):
         return Value(self.call("assert_nonempty", x, axes=tuple(axes), what=what), x.dtype, x.dims)
 
     def _described(self, x: Value, what: str) -> str:
-        """An operand in a message: the operator, where it stands, and the input's name."""
+        """Return the description of an operand for messages: operator, source location, input
+        name.
+        """
         name = f": input '{x.expr.name_hint}'" if isinstance(x.expr, Var) else what and f": {what}"
         target = str(getattr(self.node.target, "_name", self.node.target)).removeprefix("aten::")
         return f"{target.partition('.')[0]} at {place_of(self.node)}{name}"
 
     def reduce_position(self, name: str, x: Value, axis: int, keep: bool) -> Value:
-        """``argmax`` or ``argmin`` along one axis, as int64."""
+        """Return ``argmax`` or ``argmin`` along one axis, as int64."""
         axis = axis % x.rank
         dims = [1 if a == axis else d for a, d in enumerate(x.dims) if keep or a != axis]
         made = self.call(name, x, axis=(axis,), keepdims=keep)
         return self.cast(Value(made, "int32", tuple(dims)), "int64")
 
     def order(self, x: Value, axis: int, ascending: bool) -> Value:
-        """The positions that sort an axis, equal elements in their old order."""
+        """Return the indices that sort an axis; the sort is stable."""
         if x.dtype == "bool":
             x = self.cast(x, "uint8")
         made = self.call("argsort", x, axis=axis % x.rank, is_ascend=ascending, dtype="int64")
         return Value(made, "int64", x.dims)
 
     def gather(self, x: Value, places: Value, axis: int) -> Value:
-        """One element of ``x`` for each position, which counts along ``axis``."""
+        """Return an element of ``x`` for each index along ``axis``."""
         made = self.call("gather", x, places, axis=axis % x.rank)
         return Value(made, x.dtype, places.dims)
 
 
 def fields_of(out: Any) -> list[tuple[str, tuple[Dim, ...]]]:
-    """Element type and dims of every result of a node with several."""
+    """Return the element type and dims of every result of a node with several."""
     return [(relay_dtype(t.dtype), dims_of(t)) for t in out if t is not None]
 
 

@@ -1,9 +1,9 @@
-"""Split a graph of ATen operators into parts to compile and nodes that stay with PyTorch.
+"""Partition of a graph of ATen operators into compiled parts and nodes that PyTorch executes.
 
-Every supported node gets a level: the largest number of times that a path from the inputs to it
-leaves supported nodes for others. Supported nodes of one level form one part. A part is convex,
-because a path that leaves it through an unsupported node only comes back at a higher level, and
-there are as few parts in a row as any partition can have.
+Every supported node has a level: the maximum number of times that a path from the inputs to it
+leaves supported nodes for unsupported ones. The supported nodes of one level form one part. A part
+is convex, because a path that leaves it through an unsupported node returns only at a higher level.
+The length of the sequence of parts is minimal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Part:
     """A convex set of nodes.
 
     Attributes:
-        graph: a module of the nodes alone.
+        graph: a module of these nodes alone.
         inputs: the nodes of the whole graph that are its inputs.
         outputs: the nodes of the whole graph that are its results.
         last: the name of its last operator.
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """A graph taken apart.
+    """A partitioned graph.
 
     Attributes:
         graph: the whole graph.
@@ -55,7 +55,7 @@ class Split:
     def joined(self, run: Sequence[Callable[[list[Any]], Sequence[Any]]]) -> Any:
         """Return a module of the whole graph that calls ``run[k]`` for the k-th part.
 
-        Each takes a list of the part's inputs and returns its results.
+        Each function takes a list of the part's inputs and returns its results.
         """
         import torch
 
@@ -89,7 +89,7 @@ def _attribute(module: Any, name: str) -> Any:
 
 
 def _caller(run: Callable[[list[Any]], Sequence[Any]]) -> Any:
-    """Return a module that calls a function: graphs of PyTorch call modules by name."""
+    """Return a module that calls a function: PyTorch graphs call modules by name."""
     import torch
 
     class Caller(torch.nn.Module):  # type: ignore[misc]
@@ -100,9 +100,9 @@ def _caller(run: Callable[[list[Any]], Sequence[Any]]) -> Any:
 
 
 def _any_layout(target: Any) -> Any:
-    """Return the operator that computes the same of operands of any strides.
+    """Return the equivalent operator that accepts operands of any strides.
 
-    PyTorch picks views by the strides of its own results; those of programs are contiguous.
+    PyTorch selects views by the strides of its own results; those of programs are contiguous.
     """
     import torch
 
@@ -127,9 +127,9 @@ def count(graph: Any) -> int:
 def split(graph: Any, refused: Iterable[str]) -> Split | None:
     """Return the parts of a graph without the nodes named ``refused``, or None if it has none.
 
-    A part holds at least one operator that is not a view. None is also returned for graphs whose
-    nodes must not be reordered: results of writes into tensors are read again, or memory is
-    addressed by strides.
+    A part has at least one operator that is not a view. None is also returned for graphs whose
+    nodes
+    must not be reordered: a written tensor is read again, or memory is addressed by strides.
     """
     nodes = [n for n in graph.graph.nodes if n.op == "call_function"]
     outside = _with_fields(nodes, set(refused))
@@ -147,7 +147,7 @@ def split(graph: Any, refused: Iterable[str]) -> Split | None:
             steps.append(members)
         else:
             steps += members
-    # What writes into inputs runs after everything that reads them.
+    # Writes into inputs run after all reads of them.
     steps.sort(key=lambda s: not isinstance(s, list) and writes(s.target))
     inputs = [_inputs(graph, s) if isinstance(s, list) else [] for s in steps]
     read = {n for nodes in inputs for n in nodes}
@@ -167,7 +167,7 @@ def prefix(graph: Any, length: int) -> Part:
 
 
 def _with_fields(nodes: Sequence[Any], names: set[str]) -> set[Any]:
-    """Return the refused nodes, and those that take fields out of their results."""
+    """Return the refused nodes, the nodes that extract fields of their results, and all writes."""
     found: set[Any] = set()
     for node in nodes:
         fields = node.target is operator.getitem and node.args[0] in found
@@ -221,11 +221,11 @@ def _is_view(node: Any) -> bool:
     return bool(returns) and all(r.alias_info is not None for r in returns)
 
 
-# -- the graph of a part -----------------------------------------------------------------------
+# -- graph of a part -----------------------------------------------------------------------------
 
 
 def _part(graph: Any, members: list[Any], inputs: list[Any], read: Set[Any] = frozenset()) -> Part:
-    """Return a part; of its nodes those in ``read`` are results whoever else reads them."""
+    """Return a part; its nodes in ``read`` are results in any case."""
     import torch
 
     inside = set(members)
@@ -246,7 +246,9 @@ def _part(graph: Any, members: list[Any], inputs: list[Any], read: Set[Any] = fr
 
 
 def _inputs(graph: Any, members: Sequence[Any]) -> list[Any]:
-    """Return what a part reads: tensors, numbers, and where the symbols of its sizes are given."""
+    """Return the inputs of a part: tensors, numbers, and nodes that provide the symbols of
+    sizes.
+    """
     inside = set(members)
     read = (i for n in members for i in n.all_input_nodes if i.op != "get_attr")
     found = dict.fromkeys(i for i in read if i not in inside)
@@ -261,7 +263,9 @@ def _inputs(graph: Any, members: Sequence[Any]) -> list[Any]:
 
 
 def _sources(graph: Any) -> Mapping[Any, Any]:
-    """Return the first node that is a symbol itself, else the first tensor that has it as a dim."""
+    """Return for each symbol the first number node that is the symbol, else the first tensor
+    with it.
+    """
     numbers: dict[Any, Any] = {}
     tensors: dict[Any, Any] = {}
     for node in graph.graph.nodes:
@@ -272,7 +276,7 @@ def _sources(graph: Any) -> Mapping[Any, Any]:
 
 
 def _plain_symbols(node: Any) -> list[Any]:
-    """Return the symbols that a node's value gives without arithmetic."""
+    """Return the symbols that a node's value provides without arithmetic."""
     val = node.meta.get("val")
     dims = [dim_of(d) for d in val.shape] if hasattr(val, "shape") else []
     if hasattr(val, "node"):

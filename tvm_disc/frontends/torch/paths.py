@@ -1,4 +1,4 @@
-"""The keys by which PyTorch's guards name the inputs of an exported program."""
+"""Keys by which PyTorch's guards refer to the inputs of an exported program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm_disc.frontends.torch.conditions import Keys
 
 
 def parameter_names(program: Any) -> list[str]:
-    """The parameters of the exported ``forward``: positional ones, then those by name."""
+    """Return the parameters of the exported ``forward``: positional ones, then keyword ones."""
     signature = program.module_call_graph[0].signature
     names = getattr(signature, "forward_arg_names", None)
     positional, by_name = program.call_spec.in_spec.children()
@@ -20,7 +20,7 @@ def parameter_names(program: Any) -> list[str]:
 
 
 def input_paths(program: Any, count: int) -> list[list[Keys]]:
-    """For each of the ``count`` leaves of the arguments, the keys that may lead to it."""
+    """Return for each of the ``count`` leaves of the arguments the possible key paths to it."""
     from torch.utils import _pytree as pytree
 
     names = parameter_names(program)

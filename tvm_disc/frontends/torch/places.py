@@ -1,4 +1,4 @@
-"""Where a node of PyTorch's graph stands in the user's source."""
+"""Source locations of the nodes of a PyTorch graph."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)')
 
-MOST_CODE = 100  # characters of a line of the source in a message
+MOST_CODE = 100  # maximum number of characters of a source line in a message
 
 
 def place_of(node: Any) -> str:
-    """Return a node's name, with the file and line that it comes from if PyTorch recorded them."""
+    """Return a node's name, with its file and line if PyTorch recorded them."""
     return place_and_code(node)[0]
 
 
 def place_and_code(node: Any) -> tuple[str, str]:
-    """Return :func:`place_of` a node, and the line of the source."""
+    """Return :func:`place_of` a node, and the source line."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     if not frames:
         return str(node.name), ""

@@ -1,4 +1,4 @@
-"""``torch.export``'s programs as Relay modules."""
+"""``torch.export`` programs as Relay modules."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ from tvm_disc.frontends.torch.walk import Walk, refuse
 from tvm_disc.frontends.torch.whole import is_whole
 from tvm_disc.relay import Expr, Function, IRModule, Tuple
 
-# Results of a program that are not what the user's function returns, but new values of what it
-# writes into.
+# Kinds of results that are new values of written buffers and inputs, not returned by the function.
 _WRITTEN = ("BUFFER_MUTATION", "USER_INPUT_MUTATION", "PARAMETER_MUTATION")
 
 
 def from_pytorch(program: Any) -> IRModule:
-    """The Relay module of a ``torch.export.ExportedProgram``; its weights are constants.
+    """Return the Relay module of a ``torch.export.ExportedProgram``; its weights are constants.
 
-    Inputs have the names of the exported function's parameters, those inside tuples and mappings
-    PyTorch's flat names (``past_key_values_0_0``). Numbers and ``None`` that were given to
-    ``export`` are part of the program. Named dims keep their names and ranges. Results are flat,
-    without ``None``. What the function writes into (buffers, inputs) follows the results, in the
-    order of the graph signature; a buffer that is written into is an input, by its own name, after
-    those of the function.
+    Inputs have the names of the exported function's parameters; those inside tuples and mappings
+    have
+    PyTorch's flat names (``past_key_values_0_0``). Numbers and ``None`` given to ``export`` are
+    part
+    of the program. Named dims keep their names and ranges. Results are flat, without ``None``. The
+    values written by the function (buffers, inputs) follow the results, in the order of the graph
+    signature. A written buffer is also an input under its own name, after those of the function.
 
     Raises:
-        Unsupported: PyTorch is not installed, or nodes that have no meaning here; all of them are
-            named, each with its place in the source.
-        TypeMismatch: it is no exported program.
+        Unsupported: PyTorch is not installed, or nodes cannot be converted; the message names all
+            of
+            them with their source locations.
+        TypeMismatch: the argument is not an exported program.
     """
     require("torch", "torch", "from_pytorch")
     import torch
@@ -55,11 +56,11 @@ def from_pytorch(program: Any) -> IRModule:
             f"expected a torch.export.ExportedProgram, found {type(program).__name__}; "
             "torch.export.export makes one, or give build(module, example_inputs=...) the module"
         )
-    # Rebuilding a program loses guards of one that was loaded.
+    # Rebuilding a loaded program loses its guards.
     recorded = Record(tuple(program._guards_code), tuple(recorded_guards(program)), own)
     program = without_idle_dropouts(program)
     if is_whole(program):
-        with suppress(Unsupported):  # of what PyTorch takes apart there may be less
+        with suppress(Unsupported):  # PyTorch's decompositions may avoid an unsupported operator
             return Program(program, recorded).module()
     with oblivious(own is not None and own.oblivious):
         program = decomposed(program)
@@ -67,7 +68,7 @@ def from_pytorch(program: Any) -> IRModule:
 
 
 def decompositions() -> Any:
-    """What PyTorch shall take apart: everything for which the table has no row."""
+    """Return the decompositions of all operators for which the table has no row."""
     from torch.export import default_decompositions
 
     table = default_decompositions()
@@ -79,14 +80,14 @@ def decompositions() -> Any:
 
 
 def decomposed(program: Any) -> Any:
-    """The program without operators that write, and of those of the table where possible."""
+    """Return the program without writes, decomposed to operators of the table where possible."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return program.run_decompositions(decompositions())
     except DiscError:
         raise
-    except Exception as error:  # of any class: PyTorch traces the program anew
+    except Exception as error:  # PyTorch traces the program again, which may raise any exception
         text = str(error).strip().splitlines()
         raise Unsupported(
             f"PyTorch cannot decompose this program: {type(error).__name__}: "
@@ -96,7 +97,7 @@ def decomposed(program: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Hole:
-    """A placeholder of the graph and what stands for it."""
+    """A placeholder of the graph and its value: an input or a literal."""
 
     node: Any
     kind: str
@@ -107,12 +108,12 @@ class _Hole:
 
 @dataclass(frozen=True)
 class Record:
-    """What the exporter has recorded before anything is decomposed.
+    """The conditions that the exporter recorded, before any decomposition.
 
     Attributes:
         texts: the guards as Python text, which a saved program keeps.
-        guards: the same as expressions; none of a program that was loaded.
-        own: what is known of a program that was exported here.
+        guards: the guards as expressions; empty for a loaded program.
+        own: the export result, if this compiler exported the program.
     """
 
     texts: tuple[str, ...]
@@ -120,12 +121,12 @@ class Record:
     own: Exported | None = None
 
     def layout(self) -> list[Recorded]:
-        """The guards that do not change results here."""
+        """Return the guards that do not affect results here."""
         return [g for g in self.guards if g.spares_ones]
 
 
 class Program:
-    """One exported program on its way to Relay."""
+    """Conversion of one exported program to Relay."""
 
     def __init__(self, program: Any, recorded: Record) -> None:
         self.program, self.recorded = program, recorded
@@ -158,7 +159,7 @@ class Program:
         return _Hole(node, kind, spec.target, name, literal)
 
     def module(self) -> IRModule:
-        """The Relay module."""
+        """Return the Relay module."""
         named = [(h.name, h.node.meta["val"]) for h in self.inputs]
         inputs = Inputs(self.walk.symbols, named)
         inputs.know_ranges(self.program.range_constraints, self.recorded.layout())
@@ -183,7 +184,7 @@ class Program:
         return structure_of(self.program, [h.literal for h in users], states)
 
     def _conditions(self, inputs: Inputs) -> None:
-        """Everything that the exporter requires of the inputs."""
+        """Add all conditions that the exporter requires of the inputs."""
         of_layout = {guard.code: guard for guard in self.recorded.layout()}
         for text in self.recorded.texts:
             if text in of_layout:
@@ -191,12 +192,12 @@ class Program:
             else:
                 inputs.require(text, partial(self._place, inputs))
         inputs.know(self.walk.facts)
-        # Those of the export itself are stated by now; others are of its decomposition.
+        # The guards of the export have been added; the others are from the decomposition.
         inputs.know_recorded(recorded_guards(self.program), set(self.recorded.texts))
 
     @cached_property
     def _paths(self) -> dict[Keys, _Hole]:
-        """The inputs by the keys that lead to them."""
+        """The inputs by their key paths."""
         holes = [h for h in self.holes if h.kind == "USER_INPUT"]
         return {
             keys: hole
@@ -210,7 +211,7 @@ class Program:
         return self._paths[keys]
 
     def _place(self, inputs: Inputs, keys: Keys, axis: int | None) -> str:
-        """The text of a size in the constraint language; see :data:`conditions.Place`."""
+        """Return the text of a size in the constraint language; see :data:`conditions.Place`."""
         hole = self._hole_at(keys)
         if axis is None:
             if hole.literal is None:
@@ -220,7 +221,7 @@ class Program:
         return str(dim) if isinstance(dim, int) else inputs.names.get(dim, f"{hole.name}.{axis}")
 
     def _number(self, inputs: Inputs, keys: Keys, axis: int | None) -> Number:
-        """A number of a condition as a Relay expression."""
+        """Return a number in a condition as a Relay expression."""
         symbols = self.walk.symbols
         if keys not in self._paths:
             return symbol_number(symbols, keys, axis)
@@ -243,12 +244,12 @@ class Program:
         return None
 
     def _state(self, name: Any) -> Any:
-        """A parameter, or a buffer, which need not be part of the saved state."""
+        """Return a parameter or a buffer; the latter may be missing in the saved state."""
         state = self.program.state_dict
         return state[name] if name in state else self.program.constants[name]
 
     def _body(self, made: Sequence[Any]) -> Expr:
-        """The user's results, then what was written."""
+        """Return the user's results, followed by written values."""
         specs = self.signature.output_specs
         pairs = list(zip(specs, made, strict=True))
         first = [v for s, v in pairs if s.kind.name == "USER_OUTPUT"]

@@ -1,8 +1,7 @@
-"""Recurrent layers that stay whole while a module is exported.
+"""Export of recurrent layers as single operators.
 
-``torch.export`` writes a recurrent layer as so many copies of its step as the example has, and
-fixes the length at that. Here the layer is one operator, whose result has the length of its input
-and which becomes a loop.
+``torch.export`` unrolls a recurrent layer for the length of the example, which fixes the length.
+Here the layer is one operator, whose result has the length of its input; it becomes a loop.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 @cache
 def _operators() -> Any:
-    """Our operators, defined once in a process."""
+    """Define the custom operators, once per process."""
     import torch
 
     library = torch.library.Library("tvm_disc", "DEF")
@@ -43,7 +42,7 @@ def _computed(torch: Any, kind: str) -> Callable[..., Any]:
 
 
 def _shaped(several: bool) -> Callable[..., Any]:
-    """The results' shapes: those of the input and of the states."""
+    """Return a shape function: the shapes of the result follow from the input and the states."""
 
     def fake(x: Any, hx: Any, params: Sequence[Any], *args: Any) -> tuple[Any, ...]:
         states = list(hx) if several else [hx]
@@ -55,9 +54,9 @@ def _shaped(several: bool) -> Callable[..., Any]:
 
 @contextmanager
 def whole_layers() -> Iterator[None]:
-    """Modules that are exported inside keep their recurrent layers whole.
+    """Keep the recurrent layers of modules that are exported in this context as single operators.
 
-    Packed sequences are left to PyTorch.
+    Packed sequences are handled by PyTorch.
     """
     import torch
 

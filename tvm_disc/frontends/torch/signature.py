@@ -1,4 +1,4 @@
-"""Arguments of a module as PyTorch's exporter takes them: named, and of classes that it knows."""
+"""Preparation of a module's arguments for PyTorch's exporter: names and registered classes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def with_named_parameters(
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return a module whose ``forward`` names every argument of this call, and the arguments.
 
-    The exporter says of ``*args`` and ``**kwargs`` neither names nor which dims are dynamic. The
-    module is not changed: a shallow copy of it gets another ``forward``.
+    For ``*args`` and ``**kwargs`` the exporter records neither names nor dynamic dims. The module
+    is
+    not changed: a shallow copy of it gets another ``forward``.
     """
     signature = inspect.signature(module.forward)
     if all(p.kind not in _SEVERAL for p in signature.parameters.values()):
@@ -49,7 +50,7 @@ def with_named_parameters(
 
 
 def register_classes(values: Any) -> None:
-    """Tell PyTorch how to take apart the dataclasses and caches among the arguments."""
+    """Register the dataclasses and caches among the arguments as containers with PyTorch."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -68,7 +69,7 @@ def register_classes(values: Any) -> None:
 
 
 def _objects(value: Any) -> Iterator[Any]:
-    """Everything inside tuples, lists, mappings and dataclasses, themselves included."""
+    """Yield a value and everything nested in it: tuples, lists, mappings and dataclasses."""
     yield value
     if isinstance(value, Mapping):
         parts = list(value.values())

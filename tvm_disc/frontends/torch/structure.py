@@ -1,4 +1,4 @@
-"""How arguments and results of an exported program are nested, as plain data for the runtime."""
+"""Nesting of the arguments and results of an exported program, as plain data for the runtime."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def structure_of(program: Any, literals: Sequence[Any], states: Sequence[str]) -> str:
-    """Return the structure as JSON; empty for a program that takes and gives plain tensors.
+    """Return the structure as JSON; empty for a program with flat tensors only.
 
     Args:
-        literals: for each leaf of the arguments, a tuple of the value that the program was
-            exported with; None for a leaf that is an input.
+        literals: for each leaf of the arguments, a tuple with the value at export, or None for a
+            leaf that is an input.
         states: the inputs that follow those of the user.
     """
     from torch.utils import _pytree as pytree
@@ -25,7 +25,7 @@ def structure_of(program: Any, literals: Sequence[Any], states: Sequence[str]) -
     params = [c for group in given.children() for c in group.children()]
     outputs = _outputs(program)
     plain_in = all(c.is_leaf() for c in params) and not any(literals)
-    # A constant is no tensor of the program, a number is one that the module gives as an integer.
+    # Constants are not results of the program, and numbers are returned as Python integers.
     flat = result.is_leaf() or (
         result.type is tuple and all(c.is_leaf() for c in result.children())
     )
@@ -37,7 +37,7 @@ def structure_of(program: Any, literals: Sequence[Any], states: Sequence[str]) -
         return ""
     try:
         specs = [pytree.treespec_dumps(s) for s in (given, result)]
-    except RuntimeError:  # a class that PyTorch cannot name
+    except RuntimeError:  # PyTorch cannot serialize a class
         return ""
     written = len(program.graph_signature.output_specs) - len(outputs)
     return json.dumps(
@@ -54,7 +54,9 @@ def structure_of(program: Any, literals: Sequence[Any], states: Sequence[str]) -
 
 
 def _outputs(program: Any) -> list[tuple[str, Any]]:
-    """For each leaf of the result, whether it is a tensor, a number or known, and its value."""
+    """Return for each leaf of the result its kind (tensor, number or known), and the known
+    value.
+    """
     found: list[tuple[str, Any]] = []
     for spec in program.graph_signature.output_specs:
         if spec.kind.name != "USER_OUTPUT":

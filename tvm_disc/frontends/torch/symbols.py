@@ -1,8 +1,8 @@
-"""Symbolic integers of PyTorch, which are expressions of sympy, as Relay's arithmetic.
+"""PyTorch's symbolic integers, which are sympy expressions, as Relay arithmetic.
 
 A symbol is read where it is bound: from the dim of an input, from an input that is a number, or
-from what a node has computed. Everything else is made of symbols, so no node that only computes
-sizes needs a rule: what PyTorch knows of its value is the rule.
+from a node's result. Everything else is an expression of symbols. Nodes that only compute sizes
+therefore need no row: PyTorch's expression of their value is used.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ INT, FLOAT, BOOL = "int64", "float64", "bool"
 
 
 def scalar(value: Any, dtype: str) -> Constant:
-    """A literal of rank 0."""
+    """Return a literal of rank 0."""
     return Constant(np.array(value, dtype=dtype))
 
 
 def dim_at(tensor: Expr, axis: int) -> Expr:
-    """A dim of a tensor, as a number."""
+    """Return a dim of a tensor as a scalar."""
     shape = op("shape_of", tensor, dtype=INT)
     return op("take", shape, scalar(axis, INT), axis=0)
 
 
 class Symbols:
-    """Makes Relay's numbers of PyTorch's."""
+    """Converts symbolic numbers to Relay expressions."""
 
     def __init__(self) -> None:
         self._bound: dict[Any, Callable[[], Expr]] = {}
         self._made: dict[Any, tuple[Expr, str]] = {}
 
     def knows(self, symbol: Any) -> bool:
-        """Whether a symbol is bound."""
+        """Return whether a symbol is bound."""
         return symbol in self._bound
 
     def known(self) -> list[Any]:
-        """The symbols that are bound."""
+        """Return the bound symbols."""
         return list(self._bound)
 
     def bind(self, symbol: Any, read: Callable[[], Expr]) -> None:
-        """Say where a symbol is read; the first place counts."""
+        """Define how a symbol is read; the first definition is kept."""
         self._bound.setdefault(symbol, read)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """A body that may run never or often: what it binds is forgotten at its end."""
+        """Scope of a conditional or loop body: its bindings are removed at the end."""
         kept = self._bound, self._made
         self._bound, self._made = dict(self._bound), dict(self._made)
         try:
@@ -63,7 +63,7 @@ class Symbols:
             self._bound, self._made = kept
 
     def number(self, value: Any) -> tuple[Expr, str]:
-        """A number or a symbolic one as an expression of rank 0, and its element type."""
+        """Return a number or symbolic number as a scalar expression, and its element type."""
         if isinstance(value, bool | int | float):
             dtype = BOOL if isinstance(value, bool) else INT if isinstance(value, int) else FLOAT
             return scalar(value, dtype), dtype
@@ -73,14 +73,14 @@ class Symbols:
         return found
 
     def value(self, value: Any, dtype: str | None = None) -> Value:
-        """A symbolic number as a tensor of rank 0."""
+        """Return a symbolic number as a tensor of rank 0."""
         expr, found = self.number(value)
         if dtype is not None and dtype != found:
             expr, found = _cast(expr, dtype), dtype
         return Value(expr, found, ())
 
     def vector(self, dims: Sequence[Dim]) -> Expr:
-        """Dims as a tensor of rank 1."""
+        """Return dims as a tensor of rank 1."""
         if all(isinstance(d, int) for d in dims):
             return Constant(np.array([min(d, MOST) for d in dims], dtype=INT))
         parts = [self.value(d, INT).expr for d in dims]

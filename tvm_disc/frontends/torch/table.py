@@ -1,4 +1,4 @@
-"""The one table of PyTorch's operators: a row for each overload that has a meaning in Relay."""
+"""Table of PyTorch operators: a row for each overload that can be converted to Relay."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def _joined() -> Mapping[str, Callable[..., Any]]:
 
 ROWS: Mapping[str, Callable[..., Any]] = _joined()
 
-# Operators with a row that PyTorch takes apart nevertheless: in the whole form they write into
-# their operands, or give views into which others write, which only the parts show.
+# Operators that are decomposed although they have a row: as one operator they write into their
+# operands, or return views that are written, which only the decomposition expresses.
 TAKEN_APART = frozenset(
     ["batch_norm.default", "instance_norm.default", "meshgrid.default", "meshgrid.indexing"]
 )
 
 
 def row_name(target: Any) -> str:
-    """The name of an overload in the table: ``add.Tensor`` for ``aten.add.Tensor``."""
+    """Return the name of an overload in the table: ``add.Tensor`` for ``aten.add.Tensor``."""
     name = str(getattr(target, "_name", target)).removeprefix("aten::").removeprefix("aten.")
     return name if "." in name else f"{name}.default"

@@ -1,4 +1,4 @@
-"""Tensors of a PyTorch graph as Relay expressions of known type."""
+"""Tensors of a PyTorch graph as Relay expressions with known types."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import is_float
 
-# A number, or an expression of sympy over the symbols of the program.
+# An integer, or a sympy expression over the program's symbols.
 Dim: TypeAlias = Any
 
-# PyTorch's names of element types that Relay has, too.
+# Names of element types that both PyTorch and Relay have.
 DTYPES = frozenset(
     ["bool", "float16", "bfloat16", "float32", "float64", "uint8"]
     + [f"int{bits}" for bits in (8, 16, 32, 64)]
@@ -24,7 +24,7 @@ DTYPES = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor: a Relay expression, its element type, its dims."""
+    """A tensor: a Relay expression, its element type and its dims."""
 
     expr: Any
     dtype: str
@@ -32,7 +32,7 @@ class Value:
 
     @property
     def rank(self) -> int:
-        """How many axes it has."""
+        """The number of axes."""
         return len(self.dims)
 
     @property
@@ -42,10 +42,10 @@ class Value:
 
 
 def relay_dtype(dtype: Any) -> str:
-    """Relay's name of an element type of PyTorch.
+    """Return Relay's name of a PyTorch element type.
 
     Raises:
-        Unsupported: Relay has none like it, such as complex numbers.
+        Unsupported: Relay has no such type, for example for complex numbers.
     """
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES:
@@ -54,7 +54,7 @@ def relay_dtype(dtype: Any) -> str:
 
 
 def dim_of(size: Any) -> Dim:
-    """A size of PyTorch as a number or an expression of its symbols."""
+    """Return a size of PyTorch as an integer or an expression of its symbols."""
     if isinstance(size, int):
         return size
     known = size.node.maybe_as_int()
@@ -62,13 +62,13 @@ def dim_of(size: Any) -> Dim:
 
 
 def dims_of(tensor: Any) -> tuple[Dim, ...]:
-    """The dims of a tensor of PyTorch."""
+    """Return the dims of a PyTorch tensor."""
     return tuple(dim_of(size) for size in tensor.shape)
 
 
 @cache
 def meta_like(dtype: str, scalar: bool) -> Any:
-    """A tensor without data, for PyTorch's own rules of type promotion."""
+    """Return a tensor without data, for PyTorch's type promotion."""
     import torch
 
     shape = () if scalar else (1,)
@@ -76,7 +76,7 @@ def meta_like(dtype: str, scalar: bool) -> Any:
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """The elements of a tensor of PyTorch, without a copy where they lie in order."""
+    """Return the elements of a PyTorch tensor, without a copy if it is contiguous."""
     import torch
 
     plain = tensor.detach().cpu().contiguous()

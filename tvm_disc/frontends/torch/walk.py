@@ -1,7 +1,7 @@
-"""A graph of PyTorch, node by node, as Relay expressions.
+"""Conversion of a PyTorch graph to Relay expressions, node by node.
 
-Nodes that only compute sizes need no rule: PyTorch says what they are in terms of its symbols.
-Everything that cannot be translated is collected, and told at once.
+Nodes that only compute sizes need no row: PyTorch has their value as an expression of symbols.
+All nodes that cannot be converted are collected and reported together.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tvm_disc.relay import Constant, Expr, TensorType, Var
 
 
 class Walk:
-    """Translates the graphs of one program.
+    """Converts the graphs of one program.
 
     Attributes:
-        symbols: where each symbolic size is read.
+        symbols: how each symbolic size is read.
         facts: conditions on sizes that the program checks.
-        problems: what could not be translated, one line each.
-        refused: the nodes of the outermost graph that could not be translated.
+        problems: nodes that could not be converted, one line each.
+        refused: the nodes of the outermost graph that could not be converted.
     """
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class Walk:
         self.facts = self.maker.facts
         self.problems: list[str] = []
         self.refused: list[Any] = []
-        self._open: list[Any] = []  # nodes that are being translated, the outermost first
+        self._open: list[Any] = []  # stack of nodes that are being converted, the outermost first
         self._constants: dict[Any, Value] = {}
         self._counts: dict[Any, int] = {}
 
     def constant(self, tensor: Any) -> Value:
-        """A tensor with data; one that occurs several times is one constant."""
+        """Return a tensor with data as a constant, one per distinct tensor."""
         key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
         if key not in self._constants or tensor.numel() == 0:
             array = array_of(tensor)
@@ -56,7 +56,7 @@ class Walk:
         return self._constants[key]
 
     def graph(self, module: Any, given: Mapping[str, Any]) -> list[Any]:
-        """The results of a graph whose placeholders have values by name."""
+        """Return the results of a graph; ``given`` has the values of its placeholders by name."""
         env: dict[Any, Any] = {}
         for node in module.graph.nodes:
             if node.op == "placeholder":
@@ -71,7 +71,7 @@ class Walk:
         return []
 
     def inner(self, module: Any, args: Sequence[Any]) -> list[Any]:
-        """The results of an inner graph; sizes that it has of its own are read of its operands."""
+        """Return the results of an inner graph; its own size symbols are read from its operands."""
         holes = [n for n in module.graph.nodes if n.op == "placeholder"]
         given = dict(zip((n.name for n in holes), args, strict=True))
         for node in holes:
@@ -104,7 +104,7 @@ class Walk:
     # -- nodes ---------------------------------------------------------------------------------
 
     def _guarded(self, node: Any, env: Mapping[Any, Any]) -> Any:
-        """Return a node's value, or a stand-in for it so that the walk finds every problem."""
+        """Return a node's value; on failure a placeholder, so that the walk finds every problem."""
         self.maker.node = node
         self._open.append(node)
         try:
@@ -114,7 +114,7 @@ class Walk:
             self._refuse(node, str(error))
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
                 ValueError) as error:  # fmt: skip
-            # A row was written for operands of other ranks, or for other arguments.
+            # The row does not support operands of these ranks, or these arguments.
             text = f"{type(error).__name__}: {error}"
             self._refuse(node, f"it does not take these operands ({text})")
         finally:
@@ -145,12 +145,12 @@ class Walk:
             self.facts.append(args[0])
         row = ROWS.get(name) or CONTROL.get(str(getattr(node.target, "_name", "")))
         if row is None:
-            _check_types(node.meta.get("val"))  # the reason why there is no rule, if it is one
+            _check_types(node.meta.get("val"))  # an unsupported element type is the better reason
             raise Unsupported("there is no rule for this operator")
         return row(self.maker, *args, **{k: v for k, v in kwargs.items() if k not in _PLACES})
 
     def _settled(self, node: Any, made: Any) -> Any:
-        """Results under the types that PyTorch gives them."""
+        """Return results with the types that PyTorch infers."""
         val = node.meta.get("val")
         if isinstance(made, list | tuple):
             vals = val if isinstance(val, list | tuple) else [None] * len(made)
@@ -168,7 +168,7 @@ class Walk:
         return Value(made.expr, dtype, dims)
 
     def _bind_results(self, node: Any, made: Any) -> None:
-        """Sizes and numbers that only the data knows are read from what the node gives."""
+        """Bind symbols of data-dependent sizes and numbers to the node's result."""
         for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
             keys = [
                 (type(k).__name__, getattr(k, "idx", getattr(k, "divisor", None))) for k in path
@@ -195,7 +195,7 @@ def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: Any) -> Expr:
     return expr
 
 
-# Arguments that say where a tensor lies, which is decided elsewhere.
+# Arguments that only concern the placement of a tensor in memory.
 _PLACES = frozenset(["layout", "device", "pin_memory", "memory_format", "non_blocking", "implicit"])
 
 
@@ -206,7 +206,7 @@ def is_number(val: Any) -> bool:
 
 
 def _mapped(args: Any, of: Any) -> Any:
-    """Arguments with values for nodes, at every depth."""
+    """Return arguments with nodes replaced by values, at every depth."""
     if type(args).__name__ == "Node":
         return of(args)
     if isinstance(args, list | tuple):
@@ -219,21 +219,21 @@ def _mapped(args: Any, of: Any) -> Any:
 
 
 def _mapped_number(value: Any) -> Any:
-    """A symbolic number in the arguments as its expression."""
+    """Return a symbolic number in the arguments as its expression."""
     if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
         return value.node.expr
     return value
 
 
 def _check_types(val: Any) -> None:
-    """Refuse a result whose elements are of a type that Relay does not have."""
+    """Refuse a result whose element type Relay does not have."""
     for result in val if isinstance(val, list | tuple) else [val]:
         if hasattr(result, "shape"):
             relay_dtype(result.dtype)
 
 
 def _stand_in(val: Any) -> Any:
-    """Something of the type of a value that could not be made."""
+    """Return a placeholder of the type of a value that could not be converted."""
     if isinstance(val, list | tuple):
         return [_stand_in(v) for v in val]
     if not hasattr(val, "shape"):
@@ -253,10 +253,10 @@ def _described(node: Any) -> str:
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Raise for everything that could not be translated.
+    """Raise an error that lists every problem, if there are any.
 
     Raises:
-        Unsupported: naming every node, if there is any.
+        Unsupported: ``problems`` is not empty.
     """
     if problems:
         kinds = "node" if len(problems) == 1 else "nodes"

@@ -1,9 +1,9 @@
-"""Programs that PyTorch need not trace anew: every operator has a row, and none writes.
+"""Detection of programs that need no decomposition: every operator has a row, and none writes.
 
-``ExportedProgram.run_decompositions`` runs the model twice under symbolic shapes, which takes
-longer than all else that reading a model does; of a MobileNet it takes half a minute. What it is
-for are operators without a row, and those that write into their operands. Most that write do so
-into what nobody else reads, the result of a convolution: those are read as what they compute.
+``ExportedProgram.run_decompositions`` runs the model twice under symbolic shapes, which dominates
+the import time: half a minute for a MobileNet. It is required only for operators without a row and
+for operators that write into their operands. Most writes go to a tensor that nothing else reads,
+such as the result of a convolution; these are read as the corresponding functional operator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from tvm_disc.frontends.torch.table import ROWS, row_name
 
-# Whose results are always new memory. Others may give their operand itself, as dropout does.
+# Operators whose results are always new memory. Others may return their operand, as dropout does.
 _MAKES = frozenset(
     f"{name}.default"
     for name in (
@@ -23,12 +23,12 @@ _MAKES = frozenset(
 
 
 def is_whole(program: Any) -> bool:
-    """Whether every node of an exported program may be read as it stands."""
+    """Return whether every node of an exported program can be converted without decomposition."""
     return all(_reads(node) for node in program.graph.nodes if node.op == "call_function")
 
 
 def functional_name(node: Any) -> str:
-    """The row of a node; of an operator that writes where nobody looks, that of its result."""
+    """Return the name of a node's row; for an operator that writes, that of its functional form."""
     name = row_name(node.target)
     if not writes(node.target):
         return name
@@ -46,7 +46,7 @@ def _reads(node: Any) -> bool:
         return True
     if name not in ROWS:
         return False
-    if name.partition(".")[0] in ("batch_norm", "instance_norm"):  # which write when they train
+    if name.partition(".")[0] in ("batch_norm", "instance_norm"):  # these write while training
         return name == "batch_norm.default" and len(node.args) > 5 and node.args[5] is False
     return not writes(node.target) or _unseen(node)
 
@@ -57,7 +57,7 @@ def writes(target: Any) -> bool:
 
 
 def _unseen(node: Any) -> bool:
-    """Whether an operator writes into its first operand alone, which nothing else reads."""
+    """Return whether an operator writes only into its first operand, which nothing else reads."""
     arguments = node.target._schema.arguments
     written = [k for k, a in enumerate(arguments) if a.alias_info and a.alias_info.is_write]
     return (
@@ -74,7 +74,7 @@ def _dtype(node: Any) -> Any:
 
 
 def _is_own(source: Any) -> bool:
-    """Whether a node's memory is its own, or that of what it wrote into unseen."""
+    """Return whether the node owns its storage, or aliases a mutated operand that does."""
     if source.op != "call_function" or not hasattr(source.target, "_schema"):
         return False
     if writes(source.target):
