@@ -1,4 +1,6 @@
-"""Symbolic dims: facts about them, proofs, the reasons, and guards for what cannot be proved."""
+"""Symbolic dims: facts, proofs with their reasons, and guards for conditions that are not
+proved.
+"""
 
 from __future__ import annotations
 

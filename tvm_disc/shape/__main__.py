@@ -1,9 +1,9 @@
-"""Constraints on standard input, proofs on standard output.
+"""Command that reads constraints from standard input and prints proofs.
 
     $ printf 's %% 8 == 0\n1 <= b <= 64\n? b*s <= 64*s\n? s %% 16 == 0\n' | python -m tvm_disc.shape
 
-A line is an assumption, or `? claim`. Names become symbols where they are first used; `#` starts
-a comment.
+A line is an assumption, or `? claim`. The first use of a name declares a symbol; `#` starts a
+comment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ ANSWERS = {True: "proved", False: "refuted", None: "unknown"}
 
 
 def run(lines: Iterable[str]) -> Iterable[str]:
-    """The lines of output; raises `DiscError` at a wrong line."""
+    """Yield the lines of output.
+
+    Raises:
+        DiscError: a line is invalid.
+    """
     solver = Solver()
 
     def resolve(name: str) -> object:
@@ -49,7 +53,7 @@ def run(lines: Iterable[str]) -> Iterable[str]:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command and return its exit status."""
     try:
         for line in run(sys.stdin):
             print(line)

@@ -1,9 +1,9 @@
 """Typed arithmetic on dims for the constraint language: int64, float64 and bool expressions.
 
-Integers stay integers, so that the solver reads them. Floating-point expressions are what a front
-end's sizes are computed with (`int(0.2 * n)`): the solver keeps them whole, and a condition on one
-is checked at run time in float64, as Python and PyTorch compute it. Literals are folded with
-Python's own arithmetic.
+Integer expressions remain integers, so that the solver can analyze them. Floating-point expressions
+occur in sizes that a front end computes (`int(0.2 * n)`). The solver treats them as opaque, and a
+condition on one is checked at run time in float64, as Python and PyTorch compute it. Literals are
+folded with Python's arithmetic.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ INT, FLOAT, BOOL = "int64", "float64", "bool"
 
 
 class Mistyped(Exception):
-    """Operands of a type that the operation does not take (internal: the parser says where)."""
+    """Raised for operands of a wrong type; the parser adds the column (internal)."""
 
 
 def kind_of(e: Any) -> str:
-    """The type of an expression: `int64`, `float64` or `bool`."""
+    """Return the type of an expression: `int64`, `float64` or `bool`."""
     dtype = str(e.ty.dtype)
     return BOOL if dtype == "bool" else FLOAT if dtype.startswith("float") else INT
 
 
 def integer(value: int) -> Any:
-    """An integer literal."""
+    """Return an integer literal."""
     return tirx.IntImm(INT, value)
 
 
 def real(value: float) -> Any:
-    """A floating-point literal."""
+    """Return a floating-point literal."""
     return tirx.FloatImm(FLOAT, value)
 
 
 def literal(e: Any) -> Any:
-    """The Python number of a literal; None for any other expression."""
+    """Return the Python number of a literal, or None for any other expression."""
     return e.value if isinstance(e, tirx.IntImm | tirx.FloatImm) else None
 
 
@@ -48,7 +48,7 @@ def _wrapped(value: Any) -> Any:
 
 
 def as_float(e: Any) -> Any:
-    """The expression in float64."""
+    """Return the expression converted to float64."""
     known = literal(_number(e))
     if known is not None:
         return real(float(known))
@@ -62,14 +62,18 @@ def _number(e: Any) -> Any:
 
 
 def condition(e: Any) -> Any:
-    """The expression itself if it is a condition; raises `Mistyped`."""
+    """Return the expression if it is a condition.
+
+    Raises:
+        Mistyped: it is a number.
+    """
     if kind_of(e) != BOOL:
         raise Mistyped("expected a condition, found a number")
     return e
 
 
 def _joint(a: Any, b: Any) -> tuple[Any, Any, bool]:
-    """Two numbers in their common type, and whether that is float64."""
+    """Return two numbers in their common type, and whether that is float64."""
     real_ones = FLOAT in (kind_of(_number(a)), kind_of(_number(b)))
     return (as_float(a), as_float(b), True) if real_ones else (a, b, False)
 
@@ -109,7 +113,7 @@ def _power(a: Any, b: Any) -> Any:
     times = literal(b)
     if kind_of(_number(a)) == FLOAT and times == 0.5:
         return _root(a)
-    most = 8 if kind_of(a) == INT else 2  # a longer product of floats rounds otherwise than `pow`
+    most = 8 if kind_of(a) == INT else 2  # a longer product of floats rounds differently from `pow`
     if not isinstance(times, int) or not 0 <= times <= most:
         raise Mistyped(f"expected a power from 0 to {most} as a literal")
     product = integer(1)
@@ -118,7 +122,7 @@ def _power(a: Any, b: Any) -> Any:
     return product
 
 
-#: operator -> what it makes of two expressions
+# operator -> function of two expressions
 BINARY: Mapping[str, Binary] = {
     "+": _arithmetic(operator.add, operator.add, tirx.Add),
     "-": _arithmetic(operator.sub, operator.sub, tirx.Sub),
@@ -143,7 +147,7 @@ RELATIONS = frozenset(_RELATIONS)
 
 
 def related(sign: str, a: Any, b: Any) -> Any:
-    """The condition `a sign b`."""
+    """Return the condition `a sign b`."""
     of_numbers, node = _RELATIONS[sign]
     a, b, _ = _joint(a, b)
     x, y = literal(a), literal(b)
@@ -153,17 +157,17 @@ def related(sign: str, a: Any, b: Any) -> Any:
 
 
 def joined(word: str, a: Any, b: Any) -> Any:
-    """`a and b`, or `a or b`."""
+    """Return `a and b`, or `a or b`."""
     return (tirx.And if word == "and" else tirx.Or)(condition(a), condition(b))
 
 
 def negated(a: Any) -> Any:
-    """`not a`."""
+    """Return `not a`."""
     return tirx.Not(condition(a))
 
 
 def chosen(test: Any, a: Any, b: Any) -> Any:
-    """`a if test else b`."""
+    """Return `a if test else b`."""
     if kind_of(a) == BOOL:
         yes, no = tirx.And(condition(test), a), tirx.And(tirx.Not(test), condition(b))
         return tirx.Or(yes, no)
@@ -196,7 +200,7 @@ def _ceiled(e: Any) -> Any:
 
 
 def _rounded(e: Any) -> Any:
-    """The nearest integer; of two the even one, as Python rounds."""
+    """Return the nearest integer, with ties rounded to even as in Python."""
     if kind_of(_number(e)) == INT:
         return e
     known = literal(e)
@@ -217,7 +221,7 @@ def _magnitude(e: Any) -> Any:
     return EXTREMA["max"](e, BINARY["-"](integer(0), _number(e)))
 
 
-#: function of one number -> what it makes of an expression
+# name of a unary function -> function of an expression
 FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "abs": _magnitude,
     "ceil": _ceiled,
@@ -229,7 +233,7 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "trunc": _truncated,
 }
 
-#: function of two numbers or more -> what it makes of two expressions
+# name of a function with two or more arguments -> function of two expressions
 EXTREMA: Mapping[str, Binary] = {
     "min": _arithmetic(min, tirx.min, tirx.Min),
     "max": _arithmetic(max, tirx.max, tirx.Max),

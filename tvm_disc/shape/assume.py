@@ -1,4 +1,4 @@
-"""Taking in facts: solve equalities, tighten ranges, propagate, detect contradictions."""
+"""Addition of facts: solve equalities, tighten ranges, propagate, detect contradictions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from .state import Contradiction, State
 from .terms import Atom, Cond, Mono, Poly, cond_any, cond_ge, mono_div, mono_mul
 
 FUEL = 12
-"""How many ranges one fact may narrow in turn."""
+"""Maximum number of ranges that one fact may narrow successively."""
 DISTRIBUTED = 4
-"""How many minima or maxima of one inequality are told apart."""
+"""Maximum number of minima and maxima in an inequality that is split into cases."""
 HUGE = 1 << 48
-"""Bounds beyond this are not propagated: `n*n < m < n` would otherwise square them for ever."""
+"""Bounds beyond this are not propagated: `n*n < m < n` would otherwise square them forever."""
 COMPLETION = 24
-"""How many critical pairs one new product equality may add."""
+"""Maximum number of critical pairs that one new product equality may add."""
 
 
 def assume(st: State, c: Cond) -> None:
-    """Add a condition known to hold; raises `Contradiction`."""
+    """Add a condition that is known to hold.
+
+    Raises:
+        Contradiction: the condition conflicts with the known facts.
+    """
     st.fuel = FUEL
     st.witnesses.add(c)
     _assume(st, c)
@@ -53,8 +57,12 @@ def _assume_any(st: State, c: Cond) -> None:
 
 
 def quotient_pattern(p: Poly) -> tuple[Poly, Poly] | None:
-    """`(e, k)` if `p == 0` states that k divides e: `p` is `e - k*(e // k)`, or, with a constant
-    divisor, `a - k*(a // k) - c` with `e = a - c` and `0 <= c < k`."""
+    """Return `(e, k)` if `p == 0` states that k divides e, else None.
+
+    `p` is then `e - k*(e // k)`, or, with a constant divisor, `a - k*(a // k) - c` with `e = a - c`
+    and
+    `0 <= c < k`.
+    """
     for atom in p.atoms():
         if atom.kind == "div":
             num, den = atom.args
@@ -83,7 +91,7 @@ def _assume_eq(st: State, p: Poly) -> None:
 
 
 def quotient(st: State, e: Poly, k: Poly) -> Poly:
-    """The exact quotient `e / k` as an atom, for a divisibility that is known or being assumed."""
+    """Return the exact quotient `e / k` as an atom, for a divisibility that is known or assumed."""
     atom = st.terms.atom("quo", e, k)
     if atom not in st.quotients:
         st.quotients[atom] = (e, k)
@@ -95,7 +103,7 @@ def quotient(st: State, e: Poly, k: Poly) -> Poly:
 
 
 def _solve(st: State, p: Poly) -> None:
-    """`p == 0` for a normal polynomial."""
+    """Add `p == 0` for a normal polynomial."""
     value = p.as_const
     if value is not None:
         if value:
@@ -136,7 +144,7 @@ def _bare(mono: Mono, rest: Poly) -> bool:
 
 
 def _solvable(st: State, p: Poly) -> Atom | None:
-    """The newest symbol that occurs once, alone, with coefficient 1 or -1."""
+    """Return the newest symbol that occurs once, alone, with coefficient 1 or -1, or None."""
     best: Atom | None = None
     for mono, coeff in p.terms:
         if len(mono) != 1 or abs(coeff) != 1 or mono[0].kind not in ("sym", "quo"):
@@ -146,7 +154,7 @@ def _solvable(st: State, p: Poly) -> Atom | None:
         if uses == 1 and (best is None or (atom.kind == "sym", atom) > (best.kind == "sym", best)):
             best = atom
     if best is None and len(p.terms) <= 2:
-        # `min(n, 4) == 2`: a compound atom with one known value
+        # `min(n, 4) == 2` fixes the value of a compound atom
         mono, coeff = p.terms[0]
         if len(mono) == 1 and abs(coeff) == 1 and (len(p.terms) == 1 or not p.terms[1][0]):
             return mono[0]
@@ -176,7 +184,9 @@ def _substitute(st: State, atom: Atom, p: Poly) -> None:
 
 
 def _pinned(st: State, atom: Atom, value: Poly) -> None:
-    """`min(a, b) == v` bounds both arguments, `x // k == v` bounds x."""
+    """Derive bounds from a known value: `min(a, b) == v` bounds both arguments, `x // k == v`
+    bounds x.
+    """
     if atom.kind in ("min", "max"):
         sign = 1 if atom.kind == "min" else -1
         for arg in atom.args:
@@ -193,7 +203,7 @@ def _used(st: State, atom: Atom) -> bool:
 
 
 def _refresh(st: State, atom: Atom) -> None:
-    """Bring the facts that mention `atom` to normal form again."""
+    """Normalize the facts that mention `atom` again."""
     syms = atom.syms
     rules = [r for r in st.rules if not syms.isdisjoint(r.syms)]
     ineqs = [f for f in st.ineqs if not syms.isdisjoint(f.syms)]
@@ -218,7 +228,7 @@ def _refresh(st: State, atom: Atom) -> None:
 
 
 def _restate(st: State, atom: Atom) -> None:
-    """Facts recorded under a compound atom whose normal form has changed."""
+    """State the facts about a compound atom again if its normal form has changed."""
     args = tuple(norm_cond(st, a) if isinstance(a, Cond) else norm(st, a) for a in atom.args)
     if args == atom.args:
         return
@@ -233,7 +243,10 @@ def _restate(st: State, atom: Atom) -> None:
 
 
 def _split_divisor(st: State, p: Poly) -> bool:
-    """`2*n == 3*m`: 3 divides n. Solves by the exact quotient; False if nothing applies."""
+    """Solve an equality such as `2*n == 3*m` by an exact quotient: 3 divides n.
+
+    Returns False if no term allows this.
+    """
     for mono, coeff in p.terms:
         if len(mono) != 1 or mono[0].kind not in ("sym", "quo"):
             continue
@@ -252,7 +265,7 @@ def _split_divisor(st: State, p: Poly) -> bool:
 
 
 def _add_rule(st: State, p: Poly) -> None:
-    """`p == 0` as a rewriting rule, with the consequences of overlaps with other rules."""
+    """Add `p == 0` as a rewrite rule, and the consequences of its overlaps with other rules."""
     p = reduce(st, p)
     if p.as_const is not None or p in st.rules:
         if p.as_const:
@@ -278,7 +291,7 @@ def _add_rule(st: State, p: Poly) -> None:
 
 
 def _factors_of_nonzero(st: State, p: Poly) -> None:
-    """`n*m == k != 0`: neither factor is zero, and each is at most k."""
+    """Derive from `n*m == k > 0` that each factor is at least 1 and at most k."""
     for mono, coeff in (p.terms[0], p.terms[-1]):
         if len(mono) < 2 or mono_lower(st, mono) is None:
             continue
@@ -295,7 +308,7 @@ def _factors_of_nonzero(st: State, p: Poly) -> None:
 
 
 def _narrow_factors(st: State, mono: Mono, top: int) -> None:
-    """`n*m <= k` where `m >= c > 0` bounds `n`."""
+    """Derive an upper bound of `n` from `n*m <= top` where `m >= c > 0`."""
     for atom in dict.fromkeys(mono):
         others = mono_lower(st, mono_div(mono, (atom,)) or ())
         high = atom_range(st, atom)[1]
@@ -305,7 +318,7 @@ def _narrow_factors(st: State, mono: Mono, top: int) -> None:
 
 
 def _assume_ne(st: State, p: Poly) -> None:
-    """`p != 0`."""
+    """Add `p != 0`."""
     value = p.as_const
     if value is not None:
         if not value:
@@ -336,7 +349,7 @@ def _assume_ne(st: State, p: Poly) -> None:
 
 
 def assume_ge(st: State, p: Poly) -> None:
-    """`p >= 0` for a normal polynomial."""
+    """Add `p >= 0` for a normal polynomial."""
     c = cond_ge(p)
     if c.op != "ge":
         if c.op == "false":
@@ -369,11 +382,13 @@ def assume_ge(st: State, p: Poly) -> None:
 
 
 def _cap_new_symbol(st: State, p: Poly) -> bool:
-    """Record `n <= e`, given as `p = e - n`, for a symbol `n` without facts; False if `p` has
-    another form.
+    """Record `n <= e`, given as `p = e - n`, for a symbol `n` without facts.
 
-    Any `e >= 0` leaves a value for `n`. So beyond `e >= 0` nothing new is known of the symbols of
-    `e`: results about them stay valid, and searches that do not mention `n` skip the fact.
+    Returns False if `p` has another form. Any `e >= 0` leaves a value for `n`, so that beyond `e >=
+    0`
+    the fact says nothing new about the symbols of `e`. Results about them remain valid, and
+    searches
+    that do not mention `n` skip the fact.
     """
     for mono, coeff in p.terms:
         if len(mono) == 1 and coeff < 0 and mono[0].kind == "sym":
@@ -393,7 +408,7 @@ def _cap_new_symbol(st: State, p: Poly) -> bool:
 
 
 def _propagate(st: State, p: Poly, only: Atom | None = None) -> None:
-    """`n < m` gives `m >= 1`: the range of each symbol from the ranges of the others."""
+    """Derive the range of each symbol from the ranges of the others: `n < m` gives `m >= 1`."""
     for mono, coeff in p.terms:
         if st.budget.left <= 0:
             return
@@ -419,9 +434,9 @@ def _propagate(st: State, p: Poly, only: Atom | None = None) -> None:
 
 
 def _distribute(st: State, p: Poly) -> bool:
-    """`min(a, b) >= c` is `a >= c` and `b >= c`; `max(a, b) <= c` likewise.
+    """Split `min(a, b) >= c` into `a >= c` and `b >= c`; `max(a, b) <= c` likewise.
 
-    A sum of k minima has 2**k cases: one of many is kept as it is.
+    A sum of k minima has 2**k cases, so an inequality with many of them is not split.
     """
     wide = sum(1 for m, _ in p.terms if len(m) == 1 and m[0].kind in ("min", "max"))
     if wide > DISTRIBUTED or st.budget.left <= 0:
@@ -438,7 +453,7 @@ def _distribute(st: State, p: Poly) -> bool:
 
 
 def _tighten(st: State, atom: Atom, p: Poly) -> None:
-    """A bound on one atom: `p` is `atom - lo` or `hi - atom`."""
+    """Record a bound of one atom: `p` is `atom - lo` or `hi - atom`."""
     if dict(p.terms)[(atom,)] > 0:
         st.lo[atom] = max(-p.constant, st.lo.get(atom, -p.constant))
     else:
@@ -460,7 +475,7 @@ def _tighten(st: State, atom: Atom, p: Poly) -> None:
 
 
 def _skip_excluded(st: State, atom: Atom) -> None:
-    """`n >= 1` and `n != 1` give `n >= 2`."""
+    """Combine a bound with exclusions: `n >= 1` and `n != 1` give `n >= 2`."""
     for _ in range(8):
         lo, hi = atom_range(st, atom)
         if lo is not None and Poly.mono((atom,)).plus(-lo) in st.nes:
@@ -472,7 +487,7 @@ def _skip_excluded(st: State, atom: Atom) -> None:
 
 
 def _bound_numerator(st: State, atom: Atom, p: Poly) -> None:
-    """`x // k >= c` is `x >= k*c`; `x // k <= c` is `x <= k*c + k - 1`."""
+    """Derive `x >= k*c` from `x // k >= c`, and `x <= k*c + k - 1` from `x // k <= c`."""
     num, den = atom.args
     if not positive(st, den):
         return
@@ -484,7 +499,7 @@ def _bound_numerator(st: State, atom: Atom, p: Poly) -> None:
 
 
 def _factors_at_least_one(st: State, p: Poly) -> None:
-    """`n*m >= 1`: both factors are."""
+    """Derive from `n*m >= 1` that both factors are at least 1."""
     if len(p.terms) == 2 and p.constant < 0 and p.terms[0][1] > 0:
         mono = p.terms[0][0]
         if mono_lower(st, mono) is not None:
@@ -494,7 +509,7 @@ def _factors_at_least_one(st: State, p: Poly) -> None:
 
 
 def _saturate(st: State, syms: frozenset[Atom]) -> None:
-    """Equalities and inequalities with a factor that has become non-zero lose the factor."""
+    """Cancel factors that have become nonzero in equalities and inequalities."""
     st.steps += 1
     if st.budget.left <= 0:
         return
@@ -524,7 +539,7 @@ def _saturate(st: State, syms: frozenset[Atom]) -> None:
 
 
 def mono_positive(st: State, mono: Mono) -> bool:
-    """Whether a product of atoms is known to be at least 1."""
+    """Return whether a product of atoms is known to be at least 1."""
     low = mono_lower(st, mono)
     return low is not None and low >= 1
 

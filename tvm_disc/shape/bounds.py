@@ -1,10 +1,9 @@
-"""Lower bounds of polynomials: intervals first, then elimination by known inequalities.
+"""Lower bounds of polynomials: interval arithmetic, then elimination by known inequalities.
 
 To bound `p` from below, a negative term is cancelled with a multiple of some `f >= 0` that has
 the same term: `p = (1/k) * (r + l*f*q)` with `l, q >= 0` gives `p >= r / k`. That is one step of
-Fourier-Motzkin elimination, as in JAX's `shape_poly_decision`; here the inequalities also come
-from the definition of each atom (`k*(x // k) <= x`, `min(a, b) <= a`), and a term may be
-cancelled under a non-negative cofactor, so that `s <= t` gives `b*s <= b*t`.
+Fourier-Motzkin elimination, as in JAX's `shape_poly_decision`. Here an inequality may also be
+multiplied by a nonnegative cofactor, so that `s <= t` gives `b*s <= b*t`.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from .state import State
 from .terms import Atom, Mono, Poly, mono_div
 
 Bound = int | None
-"""None is infinity."""
+"""None means unbounded."""
 
 DEPTH = 3
 BUDGET = 64
 LONG = 24
-"""Terms of a polynomial from which on a search goes no deeper: each step handles all of them."""
+"""Number of terms above which a search stops descending: each step processes all terms."""
 
 
 def lower(st: State, p: Poly, depth: int = DEPTH) -> Bound:
-    """The greatest known lower bound of a normal polynomial."""
+    """Return the greatest known lower bound of a normal polynomial."""
     value = p.as_const
     if value is not None:
         return value
@@ -62,13 +61,13 @@ def _quick(st: State, p: Poly) -> Bound:
 
 
 def upper(st: State, p: Poly, depth: int = DEPTH) -> Bound:
-    """The least known upper bound."""
+    """Return the least known upper bound."""
     value = lower(st, -p, depth)
     return None if value is None else -value
 
 
 def positive(st: State, p: Poly) -> bool:
-    """Whether `p >= 1` is known."""
+    """Return whether `p >= 1` is known."""
     if p.as_const is None and st.budget.left > 0 and st.witnesses.below(p, 1):
         return False
     value = lower(st, p)
@@ -76,7 +75,7 @@ def positive(st: State, p: Poly) -> bool:
 
 
 def nonneg(st: State, p: Poly) -> bool:
-    """Whether `p >= 0` is known."""
+    """Return whether `p >= 0` is known."""
     if p.as_const is None and st.budget.left > 0 and st.witnesses.below(p, 0):
         return False
     value = lower(st, p)
@@ -84,7 +83,7 @@ def nonneg(st: State, p: Poly) -> bool:
 
 
 def mono_lower(st: State, mono: Mono) -> Bound:
-    """A lower bound of a product of atoms, None if a factor may be negative."""
+    """Return a lower bound of a product of atoms, or None if a factor may be negative."""
     out = 1
     for atom in mono:
         lo = atom_range(st, atom)[0]
@@ -95,7 +94,7 @@ def mono_lower(st: State, mono: Mono) -> Bound:
 
 
 def atom_range(st: State, atom: Atom) -> tuple[Bound, Bound]:
-    """The interval of one atom, from its definition and from facts about it."""
+    """Return the interval of one atom, from its definition and from facts about it."""
     lo, hi = _defined_range(st, atom)
     given_lo, given_hi = st.lo.get(atom), st.hi.get(atom)
     if given_lo is not None and (lo is None or given_lo > lo):
@@ -127,8 +126,11 @@ def _defined_range(st: State, atom: Atom) -> tuple[Bound, Bound]:
 
 
 def _interval(st: State, p: Poly) -> tuple[Bound, Bound]:
-    """The range of an atom's argument: one step of elimination, but none inside that step, since
-    a fact about the argument may mention the atom itself."""
+    """Return the range of an atom's argument.
+
+    It is found by one step of elimination. Within that step no further one is taken, because a fact
+    about the argument may mention the atom itself.
+    """
     if st.inside_atom:
         return lower(st, p, 0), upper(st, p, 0)
     st.inside_atom = True
@@ -143,7 +145,7 @@ def _div_range(st: State, num: Poly, den: Poly) -> tuple[Bound, Bound]:
     if den_lo is None or den_lo < 1:
         return None, None
     if den_hi is not None and den_hi < den_lo:
-        return None, None  # the facts allow no value at all
+        return None, None  # the facts are contradictory
     lo, hi = _interval(st, num)
     if lo is not None and lo >= 0:
         lo = 0 if den_hi is None else lo // den_hi
@@ -157,7 +159,7 @@ def _div_range(st: State, num: Poly, den: Poly) -> tuple[Bound, Bound]:
 
 
 def definition_facts(st: State, atom: Atom) -> tuple[Poly, ...]:
-    """Polynomials `f >= 0` that hold by what the atom is."""
+    """Return polynomials `f >= 0` that follow from the definition of the atom."""
     me = Poly.mono((atom,))
     if atom.kind == "div":
         num, den = atom.args
@@ -172,7 +174,7 @@ def definition_facts(st: State, atom: Atom) -> tuple[Poly, ...]:
 
 
 def choices(atom: Atom) -> tuple[Poly, ...]:
-    """The values one of which the atom has."""
+    """Return the polynomials of which the atom equals one."""
     if atom.kind in ("min", "max"):
         return atom.args
     if atom.kind == "sel":
@@ -181,7 +183,7 @@ def choices(atom: Atom) -> tuple[Poly, ...]:
 
 
 class _Search:
-    """One bounded search; `budget` counts polynomials looked at."""
+    """One search with a limited number of polynomials, counted by `budget`."""
 
     def __init__(self, st: State) -> None:
         self.st = st
@@ -207,7 +209,7 @@ class _Search:
         return self._search(p, depth)
 
     def _factored(self, mono: Mono, rest: Poly, depth: int) -> Bound:
-        """`m * r` from the bounds of `m >= 0` and `r`."""
+        """Return a bound of `m * r` from the bounds of `m >= 0` and `r`."""
         small = mono_lower(self.st, mono)
         if small is None:
             return None
@@ -236,7 +238,7 @@ class _Search:
         return best
 
     def _split(self, p: Poly, depth: int) -> Bound:
-        """`min`, `max` and choices take one of their arguments' values."""
+        """Return a bound by cases: `min`, `max` and selections equal one of their arguments."""
         for atom in p.atoms():
             values = choices(atom)
             if values:
@@ -246,7 +248,7 @@ class _Search:
         return None
 
     def _relaxations(self, p: Poly) -> Iterator[tuple[Poly, int]]:
-        """Pairs `(r, k)` with `k * p >= r`."""
+        """Yield pairs `(r, k)` with `k * p >= r`."""
         for f in self._inequalities(p):
             for mono, coeff in f.terms:
                 if coeff >= 0 or not mono:
@@ -276,8 +278,10 @@ class _Search:
                 yield -f
 
     def base(self, p: Poly) -> Bound:
-        """Interval arithmetic after moving each atom to its lower bound: with `n, m >= 1`,
-        `n*m - n - m + 1` becomes `n'*m'`."""
+        """Return a bound by interval arithmetic after a shift of each atom by its lower bound.
+
+        With `n, m >= 1`, `n*m - n - m + 1` becomes `n'*m'`.
+        """
         ranges: dict[Atom, tuple[Bound, Bound]] = {}
         for atom in p.atoms():
             lo, hi = atom_range(self.st, atom)

@@ -1,28 +1,27 @@
-"""The budget of a query: how much work one question or fact may cost.
+"""Budget of a query: the amount of work that one query or fact may cost.
 
-A proof search over symbolic dims has no natural end: sums of nested floor divisions, as the sizes
-of a pyramid of convolutions are, can keep it busy for minutes. So every query of a solver counts
-its work in units, not in seconds: the same program takes the same decisions on every machine. When
-the units are used up, the remaining searches give their weakest correct answer: a proof answers
-"unknown", a bound is the one that interval arithmetic gives, a fact is recorded without all of its
+A proof search over symbolic dims has no natural end: sums of nested floor divisions, such as the
+sizes of a pyramid of convolutions, can take minutes. Therefore each query of a solver counts its
+work in units, not in seconds, so that a program is compiled identically on every machine. When the
+units are used up, the remaining searches return their weakest correct answer: a proof returns
+"unknown", a bound is that of interval arithmetic, and a fact is recorded without all of its
 consequences. An answer of True or False is correct with any budget.
 """
 
 from __future__ import annotations
 
 QUERY = 8_000
-"""Units of one query: about one term of a polynomial handled, 5 to 10 microseconds each."""
+"""Units per query. A unit is about one processed term of a polynomial: 5 to 10 microseconds."""
 
 
 class Budget:
-    """The units left of the query that is in progress; shared by a state and its copies.
+    """The remaining units of the current query; shared by a state and its copies.
 
-    Used as a context manager by the methods that are queries; a query within a query belongs to
-    the outer one.
+    Query methods use it as a context manager; a nested query belongs to the outer one.
 
     Attributes:
-        left: units left; at most 0 once they are used up.
-        query: the number of the query, which weak results are valid for.
+        left: remaining units; at most 0 once they are used up.
+        query: the number of the query, for which weak results are valid.
         largest: the most units that one query of this solver spent.
         exhausted: how many queries used up their units.
     """
@@ -54,7 +53,7 @@ class Budget:
 
     @property
     def outermost(self) -> bool:
-        """Whether the query in progress is not within another."""
+        """Whether the current query is not nested in another."""
         return self._depth <= 1
 
 

@@ -1,7 +1,7 @@
-"""Long sums and maxima as trees, which nothing recurses into deeply.
+"""Long sums and maxima as balanced trees, which limits the depth of recursion.
 
-TVM's own simplifier, and who adds terms one by one, make expressions that lean to the left, as deep
-as they have terms.
+TVM's simplifier, and code that adds terms one by one, create left-leaning expressions whose depth
+is the number of terms.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tvm import tirx
 
 Expr: TypeAlias = Any
 T = TypeVar("T")
-ROW = 16  # parts that are joined one by one
+ROW = 16  # maximum number of parts that are joined linearly
 
 
 def terms(expr: Expr) -> list[Expr]:
-    """What a sum adds, down its left side; of another expression itself alone."""
+    """Return the terms along the left side of a sum, or the expression itself."""
     later = []
     while type(expr) is tirx.Add:
         later.append(expr.b)
@@ -26,7 +26,7 @@ def terms(expr: Expr) -> list[Expr]:
 
 
 def joined(parts: Sequence[T], join: Callable[[T, T], T]) -> T:
-    """One of all parts, in their order: a tree where there are many."""
+    """Return all parts joined in order, as a balanced tree if there are many."""
     if len(parts) > ROW:
         half = len(parts) // 2
         return join(joined(parts[:half], join), joined(parts[half:], join))
@@ -37,7 +37,7 @@ def joined(parts: Sequence[T], join: Callable[[T, T], T]) -> T:
 
 
 def balanced(expr: Expr) -> Expr:
-    """A long sum as a tree; any other expression as it is."""
+    """Return a long sum as a balanced tree; other expressions are unchanged."""
     found = terms(expr)
     return joined(found, tirx.Add) if len(found) > ROW else expr
 

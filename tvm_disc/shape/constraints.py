@@ -1,4 +1,4 @@
-"""The constraint language, in which users and front ends state what must hold of dims.
+"""The constraint language, in which users and front ends state conditions on dims.
 
     constraint  := choice | "likely(" sum "," "[" int, ... "]" ")"
     choice      := disjunction ("if" disjunction "else" choice)?
@@ -15,9 +15,9 @@
                    "(" choice ")"
 
 `1 <= b <= 64`, `s % 8 == 0`, `ids.1 == mask.1` (input name . axis), `h == w`,
-`trunc(0.2 * float(n)) == 1`. The whole is a condition. Operators have Python's meaning and bind
-as in Python, except that a shift binds like a product. Constraints are kept as they were written
-and quoted in every message, as in JAX's `shape_poly`.
+`trunc(0.2 * float(n)) == 1`. The whole text is a condition. Operators have Python's meaning and
+precedence, except that a shift has the precedence of a product. Messages quote the text of a
+constraint, as in JAX's `shape_poly`.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ _WORDS = frozenset(["and", "else", "if", "not", "or"])
 
 @dataclass(frozen=True)
 class Likely:
-    """`likely(expr, values)`."""
+    """The hint `likely(expr, values)`."""
 
     expr: Any
     values: tuple[int, ...]
 
 
-_DEEPEST = 50  # parentheses and signs inside each other
+_DEEPEST = 50  # maximum nesting of parentheses and signs
 
 
 def check_constraints(constraints: object) -> tuple[str, ...]:
-    """The texts of constraints.
+    """Return the texts of constraints.
 
     Raises:
-        BadInput: they are no sequence of texts.
+        BadInput: the argument is not a sequence of strings.
     """
     texts = tuple(constraints) if isinstance(constraints, list | tuple | set) else (None,)
     for text in texts:
@@ -87,10 +87,12 @@ def check_constraints(constraints: object) -> tuple[str, ...]:
 def parse_constraint(
     text: str, resolve: Callable[[str], Any], names: Iterable[str] | None = None
 ) -> Any:
-    """The TVM condition (or `Likely`) that `text` states.
+    """Return the TVM condition (or `Likely`) that `text` states.
 
-    `resolve` maps a name, such as `s` or `ids.1`, to a dim, or None. Raises `ParseError` that
-    quotes the text and points at the column.
+    `resolve` maps a name, such as `s` or `ids.1`, to a dim, or None.
+
+    Raises:
+        ParseError: the text is invalid; the message quotes it and shows the column.
     """
     if not isinstance(text, str):
         raise BadInput(f"parse_constraint: expected a text such as 'n > 1', found {shown(text)}")
@@ -115,7 +117,7 @@ class _Parser:
         self.tokens: list[tuple[str, str, int]] = []
         self.at = 0
         self.depth = 0
-        # What must hold for the text to have a value: divisors are not 0.
+        # Conditions under which the text is defined: divisors are not 0.
         self.defined: list[Any] = []
         self._tokenize()
 
@@ -161,7 +163,7 @@ class _Parser:
         return "the end" if kind == "end" else f"'{value}'"
 
     def constraint(self) -> Any:
-        """The whole text."""
+        """Parse the whole text."""
         if self.tokens[0][1] == "likely" and len(self.tokens) > 1 and self.tokens[1][1] == "(":
             self.at = 1
             out: Any = self._likely()
@@ -177,14 +179,14 @@ class _Parser:
         return out
 
     def _made(self, column: int, make: Callable[..., Any], *args: Any) -> Any:
-        """``make(*args)``; operands of a wrong type are refused at ``column``."""
+        """Return ``make(*args)``; operands of a wrong type are reported at ``column``."""
         try:
             return make(*args)
         except Mistyped as error:
             self._fail(str(error), column)
 
     def _apart(self, part: Callable[[], Any]) -> tuple[Any, list[Any]]:
-        """``part()``, and what must hold for it to have a value."""
+        """Return ``part()`` and the conditions under which it is defined."""
         outer, self.defined = self.defined, []
         out = part()
         inner, self.defined = self.defined, outer
@@ -216,7 +218,7 @@ class _Parser:
             column = self._next()[2]
             right, needs = self._apart(part)
             out = self._made(column, joined, word, out, right)
-            if needs:  # the right side may not be reached
+            if needs:  # the right side may not be evaluated
                 out = joined("and", out, joined("or", self._skipped(word, out.a), _all(needs)))
         return out
 

@@ -1,8 +1,8 @@
-"""Between TVM expressions and canonical terms, without knowledge of facts.
+"""Conversion between TVM expressions and canonical terms, independent of facts.
 
-Every TVM expression is read once: results are cached by the identity of the object (which the
-cache keeps alive), and a polynomial is always written back as the same object, so equal dims
-come out of `Solver.simplify` pointer-equal.
+Each TVM expression is read once: results are cached by the identity of the object, which the
+cache keeps alive. A polynomial is always written as the same object, so that equal dims from
+`Solver.simplify` are pointer-equal.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Converter:
         self._read_cond: dict[int, tuple[Any, Cond]] = {}
         self._written: dict[Poly, Any] = {}
         self._atoms_written: dict[Atom, Any] = {}
-        #: quotient atom -> its definition `(e, k)`: e == k * atom
+        # quotient atom -> its definition `(e, k)`: e == k * atom
         self.quotients: dict[Atom, tuple[Poly, Poly]] = {}
 
-    # Reading.
+    # -- reading
 
     def poly(self, e: Any) -> Poly:
-        """The polynomial of an integer expression, Python integer or polynomial."""
+        """Return the polynomial of an integer expression, Python integer or polynomial."""
         if isinstance(e, int):
             return Poly.const(int(e))
         if isinstance(e, Poly):
@@ -71,7 +71,7 @@ class Converter:
         return found[1]
 
     def cond(self, e: Any) -> Cond:
-        """The canonical condition of a boolean expression."""
+        """Return the canonical condition of a boolean expression."""
         if isinstance(e, bool):
             return TRUE if e else FALSE
         if isinstance(e, Cond):
@@ -118,7 +118,7 @@ class Converter:
         return self._opaque(e)
 
     def _sum(self, e: Any) -> Poly:
-        """Sums lean to the left, deeper than Python can recurse where there are many terms."""
+        """Return a sum, without recursion along its left side, which may be very deep."""
         terms = []
         while type(e).__name__ in ("Add", "Sub"):
             terms.append((type(e).__name__, e.b))
@@ -129,7 +129,7 @@ class Converter:
         return found
 
     def symbol(self, var: Any) -> Poly:
-        """The polynomial of a variable."""
+        """Return the polynomial of a variable."""
         key = _address(var)
         found = self._sym.get(key)
         if found is None:
@@ -167,7 +167,7 @@ class Converter:
         return a.scale(1 << k) if left else self.terms.poly("div", a, Poly.const(1 << k))
 
     def _opaque(self, e: Any) -> Poly:
-        """An expression that is kept whole, with the symbols that it reads."""
+        """Return an opaque atom for an expression, with the symbols that it reads."""
         read = [self.symbol(v) for v in tirx.analysis.undefined_vars(e)]
         atom = self.terms.atom("opaque", str(e), _address(e), *read)
         boolean = str(e.ty.dtype) == "bool"
@@ -190,10 +190,10 @@ class Converter:
             return self.cond(e.args[0])
         return cond_not(cond_eq(self._opaque(e)))
 
-    # Writing.
+    # -- writing
 
     def expr(self, p: Poly) -> Any:
-        """The int64 expression of a polynomial, the same object each time."""
+        """Return the int64 expression of a polynomial, the same object each time."""
         found = self._written.get(p)
         if found is None:
             found = self._written[p] = self._expr(p)
@@ -224,7 +224,7 @@ class Converter:
         return out if coeff == 1 else out * _int(coeff)
 
     def _as_remainders(self, p: Poly) -> Poly:
-        """`x - k*(x // k)` becomes a remainder where that makes the sum shorter."""
+        """Replace `x - k*(x // k)` by a remainder where this shortens the sum."""
         for atom in p.atoms():
             if atom.kind != "div":
                 continue
@@ -242,7 +242,7 @@ class Converter:
         return p
 
     def _without_quotients(self, p: Poly) -> Poly:
-        """`k * (e // k)` becomes `e` for exact quotients."""
+        """Replace `k * (e // k)` by `e` for exact quotients."""
         for _ in range(16):
             for mono, coeff in p.terms:
                 changed = self._expand_quotient(mono, coeff)
@@ -265,7 +265,7 @@ class Converter:
         return None
 
     def atom_expr(self, atom: Atom) -> Any:
-        """The expression of one atom."""
+        """Return the expression of one atom."""
         if atom.kind == "sym":
             return self.vars[atom]
         found = self._atoms_written.get(atom)
@@ -291,12 +291,12 @@ class Converter:
             for arg in args[1:]:
                 out = join(out, arg)
             return out
-        # Node constructors: the folding ones raise on `x // 0`.
+        # Use node constructors: the folding functions raise on `x // 0`.
         write = {"div": tirx.FloorDiv, "rem": tirx.FloorMod, "tdiv": tirx.Div}[atom.kind]
         return write(args[0], args[1])
 
     def cond_expr(self, c: Cond) -> Any:
-        """The boolean expression of a condition."""
+        """Return the boolean expression of a condition."""
         if c.op in ("true", "false"):
             return tirx.IntImm("bool", int(c.op == "true"))
         if c.op in ("and", "or"):

@@ -1,7 +1,7 @@
-"""Why a claim holds, and what is known, for people.
+"""Explanations: why a claim holds, and a description of all known facts.
 
-The reasons for a claim are found by proving it again from fewer and fewer facts: what is left is a
-minimal set that suffices, whatever path the proof took. That costs nothing until it is asked for.
+The reasons for a claim are found by repeated proofs from fewer and fewer facts. The result is a
+minimal sufficient set, independent of the path of the first proof. It is computed on request only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .terms import Atom, Cond
 
 
 class Described(Protocol):
-    """What a description asks of a solver."""
+    """The part of a solver's interface that a description requires."""
 
     guards: list[Guard]
     wishes: list[Wish]
@@ -26,25 +26,25 @@ class Described(Protocol):
     notes: list[str]
 
     def symbols(self) -> list[tuple[Any, str]]:
-        """Every symbol with its source."""
+        """Return every symbol with its source."""
 
     def facts(self) -> list[Fact]:
-        """Every fact, in the order given."""
+        """Return every fact, in the order given."""
 
     def simplify(self, e: Any) -> Any:
-        """The canonical expression."""
+        """Return the canonical expression."""
 
     def range_of(self, e: Any) -> tuple[int | None, int | None]:
-        """The inclusive range; None is unbounded."""
+        """Return the inclusive range; None means unbounded."""
 
     def known(self, cond: Any) -> bool | None:
-        """Whether a condition holds."""
+        """Return whether a condition holds."""
 
 
 def blame(
     facts: Sequence[Fact], syms: frozenset[Atom], suffices: Callable[[Sequence[Fact]], bool]
 ) -> list[Fact]:
-    """A minimal subset of `facts` for which `suffices` holds, dropping halves, then quarters."""
+    """Return a minimal subset of `facts` that suffices, by removal of halves, then quarters."""
     kept = connected(facts, syms)
     if not suffices(kept):
         return kept
@@ -69,7 +69,7 @@ def reasons(
     answer: bool | None,
     replay: Callable[[Sequence[Fact]], State],
 ) -> list[str]:
-    """The facts that give `answer`, then the laws by which they do."""
+    """Return the facts that imply `answer`, then the laws of the proof."""
     if answer is None:
         return []
 
@@ -87,24 +87,24 @@ def reasons(
 
 
 def operations(expr: Any) -> int:
-    """How many comparisons and arithmetic operations an expression takes to evaluate."""
+    """Return the number of comparisons and arithmetic operations in an expression."""
     parts = [getattr(expr, name) for name in _PARTS if hasattr(expr, name)]
     return bool(parts) + sum(operations(part) for part in parts)
 
 
-# The operands of TVM's expressions.
+# Fields that hold the operands of TVM expressions.
 _PARTS = ("a", "b", "condition", "true_value", "false_value")
 
 
 def cost_of(guard: Guard) -> str:
-    """What a guard costs, who asked for it, and what is known because of it."""
+    """Return a guard's cost, its context, and the fact that it establishes."""
     count = operations(guard.cond)
     unit = "operation" if count == 1 else "operations"
     return f"{count} {unit} per call; for {guard.context}; then {show(guard.cond)}"
 
 
 def describe(solver: Described) -> str:
-    """A table of symbols, facts and guards, and of what would help if it were known."""
+    """Return a table of symbols, facts, guards, and equalities that would simplify the program."""
     lines = ["symbols"]
     for var, source in solver.symbols():
         value = show(solver.simplify(var))

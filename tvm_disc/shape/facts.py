@@ -1,4 +1,4 @@
-"""Facts and guards as the user sees them."""
+"""Facts and guards in the form that users see."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .terms import Atom, Cond
 
 @dataclass(frozen=True)
 class Fact:
-    """A statement known to hold.
+    """A statement that is known to hold.
 
     kind     eq | range | divides | ne | le | any | same_elements | likely
     text     the statement as printed
-    reason   who said so: an operator's definition, the user, a guard
+    reason   its origin: an operator's definition, the user, a guard
     """
 
     kind: str
@@ -29,12 +29,12 @@ class Fact:
 
 @dataclass(frozen=True)
 class Guard:
-    """A requirement left for run time.
+    """A condition that is checked at run time.
 
-    cond      the TVM condition to check
-    message   the requirement in terms of the inputs
-    symbols   the variables it reads
-    context   what needs it
+    cond      the TVM condition
+    message   the condition in terms of the inputs
+    symbols   the variables that it reads
+    context   the operator or constraint that requires it
     """
 
     cond: Any
@@ -48,11 +48,11 @@ class Guard:
 
 @dataclass(frozen=True)
 class Wish:
-    """An equality of two input dims that would make a program simpler; nothing relies on it.
+    """An equality of two input dims that would simplify the program; nothing relies on it.
 
     text      the equality in the constraint language
     message   the equality in terms of the inputs
-    context   what it would simplify, and to what
+    context   what it would simplify
     """
 
     text: str
@@ -64,7 +64,7 @@ class Wish:
 
 
 def connected(facts: Sequence[Fact], syms: frozenset[Atom]) -> list[Fact]:
-    """The facts that reach these symbols through shared symbols."""
+    """Return the facts that are connected to these symbols through shared symbols."""
     reached, kept = set(syms), set()
     grew = True
     while grew:

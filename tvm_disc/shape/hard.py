@@ -1,8 +1,8 @@
-"""The last resort: TVM's analyzer with Z3, for callers who can pay tens of milliseconds.
+"""Proofs by TVM's analyzer with Z3, for callers that accept tens of milliseconds.
 
-`known_*` never come here. The facts connected to the claim are stated as an implication. Claims
-with a division by anything but a constant are refused: what the analyzer takes `x // 0` to be is
-not ours to rely on.
+`known_*` never use it. The facts connected to the claim are stated as an implication. Claims with a
+division by a non-constant are not attempted, because the analyzer's semantics of `x // 0` is
+unspecified.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .facts import Fact, connected
 from .terms import Cond, cond_not
 
 RLIMIT = 2_000_000
-"""Z3's deterministic limit of work per question."""
+"""Z3's deterministic work limit per query."""
 LARGEST = 1 << 31
-"""Dims are stated to be below this: a proof from here holds for such dims only."""
+"""Dims are assumed to be below this bound: proofs are valid only for such dims."""
 
 
 def ask_z3(convert: Converter, facts: Sequence[Fact], claim: Cond) -> bool | None:
-    """True, False, or None where Z3 gives up."""
+    """Return True, False, or None if Z3 gives up."""
     given = [f.cond for f in connected(facts, claim.syms)]
     conds = [claim, *given]
     if any(_unsuitable(c) for c in conds):

@@ -1,9 +1,9 @@
-"""The laws by which divisions, minima, maxima and choices are brought to normal form.
+"""Laws that bring divisions, minima, maxima and selections to normal form.
 
 A law is a row: its name, and a function from the arguments to an equal polynomial, or None where
-it does not apply. The first row that applies wins and its result is normalised again; the name is
-what `Solver.why` prints and what the tests enumerate. `x // 0` has no value: every law about
-division first proves what it needs about the divisor.
+the law does not apply. The first row that applies is used, and its result is normalized again. The
+name is printed by `Solver.why` and enumerated by tests. `x // 0` has no value: every law about
+division first proves its requirements on the divisor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .terms import Atom, Cond, Mono, Poly, cond_not, mono_div, mono_gcd
 
 @dataclass(frozen=True)
 class Law:
-    """`name` states the law; `apply` returns the right-hand side or None."""
+    """A law: `name` states it, `apply` returns the right-hand side or None."""
 
     name: str
     apply: Callable[..., Poly | None]
@@ -31,7 +31,7 @@ def _div(st: State, num: Poly, den: Poly) -> Poly:
 
 
 def nonzero(st: State, p: Poly) -> bool:
-    """Whether `p != 0` is known, by sign, exclusion, remainder or factors."""
+    """Return whether `p != 0` is known, by sign, exclusion, remainder or factors."""
     value = p.as_const
     if value is not None:
         return value != 0
@@ -56,7 +56,7 @@ def nonzero(st: State, p: Poly) -> bool:
 
 
 def excluded(st: State, p: Poly) -> bool:
-    """Whether a fact says `p != 0`."""
+    """Return whether a fact states `p != 0`."""
     if not st.nes:
         return False
     number = p.content()[0]
@@ -65,7 +65,7 @@ def excluded(st: State, p: Poly) -> bool:
 
 
 def equal_squares(st: State, p: Poly) -> Poly | None:
-    """`x - y` for `p` = `x*x - y*y` with `x, y >= 0`: both are 0 together."""
+    """Return `x - y` if `p` is `x*x - y*y` with `x, y >= 0`, else None: both are 0 together."""
     if len(p.terms) != 2:
         return None
     (m1, c1), (m2, c2) = p.terms
@@ -77,14 +77,14 @@ def equal_squares(st: State, p: Poly) -> Poly | None:
 
 
 def _root(st: State, mono: Mono, coeff: int) -> Poly | None:
-    """`r >= 0` with `r*r == coeff*mono`."""
+    """Return `r >= 0` with `r*r == coeff*mono`, or None."""
     number, half = isqrt(coeff), mono[::2]
     if number * number != coeff or half != mono[1::2] or mono_lower(st, half) is None:
         return None
     return Poly.mono(half, number)
 
 
-# Floor division.
+# -- floor division
 
 
 def _div_constants(st: State, num: Poly, den: Poly) -> Poly | None:
@@ -118,7 +118,7 @@ def _div_whole_part(st: State, num: Poly, den: Poly) -> Poly | None:
 
 
 def _div_whole_constant(st: State, num: Poly, den: Poly, k: int) -> Poly | None:
-    """Coefficients are brought into (-k/2, k/2], the constant into [0, k)."""
+    """Reduce coefficients to (-k/2, k/2] and the constant to [0, k)."""
     whole: dict[Mono, int] = {}
     for mono, coeff in num.terms:
         rest = coeff % k
@@ -215,7 +215,7 @@ def _tdiv_is_floor(st: State, num: Poly, den: Poly) -> Poly | None:
 TDIV_LAWS = (Law("0 <= a, 0 < k: truncdiv(a, k) -> a // k", _tdiv_is_floor),)
 
 
-# Minimum and maximum. `sign` is 1 for min and -1 for max.
+# -- minimum and maximum
 
 
 def _flatten(st: State, kind: str, args: Sequence[Poly]) -> Poly | None:
@@ -229,7 +229,7 @@ def _flatten(st: State, kind: str, args: Sequence[Poly]) -> Poly | None:
 
 
 def make_minmax(st: State, kind: str, args: Sequence[Poly]) -> Poly:
-    """`min` or `max` with its arguments in order, each once."""
+    """Return `min` or `max` of distinct, sorted arguments."""
     distinct = sorted(set(args), key=lambda p: p.sort_key)
     return distinct[0] if len(distinct) == 1 else st.terms.poly(kind, *distinct)
 
@@ -244,7 +244,7 @@ def _dominated(st: State, kind: str, args: Sequence[Poly]) -> Poly | None:
 
 
 def _common_part(args: Sequence[Poly]) -> Poly:
-    """Per monomial, the least coefficient among the arguments."""
+    """Return a polynomial with the least coefficient of each monomial among the arguments."""
     tables = [dict(p.terms) for p in args]
     monos = dict.fromkeys(m for t in tables for m in t)
     return Poly.of({m: min(t.get(m, 0) for t in tables) for m in monos})
@@ -285,11 +285,11 @@ MINMAX_LAWS = (
 )
 
 
-# Choice: `sel(cond, a, b)`.
+# -- selection: `sel(cond, a, b)`
 
 
 def make_sel(st: State, cond: Cond, a: Poly, b: Poly) -> Poly:
-    """`a` where `cond` holds, else `b`."""
+    """Return the selection of `a` if `cond` holds, else `b`."""
     return st.terms.poly("sel", cond, a, b)
 
 
@@ -327,7 +327,7 @@ def _sel_minmax(st: State, cond: Cond, a: Poly, b: Poly) -> Poly | None:
 def _sel_common(st: State, cond: Cond, a: Poly, b: Poly) -> Poly | None:
     base = _common_part([a, b])
     if any(_partial(x) for x in base.mentions):
-        # `n == 0 ? 0 : x // n` must not evaluate `x // n` outside of the choice.
+        # `n == 0 ? 0 : x // n` must not evaluate `x // n` outside of the selection.
         base = Poly.of({m: c for m, c in base.terms if not any(map(_partial, _inside(m)))})
     return base + make_sel(st, cond, a - base, b - base) if base else None
 
@@ -356,7 +356,7 @@ _LAWS_OF = {
 
 
 def apply_laws(st: State, kind: str, args: tuple[Any, ...]) -> Poly | None:
-    """The first law's result, or None for a normal atom."""
+    """Return the result of the first law that applies, or None for a normal atom."""
     if kind in ("min", "max"):
         args = (kind, args)
     table: tuple[Law, ...] = _LAWS_OF[kind]
@@ -394,4 +394,4 @@ FACT_LAWS = (
     "x // k >= c: x >= k*c",
     "a + b >= 0, b <= c: a >= -c",
 )
-"""Laws by which a fact gives further facts."""
+"""Laws that derive further facts from a fact."""

@@ -1,8 +1,8 @@
-"""The normal form of a polynomial under the facts of a state.
+"""Normal form of a polynomial under the facts of a state.
 
-Atoms are rebuilt from the inside out: symbols by their substitutions, compound atoms by the laws,
-then products by the equality rules (rewriting modulo the ideal of the known equalities, which is
-how product equality with symbolic factors composes). Equal dims that this proves get one form.
+Atoms are rebuilt bottom-up: symbols by their substitutions, compound atoms by the laws. Products
+are then rewritten by the equality rules, that is, modulo the ideal of the known equalities, which
+makes product equalities with symbolic factors compose. Dims that this proves equal have one form.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REWRITES = 200
 
 
 def norm(st: State, p: Poly) -> Poly:
-    """The normal form of `p`."""
+    """Return the normal form of `p`."""
     if not p.terms or (len(p.terms) == 1 and not p.terms[0][0]):
         return p
     found = st.norm_cache.get(p)
@@ -65,7 +65,7 @@ def _rebuild(st: State, p: Poly) -> Poly:
 
 
 def norm_atom(st: State, atom: Atom) -> Poly:
-    """The normal form of an atom."""
+    """Return the normal form of an atom."""
     known = st.subst.get(atom)
     if known is not None:
         return norm(st, known)
@@ -111,7 +111,7 @@ def _norm_compound(st: State, atom: Atom) -> Poly:
 
 
 def reduce(st: State, p: Poly, skip: Poly | None = None) -> Poly:
-    """Rewrite leading monomials of the rules away, where the coefficients divide."""
+    """Rewrite multiples of the rules' leading monomials where the coefficients divide."""
     if not st.rules:
         return p
     for _ in range(REWRITES):
@@ -140,7 +140,7 @@ def _reduce_once(st: State, p: Poly, skip: Poly | None) -> Poly | None:
 
 
 def critical_pair(a: Poly, b: Poly) -> Poly | None:
-    """What two rules say of the product of their leading monomials; None where these are apart."""
+    """Return the consequence of two rules with overlapping leading monomials, or None."""
     (la, ca), (lb, cb) = a.terms[0], b.terms[0]
     rest_b: Mono = la
     common: list[Atom] = []
@@ -158,7 +158,7 @@ def critical_pair(a: Poly, b: Poly) -> Poly | None:
 
 
 def norm_cond(st: State, c: Cond) -> Cond:
-    """The normal form of a condition, decided where ranges and exclusions decide it."""
+    """Return the normal form of a condition, decided if ranges and exclusions decide it."""
     if c.op in ("and", "or"):
         parts = [norm_cond(st, x) for x in c.args]
         return (cond_all if c.op == "and" else cond_any)(*parts)

@@ -1,4 +1,4 @@
-"""Dims as a reader expects them: `(h - 1) // 2 + 1`, not `(h - T.int64(1)) // T.int64(2)`."""
+"""Readable text of dims: `(h - 1) // 2 + 1`, not `(h - T.int64(1)) // T.int64(2)`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _CONSTANT = re.compile(r"T\.(?:int64|int32|bool)\((-?\w+)\)")
 
 
 def show(e: Any) -> str:
-    """The text of a dim or condition."""
+    """Return the text of a dim or condition."""
     if hasattr(e, "asobject"):
         e = e.asobject()
     return _CONSTANT.sub(r"\1", str(e)).replace("T.", "")
 
 
 def show_shape(shape: Sequence[Any]) -> str:
-    """The text of a shape."""
+    """Return the text of a shape."""
     return f"({', '.join(show(d) for d in shape)})"

@@ -1,4 +1,4 @@
-"""Rules about whole shapes: broadcasting two dims, and grouping the dims of a reshape."""
+"""Rules about whole shapes: broadcast of two dims, and grouping of the dims of a reshape."""
 
 from __future__ import annotations
 
@@ -13,68 +13,74 @@ Group = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Questions(Protocol):
-    """What these rules ask of a solver, and require of it; its methods say what each means."""
+    """The part of a solver's interface that these rules require."""
 
     joins: Joins
 
     def simplify(self, e: Any) -> Any:
-        """The canonical expression."""
+        """Return the canonical expression."""
 
     def key(self, e: Any) -> Poly:
-        """The normal form: dims of one key are proved equal."""
+        """Return the normal form; dims with equal keys are proved equal."""
 
     def const(self, e: Any) -> int | None:
-        """The value, if only one is possible."""
+        """Return the value, if only one is possible."""
 
     def name_of(self, e: Any) -> str:
-        """An expression in the user's words."""
+        """Return an expression in terms of the user's inputs."""
 
     def known(self, cond: Any) -> bool | None:
-        """Whether a condition holds."""
+        """Return whether a condition holds."""
 
     def known_eq(self, a: Any, b: Any) -> bool | None:
-        """`a == b`."""
+        """Return whether `a == b`."""
 
     def known_ne_one(self, e: Any) -> bool | None:
-        """`e != 1`."""
+        """Return whether `e != 1`."""
 
     def known_same_elements(self, shape_a: Sequence[Any], shape_b: Sequence[Any]) -> bool | None:
-        """Whether the products are equal."""
+        """Return whether the products are equal."""
 
     def require(self, cond: Any, context: str, message: str = "") -> None:
-        """The condition, guarded where it is not proved."""
+        """Prove the condition or add a guard."""
 
     def require_eq(self, a: Any, b: Any, context: str) -> None:
-        """`a == b`, guarded where it is not proved."""
+        """Prove `a == b` or add a guard."""
 
     def wish_eq(self, a: Any, b: Any, context: str) -> None:
-        """Note that `a == b` would help."""
+        """Record that `a == b` would simplify the program."""
 
 
 class Joins:
-    """Which dims a dim is the broadcast of.
+    """Map from each broadcast dim to the dims that it combines.
 
-    Among dims that fit each other broadcasting is associative, commutative and idempotent. So a set
-    of them has one expression, linear in their number: spelled operator by operator, the dims of a
-    chain over three operands double in length with every step.
+    Among compatible dims broadcasting is associative, commutative and idempotent. A set of them
+    therefore has one expression of linear size. Without this, the dims of a chain over three
+    operands
+    would double in length with every operator.
     """
 
     def __init__(self) -> None:
-        self._parts: dict[Any, dict[Any, Any]] = {}  # normal form -> parts by theirs
+        # normal form of a dim -> normal form of each part -> part
+        self._parts: dict[Any, dict[Any, Any]] = {}
         self._made: dict[frozenset[Any], Any] = {}
 
     def parts(self, solver: Questions, dim: Any) -> dict[Any, Any]:
-        """The dims that were joined to ``dim``, by normal form; itself if none were."""
+        """Return the dims that ``dim`` combines, by normal form; only itself if there are none."""
         key = solver.key(dim)
         return self._parts.get(key, {key: dim})
 
     def known(self, solver: Questions, a: Any, b: Any) -> Any | None:
-        """What ``a`` and ``b`` gave before, perhaps with others between: it is guarded already."""
+        """Return the earlier broadcast of the same set of dims, which is already guarded, or
+        None.
+        """
         together = self.parts(solver, a).keys() | self.parts(solver, b).keys()
         return self._made.get(frozenset(together))
 
     def of(self, solver: Questions, a: Any, b: Any) -> Any:
-        """The broadcast of dims that a guard makes fit: the first that is not 1, or 1."""
+        """Return the broadcast of dims that a guard makes compatible: the first that is not 1,
+        or 1.
+        """
         parts = {**self.parts(solver, a), **self.parts(solver, b)}
         *first, result = parts.values()
         for dim in reversed(first):
@@ -85,19 +91,20 @@ class Joins:
 
 
 def broadcast(solver: Questions, a: Any, b: Any, context: str) -> Any:
-    """The common dim of `a` and `b`, as NumPy and Relay broadcast.
+    """Return the common dim of `a` and `b` by the broadcasting of NumPy and Relay.
 
     proved                  result                      guard
     a == b                  a                           -
     a == 1                  b                           -
-    joined before           what that gave              -
+    joined before           the earlier result          -
     a != 1 and b != 1       a                           a == b
     a != 1                  a                           b == a or b == 1
     a == 1 implies b == a   a                           a == b or a == 1 or b == 1
     nothing                 Select(a == 1, b, a)        a == b or a == 1 or b == 1
 
-    The rows hold with a and b exchanged. "Joined before" are the dims that `a` is the broadcast of
-    with those that `b` is of, in any order.
+    The rows also hold with a and b exchanged. "Joined before" means that the same set of dims, in
+    any
+    order, has been broadcast before.
     """
     a, b = solver.simplify(a), solver.simplify(b)
     if solver.known_eq(a, b):
@@ -112,7 +119,7 @@ def broadcast(solver: Questions, a: Any, b: Any, context: str) -> Any:
     if all(wide):
         solver.require_eq(a, b, context)
         return solver.simplify(a)
-    # Of joined dims the first speak for all: that the others equal them is wished already.
+    # The first of the joined dims suffices: its equality to the others has been recorded already.
     first, second = (next(iter(solver.joins.parts(solver, dim).values())) for dim in (a, b))
     solver.wish_eq(first, second, f"{context}: no broadcast")
     must = f"{solver.name_of(a)} must equal {solver.name_of(b)}"
@@ -124,7 +131,7 @@ def broadcast(solver: Questions, a: Any, b: Any, context: str) -> Any:
     fits = tirx.Or(tirx.Or(tirx.EQ(a, b), tirx.EQ(a, _one())), tirx.EQ(b, _one()))
     solver.require(fits, context, f"{must}, or one of them be 1")
     for kept, other in ((a, b), (b, a)):
-        # Where the kept dim is 1 so is the other: broadcasting cannot change it.
+        # If the kept dim is 1, the other is 1 too, so broadcasting does not change it.
         if solver.known(tirx.Or(tirx.NE(kept, _one()), tirx.EQ(other, kept))):
             return kept
     return solver.joins.of(solver, a, b)
@@ -139,12 +146,13 @@ def _plainer(a: Any, b: Any) -> Any:
 
 
 def group_dims(solver: Questions, src: Sequence[Any], dst: Sequence[Any]) -> list[Group] | None:
-    """Minimal contiguous groups with equal products.
+    """Return minimal contiguous groups with equal products, or None if the totals may differ.
 
     before: (b, s, 12, 64) -> (b*s, 768)
     after:  [((0, 1), (0,)), ((2, 3), (1,))]
 
-    A literal 1 joins the group before it, or the first one. A dim of unknown value never does:
+    A literal 1 joins the group before it, or the first one. A dim of unknown value never does,
+    because
     it might be 0.
     """
     if solver.known_same_elements(src, dst) is not True:
@@ -158,8 +166,12 @@ def group_dims(solver: Questions, src: Sequence[Any], dst: Sequence[Any]) -> lis
 def _grow(
     solver: Questions, src: Sequence[Any], dst: Sequence[Any], left: list[int], right: list[int]
 ) -> list[Group]:
-    """Cut after the fewest dims whose products agree; the rest must agree as well, since equal
-    heads say nothing about the tails where the head may be 0."""
+    """Split after the fewest dims whose products are equal.
+
+    The products of the remaining dims must be equal as well: if the head may be 0, equal heads do
+    not
+    imply equal tails.
+    """
     groups: list[Group] = []
     while left or right:
         cut = _first_cut(solver, src, dst, left, right)

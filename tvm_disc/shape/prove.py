@@ -1,4 +1,4 @@
-"""Deciding conditions: each row of `PROOF_LAWS` answers True, False or None (unknown)."""
+"""Decision of conditions: each row of `PROOF_LAWS` returns True, False or None (unknown)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from .state import Contradiction, State
 from .terms import TRUE, Atom, Cond, Poly, cond_all, cond_eq, cond_ge, cond_not, mono_div
 
 MAX_SPLITS = 2
-"""How many hypotheses may be nested."""
+"""Maximum nesting of hypotheses."""
 BUDGET = 16
-"""How many hypotheses one question may try in all."""
+"""Maximum number of hypotheses per query."""
 MAX_RESIDUE = 8
 """Largest divisor whose remainders are enumerated."""
 
 
 @dataclass(frozen=True)
 class ProofLaw:
-    """`name` states the law; `decide` takes a normal condition."""
+    """A proof law: `name` states it, `decide` takes a normal condition."""
 
     name: str
     decide: Callable[[State, Cond], bool | None]
 
 
 def prove(st: State, c: Cond) -> bool | None:
-    """True: holds for all values the facts allow. False: for none. None: not known."""
+    """Return True if a condition holds for all values that the facts allow, False if for none.
+
+    None means unknown.
+    """
     if c.op in ("true", "false"):
         return c.op == "true"
     key = (c, st.depth)
@@ -45,7 +48,9 @@ def prove(st: State, c: Cond) -> bool | None:
         st.splits[0] = 0
     else:
         answer = _prove(st, c)
-    # "Unknown" for want of budget is kept for the question itself, which costs all of it.
+    # "Unknown" due to an exhausted budget is cached only for the outermost query, which costs the
+    # whole
+    # budget.
     if st.budget.left > 0 or answer is not None or (not st.depth and st.budget.outermost):
         st.proof_cache[key] = (st.epoch, answer)
     return answer
@@ -65,7 +70,7 @@ def _prove(st: State, c: Cond) -> bool | None:
 
 
 def _by(laws: tuple[ProofLaw, ...], st: State, c: Cond) -> bool | None:
-    """The answer of the first law that has one."""
+    """Return the answer of the first law that has one."""
     for law in laws:
         answer = law.decide(st, c)
         if answer is not None:
@@ -101,7 +106,7 @@ def _squeezed(st: State, c: Cond) -> bool | None:
 
 
 def _scaled(st: State, c: Cond) -> bool | None:
-    """`k*p > -k` for a symbolic divisor `k` in `p`."""
+    """Decide `p >= 0` by `k*p > -k` for a symbolic divisor `k` in `p`."""
     if c.op != "ge":
         return None
     p = c.args[0]
@@ -116,7 +121,7 @@ def _scaled(st: State, c: Cond) -> bool | None:
 
 
 def _undivided(st: State, c: Cond) -> bool | None:
-    """A division by a constant that stands alone on one side of an inequality."""
+    """Decide an inequality with a division by a constant by multiplying it out."""
     if c.op != "ge":
         return None
     p: Poly = c.args[0]
@@ -133,7 +138,7 @@ def _undivided(st: State, c: Cond) -> bool | None:
 
 
 def _square(st: State, c: Cond) -> bool | None:
-    """`p >= 0` where `p - x*(a - q*b)**2` is, for a square `a*a` in `p`."""
+    """Prove `p >= 0` by `p - x*(a - q*b)**2 >= 0`, for a square `a*a` in `p`."""
     if c.op != "ge":
         return None
     p: Poly = c.args[0]
@@ -152,12 +157,12 @@ def _square(st: State, c: Cond) -> bool | None:
 
 
 def lower_is(st: State, p: Poly) -> bool:
-    """Whether a polynomial in any form is at least 0."""
+    """Return whether a polynomial in any form is known to be at least 0."""
     return nonneg(st, norm(st, p))
 
 
 def _zero_or(st: State, c: Cond) -> bool | None:
-    """`m*r`: where a factor of `m` is 0 so is the product; elsewhere `r` decides."""
+    """Decide `m*r`: if a factor of `m` is 0, so is the product; otherwise decide `r`."""
     if c.op not in ("ge", "eq") or st.depth >= MAX_SPLITS:
         return None
     _, mono, rest = c.args[0].without_content()
@@ -196,7 +201,7 @@ def _any(st: State, c: Cond) -> bool | None:
 
 
 def _cases(st: State, c: Cond) -> bool | None:
-    """Both sides of a minimum, maximum or choice."""
+    """Decide by the cases of a minimum, maximum or selection."""
     if st.depth >= MAX_SPLITS:
         return None
     for atom in _split_atoms(c):
@@ -217,7 +222,7 @@ def _split_atoms(c: Cond) -> list[Atom]:
 
 
 def _alternatives(st: State, c: Cond) -> bool | None:
-    """Every disjunct of a fact that shares a symbol."""
+    """Decide by every disjunct of a fact that shares a symbol."""
     if st.depth >= MAX_SPLITS:
         return None
     for fact in st.ors:
@@ -229,7 +234,7 @@ def _alternatives(st: State, c: Cond) -> bool | None:
 
 
 def _residues(st: State, c: Cond) -> bool | None:
-    """All remainders of a symbol by a small divisor."""
+    """Decide by all remainders of a symbol modulo a small divisor."""
     if st.depth >= 1:
         return None
     for atom in sorted(c.mentions):
@@ -256,7 +261,7 @@ def _residues(st: State, c: Cond) -> bool | None:
 
 
 def _each(st: State, c: Cond, cases: list[Cond]) -> bool | None:
-    """The common answer of all possible cases."""
+    """Return the common answer of all possible cases, or None."""
     answers = []
     for case in cases:
         answer = _under(st, case, c, vacuous=True)
@@ -270,7 +275,11 @@ def _each(st: State, c: Cond, cases: list[Cond]) -> bool | None:
 
 
 def _under(st: State, hypothesis: Cond, c: Cond, vacuous: bool = False) -> str | bool | None:
-    """The answer under a hypothesis: 'yes', 'no', 'impossible' or None."""
+    """Return the answer under a hypothesis.
+
+    With `vacuous` it is 'yes', 'no', 'impossible' or None; otherwise True, False or None, where a
+    contradictory hypothesis gives True.
+    """
     if st.splits[0] <= 1 or st.budget.left <= 0:
         return None
     st.splits[0] -= 1
@@ -302,11 +311,11 @@ CASE_LAWS = (
     ProofLaw("all remainders of x by k", _residues),
 )
 PROOF_LAWS = DIRECT_LAWS + CASE_LAWS
-"""Those that ask under a hypothesis come last: each has the price of a state of its own."""
+"""Laws that use hypotheses come last, because each hypothesis copies the state."""
 
 
 def prove_divides(st: State, k: Poly, e: Poly) -> bool | None:
-    """Whether `e == k*q` for some integer q."""
+    """Return whether `e == k*q` for some integer q."""
     k, e = norm(st, k), norm(st, e)
     if not e:
         return True
@@ -320,7 +329,8 @@ def prove_divides(st: State, k: Poly, e: Poly) -> bool | None:
         return None
     atom = rest.as_atom
     if atom is not None and atom.kind == "sym" and not any(atom in f.syms for f in st.ors):
-        # A symbol known to be a multiple has been replaced by one: of this one nothing is known.
+        # A symbol that is known to be a multiple has been substituted, so this one is not known to
+        # be.
         return None
     return prove(st, cond_eq(rest - k * st.terms.poly("div", rest, k)))
 

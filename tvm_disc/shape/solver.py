@@ -1,11 +1,11 @@
-"""The solver: symbols, facts, three-valued questions, requirements.
+"""The solver: symbols, facts, three-valued queries, requirements.
 
-`known_*` prove and never add anything: True and False are never wrong, None means unknown.
-`require_*` turn an unknown into a run-time guard, which is a fact from then on. Every symbol is a
-dimension, hence at least 0 and possibly 0: `n*m == n*k` does not give `m == k`.
+`known_*` prove and add nothing: True and False are always correct, None means unknown. `require_*`
+turn an unknown condition into a run-time guard, which is a fact from then on. Every symbol is a
+dim, hence at least 0 and possibly 0: `n*m == n*k` does not imply `m == k`.
 
 The constraints follow the shape constraints of DISC (EuroMLSys'21) and BladeDISC (SIGMOD'24):
-dimension equality, product equality and facts per symbol; the canonical polynomials and their
+dimension equality, product equality and facts per symbol. The canonical polynomials and their
 decision procedure follow JAX's `shape_poly`.
 """
 
@@ -54,11 +54,11 @@ from .terms import product as poly_product
 
 Dim = Any
 """A TVM integer expression, or a Python integer."""
-_OF_STEPS = re.compile(r"_[a-z]\d*")  # names that formulas give to their own parts
+_OF_STEPS = re.compile(r"_[a-z]\d*")  # names that printed formulas use for intermediate values
 
 
 def _legible(name: str) -> str:
-    """A name as an identifier of formulas, which are read as Python's expressions are."""
+    """Return a name as a valid identifier for formulas, which are parsed as Python expressions."""
     found = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name))
     if not found.isidentifier() or _OF_STEPS.fullmatch(found):
         found = f"d{found}"
@@ -72,7 +72,9 @@ R = TypeVar("R")
 def _query(
     method: Callable[Concatenate[Solver, P], R],
 ) -> Callable[Concatenate[Solver, P], R]:
-    """Make a method one query of the solver's budget, or part of the query that calls it."""
+    """Return a method that runs as one query of the solver's budget, or as part of its caller's
+    query.
+    """
 
     def within_budget(self: Solver, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self.budget:
@@ -83,12 +85,12 @@ def _query(
 
 
 class Solver:
-    """Facts about the symbolic dims of one program, and the questions asked about them."""
+    """Facts about the symbolic dims of one program, and queries about them."""
 
     def __init__(self) -> None:
         self._terms = Terms()
         self._convert = Converter(self._terms)
-        #: work that each query may cost
+        # limit of the work per query
         self.budget = Budget()
         self._state = self._fresh_state()
         self._facts: list[Fact] = []
@@ -98,9 +100,9 @@ class Solver:
         self._hard: dict[tuple[Cond, int], bool | None] = {}
         self.guards: list[Guard] = []
         self.wishes: list[Wish] = []
-        #: conditions of the source that the program does not check, each with the reason
+        # conditions of the source that the program does not check, each with the reason
         self.unchecked: list[str] = []
-        #: what a front end tells of the source, a sentence each
+        # sentences of a front end about the source
         self.notes: list[str] = []
         self.joins = Joins()
 
@@ -109,11 +111,15 @@ class Solver:
         st.quotients = self._convert.quotients
         return st
 
-    # Symbols.
+    # -- symbols
 
     def symbol(self, name: str, source: str = "") -> Any:
-        """A new int64 symbol whose printed name is `name`, made one that formulas can be written
-        with, and unique; `source` says where the user meets it: "input 'x' axis 0"."""
+        """Return a new int64 symbol.
+
+        Its printed name is `name`, changed to a unique identifier. `source` is the user's term for
+        it, such
+        as "input 'x' axis 0".
+        """
         legible = unique = _legible(name)
         i = 0
         while unique in self._names:
@@ -124,26 +130,29 @@ class Solver:
         return var
 
     def declare(self, var: Any, source: str = "") -> None:
-        """Adopt an existing variable."""
+        """Register an existing variable."""
         atom = self._convert.symbol(var).as_atom
         assert atom is not None
         self._names.setdefault(str(var.name), var)
-        if not self._sources.get(atom):  # the first is kept: equal dims may be one symbol
+        if not self._sources.get(atom):  # keep the first source: equal dims may be one symbol
             self._sources[atom] = source
 
     def resolve(self, name: str) -> Any:
-        """The symbol of this name, for constraint strings; None if there is none."""
+        """Return the symbol with this name, for constraint strings, or None."""
         return self._names.get(name)
 
     def known_names(self) -> list[str]:
-        """The names that constraint strings may use."""
+        """Return the names that constraint strings may use."""
         return sorted(self._names)
 
-    # Facts.
+    # -- facts
 
     def assume(self, cond: Any, why: str) -> None:
-        """Take a condition (or constraint text) as true; raises `ShapeConflict` quoting both
-        statements where it cannot be."""
+        """Add a condition, or constraint text, as true.
+
+        Raises:
+            ShapeConflict: it contradicts known facts; the message quotes both statements.
+        """
         if isinstance(cond, str):
             parsed = parse_constraint(cond, self.resolve)
             if isinstance(parsed, Likely):
@@ -154,11 +163,11 @@ class Solver:
         self._add(_kind(c), self._text(cond), why, c)
 
     def assume_eq(self, a: Dim, b: Dim, why: str) -> None:
-        """`a == b`."""
+        """Add the fact `a == b`."""
         self._add("eq", f"{show(a)} == {show(b)}", why, cond_eq(self._p(a) - self._p(b)))
 
     def assume_range(self, e: Dim, lo: int | None, hi: int | None, why: str) -> None:
-        """`lo <= e <= hi`; None leaves a side open."""
+        """Add the fact `lo <= e <= hi`; None means no bound on that side."""
         p = self._p(e)
         conds = [] if lo is None else [cond_ge(p.plus(-lo))]
         conds += [] if hi is None else [cond_ge((-p).plus(hi))]
@@ -168,23 +177,23 @@ class Solver:
     def assume_same_elements(
         self, shape_a: Sequence[Dim], shape_b: Sequence[Dim], why: str
     ) -> None:
-        """Both shapes have the same number of elements."""
+        """Add the fact that both shapes have the same number of elements."""
         text = f"elements {show_shape(shape_a)} == {show_shape(shape_b)}"
         self._add("same_elements", text, why, self._same_elements(shape_a, shape_b))
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Forget at the end every fact, guard and wish that was added inside; symbols stay."""
+        """Discard every fact, guard and wish added in the context; symbols are kept."""
         saved = self._state, list(self._facts), list(self.guards), list(self.wishes)
         self._state = self._state.copy()
-        self._state.depth -= 1  # a program's facts, not a hypothesis of a proof
+        self._state.depth -= 1  # these are facts of a program, not a hypothesis of a proof
         try:
             yield
         finally:
             self._state, self._facts, self.guards, self.wishes = saved
 
     def likely(self, var: Dim, values: Sequence[int]) -> None:
-        """Values to expect for `var`; a hint for choosing kernels, never used in a proof."""
+        """Add likely values of `var`, a hint for kernel selection that proofs never use."""
         atom = self._p(var).as_atom
         if atom is None:
             raise ShapeConflict(f"likely values need a symbol, found {show(var)}")
@@ -192,7 +201,9 @@ class Solver:
 
     @_query
     def likely_values(self, e: Dim) -> tuple[int, ...]:
-        """The values `e` takes over the likely values of its symbols, at most 256 combinations."""
+        """Return the values of `e` for the likely values of its symbols, at most 256
+        combinations.
+        """
         p = self.key(e)
         known = {a: self._likely_of(a) for a in sorted(p.syms)}
         total = 1
@@ -228,7 +239,7 @@ class Solver:
     @_query
     def _add(self, kind: str, text: str, why: str, c: Cond) -> None:
         if norm_cond(self._state, c).op == "true":
-            # Kept for `describe`, but nothing new; a user still wants to see what was declared.
+            # The fact is implied, but `describe` still shows what was declared.
             if c.op != "true":
                 self._facts.append(Fact(kind, text, why, c))
             return
@@ -263,17 +274,19 @@ class Solver:
         theirs = " and ".join(f"'{f.text}' ({f.reason})" for f in others)
         return f"{mine} contradicts {theirs}"
 
-    # Questions.
+    # -- queries
 
     def known(self, cond: Any) -> bool | None:
-        """Whether a condition (or constraint text) holds for every value the facts allow."""
+        """Return whether a condition, or constraint text, holds for every value that the facts
+        allow.
+        """
         if isinstance(cond, str):
             cond = parse_constraint(cond, self.resolve)
         return self._ask(self._convert.cond(cond))
 
     @_query
     def known_hard(self, cond: Any) -> bool | None:
-        """`known`, then TVM's analyzer with Z3: tens of milliseconds, for dims below 2**31."""
+        """Return `known`, or else the answer of Z3: tens of milliseconds, for dims below 2**31."""
         if isinstance(cond, str):
             cond = parse_constraint(cond, self.resolve)
         c = self._convert.cond(cond)
@@ -286,37 +299,37 @@ class Solver:
         return self._hard[key]
 
     def known_eq(self, a: Dim, b: Dim) -> bool | None:
-        """`a == b`."""
+        """Return whether `a == b`."""
         return self._ask(cond_eq(self._p(a) - self._p(b)))
 
     def known_le(self, a: Dim, b: Dim) -> bool | None:
-        """`a <= b`."""
+        """Return whether `a <= b`."""
         return self._ask(cond_ge(self._p(b) - self._p(a)))
 
     def known_lt(self, a: Dim, b: Dim) -> bool | None:
-        """`a < b`."""
+        """Return whether `a < b`."""
         return self._ask(cond_ge((self._p(b) - self._p(a)).plus(-1)))
 
     @_query
     def known_divides(self, k: Dim, e: Dim) -> bool | None:
-        """`e` is an integer multiple of `k`."""
+        """Return whether `e` is an integer multiple of `k`."""
         return prove_divides(self._state, self._p(k), self._p(e))
 
     def known_nonzero(self, e: Dim) -> bool | None:
-        """`e != 0`."""
+        """Return whether `e != 0`."""
         return self._ask(cond_not(cond_eq(self._p(e))))
 
     def known_ne_one(self, e: Dim) -> bool | None:
-        """`e != 1`, which decides broadcasting."""
+        """Return whether `e != 1`, which decides broadcasting."""
         return self._ask(cond_not(cond_eq(self._p(e).plus(-1))))
 
     def known_same_elements(self, shape_a: Sequence[Dim], shape_b: Sequence[Dim]) -> bool | None:
-        """Whether the products are equal."""
+        """Return whether the products are equal."""
         return self._ask(self._same_elements(shape_a, shape_b))
 
     @_query
     def known_same_shape(self, shape_a: Sequence[Dim], shape_b: Sequence[Dim]) -> bool | None:
-        """Whether rank and every dim are equal."""
+        """Return whether rank and every dim are equal."""
         if len(shape_a) != len(shape_b):
             return False
         answers = [self.known_eq(a, b) for a, b in zip(shape_a, shape_b, strict=True)]
@@ -329,27 +342,27 @@ class Solver:
         return prove(self._state, c)
 
     def simplify(self, e: Dim) -> Any:
-        """The canonical expression; dims proved equal by normal form give the same object."""
+        """Return the canonical expression; dims with equal normal forms give the same object."""
         return self._convert.expr(self.key(e))
 
     def key(self, e: Dim) -> Poly:
-        """The normal form: dims of one key are proved equal."""
+        """Return the normal form; dims with equal keys are proved equal."""
         return self.norm(self._p(e))
 
     @_query
     def norm(self, p: Poly) -> Poly:
-        """The normal form of a canonical polynomial under the facts."""
+        """Return the normal form of a canonical polynomial under the facts."""
         return norm(self._state, p)
 
     @_query
     def range_of(self, e: Dim) -> tuple[int | None, int | None]:
-        """The inclusive range; None is unbounded."""
+        """Return the inclusive range; None means unbounded."""
         p = self.key(e)
         return lower(self._state, p), upper(self._state, p)
 
     @_query
     def const(self, e: Dim) -> int | None:
-        """The value, if only one is possible."""
+        """Return the value, if only one is possible."""
         p = self.key(e)
         if p.as_const is None:
             if self._state.witnesses.vary(p):
@@ -360,17 +373,23 @@ class Solver:
 
     @_query
     def why(self, claim: Any) -> list[str]:
-        """A minimal set of facts that proves the claim, then the laws used; empty if unknown."""
+        """Return a minimal set of facts that proves the claim, then the laws used; empty if
+        unknown.
+        """
         if isinstance(claim, str):
             claim = parse_constraint(claim, self.resolve)
         c = self._convert.cond(claim)
         return reasons(self._facts, c, self._ask(c), self._replay)
 
-    # Requirements.
+    # -- requirements
 
     @_query
     def require(self, cond: Any, context: str, message: str = "") -> None:
-        """Proved: nothing. Refuted: `ShapeConflict`. Unknown: a guard, and a fact from now on."""
+        """Require a condition: nothing to do if proved, a guard and a new fact if unknown.
+
+        Raises:
+            ShapeConflict: the condition is refuted.
+        """
         if isinstance(cond, str):
             cond = parse_constraint(cond, self.resolve)
         c = self._convert.cond(cond)
@@ -385,7 +404,7 @@ class Solver:
         symbols = tuple(self._convert.vars[a] for a in sorted(c.syms) if a in self._convert.vars)
         expr = self._convert.cond_expr(c)
         if c.computed:
-            # No fact: a dim must not be rewritten to a floating-point expression.
+            # Not a fact: a dim must not be rewritten to a floating-point expression.
             if not any(tvm_ffi.structural_equal(expr, g.cond) for g in self.guards):
                 self.guards.append(Guard(expr, text, symbols, context))
             return
@@ -393,13 +412,17 @@ class Solver:
         self.guards.append(Guard(expr, text, symbols, context))
 
     def require_text(self, cond: Any, text: str) -> None:
-        """A condition that was written as ``text``, which the message of a computed one quotes."""
+        """Require a condition written as ``text``, which the message quotes if the condition is
+        computed.
+        """
         c = self._convert.cond(cond)
         self.require(cond, f"constraint {text!r}", self._words(c, text) if c.computed else "")
 
     @_query
     def require_eq(self, a: Dim, b: Dim, context: str) -> None:
-        """`a == b`; where one side is a minimum or a choice of the other, what that comes to."""
+        """Require `a == b`, simplified if one side is a minimum or selection that contains the
+        other.
+        """
         for x, y in ((a, b), (b, a)):
             if isinstance(x, tirx.Min) and self._is_operand(y, x):
                 other = x.b if self._same(x.a, y) else x.a
@@ -428,7 +451,7 @@ class Solver:
         return self._convert.cond_expr(cond_not(self._convert.cond(cond)))
 
     def require_le(self, a: Dim, b: Dim, context: str) -> None:
-        """`a <= b`."""
+        """Require `a <= b`."""
         message = f"{self.name_of(a)} must be at most {self.name_of(b)}"
         self.require(
             _Given(cond_ge(self._p(b) - self._p(a)), f"{show(a)} <= {show(b)}"), context, message
@@ -436,14 +459,16 @@ class Solver:
 
     @_query
     def require_divides(self, k: Dim, e: Dim, context: str) -> None:
-        """`k` divides `e`."""
+        """Require that `k` divides `e`."""
         if prove_divides(self._state, self._p(k), self._p(e)):
             return
         message = f"{self.name_of(e)} must be a multiple of {self.name_of(k)}"
         self.require(_Given(self._divides(k, e), f"{show(e)} % {show(k)} == 0"), context, message)
 
     def wish_eq(self, a: Dim, b: Dim, context: str) -> None:
-        """Note that `a == b` would help, where that comes to two dims of inputs being equal."""
+        """Record that `a == b` would help, if it is equivalent to the equality of two input
+        dims.
+        """
         pair = single_difference(self.norm(self._p(a) - self._p(b)))
         if pair is None or not all(self._sources.get(x, "").startswith("input ") for x in pair):
             return
@@ -456,21 +481,23 @@ class Solver:
 
     @_query
     def broadcast_dim(self, a: Dim, b: Dim, context: str) -> Any:
-        """The dim that broadcasting `a` against `b` gives, guarded where it may not exist."""
+        """Return the dim of broadcasting `a` against `b`, guarded if they may be incompatible."""
         return broadcast(self, a, b, context)
 
     @_query
     def reshape_groups(
         self, src: Sequence[Dim], dst: Sequence[Dim]
     ) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
-        """Minimal contiguous groups of `src` and `dst` dims with equal products, in order;
-        None if the element counts cannot be proved equal."""
+        """Return minimal contiguous groups of `src` and `dst` dims with equal products, in order.
+
+        Returns None if the element counts cannot be proved equal.
+        """
         return group_dims(self, src, dst)
 
-    # Words.
+    # -- text
 
     def facts(self) -> list[Fact]:
-        """Every fact, in the order given, and the likely values."""
+        """Return every fact, in the order given, and the likely values."""
         hints = [
             Fact("likely", f"likely({self._convert.vars[a].name}, {list(v)})", "hint", TRUE)
             for a, v in self._likely.items()
@@ -478,22 +505,22 @@ class Solver:
         return self._facts + hints
 
     def equations(self, dims: Sequence[Dim]) -> list[Any]:
-        """What is known to be equal of expressions over these symbols alone."""
+        """Return the known equations over these symbols alone."""
         known = {self._p(d).as_atom for d in dims}
         facts = [f for f in self._facts if f.kind in ("eq", "same_elements")]
         conds = [f.cond for f in facts if f.cond.op == "eq" and f.cond.syms <= known]
         return [self._convert.cond_expr(c) for c in dict.fromkeys(conds)]
 
     def describe(self) -> str:
-        """Symbols with source and range, facts with reasons, guards."""
+        """Return the text of symbols with source and range, facts with reasons, and guards."""
         return describe(self)
 
     def symbols(self) -> list[tuple[Any, str]]:
-        """Every symbol with its source, in order of declaration."""
+        """Return every symbol with its source, in order of declaration."""
         return [(var, self._sources.get(atom, "")) for atom, var in self._convert.vars.items()]
 
     def name_of(self, e: Dim) -> str:
-        """An expression in the user's words: "input 'x' axis 0 (n)"."""
+        """Return an expression in terms of the user's inputs: "input 'x' axis 0 (n)"."""
         p = self._p(e)
         atom = p.as_atom
         if p.as_const is not None:
@@ -517,12 +544,12 @@ class Solver:
 
     @property
     def law_hits(self) -> dict[str, int]:
-        """How often each law was used."""
+        """The number of uses of each law."""
         return dict(self._state.hits)
 
     @property
     def steps(self) -> int:
-        """Proof steps so far: a measure of work that does not depend on the machine."""
+        """Proof steps so far: a machine-independent measure of work."""
         return self._state.steps
 
     def _p(self, e: Dim) -> Poly:
@@ -540,7 +567,7 @@ class Solver:
 
 
 class _Given(Cond):
-    """A condition with the words it was asked in."""
+    """A condition with the text in which it was requested."""
 
     __slots__ = ("text",)
 

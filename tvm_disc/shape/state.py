@@ -1,17 +1,17 @@
-"""What is known: substitutions, ranges, inequalities, exclusions, and the normal form under them.
+"""Solved form of all facts: substitutions, ranges, inequalities, exclusions.
 
-A `State` holds facts in solved form and only ever grows:
+A `State` only ever grows:
 
 subst    atom -> polynomial     `s2 == s + 1`, `b == 4`, `s == 8*(s // 8)`
-rules    p == 0                 equalities no symbol can be solved from; the leading monomial is
-                                rewritten: `h*d == 768`, `n*m == k*l`
+rules    p == 0                 equalities that no symbol can be solved from; the leading monomial
+                                is rewritten: `h*d == 768`, `n*m == k*l`
 lo, hi   atom -> integer        ranges
 ineqs    p >= 0                 relations between symbols: `s <= t`
 nes      p != 0
 ors      disjunctions           `n == m or n == 1 or m == 1`
 
-Adding facts makes results stronger, never wrong, so a cached result only needs recomputing when
-a fact came in about one of its symbols, or about a symbol linked to it by a fact.
+New facts make results stronger, never wrong. A cached result therefore only needs recomputation
+after a fact about one of its symbols, or about a symbol that a fact links to it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .witness import Witnesses
 
 
 class Contradiction(Exception):
-    """A fact cannot hold together with those already known (internal: `Solver` quotes both)."""
+    """Raised if a fact contradicts the known facts; `Solver` quotes both (internal)."""
 
 
 class State:
@@ -33,34 +33,34 @@ class State:
 
     def __init__(self, terms: Terms, budget: Budget | None = None) -> None:
         self.terms = terms
-        #: units of work that the query in progress may still spend, shared with copies
+        # units of work left for the current query, shared with copies
         self.budget = budget or Budget()
         self.subst: dict[Atom, Poly] = {}
         self.rules: list[Poly] = []
         self.lo: dict[Atom, int] = {}
         self.hi: dict[Atom, int] = {}
         self.ineqs: list[Poly] = []
-        #: of some of these the symbol that they bound from above, and say nothing else about
+        # inequalities that only bound a symbol from above -> that symbol
         self.caps: dict[Poly, Atom] = {}
         self.nes: set[Poly] = set()
         self.ors: list[Cond] = []
         self.quotients: dict[Atom, tuple[Poly, Poly]] = {}
-        #: law name -> how often it fired
+        # law name -> number of uses
         self.hits: Counter[str] = Counter()
-        #: work done, in proof steps; what the linear-time test counts
+        # work done, in proof steps; the linear-time test counts them
         self.steps = 0
         self.epoch = 0
-        #: how many hypotheses are in force
+        # number of hypotheses in force
         self.depth = 0
-        #: how many more hypotheses the current question may try, shared with copies
+        # remaining hypotheses of the current query, shared with copies
         self.splits = [0]
-        #: how many more ranges the fact being added may narrow
+        # remaining ranges that the fact being added may narrow
         self.fuel = 0
         #: atoms whose normal form is being computed
         self.active: set[Atom] = set()
-        #: whether the range of an atom's argument is being computed
+        # whether the range of an atom's argument is being computed
         self.inside_atom = False
-        #: values that satisfy the facts: what they contradict needs no search for a proof
+        # values that satisfy the facts: a claim that they contradict needs no proof search
         self.witnesses = Witnesses(self.budget)
         self._parent: dict[Atom, Atom] = {}
         self._linked: set[Atom] = set()
@@ -69,12 +69,12 @@ class State:
         self.norm_cache: dict[Poly, tuple[int, Poly]] = {}
         self.atom_cache: dict[Atom, tuple[int, Poly]] = {}
         self.bound_cache: dict[tuple[Poly, int], tuple[int, int | None]] = {}
-        #: normal forms found after the budget of a query was used up: valid for that query
+        # normal forms found after a query's budget was used up: valid for that query only
         self.weak_cache: dict[Poly | Atom, tuple[int, int, Poly]] = {}
         self.proof_cache: dict[tuple[Cond, int], tuple[int, bool | None]] = {}
 
     def copy(self) -> State:
-        """An independent state for a hypothetical fact; shares counters, not facts."""
+        """Return an independent state for a hypothetical fact; counters are shared."""
         self.budget.left -= 10 + (len(self.subst) + len(self.lo) + len(self._changed)) // 8
         other = State(self.terms, self.budget)
         other.subst = dict(self.subst)
@@ -96,10 +96,10 @@ class State:
         other._group_changed = dict(self._group_changed)
         return other
 
-    # Which cached results a new fact may improve.
+    # -- invalidation of cached results
 
     def find(self, atom: Atom) -> Atom:
-        """The representative of the symbols linked to this one by facts."""
+        """Return the representative of the symbols that facts link to this one."""
         parent = self._parent
         root = atom
         while root in parent:
@@ -113,7 +113,7 @@ class State:
         return atom in self._parent or atom in self._linked or atom in self._changed
 
     def link(self, syms: Iterable[Atom]) -> None:
-        """Facts about one of these symbols may now improve results about the others."""
+        """Record that facts about one of these symbols may improve results about the others."""
         syms = list(syms)
         if len(syms) > 1:
             self._linked.update(syms)
@@ -124,10 +124,10 @@ class State:
             self._group_changed[roots[0]] = max(changed, self._group_changed.get(roots[0], 0))
 
     def touch(self, syms: Iterable[Atom]) -> None:
-        """A fact came in that involves these symbols."""
+        """Record that a fact involves these symbols."""
         syms = list(syms)
         self.link(syms)
-        if self.caps:  # what else is known of such a symbol may say something of its bound
+        if self.caps:  # another fact about a capped symbol may imply something about its bound
             self.caps = {p: a for p, a in self.caps.items() if a not in syms}
         self.epoch += 1
         self._linked.update(syms)
@@ -135,12 +135,12 @@ class State:
             self._group_changed[self.find(syms[0])] = self.epoch
 
     def touch_only(self, sym: Atom) -> None:
-        """`sym` was defined and nothing else became known."""
+        """Record that `sym` was defined and nothing else changed."""
         self.epoch += 1
         self._changed[sym] = self.epoch
 
     def stamp(self, syms: Iterable[Atom]) -> int:
-        """The epoch of the last fact that matters to these symbols."""
+        """Return the epoch of the last fact that is relevant to these symbols."""
         newest = 0
         for s in syms:
             newest = max(newest, self._changed.get(s, 0), self._group_changed.get(self.find(s), 0))

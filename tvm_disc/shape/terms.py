@@ -1,12 +1,12 @@
-"""Canonical integer polynomials over atoms: the solver's working form of a dimension.
+"""Canonical integer polynomials over atoms: the solver's working form of a dim.
 
-A dimension `b*s*64 + (h - 1) // 2` is the sum of integer multiples of monomials; a monomial is a
-product of atoms; an atom is a symbol, or a floor division, minimum, maximum or choice of
-polynomials. `a % k` has no atom of its own: it is `a - k*(a // k)`, so that division and remainder
-can never disagree. Equal polynomials are equal values (`==`), as in JAX's `shape_poly`, whose
-factor / term / expression split this follows. Monomials are ordered by their compound atoms,
-deepest first, then by degree, then by age: the leading monomial of an equality is what it rewrites,
-and what replaces it is never built from it.
+A dim `b*s*64 + (h - 1) // 2` is a sum of integer multiples of monomials. A monomial is a product of
+atoms. An atom is a symbol, or a floor division, minimum, maximum or selection of polynomials.
+`a % k` has no atom: it is `a - k*(a // k)`, so that division and remainder are always consistent.
+Equal polynomials are equal values (`==`), as in JAX's `shape_poly`, whose split into factor, term
+and expression this follows. Monomials are ordered by their compound atoms, deepest first, then by
+degree, then by age. An equality rewrites its leading monomial, and the replacement never contains
+that monomial.
 
 Arithmetic is exact: dims are mathematical integers, and int64 overflow is out of scope.
 """
@@ -31,9 +31,9 @@ class Atom:
     div    (num, den)            floor division
     min    (p, q, ...)           sorted
     max    (p, q, ...)           sorted
-    sel    (cond, p, q)          p where cond holds, else q
-    tdiv   (num, den)            division towards zero
-    opaque (text, address, s...) anything else, equal only to itself; s... are symbols it reads
+    sel    (cond, p, q)          p if cond holds, else q
+    tdiv   (num, den)            division that truncates towards zero
+    opaque (text, address, s...) any other expression, equal only to itself; it reads symbols s...
     """
 
     __slots__ = ("args", "kind", "mentions", "rank", "syms", "uid")
@@ -42,12 +42,12 @@ class Atom:
         self.uid = uid
         self.kind = kind
         self.args = args
-        #: this atom and every atom inside it
+        # this atom and every atom inside it
         self.mentions: frozenset[Atom] = inner | {self}
         depth = 1 + max((a.rank[0] for a in inner), default=-1)
-        #: the place in the order of atoms; leaves have depth 0
+        # position in the order of atoms; leaves have depth 0
         self.rank: tuple[int, int] = (depth, uid)
-        #: the leaves (symbols and exact quotients) inside
+        # the leaves inside: symbols, exact quotients and opaque expressions
         self.syms: frozenset[Atom] = frozenset(
             a for a in self.mentions if a.kind in ("sym", "quo", "opaque")
         )
@@ -60,7 +60,7 @@ class Atom:
 
 
 def mono_mul(a: Mono, b: Mono) -> Mono:
-    """The product of two monomials."""
+    """Return the product of two monomials."""
     if not a:
         return b
     if not b:
@@ -69,7 +69,7 @@ def mono_mul(a: Mono, b: Mono) -> Mono:
 
 
 def mono_div(a: Mono, b: Mono) -> Mono | None:
-    """`a / b`, or None where b does not divide a."""
+    """Return `a / b`, or None if b does not divide a."""
     if not b:
         return a
     rest = list(a)
@@ -81,7 +81,7 @@ def mono_div(a: Mono, b: Mono) -> Mono | None:
 
 
 def mono_gcd(a: Mono, b: Mono) -> Mono:
-    """The greatest common monomial."""
+    """Return the greatest common monomial."""
     rest, common = list(b), []
     for atom in a:
         if atom in rest:
@@ -97,7 +97,7 @@ def _order(term: tuple[Mono, int]) -> _Order:
     return _mono_order(term[0])
 
 
-# An entry keeps the atoms of its solver alive: a module has some hundreds.
+# A cache entry keeps the atoms of its solver alive; a module has some hundreds.
 @lru_cache(maxsize=1 << 11)
 def _mono_order(mono: Mono) -> _Order:
     ranks = [a.rank for a in mono]
@@ -106,7 +106,9 @@ def _mono_order(mono: Mono) -> _Order:
 
 
 class Poly:
-    """A polynomial: terms `(monomial, coefficient)`, leading one first, no zero coefficient."""
+    """A polynomial: terms `(monomial, coefficient)`, leading one first, without zero
+    coefficients.
+    """
 
     __slots__ = ("_atoms", "_hash", "_mentions", "_syms", "terms")
 
@@ -119,7 +121,7 @@ class Poly:
 
     @staticmethod
     def of(terms: Mapping[Mono, int]) -> Poly:
-        """The polynomial with these coefficients."""
+        """Return the polynomial with these coefficients."""
         kept = [(m, c) for m, c in terms.items() if c]
         if len(kept) > 1:
             kept.sort(key=_order, reverse=True)
@@ -127,12 +129,12 @@ class Poly:
 
     @staticmethod
     def const(value: int) -> Poly:
-        """The constant `value`."""
+        """Return the constant `value`."""
         return Poly((((), value),)) if value else ZERO
 
     @staticmethod
     def mono(mono: Mono, coeff: int = 1) -> Poly:
-        """`coeff * mono`."""
+        """Return `coeff * mono`."""
         return Poly(((mono, coeff),)) if coeff else ZERO
 
     def __hash__(self) -> int:
@@ -170,7 +172,7 @@ class Poly:
 
     @property
     def as_atom(self) -> Atom | None:
-        """The atom, if this is a bare one."""
+        """The atom, if the polynomial is a single atom with coefficient 1."""
         if len(self.terms) == 1:
             mono, coeff = self.terms[0]
             if coeff == 1 and len(mono) == 1:
@@ -179,7 +181,7 @@ class Poly:
 
     @property
     def syms(self) -> frozenset[Atom]:
-        """All symbols inside, also below divisions."""
+        """All symbols inside, at any depth."""
         if self._syms is None:
             self._syms = frozenset().union(*(a.syms for m, _ in self.terms for a in m))
         return self._syms
@@ -193,7 +195,7 @@ class Poly:
 
     @property
     def sort_key(self) -> tuple[tuple[_Order, int], ...]:
-        """A total order that does not depend on hashes."""
+        """The key of a total order that does not depend on hashes."""
         return tuple((_order(t), t[1]) for t in self.terms)
 
     def atoms(self) -> tuple[Atom, ...]:
@@ -222,11 +224,11 @@ class Poly:
         return self + (-other)
 
     def plus(self, value: int) -> Poly:
-        """`self + value`."""
+        """Return `self + value`."""
         return self + Poly.const(value)
 
     def scale(self, k: int) -> Poly:
-        """`self * k`."""
+        """Return `self * k`."""
         if k == 1:
             return self
         return Poly(tuple((m, c * k) for m, c in self.terms)) if k else ZERO
@@ -247,7 +249,7 @@ class Poly:
         return Poly.of(out)
 
     def content(self) -> tuple[int, Mono]:
-        """The greatest integer and monomial that divide every term."""
+        """Return the greatest integer and monomial that divide every term."""
         if not self.terms:
             return 1, ()
         number, common = 0, self.terms[0][0]
@@ -258,7 +260,7 @@ class Poly:
         return number, common
 
     def without_content(self) -> tuple[int, Mono, Poly]:
-        """`(k, m, rest)` with `self == k * m * rest`, k > 0."""
+        """Return `(k, m, rest)` with `self == k * m * rest`, k > 0."""
         number, common = self.content()
         if number == 1 and not common:
             return 1, (), self
@@ -270,7 +272,7 @@ class Poly:
         return number, common, Poly.of(rest)
 
     def coefficient_gcd(self) -> int:
-        """The gcd of all coefficients but the constant's."""
+        """Return the gcd of all coefficients except the constant term."""
         number = 0
         for mono, coeff in self.terms:
             if mono:
@@ -278,11 +280,11 @@ class Poly:
         return number
 
     def divided(self, number: int) -> Poly:
-        """`self / number`, which must be exact."""
+        """Return `self / number`, which must be exact."""
         return Poly(tuple((m, c // number) for m, c in self.terms))
 
     def replace(self, atom: Atom, value: Poly) -> Poly:
-        """`value` in place of a top-level atom."""
+        """Return the polynomial with a top-level atom replaced by `value`."""
         out = ZERO
         for mono, coeff in self.terms:
             if atom in mono:
@@ -295,7 +297,7 @@ class Poly:
         return out
 
     def divmod_poly(self, den: Poly) -> tuple[Poly, Poly]:
-        """`(q, r)` with `self == q*den + r`, taking leading terms while they divide exactly."""
+        """Return `(q, r)` with `self == q*den + r`, dividing leading terms while this is exact."""
         lead, coeff = den.terms[0]
         quotient: dict[Mono, int] = {}
         rest, done = self, ZERO
@@ -318,7 +320,7 @@ ONE = Poly((((), 1),))
 
 
 def single_difference(p: Poly) -> tuple[Atom, Atom] | None:
-    """(x, y) where `p` is a multiple of `x - y`: x == y makes it 0."""
+    """Return (x, y) if `p` is a multiple of `x - y`, so that x == y makes it 0, else None."""
     rest = p.without_content()[2]
     plain = [m[0] for m, c in rest.terms if len(m) == 1 and abs(c) == 1 and m[0].kind == "sym"]
     opposite = sum(c for _, c in rest.terms) == 0
@@ -326,7 +328,7 @@ def single_difference(p: Poly) -> tuple[Atom, Atom] | None:
 
 
 def product(factors: Iterable[Poly]) -> Poly:
-    """The product; 1 for no factors."""
+    """Return the product; 1 for no factors."""
     out = ONE
     for factor in factors:
         out = out * factor
@@ -382,7 +384,7 @@ class Cond:
 
     @property
     def computed(self) -> bool:
-        """Whether it is about an expression over symbols that is kept whole, as floats are."""
+        """Whether the condition contains an opaque expression over symbols, such as a float."""
         return any(a.kind == "opaque" and len(a.args) > 2 for a in self.mentions)
 
 
@@ -391,7 +393,7 @@ FALSE = Cond("false", ())
 
 
 def cond_eq(p: Poly) -> Cond:
-    """`p == 0`."""
+    """Return the condition `p == 0`."""
     value = p.as_const
     if value is not None:
         return FALSE if value else TRUE
@@ -403,7 +405,7 @@ def cond_eq(p: Poly) -> Cond:
 
 
 def cond_ge(p: Poly) -> Cond:
-    """`p >= 0`; `g*x + c >= 0` is tightened to `x + c // g >= 0`."""
+    """Return the condition `p >= 0`; `g*x + c >= 0` is tightened to `x + c // g >= 0`."""
     value = p.as_const
     if value is not None:
         return TRUE if value >= 0 else FALSE
@@ -415,7 +417,7 @@ def cond_ge(p: Poly) -> Cond:
 
 
 def cond_not(c: Cond) -> Cond:
-    """The negation."""
+    """Return the negation."""
     if c.op == "true":
         return FALSE
     if c.op == "false":
@@ -437,12 +439,12 @@ def cond_not(c: Cond) -> Cond:
 
 
 def cond_all(*conds: Cond) -> Cond:
-    """The conjunction."""
+    """Return the conjunction."""
     return _join("and", FALSE, TRUE, conds)
 
 
 def cond_any(*conds: Cond) -> Cond:
-    """The disjunction."""
+    """Return the disjunction."""
     return _join("or", TRUE, FALSE, conds)
 
 
@@ -466,12 +468,12 @@ class Terms:
         self.table: dict[tuple[Any, ...], Atom] = {}
 
     def atom(self, kind: str, *args: Any) -> Atom:
-        """The atom `kind(*args)`."""
+        """Return the atom `kind(*args)`."""
         key = (kind, args)
         found = self.table.get(key)
         if found is None:
             inner: frozenset[Atom] = frozenset()
-            # An exact quotient stands for itself: its definition is for printing only.
+            # An exact quotient is a leaf: its definition is only used for printing.
             for arg in () if kind == "quo" else args:
                 if isinstance(arg, (Poly, Cond)):
                     inner = inner | arg.mentions
@@ -480,5 +482,5 @@ class Terms:
         return found
 
     def poly(self, kind: str, *args: Any) -> Poly:
-        """The atom as a polynomial."""
+        """Return the atom as a polynomial."""
         return Poly((((self.atom(kind, *args),), 1),))

@@ -1,4 +1,4 @@
-"""What a user says of the dims of inputs, for every kind of source."""
+"""User-provided facts about input dims, for every kind of source."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .solver import Solver
 def tell(
     solver: Solver, dims: Mapping[str, Any], constraints: Sequence[str], premises: Sequence[str]
 ) -> None:
-    """Tell a solver what the user knows.
+    """Add a user's constraints and premises to a solver.
 
     Args:
-        solver: takes the facts.
-        dims: the input dims by the names a user may write: those of symbols, and ``input.axis``.
-        constraints: stated, not proved: the program checks them before it relies on them.
-        premises: as constraints, but the caller sees to it that they hold.
+        solver: receives the facts.
+        dims: the input dims by the names that a user may write: symbols, and ``input.axis``.
+        constraints: conditions that the program checks before it relies on them.
+        premises: like constraints, but the caller guarantees them.
 
     Raises:
-        ParseError: a text that is no constraint, or that names no dim of these.
-        ShapeConflict: a constraint that can never hold.
+        ParseError: a text is not a constraint, or names an unknown dim.
+        ShapeConflict: a constraint can never hold.
     """
     if not isinstance(solver, Solver):
         raise BadInput(f"tell: expected a Solver, found {shown(solver)}")

@@ -1,10 +1,10 @@
-"""Which equalities of input dims are worth a program of their own.
+"""Selection of input dim equalities for which a special version of the program is compiled.
 
-Broadcasting makes a program of unknown dims general: `x[n] + y[m]` is legal where n == m, and also
-where one of them is 1. Nearly every call has n == m, and there everything is simpler: no broadcast,
-fewer symbols, more to fuse. Rules note such equalities as wishes (`Solver.wish_eq`). A special
-version is the program under the premise that they all hold; the general one serves the calls that
-break the premise, so that no legal call is refused.
+Broadcasting makes a program of unknown dims general: `x[n] + y[m]` is valid if n == m, and also if
+one of them is 1. Nearly every call has n == m, which makes everything simpler: no broadcast, fewer
+symbols, more fusion. Rules record such equalities as wishes (`Solver.wish_eq`). A special version
+is the program under the premise that they all hold. The general version serves calls that violate
+the premise, so that no valid call is refused.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tvm_disc.errors import BadInput, ShapeConflict, shown
 from .facts import Wish
 from .solver import Solver
 
-# A premise may make others visible: positions count a whole operand only once dims are equal.
+# A premise may enable further wishes: more equalities become relevant once dims are equal.
 MAX_ROUNDS = 3
 
 
 class Described(Protocol):
-    """Anything that carries what is known of its dims."""
+    """An object with a solver for its dims."""
 
     solver: Solver
 
@@ -33,10 +33,10 @@ T = TypeVar("T", bound=Described)
 def special_version(
     read: Callable[[Sequence[str]], T], general: T
 ) -> tuple[T, tuple[Wish, ...]] | None:
-    """The program under all wishes, and the premises it rests on; None if there is none.
+    """Return the program under all wishes, and these premises; None if there are no wishes.
 
     Args:
-        read: the program under premises in the constraint language.
+        read: returns the program under premises in the constraint language.
         general: the program without premises.
     """
     if not callable(read):
@@ -53,7 +53,7 @@ def special_version(
         try:
             best = read([w.text for w in premises]), premises
         except ShapeConflict:
-            break  # the wishes exclude each other
+            break  # the wishes contradict each other
     return best
 
 

@@ -1,13 +1,14 @@
-"""Witnesses: values of all symbols that satisfy every fact, which answer "not provable" at once.
+"""Witnesses: values of all symbols that satisfy every fact, which quickly show "not provable".
 
-Most questions about dims of unknown relation have no answer, and a prover that splits cases learns
-so only when its budget is spent. A witness where a claim is false, beside one where it holds, shows
-that neither can be proved, in the time it takes to evaluate the claim; so does one where ``p < 0``
-for a bound ``p >= 0``. As for an SMT solver a model is a counterexample: nothing that could be
-proved is lost by asking them first.
+Most queries about unrelated dims have no answer, and a prover that splits cases finds this out only
+when its budget is spent. If a claim is false for one witness and true for another, neither it nor
+its negation can be proved, and this takes only the time to evaluate the claim. Likewise a bound
+``p >= 0`` cannot be proved if a witness has ``p < 0``. A witness is a counterexample, like a model
+of an SMT solver, so nothing provable is lost.
 
-A new fact drops or mends the witnesses it is false for by local search (WalkSAT: Selman, Kautz and
-Cohen, 1994): a symbol of a false fact is given a value that makes the fact true, until all are.
+A new fact removes the witnesses for which it is false, or repairs them by local search (WalkSAT:
+Selman, Kautz and Cohen, 1994): a symbol of a false fact is set to a value that makes the fact true,
+until all facts hold.
 """
 
 from __future__ import annotations
@@ -19,46 +20,50 @@ from .budget import Budget
 from .terms import Atom, Cond, Poly, cond_not
 
 POINTS = 12
-"""How many witnesses are kept."""
+"""Number of witnesses."""
 FOUND = 12
-"""How many more, found for single questions, of which the oldest goes first."""
+"""Number of further witnesses, found for single queries; the oldest is evicted first."""
 MOVES = 64
-"""How many symbols a search for a witness may set."""
+"""Maximum number of symbols that a search for a witness may set."""
 TRIES = 3
-"""From how many witnesses a search for one more starts."""
+"""Number of witnesses from which a search for another one starts."""
 LARGEST = 1 << 40
-"""No symbol is given more: values that multiply from move to move would grow without end."""
+"""Maximum value of a symbol: values that multiply from step to step would grow without bound."""
 PALETTE = (0, 1, 2, 3, 5, 7, 8, 12, 16, 31, 64, 128)
 
 
 class Undefined(ArithmeticError):
-    """A division by zero, or a quotient that is not exact: the witness says nothing here."""
+    """Raised for a division by zero or an inexact quotient: the witness gives no information."""
 
 
 class Witness:
-    """A value of every symbol: the given ones, and what `fresh` gives any other."""
+    """A value for every symbol: those in `values`, and for others the result of `fresh`."""
 
     __slots__ = ("_known", "_users", "fresh", "values")
 
     def __init__(self, fresh: Callable[[int], int], values: dict[Atom, int]) -> None:
         self.fresh = fresh
         self.values = values
-        #: of compound atoms, and which of them a symbol is used by
+        # values of compound atoms, and the compound atoms that use each symbol
         self._known: dict[Atom, int] = {}
         self._users: dict[Atom, list[Atom]] = {}
 
     def copy(self) -> Witness:
-        """One that may be changed for itself."""
+        """Return an independent copy."""
         return Witness(self.fresh, dict(self.values))
 
     def set(self, symbol: Atom, value: int) -> None:
-        """Give a symbol another value."""
+        """Set the value of a symbol."""
         self.values[symbol] = value
         for user in self._users.pop(symbol, ()):
             self._known.pop(user, None)
 
     def of(self, atom: Atom) -> int:
-        """The value of an atom; raises `Undefined`."""
+        """Return the value of an atom.
+
+        Raises:
+            Undefined: the atom has no value.
+        """
         if atom.kind in ("sym", "opaque"):
             given = self.values.get(atom)
             return self.fresh(atom.uid) if given is None else given
@@ -84,7 +89,11 @@ class Witness:
         return num // den
 
     def at(self, p: Poly) -> int:
-        """The value of a polynomial; raises `Undefined`."""
+        """Return the value of a polynomial.
+
+        Raises:
+            Undefined: the polynomial has no value.
+        """
         total = 0
         for mono, coeff in p.terms:
             for atom in mono:
@@ -93,7 +102,11 @@ class Witness:
         return total
 
     def holds(self, c: Cond) -> bool:
-        """Whether a condition holds; raises `Undefined`."""
+        """Return whether a condition holds.
+
+        Raises:
+            Undefined: the condition has no value.
+        """
         if c.op == "eq":
             return self.at(c.args[0]) == 0
         if c.op == "ge":
@@ -111,7 +124,7 @@ class Witness:
         raise Undefined
 
     def satisfies(self, c: Cond) -> bool:
-        """Whether a condition is defined and holds."""
+        """Return whether a condition is defined and holds."""
         try:
             return self.holds(c)
         except Undefined:
@@ -123,7 +136,7 @@ def _scattered(uid: int) -> int:
 
 
 def _seeds() -> list[Witness]:
-    """All dims distinct, all alike, all 1, all 0, and mixtures."""
+    """Return the initial witnesses: all dims distinct, all equal, all 1, all 0, and mixtures."""
     rules: list[Callable[[int], int]] = [
         lambda uid: 11 + 6 * (uid % 997),
         lambda _: 1,
@@ -140,7 +153,7 @@ def _seeds() -> list[Witness]:
 
 
 class Witnesses:
-    """The witnesses of a state of facts."""
+    """The witnesses of a state."""
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget()
@@ -149,11 +162,11 @@ class Witnesses:
         self._new: list[Cond] = []
         self._facts_of: dict[Atom, list[Cond]] = {}
         self._random = Random(0)
-        #: a hypothesis drops the witnesses it is false for, and looks for no other
+        # under a hypothesis, witnesses are only removed and never repaired
         self._hypothetical = False
 
     def copy(self) -> Witnesses:
-        """Those of a state under a hypothesis."""
+        """Return the witnesses for a state under a hypothesis."""
         self._settle()
         other = Witnesses.__new__(Witnesses)
         other._budget = self._budget
@@ -163,11 +176,11 @@ class Witnesses:
         return other
 
     def forget(self) -> None:
-        """None are known any more."""
+        """Remove all witnesses."""
         self._points, self._found, self._hypothetical = [], [], True
 
     def add(self, fact: Cond) -> None:
-        """A fact that every witness has to satisfy from now on."""
+        """Add a fact that every witness must satisfy."""
         if self._hypothetical:
             self._points = [w for w in self._points if w.satisfies(fact)]
             self._found = [w for w in self._found if w.satisfies(fact)]
@@ -175,13 +188,15 @@ class Witnesses:
             self._new.append(fact)
 
     def refute(self, doubt: Callable[[Witness], bool], size: int = 1) -> bool:
-        """Return whether a doubt holds for some witness; `size` is how many terms it looks at."""
+        """Return whether a predicate holds for some witness; `size` is the number of terms it
+        evaluates.
+        """
         for points in (self._points, self._found) if not self._new else self._settled():
             for i, witness in enumerate(points):
                 self._budget.left -= 1 + size // 4
                 try:
                     if doubt(witness):
-                        if i:  # what one question refutes often refutes the next
+                        if i:  # a witness that refutes one query often refutes the next
                             points.insert(0, points.pop(i))
                         return True
                 except Undefined:
@@ -189,11 +204,13 @@ class Witnesses:
         return False
 
     def below(self, p: Poly, least: int) -> bool:
-        """Whether a polynomial is below a number for some witness: no proof can say otherwise."""
+        """Return whether a polynomial is below a number for some witness, so that no proof
+        exists.
+        """
         return self.refute(lambda w: w.at(p) < least, len(p.terms))
 
     def zero(self, p: Poly) -> bool:
-        """Whether a polynomial is 0 for some witness."""
+        """Return whether a polynomial is 0 for some witness."""
         return self.refute(lambda w: w.at(p) == 0, len(p.terms))
 
     def vary(self, p: Poly) -> bool:
@@ -207,11 +224,11 @@ class Witnesses:
         return self.refute(another, len(p.terms))
 
     def undecided(self, c: Cond) -> bool:
-        """Whether a condition holds for one witness and not for another."""
+        """Return whether a condition holds for one witness and not for another."""
         return self.refute(lambda w: not w.holds(c)) and self.refute(lambda w: w.holds(c))
 
     def search(self, c: Cond) -> bool:
-        """The same, looking for the witness that is missing."""
+        """Return :meth:`undecided` after a search for the missing witness."""
         if self._hypothetical or self._budget.left <= 0:
             return False
         missing = cond_not(c) if self.refute(lambda w: w.holds(c)) else c
@@ -222,14 +239,14 @@ class Witnesses:
                 return self.undecided(c)
         return False
 
-    # Keeping the facts.
+    # -- repair
 
     def _settled(self) -> tuple[list[Witness], list[Witness]]:
         self._settle()
         return self._points, self._found
 
     def _settle(self) -> None:
-        """Take in the facts that came since the last question."""
+        """Apply the facts that were added since the last query."""
         new, self._new = self._new, []
         for fact in new:
             for symbol in _leaves(fact.syms):
@@ -242,12 +259,14 @@ class Witnesses:
         return (w for w in self._points if w.satisfies(fact) or self._mend(w, fact))
 
     def _mend(self, witness: Witness, goal: Cond) -> bool:
-        """Change a witness until it satisfies the goal and all facts; False leaves it as it was."""
+        """Change a witness until it satisfies the goal and all facts; restore it and return
+        False if not.
+        """
         before: list[tuple[Atom, int]] = []
         wanted = [goal]
         for _ in range(MOVES):
             if self._budget.left < self._budget.limit // 4:
-                break  # the rest is for proofs
+                break  # the rest of the budget is for proofs
             while wanted and witness.satisfies(wanted[-1]):
                 wanted.pop()
             if not wanted:
@@ -265,7 +284,9 @@ class Witnesses:
         return False
 
     def _move(self, witness: Witness, c: Cond) -> tuple[Atom, int] | None:
-        """A symbol of a false condition, and a value for it that may make the condition true."""
+        """Return a symbol of a false condition, and a value that may make the condition true,
+        or None.
+        """
         if c.op in ("and", "or"):
             parts = [x for x in c.args if not witness.satisfies(x)]
             return self._move(witness, self._random.choice(parts))
@@ -280,7 +301,7 @@ class Witnesses:
 
 
 def _leaves(syms: Iterable[Atom]) -> set[Atom]:
-    """The symbols that values are given to: an exact quotient has those of its definition."""
+    """Return the symbols that have values: for an exact quotient those of its definition."""
     out: set[Atom] = set()
     for atom in syms:
         if atom.kind == "quo":
@@ -292,12 +313,14 @@ def _leaves(syms: Iterable[Atom]) -> set[Atom]:
 
 
 def _solutions(witness: Witness, c: Cond) -> Iterator[tuple[Atom, int]]:
-    """Values of single symbols that may make `p == 0`, or `p >= 0`."""
+    """Yield values of single symbols that may make `p == 0`, or `p >= 0`."""
     return _aims(witness, c.args[0], 0, c.op == "eq")
 
 
 def _aims(witness: Witness, p: Poly, target: int, exactly: bool) -> Iterator[tuple[Atom, int]]:
-    """Values of single symbols that bring a polynomial to a target, or at least there."""
+    """Yield values of single symbols for which a polynomial reaches a target, exactly or at
+    least.
+    """
     try:
         missing = target - witness.at(p)
         for mono, coeff in p.terms:
@@ -312,7 +335,7 @@ def _aims(witness: Witness, p: Poly, target: int, exactly: bool) -> Iterator[tup
 
 
 def _aims_of(witness: Witness, atom: Atom, target: int) -> Iterator[tuple[Atom, int]]:
-    """The same for an atom: through what its value comes from."""
+    """Yield values of single symbols for which an atom reaches a target, through its arguments."""
     kind, args = atom.kind, atom.args
     if abs(target) > LARGEST:
         return
