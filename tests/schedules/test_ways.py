@@ -92,6 +92,9 @@ def test_rows_of_unknown_length_may_go_across_lanes(source: Callable[..., Any], 
 
 
 def test_sides_that_fill_no_tile() -> None:
-    assert "not transpose: one side is shorter than 4: no tile is filled" in explained(transpose(3))
+    assert (
+        "transpose not used: one side has fewer than 4 elements, which fill no tile"
+        in explained(transpose(3))
+    )
     assert f"never: both sides have {LANES} elements" in explained(transpose(LANES - 1))
     assert "never" not in explained(transpose(LANES))

@@ -357,7 +357,7 @@ def _mirrored(low: ElementReader, node: Node, index: Index, mode: str) -> list[E
     """Return the source position of a padding that copies elements; it is always in bounds."""
     position = _MIRRORS.get(mode)
     if position is None:
-        raise Unsupported(f"pad_mode {mode!r}")
+        raise Unsupported(f"pad mode {mode!r} is not supported")
     widths, at = node.attrs["pad_width"], list(index)
     for axis, dim in enumerate(node.inputs[0].shape):
         before, after = widths[2 * axis], widths[2 * axis + 1]
@@ -447,7 +447,7 @@ def _integer_power(low: ElementReader, base: Expr, exponent: Expr) -> Expr:
     into its factors.
     """
     if low.in_guard:
-        raise Unsupported("an integer power in one arm of a choice")
+        raise Unsupported("an integer power in a conditional expression is not supported")
     base, exponent = low.settle("base", base), low.settle("exponent", exponent)
     block, lanes, dtype = low.block, lanes_of(base), dtype_of(base)
     element = element_dtype(base)

@@ -144,7 +144,7 @@ def staged(group: Group, cuts: Sequence[Cut], plan: Planner) -> Plan:
 
 def _joined(stages: Sequence[Stage]) -> Plan:
     if any(s.plan.packed for s in stages):
-        raise Unsupported("a stage that wants its operand in another layout")
+        raise Unsupported("a stage requires a packed operand")
     tasks: Expr = i64(stages[0].plan.tasks)
     for s in stages[1:]:
         tasks = tirx.max(tasks, i64(s.plan.tasks))

@@ -103,12 +103,12 @@ def _checked(name: str, template: Template) -> Template:
         plans = answer if isinstance(answer, list) else [answer]
         if not plans or not all(isinstance(p, Plan) for p in plans):
             raise BadOption(
-                f"template {name}: expected a Plan, a list of some, or WhyNot for {group.name}, "
+                f"template {name}: expected a Plan, a list of Plan, or WhyNot for {group.name}, "
                 f"found {answer!r}"
             )
         if plans[0].needs:
             raise BadOption(
-                f"template {name}: put a plan first that serves every shape; that for {group.name} "
+                f"template {name}: the first plan must serve every shape; the one for {group.name} "
                 f"needs {', '.join(n.text for n in plans[0].needs)}"
             )
         return answer
@@ -145,7 +145,7 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
         kept, never = feasible(plans, solver)
         return Space(variants_of(kept, machine), [*refused, *never])
     reasons = "; ".join(str(w) for w in refused)
-    raise Unsupported(f"{group.name}: no template takes this group ({reasons})")
+    raise Unsupported(f"{group.name}: no template accepts this group ({reasons})")
 
 
 def _of_processor(
@@ -189,7 +189,7 @@ def plan_empty(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     """
     if all(_is_empty(node, solver) for node in group.outputs):
         return Plan(i64(0), i64(0), lambda body: None)
-    return WhyNot("empty", "a result may have elements")
+    return WhyNot("empty", "an output may be non-empty")
 
 
 def _complete(plan: Plan, name: str, group: Group) -> Plan:
@@ -209,7 +209,7 @@ def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:
         answer = template(part, solver, machine)
         if not isinstance(answer, WhyNot):
             return _complete(answer[0] if isinstance(answer, list) else answer, name, part)
-    raise Unsupported(f"{part.name}: no template takes this part")
+    raise Unsupported(f"{part.name}: no template accepts this stage")
 
 
 def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
@@ -225,7 +225,7 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
             ahead = partial(emit_product, library, given)
             notes[LIBRARY] = handover.note(library, given)
         else:
-            notes[f"not {library.subject}"] = library.reason
+            notes[f"{library.subject} not used"] = library.reason
     kernel = build_kernel(group, choice, solver, machine, ahead)
     kernel.notes, kernel.library = notes, given
     return kernel
@@ -256,5 +256,5 @@ def _notes(choice: Choice, space: Space) -> dict[str, str]:
             notes.setdefault(key, value)
     notes["runs"] = choice.text().replace("\n", "\n          ")
     for why in space.refused:
-        notes[f"not {why.subject}"] = why.reason
+        notes[f"{why.subject} not used"] = why.reason
     return notes

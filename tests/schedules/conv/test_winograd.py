@@ -142,10 +142,10 @@ def test_a_known_size_has_one_layout() -> None:
 
 
 REFUSED = {
-    "not a dense window of 3x3": {"groups": 2},
-    "a stride or a dilation": {"strides": (2, 2)},
-    "too few channels, or some that fill no vector": {"ins": 8},
-    "not wanted": {"winograd": 0},
+    "the window is not a dense 3x3 window": {"groups": 2},
+    "the stride or the dilation is not 1": {"strides": (2, 2)},
+    "there are fewer than 16 channels, or they do not fill vectors": {"ins": 8},
+    "disabled by the option winograd=0": {"winograd": 0},
 }
 
 
@@ -159,7 +159,7 @@ def test_refusals(reason: str) -> None:
         x, relay.const(w), padding=(1, 1), groups=groups, channels=32, kernel_size=(3, 3), **more
     )
     exe = tvm_disc.build(relay.Function([x], y), passes=PASSES, options=options(winograd=wanted))
-    assert f"not winograd: {reason}" in exe.explain()
+    assert f"winograd not used: {reason}" in exe.explain()
     stride = more.get("strides", (1, 1))[0]
     a = data((2, 5, 6), ins)
     expected = conv(a, w, groups, windows(a, 3, stride, 1, 1, 0.0))
@@ -170,7 +170,7 @@ def test_weights_known_at_run_time_only() -> None:
     w = relay.var("w", shape=(32, 32, 3, 3), dtype="float32")
     y = relay.nn.conv2d(x := image(32), w, padding=(1, 1), channels=32, kernel_size=(3, 3))
     exe = tvm_disc.build(relay.Function([x, w], y), passes=PASSES, options=options())
-    assert "not winograd: weights that are not constant" in exe.explain()
+    assert "winograd not used: the weights are not constant" in exe.explain()
 
 
 def test_sums_of_float64() -> None:
@@ -178,4 +178,7 @@ def test_sums_of_float64() -> None:
     x = relay.var("x", shape=(relay.Any(), 32, relay.Any(), relay.Any()), dtype="float64")
     y = relay.nn.conv2d(x, w, padding=(1, 1), channels=32, kernel_size=(3, 3))
     exe = tvm_disc.build(relay.Function([x], y), passes=PASSES, options=options())
-    assert "not winograd: sums of float64" in exe.explain()
+    assert (
+        "winograd not used: only float32 is supported, found float64 x float64 -> float64"
+        in exe.explain()
+    )

@@ -155,9 +155,9 @@ def test_times_of_a_library_need_one() -> None:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        (lambda: matmul(True), "more than a matrix product"),
-        (lambda: matmul(dtype="float16"), "no such product of float16"),
-        (dense, "a constant weight is packed"),
+        (lambda: matmul(True), "the group computes more than a matrix product"),
+        (lambda: matmul(dtype="float16"), "cannot compute this product of float16"),
+        (dense, "the constant weight is packed for our tiles"),
     ],
 )
 def test_what_a_library_cannot_do_is_refused(source: Callable[[], Any], reason: str) -> None:

@@ -116,16 +116,16 @@ class GroupCut:
         """
         masks = has_masks(vector_bytes, dtype)
         if math.prod(taps) == 1 and self.groups == 1:
-            return "one tap of several input channels is a matrix product"
+            return "a window of one tap is a matrix product"
         if self.groups == 1 and "float" not in dtype:
-            return "several input channels of integers are a matrix product"
+            return "with several input channels, integers are computed as a matrix product"
         if self.groups == 1 and vector_bytes < _WIDE_BYTES:
-            return "a product of pixels is as fast in short vectors, and faster on small images"
+            return "with short vectors the pixel gemm is as fast, and faster on small images"
         if self.members == 1 or 2 * self.together * self.outs < self.lanes:
-            return f"{self.groups} groups of {self.outs} channels leave vectors half empty"
+            return f"{self.groups} groups of {self.outs} channels leave most of a vector empty"
         single = sum(r.filled * r.count for r in self.runs() if r.filled < self.lanes)
         if not masks and single * _MOST_SINGLE > self.groups * self.outs:
-            return f"groups of {self.outs} channels fill no vectors, and there are no masks"
+            return f"groups of {self.outs} channels do not fill vectors, and there are no masks"
         return None
 
     @property

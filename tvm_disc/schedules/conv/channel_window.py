@@ -84,7 +84,9 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     if cut is not None and not refused:
         refused = cut.refusal(taps or [], spec.dtype, machine.lanes * 4)
     if refused or taps is None:
-        return WhyNot("channel window", refused or "a window of unknown size")
+        return WhyNot(
+            "channel window", refused or "the size of the window is not known at compile time"
+        )
     columns = _columns(static_dim(node.shape[-2]))
     packed = [node.inputs[1]] if node.weighted else []
 
@@ -122,18 +124,18 @@ _MAXIMA = _TYPES | {(t, t) for t in ("int8", "uint8", "int16")}
 def _refusal(group: Group, node: Node) -> str | None:
     data, taps = node.inputs[0], literal_taps(node)
     if not channels_last(node):
-        return "neighbours in memory are columns"
+        return "columns are contiguous in memory"
     if node.weighted:
         weight = node.inputs[1]
         if None in (static_dim(d) for d in weight.shape[:2]):
-            return "numbers of channels that are not known"
+            return "the number of channels is not known at compile time"
         if weight not in group.constants:
-            return "weights that are not constant"
+            return "the weights are not constant"
     if taps is None or taps[-1] > _MOST_TAPS:
-        return "a window too wide to be written out"
+        return "the window is too wide to unroll"
     sums = contraction(node).dtype
     if (data.dtype, sums) not in (_MAXIMA if "max" in node.op else _TYPES):
-        return f"sums of {data.dtype} in {sums}"
+        return f"there are no vectors for sums of {data.dtype} in {sums}"
     return outside_window(group, node)
 
 

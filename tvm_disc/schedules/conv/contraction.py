@@ -119,7 +119,7 @@ def channels_last(node: Node) -> bool:
     """Return whether a convolution or pooling operator has a channels-last layout."""
     layout = node.attrs.get("data_layout") or node.attrs["layout"]
     if layout not in _LAYOUTS:
-        raise Unsupported(f"{node.op}: data layout {layout}")
+        raise Unsupported(f"{node.op}: data layout {layout} is not supported")
     return _LAYOUTS[layout]
 
 

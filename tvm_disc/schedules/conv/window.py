@@ -75,11 +75,11 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
 
 def _refusal(node: Node) -> str | None:
     if channels_last(node):
-        return "neighbours in memory are channels"
+        return "channels are contiguous in memory"
     if node.weighted:
         weight = node.inputs[1]
         if static_dim(weight.shape[1]) != 1:
-            return "several input channels per output are a matrix product"
+            return "with several input channels per output it is a matrix product"
     return None
 
 

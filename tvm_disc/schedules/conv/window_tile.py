@@ -68,35 +68,35 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     rank = len(node.shape) - 2
     taps = literal_taps(node)
     if channels_last(node):
-        return "neighbours in memory are channels"
+        return "channels are contiguous in memory"
     if node.weighted:
         if static_dim(node.inputs[1].shape[1]) != 1:
-            return "several input channels per output are a matrix product"
+            return "with several input channels per output it is a matrix product"
     elif (
         "avg" in node.op
         and not node.attrs.get("count_include_pad")
         and (any(geometry(node, rank).padding) or node.attrs.get("ceil_mode"))
     ):
-        return "an average over a window's inside"
+        return "the average excludes the padding"
     if taps is None or math.prod(taps) > _MOST_TAPS:
-        return "a window too large to be written out"
+        return "the window is too large to unroll"
     if geometry(node, rank).strides[-1] > _MOST_STRIDE:
-        return "a stride above two"
+        return "the stride of the last dim is above two"
     if static_dim(node.shape[-1]) == 1:
-        return "a vector of outputs would be one number"
+        return "a row of outputs has one element"
     summed = node.weighted or "avg" in node.op
     sums = node.dtype if summed else data.dtype
     if (data.dtype, sums) not in _TYPES or not has_masks(machine.lanes * 4, data.dtype):
-        return f"no masked vectors of {data.dtype}"
+        return f"there are no masked vectors of {data.dtype}"
     return outside_window(group, node)
 
 
 def outside_window(group: Group, node: Node) -> str | None:
     """Return why kernels with unrolled windows cannot serve the nodes fused with it, or None."""
     if node.inputs[0] not in group.params:
-        return "an input that is computed on the way"
+        return "the input is computed in the same kernel"
     if any(n is not node and not is_lanewise(n) for n in group.nodes):
-        return "an epilogue that moves elements"
+        return "the epilogue moves elements"
     return None
 
 

@@ -180,26 +180,26 @@ def _shape(node: Node) -> tuple[int, ...]:
 def _no_filter(node: Node) -> str | None:
     """Return why there is no minimal filter for a window; None if there is one."""
     if not node.weighted or len(node.shape) != 4 or not channels_last(node):
-        return "no convolution of images with channels last"
+        return "not a channels-last convolution of images"
     if _shape(node.inputs[1])[2:] != (TAPS, TAPS) or node.attrs["groups"] != 1:
-        return "not a dense window of 3x3"
+        return "the window is not a dense 3x3 window"
     return None
 
 
 def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     """Return why minimal filtering cannot serve a dense 3x3 window, or is never faster; or None."""
     if not machine.winograd:
-        return "not wanted"
+        return "disabled by the option winograd=0"
     (data, weight), geo = node.inputs, geometry(node, 2)
     if set(geo.strides) != {1} or set(geo.dilation) != {1}:
-        return "a stride or a dilation"
+        return "the stride or the dilation is not 1"
     if weight not in group.constants:
-        return "weights that are not constant"
+        return "the weights are not constant"
     if {data.dtype, weight.dtype, node.dtype} != {_DTYPE}:
-        return f"sums of {data.dtype}"
+        return f"only float32 is supported, found {data.dtype} x {weight.dtype} -> {node.dtype}"
     outs, ins = _shape(weight)[:2]
     if min(outs, ins) < _FEWEST_CHANNELS or outs % machine.lanes or ins % machine.lanes:
-        return "too few channels, or some that fill no vector"
+        return f"there are fewer than {_FEWEST_CHANNELS} channels, or they do not fill vectors"
     return outside_window(group, node)
 
 

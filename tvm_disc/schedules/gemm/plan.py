@@ -53,7 +53,7 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     assert node is not None
     a, b = node.inputs
     if len(a.shape) < 2 or len(b.shape) < 2:
-        return WhyNot("gemm", "a vector operand")
+        return WhyNot("gemm", "an operand is a vector, not a matrix")
     if sums_of(a, b, node) is None:
         return WhyNot("gemm", f"{a.dtype} x {b.dtype} -> {node.dtype} is not supported yet")
     batch, m, n, k = matmul_dims(node)
@@ -91,14 +91,14 @@ def _no_product(node: Node, last: bool) -> str | None:
     if not node.weighted:
         return "a pooling window has no weights"
     if channels_last(node) is not last:
-        return f"neighbours in memory are {'pixels' if last else 'channels'}"
+        return f"{'pixels' if last else 'channels'} are contiguous in memory"
     data, weight = node.inputs
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
-        return "one channel per group is no matrix product"
+        return "with one channel per group it is not a matrix product"
     if sums_of(data, weight, node) is None:
         return f"{data.dtype} x {weight.dtype} -> {node.dtype} is not supported yet"
     if any(static_dim(d) is None for d in weight.shape):
-        return "the kernel's size is not known"
+        return "the size of the window is not known at compile time"
     return None
 
 
@@ -181,7 +181,7 @@ def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
     if refused is not None:
         return WhyNot("pixel gemm", refused)
     if any(static_dim(d) == 0 for d in node.inputs[1].shape):
-        return WhyNot("pixel gemm", "the kernel's size is not known")
+        return WhyNot("pixel gemm", "the size of the window is not known at compile time")
     return _gemm_plans(group, PixelView(group, node), solver, machine)
 
 

@@ -45,17 +45,17 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
     """Return a plan with one library call per batch item."""
     node = group.anchor
     if node is None or node.op != "relax.matmul" or group.outputs != [node]:
-        return WhyNot(FAMILY, "more than a matrix product")
+        return WhyNot(FAMILY, "the group computes more than a matrix product")
     letter = _LETTERS.get(node.dtype)
     if letter is None or any(x.dtype != node.dtype or len(x.shape) < 2 for x in node.inputs):
-        return WhyNot(FAMILY, f"BLAS has no such product of {node.dtype}")
+        return WhyNot(FAMILY, f"BLAS cannot compute this product of {node.dtype}")
     if node.inputs[1] in group.constants:
-        return WhyNot(FAMILY, "a constant weight is packed")
+        return WhyNot(FAMILY, "the constant weight is packed for our tiles")
     view = product_view(group)
     ats = operands_of(view)
     places = [strides_of(group, solver, at) for at in ats]
     if any(p is None or not (is_one(p.stride) or is_one(p.k_stride)) for p in places):
-        return WhyNot(FAMILY, "an operand that is no matrix in memory")
+        return WhyNot(FAMILY, "an operand is not stored as a matrix")
     batch, m, n, k = (i64(x) for x in view.sizes)
     cond = tirx.NE(tirx.call_extern("int32", f"disc.vendor.{letter}.found"), _int32(0))
     for size in (m, n, k, *(leading(p) for p in places)):
@@ -76,7 +76,7 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
         cost=partial(vendor_ns, (batch, m, n, k)),
         features=(batch, m, n, k),
         may_alias=True,
-        notes={"vendor": "cblas, looked up when it first runs"},
+        notes={"vendor": "cblas, looked up at the first run"},
     )
 
 

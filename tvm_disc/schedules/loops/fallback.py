@@ -31,7 +31,7 @@ def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:
     """Return a plan with one task per row of outputs (all dims but the last)."""
     anchor = group.anchor
     if anchor is None:
-        raise Unsupported(f"{group.name}: no contraction to anchor on")
+        raise Unsupported(f"{group.name}: the group has no contraction")
     if anchor.op in ("relax.argmax", "relax.argmin"):
         return _plan_arg(group, anchor)
     spec = contraction(anchor)
@@ -56,7 +56,7 @@ def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:
         tasks=product(rows),
         work=product([*anchor.shape, *spec.extents]) * 2,
         emit=emit,
-        notes={"accumulators": f"{width} columns, then single"},
+        notes={"accumulators": f"vectors of {width} columns, then single columns"},
     )
 
 

@@ -167,7 +167,7 @@ class _Loop:
         rank = len(self.domain) - self.split
         notes = {"loops": "flat" if self.split == 0 else f"rows of the last {rank} dims"}
         if self.runs is not None:
-            notes["operands"] = f"{self.runs.count}, each in a loop of its own"
+            notes["operands"] = f"{self.runs.count}, each in its own loop"
         if self.unsure:
             notes["versions"] = "equal dims; broadcast"
         return notes

@@ -37,7 +37,7 @@ def plan_scatter(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNo
         return Plan(i64(1), i64(0), lambda body: _scatter_nd(body, node))
     if node.op in SCANS:
         return _scan(node)
-    return WhyNot("scatter", f"{node.op} has no kernel")
+    return WhyNot("scatter", f"{node.op} is neither a scatter nor a scan")
 
 
 def _scatter_elements(body: Body, node: Node) -> None:
@@ -88,7 +88,7 @@ def put(body: Body, node: Node, target: list[Any], value: Any, inside: Any) -> N
     """Emit the combination of an element of the result with a new value, if it is inside."""
     combine = _COMBINE.get(node.attrs["reduction"])
     if combine is None:
-        raise Unsupported(f"{node.op}: reduction {node.attrs['reduction']!r}")
+        raise Unsupported(f"{node.op}: reduction {node.attrs['reduction']!r} is not supported")
     low, out = body.low, body.outputs[0]
     new = low.settle("new", value)
     at = low.settle("place", low.space.join(target, node.shape))

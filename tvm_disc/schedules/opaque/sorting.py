@@ -27,7 +27,7 @@ def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     """
     node = group.anchor or group.nodes[-1]
     if node.op != "relax.argsort":
-        return WhyNot("sort", f"{node.op} does not sort")
+        return WhyNot("sort", f"{node.op} is not a sort")
     source = node.inputs[0]
     axis = int(node.attrs["axis"]) % len(source.shape)
     outer = [d for a, d in enumerate(source.shape) if a != axis]
@@ -144,7 +144,7 @@ def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
     """
     node = group.anchor or group.nodes[-1]
     if node.op != "relax.bucketize":
-        return WhyNot("search", f"{node.op} does not search")
+        return WhyNot("search", f"{node.op} is not a search")
     values, bounds = node.inputs
     size = i64(bounds.shape[-1])
     lead = len(bounds.shape) - 1

@@ -36,4 +36,6 @@ def plan_special(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNo
     """Return the plan of an operator that Relax does not have."""
     node = group.anchor or group.nodes[-1]
     plan = PLANS.get(node.op)
-    return WhyNot("special", f"{node.op} is not one of our own") if plan is None else plan(node)
+    return (
+        WhyNot("special", f"{node.op} is not an operator of ours") if plan is None else plan(node)
+    )

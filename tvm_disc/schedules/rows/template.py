@@ -195,11 +195,11 @@ class _Rows:
         length, most = i64(product(self.domain.inner)), self.most_across()
         needs = (
             Need(f"there are {lanes} rows", count >= lanes),
-            Need(f"they have at most {most} elements", length <= most),
+            Need(f"rows have at most {most} elements", length <= most),
         )
         blocks = ceil_div(count, lanes)
         return replace(
-            self._plan(blocks, self.emit_across, "rows, short ones across", ACROSS_OPS),
+            self._plan(blocks, self.emit_across, "rows, one per lane", ACROSS_OPS),
             knobs=AcrossKnobs(lanes),
             needs=needs,
             features=(length,),

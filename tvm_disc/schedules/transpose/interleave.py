@@ -31,15 +31,15 @@ def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | Wh
     del solver
     node, *others = group.nodes
     if others or node.op != "relax.permute_dims" or node.inputs[0] not in group.params:
-        return WhyNot("interleave", "it is not one permutation alone")
+        return WhyNot("interleave", "the group is not a single permutation")
     axis = _moved(node)
     if axis is None:
-        return WhyNot("interleave", "it is not one axis that becomes the last")
+        return WhyNot("interleave", "the permutation does not move one axis to the end")
     count = static_dim(node.shape[-1])
     if count is None or not 2 <= count <= MOST:
         return WhyNot("interleave", f"the axis is not known to have 2 to {MOST} elements")
     if node.dtype not in _TYPES:
-        return WhyNot("interleave", f"no vector shuffles of {node.dtype}")
+        return WhyNot("interleave", f"there are no vector shuffles of {node.dtype}")
     items, pixels = product(node.shape[:axis]), product(node.shape[axis:-1])
     blocks = tirx.floordiv(i64(pixels) + (BLOCK - 1), i64(BLOCK))
 

@@ -62,11 +62,13 @@ def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork 
     domain = moves[0].shape
     same = [*moves, *group.outputs]
     if len(runs) > 1 or not all(solver.known_same_shape(n.shape, domain) for n in same):
-        return WhyNot("transpose", "permutations and outputs differ in shape or in what they move")
+        return WhyNot(
+            "transpose", "permutations and outputs differ in shape or in the axes that move"
+        )
     if any(all(is_one(d) for d in domain[slice(*run)]) for pair in runs for run in pair):
-        return WhyNot("transpose", "the last axis of one side is 1, between others")
+        return WhyNot("transpose", "the last axis of one side has size 1")
     if any(_below(m) & set(moves) for m in moves):
-        return WhyNot("transpose", "a permutation of a permutation")
+        return WhyNot("transpose", "one permutation reads another")
     return TransposeWork(group, moves, *runs.pop(), tuple(domain), machine)
 
 
@@ -89,13 +91,17 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> list[Plan]
         return work
     if any(solver.known_lt(s, FEWEST_LANES) for s in work.sides()):
         # LLVM also needs minutes for tiles that it can prove to be nearly empty.
-        return WhyNot("transpose", f"one side is shorter than {FEWEST_LANES}: no tile is filled")
+        return WhyNot(
+            "transpose", f"one side has fewer than {FEWEST_LANES} elements, which fill no tile"
+        )
     if any(m.dtype in ("bool", "float16", "bfloat16") for m in work.moves):
-        return WhyNot("transpose", "no vector shuffles of this type")
+        return WhyNot("transpose", "there are no vector shuffles of this type")
     if not is_vectorizable(group) or uncertain_dims(group, solver):
-        return WhyNot("transpose", "not every value can be computed for a vector")
+        return WhyNot("transpose", "a value cannot be computed as a vector")
     if work.cost() > UNROLLED_COST:
-        return WhyNot("transpose", "too much other work to repeat for every row of a tile")
+        return WhyNot(
+            "transpose", "other operators are too expensive to repeat for every row of a tile"
+        )
     elements = [
         replace(
             plan,
