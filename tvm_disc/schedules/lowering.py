@@ -199,7 +199,7 @@ class Lowering:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Open a conditional scope, out of which nothing may be hoisted."""
+        """Open a conditional scope; nothing may be hoisted out of it."""
         self._guards += 1
         try:
             yield

@@ -62,7 +62,7 @@ def _float_divide(a: Expr, b: Expr) -> Expr:
 
 
 def _comparison(op: Binary) -> Binary:
-    """Return a comparison of which bools are compared as bytes, since LLVM does not order bools."""
+    """Return a comparison that compares bools as bytes, since LLVM does not order bools."""
 
     def fn(a: Expr, b: Expr) -> Expr:
         return op(_as_number(a), _as_number(b))
@@ -215,7 +215,7 @@ def _chosen(cond: Expr, a: Expr, b: Expr) -> Expr:
 def _literal(value: Expr, dtype: str) -> Expr | None:
     """Return a literal converted to float ``dtype``, or None.
 
-    Rules look for literals, and do not recognize them behind a cast.
+    Rules recognize literals, but not behind a cast.
     """
     if not isinstance(value, tirx.IntImm | tirx.FloatImm) or dtype not in ("float32", "float64"):
         return None

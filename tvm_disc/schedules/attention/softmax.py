@@ -83,8 +83,8 @@ class SoftmaxRows:
     taken as 0, so that later keys count. A row that ends like this is 0 / 0.
 
     If the attention has a guard that replaces NaN by zero, NaN weights are stored as zeros, while
-    their sum stays NaN. The weights of such a row are all NaN, and its result is multiplied by zero
-    at the end.
+    their sum stays NaN. All weights in such a row are NaN, and its result is multiplied by zero at
+    the end.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class GroupCut:
         return -(-self.groups // self.together) * self.each
 
     def runs(self) -> Iterator[Run]:
-        """Yield all vectors as runs of equally filled ones, each of which is one loop."""
+        """Yield all vectors as runs of equally filled ones; each run is one loop."""
         if self.each > 1:
             whole, rest = divmod(self.outs, self.lanes)
             yield Run(self.groups * whole, self.lanes, 1, whole, 0)

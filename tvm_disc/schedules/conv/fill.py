@@ -62,9 +62,9 @@ class Panel:
 class Source:
     """The compact input of a convolution: its spatial dims, those of the result, and the taps.
 
-    If ``lead`` is not 1, it is the number of outer lines of taps, some of which a panel may skip.
-    They are then outermost in the panel's rows, before the channels. If it is 1, channels are
-    outermost.
+    If ``lead`` is not 1, it is the number of outer lines of taps, and a panel may skip lines at
+    either end. The lines are then outermost in the panel's rows, before the channels. If it is 1,
+    channels are outermost.
     """
 
     data: Buffer

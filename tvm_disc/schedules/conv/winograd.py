@@ -135,7 +135,7 @@ class TileCut:
 
 
 def plan_winograd(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a minimal filtering plan, as a template of its own, for any number of pixels."""
+    """Return a minimal filtering plan, as a separate template, for any number of pixels."""
     node = group.anchor
     assert node is not None
     refused = _no_filter(node) or _refusal(group, node, machine)
@@ -468,7 +468,7 @@ class _Emitter:
         return [[self._sum(row, line) for row in matrix] for line in lines]
 
     def _sum(self, factors: Sequence[Fraction], values: Sequence[Expr]) -> Expr:
-        """Return the sum of values times factors, most of which are 0 or 1."""
+        """Return the sum of values times factors; most factors are 0 or 1."""
         terms = sorted(
             ((f, v) for f, v in zip(factors, values, strict=True) if f),
             key=lambda term: (abs(term[0]) != 1, term[0] < 0),

@@ -33,7 +33,7 @@ _GAIN = (31, 32)  # zones must reduce the cost below this fraction
 
 
 def lead_taps(node: Node) -> int:
-    """Return the number of outer lines of taps, of which panels may skip the first and the last.
+    """Return the number of outer lines of taps; panels may skip lines at either end.
 
     It is 1 if panels never skip lines.
     """

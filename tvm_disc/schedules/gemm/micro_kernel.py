@@ -118,7 +118,7 @@ class KernelForm:
         scaled: B is quantized; each ``group`` rows share one row of ``scale``. Sums are scaled once
             per group.
         zeros: a row of ``zero`` per group is subtracted from B first.
-        keeps: each row of B is also stored as it is multiplied, scale included, at ``kept`` with a
+        keeps: each row of B is also stored in dequantized form, at ``kept`` with a
             stride of ``kept_step`` elements.
     """
 

@@ -70,7 +70,7 @@ _INTEGERS = ("int8", "uint8", "int16", "int32")
 
 
 def sums_of(a: Node, b: Node, node: Node) -> str | None:
-    """Return the accumulator dtype, or None if there are no kernels for these dtypes."""
+    """Return the accumulator dtype, or None if no kernel supports these dtypes."""
     if a.dtype in _INTEGERS and b.dtype in _INTEGERS:
         return "int32" if node.dtype == "int32" else None
     if a.dtype != b.dtype or node.dtype not in (a.dtype, "float32"):

@@ -61,9 +61,7 @@ def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:
 
 
 def _is_lanewise(group: Group, anchor: Node) -> bool:
-    """Return whether adjacent columns can be accumulated as one vector: there are no guarded
-    loads.
-    """
+    """Return whether adjacent columns can be accumulated as one vector, without guarded loads."""
     if anchor.cls is OpClass.CONV:
         return not any(anchor.attrs["padding"]) and not anchor.attrs.get("ceil_mode")
     return all(n.cls in LANEWISE or n.op in LANEWISE_MOVES or n is anchor for n in group.nodes)

@@ -1,7 +1,7 @@
 """Short rows: a whole row is one vector of several registers, whose last lanes are masked.
 
-A loop over blocks of a row costs more than the work if a row is a single block. For rows of at most
-:data:`WIDTHS` registers there is no such loop: each stage is one masked step along the row, for any
+A loop over blocks of a row costs more than the work if a row is a single block. Rows of at most
+:data:`WIDTHS` registers need no such loop: each stage is one masked step along the row, for any
 length. The test for the body to use is made once for all rows.
 """
 

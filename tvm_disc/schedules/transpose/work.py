@@ -23,7 +23,7 @@ SHARE_ELEMS = 4096  # elements per task of a plan's task count
 
 @dataclass
 class TransposeWork:
-    """A group around permutations ``moves``, all of which move the axes ``b_run`` and ``a_run``.
+    """A group around permutations ``moves``; all of them move the axes ``b_run`` and ``a_run``.
 
     ``a_run``: the axes of the result that are the operand's innermost. ``b_run``: the result's
     innermost axes.
