@@ -52,7 +52,7 @@ def test_every_template_before_says_why_not() -> None:
         policy = next(p for p in POLICY.values() if case.template in dict(p))
         before = [name for name, _ in policy[: [n for n, _ in policy].index(case.template)]]
         for name in before:
-            assert re.search(rf"^# not {name}: \w", kept(case.name), re.M), (case.name, name)
+            assert re.search(rf"^# {name} not used: \w", kept(case.name), re.M), (case.name, name)
 
 
 def test_an_epilogue_is_applied_to_the_tile() -> None:
