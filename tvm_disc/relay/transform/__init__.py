@@ -1,7 +1,7 @@
 """Relay's passes, and the pass manager over Relay modules.
 
-``relay.transform.FoldConstant()(mod)`` gives a new module.  The passes stand in
-``tvm.transform.Sequential`` too, and ``tvm.transform.PassContext`` holds for them.
+``relay.transform.FoldConstant()(mod)`` returns a new module. The passes work in
+``tvm.transform.Sequential``, and ``tvm.transform.PassContext`` applies to them.
 """
 
 from __future__ import annotations
@@ -117,5 +117,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A pass of Relay that makes no sense here; calling it says why."""
+    """Return a function that refuses one of Relay's passes that do not exist here."""
     return refused(name)

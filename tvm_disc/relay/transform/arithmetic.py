@@ -27,12 +27,12 @@ FAST_RULES: dict[str, Rule] = {
 
 
 def fast_math(func: Function) -> Function:
-    """exp, tanh, erf and softmax become their approximations."""
+    """Replace exp, tanh, erf and softmax by their fast approximations."""
     return apply_rules(func, FAST_RULES)
 
 
 def _bias_add(site: Site) -> Expr | None:
-    """An addition whose second operand is stretched over the axes behind it."""
+    """Return an addition with the bias expanded over the axes after its own."""
     rank = site.rank(0)
     if rank is None:
         return None
@@ -43,27 +43,29 @@ def _bias_add(site: Site) -> Expr | None:
 
 
 def canonicalize_ops(func: Function) -> Function:
-    """``bias_add`` becomes ``expand_dims`` and ``add``."""
+    """Replace ``bias_add`` by ``expand_dims`` and ``add``."""
     return apply_rules(func, {"nn.bias_add": _bias_add})
 
 
 def _reciprocal(site: Site) -> Expr | None:
-    """A float divided by a constant."""
+    """Return the product with the reciprocal of a constant float divisor; None for other
+    divisions.
+    """
     dividend, divisor = site.args
     if not isinstance(divisor, Constant) or divisor.data.dtype.kind != "f":
         return None
     if divisor.data.size == 0 or not divisor.data.all():
-        return None  # the quotient by zero is no product
+        return None  # division by zero cannot be expressed as a product
     return op_call("multiply", dividend, Constant(np.reciprocal(divisor.data)))
 
 
 def div_to_mul(func: Function) -> Function:
-    """A division by a constant becomes a product."""
+    """Replace divisions by constants by products."""
     return apply_rules(func, {"divide": _reciprocal})
 
 
 def canonicalize_cast(func: Function) -> Expr:
-    """A cast to a wider type that several element-wise calls read is made for each of them."""
+    """Duplicate a widening cast for each of the element-wise calls that read it."""
     graph, types = Graph(func), KnownTypes(func)
     casts: set[Expr] = {
         node
@@ -82,7 +84,9 @@ def canonicalize_cast(func: Function) -> Expr:
 
 
 def _widens(cast: Expr, types: KnownTypes) -> bool:
-    """Whether the operand takes fewer bytes than the result: it is cheaper to read twice."""
+    """Return whether the operand is narrower than the result, so that duplicating the cast is
+    cheaper.
+    """
     assert isinstance(cast, Call)
     dtypes = (types.dtype(cast.args[0]), types.dtype(cast))
     bits = [int(match[0]) if d and (match := re.search("[0-9]+", d)) else 0 for d in dtypes]

@@ -1,7 +1,7 @@
-"""``CombineParallel*``: products of one input by several weights become one product.
+"""``CombineParallel*``: merge products of one input with several weights into one product.
 
-What follows each of them, element by element and alike in all branches, follows the one product;
-then the results are cut apart.
+Element-wise operators that follow in the same way in all branches are merged too. Then the result
+is split.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .rules import attrs_of, op_call, op_name, row_of
 
 @dataclass(frozen=True)
 class Joined:
-    """How products are joined along an axis."""
+    """How products are merged along an axis."""
 
     op: str
     weight_axis: int
     out_axis: int  # counted from the end
-    total: str = ""  # the attribute that is the length of the axis
+    total: str = ""  # attribute that holds the length of the axis
 
 
 def _conv2d(call: Call) -> Joined | None:
@@ -49,21 +49,21 @@ _HOW = {"nn.conv2d": _conv2d, "nn.dense": _dense, "nn.batch_matmul": _batch_matm
 
 
 class _Combiner:
-    """One run over a function."""
+    """State of one run over a function."""
 
     def __init__(self, func: Function, op: str, least: int, to_batch: bool) -> None:
         self.func, self.op, self.least, self.to_batch = func, op, least, to_batch
         self.types, self.graph = KnownTypes(func), Graph(func)
 
     def run(self) -> Expr:
-        """The function with parallel products combined."""
+        """Return the function with parallel products merged."""
         replaced: dict[Expr, Expr] = {}
         for group in self._groups():
-            # Products of which one goes into the weight of another cannot be one.
+            # Products cannot be merged if one is an input of another's weight.
             if len(group) >= self.least and not _depend([c.args[1] for c in group], group):
                 self._combine(group, replaced)
         done: dict[Expr, Expr] = {}
-        # A replacement is over expressions of the old program, which are rewritten in turn.
+        # A replacement refers to expressions of the old program, which are rewritten as well.
         return _replaced(self.func, replaced, done) if replaced else self.func
 
     def _groups(self) -> list[list[Call]]:
@@ -75,7 +75,7 @@ class _Combiner:
         return list(found.values())
 
     def _key(self, node: Expr) -> Any:
-        """What products have in common that can be one."""
+        """Return the key that is equal for products that can be merged; None for other nodes."""
         if op_name(node) != self.op or not isinstance(node, Call):
             return None
         how, shape = _HOW[self.op](node), self.types.shape(node.args[1])
@@ -98,7 +98,9 @@ class _Combiner:
             replaced[end] = part
 
     def _next(self, ends: list[Call], make: _Along | _Stacked) -> list[Call] | None:
-        """What follows every branch alone and is the same in all of them."""
+        """Return the next operator of every branch if it is the only user and the same in all
+        branches.
+        """
         after = []
         for end in ends:
             users = self.graph.users[end]
@@ -120,7 +122,7 @@ class _Combiner:
 
 
 class _Along:
-    """Products joined along the axis of their weights' rows."""
+    """Products merged along the output axis of their weights."""
 
     def __init__(self, types: KnownTypes, how: Joined) -> None:
         self.types, self.how = types, how
@@ -131,7 +133,7 @@ class _Along:
         return shape[self.how.weight_axis]
 
     def product(self, group: Sequence[Call]) -> Expr:
-        """One product of all weights."""
+        """Return one product with the concatenated weights."""
         weights = Tuple(tuple(call.args[1] for call in group))
         weight = op_call("concatenate", weights, axis=self.how.weight_axis)
         attrs = attrs_of(group[0])
@@ -141,7 +143,7 @@ class _Along:
         return op_call(self.how.op, group[0].args[0], weight, **attrs)
 
     def can_follow(self, ends: Sequence[Call], after: Sequence[Call]) -> bool:
-        """Whether each other operand has the whole of the joined axis."""
+        """Return whether each other operand covers the whole of the merged axis."""
         for position in range(len(after[0].args)):
             if after[0].args[position] is ends[0]:
                 continue
@@ -163,7 +165,7 @@ class _Along:
         )
 
     def following(self, combined: Expr, ends: Sequence[Call], after: Sequence[Call]) -> Expr:
-        """One operator after the one product."""
+        """Return the operator of ``after`` applied to the merged product."""
         args = []
         for position, arg in enumerate(after[0].args):
             others = tuple(call.args[position] for call in after)
@@ -176,7 +178,7 @@ class _Along:
         return Call(after[0].op, args, after[0].attrs)
 
     def parts(self, combined: Expr, ends: Sequence[Call]) -> list[Expr]:
-        """The branches' results."""
+        """Return the result of each branch as a slice."""
         rank = self.types.rank(ends[0])
         assert rank is not None
         made: list[Expr] = []
@@ -193,20 +195,20 @@ class _Along:
 
 
 class _Stacked:
-    """Products as the batch of one batched product."""
+    """Products merged into the batch of one batched product."""
 
     def __init__(self, types: KnownTypes) -> None:
         self.types = types
 
     def product(self, group: Sequence[Call]) -> Expr:
-        """One batched product of all weights."""
+        """Return one batched product of the stacked weights."""
         data, weights = (Tuple(tuple(call.args[i] for call in group)) for i in (0, 1))
         told = {"out_dtype": attrs_of(group[0])["out_dtype"], "transpose_b": True}
         stacks = (op_call("stack", parts, axis=0) for parts in (data, weights))
         return op_call("nn.batch_matmul", *stacks, **told)
 
     def can_follow(self, ends: Sequence[Call], after: Sequence[Call]) -> bool:
-        """Whether the other operands of all branches have one shape."""
+        """Return whether the other operands have the same shape in all branches."""
         for position in range(len(after[0].args)):
             if after[0].args[position] is ends[0]:
                 continue
@@ -216,7 +218,7 @@ class _Stacked:
         return True
 
     def following(self, combined: Expr, ends: Sequence[Call], after: Sequence[Call]) -> Expr:
-        """One operator after the one product."""
+        """Return the operator of ``after`` applied to the merged product."""
         args = []
         rank = self.types.rank(ends[0]) or 0
         for position, arg in enumerate(after[0].args):
@@ -231,19 +233,19 @@ class _Stacked:
         return Call(after[0].op, args, after[0].attrs)
 
     def parts(self, combined: Expr, ends: Sequence[Call]) -> list[Expr]:
-        """The branches' results."""
+        """Return the result of each branch as an item of a split."""
         split = op_call("split", combined, indices_or_sections=len(ends), axis=0)
         items = [TupleGetItem(split, i) for i in range(len(ends))]
         return [op_call("squeeze", item, axis=(0,)) for item in items]
 
 
 def _depend(exprs: Sequence[Expr], calls: Sequence[Call]) -> bool:
-    """Whether computing the expressions needs one of the calls."""
+    """Return whether the expressions depend on one of the calls."""
     return not set(calls).isdisjoint(post_order(*exprs))
 
 
 def _replaced(root: Expr, values: dict[Expr, Expr], done: dict[Expr, Expr]) -> Expr:
-    """``root`` with expressions replaced, also inside of what replaces them."""
+    """Return ``root`` with expressions replaced, also inside the replacements."""
 
     stack = [(root, False)]
     while stack:
@@ -262,7 +264,7 @@ def _replaced(root: Expr, values: dict[Expr, Expr], done: dict[Expr, Expr]) -> E
 
 
 def combine_parallel(func: Function, op: str, least: int, to_batch: bool = False) -> Expr:
-    """At least ``least`` products of one input become one."""
+    """Return ``func`` with products of one input merged if there are at least ``least`` of them."""
     return _Combiner(func, op, least, to_batch).run()
 
 

@@ -1,8 +1,8 @@
 """``ConvertLayout``: convolutions and pooling over images in another layout.
 
-A value is kept in the layout that its producer gives it, and what follows takes it like that if it
-can: element by element, or along an axis that has another number now. Everything else gets it in
-the layout that the program had, through a ``layout_transform`` at the border.
+A value keeps the layout in which its producer writes it. Its users read that layout if they can:
+element-wise operators, and operators along an axis, whose number changes. Other users read the
+original layout through a ``layout_transform``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..expr_functor import rewrite_post_order
 from ..ops.row import Pattern
 from .rules import attrs_of, op_call, op_name, row_of
 
-# The spatial letters of what can be converted, and whether it has weights.
+# Operator that can be converted -> (its spatial letters, whether it has weights).
 _CONVERTED: Mapping[str, tuple[str, bool]] = {
     **{f"nn.conv{n}d": ("DHW"[3 - n :], True) for n in (1, 2, 3)},
     **{f"nn.conv{n}d_transpose": ("DHW"[3 - n :], True) for n in (1, 2, 3)},
@@ -29,13 +29,13 @@ _CONVERTED: Mapping[str, tuple[str, bool]] = {
     "image.resize2d": ("HW", False),
     "nn.upsampling": ("HW", False),
 }
-# What has its data in its attribute ``layout``, and keeps it there.
+# Operators with an attribute ``layout`` whose result has the layout of their input.
 _LAID = frozenset(
     "nn.max_pool2d nn.avg_pool2d nn.global_max_pool2d nn.global_avg_pool2d nn.adaptive_max_pool2d "
     "nn.adaptive_avg_pool2d nn.max_pool1d nn.avg_pool1d nn.max_pool3d nn.avg_pool3d nn.upsampling "
     "nn.upsampling3d image.resize2d".split()
 )
-# What works along one axis of its first operand.
+# Operators along one axis of their first operand.
 _AXIS = frozenset(
     "nn.softmax nn.log_softmax nn.bias_add nn.lrn nn.prelu qnn.quantize qnn.dequantize "
     "qnn.requantize".split()
@@ -45,25 +45,26 @@ _REDUCED = frozenset("sum mean max min prod all any".split())
 
 @dataclass(frozen=True)
 class Layout:
-    """How a value lies: as ``now`` where the program had ``was``."""
+    """Layout of a value: ``now``, where the program had ``was``."""
 
     was: str
     now: str
 
     def axis(self, old: int) -> int:
-        """Where an axis is now."""
+        """Return the new index of an axis."""
         return self.now.index(self.was[old % len(self.was)])
 
     def permuted(self, items: Sequence[Any]) -> tuple[Any, ...]:
-        """One item per axis, in the order of now."""
+        """Return one item per axis, in the new order."""
         return tuple(items[self.was.index(letter)] for letter in self.now)
 
 
 class LayoutConfig:
-    """``with LayoutConfig(skip_layers=[0]):`` leaves out convolutions by their number.
+    """Context manager that excludes convolutions by number: ``with
+    LayoutConfig(skip_layers=[0]):``.
 
     Raises:
-        BadNode: ``skip_layers`` are no integers.
+        BadNode: ``skip_layers`` is not a list of integers.
     """
 
     current: ClassVar[list[LayoutConfig]] = []
@@ -83,10 +84,10 @@ class LayoutConfig:
 
 
 def check_layouts(desired: object) -> dict[str, tuple[str, ...]]:
-    """What a script asks for: layouts of data and weights, by operator.
+    """Return the requested layouts of data and weights by operator, checked.
 
     Raises:
-        BadNode: an operator that has no layout, or a layout that is none of its axes.
+        BadNode: an operator without a layout, or a layout that does not consist of its axes.
     """
     if not isinstance(desired, Mapping):
         raise BadNode(f"ConvertLayout: expected layouts by operator, found {shown(desired)}")
@@ -113,22 +114,25 @@ def check_layouts(desired: object) -> dict[str, tuple[str, ...]]:
 
 
 class _Converter:
-    """One function."""
+    """Conversion of one function."""
 
     def __init__(self, func: Function, desired: Mapping[str, tuple[str, ...]]) -> None:
         self.func, self.desired = func, desired
         self.types = KnownTypes(func)
-        self.laid: dict[Expr, tuple[Expr, Layout]] = {}  # what a node is in its layout
-        self.plain: dict[Expr, Expr] = {}  # what it is in the program's
+        # node -> (value in its new layout, that layout)
+        self.laid: dict[Expr, tuple[Expr, Layout]] = {}
+        self.plain: dict[Expr, Expr] = {}  # node -> value in the program's layout
         self.turned: dict[tuple[Expr, Layout], Expr] = {}
         self.number = 0
 
     def run(self) -> Expr:
-        """The function with layouts converted."""
+        """Return the function with layouts converted."""
         return rewrite_post_order(self.func, self._leave, done=self.plain)
 
     def _leave(self, before: Expr, made: Expr) -> Expr:
-        """What a node becomes in the layout of the program; noted in another, if it has one."""
+        """Return a node's value in the program's layout; record its value in a new layout, if
+        any.
+        """
         if isinstance(before, TupleGetItem) and isinstance(made, TupleGetItem):
             whole = self.laid.get(before.tuple_value)
             if whole is None or before.index != 0:
@@ -146,7 +150,7 @@ class _Converter:
         call, layout = found
         if layout is None:
             return call
-        if name == "nn.batch_norm":  # a tuple, whose first item is an image
+        if name == "nn.batch_norm":  # a tuple whose first item is an image
             self.laid[before] = (call, layout)
             return call
         return self._keep(before, call, layout)
@@ -156,7 +160,7 @@ class _Converter:
         return op_call("layout_transform", made, src_layout=layout.now, dst_layout=layout.was)
 
     def _in(self, node: Expr, layout: Layout) -> Expr:
-        """An operand in a layout."""
+        """Return an operand in a layout."""
         if layout.was == layout.now:
             return self.plain[node]
         made, found = self.laid.get(node, (None, None))
@@ -171,7 +175,7 @@ class _Converter:
     def _of(self, node: Expr) -> Layout | None:
         return self.laid[node][1] if node in self.laid else None
 
-    # -- what is asked for
+    # -- converted operators
 
     def _converted(self, before: Call, made: Call) -> Expr:
         name, attrs = op_name(before), attrs_of(before)
@@ -202,7 +206,7 @@ class _Converter:
         return bool(stack) and self.number - 1 in stack[-1].skip_layers
 
     def _kernel(self, call: Call, data: str) -> str:
-        """The layout of the weights."""
+        """Return the layout of the weights."""
         name = op_name(call)
         told = self.desired[name]
         if len(told) > 1 and told[1] != "default":
@@ -217,10 +221,12 @@ class _Converter:
             return spatial + ("OI" if depthwise else "IO" if first == "OI" else "OI")
         return first + spatial
 
-    # -- what follows
+    # -- operators after them
 
     def _elementwise(self, before: Call, made: Call) -> tuple[Call, Layout | None] | None:
-        """Operators whose operands broadcast: all are brought into the layout of one."""
+        """Convert an operator with broadcast operands: all get the layout of the first
+        converted one.
+        """
         row = row_of(before)
         layout = next((found for a in before.args if (found := self._of(a))), None)
         if row is None or layout is None or row.pattern > Pattern.BROADCAST:
@@ -243,7 +249,7 @@ class _Converter:
         return op_call("layout_transform", wide, src_layout=layout.was, dst_layout=layout.now)
 
     def _first(self, before: Call, **attrs: Any) -> tuple[Call, Layout] | None:
-        """The call over its first operand as it lies, with other attributes."""
+        """Return the call over its converted first operand, with changed attributes."""
         made, layout = self.laid[before.args[0]]
         args = [made, *(self.plain[a] for a in before.args[1:])]
         return Call(before.op, args, {**attrs_of(before), **attrs}, (), before.span), layout
@@ -300,7 +306,7 @@ _RULES: tuple[tuple[frozenset[str], _Rule], ...] = (
 
 
 def convert_layout(func: Function, desired: Mapping[str, tuple[str, ...]]) -> Expr:
-    """The operators of ``desired`` in their layouts, and what follows them."""
+    """Return ``func`` with the operators of ``desired``, and those after them, in other layouts."""
     return _Converter(func, desired).run()
 
 

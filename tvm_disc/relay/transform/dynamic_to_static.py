@@ -1,4 +1,4 @@
-"""``DynamicToStatic``: operators that take a shape as a tensor become those with an attribute."""
+"""``DynamicToStatic``: replace operators with a shape operand by those with a shape attribute."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def _ints(value: Any) -> tuple[int, ...]:
 
 
 def _named(name: str, *attributes: str, scalar: bool = False, **more: Any) -> tuple[int, Static]:
-    """A static operator whose attributes are the last arguments of the dynamic one."""
+    """Return the row of a static operator whose attributes are the last operands of the dynamic
+    one.
+    """
 
     def make(args: tuple[Expr, ...], values: list[Any], attrs: dict[str, Any]) -> Expr:
         given = {a: _ints(v) for a, v in zip(attributes, values, strict=True)}
@@ -68,7 +70,7 @@ def _full(args: tuple[Expr, ...], values: list[Any], attrs: dict[str, Any]) -> E
     return op_call("full", *args, shape=_ints(values[0]), dtype=attrs["dtype"])
 
 
-# How many of the last arguments are read, and what is made of the others and their values.
+# Dynamic operator -> (number of trailing operands read, function that builds the static call).
 STATIC: dict[str, tuple[int, Static]] = {
     "dyn.reshape": _named("reshape", "newshape"),
     "dyn.squeeze": _named("squeeze", "axis"),
@@ -90,7 +92,9 @@ STATIC: dict[str, tuple[int, Static]] = {
 
 
 def dynamic_to_static(func: Function) -> Function:
-    """Every operator of the table whose last arguments are known, until nothing changes."""
+    """Replace every operator of the table whose trailing operands are known, until nothing
+    changes.
+    """
     while True:
         folded = fold_constant(func)
         made = _once(folded)

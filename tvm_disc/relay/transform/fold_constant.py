@@ -1,4 +1,4 @@
-"""``FoldConstant``: what needs no input is computed now."""
+"""``FoldConstant``: evaluate expressions that depend on no input."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..types import TensorType, TupleType, Type
 from .rules import attrs_of, row_of
 from .substitute import substituted
 
-# Tensors of one value: the constant would be larger than the call, too.
+# Tensors of one value, which take less memory as a call than as a constant.
 FILLED = frozenset("zeros_like ones_like full_like full dyn.full dyn.zeros dyn.ones".split())
 
 
 def fold_constant(expr: Expr, fold_qnn: bool = False) -> Expr:
-    """``expr`` with every call replaced by its value whose operands are constants."""
+    """Return ``expr`` with every call of constant operands replaced by its value."""
     while True:
         expr, bound = _fold_once(expr, fold_qnn)
         if not bound:
@@ -29,7 +29,7 @@ def fold_constant(expr: Expr, fold_qnn: bool = False) -> Expr:
 
 
 def _fold_once(expr: Expr, fold_qnn: bool) -> tuple[Expr, dict[Var, Expr]]:
-    """One walk, and the variables that are bound to constants then."""
+    """Return the result of one walk, and the variables that are now bound to constants."""
     types = KnownTypes(expr)
     bound: dict[Var, Expr] = {}
 
@@ -49,7 +49,7 @@ def _fold_once(expr: Expr, fold_qnn: bool) -> tuple[Expr, dict[Var, Expr]]:
 
 def _folded(before: Call, made: Call, types: KnownTypes, fold_qnn: bool) -> Expr | None:
     row = row_of(made)
-    # What has no operand is not folded, either.
+    # Calls without operands are not folded.
     if row is None or not made.args or row.name in FILLED:
         return None
     if row.name.startswith("qnn.") and not fold_qnn:
@@ -71,7 +71,7 @@ def _folded(before: Call, made: Call, types: KnownTypes, fold_qnn: bool) -> Expr
 
 
 def _array(expr: Expr) -> Any:
-    """The value of a constant, or of a tuple of constants."""
+    """Return the value of a constant or of a tuple of constants; None for others."""
     if isinstance(expr, Constant):
         return expr.data
     if not isinstance(expr, Tuple):
@@ -81,7 +81,7 @@ def _array(expr: Expr) -> Any:
 
 
 def _constant(value: Any, wanted: Type) -> Expr | None:
-    """A value of a type as an expression."""
+    """Return a value of type ``wanted`` as an expression; None if it has none."""
     if isinstance(wanted, TupleType):
         parts = [_constant(v, t) for v, t in zip(value, fields_of(wanted), strict=True)]
         known = tuple(p for p in parts if p is not None)
@@ -93,7 +93,7 @@ def _constant(value: Any, wanted: Type) -> Expr | None:
 
 
 def fold_constant_function(func: Function, fold_qnn: bool) -> Function:
-    """:func:`fold_constant` over a function of the module."""
+    """Return a function of a module after :func:`fold_constant`."""
     made = fold_constant(func, fold_qnn)
     assert isinstance(made, Function)
     return made

@@ -1,4 +1,4 @@
-"""Passes over the functions of a module: inlining, dropping, wrapping."""
+"""Passes over the functions of a module: inlining, removal, eta expansion."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .substitute import applied, fresh
 
 
 def _called(func: Expr) -> list[GlobalVar]:
-    """The functions of the module that ``func`` names."""
+    """Return the functions of the module that ``func`` refers to."""
     return [node for node in post_order(func) if isinstance(node, GlobalVar)]
 
 
 def remove_unused_functions(mod: IRModule, entries: Sequence[str] | None) -> IRModule:
-    """The module without functions that no entry reaches."""
+    """Return the module without functions that are unreachable from the entries."""
     names = ["main"] if entries is None else list(entries)
     known = {g.name_hint: f for g, f in mod.functions.items()}
     missing = [name for name in names if name not in known]
@@ -39,10 +39,10 @@ def remove_unused_functions(mod: IRModule, entries: Sequence[str] | None) -> IRM
 
 
 def inline_globals(mod: IRModule) -> IRModule:
-    """Return the module with functions that have ``Inline`` put where they are called.
+    """Return the module with functions that have the attribute ``Inline`` inlined at their calls.
 
-    A function that reaches itself, or a callee that is not inlined, stays. Functions that nothing
-    calls are entries of the module and are kept.
+    A recursive function, or one with a callee that is not inlined, stays. Functions without callers
+    are entries of the module and are kept.
     """
     names = {g.name_hint: f for g, f in mod.functions.items()}
     entries = set(names) - {g.name_hint for f in names.values() for g in _called(f)}
@@ -92,7 +92,7 @@ def _with_inlined(func: Function, able: dict[str, Function]) -> Function:
 
 
 def eta_expand(mod: IRModule, expand_constructor: bool, expand_global_var: bool) -> IRModule:
-    """Constructors and functions of the module become ``fn`` that call them."""
+    """Return the module with constructors and functions used as values wrapped in ``fn``."""
     made: dict[Expr, Function] = {}
 
     def leave(_before: Expr, node: Expr) -> Expr:

@@ -1,7 +1,7 @@
-"""Which operators form a group: Relay's rules, over the post-dominator tree of uses.
+"""Grouping of operators by Relay's rules, over the post-dominator tree of uses.
 
-A value may join the operator that all of its uses lead to, if every operator on the way is of a
-kind that its own kind allows.
+A value may join its immediate post-dominator if the kind of every operator between them is
+compatible with its own kind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Condition = Callable[[int, bool], bool]
 
 @dataclass(eq=False)
 class Node:
-    """One value: its users, each with how it is read, and its place in the tree."""
+    """A value with its users, how each reads it, and its node in the tree."""
 
     expr: Expr
     kind: int
@@ -31,12 +31,12 @@ class Node:
     escapes: bool = False
     parent: Node | None = None
     depth: int = 1
-    way: int = Pattern.OPAQUE  # the hardest kind on the way to the parent
+    way: int = Pattern.OPAQUE  # highest kind on the paths to the parent
     joined: Node | None = None
     size: int = 1
 
     def root(self) -> Node:
-        """The last node of the group."""
+        """Return the last node of the group."""
         node = self
         while node.joined is not None:
             node = node.joined
@@ -62,7 +62,7 @@ def _kind(expr: Expr, types: KnownTypes) -> int:
 
 
 def _reads(node: Node, part: Expr, types: KnownTypes) -> int:
-    """How a node reads an operand: a broadcast of the whole shape is element-wise."""
+    """Return the kind of a read; a broadcast whose operand has the full shape is element-wise."""
     if node.kind == TUPLE:
         return Pattern.INJECTIVE
     if node.kind != Pattern.BROADCAST:
@@ -74,7 +74,7 @@ def _reads(node: Node, part: Expr, types: KnownTypes) -> int:
 
 
 def find_nodes(func: Function, types: KnownTypes) -> dict[Expr, Node]:
-    """The values of a function, each in a group of its own."""
+    """Return the values of a function, each as a group with one member."""
     nodes: dict[Expr, Node] = {}
     order = post_order(func)
     hidden = {n for f in order if is_primitive(f) and f is not func for n in post_order(f)}
@@ -99,12 +99,12 @@ def find_nodes(func: Function, types: KnownTypes) -> dict[Expr, Node]:
 
 
 def is_primitive(expr: Expr) -> bool:
-    """Whether a function is a group already."""
+    """Return whether a function is already a fused group."""
     return isinstance(expr, Function) and bool(expr.attrs.get("Primitive"))
 
 
 def _place(node: Node) -> None:
-    """Find the nearest node that all uses lead to; users have their places already."""
+    """Set the immediate post-dominator of a node; its users are already in the tree."""
     if node.escapes or not node.users:
         return
     parent: Node | None = node.users[0][0]
@@ -116,7 +116,7 @@ def _place(node: Node) -> None:
 
 
 def _meet(a: Node | None, b: Node | None, way: int) -> tuple[Node | None, int]:
-    """The lowest common ancestor, and the hardest kind on the way there."""
+    """Return the lowest common ancestor, and the highest kind on the paths to it."""
     while a is not b:
         if a is None or b is None:
             return None, way
@@ -128,7 +128,7 @@ def _meet(a: Node | None, b: Node | None, way: int) -> tuple[Node | None, int]:
 
 
 def _between(source: Node, sink: Node) -> list[Node]:
-    """Every node after ``source`` up to ``sink``."""
+    """Return every node after ``source`` up to ``sink``."""
     found: dict[Node, None] = {}
     todo = [user for user, _ in source.users]
     while todo:
@@ -140,7 +140,9 @@ def _between(source: Node, sink: Node) -> list[Node]:
 
 
 def _join(node: Node, allowed: Condition) -> None:
-    """Put a node and all on the way into its parent's group, if each is of an allowed kind."""
+    """Merge a node and all nodes up to its parent into the parent's group, if each kind is
+    allowed.
+    """
     assert node.parent is not None
     way = _between(node, node.parent)
     if not all(allowed(n.root().kind, n is node.parent) for n in way):
@@ -163,7 +165,7 @@ def _may_end_a_chain(kind: int, is_last: bool) -> bool:
 
 
 def _fuse(node: Node, phase: int) -> None:
-    """One node in one of three phases; injective ones wait for the second, tuples for the third."""
+    """Fuse one node in one of three phases: injective nodes in the second, tuples in the third."""
     parent = node.parent
     if parent is None or node.kind == Pattern.OPAQUE:
         return
@@ -185,7 +187,7 @@ def _fuse(node: Node, phase: int) -> None:
 
 
 def find_groups(func: Function, types: KnownTypes, level: int) -> dict[Expr, Node]:
-    """The values of a function; below level 1 each operator is a group."""
+    """Return the grouped values of a function; below level 1 each operator is a group."""
     nodes = find_nodes(func, types)
     for phase in range(3) if level >= 1 else ():
         for node in nodes.values():

@@ -1,4 +1,4 @@
-"""``FuseOps``, ``DefuseOps`` and ``MergeComposite``: operators gathered in functions."""
+"""``FuseOps``, ``DefuseOps`` and ``MergeComposite``: group operators in functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESHAPES = frozenset(["reshape", "dyn.reshape", "expand_dims", "squeeze", "resha
 
 
 def fuse_ops(func: Function, level: int) -> Expr:
-    """Every operator in a function with ``Primitive=1``, which it shares with its group."""
+    """Return ``func`` with every group of operators as a function with ``Primitive=1``."""
     if is_primitive(func):
         return func
     types = KnownTypes(func)
@@ -44,7 +44,7 @@ def fuse_ops(func: Function, level: int) -> Expr:
 def _as_call(
     root: Expr, inside: set[Expr], types: KnownTypes, done: dict[Expr, Expr], level: int
 ) -> Expr | None:
-    """A call of the function that a group becomes; None where there is nothing to gather."""
+    """Return a call of a group's function; None if the group has no operators."""
     if not any(row_of(node) is not None for node in inside) or row_of(root) is None:
         return None
     args = _inputs(root, inside, level)
@@ -57,7 +57,7 @@ def _as_call(
 
 
 def _inputs(root: Expr, inside: set[Expr], level: int) -> list[Expr]:
-    """What a group reads from outside, in order of first use; single numbers stay inside."""
+    """Return the inputs of a group in order of first use; scalar constants stay inside."""
     found: dict[Expr, None] = {}
     todo, seen = [root], set()
     while todo:
@@ -76,7 +76,7 @@ def _inputs(root: Expr, inside: set[Expr], level: int) -> list[Expr]:
 
 
 def defuse_ops(func: Function) -> Expr:
-    """Calls of groups become what the groups compute."""
+    """Return ``func`` with calls of fused functions replaced by their bodies."""
 
     def leave(_before: Expr, made: Expr) -> Expr:
         if isinstance(made, Call) and isinstance(made.op, Function) and is_primitive(made.op):
@@ -94,7 +94,7 @@ Entry = Sequence[Any]
 def merge_composite(func: Function, pattern_table: Sequence[Entry], mod: IRModule) -> Expr:
     """Return ``func`` with every match of a named pattern in a function with ``Composite``.
 
-    Checks of every entry see expressions with types; ``mod`` has the functions that ``func`` calls.
+    Checks of every entry receive typed expressions; ``mod`` has the functions that ``func`` calls.
     """
     expr = infer_type(func, mod)
     for entry in pattern_table:

@@ -1,4 +1,4 @@
-"""``LambdaLift``: functions inside of functions become functions of the module."""
+"""``LambdaLift``: move nested functions to the module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from .substitute import fresh, substituted
 
 
 def lambda_lift(mod: IRModule) -> IRModule:
-    """A function without free variables moves; one with some is made by a function of them."""
+    """Move nested functions to the module.
+
+    A function with free variables becomes a module function of these variables that returns it.
+    """
     functions: dict[GlobalVar, Function] = {}
     lifter = _Lifter(mod)
     for name, func in mod.functions.items():
@@ -21,14 +24,14 @@ def lambda_lift(mod: IRModule) -> IRModule:
 
 
 class _Lifter:
-    """The functions that were moved so far."""
+    """State of the pass: the functions moved so far."""
 
     def __init__(self, mod: IRModule) -> None:
         self.taken = {g.name_hint for g in mod.functions}
         self.lifted: dict[GlobalVar, Function] = {}
 
     def over(self, func: Function) -> Function:
-        """One function of the module without functions inside."""
+        """Return a function of the module without nested functions."""
         named = {n.value: n.var for n in post_order(func) if isinstance(n, Let)}
 
         def leave(before: Expr, made: Expr) -> Expr:
@@ -41,7 +44,9 @@ class _Lifter:
         return result
 
     def _moved(self, func: Function, var: Var | None) -> Expr:
-        """A reference to the function, or a call that makes it of what it captures."""
+        """Return a reference to the moved function, or a call that builds it from what it
+        captures.
+        """
         name = self._fresh_name()
         outside = [v for v in free_vars(func) if v is not var]
         itself: Expr = name if not outside else Call(name, outside)

@@ -1,8 +1,8 @@
-"""Passes over Relay modules, as TVM's pass manager knows them.
+"""Relay passes for TVM's pass manager.
 
-A pass is a ``tvm.transform.Pass``: ``tvm.transform.Sequential`` takes it, and a
-``tvm.transform.PassContext`` with its level, its lists and its instruments holds for it.  Inside
-of TVM a Relay module travels in a carrier; who calls a pass with a Relay module gets one back.
+A pass is a ``tvm.transform.Pass``: it works in ``tvm.transform.Sequential``, and the level, pass
+lists and instruments of a ``tvm.transform.PassContext`` apply to it. Inside TVM a carrier holds
+the Relay module. A pass called with a Relay module returns one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Pass(tvm.transform.ModulePass):  # type: ignore[misc]
 
 
 class FunctionPass(Pass):
-    """A pass over each function of a Relay module by itself."""
+    """A pass over each function of a Relay module separately."""
 
     def __init__(self, run: ExprFunction, info: Any) -> None:
         _check_pass(run, info)
@@ -73,7 +73,7 @@ class FunctionPass(Pass):
 
 
 def _check_pass(run: object, info: object) -> None:
-    """TVM's own functions may crash the process where they get anything else."""
+    """Check the arguments of a pass; TVM's own functions may crash the process on others."""
     if not callable(run):
         raise BadNode(f"a pass: expected a function, found {shown(run)}")
     if not isinstance(info, PassInfo):
@@ -81,7 +81,7 @@ def _check_pass(run: object, info: object) -> None:
 
 
 def with_functions(mod: IRModule, change: Callable[[Function], Any]) -> IRModule:
-    """A copy of ``mod`` with every function changed that is not compiled elsewhere."""
+    """Return a copy of ``mod`` with every function changed, except those of external compilers."""
     made = {g: f if _left_alone(f) else change(f) for g, f in mod.functions.items()}
     if all(made[g] is f for g, f in mod.functions.items()):
         return mod
@@ -89,7 +89,7 @@ def with_functions(mod: IRModule, change: Callable[[Function], Any]) -> IRModule
 
 
 def replaced(mod: IRModule, functions: dict[Any, Function]) -> IRModule:
-    """A copy of ``mod`` with other functions; its data types keep their constructors."""
+    """Return a copy of ``mod`` with other functions; its data types keep their constructors."""
     copy = mod.with_attr("", None)
     del copy.attrs[""]
     copy.functions, copy._globals = {}, {}
@@ -126,7 +126,7 @@ def _info(what: str, given: Any, opt_level: int | None, name: str | None, requir
 
 
 def _names(what: str, given: object) -> list[str]:
-    """Names of passes: TVM's functions may crash the process where they get anything else."""
+    """Return checked names of passes; TVM's own functions may crash the process on others."""
     found = list(parts_of(what, given or ()))
     for name in found:
         if not isinstance(name, str):
@@ -135,7 +135,7 @@ def _names(what: str, given: object) -> list[str]:
 
 
 def _of_class(base: type[Pass], cls: type, method: str, info: Any) -> type[Pass]:
-    """A class of passes around a user's class, whose attributes it has too."""
+    """Return a class of passes that wraps a user's class and exposes its attributes."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         inner = cls(*args, **kwargs)
@@ -158,7 +158,7 @@ def _decorator(base: type[Any], what: str, method: str, given: Any, told: tuple[
 
     if given is not None:
         return decorate(given)
-    _info(what, decorate, *told)  # a missing level is told at once
+    _info(what, decorate, *told)  # raise for a missing level at once
     return decorate
 
 
@@ -168,9 +168,10 @@ def function_pass(
     name: str | None = None,
     required: Sequence[str] | None = None,
 ) -> Any:
-    """Make a pass of ``pass_func(function, module, context)``, or of a class that has it.
+    """Return a pass of ``pass_func(function, module, context)``, or of a class that defines it.
 
-    A class has ``transform_function(self, function, module, context)``.  Without ``pass_func``,
+    A class has ``transform_function(self, function, module, context)``. Without ``pass_func``,
+    return
     a decorator.
     """
     told = (opt_level, name, required)
@@ -183,9 +184,10 @@ def module_pass(
     name: str | None = None,
     required: Sequence[str] | None = None,
 ) -> Any:
-    """Make a pass of ``pass_func(module, context)``, or of a class that has it.
+    """Return a pass of ``pass_func(module, context)``, or of a class that defines it.
 
-    A class has ``transform_module(self, module, context)``.  Without ``pass_func``, a decorator.
+    A class has ``transform_module(self, module, context)``. Without ``pass_func``, return a
+    decorator.
     """
     told = (opt_level, name, required)
     return _decorator(Pass, "module", "transform_module", pass_func, told)
@@ -197,7 +199,9 @@ def build_config(
     disabled_pass: Sequence[str] | None = None,
     trace: object = None,
 ) -> Any:
-    """A ``PassContext``, as earlier scripts made it; ``trace`` is of no effect."""
+    """Return a ``PassContext``, by the function name of earlier releases; ``trace`` has no
+    effect.
+    """
     if not isinstance(opt_level, int) or not 0 <= opt_level < 1 << 31:
         raise BadNode(f"opt_level: expected a small number, found {shown(opt_level)}")
     required = _names("required_pass", required_pass)
@@ -205,7 +209,7 @@ def build_config(
 
 
 def _run(pass_: Any, mod: Any) -> Any:
-    """Run any pass; who comes with a Relay module goes with one, unless it was translated."""
+    """Run any pass; return a Relay module for a Relay module, unless the pass translated it."""
     if not isinstance(mod, IRModule | tvm.IRModule):
         raise BadNode(f"the pass {pass_.info.name}: expected a module, found {shown(mod)}")
     made = _ffi_transform_api.RunPass(pass_, mod)
@@ -213,12 +217,12 @@ def _run(pass_: Any, mod: Any) -> Any:
     return made if source is None else source
 
 
-# Scripts run ``tvm.transform.Sequential`` over Relay modules; TVM's own call gives the carrier.
+# TVM's own call would return the carrier for ``tvm.transform.Sequential`` over a Relay module.
 tvm.transform.Pass.__call__ = _run
 
 
 def register(make: Callable[[], Pass]) -> None:
-    """Let passes that require this one by its name find it."""
+    """Register a pass so that passes that require it find it by name."""
     name = make().info.name
     tvm_ffi.register_global_func(f"transform.{name}", make, override=True)
 

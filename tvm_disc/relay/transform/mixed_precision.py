@@ -189,8 +189,9 @@ class _Caster:
         return self.casts[made, dtype]
 
     def _back(self, node: Expr) -> Expr:
-        """Return the new value in its type of before: functions, data types and references keep
-        the types that their other uses have."""
+        """Return the new value cast to its original type, for functions, data types and
+        references.
+        """
         before = self._type(node)
         if isinstance(node, Tuple) and isinstance(self.made[node], Tuple):
             return with_children(self.made[node], [self._back(f) for f in node.fields])

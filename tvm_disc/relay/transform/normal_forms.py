@@ -1,4 +1,4 @@
-"""Normal forms: every result has a name, only shared ones have, or none has."""
+"""Normal forms: every result is named, only shared results are, or none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNNAMED = (Var, GlobalVar, Op, Constructor)
 class Scope:
     """A body in which results get names: of a function, a branch, a clause, a let.
 
-    ``block`` is the one that all lets of a chain stand in.
+    ``block`` is the scope shared by all lets of a chain.
     """
 
     def __init__(self, parent: Scope | None, of_let: bool = False) -> None:
@@ -36,14 +36,14 @@ class Scope:
         self.bindings: list[tuple[Var, Expr]] = []
 
     def closed(self, result: Expr) -> Expr:
-        """``result`` under all bindings of the body."""
+        """Return ``result`` under all bindings of the body."""
         for var, value in reversed(self.bindings):
             result = Let(var, value, result)
         return result
 
 
 def _common(a: Scope, b: Scope) -> Scope:
-    """The innermost scope around both."""
+    """Return the innermost scope that encloses both."""
     while a is not b:
         if a.depth < b.depth:
             a, b = b, a
@@ -53,7 +53,7 @@ def _common(a: Scope, b: Scope) -> Scope:
 
 
 def _opens(node: Expr, position: int) -> bool:
-    """Whether a part of a node is a body of its own."""
+    """Return whether a part of a node is a body with its own scope."""
     if isinstance(node, Function):
         return position == len(node.params)
     if isinstance(node, Let):
@@ -62,7 +62,7 @@ def _opens(node: Expr, position: int) -> bool:
 
 
 class _Scopes:
-    """The scope of each node: the innermost one around all of its uses."""
+    """The scope of each node: the innermost scope that encloses all of its uses."""
 
     def __init__(self, root: Expr) -> None:
         self.order = post_order(root)
@@ -86,14 +86,14 @@ class _Scopes:
         self._at.setdefault(part, set()).add(where)
 
     def lifted(self, node: Expr) -> bool:
-        """Whether a node is used in several blocks."""
+        """Return whether a node is used in several blocks."""
         return len({scope.block for scope in self._at.get(node, ())}) > 1
 
 
 def _bound(root: Expr, named: Callable[[Expr, _Scopes], bool]) -> Expr:
-    """``root`` with a name for each result for which ``named`` says so."""
+    """Return ``root`` with a name for each result that satisfies ``named``."""
     scopes = _Scopes(root)
-    # What a let alone uses has its name already.
+    # A value that only a let uses already has a name.
     given = {n.value for n in scopes.order if isinstance(n, Let) and scopes.users[n.value] == 1}
     done: dict[Expr, Expr] = {}
     count = 0
@@ -114,7 +114,7 @@ def _bound(root: Expr, named: Callable[[Expr, _Scopes], bool]) -> Expr:
 
 
 def _with_bodies(node: Expr, done: dict[Expr, Expr], bodies: list[Scope]) -> Expr:
-    """``node`` over what its parts became, those that are bodies with their bindings."""
+    """Return ``node`` over its rewritten parts; bodies get their bindings."""
     parts = []
     remaining = iter(bodies)
     for position, part in enumerate(children(node)):
@@ -124,17 +124,19 @@ def _with_bodies(node: Expr, done: dict[Expr, Expr], bodies: list[Scope]) -> Exp
 
 
 def to_a_normal_form(expr: Expr) -> Expr:
-    """Every result has a name of its own, and operands are names."""
+    """Return ``expr`` in A-normal form: every result has a name, and operands are names."""
     return _bound(expr, lambda _node, _scopes: True)
 
 
 def to_basic_block_normal_form(expr: Expr) -> Expr:
-    """A result that several bodies use has a name, in the innermost body around them."""
+    """Return ``expr`` with a name for each result used in several bodies, bound in their common
+    body.
+    """
     return _bound(expr, lambda node, scopes: scopes.lifted(node))
 
 
 def to_graph_normal_form(expr: Expr) -> Expr:
-    """No result has a name, but those of functions that call themselves and of references."""
+    """Return ``expr`` without names, except those of recursive functions and of references."""
     lets = [n for n in post_order(expr) if isinstance(n, Let) and _can_go(n)]
     values = {let.var: let.value for let in lets}
     dropped = set(lets)
@@ -162,7 +164,7 @@ def to_graph_normal_form(expr: Expr) -> Expr:
 
 
 def _can_go(let: Let) -> bool:
-    """Whether a value may be computed where it is used instead."""
+    """Return whether a value may be moved to its uses."""
     inside = post_order(let.value)
     return not any(n is let.var or isinstance(n, (RefCreate, RefRead, RefWrite)) for n in inside)
 

@@ -1,4 +1,4 @@
-"""Every pass by its name in Relay, with its level, and what it requires."""
+"""Every pass under its name in Relay, with its level and the passes that it requires."""
 
 from __future__ import annotations
 
@@ -62,47 +62,49 @@ def _all(name: str, level: int, change: Change) -> Pass:
 
 
 def InferType() -> Pass:
-    """The types of all functions, spelled out."""
+    """Return a pass that infers the types of all functions and writes the annotations."""
     return _module("InferType", 0, infer_types)
 
 
 def AnnotateSpans() -> Pass:
-    """The module as it is: expressions have the places of the source that they were read from."""
+    """Return a pass without effect: parsed expressions already have spans."""
     return _module("AnnotateSpans", 0, lambda mod: mod)
 
 
 def ToANormalForm() -> Pass:
-    """Every result has a name of its own, and operands are names."""
+    """Return a pass to A-normal form: every result has a name, and operands are names."""
     return _all("ToANormalForm", 1, to_a_normal_form)
 
 
 def ToBasicBlockNormalForm() -> Pass:
-    """A result that several bodies use has a name, in the innermost body around them."""
+    """Return a pass that names each result used in several bodies, in their common body."""
     return _all("ToBasicBlockNormalForm", 1, to_basic_block_normal_form)
 
 
 def ToGraphNormalForm() -> FunctionPass:
-    """No result has a name, but those of functions that call themselves and of references."""
+    """Return a pass that removes names, except those of recursive functions and of references."""
     return _each("ToGraphNormalForm", 1, to_graph_normal_form, ())
 
 
 def FoldConstant(fold_qnn: bool = False) -> FunctionPass:
-    """What needs no input is computed now."""
+    """Return a pass that evaluates expressions that depend on no input."""
     return _each("FoldConstant", 2, lambda func: fold_constant_function(func, fold_qnn), ())
 
 
 def SimplifyInference() -> FunctionPass:
-    """Norms as their arithmetic, dropout as nothing."""
+    """Return a pass that replaces norms by their arithmetic and removes dropout."""
     return _each("SimplifyInference", 0, simplify_inference)
 
 
 def EliminateCommonSubexpr(fskip: Callable[[Expr], bool] | None = None) -> FunctionPass:
-    """Calls of the same operands become one; those for which ``fskip`` is true stay."""
+    """Return a pass that merges calls of the same operands, except those for which ``fskip`` is
+    true.
+    """
     return _each("EliminateCommonSubexpr", 3, lambda func: eliminate_common_subexpr(func, fskip))
 
 
 def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:
-    """Bindings that nobody uses are left out; with ``inline_once`` those of one use are too."""
+    """Return a pass that removes unused bindings; ``inline_once`` inlines those used once."""
 
     def change(mod: IRModule) -> IRModule:
         told = (inline_once, ignore_impurity)
@@ -112,46 +114,46 @@ def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False
 
 
 def Inline() -> Pass:
-    """Functions that bear ``Inline`` stand where they are called."""
+    """Return a pass that inlines functions with the attribute ``Inline``."""
     return _module("InlineGlobals", 1, inline_globals)
 
 
 def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
-    """Functions that no entry reaches are left out."""
+    """Return a pass that removes functions that are unreachable from the entries."""
     return _module(
         "RemoveUnusedFunctions", 1, lambda mod: remove_unused_functions(mod, entry_functions)
     )
 
 
 def EtaExpand(expand_constructor: bool = False, expand_global_var: bool = False) -> Pass:
-    """Constructors and functions of the module that are used as values become ``fn``."""
+    """Return a pass that wraps constructors and module functions used as values in ``fn``."""
     return _module(
         "EtaExpand", 1, lambda mod: eta_expand(mod, expand_constructor, expand_global_var)
     )
 
 
 def FastMath() -> FunctionPass:
-    """exp, tanh, erf and softmax become their approximations."""
+    """Return a pass that replaces exp, tanh, erf and softmax by their fast approximations."""
     return _each("FastMath", 4, fast_math)
 
 
 def CanonicalizeOps() -> FunctionPass:
-    """``bias_add`` becomes ``expand_dims`` and ``add``."""
+    """Return a pass that replaces ``bias_add`` by ``expand_dims`` and ``add``."""
     return _each("CanonicalizeOps", 3, canonicalize_ops)
 
 
 def DynamicToStatic() -> FunctionPass:
-    """Operators whose shape is a tensor that is known take it as an attribute."""
+    """Return a pass that makes known shape operands of operators attributes."""
     return _each("DynamicToStatic", 2, dynamic_to_static, ())
 
 
 def SimplifyExpr() -> FunctionPass:
-    """Pairs of operators that undo each other go, and operators that do nothing."""
+    """Return a pass that removes operators without effect and pairs that undo each other."""
     return _each("SimplifyExpr", 0, simplify_expr)
 
 
 def CombineParallelConv2D(min_num_branches: int = 3) -> FunctionPass:
-    """Convolutions of one input become one."""
+    """Return a pass that merges convolutions of one input."""
 
     def change(func: Function) -> Expr:
         return combine_parallel(func, "nn.conv2d", min_num_branches)
@@ -160,7 +162,9 @@ def CombineParallelConv2D(min_num_branches: int = 3) -> FunctionPass:
 
 
 def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> FunctionPass:
-    """Products of one input become a batched one, or one of joined weights."""
+    """Return a pass that merges dense layers of one input: batched, or with concatenated
+    weights.
+    """
 
     def change(func: Function) -> Expr:
         return combine_parallel(func, "nn.dense", min_num_branches, to_batch)
@@ -169,7 +173,7 @@ def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Fu
 
 
 def CombineParallelBatchMatmul(min_num_branches: int = 3) -> FunctionPass:
-    """Batched products of one input become one."""
+    """Return a pass that merges batched products of one input."""
 
     def change(func: Function) -> Expr:
         return combine_parallel(func, "nn.batch_matmul", min_num_branches)
@@ -178,10 +182,11 @@ def CombineParallelBatchMatmul(min_num_branches: int = 3) -> FunctionPass:
 
 
 def FuseOps(fuse_opt_level: int = -1) -> FunctionPass:
-    """Every operator in a function with ``Primitive=1``; below level 1 each in its own.
+    """Return a pass that puts groups of operators in functions with ``Primitive=1``.
 
-    The compiler plans its own groups of whatever this pass made: it is for reading and for
-    scripts that count groups.
+    Below level 1 each operator is a group. The compiler plans its own groups regardless of this
+    pass;
+    the pass serves readers, and scripts that count groups.
     """
 
     def run(func: Function, _mod: IRModule, ctx: Any) -> Any:
@@ -191,12 +196,12 @@ def FuseOps(fuse_opt_level: int = -1) -> FunctionPass:
 
 
 def DefuseOps() -> FunctionPass:
-    """Calls of groups become what the groups compute."""
+    """Return a pass that replaces calls of fused functions by their bodies."""
     return _each("DefuseOps", 3, defuse_ops)
 
 
 def MergeComposite(pattern_table: Sequence[Sequence[Any]]) -> FunctionPass:
-    """Every match of a named pattern in a function with ``Composite`` of that name.
+    """Return a pass that puts every match of a named pattern in a function with ``Composite``.
 
     The table has ``(name, pattern)`` or ``(name, pattern, check)`` in order of priority.
     """
@@ -225,11 +230,12 @@ def ToMixedPrecision(
 def FakeQuantizationToInteger(
     hard_fail: bool = False, use_qat: bool = False, optional_qnn_ops: Sequence[str] | None = None
 ) -> FunctionPass:
-    """Return a pass that computes what is between dequantize and quantize in integers.
+    """Return a pass that computes the operators between dequantize and quantize in integers.
 
-    A region of which an operator has no integer form stays, and is refused for ``hard_fail``.
-    ``use_qat`` then rewrites single operators whose operands are dequantized.
-    ``optional_qnn_ops`` names operators whose integer form is less accurate: ``nn.softmax``.
+    A region with an operator that has no integer form stays; ``hard_fail`` refuses it. ``use_qat``
+    then rewrites single operators whose operands are dequantized. ``optional_qnn_ops`` names
+    operators
+    whose integer form is less accurate: ``nn.softmax``.
     """
     optional = tuple(optional_qnn_ops or ())
 
@@ -240,27 +246,27 @@ def FakeQuantizationToInteger(
 
 
 def ForwardFoldScaleAxis() -> FunctionPass:
-    """A factor per channel of a product's input goes into its weight."""
+    """Return a pass that folds per-channel factors of a product's input into its weight."""
     return _each("ForwardFoldScaleAxis", 3, lambda func: fold_scale_axis(func, forward=True))
 
 
 def BackwardFoldScaleAxis() -> FunctionPass:
-    """A factor per channel of a product's result goes into its weight."""
+    """Return a pass that folds per-channel factors of a product's result into its weight."""
     return _each("BackwardFoldScaleAxis", 3, lambda func: fold_scale_axis(func, forward=False))
 
 
 def FoldScaleAxis() -> Any:
-    """Factors per channel around products go into weights, and these are computed."""
+    """Return a pass that folds per-channel factors into weights and evaluates the weights."""
     return Sequential([BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), FoldConstant()])
 
 
 def FoldExplicitPadding() -> FunctionPass:
-    """A padding by zeros becomes that of the convolution behind it."""
+    """Return a pass that folds zero padding into the convolution that follows it."""
     return _each("FoldExplicitPadding", 0, fold_explicit_padding)
 
 
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> FunctionPass:
-    """Convolutions and pooling over images in other layouts, and what follows them.
+    """Return a pass that converts layouts of convolutions and pooling, and of operators after them.
 
     ``{"nn.conv2d": ["NHWC", "default"]}`` has the layouts of data and weights by operator.
     """
@@ -269,10 +275,10 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> FunctionPass:
 
 
 def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
-    """The module with its types: every operator is legal, and none has a legalization.
+    """Return a pass that infers types: every operator is legal here, and none has a legalization.
 
     Raises:
-        BadNode: ``legalize_map_attr_name`` is no name.
+        BadNode: ``legalize_map_attr_name`` is not a string.
     """
     if not isinstance(legalize_map_attr_name, str):
         found = shown(legalize_map_attr_name)
@@ -281,32 +287,36 @@ def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
 
 
 def FlattenAtrousConv() -> FunctionPass:
-    """space_to_batch, convolution and batch_to_space become one dilated convolution."""
+    """Return a pass that replaces space_to_batch, convolution, batch_to_space by a dilated
+    convolution.
+    """
     return _each("FlattenAtrousConv", 0, flatten_atrous_conv)
 
 
 def LambdaLift() -> Pass:
-    """Functions inside of functions become functions of the module."""
+    """Return a pass that moves nested functions to the module."""
     return _module("LambdaLift", 1, lambda_lift)
 
 
 def CanonicalizeCast() -> FunctionPass:
-    """A cast that several read is made for each of them, so that it can join their groups."""
+    """Return a pass that duplicates a cast for each of its users, so that it can join their
+    groups.
+    """
     return _each("CanonicalizeCast", 3, canonicalize_cast)
 
 
 def DivToMul() -> FunctionPass:
-    """A division by a constant becomes a product."""
+    """Return a pass that replaces divisions by constants by products."""
     return _each("DivToMul", 0, div_to_mul)
 
 
 def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
-    """:func:`FoldConstant` over one expression."""
+    """Apply :func:`FoldConstant` to one expression."""
     return fold_constant(as_expr(expr), fold_qnn)
 
 
 def InferTypeLocal(expr: Expr) -> Type | None:
-    """The type of one expression, which has it then; None if it cannot be told without the module.
+    """Return the inferred type of one expression and store it; None if inference needs the module.
 
     Raises:
         TypeMismatch: the expression has no type.
@@ -320,7 +330,7 @@ def InferTypeLocal(expr: Expr) -> Type | None:
 
 
 def ToANormalFormExpr(e: Expr) -> Expr:
-    """:func:`ToANormalForm` over one expression."""
+    """Apply :func:`ToANormalForm` to one expression."""
     return to_a_normal_form(as_expr(e))
 
 

@@ -1,4 +1,4 @@
-"""``recast``: some operators of a program in another element type."""
+"""``recast``: compute some operators of a program in another element type."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def recast(
 
     Args:
         expr: an expression, a function or a module.
-        dtype: what the operators compute in.
+        dtype: the type that the operators compute in.
         out_dtype: ``out_dtype`` of operators that have this attribute, before the last cast.
         ops: their names, ``nn.conv2d`` by default.
-        skip_layers: which of their calls stay as they are, counted in order of evaluation;
-            negative numbers count from the last.
+        skip_layers: numbers of calls to leave unchanged, in order of evaluation; negative numbers
+            count from the last.
 
     Raises:
         BadNode: not a dtype, not a program, or a result whose type cannot be inferred.

@@ -1,4 +1,4 @@
-"""Relay's passes that make no sense here, each with the reason: using one raises it."""
+"""Relay's passes that do not exist here, each with the reason that calling it raises."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ REFUSED: Mapping[str, str] = {
 
 
 def refused(name: str) -> Callable[..., NoReturn]:
-    """What stands for a pass that is not here; raises AttributeError for a name of no pass."""
+    """Return a function that refuses a pass of Relay; raise AttributeError for an unknown name."""
     if name not in REFUSED:
         raise AttributeError(f"Relay has no pass {name!r}")
 

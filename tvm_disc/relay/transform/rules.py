@@ -1,4 +1,4 @@
-"""Rewrites of calls by rules: a table from an operator to what becomes of its calls."""
+"""Rewrites of calls by rules: a table from operators to functions that replace their calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..ops.table import OPS
 
 
 class Site:
-    """One call that a rule may rewrite: as it was, and with its operands rewritten."""
+    """A call to rewrite: the original, and the call with rewritten operands."""
 
     def __init__(self, before: Call, call: Call, types: KnownTypes) -> None:
         self.before, self.call, self.types = before, call, types
@@ -23,19 +23,19 @@ class Site:
 
     @property
     def attrs(self) -> Attrs:
-        """The attributes with their defaults."""
+        """Return the attributes with their defaults."""
         return attrs_of(self.call)
 
     def shape(self, position: int) -> tuple[int, ...] | None:
-        """The dims of an argument, if all are numbers."""
+        """Return the shape of an operand if all dims are numbers; None otherwise."""
         return self.types.shape(self.before.args[position])
 
     def rank(self, position: int) -> int | None:
-        """The rank of an argument."""
+        """Return the rank of an operand; None if it is unknown."""
         return self.types.rank(self.before.args[position])
 
     def dtype(self, position: int = 0) -> str | None:
-        """The element type of an argument."""
+        """Return the element type of an operand; None if it is unknown."""
         return self.types.dtype(self.before.args[position])
 
 
@@ -43,7 +43,7 @@ Rule = Callable[[Site], Expr | None]
 
 
 def apply_rules(func: Function, rules: Mapping[str, Rule]) -> Function:
-    """``func`` with each call of an operator in the table replaced by what its rule gives."""
+    """Return ``func`` with each call of an operator in the table replaced by its rule's result."""
     types = KnownTypes(func)
 
     def leave(before: Expr, made: Expr) -> Expr:
@@ -59,35 +59,35 @@ def apply_rules(func: Function, rules: Mapping[str, Rule]) -> Function:
 
 
 def op_name(expr: Expr) -> str:
-    """The operator that an expression calls; empty for everything else."""
+    """Return the name of the operator that an expression calls; empty for other expressions."""
     if isinstance(expr, Call) and isinstance(expr.op, Op):
         return expr.op.name
     return ""
 
 
 def row_of(expr: Expr) -> OpRow | None:
-    """The table's row of the operator that an expression calls."""
+    """Return the table row of the operator that an expression calls, or None."""
     return OPS.get(op_name(expr))
 
 
 def attrs_of(call: Call) -> Attrs:
-    """The attributes of a call with their defaults."""
+    """Return the attributes of a call with their defaults."""
     row = row_of(call)
     return dict(call.attrs) if row is None else complete_attrs(row, call.attrs)
 
 
 def op_call(name: str, *args: Expr, **attrs: Any) -> Call:
-    """A call of an operator, its attributes complete."""
+    """Return a call of an operator with complete attributes."""
     return Call(get_op(name), args, complete_attrs(OPS[name], attrs))
 
 
 def scalar(value: Any, dtype: str) -> Constant:
-    """A constant of rank 0."""
+    """Return a constant of rank 0."""
     return const(value, dtype)
 
 
 def item_of(expr: Expr) -> tuple[Expr, int] | None:
-    """What a projection takes an item of, and which."""
+    """Return the (tuple, index) of a projection; None for other expressions."""
     return (expr.tuple_value, expr.index) if isinstance(expr, TupleGetItem) else None
 
 

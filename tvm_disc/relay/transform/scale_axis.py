@@ -1,9 +1,10 @@
-"""``FoldScaleAxis``: a factor per channel around a product goes into its weight.
+"""``FoldScaleAxis``: fold per-channel factors around a product into its weight.
 
-Two walks over what a function computes. The first asks: forward, whether all readers of a value
-would take a factor of its channels; backward, whether a value would take one of its own. A product
-or a convolution takes it into its weight, and what commutes with a factor hands it on: additions of
-a bias, pooling, and relu where the factor is positive. The second walk moves the factors.
+Two walks over the expressions of a function. The first finds the values that accept a factor:
+forward, those whose users all accept a factor of their channels; backward, those that accept one
+themselves. A product or a convolution folds it into its weight. Operators that commute with a
+factor pass it on: bias additions, pooling, and relu for positive factors. The second walk moves
+the factors.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ Ones = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Place:
-    """An axis that would take a factor, and what the factor must be: a constant whose elements
-    are above zero, or are none."""
+    """An axis that accepts a factor, and its conditions.
+
+    ``positive`` and ``nonzero`` require a constant factor whose elements are positive or nonzero.
+    """
 
     axis: int
     positive: bool = False
     nonzero: bool = False
 
     def takes(self, scale: Expr) -> bool:
-        """Whether a factor is what it must be."""
+        """Return whether a factor meets the conditions."""
         if not self.positive and not self.nonzero:
             return True
         if not isinstance(scale, Constant):
@@ -43,19 +46,23 @@ class Place:
 
 
 class _Folder:
-    """One function."""
+    """State of one function."""
 
     def __init__(self, func: Function) -> None:
         self.types, self.graph = KnownTypes(func), Graph(func)
         self.func = func
         self.places: dict[Expr, Place] = {}
-        self.scales: dict[Expr, Expr] = {}  # of channels of a value, as vectors
+        self.scales: dict[Expr, Expr] = {}  # value -> factor of its channels, a vector
 
-    # -- what both directions ask
+    # -- queries of both directions
 
     def product(self, call: Expr) -> tuple[int, int, int, int, int] | None:
-        """Of a product: the axis of channels that come in and that go out, those of the weight
-        that they run along, and the rank of the weight."""
+        """Return the axes of a product; None for other calls.
+
+        The tuple has the channel axes of input and output, the axes of the weight that correspond
+        to
+        them, and the rank of the weight.
+        """
         if not isinstance(call, Call):
             return None
         rank = self.types.rank(call.args[0]) if call.args else None
@@ -73,7 +80,7 @@ class _Folder:
             return None
         inner, outer = kernel.index("I"), kernel.index("O")
         groups, channels = attrs["groups"], image.shape[data.index("C")]
-        if groups > 1:  # depthwise: each channel has a kernel of its own
+        if groups > 1:  # depthwise: each channel has its own kernel
             many = outer if weight[outer] == groups and weight[inner] == 1 else inner
             if channels != groups or weight[outer] * weight[inner] != groups:
                 return None
@@ -81,8 +88,11 @@ class _Folder:
         return data.index("C"), out.index("C"), inner, outer, len(kernel)
 
     def along(self, value: Expr, factor: Expr, axis: int | None = None) -> tuple[int, Ones] | None:
-        """The axis of ``value`` along which ``factor`` has an element per index, and the axes of
-        ``factor`` to be dropped so that it is a vector."""
+        """Return the axis of ``value`` that ``factor`` varies along, and the unit axes of
+        ``factor``.
+
+        Dropping the unit axes makes ``factor`` a vector. Returns None if there is no such axis.
+        """
         shape, whole = self.types.shape(factor), self.types.tensor(value)
         if shape is None or whole is None or not 0 < len(shape) <= len(whole.shape):
             return None
@@ -94,7 +104,9 @@ class _Folder:
         return behind + at, tuple(i for i in range(len(shape)) if i != at)
 
     def split(self, call: Expr, place: Place) -> tuple[int, Ones] | None:
-        """Of a multiplication by a factor that ``place`` takes: its position, the axes to drop."""
+        """Return (operand position, unit axes) of the factor in a multiplication that ``place``
+        accepts.
+        """
         if op_name(call) != "multiply" or not isinstance(call, Call):
             return None
         for position in (1, 0):
@@ -106,7 +118,9 @@ class _Folder:
         return None
 
     def passes(self, call: Expr, place: Place) -> Place | None:
-        """What is asked of a factor that an operator of one operand hands on."""
+        """Return the conditions of a factor that an operator with one operand passes on; None
+        if it cannot.
+        """
         if op_name(call) in _LINEAR | _POSITIVE:
             attrs = attrs_of(call) if isinstance(call, Call) else {}
             layout = attrs.get("layout", "")
@@ -116,7 +130,7 @@ class _Folder:
         return None
 
     def bias(self, call: Expr, place: Place) -> tuple[int, Ones] | None:
-        """The position of what is added to every channel, and its axes to drop."""
+        """Return (operand position, unit axes) of a per-channel addend; None for other calls."""
         if not isinstance(call, Call):
             return None
         if op_name(call) == "nn.bias_add":
@@ -131,7 +145,7 @@ class _Folder:
         return None
 
     def with_bias(self, before: Call, made: Call, op: str, scale: Expr) -> Expr:
-        """A sum whose bias is scaled, too."""
+        """Return a sum with its bias scaled too."""
         place = self.places[before]
         found = self.bias(before, place)
         if found is None or self.passes(before, place) is not None:
@@ -145,10 +159,10 @@ class _Folder:
 
 
 class _Forward(_Folder):
-    """Factors of what comes in."""
+    """Folding of factors of a product's input."""
 
     def fold(self) -> Expr:
-        """The function with factors moved towards its result."""
+        """Return the function with factors moved towards its result."""
         for node in reversed(self.graph.order):
             asked = [self._asks(user, node) for user in self.graph.users[node]]
             known = [p for p in asked if p is not None]
@@ -159,7 +173,7 @@ class _Forward(_Folder):
         return rewrite_post_order(self.func, self._moved)
 
     def _asks(self, user: Expr, node: Expr) -> Place | None:
-        """The factor that a reader would take of one operand."""
+        """Return the factor that a user accepts of one operand."""
         if not isinstance(user, Call) or list(user.args).count(node) != 1:
             return None
         product = self.product(user)
@@ -199,10 +213,10 @@ class _Forward(_Folder):
 
 
 class _Backward(_Folder):
-    """Factors of what goes out."""
+    """Folding of factors of a product's result."""
 
     def fold(self) -> Expr:
-        """The function with factors moved towards its inputs."""
+        """Return the function with factors moved towards its inputs."""
         for node in self.graph.order:
             if len(self.graph.users[node]) == 1:
                 place = self._asks(node)
@@ -214,7 +228,7 @@ class _Backward(_Folder):
         return rewrite_post_order(self.func, self._moved)
 
     def _asks(self, node: Expr) -> Place | None:
-        """The factor that a value would take."""
+        """Return the factor that a value accepts."""
         if not isinstance(node, Call):
             return None
         product = self.product(node)
@@ -235,7 +249,7 @@ class _Backward(_Folder):
         return None
 
     def _both(self, node: Expr) -> bool:
-        """Whether a sum is one of two values that both take a factor of the same axis."""
+        """Return whether both operands of a sum accept a factor of the same axis."""
         if op_name(node) not in _SUMS or not isinstance(node, Call):
             return False
         found = set()
@@ -247,7 +261,7 @@ class _Backward(_Folder):
         return len(found) == 1
 
     def _hand_on(self, node: Expr) -> None:
-        """Give the factor of a value, and the one that it is multiplied with, to its operands."""
+        """Pass the factor of a value, times the factor in its multiplication, to its operands."""
         if not isinstance(node, Call) or self.product(node) is not None:
             return
         scale = self.scales.get(node)
@@ -284,19 +298,19 @@ def _squeezed(factor: Expr, ones: Ones) -> Expr:
 
 
 def _laid(vector: Expr, place: Place, rank: int) -> Expr:
-    """A vector along an axis of a tensor of some rank."""
+    """Return a vector reshaped to broadcast along an axis of a tensor of rank ``rank``."""
     behind = rank - place.axis - 1
     return op_call("expand_dims", vector, axis=1, num_newaxis=behind) if behind else vector
 
 
 def _weighted(made: Call, vector: Expr, axis: int, rank: int) -> Call:
-    """A product whose weight has the factor."""
+    """Return a product with its weight scaled."""
     weight = op_call("multiply", made.args[1], _laid(vector, Place(axis), rank))
     return Call(made.op, (made.args[0], weight), made.attrs, (), made.span)
 
 
 def fold_scale_axis(func: Function, forward: bool) -> Expr:
-    """Factors of inputs go forward into weights; those of results backward."""
+    """Return ``func`` with factors of inputs (``forward``) or of results folded into weights."""
     return (_Forward if forward else _Backward)(func).fold()
 
 

@@ -1,6 +1,6 @@
-"""``SimplifyExpr``: pairs of operators that undo each other, and operators that do nothing.
+"""``SimplifyExpr``: remove operators that have no effect and pairs that undo each other.
 
-A rule looks at one call whose operands are rewritten already; all rules run until none applies.
+A rule gets one call whose operands are rewritten already; rules run until none applies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DTYPE = re.compile(r"(uint|int|float)(\d+)")
 
 
 def _keeps_all(before: str, after: str) -> bool:
-    """Whether a cast loses nothing."""
+    """Return whether a cast is lossless."""
     a, b = _DTYPE.fullmatch(before), _DTYPE.fullmatch(after)
     if a is None or b is None:
         return False
@@ -53,7 +53,7 @@ def _reshape(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _order(expr: Expr, rank: int | None) -> tuple[int, ...] | None:
-    """Which axis of its operand each axis of a permutation is."""
+    """Return the operand axis of each result axis of a permutation; None for other expressions."""
     if not isinstance(expr, Call) or rank is None:
         return None
     attrs = attrs_of(expr)
@@ -84,7 +84,7 @@ def _permutation(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _like(name: str, *kept: int) -> Rule:
-    """Return the rule of an operator that takes the known shape of an operand instead."""
+    """Return the rule that replaces a ``_like`` operator by one with the known shape."""
 
     def rule(call: Call, types: KnownTypes) -> Expr | None:
         found = types.of(call)
@@ -107,7 +107,7 @@ def _cast_like(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _filled_with(expr: Expr) -> Expr | None:
-    """The scalar that every element of ``expr`` is, if it is made so."""
+    """Return the scalar that fills ``expr``; None if it is not known to be filled."""
     if isinstance(expr, Constant):
         return expr if expr.data.ndim == 0 else None
     if not isinstance(expr, Call):
@@ -118,13 +118,13 @@ def _filled_with(expr: Expr) -> Expr | None:
     return None if ones is None else Constant(np.asarray(ones, attrs_of(expr)["dtype"]))
 
 
-# The scalar that changes nothing, as the right operand and, if it may stand there, the left.
+# Operator -> (neutral scalar, whether it may be the left operand as well).
 _NEUTRAL = {"add": (0, True), "subtract": (0, False), "multiply": (1, True), "divide": (1, False)}
 _JOINED = {"add": np.add, "multiply": np.multiply}
 
 
 def _arithmetic(call: Call, types: KnownTypes) -> Expr | None:
-    """A neutral operand; a tensor of one value; two constants one after the other."""
+    """Simplify a neutral operand, a filled tensor, or two constants in sequence."""
     name = op_name(call)
     neutral, commutes = _NEUTRAL[name]
     for position in (1, 0):
@@ -202,7 +202,7 @@ RULES: dict[str, Rule] = {
 
 
 def simplify_expr(func: Function) -> Function:
-    """All rules, until none applies."""
+    """Apply all rules until none applies."""
     types = KnownTypes(func)
 
     def leave(_before: Expr, made: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""``SimplifyInference``: operators of training become what they compute when a model is used."""
+"""``SimplifyInference``: replace training operators by their inference-time arithmetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .rules import Rule, Site, attrs_of, op_call, op_name, scalar
 
 
 def _channels_last(value: Expr, axis: int, rank: int, over: int = 1) -> Expr:
-    """A vector along an axis, as a tensor that broadcasts along the ``over`` axes from there."""
+    """Return a vector expanded to broadcast along ``axis``; it has ``over`` axes of its own."""
     behind = rank - axis - over
     return op_call("expand_dims", value, axis=over, num_newaxis=behind) if behind > 0 else value
 
@@ -21,7 +21,7 @@ def _affine(data: Expr, attrs: dict[str, object], gamma: Expr, beta: Expr) -> Ex
 
 
 def _batch_norm(before: Call, made: Call, types: KnownTypes) -> Expr | None:
-    """``x * scale + shift``, both computed of the moments."""
+    """Return ``x * scale + shift``, both computed from the moments."""
     data, gamma, beta, mean, variance = made.args
     rank, dtype = types.rank(before.args[0]), types.dtype(before.args[0])
     if rank is None or dtype is None:
@@ -44,7 +44,7 @@ def _batch_norm(before: Call, made: Call, types: KnownTypes) -> Expr | None:
 
 
 def _normalized(site: Site, data: Expr, axes: tuple[int, ...]) -> Expr:
-    """Around the mean along axes, over the deviation."""
+    """Return the data minus its mean along ``axes``, divided by the standard deviation."""
     dtype = site.dtype() or "float32"
     mean = op_call("mean", data, axis=axes, keepdims=True)
     variance = op_call("variance", data, mean, axis=axes, keepdims=True)
@@ -107,7 +107,7 @@ RULES: dict[str, Rule] = {
 
 
 def simplify_inference(func: Function) -> Function:
-    """Norms as their arithmetic, dropout as nothing."""
+    """Replace norms by their arithmetic and remove dropout."""
     types = KnownTypes(func)
 
     def leave(before: Expr, made: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Work that is done twice, or for nobody: common subexpressions and dead bindings."""
+"""Elimination of common subexpressions and of dead bindings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .substitute import substituted
 
 
 def eliminate_common_subexpr(func: Function, fskip: Callable[[Expr], bool] | None) -> Expr:
-    """Calls and projections of the same operands become one."""
+    """Merge calls and projections of the same operands."""
     seen: dict[Any, Expr] = {}
 
     def leave(_before: Expr, made: Expr) -> Expr:
@@ -40,7 +40,7 @@ def eliminate_common_subexpr(func: Function, fskip: Callable[[Expr], bool] | Non
 
 
 def _key(expr: Expr) -> Any:
-    """What two equal expressions share; None for what is never merged."""
+    """Return a key that is the same for equal expressions; None for those that are never merged."""
     if isinstance(expr, TupleGetItem):
         return (expr.tuple_value, expr.index)
     row = row_of(expr)
@@ -56,7 +56,9 @@ def _operand(arg: Expr) -> Any:
 
 
 class Purity:
-    """What can be left out if nobody reads it: all but writes, and calls of what may write."""
+    """Purity of expressions: reads and writes of references are impure, and calls of unknown
+    functions.
+    """
 
     def __init__(self, mod: IRModule, func: Expr, ignore_impurity: bool) -> None:
         self.functions: dict[Any, Function] = {**mod.functions}
@@ -66,7 +68,7 @@ class Purity:
                 self.functions[node.var] = node.value
 
     def is_pure(self, expr: Expr) -> bool:
-        """Whether computing ``expr`` changes nothing."""
+        """Return whether evaluating ``expr`` has no side effects."""
         todo, seen = [expr], set()
         while todo:
             node = todo.pop()
@@ -90,7 +92,7 @@ class Purity:
 def eliminate_dead_code(
     mod: IRModule, func: Function, inline_once: bool, ignore_impurity: bool
 ) -> Expr:
-    """Bindings that nobody uses are left out; with ``inline_once`` those of one use are too."""
+    """Remove unused bindings; with ``inline_once`` inline those that are used once."""
     purity = Purity(mod, func, ignore_impurity)
     lets = [n for n in post_order(func) if isinstance(n, Let)]
     free = {n for n in lets if isinstance(n.value, Function) or purity.is_pure(n.value)}
@@ -109,13 +111,13 @@ def eliminate_dead_code(
 
 
 def _captured(func: Function) -> set[Expr]:
-    """Variables that functions inside of ``func`` use and do not bind."""
+    """Return the variables that nested functions of ``func`` capture."""
     inner = [n for n in post_order(func) if isinstance(n, Function) and n is not func]
     return {var for f in inner for var in free_vars(f)}
 
 
 def _reached(func: Expr, free: set[Let]) -> tuple[set[Expr], dict[Expr, int]]:
-    """What the result needs, and how often each variable is used for it."""
+    """Return the nodes that the result needs, and how often each is used."""
     values = {let.var: let.value for let in free}
     reached: set[Expr] = set()
     uses: dict[Expr, int] = {}
@@ -140,7 +142,9 @@ def _names(expr: Expr, var: Var) -> bool:
 
 
 def _inlined(expr: Expr, lets: Iterable[Let]) -> Expr:
-    """``expr`` with values in the place of variables; a value may name another variable."""
+    """Return ``expr`` with variables replaced by their values, which may use other such
+    variables.
+    """
     names = {let.var for let in lets}
     for let in [n for n in post_order(expr) if isinstance(n, Let) and n.var in names]:
         known = {n.var: n.value for n in post_order(expr) if isinstance(n, Let)}

@@ -1,4 +1,4 @@
-"""Replacing variables and functions by expressions, and copies with variables of their own."""
+"""Substitution of variables and functions, and copies with fresh variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..visit import binders, children, post_order, with_children
 
 
 def substituted(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
-    """``expr`` with variables replaced; a let that binds one of them is left out."""
+    """Return ``expr`` with variables replaced; a let that binds one of them is removed."""
     done: dict[Expr, Expr] = {**values}
     stack = [(expr, False)]
     while stack:
@@ -30,7 +30,7 @@ def substituted(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
 
 
 def fresh(expr: Expr) -> Expr:
-    """A copy of ``expr`` whose bound variables are its own, so that it can stand twice."""
+    """Return a copy of ``expr`` with fresh bound variables, so that both can be in one program."""
     order = post_order(expr)
     bound = {v for n in order for v in binders(n) if not isinstance(n, Match)}
     return rewrite_post_order(
@@ -39,7 +39,7 @@ def fresh(expr: Expr) -> Expr:
 
 
 def applied(func: Function, args: tuple[Expr, ...]) -> Expr:
-    """The body of ``func`` with its parameters replaced by arguments."""
+    """Return the body of ``func`` with its parameters replaced by arguments."""
     return substituted(func.body, dict(zip(func.params, args, strict=True)))
 
 

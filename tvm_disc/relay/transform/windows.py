@@ -1,4 +1,4 @@
-"""Passes over convolutions: padding and dilation written out around them go inside."""
+"""Passes over convolutions: fold explicit padding and dilation into them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ def _layout_of(attrs: dict[str, Any]) -> str:
 
 
 def _padded(attrs: dict[str, Any], widths: Any) -> list[int] | None:
-    """The padding of a window with that of its input, if only spatial axes have some."""
+    """Return a window's padding plus that of its input; None if other than spatial axes are
+    padded.
+    """
     layout = _layout_of(attrs)
     spatial = [i for i, letter in enumerate(layout) if letter in "DHW"]
     if not layout.isalpha() or not layout.isupper() or len(widths) != len(layout):
@@ -47,12 +49,12 @@ _PADDING_RULES: dict[str, Rule] = {f"nn.conv{n}d": _fold_padding for n in (1, 2,
 
 
 def fold_explicit_padding(func: Function) -> Function:
-    """A padding by zeros becomes that of the convolution behind it."""
+    """Fold zero padding into the convolution that follows it."""
     return apply_rules(func, _PADDING_RULES)
 
 
 def _flatten(site: Site) -> Expr | None:
-    """A convolution of every n-th element, between regroupings, is a dilated one."""
+    """Return a dilated convolution for one between space_to_batch and batch_to_space."""
     conv = site.args[0]
     if op_name(conv) != "nn.conv2d" or not isinstance(conv, Call):
         return None
@@ -73,7 +75,7 @@ def _flatten(site: Site) -> Expr | None:
 
 
 def flatten_atrous_conv(func: Function) -> Function:
-    """space_to_batch, convolution and batch_to_space become one dilated convolution."""
+    """Replace space_to_batch, convolution and batch_to_space by one dilated convolution."""
     return apply_rules(func, {"nn.batch_to_space_nd": _flatten})
 
 
