@@ -1,6 +1,6 @@
-"""Draws the rooms of the package and their imports: ``python -m tests.meta.rooms --write``.
+"""Generate the diagram of packages and imports: ``python -m tests.meta.rooms --write``.
 
-The picture is a section of CONTRIBUTING.md; without ``--write`` it is printed.
+The diagram is a section of CONTRIBUTING.md; without ``--write`` it is printed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tests.meta.imports import PACKAGE, graph, room_of
 
 BEGIN = "<!-- begin: python -m tests.meta.rooms --write -->"
 END = "<!-- end: rooms -->"
-# What only starts the others says nothing about who needs whom.
+# These modules import all others, which says nothing about the layers.
 OUTSIDE = {"__init__", "__main__"}
 
 
 def rooms(root: Path) -> dict[str, set[str]]:
-    """What each room imports of the others."""
+    """Return the packages that each package imports."""
     found: dict[str, set[str]] = {}
     for module, targets in graph(root).items():
         room = room_of(module)
@@ -30,7 +30,7 @@ def rooms(root: Path) -> dict[str, set[str]]:
 
 
 def reduced(imported: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Without the imports that others imply: every room reaches the same rooms as before."""
+    """Return the transitive reduction: imports that others imply are omitted."""
     below: dict[str, set[str]] = {}
     for room in graphlib.TopologicalSorter(imported).static_order():
         below[room] = set().union(imported.get(room, ()), *(below[o] for o in imported[room]))
@@ -41,7 +41,7 @@ def reduced(imported: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def picture(root: Path) -> str:
-    """The section of CONTRIBUTING.md."""
+    """Return the diagram as the section of CONTRIBUTING.md."""
     imported = rooms(root)
     lines = ["```mermaid", "flowchart BT"]
     for room in sorted(imported):
@@ -60,7 +60,7 @@ def _rows(names: Sequence[str], width: int = 4) -> list[Sequence[str]]:
 
 
 def section(text: str) -> tuple[str, str, str]:
-    """What stands before the picture, the picture, and what follows."""
+    """Return the text before the diagram, the diagram, and the text after it."""
     before, begin, rest = text.partition(f"{BEGIN}\n")
     inside, end, after = rest.partition(f"\n{END}")
     assert begin and end, f"expected the lines {BEGIN!r} and {END!r}"
@@ -68,7 +68,7 @@ def section(text: str) -> tuple[str, str, str]:
 
 
 def main() -> None:
-    """Print the picture, or put it into its place."""
+    """Print the diagram, or write it into CONTRIBUTING.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="into CONTRIBUTING.md")
     root = Path(__file__).resolve().parents[2]

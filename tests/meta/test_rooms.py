@@ -1,4 +1,4 @@
-"""The picture of the rooms in CONTRIBUTING.md is what the imports say."""
+"""The diagram of packages in CONTRIBUTING.md agrees with the imports."""
 
 from __future__ import annotations
 
