@@ -133,14 +133,16 @@ class Operands:
         if self.spec.b_affine is not None:
             return self._at(self.spec.b_affine, g, j, k)
         if self.spec.load_b is None:
-            raise ValueError("GemmSpec: B is given in no form")
+            raise ValueError("GemmSpec: expected b_packed, b_affine, fill_b or load_b, found none")
         return self.spec.load_b(self.b, g, k, j)
 
     def _load_a(self, g: Expr, i: Expr, k: Expr) -> Expr:
         if self.spec.a_affine is not None:
             return self._at(self.spec.a_affine, g, i, k)
         if self.spec.load_a is None:
-            raise ValueError("GemmSpec: A is given in no form")
+            raise ValueError(
+                "GemmSpec: expected a_packed, a_affine, a_row, fill_a or load_a, found none"
+            )
         return self.spec.load_a(self.b, g, i, k)
 
     def _at(self, view: Affine, g: Expr, outer: Expr, k: Expr) -> Expr:
