@@ -33,7 +33,7 @@ def test_errors_in_the_users_terms() -> None:
     assert described(MemoryError()) == "out of memory"
     assert described(KeyboardInterrupt()) == "interrupted"
     defect = described(KeyError("n"))
-    assert defect.startswith("a defect of tvm_disc, KeyError: 'n'; --traceback shows where")
+    assert defect.startswith("internal error of tvm_disc, KeyError: 'n'; please report it")
 
 
 @pytest.mark.parametrize(

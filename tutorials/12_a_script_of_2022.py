@@ -80,7 +80,7 @@ print(exe.program.explain().splitlines()[0])
 
 # %% [markdown]
 # ```text
-# ... kernel calls, ... kernels
+# The program has ... kernels. It has ... kernel calls.
 # ```
 #
 # A module goes to a file as JSON, exactly, and as text. Relay printed floats with six digits;

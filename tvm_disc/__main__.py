@@ -49,15 +49,15 @@ def _parser() -> argparse.ArgumentParser:
     build.set_defaults(command=_build)
 
     run = commands.add_parser("run", help="run a model on given or random inputs")
-    _model_arguments(run, "a model, or what `tvm-disc build` saved (.so)")
+    _model_arguments(run, "a model, or a program saved by `tvm-disc build` (.so)")
     _level_argument(run)
     _input_arguments(run)
     run.add_argument("--repeat", type=_positive, metavar="N", help="time N calls after the first")
     run.add_argument("--output", type=Path, metavar="FILE.npz", help="save the outputs")
     run.set_defaults(command=_run)
 
-    explain = commands.add_parser("explain", help="what was fused, what was not, and why")
-    _model_arguments(explain, "a model, or what `tvm-disc build` saved (.so)")
+    explain = commands.add_parser("explain", help="describe kernels, fusion and guards")
+    _model_arguments(explain, "a model, or a program saved by `tvm-disc build` (.so)")
     _level_argument(explain)
     explain.add_argument(
         "--shape",
@@ -70,15 +70,15 @@ def _parser() -> argparse.ArgumentParser:
         "--picture", type=Path, metavar="FILE.svg", help="draw the kernel calls (.svg, .png, .pdf)"
     )
     explain.add_argument(
-        "--dims", metavar="b=2,s=7", help="tell numbers for these sizes; instead of --shape"
+        "--dims", metavar="b=2,s=7", help="sizes of dims for the numbers shown; instead of --shape"
     )
-    explain.add_argument("--html", type=Path, metavar="FILE", help="write a page for a browser")
-    explain.add_argument("--profile", action="store_true", help="on the page, time calls, too")
-    explain.add_argument("--full", action="store_true", help="long formulas, too")
+    explain.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page")
+    explain.add_argument("--profile", action="store_true", help="add measured times to the page")
+    explain.add_argument("--full", action="store_true", help="do not shorten long formulas")
     explain.set_defaults(command=_explain)
 
-    profile = commands.add_parser("profile", help="where the time of a call goes, per kernel")
-    _model_arguments(profile, "a model, or what `tvm-disc build` saved (.so)")
+    profile = commands.add_parser("profile", help="time the kernels of a call")
+    _model_arguments(profile, "a model, or a program saved by `tvm-disc build` (.so)")
     _level_argument(profile)
     _input_arguments(profile)
     profile.add_argument("--repeat", type=_positive, default=10, metavar="N", help="calls timed")
@@ -86,16 +86,21 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--trace", type=Path, metavar="FILE", help="also as a Chrome trace")
     profile.set_defaults(command=_profile)
 
-    signature = commands.add_parser("signature", help="what a saved program takes and gives")
-    signature.add_argument("model", type=Path, help="what `tvm-disc build` saved (.so)")
-    signature.add_argument("--traceback", action="store_true", help="show an error's origin")
+    signature = commands.add_parser("signature", help="print inputs and results of a saved program")
+    signature.add_argument("model", type=Path, help="a program saved by `tvm-disc build` (.so)")
+    signature.add_argument("--traceback", action="store_true", help="print a traceback on errors")
     signature.set_defaults(command=_signature)
-    _tune_arguments(commands.add_parser("tune", help="measure variants, to choose them by"))
+    _tune_arguments(commands.add_parser("tune", help="measure kernel variants for selection"))
     bench.add(commands, _model_arguments, _dims, _compile)
-    cache = commands.add_parser("cache", help="where compiled kernels are kept, and how many")
-    cache.add_argument("--limit", type=_bytes, metavar="MB", help="keep so much of the newest")
-    cache.add_argument("--clear", action="store_true", help="keep nothing")
-    cache.add_argument("--traceback", action="store_true", help="show an error's origin")
+    cache = commands.add_parser("cache", help="show or clear the cache of compiled kernels")
+    cache.add_argument(
+        "--limit",
+        type=_bytes,
+        metavar="MB",
+        help="evict the least recently used entries above this size",
+    )
+    cache.add_argument("--clear", action="store_true", help="remove all entries")
+    cache.add_argument("--traceback", action="store_true", help="print a traceback on errors")
     cache.set_defaults(command=_cache)
     return parser
 
@@ -105,7 +110,7 @@ def _cache(args: argparse.Namespace) -> None:
 
     store = store_of(Options.from_env())
     if store is None:
-        raise BadInput("cache: no compiled code is kept: DISC_CACHE=off, or no home folder")
+        raise BadInput("cache: disabled by DISC_CACHE=off, or there is no home folder")
     removed = 0
     if args.clear or args.limit is not None:
         removed = store.prune(0 if args.clear else args.limit)
@@ -123,13 +128,15 @@ def _bytes(text: str) -> int:
 def _tune_arguments(tune: argparse.ArgumentParser) -> None:
     _model_arguments(tune, "Relay text or JSON, an ONNX file or an exported program")
     bench.add_dims(tune, "the values of a dim, or a range; repeat for more")
-    tune.add_argument("--log", type=Path, metavar="FILE", help="shapes that a program has seen")
+    tune.add_argument("--log", type=Path, metavar="FILE", help="file of recorded input shapes")
     tune.add_argument("--points", type=_positive, default=POINTS, help="shapes to measure")
     tune.add_argument("--budget", type=float, metavar="SECONDS", help="stop after this time")
     tune.add_argument(
         "--remote", metavar="HOST:PORT/KEY", help="measure on machines behind TVM's RPC tracker"
     )
-    tune.add_argument("--machines", type=_positive, default=1, help="how many of them at once")
+    tune.add_argument(
+        "--machines", type=_positive, default=1, help="number of machines used at once"
+    )
     tune.set_defaults(command=_tune)
 
 
@@ -142,29 +149,31 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
         action="append",
         default=[],
         metavar="TARGET",
-        help="a TVM target or a CPU, default: this machine; repeat, or a,b,c, for several in one",
+        help="a TVM target or a CPU, default: this machine; repeat, or a,b,c, for several",
     )
     group.add_argument(
         "--constraint",
         action="append",
         default=[],
         metavar='"1 <= b <= 64"',
-        help="a fact about dims that calls will keep; repeat for more",
+        help="a fact about dims that every call satisfies; repeat for more",
     )
     group.add_argument("--threads", type=int, metavar="N")
     group.add_argument("--no-fuse", action="store_true", help="one kernel per operator")
     group.add_argument(
-        "--no-versions", action="store_true", help="only the program that serves every legal call"
+        "--no-versions", action="store_true", help="compile only the general version"
     )
     group.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
-    group.add_argument("--records", type=Path, metavar="FILE", help="times to choose variants by")
-    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="of compilation")
+    group.add_argument(
+        "--records", type=Path, metavar="FILE", help="measured times for the choice of variants"
+    )
+    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="limit of the build")
     group.add_argument("--timings", action="store_true", help="print seconds per stage")
-    parser.add_argument("--traceback", action="store_true", help="show where an error came from")
+    parser.add_argument("--traceback", action="store_true", help="print a traceback on errors")
 
 
 def _level_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--level", metavar="CPU", help="the one of several targets to run")
+    parser.add_argument("--level", metavar="CPU", help="which of several targets to run")
 
 
 def _input_arguments(parser: argparse.ArgumentParser) -> None:
@@ -221,7 +230,7 @@ def _explain(args: argparse.Namespace) -> None:
     dims = _sizes(args.dims)
     if args.html is not None:
         exe.explain_html(args.html, dims=dims, profile=args.profile)
-        print(f"{args.html}: {len(exe.launches)} kernel calls, {len(exe.kernels)} kernels")
+        print(f"wrote {args.html}")
         return
     print(exe.explain(shapes or None, args.picture, dims=dims, full=args.full))
 

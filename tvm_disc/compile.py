@@ -216,9 +216,9 @@ def _build(
     options = options.placed(on_device=device is not None)
     targets = resolve_targets(target)
     if device is None and options.cuda_graphs:
-        raise BadOption('cuda_graphs: expected target="cuda", found a program for a processor')
+        raise BadOption('cuda_graphs: expected target="cuda", found a CPU target')
     if device is not None and len(targets) > 1:
-        raise Unsupported("target: a program for a GPU has one host, found a list of several")
+        raise Unsupported("target: a GPU program has one host, found a list of several")
     number = number_of([level_of(t) for t in targets], options.level)
     store = store_of(options)
 
@@ -253,7 +253,7 @@ def _found_or(
 
     def emitted(number: int) -> Emitted:
         if name() != key:
-            raise BadInput("source: the program's file is no longer what it was built from")
+            raise BadInput("source: the model's file has changed since the program was built")
         return compiled(None).levels[number].emitted()
 
     with trace.stage("find"):

@@ -52,8 +52,8 @@ def described(error: BaseException) -> str:
         return one_line(str(error))
     found = one_line(str(error)) or "no message"
     return (
-        f"a defect of tvm_disc, {type(error).__name__}: {found}; --traceback shows where, please "
-        "report it"
+        f"internal error of tvm_disc, {type(error).__name__}: {found}; please report it with the "
+        "output of --traceback"
     )
 
 

@@ -78,10 +78,10 @@ class _Build(Generic[T]):
         if self.task:
             place += f" at {self.task}"
         elif self.slowest[1]:
-            place += f", after {self.slowest[0]:.1f} s for {self.slowest[1]}, the longest so far"
+            place += f", after {self.slowest[0]:.1f} s for {self.slowest[1]}, the slowest so far"
         return BuildTimeout(
             f"the build took longer than time_limit={self.seconds:g} s; it was in {place}. Give it "
-            "more time, or see what Options(fuse=False) makes of that place"
+            "more time, or try Options(fuse=False)"
         )
 
 

@@ -71,7 +71,7 @@ def _described(error: Exception) -> OutOfResources | None:
         return OutOfMemory(_memory_text(str(error)))
     if no_thread(error):
         return OutOfResources(
-            f"the build: the system starts no more threads ({error}); raise the limit on "
+            f"the build: the system cannot start more threads ({error}); raise the limit on "
             "processes (ulimit -u, or pids.max of the control group), or end other programs"
         )
     if isinstance(error, OSError) and error.errno in _FILES:

@@ -26,7 +26,7 @@ constexpr int32_t kAbiVersion = 5;
 
 class Program {
  public:
-  // Throws std::runtime_error if the file is no program, not all of one, one of another ABI version,
+  // Throws std::runtime_error if the file is not a program, truncated, of another ABI version,
   // or one that this processor does not run: the message says what it lacks, and what to build
   // instead. A program that was saved over a loaded one is loaded beside it.
   // Of a program for several processors the best runs that this one can, or `level`, by name.
@@ -72,7 +72,7 @@ class Program {
       if (fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
         problem = "not a program saved by tvm_disc";
       } else if (!Whole(status.st_size)) {
-        problem = "not a program saved by tvm_disc, or not all of one; save or copy it again";
+        problem = "not a program saved by tvm_disc, or truncated; save or copy it again";
       } else if (mkdtemp(folder_.data()) == nullptr) {
         problem = "no temporary folder: " + folder_;
       } else if (symlink(("/proc/self/fd/" + std::to_string(fd_)).c_str(), name().c_str()) != 0) {

@@ -227,5 +227,5 @@ def test_boxes_and_images_that_hold_too_little_are_refused_at_the_call() -> None
         run((1, 2, 5, 5), 1, 0)
     for axis in (0, 2, 3):
         shape = tuple(0 if a == axis else d for a, d in enumerate((1, 2, 5, 5)))
-        with pytest.raises(GuardFailed, match=f"nothing to pick, input 'x' axis {axis}"):
+        with pytest.raises(GuardFailed, match=f"is indexed but empty: input 'x' axis {axis}"):
             run(shape, 1)

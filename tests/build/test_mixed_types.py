@@ -142,5 +142,5 @@ def test_a_mean_of_integers_that_no_importer_made() -> None:
     x = relax.Var("x", relax.TensorType((tirx.Var("n", "int64"), 4), "int32"))
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.mean(x, 1)))
-    with pytest.raises(Unsupported, match="no kernel averages int32; cast to float32"):
+    with pytest.raises(Unsupported, match="no kernel computes means of int32; cast to float32"):
         tvm_disc.build(builder.get())

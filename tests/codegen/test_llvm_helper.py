@@ -108,7 +108,7 @@ def test_where_no_process_can_be_started_one_thread_compiles(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     exe = tvm_disc.build(layers(), options=Options(cache=tmp_path, debug=2))
     assert exe(np.ones((3, 8), "float32")).shape == (3, 8)
-    assert "LLVM runs in one thread: no process can be started beside it" in capfd.readouterr().err
+    assert "LLVM runs in one thread: a helper process cannot be started" in capfd.readouterr().err
 
 
 def test_a_build_that_ends_early_ends_it(helpers: list[Helper], tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_a_saved_library(tmp_path: Path) -> None:
     for n in (3, 1, 3):
         right(loaded, wave(n))
     assert counted(loaded)[:2] == [3, 2]
-    assert "CUDA graphs: up to 3, one for each set of input dims" in loaded.explain()
+    assert "CUDA graphs: up to 3, one per combination of input dims" in loaded.explain()
 
 
 BUILDING = ("cuGraphCreate", "cuGraphAddKernelNode", "cuGraphAddEventRecordNode", "cuEventCreate",
@@ -262,7 +262,7 @@ def test_out_of_memory_while_a_graph_is_made(gpu: ctypes.CDLL, program: Any) -> 
     ("name", "reason"),
     [
         ("lstm_while_dyn", "a loop depends on data: its condition is read back from the device"),
-        ("argwhere_gather", "read back from the device, for it is in the data"),
+        ("argwhere_gather", "depends on data: read back from the device"),
         ("if_tuple", "a branch depends on data: its condition is read back from the device"),
     ],
 )

@@ -216,7 +216,7 @@ def test_unknown_architectures(source: Any) -> None:
 
 
 def test_data_types_are_refused() -> None:
-    with pytest.raises(Unsupported, match="no place on a GPU"):
+    with pytest.raises(Unsupported, match="not supported on a GPU"):
         built(TREES)
 
 

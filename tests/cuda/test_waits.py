@@ -35,7 +35,7 @@ def test_a_call_that_decides_nothing_waits_for_nothing(gpu: ctypes.CDLL, name: s
     program = program_of(BY_NAME[name])
     inputs, _ = BY_NAME[name].calls()[0]
     assert waited(gpu, program, *inputs) == (0, 0)
-    assert "on the device\n  a call waits for nothing\n" in program.explain()
+    assert "on the device\n  calls do not wait for the GPU\n" in program.explain()
 
 
 def test_a_branch_reads_its_condition(gpu: ctypes.CDLL) -> None:

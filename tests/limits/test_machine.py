@@ -112,7 +112,7 @@ def test_a_limit_on_file_sizes(tmp_path: Path, most: int) -> None:
     if most > 1 << 20:
         assert found == "built"
     else:
-        assert found.startswith("OutOfResources machine code: files of this process may have 4096")
+        assert found.startswith("OutOfResources machine code: this process may write files of 4096")
         assert found.endswith("raise the limit")
 
 
@@ -129,7 +129,7 @@ def test_no_thread_can_be_started(tmp_path: Path) -> None:
 
 def test_no_thread_for_what_needs_one() -> None:
     found = outcome(THREADS + "\noptions = tvm_disc.Options(cache=False, time_limit=600)")
-    assert found.startswith("OutOfResources the build: the system starts no more threads")
+    assert found.startswith("OutOfResources the build: the system cannot start more threads")
 
 
 @pytest.mark.parametrize("megabytes", [4, 40, 90, 200])

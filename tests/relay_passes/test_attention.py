@@ -151,7 +151,7 @@ def test_parts_of_several_dtypes_are_refused() -> None:
     body = weighted(relay.nn.softmax(relay.cast(narrow, "float32")), v)
     kinds, refused = plan(relay.Function([q, k, v], body), FACTS)
     assert "attention" not in kinds
-    assert any("not all of one dtype out of float16, float32, float64" in r for r in refused)
+    assert any("do not all have one dtype of float16, float32, float64" in r for r in refused)
 
 
 def test_an_expensive_mask_is_computed_once_for_all_heads() -> None:

@@ -171,7 +171,7 @@ def test_a_tensor_that_fails_is_refused_whatever_it_raises(exe: Any) -> None:
         def __dlpack__(self, **_: Any) -> Any:
             raise KeyError("gone\nand a stack of another language")
 
-    message = r"input 'x': expected a tensor that DLPack gives, found Failing \(KeyError: 'gone"
+    message = r"input 'x': expected a tensor with DLPack export, found Failing \(KeyError: 'gone"
     with pytest.raises(BadInput, match=message):
         exe(Failing())
     with pytest.raises(BadInput, match="output 0: expected a tensor that DLPack gives"):

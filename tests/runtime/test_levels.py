@@ -186,10 +186,10 @@ def test_forms_of_a_list() -> None:
         (["x86-64-v2", "llvm -mcpu=x86-64-v2"], "x86-64-v2 is given twice"),
         (
             ["x86-64-v2", "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76"],
-            "one library is for one architecture, found aarch64, x86_64",
+            "expected CPUs of one architecture, found aarch64, x86_64",
         ),
         (["x86-64-v2", "x86-64-v9"], "expected an llvm target, found 'x86-64-v9'"),
-        (["x86-64-v2", ["x86-64-v3"]], "expected one, found 1; only build takes several"),
+        (["x86-64-v2", ["x86-64-v3"]], "expected one target, found 1; only build takes a list"),
     ],
 )
 def test_refused_lists(target: Any, message: str) -> None:
@@ -198,7 +198,7 @@ def test_refused_lists(target: Any, message: str) -> None:
 
 
 def test_an_unknown_level(saved: Path) -> None:
-    message = "has none called 'x86-64-v9'; it has x86-64-v2, x86-64-v3, x86-64-v4"
+    message = "has no level 'x86-64-v9'; its levels are x86-64-v2, x86-64-v3, x86-64-v4"
     with pytest.raises(BadOption, match=message):
         tvm_disc.load(saved, level="x86-64-v9")
     with pytest.raises(BadOption, match=message):
@@ -206,5 +206,5 @@ def test_an_unknown_level(saved: Path) -> None:
 
 
 def test_tuning_takes_one_target(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="expected one, found 3; only build takes several"):
+    with pytest.raises(Unsupported, match="expected one target, found 3; only build takes a list"):
         tvm_disc.tune(mlp(), records=tmp_path / "r.jsonl", target=LEVELS)

@@ -168,7 +168,7 @@ def frozen(*shape: int) -> np.ndarray:
         (np.empty((4, 10), "float32"), "output 0 axis 0: expected x_0"),
         (np.empty((3, 10)), "output 0: expected dtype float32"),
         (np.empty(30, "float32"), "output 0: expected 2 dims"),
-        (np.empty((10, 3), "float32").T, "output 0: expected a compact row-major tensor"),
+        (np.empty((10, 3), "float32").T, "output 0: expected a contiguous row-major tensor"),
         (frozen(3, 10), "output 0: expected a tensor to write into, found a read-only one"),
         ([np.empty((3, 10), "float32")] * 2, "out: expected 1 tensors, found 2"),
         ("text", "output 0: expected a tensor, found str"),

@@ -82,7 +82,7 @@ def test_a_loaded_program_is_pickled_as_its_file(tmp_path: Path) -> None:
     exe = tvm_disc.load(path)
     assert pickle.loads(pickle.dumps(exe))(ZEROS)[0] == 7
     adds(8).save(path)
-    with pytest.raises(ArtifactError, match="another program was saved here"):
+    with pytest.raises(ArtifactError, match="the file was replaced since"):
         pickle.dumps(exe)
     path.unlink()
     with pytest.raises(ArtifactError, match="no such file"):
@@ -99,5 +99,5 @@ def test_nothing_to_pickle_with(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bytes_that_are_no_program() -> None:
     made = adds(1).__reduce__()
     restore, (data, *rest) = made
-    with pytest.raises(ArtifactError, match="not all of one"):
+    with pytest.raises(ArtifactError, match="truncated"):
         restore(data[:-1], *rest)

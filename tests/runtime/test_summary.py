@@ -34,12 +34,12 @@ def test_explain_begins_with_a_summary(exe: Any) -> None:
     assert "           y: float32[k, 4]\n" in exe.explain()
     assert found["results"].startswith("float32[b, ")
     assert "1 row" in found["kernels"] and "calls by kind" in found["kernels"]
-    assert found["guards"].endswith("checked by each call") and found["guards"][0].isdigit()
+    assert found["guards"].endswith("checked in every call") and found["guards"][0].isdigit()
 
 
 def test_the_workspace_is_a_number_for_given_dims(exe: Any) -> None:
     usual = first_lines(exe.explain())["workspace"]
-    assert "b=64, s=32, k=32; explain(dims={...}) for others" in usual
+    assert "b=64, s=32, k=32; pass dims={...} for other sizes" in usual
     told = first_lines(exe.explain(dims={"b": 3, "s": 5}))["workspace"]
     assert told.endswith(" for b=3, s=5, k=5")
     assert first_lines(exe.explain(dims={"x.0": 3, "y.0": 5}))["workspace"] == told
@@ -52,7 +52,7 @@ def test_a_program_of_known_dims_has_one_number() -> None:
     x = rows(3, 4)
     text = tvm_disc.build(function(x, relay.nn.softmax(x))).explain()
     assert " for " not in first_lines(text)["workspace"]
-    assert first_lines(text)["guards"] == "none checked by each call"
+    assert first_lines(text)["guards"] == "No run-time guards."
 
 
 def test_dims_of_a_result_read_as_python_does() -> None:
@@ -86,15 +86,15 @@ def test_long_formulas_are_cut_unless_they_are_asked_for(monkeypatch: pytest.Mon
     monkeypatch.setitem(exe._manifest, "workspace_bytes", f"max({', '.join(['x_0'] * 1000)})")
     text = exe.explain()
     assert max(map(len, text.splitlines())) <= LONGEST
-    assert "characters more)" in text and text.endswith("shows them whole")
+    assert "more characters)" in text and text.endswith("prints them completely")
     whole = exe.explain(full=True)
-    assert "x_0, x_0, x_0" in whole and "characters more" not in whole
+    assert "x_0, x_0, x_0" in whole and "more characters" not in whole
 
 
 def test_what_is_cut_says_how_much() -> None:
     assert shortened(["short", "x" * LONGEST]) == ["short", "x" * LONGEST]
     first, *_ = shortened(["x" * 1000])
-    assert first == f"{'x' * KEPT} ... ({1000 - KEPT} characters more)"
+    assert first == f"{'x' * KEPT} ... ({1000 - KEPT} more characters)"
 
 
 def test_sections_of_a_description() -> None:

@@ -117,10 +117,12 @@ def read_description(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], Trail
     try:
         manifest = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path}: the program's description is no JSON: {error}") from None
+        raise ArtifactError(f"{path}: the program's description is not JSON: {error}") from None
     if not isinstance(manifest, dict):
         found = type(manifest).__name__
-        raise ArtifactError(f"{path}: expected the program's description as an object, got {found}")
+        raise ArtifactError(
+            f"{path}: expected the program's description as an object, found {found}"
+        )
     return manifest, trailer
 
 
@@ -157,7 +159,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """
     try:
         if path.exists() and not path.is_file():  # opening a pipe would block
-            raise ArtifactError(f"{path}: expected a saved program, found no plain file")
+            raise ArtifactError(f"{path}: expected a saved program, found no regular file")
         file = path.open("rb")
     except FileNotFoundError:
         raise ArtifactError(f"{path}: no such file") from None
@@ -185,8 +187,8 @@ def _trailer(path: Path, file: IO[bytes], size: int) -> Trailer:
                 f"{path}: damaged: expected {expected} bytes, found {size}; save or copy it again"
             )
     raise ArtifactError(
-        f"{path}: not a program saved by tvm_disc, or not all of one: its {size} bytes do not end "
-        f"in the {TRAILER_BYTES} that close a saved program; save or copy it again"
+        f"{path}: not a program saved by tvm_disc, or truncated: its {size} bytes do not end "
+        f"in the trailer of {TRAILER_BYTES} bytes; save or copy it again"
     )
 
 

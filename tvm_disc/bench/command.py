@@ -44,16 +44,18 @@ def add(
     compile_model: Compile,
 ) -> None:
     """Add the command; model, dims and compilation arguments are shared with other commands."""
-    bench = commands.add_parser("bench", help="time a model beside other engines, over many shapes")
+    bench = commands.add_parser("bench", help="compare a model with other engines over many shapes")
     model_arguments(bench, "an ONNX file, an exported PyTorch program (.pt2), Relay text or JSON")
-    add_dims(bench, "the values of a dim, or a range to take some of; repeat for more")
-    bench.add_argument("--points", type=int, default=6, metavar="N", help="values of a range")
+    add_dims(bench, "values of a dim, or a range to sample; repeat for more")
+    bench.add_argument(
+        "--points", type=int, default=6, metavar="N", help="number of values taken from a range"
+    )
     bench.add_argument(
         "--values",
         action="append",
         default=[],
         metavar="INPUT=0..999",
-        help="the range of an input of integers, default: 0..1; repeat for more",
+        help="value range of an integer input, default: 0..1; repeat for more",
     )
     bench.add_argument(
         "--peer",
@@ -63,21 +65,33 @@ def add(
         help=f"an engine to compare with, of {', '.join(PEERS)}, and the Python that has it; "
         "repeat for more, default: all that are installed here; none for ours alone",
     )
-    bench.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of every engine")
-    bench.add_argument("--turn", type=float, default=0.2, metavar="SECONDS", help="of a turn")
     bench.add_argument(
-        "--patience", type=float, default=600.0, metavar="SECONDS", help="for an answer of a peer"
+        "--rounds", type=int, default=5, metavar="N", help="turns per engine and point"
+    )
+    bench.add_argument(
+        "--turn", type=float, default=0.2, metavar="SECONDS", help="duration of a turn"
+    )
+    bench.add_argument(
+        "--patience",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="timeout for an answer of a peer",
     )
     bench.add_argument(
         "--tolerance",
         type=float,
         default=1e-4,
         metavar="T",
-        help="of a result, relative to its largest element",
+        help="accepted difference, relative to a result's largest element",
     )
-    bench.add_argument("--json", type=Path, metavar="FILE", help="everything, each turn too")
-    bench.add_argument("--markdown", type=Path, metavar="FILE", help="the tables")
-    bench.add_argument("--plot", type=Path, metavar="FILE.svg", help="or .png, .pdf")
+    bench.add_argument(
+        "--json", type=Path, metavar="FILE", help="write all data, including each turn"
+    )
+    bench.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
+    bench.add_argument(
+        "--plot", type=Path, metavar="FILE.svg", help="draw the times (.svg, .png, .pdf)"
+    )
 
     def run(args: argparse.Namespace) -> None:
         bench_model(args, dims(args.dims) or {}, compile_model)
@@ -169,7 +183,7 @@ def _unread(peer: str, args: argparse.Namespace) -> str:
     suffix = args.model.suffix
     if suffix not in READS.get(peer, (suffix,)):
         return f"reads {' and '.join(READS[peer])}, not {suffix}"
-    return "takes no --params" if args.params is not None else ""
+    return "does not support --params" if args.params is not None else ""
 
 
 def _peers(texts: Sequence[str]) -> dict[str, str]:

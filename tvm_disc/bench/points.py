@@ -104,7 +104,7 @@ def sweep_of(source: Any, inputs: Inputs, constraints: Sequence[str]) -> Sweep:
     """
     for name, _, dtype in inputs:
         if not _is_plain(dtype):
-            raise BadInput(f"bench: input {name}: no other engine takes {dtype}")
+            raise BadInput(f"bench: input {name}: other engines do not support {dtype}")
     general = import_versions(source, None, constraints, several=False)[0]
     text = [d for _, dims, _ in inputs for d in dims]
     used = {n.id for d in text for n in ast.walk(ast.parse(d)) if isinstance(n, ast.Name)}

@@ -47,9 +47,9 @@ def make(command: Sequence[str], made: Path) -> str | None:
         told = said.read(_MOST_TEXT)
     if process.returncode:
         text = told.decode(errors="replace").strip()
-        return text or f"{name} ended with {process.returncode} and said nothing"
+        return text or f"{name} exited with code {process.returncode} and printed nothing"
     if not is_whole(made):
-        return f"{name} said that all was well, and wrote no whole file"
+        return f"{name} reported success, but did not write a complete file"
     return None
 
 

@@ -219,7 +219,7 @@ class Compiling:
         try:
             self._helper = Helper(self._target)
         except OSError as error:
-            self._say(f"LLVM runs in one thread: no process can be started beside it ({error})")
+            self._say(f"LLVM runs in one thread: a helper process cannot be started ({error})")
         else:
             self._free.put(self._helper)
 
@@ -292,9 +292,9 @@ def _object_beside(lowered: Module, target: Any, limit: int) -> bytes:
 
     LLVM calls ``abort`` if it reaches the limit, which holds for files in memory, too.
     """
-    found, why = None, "it ended"
+    found, why = None, "it exited"
     if tvm.transform.PassContext.current().config:
-        why = "it cannot be given the configuration of the PassContext"
+        why = "the configuration of the PassContext cannot be sent to it"
     else:
         try:
             with closing(Helper(target)) as helper:
@@ -303,8 +303,8 @@ def _object_beside(lowered: Module, target: Any, limit: int) -> bytes:
             why = str(error)
     if found is None:
         raise OutOfResources(
-            f"machine code: files of this process may have {limit} bytes (ulimit -f), LLVM would "
-            f"end the process at that size, and another process did not compile instead ({why}); "
+            f"machine code: this process may write files of {limit} bytes (ulimit -f), LLVM aborts "
+            f"the process at that size, and a helper process could not compile it ({why}); "
             "raise the limit"
         )
     return found

@@ -79,11 +79,11 @@ def described_device(machine: Machine) -> dict[str, Any] | None:
 def device_notes(programs: Sequence[Program]) -> list[str]:
     """Return lines of ``explain`` about GPU calls: what waits for the GPU, and CUDA graphs."""
     waited = dict.fromkeys(line for program in programs for line in waits(program))
-    notes = list(waited) or ["a call waits for nothing"]
+    notes = list(waited) or ["calls do not wait for the GPU"]
     most = max(program.graphs for program in programs)
     refused = dict.fromkeys(str(p.no_graphs) for p in programs if p.no_graphs is not None)
     if most:
-        notes.append(f"CUDA graphs: up to {most}, one for each set of input dims")
+        notes.append(f"CUDA graphs: up to {most}, one per combination of input dims")
     return notes + list(refused)
 
 

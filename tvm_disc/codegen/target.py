@@ -75,7 +75,7 @@ def resolve_targets(target: Any = None) -> list[Any]:
     architectures = {level.architecture for level in levels}
     if len(architectures) > 1:
         found = ", ".join(sorted(architectures))
-        raise Unsupported(f"target: one library is for one architecture, found {found}")
+        raise Unsupported(f"target: expected CPUs of one architecture, found {found}")
     names = [level.name for level in levels]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -152,7 +152,9 @@ def _as_dict(target: Any) -> dict[str, Any]:
     if isinstance(target, dict):
         return dict(target)
     if isinstance(target, (list, tuple)):
-        raise Unsupported(f"target: expected one, found {len(target)}; only build takes several")
+        raise Unsupported(
+            f"target: expected one target, found {len(target)}; only build takes a list"
+        )
     if isinstance(target, tvm.target.Target):
         return {"kind": str(target.kind.name), **dict(target.attrs)}
     if not isinstance(target, str) or not target.strip():

@@ -60,7 +60,7 @@ class ExecutorFactoryModule:
     def __iter__(self) -> Iterator[Any]:
         """Support ``graph, lib, params = relay.build(...)``, the form before 2021."""
         warnings.warn(
-            "relay.build gives one factory; take lib = relay.build(...) in place of three values",
+            "relay.build returns one factory; use lib = relay.build(...) instead of three values",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -96,7 +96,7 @@ class ExecutorFactoryModule:
     ) -> str:
         """Write one shared library; ``load_module`` or ``tvm_disc.load`` reads it."""
         if addons:
-            raise Unsupported("export_library: addons= has no meaning: nothing is linked besides")
+            raise Unsupported("export_library: addons= is not supported: no other file is linked")
         return self.lib.export_library(file_name, fcompile, **kwargs)
 
 
@@ -125,8 +125,8 @@ def build(
     for name, pools in (("workspace", workspace_memory_pools), ("constant", constant_memory_pools)):
         if pools is not None:
             raise Unsupported(
-                f"{name}_memory_pools: pools are for microcontrollers; keep_memory() of the "
-                "program bounds what it keeps between calls"
+                f"{name}_memory_pools: memory pools are not supported; keep_memory() of the "
+                "program limits its idle memory"
             )
     if not isinstance(runtime, Runtime | None):
         raise BadOption(f"runtime: expected relay.backend.Runtime, found {shown(runtime)}")

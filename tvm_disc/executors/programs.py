@@ -66,7 +66,7 @@ def as_relay_module(mod: Any) -> IRModule:
         return mod
     if isinstance(mod, Expr):
         return IRModule.from_expr(mod)
-    hint = "; TVM's IRModule cannot hold Relay, take relay.IRModule"
+    hint = "; TVM's IRModule cannot contain Relay, use relay.IRModule"
     hint = hint if isinstance(mod, tvm.IRModule) else ""
     raise BadNode(f"mod: expected a relay.IRModule, found {type(mod).__name__}{hint}")
 
@@ -100,8 +100,8 @@ def with_entry(mod: IRModule | None, entry: Expr | str) -> IRModule:
         for node in post_order(*callers):
             if isinstance(node, GlobalVar) and node.name_hint == "main":
                 raise Unsupported(
-                    "the expression to run takes the place of the module's @main, which is called "
-                    "itself; give that function another name"
+                    "the expression to run replaces the module's @main, which is called by "
+                    "a function; rename @main"
                 )
     return mod.with_main(main)
 

@@ -7,21 +7,21 @@ from typing import Any, NoReturn
 
 from tvm_disc.errors import Unsupported
 
-_BYTECODE = "a program is native code without bytecode; .program.explain() tells what it does"
-_CONSTANTS = "constants are a part of the program's library, which is mapped, not read, from disk"
+_BYTECODE = "a program is native code without bytecode; .program.explain() describes it"
+_CONSTANTS = "constants are part of the program's library, whose file is mapped"
 REASONS: Mapping[str, str] = {
     "bytecode": _BYTECODE,
     "constants": _CONSTANTS,
-    "debug_get_output": "kernels hold many operators; .program.profile(...) times each kernel",
+    "debug_get_output": "a kernel computes several operators; .program.profile(...) times kernels",
     "get_late_bound_consts": _CONSTANTS,
     "load_late_bound_consts": _CONSTANTS,
     "load_late_bound_consts_from_map": _CONSTANTS,
-    "lowered_ir_mods": "functions are lowered in one piece; Options(dump_dir=...) writes stages",
-    "function_metadata": "memory is planned by formulas; .program.workspace_bytes(shapes) tells it",
+    "lowered_ir_mods": "functions are lowered together; Options(dump_dir=...) writes every stage",
+    "function_metadata": "memory depends on shapes; .program.workspace_bytes(shapes) computes it",
     "move_late_bound_consts": _CONSTANTS,
     "primitive_ops": _BYTECODE,
     "primitives": _BYTECODE,
-    "share_params": "processes share a saved program's constants by themselves, as mapped pages",
+    "share_params": "processes share a saved program's constants automatically, as mapped pages",
     "stats": _BYTECODE,
     "virtual_devices": "there is one device, the CPU",
 }

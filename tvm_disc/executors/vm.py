@@ -179,7 +179,7 @@ class VirtualMachine:
         exe = Executable(Ready(exe)) if isinstance(exe, Program) else exe
         if not isinstance(exe, Executable):
             raise BadInput(
-                f"expected what relay.vm.compile or tvm_disc.build gives, found {shown(exe)}"
+                f"expected the result of relay.vm.compile or tvm_disc.build, found {shown(exe)}"
             )
         check_device(device)
         self._exec, self.module = exe, exe.lib if "main" in exe.globals else None

@@ -178,7 +178,7 @@ def _refusal(found: Attention, solver: Solver) -> str | None:
     typed = [n for n in parts if n not in found.guard[:1]]
     kinds = {n.dtype for n in typed if n.dtype != BFLOAT16 or n is found.result}
     if kinds != {found.result.dtype} or not kinds <= set(DTYPES):
-        return f"its parts are not all of one dtype out of {', '.join(DTYPES)}"
+        return f"its operators do not all have one dtype of {', '.join(DTYPES)}"
     if any(len(x.shape) < 2 for m in (found.scores, found.result) for x in m.inputs):
         return "a vector operand"
     if not all(same_matrix(v.inputs[0], v, solver) for v in found.views):

@@ -11,6 +11,11 @@ from tvm_disc.abi.formula import evaluate
 Call: TypeAlias = Mapping[str, Any]
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a text like ``1 kernel`` or ``3 kernels``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def moved_bytes(call: Call, dims: Mapping[str, int]) -> int | None:
     """Return the bytes that a call reads and writes; None if they depend on run-time values."""
     # a function on boxed values has its own dims, even if names coincide

@@ -97,7 +97,9 @@ def number_of(levels: Sequence[Level], wanted: str | None) -> int:
         best = _best(levels)
         return len(names) - 1 if best is None else best
     if wanted not in names:
-        raise BadOption(f"level: the program has none called {wanted!r}; it has {', '.join(names)}")
+        raise BadOption(
+            f"level: the program has no level {wanted!r}; its levels are {', '.join(names)}"
+        )
     return names.index(wanted)
 
 

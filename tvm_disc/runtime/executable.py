@@ -96,7 +96,7 @@ class Executable:
         export: Callable[..., None] | None = None,
     ) -> None:
         if not isinstance(code, Code):
-            raise BadInput(f"an Executable comes of build or load, not of {shown(code)}")
+            raise BadInput(f"an Executable is made by build or load, not from {shown(code)}")
         self._code = code
         self._export = export  # saves the program; None if it was loaded
         # address of the thread pool
@@ -315,7 +315,9 @@ class Executable:
         try:
             outputs = leaves(out)
         except RecursionError:
-            raise BadInput("out: expected tensors nested as the results are, found more") from None
+            raise BadInput(
+                "out: expected tensors nested like the results, found deeper nesting"
+            ) from None
         count = len(self._manifest["results"])
         if len(outputs) != count:
             raise BadInput(f"out: expected {count} tensors, found {len(outputs)}")

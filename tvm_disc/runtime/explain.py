@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm_disc.runtime.calls import table
+from tvm_disc.runtime.calls import counted, table
 from tvm_disc.runtime.summary import summary
 
 
@@ -23,24 +23,27 @@ def explanation(
     """
     kernels, launches = manifest["kernels"], manifest["launches"]
     counts = Counter(launches)
-    lines = [f"{len(launches)} kernel calls, {len(kernels)} kernels", *levels, ""]
+    owner = "Its special version" if manifest["premises"] else "It"
+    calls = counted(len(launches), "kernel call")
+    first = f"The program has {counted(len(kernels), 'kernel')}. {owner} has {calls}."
+    lines = [first, *levels, ""]
     lines += [*summary(manifest, dims), ""]
     lines += _versions(manifest)
     if manifest.get("device_notes"):
         lines += ["on the device", *(f"  {note}" for note in manifest["device_notes"]), ""]
     lines += [f"workspace bytes: {manifest['workspace_bytes']}", ""]
     for k in kernels:
-        lines.append(f"  {k['name']} ({k['kind']}, called {counts[k['name']]} times)")
+        lines.append(f"  {k['name']} ({k['kind']}, {counted(counts[k['name']], 'call')})")
         lines += textwrap.wrap(
             " + ".join(k["ops"]), 92, initial_indent="      ", subsequent_indent="      "
         )
         lines += [f"      {key}: {value}" for key, value in k["notes"].items()]
-    lines += ["", "calls in order", *table(manifest["calls"], dims)]
+    lines += ["", "kernel calls in order", *table(manifest["calls"], dims)]
     lines += ["", manifest["shapes"]]
     if manifest["premises"]:
         lines += ["", "general version", manifest["general"]["shapes"]]
     lines += ["", "not fused"]
-    return lines + ([f"  {r}" for r in manifest["refused"]] or ["  nothing was refused"])
+    return lines + ([f"  {r}" for r in manifest["refused"]] or ["  No fusion was refused."])
 
 
 def _versions(manifest: Mapping[str, Any]) -> list[str]:
@@ -48,9 +51,11 @@ def _versions(manifest: Mapping[str, Any]) -> list[str]:
     premises, general = manifest["premises"], manifest["general"]
     if not premises:
         return []
-    lines = [f"special version, {len(premises)} comparisons per call, where"]
+    tests = counted(len(premises), "comparison")
+    lines = [f"special version, used if these conditions hold ({tests} per call)"]
     lines += [f"  {p}" for p in premises]
-    lines += [f"general version otherwise, {len(general['launches'])} kernel calls"]
+    calls = counted(len(general["launches"]), "kernel call")
+    lines += [f"general version, used otherwise ({calls})"]
     lines += textwrap.wrap(
         " ".join(general["launches"]), 92, initial_indent="  ", subsequent_indent="  "
     )

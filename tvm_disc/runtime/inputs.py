@@ -42,8 +42,8 @@ def _checked(name: str, dtype: str, value: Any) -> Any:
         return prepared(name, dtype, value)
     if isinstance(value, np.ma.MaskedArray):
         raise BadInput(
-            f"input '{name}': expected a tensor, found a masked array, whose mask has no meaning "
-            "here; give x.filled(value)"
+            f"input '{name}': expected a tensor, found a masked array, whose mask would be ignored "
+            "here; pass x.filled(value)"
         )
     PLAIN_TYPES.add(type(value))
     return value
@@ -113,7 +113,7 @@ def prepared(name: str, dtype: str, value: Any) -> Any:
         return _compact(where, dtype, value)
     if not is_tensor(value):
         has_buffer = hasattr(kind, "__array__") or issubclass(kind, bytes | bytearray | memoryview)
-        hint = "; numpy.asarray makes one of it" if has_buffer else ""
+        hint = "; convert it with numpy.asarray" if has_buffer else ""
         raise BadInput(f"{where}: expected a tensor, found {kind.__name__}{hint}")
     if hasattr(kind, "contiguous") and hasattr(kind, "detach"):
         value = _dense(where, value)
@@ -154,7 +154,7 @@ def check_exported(where: str, tensor: Any) -> None:
     error = _export_error(tensor)
     if error is not None:
         found = f"{type(tensor).__name__} ({type(error).__name__}: {first_line(error)})"
-        raise BadInput(f"{where}: expected a tensor that DLPack gives, found {found}") from None
+        raise BadInput(f"{where}: expected a tensor with DLPack export, found {found}") from None
 
 
 def is_exported(tensor: Any) -> bool:
@@ -193,7 +193,7 @@ def _converted(name: str, dtype: str, value: Any) -> Any:
     if given.size and not _fit(given, array):
         raise BadInput(
             f"input '{name}': expected {dtype} numbers, found {_shown(value)}, which would "
-            "change; convert it yourself if that is meant"
+            "change; convert it explicitly if that is intended"
         )
     return array
 
@@ -239,7 +239,9 @@ def sample_inputs(manifest: Mapping[str, Any], dims: Mapping[str, int]) -> list[
     """
     external = manifest.get("external") or {}
     if external.get("types") or external.get("inputs"):
-        raise Unsupported("no inputs can be made up for a program that takes data types; give some")
+        raise Unsupported(
+            "random inputs are not supported for a program that takes data types; pass inputs"
+        )
     rng = np.random.default_rng(0)
     found = []
     for _, declared, dtype in manifest["inputs"]:

@@ -153,7 +153,7 @@ class _Encoder:
         plain = [ctor for ctor, fields in rows if not fields]
         pairs = [ctor for ctor, fields in rows if len(fields) == 2 and fields[1] == ["data", name]]
         if len(rows) != 2 or len(plain) != 1 or len(pairs) != 1:
-            raise BadInput(f"{self.where}: a Python list is no {name}; use ConstructorValue")
+            raise BadInput(f"{self.where}: a Python list is not a {name}; pass a ConstructorValue")
         result = ConstructorValue(plain[0])
         for item in reversed(items):
             result = ConstructorValue(pairs[0], item, result)

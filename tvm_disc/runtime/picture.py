@@ -97,7 +97,7 @@ def draw(
     # A long list of refusals continues in further columns.
     per_column = max(int(depth / 0.15) - 4, 40)
     columns = [notes[k : k + per_column] for k in range(0, len(notes), per_column)] or [
-        ["nothing was refused"]
+        ["No fusion was refused."]
     ]
     depth = max(depth, 0.15 * (min(len(notes), per_column) + 4))
     figure = pyplot.Figure(figsize=(width + 6.2 * len(columns), depth))

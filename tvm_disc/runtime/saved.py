@@ -51,8 +51,8 @@ class Saved:
             _, trailer = checked_manifest(self.path, file)
             if trailer.library_crc != self.crc:
                 raise ArtifactError(
-                    f"{self.path}: another program was saved here since this one was loaded, "
-                    "which can no longer be pickled or copied"
+                    f"{self.path}: the file was replaced since this program was loaded; it "
+                    "can no longer be pickled or copied"
                 )
             file.seek(0)
             return file.read()

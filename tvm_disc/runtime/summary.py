@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.errors import BadInput
-from tvm_disc.runtime.calls import readable
+from tvm_disc.runtime.calls import counted, readable
 from tvm_disc.runtime.inputs import MOST, integer
 
 USUAL = 64  # size of a dim that the user does not give
@@ -39,7 +39,7 @@ def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[s
     }
     dims = {places.get(name, name): size for name, size in dims.items()}
     if unknown := [str(name) for name in dims if name not in known]:
-        expected = ", ".join(known) or "none: every dim is known"
+        expected = ", ".join(known) or "none: all dims are static"
         raise BadInput(f"dims: there is no dim {', '.join(unknown)}; expected {expected}")
     given = {name: integer(f"dims: '{name}'", size, 0, MOST) for name, size in dims.items()}
     return usual_dims(manifest, given)
@@ -115,13 +115,25 @@ def summary_rows(
     by_kind = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
     guards = sections(manifest["shapes"]).get("guards", [])
     refused = len(manifest["refused"])
+    checks = (
+        f"{counted(len(guards), 'guard')} checked in every call"
+        if guards
+        else "No run-time guards."
+    )
     return [
         ("inputs", tensors(manifest["inputs"])),
         ("results", tensors(("", d, t) for d, t in manifest["results"])),
-        ("kernels", [f"{by_kind or 'none'}: calls by kind"]),
-        ("guards", [f"{len(guards) or 'none'} checked by each call"]),
+        ("kernels", [f"calls by kind: {by_kind or 'none'}"]),
+        ("guards", [checks]),
         ("workspace", [workspace(manifest, dims)]),
-        ("not fused", [f"{refused} times, told below" if refused else "nothing was refused"]),
+        (
+            "not fused",
+            [
+                f"{counted(refused, 'refused fusion')}, listed below"
+                if refused
+                else "No fusion was refused."
+            ],
+        ),
     ]
 
 
@@ -139,7 +151,7 @@ def workspace(manifest: Mapping[str, Any], dims: Mapping[str, int] | None) -> st
     size = readable(number_of(manifest["workspace_bytes"], sizes))
     if not named:
         return size
-    others = "; explain(dims={...}) for others" if dims is None else ""
+    others = "; pass dims={...} for other sizes" if dims is None else ""
     return f"{size} for {', '.join(f'{n}={v}' for n, v in named.items())}{others}"
 
 
@@ -149,7 +161,10 @@ def shortened(lines: Sequence[str]) -> list[str]:
     for line in "\n".join(lines).split("\n"):
         long = len(line) > LONGEST
         cut = cut or long
-        found.append(f"{line[:KEPT]} ... ({len(line) - KEPT} characters more)" if long else line)
+        found.append(f"{line[:KEPT]} ... ({len(line) - KEPT} more characters)" if long else line)
     if cut:
-        found += ["", "long formulas were cut: explain(full=True), or --full, shows them whole"]
+        found += [
+            "",
+            "long formulas were shortened; explain(full=True) or --full prints them completely",
+        ]
     return found

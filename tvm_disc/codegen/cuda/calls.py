@@ -87,7 +87,7 @@ def raise_error(block: Block, kind: str, parts: list[Expr | str]) -> None:
 def raise_status(block: Block, what: str, status: Expr) -> None:
     """Emit the error for a failed driver call; ``what`` is the user's operation."""
     with block.when(tirx.EQ(status, i64(OUT_OF_MEMORY))):
-        raise_error(block, "MemoryError", [f"out of memory on the GPU, to {what}"])
+        raise_error(block, "MemoryError", [f"out of memory on the GPU: cannot {what}"])
     with block.otherwise():
         said = f"the GPU's driver could not {what}: status "
         raise_error(block, ERROR, [said, digits(block, status)])

@@ -83,7 +83,7 @@ def card_of_records(path: Path, device: Device) -> str:
     if len(cards) > 1:
         raise BadInput(
             f"records: expected times of one GPU that runs code for {device.name}, found several "
-            f"in {path}: {', '.join(cards)}; keep them in files of their own"
+            f"in {path}: {', '.join(cards)}; use one file per GPU"
         )
     return cards[0] if cards else ""
 

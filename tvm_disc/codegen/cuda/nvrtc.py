@@ -74,7 +74,7 @@ def _compiled(library: ctypes.CDLL, source: str, architecture: str) -> bytes:
         options = (ctypes.c_char_p * len(given))(*(o.encode() for o in given))
         failed = library.nvrtcCompileProgram(program, len(given), options)
         if failed:
-            raise Unsupported(f"NVRTC refuses the device code:\n{_log(library, program)}")
+            raise Unsupported(f"NVRTC rejected the device code:\n{_log(library, program)}")
         kind = "PTX" if architecture.startswith("compute") else "CUBIN"
         return _result(library, program, kind)
     finally:

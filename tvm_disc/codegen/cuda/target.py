@@ -57,7 +57,7 @@ def _tagged(target: Any) -> Any:
     if name.strip() not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         raise Unsupported(
-            f"target: expected a target of TVM's or cuda -arch=..., found {name!r}"
+            f"target: expected a TVM target or cuda -arch=..., found {name!r}"
             f"{'; did you mean ' + ', '.join(near) + '?' if near else ''}"
         )
     found = tvm.target.Target(name.strip())
@@ -131,8 +131,8 @@ def refuse_on_device(program: Program) -> None:
     """
     if program.functions or program.boxed:
         raise Unsupported(
-            "target: values of data types and closures have no place on a GPU; build the program "
-            "for the processor"
+            "target: values of data types and closures are not supported on a GPU; build "
+            "the program for a CPU"
         )
 
 

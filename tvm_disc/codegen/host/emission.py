@@ -55,7 +55,7 @@ class Allocator(Protocol):
 
 
 def _nowhere() -> None:
-    raise Unsupported("a function on boxed values has nothing on a device")
+    raise Unsupported("functions on boxed values do not run on a GPU")
 
 
 class Emission:

@@ -135,7 +135,7 @@ class CallerTensors:
                 free = tirx.Or(dims[axis] <= 1, tirx.EQ(total, i64(0)))
                 self.exits.check(
                     tirx.Or(free, tirx.EQ(stride, expected)),
-                    f"{where}: expected a compact row-major tensor",
+                    f"{where}: expected a contiguous row-major tensor",
                     "BufferError",
                 )
                 expected = self.block.bind("step", expected * dims[axis])
@@ -146,7 +146,7 @@ class CallerTensors:
         """
         data = self._field(handle, DATA, void_pointer())
         there = tirx.Or(tirx.Not(tirx.isnullptr(data)), tirx.EQ(product(dims), i64(0)))
-        self.exits.check(there, f"{where}: expected a tensor with memory, found an address of 0")
+        self.exits.check(there, f"{where}: expected a tensor with memory, found a null pointer")
 
     def data(self, handle: Expr) -> Expr:
         """Return the address of a tensor's first element."""

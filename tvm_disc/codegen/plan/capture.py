@@ -35,7 +35,7 @@ def keep_graphs(program: Program, most: int) -> None:
 def _reason(step: Instruction, later: Sequence[Instruction]) -> str:
     match step:
         case ReadDims():
-            return f"{_names(step)}: read back from the device, for it is in the data"
+            return f"{_names(step)} depends on data: read back from the device"
         case If():
             return "a branch depends on data: its condition is read back from the device"
         case Loop():

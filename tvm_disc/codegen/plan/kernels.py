@@ -80,7 +80,7 @@ def _refuse_whole_means(nodes: Sequence[Node]) -> None:
     for node in nodes:
         if node.op == "relax.mean" and not is_float(node.dtype):
             raise Unsupported(
-                f"mean: no kernel averages {node.dtype}; cast to float32, or divide a sum"
+                f"mean: no kernel computes means of {node.dtype}; cast to float32, or divide a sum"
             )
 
 

@@ -32,8 +32,8 @@ def pick_guards(nodes: list[Node], given: Mapping[Any, Expr], solver: Solver) ->
             wanted = [_at(d, given) for d in node.shape]
             nothing = [tirx.EQ(d, i64(0)) for d in wanted if not solver.known_le(i64(1), d)]
             text = (
-                f"{node.op.rpartition('.')[2]}: positions along axis {axis}: there is nothing "
-                f"to pick, {solver.name_of(dim)} is 0"
+                f"{node.op.rpartition('.')[2]}: axis {axis} is indexed but empty: "
+                f"{solver.name_of(dim)} is 0"
             )
             yield Guard(reduce(tirx.Or, nothing, dim >= 1), text)
 

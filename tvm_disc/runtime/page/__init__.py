@@ -170,7 +170,7 @@ def _facts(manifest: Mapping[str, Any]) -> str:
     found = [_description(manifest["shapes"])]
     if manifest["premises"]:
         premises = "".join(_row([p]) for p in manifest["premises"])
-        found.insert(0, f"<h3>This version runs where</h3><table>{premises}</table>")
+        found.insert(0, f"<h3>Conditions of this version</h3><table>{premises}</table>")
         general = _description(manifest["general"]["shapes"])
         found.append(
             "<details><summary>General version, for all other calls, "
@@ -199,7 +199,7 @@ def _row(item: Sequence[str]) -> str:
 
 def _refused(refused: Sequence[str]) -> str:
     if not refused:
-        return "<p>Nothing was refused.</p>"
+        return "<p>No fusion was refused.</p>"
     rows = []
     for text in refused:
         subject, _, reason = text.partition(": ")

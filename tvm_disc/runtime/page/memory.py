@@ -10,7 +10,7 @@ from tvm_disc.abi.formula import evaluate_all, rounded
 from tvm_disc.runtime.calls import readable
 
 WIDTH, HEIGHT = 1000, 320
-UNKNOWN = "<p>Only the running program knows what lies where.</p>"
+UNKNOWN = "<p>The memory layout depends on run-time values.</p>"
 
 
 def memory_picture(memory: Mapping[str, Any] | None, dims: Mapping[str, int]) -> str:

@@ -89,7 +89,9 @@ def _imported(
     # The tree may use features of any variant.
     choice = import_choice(group, [OWN, given.variant, *space], solver, data)
     if any(v is not OWN and v is not given.variant for v in choice.variants):
-        raise BadInput(f"dispatch of {group.name}: expected the library or our kernels as a whole")
+        raise BadInput(
+            f"dispatch of {group.name}: expected leaves for the library or generated kernels"
+        )
     return choice
 
 

@@ -119,7 +119,7 @@ class LibraryProduct:
 
 
 def _not_emitted(body: Any) -> None:
-    raise AssertionError("a library's kernels are not ours to write")
+    raise AssertionError("a library's kernel cannot be emitted")
 
 
 def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryProduct | WhyNot:
@@ -130,7 +130,7 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
     if node.dtype != "float32" or any(
         x.dtype != "float32" or len(x.shape) < 2 for x in node.inputs
     ):
-        return WhyNot(LIBRARY, "only products of float32 matrices are handed over")
+        return WhyNot(LIBRARY, "cuBLASLt is used for float32 matrices only")
     bias = _bias(group, node)
     if group.outputs != [node] and bias is None:
         return WhyNot(LIBRARY, "more than a product and a bias on its columns")
@@ -139,9 +139,9 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
         return WhyNot(LIBRARY, "a batch of several dims")
     first, second = (strides_of(group, solver, at) for at in operands_of(view))
     if first is None or second is None or not (is_one(second.stride) or is_one(second.k_stride)):
-        return WhyNot(LIBRARY, "an operand that is no matrix in memory")
+        return WhyNot(LIBRARY, "an operand is not stored as a matrix")
     if not is_one(first.k_stride):
-        return WhyNot(LIBRARY, "the first operand lies along its columns")
+        return WhyNot(LIBRARY, "the first operand is stored by columns")
     smallest = worth_a_call(machine.device)
     return LibraryProduct(
         group, view, (first, second), bias, smallest, machine.tf32, machine.device
