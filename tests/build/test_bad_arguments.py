@@ -63,7 +63,7 @@ ARGUMENTS = [
     ({"params": {"x": "abc"}}, BadInput, "params: 'x': expected an array of numbers, found str"),
     ({"params": {"x": None}}, BadInput, "params: 'x': expected an array .* found NoneType"),
     ({"params": {"x": np.array([None])}}, BadInput, "params: 'x': .* found object"),
-    ({"params": {"x": np.ma.array(ONES, mask=ONES > 0)}}, BadInput, "'x': .* a masked one"),
+    ({"params": {"x": np.ma.array(ONES, mask=ONES > 0)}}, BadInput, "'x': .* a masked array"),
     ({"params": {"x": ONES.astype("float64")}}, TypeMismatch, r"'x': expected Tensor.* float64"),
     ({"params": {"x": np.ones((3, 5), "float32")}}, TypeMismatch, r"'x': .* found float32\(3, 5\)"),
     ({"params": {"w": ONES}}, TypeMismatch, "w"),

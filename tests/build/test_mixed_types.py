@@ -111,7 +111,12 @@ def test_operands_of_two_types(name: str, inputs: list[Any], attrs: dict[str, An
     [
         ("nn.bias_add", [PAIR, PAIR], {}, "expected a vector, found rank 2"),
         ("variance", [PAIR, ((None, 2), "float32")], {"axis": (1,)}, "axis 1 of the mean must fit"),
-        ("variance", [PAIR, ((1, 1, 1), "float32")], {"axis": (1,)}, "a mean of rank 3 for rank 2"),
+        (
+            "variance",
+            [PAIR, ((1, 1, 1), "float32")],
+            {"axis": (1,)},
+            "a mean of rank 3 does not fit rank 2",
+        ),
         (
             "nn.upsampling",
             [(IMAGE, "float32")],

@@ -110,7 +110,7 @@ def test_steps_known_at_run_time_between_known_bounds() -> None:
 
 def test_a_step_of_0_is_refused_when_it_is_read() -> None:
     exe = stepped()
-    with pytest.raises(GuardFailed, match="a slice step of 0"):
+    with pytest.raises(GuardFailed, match="expected a slice step other than 0"):
         exe(np.zeros((3, 4), "float32"), np.zeros(2, int), np.ones(2, int), np.array([1, 0]))
 
 
@@ -134,7 +134,7 @@ def test_a_part_that_is_set(read: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("axes", "message"),
-    [((1, 1), r"2 bounds for the axes \[1, 1\]"), ((0,), r"2 bounds for the axes \[0\]")],
+    [((1, 1), r"each of the axes \[1, 1\], found 2"), ((0,), r"each of the axes \[0\], found 2")],
 )
 def test_axes_for_steps_known_at_run_time(axes: tuple[int, ...], message: str) -> None:
     x = relay.var("x", shape=(relay.Any(), relay.Any()))
@@ -230,9 +230,15 @@ def test_a_slice_of_a_shape() -> None:
 @pytest.mark.parametrize(
     ("attrs", "message"),
     [
-        ({"begin": (0, 0), "end": (1, 1), "axes": (1, -1)}, "axis 1 is cut twice"),
-        ({"begin": (0, 0), "end": (1,), "axes": (1,)}, "2 begins, 1 ends and 1 strides for 1 axes"),
-        ({"begin": (0,), "end": (1,), "axes": ()}, "1 begins, 1 ends and 0 strides for 0 axes"),
+        ({"begin": (0, 0), "end": (1, 1), "axes": (1, -1)}, "axis 1 is sliced twice"),
+        (
+            {"begin": (0, 0), "end": (1,), "axes": (1,)},
+            "each of 1 axes, found 2 begins, 1 ends and 1 strides",
+        ),
+        (
+            {"begin": (0,), "end": (1,), "axes": ()},
+            "each of 0 axes, found 1 begins, 1 ends and 0 strides",
+        ),
         ({"begin": (0,), "end": (1,), "axes": (2,)}, "axis 2 is out of range for rank 2"),
         ({"begin": (0, 0, 0), "end": (1, 1, 1)}, "axis 2 is out of range for rank 2"),
     ],
@@ -259,5 +265,5 @@ def test_slice_like_operands_of_other_ranks() -> None:
         for got, want in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(got, want)
     call = relay.slice_like(x, y, axes=(2,))
-    with pytest.raises(TypeMismatch, match="axis 2 of a model of rank 2"):
+    with pytest.raises(TypeMismatch, match="axis 2 is out of range for an operand of rank 2"):
         tvm_disc.build(relay.Function([x, y], call))

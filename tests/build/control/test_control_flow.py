@@ -318,7 +318,11 @@ def test_wrong_values_are_refused_by_name(value: Any, message: str) -> None:
             TypeMismatch,
             "field 1 of Cons at .*: expected List",
         ),
-        ("def @main(%x: float32) { %x(%x) }", TypeMismatch, "a call of float32"),
+        (
+            "def @main(%x: float32) { %x(%x) }",
+            TypeMismatch,
+            "expected a function to call, found float32",
+        ),
         ("def @main(%x: float32) { ref_read(%x) }", TypeMismatch, "expected a reference"),
         (
             "def @main(%x: float32) { match (%x) { Cons(_, _) => { 1 }, Nil => { 0 } } }",

@@ -103,7 +103,7 @@ def test_strides() -> None:
             cut = (slice(None, None, -1),) * 2
         check(exe, x[cut], x, i64(*begin), i64(*end), i64(*step))
     check(exe, array(0, 1)[::2, ::2], array(0, 1), i64(0, 0), i64(9, 9), i64(2, 2))
-    with pytest.raises(GuardFailed, match="a slice step of 0"):
+    with pytest.raises(GuardFailed, match="expected a slice step other than 0"):
         exe(x, i64(0, 0), i64(1, 1), i64(0, 1))
 
 
@@ -185,7 +185,7 @@ def test_whole_steps_of_a_range(dtype: str) -> None:
     exe = built(lambda *v: relay.arange(*v, dtype=dtype), *[((), dtype)] * 3)
     for bounds in [(0, 7, 2), (5, 0, -2), (5, 5, 1), (0, 9, 3), (3, -3, -1)]:
         check(exe, np.arange(*bounds, dtype=dtype), *(np.array(b, dtype) for b in bounds))
-    with pytest.raises(GuardFailed, match="the step of a range is 0"):
+    with pytest.raises(GuardFailed, match="expected a range step other than 0"):
         exe(*(np.array(b, dtype) for b in (0, 3, 0)))
 
 
@@ -214,7 +214,11 @@ def test_a_whole_default_for_sparse_floats() -> None:
     ("build", "types", "message"),
     [
         (lambda x, s: relay.reshape(x, s), (data(2), ((2,), "float32")), "the new shape: expected"),
-        (lambda x, a: relay.squeeze(x, a), (data(1), numbers(2)), "2 axes to squeeze of rank 1"),
+        (
+            lambda x, a: relay.squeeze(x, a),
+            (data(1), numbers(2)),
+            "expected at most 1 axes to squeeze, found 2",
+        ),
         (lambda x, k: relay.trilu(x, k), (data(2), FACTOR), "the diagonal: expected integers"),
         (
             lambda x: relay.image.resize2d(

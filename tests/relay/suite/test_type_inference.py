@@ -145,11 +145,11 @@ MISFITS = rows(r"""
 %i: int16 | let %q: int32 = %i; %q | '%q' at .*: expected int32, found int16; in .* int32 and int16
 %i: int16 | if (%i) { 1 } else { 2 } | expected bool, found int16
 %i: int16, %t: (bool, int8) | if (%t.0) { %i } else { %t } | expected int16, found \(bool, int8\)
-%t: (bool, int8) | %t.2 | field 2 of something that is \(bool, int8\)
-%i: int16 | %i.0 | field 0 of something that is int16
+%t: (bool, int8) | %t.2 | expected a tuple with a field 2, found \(bool, int8\)
+%i: int16 | %i.0 | expected a tuple with a field 0, found int16
 %i: int16 | ref_read(%i) | ref_read at .*: .*ref\(_\)
 %i: int16, %t: (bool,) | ref_write(ref(%i), %t) | expected int16, found \(bool,\)
-%i: int16 | %i(%i) | a call of something that is int16
+%i: int16 | %i(%i) | expected a function to call, found int16
 %x: int8 | Fork(Leaf(%x), Leaf(True)) | argument 1 of Fork at .*: expected int8, found bool
 %x: int8 | Fork(%x) | Fork: expected 2 arguments, found 1
 %x: int8 | match? (%x) { Leaf(%v) => { %v }, } | expected Tree\[_\], found int8
@@ -377,7 +377,9 @@ def test_a_rule_of_types(operator: Any) -> None:
 def test_rules_that_are_refused(operator: Any) -> None:
     x = relay.var("x", tensor((3,)))
     nothing = operator("user.nothing", 1, "Nothing", lambda types, attrs: 7)
-    with pytest.raises(TypeMismatch, match=r"user\.nothing: its relation gave 7, and no type"):
+    with pytest.raises(
+        TypeMismatch, match=r"user\.nothing: its relation returned 7, expected a type"
+    ):
         of(relay.Call(nothing, [x]))
     fails = operator("user.fails", 1, "Fails", lambda types, attrs: {}[types[0].dtype])
     with pytest.raises(KeyError, match="float32"):

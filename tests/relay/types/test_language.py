@@ -188,9 +188,12 @@ REFUSED = [
         "condition of an if at from_string:2:24: expected bool",
     ),
     ("def @main(%c: bool) { if (%c) { 1 } else { 2f } }", "branches of an if.*int32 and float32"),
-    ("def @main(%x: int32) { %x.0 }", "field 0 of something that is int32"),
-    ("def @main(%x: (int32, int32)) { %x.2 }", "field 2 of something that is .int32, int32."),
-    ("def @main(%x: int32) { %x(1) }", "a call of something that is int32"),
+    ("def @main(%x: int32) { %x.0 }", "expected a tuple with a field 0, found int32"),
+    (
+        "def @main(%x: (int32, int32)) { %x.2 }",
+        "expected a tuple with a field 2, found .int32, int32.",
+    ),
+    ("def @main(%x: int32) { %x(1) }", "expected a function to call, found int32"),
     ("def @main(%f: fn (int32) -> int32) { %f(1, 2) }", "f: expected 1 arguments, found 2"),
     (
         "def @main(%f: fn (int32) -> int32) { %f(1f) }",

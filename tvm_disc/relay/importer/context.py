@@ -347,7 +347,7 @@ class Emitter:
         self._read.update(symbols)
         if limited:
             most = tirx.all(*(s <= MOST_ELEMENTS for s in symbols))
-            text = self.where(f"{what} must lie within 2**47")
+            text = self.where(f"{what} must be between -2**47 and 2**47")
             self.solver.guards.append(Guard(most, text, tuple(symbols), text))
         pairs = zip(symbols[:count], symbols[count:], strict=True)
         return [above - below for above, below in pairs]

@@ -65,7 +65,7 @@ class Describer:
         if not isinstance(kind, DataKind):
             raise Unsupported(
                 f"{where}: expected tensors, tuples and data types, found {kind}; functions and "
-                "references cannot pass the border of a compiled program"
+                "references cannot be inputs or results of a compiled program"
             )
         name = str(kind)
         if name not in self.types:

@@ -55,7 +55,9 @@ class Forms:
             return resolve(value.kind)
         if isinstance(value, Closure):
             return self.signature(value)
-        raise Unsupported("the result of a call whose type is not known yet is stored")
+        raise Unsupported(
+            "the result of a recursive call is used before its type is known; annotate the result"
+        )
 
     def signature(self, closure: Closure) -> FuncKind:
         """Return the kind of a function from its annotations."""

@@ -136,7 +136,7 @@ class Functions:
         """Return the specialization of one parameter; a dim declared as ``?`` stays unknown."""
         declared = resolve(declared)
         if isinstance(value, Tail):
-            raise Unsupported(f"{what}: the result of a loop that is still being made")
+            raise Unsupported(f"{what}: expected a value, found the result of a recursive call")
         if isinstance(value, tuple):
             inner = declared.fields if isinstance(declared, TupleKind) else [Hole()] * len(value)
             if len(inner) != len(value):
@@ -191,8 +191,8 @@ class Functions:
             raise Unsupported(
                 self.walk.at(
                     node,
-                    f"function {closure.name} needs ever new versions of itself; annotate its "
-                    "parameters so that one version serves every call",
+                    f"function {closure.name} needs an unlimited number of specializations; "
+                    "annotate its parameters so that one version serves every call",
                 )
             )
         gv = relax.GlobalVar(self.walk.function_name(closure))
@@ -348,15 +348,15 @@ class Functions:
                 raise Unsupported(
                     self.walk.at(
                         func,
-                        f"{what} becomes a value of the run time, and the type of its parameter "
-                        f"'%{p.name_hint}' is not known here; annotate it",
+                        f"{what} is used as a run-time value, and the type of its parameter "
+                        f"'%{p.name_hint}' is unknown; annotate it",
                     )
                 )
         entry = self._entry(closure, list(wanted.params), func)
         if entry.result is None:
             raise Unsupported(
                 self.walk.at(
-                    func, f"{what} is stored before its result is known; annotate the result"
+                    func, f"{what} is stored before its result type is known; annotate the result"
                 )
             )
         self.kinds.unify(wanted.result, entry.result, self.walk.at(func, what))
@@ -375,7 +375,7 @@ class Functions:
             self.kinds.unify(callee.kind, kind, self.walk.at(node, "a call"))
         if not isinstance(kind, FuncKind) or len(kind.params) != len(args):
             raise TypeMismatch(
-                self.walk.at(node, f"a call with {len(args)} arguments of something that is {kind}")
+                self.walk.at(node, f"expected a function of {len(args)} parameters, found {kind}")
             )
         exprs: list[Any] = []
         for k, (a, p) in enumerate(zip(args, kind.params, strict=True)):

@@ -47,7 +47,7 @@ def check_params(params: object) -> dict[str, Any]:
             what = getattr(value, "dtype", type(value).__name__)
             raise BadInput(f"params: '{name}': expected an array of numbers, found {what}")
         if isinstance(value, np.ma.MaskedArray):
-            raise BadInput(f"params: '{name}': expected an array, found a masked one")
+            raise BadInput(f"params: '{name}': expected an array, found a masked array")
     return dict(params)
 
 

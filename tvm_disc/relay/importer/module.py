@@ -135,7 +135,7 @@ def _import(
             return Imported(made, solver, external=importer.external)
         except RecursionError as error:
             raise Unsupported(
-                "functions need ever new versions of each other, or call each other too deeply; "
+                "functions need too many specializations, or too deeply nested calls; "
                 "annotate their parameters so that one version serves every call"
             ) from error
         except Wider as wider:
@@ -302,14 +302,14 @@ class _Importer:
             return self.objects.reference(node, [self._lookup(x, scope) for x in operands_of(node)])
         if isinstance(node, ast.Var):
             raise TypeMismatch(f"variable '%{node.name_hint}' is not bound")
-        raise Unsupported(f"{type(node).__name__} is not compiled in this release")
+        raise Unsupported(f"{type(node).__name__} is not supported")
 
     def _field(self, value: Any, index: int) -> Any:
         if isinstance(value, Bottom):
             return value
         refuse_tail(value)
         if not isinstance(value, tuple) or not 0 <= index < len(value):
-            raise TypeMismatch(f"field {index} of something that is no tuple of that size")
+            raise TypeMismatch(f"expected a tuple with a field {index}")
         return value[index]
 
     def _global(self, node: ast.GlobalVar) -> Closure:
@@ -340,7 +340,11 @@ class _Importer:
         if isinstance(callee, Boxed):
             return self.functions.apply_boxed(callee, args, call)
         if not isinstance(callee, Closure):
-            raise TypeMismatch(self.walk.at(call, f"a call of {self.forms.kind_of(callee)}"))
+            raise TypeMismatch(
+                self.walk.at(
+                    call, f"expected a function to call, found {self.forms.kind_of(callee)}"
+                )
+            )
         return self._apply(callee, args, call)
 
     def _operator(self, call: ast.Call, args: list[Any]) -> Any:
@@ -385,8 +389,8 @@ class _Importer:
             raise Unsupported(
                 self.walk.at(
                     call,
-                    f"function {closure.name} calls itself through a value; give it a name that "
-                    "its body can call",
+                    f"function {closure.name} recurses through a function value; give it a name "
+                    "that its body can call",
                 )
             )
         inner = self._scope(closure.scope)
@@ -443,7 +447,7 @@ class _Importer:
             self.ctx.expr(cond),
             lambda: self.evaluate(node.true_branch, self._scope(scope)),
             lambda: self.evaluate(node.false_branch, self._scope(scope)),
-            self.walk.at(node, "this cannot be reached"),
+            self.walk.at(node, "a branch that cannot return was executed"),
         )
 
     def _seen_outside(self, value: Any, params: Sequence[Any]) -> Any:

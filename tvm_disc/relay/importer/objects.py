@@ -114,7 +114,7 @@ class Objects:
             elif isinstance(pattern, ast.PatternTuple):
                 if not isinstance(value, tuple) or len(value) != len(pattern.patterns):
                     raise TypeMismatch(
-                        self.walk.at(node, "match: a tuple pattern on no such tuple")
+                        self.walk.at(node, "match: the tuple pattern does not fit the value")
                     )
                 stack.extend(reversed(list(zip(value, pattern.patterns, strict=True))))
             else:

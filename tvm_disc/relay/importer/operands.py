@@ -106,7 +106,7 @@ def lowered(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, A
         types = ", ".join(_shown(a) for a in args)
         given = ", ".join(f"{k}={str(v)[:40]}" for k, v in attrs.items())
         raise TypeMismatch(
-            ctx.where(f"it does not take ({types}) with {given or 'no attributes'}: {error}")
+            ctx.where(f"unsupported operands ({types}) with {given or 'no attributes'}: {error}")
         ) from error
 
 

@@ -250,7 +250,9 @@ def slice_lists(
     strides = list(strides) * len(axes) if len(strides) == 1 else list(strides)
     if max(len(begin), len(end), len(strides)) > len(axes):
         counts = f"{len(begin)} begins, {len(end)} ends and {len(strides)} strides"
-        raise TypeMismatch(ctx.where(f"{counts} for {len(axes)} axes"))
+        raise TypeMismatch(
+            ctx.where(f"expected one bound for each of {len(axes)} axes, found {counts}")
+        )
     rows = zip_longest(axes, begin, end, strides)
     return [(int(a), b, e, 1 if s is None else s) for a, b, e, s in rows]
 

@@ -159,7 +159,7 @@ class _Walk:
         self.nodes[id(node)] = node
         rule = _RULES.get(type(node))
         if rule is None:
-            raise Unsupported(f"the type of {type(node).__name__}")
+            raise Unsupported(f"cannot infer the type of {type(node).__name__}")
         yield from rule(self, node)
 
     def of(self, node: ast.Expr) -> rt.Type:
@@ -252,7 +252,7 @@ class _Walk:
             self._give(call, made.ret_type)
             return
         if not isinstance(callee, rt.FuncType):
-            raise TypeMismatch(self.at(call, f"a call of something that is {shown(callee)}"))
+            raise TypeMismatch(self.at(call, f"expected a function to call, found {shown(callee)}"))
         self._apply(call, callee)
 
     def _apply(self, call: ast.Call, callee: rt.FuncType) -> None:
@@ -367,7 +367,7 @@ class _Walk:
         if node.complete and (missing := unmatched_cases(node, self.mod)):
             cases = ", ".join(map(pattern_text, missing))
             raise TypeMismatch(
-                f"{self.at(node, 'a match')}: no clause takes {cases}; add one, or write match?"
+                f"{self.at(node, 'a match')}: no clause matches {cases}; add one, or write match?"
             )
         self._give(node, out)
 
@@ -453,7 +453,7 @@ class _Walk:
         node = field.node
         if not isinstance(whole, rt.TupleType) or node.index >= len(whole.fields):
             raise TypeMismatch(
-                self.at(node, f"field {node.index} of something that is {shown(whole)}")
+                self.at(node, f"expected a tuple with a field {node.index}, found {shown(whole)}")
             )
         inner = whole.fields[node.index]
         if inner is field.used:

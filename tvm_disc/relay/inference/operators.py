@@ -72,7 +72,7 @@ def _result(row: OpRow, types: Sequence[rt.Type], call: ast.Call) -> rt.Type:
     if row.relation is not None:
         made = row.relation(types, call.attrs)
         if not isinstance(made, rt.Type):
-            raise TypeMismatch(f"{row.name}: its relation gave {made!r}, and no type")
+            raise TypeMismatch(f"{row.name}: its relation returned {made!r}, expected a type")
         return made
     try:
         args = [_operand(ctx, inputs, t, a) for t, a in zip(types, call.args, strict=True)]

@@ -109,7 +109,7 @@ def _number(ctx: Emitter, x: Tensor) -> Dim:
     """Return a limit, which must be known or an expression of dims."""
     value = value_of(x)
     if value is None or value.size != 1:
-        raise TypeMismatch(ctx.where("a limit must be a number made of dims"))
+        raise TypeMismatch(ctx.where("a limit must be a constant or an expression of dims"))
     return ctx.dim(value.reshape(-1)[0])
 
 

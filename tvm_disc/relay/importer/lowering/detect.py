@@ -28,7 +28,9 @@ def has_columns(ctx: Emitter, x: Tensor, first: int, count: int) -> None:
     """Require ``count`` values of each box, from column ``first``."""
     size = ctx.literal(x.dims[-1])
     if first < 0 or (size is not None and first + count > size):
-        raise TypeMismatch(ctx.where(f"column {first} of boxes of {x.dims[-1]} values"))
+        raise TypeMismatch(
+            ctx.where(f"column {first} is out of range for boxes of {x.dims[-1]} values")
+        )
     what = ctx.where(f"boxes must have {first + count} values")
     ctx.solver.require_le(i64(first + count), x.dims[-1], what)
 
@@ -94,7 +96,9 @@ def _boxes_of(ctx: Emitter, data: Tensor, what: str = "boxes") -> None:
     if data.rank != 3:
         raise TypeMismatch(ctx.where(f"expected {what} of rank 3, found rank {data.rank}"))
     if data.dtype != "float32":
-        raise Unsupported(ctx.where(f"{what} of {data.dtype}; cast them to float32"))
+        raise Unsupported(
+            ctx.where(f"expected {what} of float32, found {data.dtype}; cast them to float32")
+        )
 
 
 def _get_valid_counts(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
@@ -206,7 +210,7 @@ def _all_class(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     if attrs["output_format"] == "onnx":
         return _onnx_boxes(ctx, kept, by_score)
     if attrs["output_format"] != "tensorflow":
-        raise TypeMismatch(ctx.where(f"output_format {attrs['output_format']!r}"))
+        raise TypeMismatch(ctx.where(f"unsupported output_format {attrs['output_format']!r}"))
     flat = [batch, product([classes, size])]
     places, full, count = compaction(ctx, ctx.reshape(kept, flat))
     class_of = apply(ctx, R.floor_divide, places, number(ctx, size, "int64"))

@@ -168,12 +168,12 @@ def resize_axis(ctx: Emitter, x: Tensor, axis: int, size: Any, how: Sampling) ->
 
 def _sampled(ctx: Emitter, x: Tensor, axis: int, size: Any, where: Tensor, how: Sampling) -> Tensor:
     if not is_float(x.dtype) and how.method != "nearest_neighbor":
-        raise Unsupported(ctx.where(f"{how.method} interpolation of {x.dtype}"))
+        raise Unsupported(ctx.where(f"unsupported {how.method} interpolation of {x.dtype}"))
     if how.method == "nearest_neighbor":
         default = "round" if how.mode == "align_corners" else "floor"
         return rows(ctx, x, _nearest(ctx, where, how.rounding or default), axis)
     if how.method not in ("linear", "cubic"):
-        raise Unsupported(ctx.where(f"method {how.method}"))
+        raise Unsupported(ctx.where(f"unsupported method {how.method}"))
     below = apply(ctx, R.floor, where)
     part = cast(ctx, apply(ctx, R.subtract, where, below), x.dtype)
     first = cast(ctx, below, "int64")
@@ -248,7 +248,7 @@ def _coordinates(ctx: Emitter, length: Any, size: Any, mode: str) -> Tensor:
             return middle
         several = apply(ctx, R.greater, target, one, dtype="bool")
         return apply(ctx, R.where, several, middle, ctx.scalar(0, F32))
-    raise Unsupported(ctx.where(f"coordinate_transformation_mode {mode}"))
+    raise Unsupported(ctx.where(f"unsupported coordinate_transformation_mode {mode}"))
 
 
 def _nearest(ctx: Emitter, where: Tensor, rounding: str) -> Tensor:
@@ -264,7 +264,7 @@ def _nearest(ctx: Emitter, where: Tensor, rounding: str) -> Tensor:
     elif rounding == "round_prefer_floor":
         whole = apply(ctx, R.ceil, apply(ctx, R.subtract, where, half))
     else:
-        raise Unsupported(ctx.where(f"rounding_method {rounding}"))
+        raise Unsupported(ctx.where(f"unsupported rounding_method {rounding}"))
     return cast(ctx, whole, "int64")
 
 

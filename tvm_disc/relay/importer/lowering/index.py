@@ -82,10 +82,10 @@ def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Te
     given = int(attrs["batch_dims"])
     batch = ctx.axis(given + picks.rank if given < 0 else given, picks.rank + 1)
     if attrs["axis"] is None:
-        raise Unsupported(ctx.where("batch_dims without an axis"))
+        raise Unsupported(ctx.where("batch_dims requires an axis"))
     axis = ctx.axis(attrs["axis"], data.rank)
     if axis < batch:
-        raise TypeMismatch(ctx.where(f"axis {axis} lies within the {batch} batch dims"))
+        raise TypeMismatch(ctx.where(f"axis {axis} is one of the {batch} batch dims"))
     for a in range(batch):
         ctx.require_eq(data.dims[a], picks.dims[a], f"batch axis {a} must agree")
     size = number(ctx, data.dims[axis], picks.dtype)
@@ -164,9 +164,13 @@ def at_coordinates(ctx: Emitter, data: Tensor, picks: Tensor, batch: int = 0) ->
     """Return ``data`` at the coordinates along the last axis of ``picks``."""
     depth = ctx.static(picks.dims[-1], "the number of coordinates")
     if not 0 <= batch < picks.rank:
-        raise TypeMismatch(ctx.where(f"batch_dims {batch} for indices of rank {picks.rank - 1}"))
+        raise TypeMismatch(
+            ctx.where(f"batch_dims {batch} is out of range for indices of rank {picks.rank - 1}")
+        )
     if batch + depth > data.rank:
-        raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {data.rank - batch}"))
+        raise TypeMismatch(
+            ctx.where(f"expected at most {data.rank - batch} coordinates, found {depth}")
+        )
     for a in range(batch):
         ctx.require_eq(picks.dims[a], data.dims[a], f"batch axis {a} must agree")
     lines = None if batch else columns_of(ctx, picks)
@@ -227,7 +231,9 @@ def _sequence_mask(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, valid = args
     axis = ctx.axis(attrs["axis"], x.rank)
     if axis > 1 or x.rank < 2:
-        raise Unsupported(ctx.where(f"axis {axis} of rank {x.rank}"))
+        raise Unsupported(
+            ctx.where(f"expected axis 0 or 1 of rank 2 or more, found axis {axis} of rank {x.rank}")
+        )
     ctx.require_eq(valid.dims[0], x.dims[1 - axis], "one length for every batch entry")
     ones = [i64(1)] * (x.rank - 2)
     steps, lengths = [x.dims[axis], i64(1)], [i64(1), valid.dims[0]]
@@ -263,7 +269,7 @@ def _scatter_elements(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _reduction_name(ctx: Emitter, reduction: str) -> str:
     if reduction not in ("update", "add", "mul", "min", "max"):
-        raise Unsupported(ctx.where(f"reduction {reduction!r}"))
+        raise Unsupported(ctx.where(f"unsupported reduction {reduction!r}"))
     return reduction
 
 
@@ -285,7 +291,7 @@ def _scatter_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         depth = data.rank - updates.rank + picks.rank - 1
         picks = counted(ctx, picks, 0, depth, "the coordinates")
     if not 0 <= depth <= data.rank:
-        raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {data.rank}"))
+        raise TypeMismatch(ctx.where(f"expected at most {data.rank} coordinates, found {depth}"))
     wanted = [*picks.dims[1:], *data.dims[depth:]]
     if updates.rank != len(wanted):
         raise TypeMismatch(
@@ -307,7 +313,7 @@ def _scatter_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _argwhere(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
     if x.rank == 0:
-        raise Unsupported(ctx.where("a tensor of rank 0"))
+        raise Unsupported(ctx.where("expected a rank of at least 1, found 0"))
     return cast(ctx, permute(ctx, nonzero(ctx, x), [1, 0]), "int32")
 
 

@@ -58,7 +58,7 @@ def _axes(ctx: Emitter, layout: str) -> Axes:
             ctx.where(f"layout {layout!r}: expected letters and blocks as in NCHW4c")
         )
     if not {letter.upper() for letter, _ in found} <= set(letters):
-        raise TypeMismatch(ctx.where(f"layout {layout!r}: a block of an axis that is not there"))
+        raise TypeMismatch(ctx.where(f"layout {layout!r}: a block of a missing axis"))
     return found
 
 
@@ -75,9 +75,7 @@ def _layout_transform(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         names = f"{attrs['src_layout']!r} and {attrs['dst_layout']!r}"
         raise TypeMismatch(ctx.where(f"layouts {names} have different axes"))
     if x.rank != len(source):
-        raise TypeMismatch(
-            ctx.where(f"layout {attrs['src_layout']!r} for a tensor of rank {x.rank}")
-        )
+        raise TypeMismatch(ctx.where(f"layout {attrs['src_layout']!r} does not fit rank {x.rank}"))
     for (letter, size), dim in zip(source, x.dims, strict=True):
         if size:
             ctx.require_eq(dim, i64(size), f"the block {letter} must fit the layout")
@@ -181,10 +179,10 @@ def _sliding_window(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     sizes, strides = list(attrs["window_shape"]), list(attrs["strides"])
     if first + len(sizes) != x.rank or len(strides) != len(sizes):
         raise TypeMismatch(
-            ctx.where(f"windows and strides for all {x.rank - first} axes from {first} on")
+            ctx.where(f"expected sizes and strides for all {x.rank - first} axes from axis {first}")
         )
     if min(sizes) < 1 or min(strides) < 1:
-        text = f"windows of 1 and more, strides of 1 and more, found {sizes} and {strides}"
+        text = f"windows and strides of at least 1, found {sizes} and {strides}"
         raise TypeMismatch(ctx.where(f"expected {text}"))
     for k, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         x = windows(ctx, x, first + 2 * k, int(size), int(stride))
@@ -252,7 +250,7 @@ def _matrix_set_diag(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     band = high - low + 1
     if x.rank < 2 or band < 1 or diagonal.rank != x.rank - (1 if band == 1 else 0):
         raise TypeMismatch(
-            ctx.where(f"diagonals {low} to {high} of rank {diagonal.rank} for rank {x.rank}")
+            ctx.where(f"diagonals {low} to {high} of rank {diagonal.rank} do not fit rank {x.rank}")
         )
     lead = x.rank - 2
     for a in range(lead):
@@ -310,9 +308,7 @@ def _reinterpret(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, dtype = args[0], str(attrs["dtype"])
     bits = [int(tvm.DataType(t).bits) for t in (x.dtype, dtype)]
     if bits[0] != bits[1] or "bool" in (x.dtype, dtype):
-        raise TypeMismatch(
-            ctx.where(f"expected a type of as many bits as {x.dtype}, found {dtype}")
-        )
+        raise TypeMismatch(ctx.where(f"expected a type of the width of {x.dtype}, found {dtype}"))
     found: Tensor = x
     if x.dtype == dtype:
         return found

@@ -64,7 +64,9 @@ def _cross_entropy_with_logits(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor
 def _same_shape(ctx: Emitter, x: Tensor, y: Tensor) -> None:
     ctx.same_dtype([x, y])
     if x.rank != y.rank:
-        raise TypeMismatch(ctx.where(f"expected operands of one rank, found {x.rank}, {y.rank}"))
+        raise TypeMismatch(
+            ctx.where(f"expected operands of one rank, found ranks {x.rank} and {y.rank}")
+        )
     for a, (d, e) in enumerate(zip(x.dims, y.dims, strict=True)):
         ctx.require_eq(d, e, f"axis {a} of both operands must agree")
 
@@ -74,10 +76,12 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, targets, weights = args
     kind = attrs["reduction"]
     if kind not in ("none", "sum", "mean"):
-        raise TypeMismatch(ctx.where(f"reduction {kind!r}"))
+        raise TypeMismatch(ctx.where(f"unsupported reduction {kind!r}"))
     axis = 1 if x.rank > 1 else 0
     if targets.rank != x.rank - 1:
-        raise TypeMismatch(ctx.where(f"targets of rank {targets.rank} for rank {x.rank}"))
+        raise TypeMismatch(
+            ctx.where(f"expected targets of rank {x.rank - 1}, found rank {targets.rank}")
+        )
     if "int" not in targets.dtype:
         raise TypeMismatch(ctx.where(f"expected targets of integers, found {targets.dtype}"))
     if weights.dtype != x.dtype:
@@ -119,7 +123,7 @@ def _pool_grad(average: bool) -> Rule:
         given, _ = channels_first(ctx, gradient, layout, "NCHW")
         ctx.same_dtype([x, given])
         if any(d != 1 for d in per_axis(attrs["dilation"], 2)):
-            raise Unsupported(ctx.where(f"dilation {attrs['dilation']}"))
+            raise Unsupported(ctx.where(f"unsupported dilation {attrs['dilation']}"))
         size, strides = (steps(ctx, attrs, n, 2) for n in ("pool_size", "strides"))
         pads = padding(ctx, attrs["padding"], 2)
         for a, what in enumerate(("batch", "channels")):
@@ -155,9 +159,9 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, _ = channels_first(ctx, data, own, "NCHW")
     given, _ = channels_first(ctx, gradient, layout, "NCHW")
     if sorted(names) != sorted("OIHW"):
-        raise Unsupported(ctx.where(f"kernel layout {names}"))
+        raise Unsupported(ctx.where(f"unsupported kernel layout {names}"))
     if attrs["kernel_size"] is None:
-        raise Unsupported(ctx.where("a kernel_size that is not given"))
+        raise Unsupported(ctx.where("kernel_size is required"))
     ctx.require_eq(x.dims[0], given.dims[0], "the batch dims must agree")
     strides, dilation, taps = (
         steps(ctx, attrs, n, 2) for n in ("strides", "dilation", "kernel_size")

@@ -183,7 +183,7 @@ def _instance_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _group_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, axis, groups = args[0], ctx.axis(attrs["axis"], args[0].rank), int(attrs["num_groups"])
     if axis != 1:
-        raise Unsupported(ctx.where(f"group norm over axis {axis}"))
+        raise Unsupported(ctx.where(f"group norm: expected axis 1, found {axis}"))
     ctx.solver.require_divides(i64(groups), x.dims[1], ctx.where("groups must divide channels"))
     size = ctx.solver.simplify(tirx.floordiv(x.dims[1], i64(groups)))
     split = ctx.reshape(x, [x.dims[0], i64(groups), size, *x.dims[2:]])
@@ -234,7 +234,7 @@ def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, size = args[0], int(attrs["size"])
     axis = ctx.axis(attrs["axis"], x.rank)
     if not 1 <= size <= MOST_NEIGHBOURS:
-        what = f"a window of {size} entries: from 1 to {MOST_NEIGHBOURS} can be added up"
+        what = f"size: expected 1 to {MOST_NEIGHBOURS} entries, found {size}"
         raise Unsupported(ctx.where(what))
     reach = size // 2
     widths = [w for a in range(x.rank) for w in ((reach, reach) if a == axis else (0, 0))]
@@ -278,7 +278,9 @@ def _labelled(
     left, arrow, out = equation.partition("->")
     labels = left.split(",")
     if len(labels) != len(parts):
-        raise TypeMismatch(ctx.where(f"{len(labels)} operands in {equation!r}, found {len(parts)}"))
+        raise TypeMismatch(
+            ctx.where(f"expected {len(labels)} operands for {equation!r}, found {len(parts)}")
+        )
     spare = [
         p.rank - len(n.replace("...", "")) if "..." in n else 0
         for p, n in zip(parts, labels, strict=True)
@@ -291,11 +293,13 @@ def _labelled(
     out = out.replace("...", _digits(max(spare)))
     for k, (part, names) in enumerate(zip(parts, labels, strict=True)):
         if len(names) != part.rank:
-            raise TypeMismatch(ctx.where(f"{names!r} for an operand of rank {part.rank}"))
+            raise TypeMismatch(
+                ctx.where(f"indices {names!r} do not fit an operand of rank {part.rank}")
+            )
         parts[k], labels[k] = _diagonal(ctx, *_without_ones(ctx, part, names, labels, parts))
     unknown = set(out) - set("".join(labels))
     if unknown or len(set(out)) != len(out):
-        raise TypeMismatch(ctx.where(f"the result {out!r} of {equation!r}"))
+        raise TypeMismatch(ctx.where(f"invalid indices {out!r} of the result in {equation!r}"))
     return parts, labels, out
 
 

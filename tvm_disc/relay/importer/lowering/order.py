@@ -32,7 +32,7 @@ def _scan(build: Any) -> Rule:
         dtype = attrs["dtype"] or x.dtype
         if dtype == "bool":
             raise TypeMismatch(
-                ctx.where("expected numbers, found bool; cast it first, or say dtype")
+                ctx.where("expected numbers, found bool; cast it first, or set dtype")
             )
         if x.dtype == "bool":
             x = cast(ctx, x, dtype)
@@ -48,7 +48,7 @@ def _scan(build: Any) -> Rule:
 def order(ctx: Emitter, x: Tensor, axis: int, ascending: bool) -> Tensor:
     """Return the positions that sort ``axis``, stable for equal elements."""
     if x.rank == 0:
-        raise TypeMismatch(ctx.where("a tensor of rank 0 has no order"))
+        raise TypeMismatch(ctx.where("expected a rank of at least 1, found 0"))
     call = R.argsort(ctx.expr(x), axis, not ascending, "int64")
     return ctx.emit(call, x.dims, "int64")
 
@@ -81,7 +81,7 @@ def _topk(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor | tuple[Tensor, ...]
     if kind in ("both", "indices"):
         found.append(cast(ctx, places, attrs["dtype"] or "int32"))
     if not found:
-        raise TypeMismatch(ctx.where(f"ret_type {kind!r}"))
+        raise TypeMismatch(ctx.where(f"unsupported ret_type {kind!r}"))
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -113,7 +113,7 @@ def _unique(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     """Return (values, first positions, inverse, number of values[, counts]), by sorting."""
     x = args[0]
     if x.rank != 1:
-        raise Unsupported(ctx.where(f"a tensor of rank {x.rank}"))
+        raise Unsupported(ctx.where(f"expected a tensor of rank 1, found rank {x.rank}"))
     by_value = order(ctx, x, 0, True)
     line = picked(ctx, x, by_value, 0)
     begins = _run_begins(ctx, line)
@@ -155,7 +155,7 @@ def _placed(ctx: Emitter, into: Tensor, places: Tensor, values: Tensor, how: str
 def _invert_permutation(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
     if x.rank != 1:
-        raise Unsupported(ctx.where(f"a tensor of rank {x.rank}"))
+        raise Unsupported(ctx.where(f"expected a tensor of rank 1, found rank {x.rank}"))
     return cast(ctx, order(ctx, x, 0, True), x.dtype)
 
 

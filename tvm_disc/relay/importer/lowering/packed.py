@@ -114,7 +114,9 @@ def _winograd(rank: int) -> Rule:
         whole = rank == 2 or sizes[-1] == sizes[0]
         own = rank if whole else 2
         if taps < 1 or sizes[1] != sizes[0]:
-            raise TypeMismatch(ctx.where(f"a transformed kernel of {sizes} for tile_size {tile}"))
+            raise TypeMismatch(
+                ctx.where(f"the transformed kernel {sizes} does not fit tile_size {tile}")
+            )
         inverse = np.linalg.pinv(_transform(ctx, tile, taps, own))
         last = permute(ctx, w, [*range(own, w.rank), *range(own)])
         kernel = _along(ctx, last, inverse, [taps] * own)
@@ -149,7 +151,7 @@ def _blocked_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     name = str(attrs["weight_layout"])
     axes = [a for a in axes_of(name) if a.isalpha()]
     if len(axes) != 2 or len(axes_of(name)) != w.rank:
-        raise TypeMismatch(ctx.where(f"weight_layout {name} for weights of rank {w.rank}"))
+        raise TypeMismatch(ctx.where(f"weight_layout {name} does not fit weights of rank {w.rank}"))
     plain = _unpacked(ctx, w, name, "".join(axes)) if w.rank > 2 else w
     given = {"units": attrs["units"], "out_dtype": attrs["out_dtype"]}
     result: Tensor = nn.LOWER["nn.dense"](ctx, [x, plain], given)
@@ -167,11 +169,13 @@ def _bitpack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """
     x, bits, kind = args[0], int(attrs["bits"]), str(attrs["pack_type"])
     if is_float(x.dtype) or not kind.startswith("uint"):
-        message = f"expected whole numbers and an unsigned pack_type, found {x.dtype}, {kind!r}"
+        message = f"expected integers and an unsigned pack_type, found {x.dtype}, {kind!r}"
         raise TypeMismatch(ctx.where(message))
     axis, width = ctx.axis(int(attrs["pack_axis"]), x.rank), int(kind.removeprefix("uint"))
     dim = x.dims[axis]
-    ctx.solver.require_divides(i64(width), dim, ctx.where(f"{width} numbers are packed in one"))
+    ctx.solver.require_divides(
+        i64(width), dim, ctx.where(f"the packed axis must be a multiple of {width}")
+    )
     count = ctx.solver.simplify(tirx.floordiv(dim, i64(width)))
     apart = ctx.reshape(
         cast(ctx, x, "int64"), [*x.dims[:axis], count, i64(width), *x.dims[axis + 1 :]]
@@ -207,7 +211,7 @@ def _signed(ctx: Emitter, w: Tensor, attrs: Attrs) -> Tensor:
 
 def _require_unpacked(ctx: Emitter, w: Tensor, rank: int) -> None:
     if w.rank != rank:
-        message = f"weights of rank {w.rank}, packed already; give them of rank {rank}"
+        message = f"expected unpacked weights of rank {rank}, found rank {w.rank}"
         raise Unsupported(ctx.where(message))
 
 
@@ -238,10 +242,12 @@ def _sparse_conv2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, *compressed = args
     if tuple(attrs["kernel_size"]) != (1, 1):
         size = tuple(attrs["kernel_size"])
-        raise Unsupported(ctx.where(f"a sparse kernel of {size}; give the dense kernel"))
+        raise Unsupported(
+            ctx.where(f"expected a sparse 1 x 1 kernel, found {size}; pass the dense kernel")
+        )
     name = str(attrs["layout"])
     if x.rank != 4 or name not in ("NHWC", "NCHW"):
-        raise Unsupported(ctx.where(f"data layout {name} of rank {x.rank}"))
+        raise Unsupported(ctx.where(f"unsupported data layout {name} of rank {x.rank}"))
     last = permute(ctx, x, [name.index(c) for c in "NHWC"])
     pixels = ctx.reshape(last, [product(last.dims[:3]), last.dims[3]])
     found = sparse.LOWER["nn.sparse_dense"](ctx, [pixels, *compressed], {"sparse_lhs": False})

@@ -94,7 +94,7 @@ def _dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _sums(ctx: Emitter, attrs: Attrs) -> str:
     dtype = attrs["out_dtype"] or "int32"
     if dtype != "int32":
-        raise Unsupported(ctx.where(f"out_dtype {dtype}: sums are int32"))
+        raise Unsupported(ctx.where(f"out_dtype: expected int32, found {dtype}"))
     return "int32"
 
 
@@ -109,7 +109,7 @@ def _batch_matmul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, y, x_zero, y_zero = args[:4]
     for zero in (x_zero, y_zero):
         if zero.rank:
-            raise Unsupported(ctx.where("a zero point per channel"))
+            raise Unsupported(ctx.where("unsupported zero point per channel"))
     a = last_two(ctx, centred(ctx, x, x_zero), bool(attrs["transpose_a"]))
     b = last_two(ctx, centred(ctx, y, y_zero), bool(attrs["transpose_b"]))
     return matmul(ctx, a, b, _sums(ctx, attrs))
@@ -133,7 +133,7 @@ def _conv2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _check_axes(ctx: Emitter, attrs: Attrs, kernel: str) -> None:
     for name, wanted in (("data_layout", "NCHW"), ("kernel_layout", f"{kernel}HW")):
         if sorted(attrs[name]) != sorted(wanted):
-            raise Unsupported(ctx.where(f"{name} {attrs[name]}"))
+            raise Unsupported(ctx.where(f"unsupported {name} {attrs[name]}"))
 
 
 def _conv2d_transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -183,7 +183,9 @@ def _mul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axes = int(attrs["lhs_axis"]), int(attrs["rhs_axis"])
     scales = [literal(ctx, s.scale, "an input scale") for s in (first, second)]
     if scales[0].ndim != scales[1].ndim or (scales[0].ndim and axes[0] != axes[1]):
-        raise Unsupported(ctx.where("scales per channel of one operand, or along different axes"))
+        raise Unsupported(
+            ctx.where("expected scales per channel of both operands along one axis, or of none")
+        )
     left = shifted(ctx, a, first.zero_point, axes[0], "int32")
     right = shifted(ctx, b, second.zero_point, axes[1], "int32")
     scale = np.multiply(*scales, dtype="float32")
@@ -302,7 +304,9 @@ def _softmax(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise TypeMismatch(ctx.where(f"expected int8, found {x.dtype}"))
     scale = float(literal(ctx, given.scale, "the input scale").reshape(()))
     if not 0 < scale <= 1:
-        raise Unsupported(ctx.where(f"an input scale of {scale:g}: expected at most 1"))
+        raise Unsupported(
+            ctx.where(f"input scale: expected more than 0 and at most 1, found {scale:g}")
+        )
     axis = {"axis": (int(attrs["axis"]),), "keepdims": True, "exclude": False}
     unit = ctx.scalar(int(np.floor(np.float32(1) / np.float32(scale) + 0.5)), "int32")
 
@@ -332,7 +336,7 @@ def _softmax(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _dense_pack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     layout = attrs["weight_layout"]
     if layout != "NC":
-        raise Unsupported(ctx.where(f"weight_layout {layout}"))
+        raise Unsupported(ctx.where(f"unsupported weight_layout {layout}"))
     return _dense(ctx, args, attrs)
 
 

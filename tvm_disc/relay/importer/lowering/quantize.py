@@ -243,7 +243,7 @@ def requantize(
     target = float(literal(ctx, wanted.scale, "the output scale").reshape(()))
     source = literal(ctx, given.scale, "the input scale").astype("float64")
     if target == 0:
-        raise Unsupported(ctx.where("an output scale of zero"))
+        raise Unsupported(ctx.where("output scale: expected a number other than 0"))
     factors = ctx.constant(source / target)
     same = _equal_numbers(given.scale, wanted.scale)
     if compute == "int64":
@@ -380,7 +380,7 @@ def _annotated(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x: Tensor = args[0]
     scale, low, high = (as_dtype(ctx, a, x.dtype) for a in args[1:])
     if not attrs["sign"] or attrs["rounding"] != "round":
-        raise Unsupported(ctx.where("other than signed numbers and rounding 'round'"))
+        raise Unsupported(ctx.where("expected sign=True and rounding='round'"))
     if int(attrs["kind"]) == 0:
         return x
     y = apply(ctx, R.divide, x, scale)

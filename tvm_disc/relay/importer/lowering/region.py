@@ -37,7 +37,7 @@ F32, I64 = "float32", "int64"
 def _float32(ctx: Emitter, *args: Tensor) -> None:
     for x in args:
         if x.dtype != F32:
-            raise Unsupported(ctx.where(f"an operand of {x.dtype}; cast it to float32"))
+            raise Unsupported(ctx.where(f"expected float32, found {x.dtype}; cast it to float32"))
 
 
 def _roi(pool: bool) -> Rule:
@@ -51,7 +51,7 @@ def _roi(pool: bool) -> Rule:
         pooled = steps(ctx, attrs, "pooled_size", 2)
         mode = "pool" if pool else {"0": "avg", "1": "max"}.get(str(attrs["mode"]), attrs["mode"])
         if mode not in ("pool", "avg", "max"):
-            raise TypeMismatch(ctx.where(f"mode {attrs['mode']!r}"))
+            raise TypeMismatch(ctx.where(f"unsupported mode {attrs['mode']!r}"))
         dims = [rois.dims[0], x.dims[1], *map(i64, pooled)]
         call = kernel_call(
             "disc.roi",
@@ -72,7 +72,7 @@ def _correlation(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     one, other = args
     _float32(ctx, one, other)
     if attrs["layout"] != "NCHW":
-        raise Unsupported(ctx.where(f"layout {attrs['layout']}"))
+        raise Unsupported(ctx.where(f"unsupported layout {attrs['layout']}"))
     for a, (d, e) in enumerate(zip(one.dims, other.dims, strict=True)):
         ctx.require_eq(d, e, f"axis {a} of both operands must agree")
     size, most, stride, apart = (
@@ -112,7 +112,7 @@ def _dilation2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, restore = channels_first(ctx, args[0], layout, "NCHW")
     names = str(attrs["kernel_layout"])
     if sorted(names) != sorted("IHW"):
-        raise Unsupported(ctx.where(f"kernel layout {names}"))
+        raise Unsupported(ctx.where(f"unsupported kernel layout {names}"))
     dtype = attrs["out_dtype"] or x.dtype
     w = cast(ctx, permute(ctx, args[1], [names.index(c) for c in "IHW"]), dtype)
     ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")

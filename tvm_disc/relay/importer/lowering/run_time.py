@@ -82,7 +82,7 @@ def expand_dims(ctx: Emitter, x: Tensor, axis: Tensor, count: int) -> Tensor:
     ones = (spots < place + count).pick(1, moved)
     inside = (place >= 0) & (place < x.rank + 1)
     found = inside.pick((spots < place).pick(kept, ones), -1)
-    what = f"the dims around an axis, which lies within {-x.rank - 1} and {x.rank}, and they"
+    what = f"axis must be between {-x.rank - 1} and {x.rank}, and the resulting sizes"
     return _as_dims(ctx, x, found, what)
 
 
@@ -94,7 +94,7 @@ def squeeze(ctx: Emitter, x: Tensor, axes: Tensor) -> Tensor:
     given = line(ctx, axes, "the axes")
     count = ctx.static(axes.dims[0] if axes.rank else i64(1), "the number of axes")
     if count > x.rank:
-        raise TypeMismatch(ctx.where(f"{count} axes to squeeze of rank {x.rank}"))
+        raise TypeMismatch(ctx.where(f"expected at most {x.rank} axes to squeeze, found {count}"))
     if count == 0:
         return x
     given = (given < 0).pick(given + x.rank, given)
@@ -113,7 +113,7 @@ def squeeze(ctx: Emitter, x: Tensor, axes: Tensor) -> Tensor:
     spot = literals(ctx, list(range(rank))).under(rank, 1)
     own = spot.equals(place.under(1, x.rank)) & kept.under(1, x.rank).equals(1)
     dims = own.pick(dims_of(ctx, x.dims).under(1, x.rank), 0).sum(1)
-    what = f"the dims around {count} different axes of rank {x.rank}, and they"
+    what = f"expected {count} different axes of rank {x.rank}; the resulting sizes"
     return _as_dims(ctx, x, fits.pick(dims, -1), what)
 
 
@@ -144,7 +144,9 @@ def extents(
         ctx.require_eq(product(b.dims), i64(count), "the numbers of slice bounds must agree")
     axes = [ctx.axis(a, x.rank) for a in (range(count) if axes is None else axes)]
     if len(axes) != count or len(set(axes)) < count:
-        raise TypeMismatch(ctx.where(f"{count} bounds for the axes {axes}"))
+        raise TypeMismatch(
+            ctx.where(f"expected one bound for each of the axes {axes}, found {count}")
+        )
     begins, ends, strides = (line(ctx, b, "a slice bound") for b in bounds)
     picks = []
     found: list[Numbers] = []
@@ -156,7 +158,7 @@ def extents(
         picks.append((axis, first, step))
         found += [length, width.within(0, 1)]
     sizes = joined(found).sizes("a slice bound") if found else []
-    text = ctx.where("a slice step of 0")
+    text = ctx.where("expected a slice step other than 0, found 0")
     for moves in sizes[1::2]:
         ctx.solver.require(moves >= 1, text, text)
     return {a: Extent(f, sizes[2 * k], s) for k, (a, f, s) in enumerate(picks)}
@@ -188,7 +190,7 @@ def whole_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
     span = up.pick(stop - start, start - stop).most(0)
     length = (span + width - 1) // width.most(1)
     size, wide = joined([length, width]).sizes("the length of the range")
-    text = ctx.where("the step of a range is 0")
+    text = ctx.where("expected a range step other than 0, found 0")
     ctx.solver.require(wide >= 1, text, text)
     places = Numbers(ctx, iota(ctx, ctx.solver.simplify(size))) * step + start
     return (

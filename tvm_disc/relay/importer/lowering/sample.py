@@ -43,7 +43,7 @@ def _is(ctx: Emitter, build: Callable[..., Any], a: Tensor, b: Tensor | float) -
 def _floats(ctx: Emitter, *args: Tensor) -> None:
     for x in args:
         if x.dtype != F32:
-            raise Unsupported(ctx.where(f"an operand of {x.dtype}; cast it to float32"))
+            raise Unsupported(ctx.where(f"expected float32, found {x.dtype}; cast it to float32"))
 
 
 def sampled(
@@ -98,12 +98,14 @@ def _grid_sample(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     rank = x.rank - 2
     layout, mode = str(attrs["layout"]), str(attrs["padding_mode"])
     if layout != {2: "NCHW", 3: "NCDHW"}.get(rank) or grid.rank != x.rank:
-        raise Unsupported(ctx.where(f"layout {layout} of ranks {x.rank} and {grid.rank}"))
+        raise Unsupported(
+            ctx.where(f"unsupported layout {layout} of ranks {x.rank} and {grid.rank}")
+        )
     if mode not in ("zeros", "border", "reflection"):
-        raise TypeMismatch(ctx.where(f"padding_mode {mode!r}"))
+        raise TypeMismatch(ctx.where(f"unsupported padding_mode {mode!r}"))
     method = str(attrs["method"])
     if method not in ("bilinear", "nearest", *(["bicubic"] if rank == 2 else [])):
-        raise Unsupported(ctx.where(f"method {method!r} in {rank} dims"))
+        raise Unsupported(ctx.where(f"unsupported method {method!r} in {rank} dims"))
     ctx.require_eq(grid.dims[0], x.dims[0], "the batch dims must agree")
     ctx.require_eq(grid.dims[1], i64(rank), "the grid must have a coordinate for each axis")
     count = product(grid.dims[2:])
@@ -136,7 +138,7 @@ def _crop_and_resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     _floats(ctx, boxes)
     method = str(attrs["method"]).lower()
     if method not in ("bilinear", "nearest_neighbor"):
-        raise Unsupported(ctx.where(f"method {method!r}"))
+        raise Unsupported(ctx.where(f"unsupported method {method!r}"))
     x, restore = channels_first(ctx, data, str(attrs["layout"]), "NCHW")
     x = cast(ctx, x, F32)
     height, width = (int(d) for d in attrs["crop_size"])
@@ -196,13 +198,15 @@ def _deformable_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """
     _floats(ctx, *args)
     if int(attrs["groups"]) != 1:
-        raise Unsupported(ctx.where(f"groups {attrs['groups']}; split the input yourself"))
+        raise Unsupported(
+            ctx.where(f"groups: expected 1, found {attrs['groups']}; split the input into groups")
+        )
     layout = str(attrs["data_layout"])
     x, restore = channels_first(ctx, args[0], layout, "NCHW")
     offset, _ = channels_first(ctx, args[1], layout, "NCHW")
     names = str(attrs["kernel_layout"])
     if sorted(names) != sorted("OIHW"):
-        raise Unsupported(ctx.where(f"kernel layout {names}"))
+        raise Unsupported(ctx.where(f"unsupported kernel layout {names}"))
     w = permute(ctx, args[2], [names.index(c) for c in "OIHW"])
     taps = w.dims[2:]
     parts = int(attrs["deformable_groups"])

@@ -53,7 +53,7 @@ def _with_waves(ctx: Emitter, x: Tensor, count: Any) -> tuple[Tensor, Tensor]:
 def _float32(ctx: Emitter, *args: Tensor) -> None:
     for x in args:
         if x.dtype != F32:
-            raise Unsupported(ctx.where(f"an operand of {x.dtype}; cast it to float32"))
+            raise Unsupported(ctx.where(f"expected float32, found {x.dtype}; cast it to float32"))
 
 
 def _dft(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
@@ -63,7 +63,9 @@ def _dft(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     real, imaginary = args
     _float32(ctx, real, imaginary)
     if real.rank != imaginary.rank or real.rank < 1:
-        raise TypeMismatch(ctx.where(f"expected one rank, found {real.rank}, {imaginary.rank}"))
+        raise TypeMismatch(
+            ctx.where(f"expected operands of one rank, found {real.rank}, {imaginary.rank}")
+        )
     for a, (d, e) in enumerate(zip(real.dims, imaginary.dims, strict=True)):
         ctx.require_eq(d, e, f"axis {a} of both parts must agree")
     size = real.dims[-1]
@@ -93,7 +95,10 @@ def _stft(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     n_fft, hop, size = (int(attrs[n]) for n in ("n_fft", "hop_length", "win_length"))
     if min(n_fft, hop, size) < 1 or size > n_fft:
         raise TypeMismatch(
-            ctx.where(f"n_fft {n_fft}, hop_length {hop}, win_length {size}: expected positive ones")
+            ctx.where(
+                f"n_fft {n_fft}, hop_length {hop}, win_length {size}: "
+                "expected 1 <= win_length <= n_fft and hop_length >= 1"
+            )
         )
     ctx.require_eq(window.dims[0], i64(size), "the window must have win_length elements")
     ctx.solver.require_le(i64(n_fft), data.dims[1], ctx.where("the data must hold n_fft elements"))

@@ -66,13 +66,13 @@ def strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     for given, first, last, step in slice_lists(ctx, begin, end, strides, attrs["axes"]):
         axis = ctx.axis(given, x.rank)
         if axis in where:
-            raise TypeMismatch(ctx.where(f"axis {axis} is cut twice"))
+            raise TypeMismatch(ctx.where(f"axis {axis} is sliced twice"))
         if sized:
             where[axis] = _sized_extent(ctx, x.dims[axis], first, last)
         elif is_number(step):
             where[axis] = slice_extent(ctx, x.dims[axis], first, last, int(step))
         else:
-            raise Unsupported(ctx.where("a stride that is known only at run time"))
+            raise Unsupported(ctx.where("expected a stride that is known at compile time"))
     return sliced(ctx, x, where)
 
 
@@ -91,9 +91,11 @@ def _read_extents(
     axes = [ctx.axis(a, x.rank) for a in (range(count) if given is None else given)]
     strides = list(strides) * len(axes) if len(strides) == 1 else list(strides)
     if len(set(axes)) < len(axes) or not len(axes) == count == len(strides):
-        raise TypeMismatch(ctx.where(f"{count} bounds for the axes {axes}"))
+        raise TypeMismatch(
+            ctx.where(f"expected one bound for each of the axes {axes}, found {count}")
+        )
     if not all(is_number(s) for s in strides):
-        raise Unsupported(ctx.where("a stride that is known only at run time"))
+        raise Unsupported(ctx.where("expected a stride that is known at compile time"))
     pairs = []
     for k, axis in enumerate(axes):
         one, other = (
@@ -130,7 +132,7 @@ def _extent_in_memory(
     0.
     """
     if step == 0:
-        raise TypeMismatch(ctx.where("a slice step of 0"))
+        raise TypeMismatch(ctx.where("expected a slice step other than 0, found 0"))
     zero, one = ctx.scalar(0, I64), ctx.scalar(1, I64)
     far = [ctx.scalar(v, I64) for v in (-BEYOND, BEYOND)]
     near = [apply(ctx, R.minimum, apply(ctx, R.maximum, b, far[0]), far[1]) for b in bounds]
@@ -170,7 +172,7 @@ def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tup
         TypeMismatch: the step is zero.
     """
     if step == 0:
-        raise TypeMismatch(ctx.where("a slice step of 0"))
+        raise TypeMismatch(ctx.where("expected a slice step other than 0, found 0"))
     low, high = (i64(0), dim) if step > 0 else (i64(-1), dim - 1)
     first, last = (low, high) if step > 0 else (high, low)
     if begin is not None:
@@ -226,8 +228,10 @@ def _slice_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     for a in attrs["axes"] or range(min(x.rank, like.rank)):
         axis = ctx.axis(a, x.rank)
         if axis >= like.rank:
-            raise TypeMismatch(ctx.where(f"axis {a} of a model of rank {like.rank}"))
-        ctx.solver.require_le(like.dims[axis], x.dims[axis], ctx.where(f"axis {axis} is cut"))
+            raise TypeMismatch(
+                ctx.where(f"axis {a} is out of range for an operand of rank {like.rank}")
+            )
+        ctx.solver.require_le(like.dims[axis], x.dims[axis], ctx.where(f"axis {axis} is sliced"))
         where[axis] = (i64(0), like.dims[axis], 1)
     return sliced(ctx, x, where)
 

@@ -23,7 +23,7 @@ def _coordinates(ctx: Emitter, indices: Tensor, rank: int) -> Tensor:
     """Return coordinates ``[count, rank]`` of a tensor of rank ``rank``."""
     depth = ctx.literal(indices.dims[1])
     if depth not in (None, rank):
-        raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {rank}"))
+        raise TypeMismatch(ctx.where(f"expected {rank} coordinates, found {depth}"))
     return counted(ctx, indices, 1, rank, "the coordinates")
 
 
@@ -163,7 +163,7 @@ def _sparse_add(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     _rows_given(ctx, data, indices, begins)
     ctx.same_dtype([x, data])
     if data.rank != 1:
-        raise Unsupported(ctx.where(f"sparse data of rank {data.rank}; give single entries"))
+        raise Unsupported(ctx.where(f"expected sparse data of rank 1, found rank {data.rank}"))
     ctx.require_eq(begins.dims[0], x.dims[0] + 1, "there must be row pointers for each row")
     row = _row_of_entry(ctx, begins, data.dims[0])
     coords = stacked(ctx, [row, cast(ctx, indices, I64)], 1)
@@ -176,7 +176,7 @@ def _sparse_transpose(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, .
     data, indices, begins = args
     _rows_given(ctx, data, indices, begins)
     if data.rank != 1:
-        raise Unsupported(ctx.where(f"sparse data of rank {data.rank}; give single entries"))
+        raise Unsupported(ctx.where(f"expected sparse data of rank 1, found rank {data.rank}"))
     count = data.dims[0]
     by_column = order(ctx, indices, 0, True)
     row = cast(ctx, _row_of_entry(ctx, begins, count), "int32")

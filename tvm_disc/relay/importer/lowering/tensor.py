@@ -265,7 +265,7 @@ def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     else:
         wanted = kept if mean.rank == x.rank else _reduced(x.dims, axes, False)
         if mean.rank != len(wanted):
-            raise TypeMismatch(ctx.where(f"a mean of rank {mean.rank} for rank {x.rank}"))
+            raise TypeMismatch(ctx.where(f"a mean of rank {mean.rank} does not fit rank {x.rank}"))
         for a, (d, e) in enumerate(zip(mean.dims, wanted, strict=True)):
             ctx.require_eq(d, e, f"axis {a} of the mean must fit the result")
         mean = ctx.reshape(mean, kept)
@@ -342,7 +342,7 @@ def arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     start, stop, step = bounds
     stride = ctx.literal(step)
     if stride is None or stride == 0:
-        raise Unsupported(ctx.where(f"a step that is known and not zero, found {step}"))
+        raise Unsupported(ctx.where(f"expected a step that is known and not zero, found {step}"))
     span = stop - start if stride > 0 else start - stop
     size = ctx.solver.simplify(_ceil_div(_at_least_zero(span), abs(stride)))
     call = R.arange(start, stop, step, attrs["dtype"])
@@ -361,7 +361,7 @@ def _float_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
     least 0.
     """
     if args[2].constant is not None and not args[2].constant.any():
-        raise Unsupported(ctx.where("a step that is known and not zero, found 0"))
+        raise Unsupported(ctx.where("expected a step that is known and not zero, found 0"))
     start, stop, step = (cast(ctx, ctx.reshape(a, []), "float64") for a in args)
     steps = apply(ctx, R.divide, apply(ctx, R.subtract, stop, start), step)
     whole = ctx.emit(R.ceil(steps.expr), [], "float64")
@@ -397,11 +397,11 @@ _COMPARE = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equa
 
 
 def _on_truths(rule: Rule) -> Rule:
-    return only_on("truth values", lambda dtype: dtype == "bool", rule)
+    return only_on("bools", lambda dtype: dtype == "bool", rule)
 
 
 def _on_bits(rule: Rule) -> Rule:
-    return only_on("integers or truth values", lambda dtype: not is_float(dtype), rule)
+    return only_on("integers or bools", lambda dtype: not is_float(dtype), rule)
 
 
 def _on_integers(rule: Rule) -> Rule:

@@ -95,7 +95,7 @@ def _split_pair(ctx: Emitter, dim: Any, pair: Sequence[Any]) -> tuple[Any, Any]:
     known = [p for p in pair if not is_number(p) or p > 0]
     if len(pair) != 2 or not known or any(is_number(p) and p <= 0 and p != -1 for p in pair):
         found = ", ".join(map(str, pair)) or "nothing"
-        message = f"expected two dims after -4, of which one may be -1, found {found}"
+        message = f"expected two dims after -4, at most one of them -1, found {found}"
         raise TypeMismatch(ctx.where(message))
     if len(known) == 2:
         return ctx.dim(pair[0]), ctx.dim(pair[1])
@@ -162,7 +162,7 @@ def _span(ctx: Emitter, begin: int, end: int | None, rank: int) -> tuple[int, in
     end = rank if end is None else end
     first, last = (b + rank if b < 0 else b for b in (begin, end))
     if not 0 <= first <= last <= rank:
-        raise TypeMismatch(ctx.where(f"axes {begin} to {end} of a tensor of rank {rank}"))
+        raise TypeMismatch(ctx.where(f"axes {begin} to {end} are out of range for rank {rank}"))
     return first, last
 
 
@@ -289,14 +289,16 @@ def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     dim = x.dims[axis]
     count = sections if isinstance(sections, int) else len(sections)
     if count > MOST_PARTS or (isinstance(sections, int) and count < 1):
-        raise Unsupported(ctx.where(f"{count} parts: from 1 to {MOST_PARTS} are possible"))
+        raise Unsupported(ctx.where(f"expected 1 to {MOST_PARTS} parts, found {count}"))
     if isinstance(sections, int):
         ctx.solver.require_divides(i64(sections), dim, ctx.where(f"axis {axis} is split evenly"))
         size = ctx.solver.simplify(tirx.floordiv(dim, i64(sections)))
         bounds = [ctx.solver.simplify(size * k) for k in range(sections)] + [dim]
     else:
         if list(sections) != sorted(sections) or any(c < 0 for c in sections):
-            raise Unsupported(ctx.where(f"cuts that do not rise from 0: {list(sections)}"))
+            raise Unsupported(
+                ctx.where(f"expected increasing positions from 0, found {list(sections)}")
+            )
         cuts = [ctx.solver.simplify(tirx.min(i64(int(c)), dim)) for c in sections]
         bounds = [i64(0), *cuts, dim]
     return tuple(sliced(ctx, x, {axis: (a, b - a, 1)}) for a, b in pairwise(bounds))
@@ -332,7 +334,7 @@ def _tile(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _times(ctx: Emitter, count: Any) -> int:
     """Return a repetition count, which must not be negative."""
     if count < 0:
-        raise TypeMismatch(ctx.where(f"expected repetitions, found {count}"))
+        raise TypeMismatch(ctx.where(f"expected a count of at least 0, found {count}"))
     return int(count)
 
 
@@ -457,7 +459,7 @@ def spatial_axes(ctx: Emitter, layout: str, spatial: str) -> list[int]:
     """
     axes = axes_of(layout)
     if sorted(a for a in axes if a.isalpha()) != sorted(f"NC{spatial}"):
-        raise Unsupported(ctx.where(f"data layout {layout}"))
+        raise Unsupported(ctx.where(f"unsupported data layout {layout}"))
     return [k for k, a in enumerate(axes) if a in spatial]
 
 
@@ -478,7 +480,7 @@ def without_blocks(ctx: Emitter, x: Tensor, layout: str, wanted: str, of: str = 
     """
     axes = axes_of(layout)
     if sorted("".join(axes)) != sorted(layout) or len(axes) != x.rank:
-        raise Unsupported(ctx.where(f"{of} layout {layout} of rank {x.rank}"))
+        raise Unsupported(ctx.where(f"unsupported {of} layout {layout} of rank {x.rank}"))
     blocks = _blocks(ctx, axes, wanted, f"{of} layout {layout}")
     for block in blocks.values():
         ctx.require_eq(x.dims[axes.index(block)], i64(int(block[:-1])), f"the block {block}")
@@ -496,7 +498,7 @@ def _blocks(ctx: Emitter, axes: Sequence[str], wanted: str, of: str) -> dict[str
     blocks = {a[-1].upper(): a for a in axes if not a.isalpha()}
     several = len(blocks) < sum(not a.isalpha() for a in axes)
     if several or sorted(a for a in axes if a.isalpha()) != sorted(wanted):
-        raise Unsupported(ctx.where(of))
+        raise Unsupported(ctx.where(f"unsupported {of}"))
     return blocks
 
 

@@ -241,7 +241,7 @@ def _adaptive_pool(average: bool, rank: int) -> Rule:
         layout = attrs["layout"]
         axes = spatial_axes(ctx, layout, SPATIAL[rank])
         if average and not is_float(x.dtype):
-            raise Unsupported(ctx.where(f"an average of {x.dtype}"))
+            raise Unsupported(ctx.where(f"expected floats to average, found {x.dtype}"))
         sizes = steps(ctx, attrs, "output_size", rank) if attrs["output_size"] else []
         for axis, size in zip(axes, sizes, strict=False):
             x = _adapt_axis(ctx, x, axis, size, average)
@@ -302,7 +302,7 @@ def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if all(is_number(w) for pair in pairs for w in pair):
         return _pad_with(ctx, x, [(int(a), int(b)) for a, b in pairs], fill, mode)
     if mode not in _PAD_MODES:
-        raise Unsupported(ctx.where(f"pad_mode {mode}"))
+        raise Unsupported(ctx.where(f"unsupported pad_mode {mode}"))
     parts = [_added_and_cut(ctx, w, value_of(widths) is None) for w in items]
     x = _cut(ctx, x, [cut for _, cut in parts])
     added = [more for more, _ in parts]
@@ -363,7 +363,7 @@ def padded_by(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Te
 
 def _pad_with(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor, mode: str) -> Tensor:
     if mode not in _PAD_MODES:
-        raise Unsupported(ctx.where(f"pad_mode {mode}"))
+        raise Unsupported(ctx.where(f"unsupported pad_mode {mode}"))
     x = cropped(ctx, x, pairs)
     pairs = [tuple(max(int(w), 0) for w in pair) for pair in pairs]
     if mode == "constant":
@@ -386,10 +386,12 @@ def cropped(ctx: Emitter, x: Tensor, pairs: Sequence[Any]) -> Tensor:
 def _mirror_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     mode = {"SYMMETRIC": "symmetric", "REFLECT": "reflect"}.get(attrs["mode"])
     if mode is None:
-        raise Unsupported(ctx.where(f"mode {attrs['mode']}"))
+        raise Unsupported(ctx.where(f"unsupported mode {attrs['mode']}"))
     pairs = [tuple(p) for p in attrs["pad_width"]]
     if any(len(p) != 2 or min(p) < 0 for p in pairs):
-        raise TypeMismatch(ctx.where(f"expected two widths from 0 on an axis, found {pairs}"))
+        raise TypeMismatch(
+            ctx.where(f"expected two widths of at least 0 on each axis, found {pairs}")
+        )
     return _mirrored(ctx, args[0], pairs, mode)
 
 
