@@ -301,7 +301,7 @@ W1 = ((1, 3, None), "float32")
         (TypeMismatch, "refers to axis 2 of rank 2", "reshape", [M], {"newshape": (0, 0, 0)}),
         (
             TypeMismatch,
-            "slice step of 0",
+            "the slice step must not be 0",
             "strided_slice",
             [V],
             {"begin": (0,), "end": (1,), "strides": (0,), "axes": None},
@@ -333,8 +333,14 @@ W1 = ((1, 3, None), "float32")
             [V],
             {"equation": "ij->i"},
         ),
-        (TypeMismatch, "the result 'ii'", "einsum", [M], {"equation": "ij->ii"}),
-        (Unsupported, "do not rise from 0", "split", [V], {"indices_or_sections": (3, 1)}),
+        (TypeMismatch, "invalid indices 'ii' of the result", "einsum", [M], {"equation": "ij->ii"}),
+        (
+            Unsupported,
+            "expected increasing positions from 0",
+            "split",
+            [V],
+            {"indices_or_sections": (3, 1)},
+        ),
         (
             Unsupported,
             "pad_mode wrap",

@@ -347,7 +347,7 @@ def test_wrong_values_are_refused_by_name(value: Any, message: str) -> None:
         (
             "def @main(%x: float32) { let %w = fn (%f) { %f(%f) }; %w(%w) }",
             Unsupported,
-            "calls itself through a value",
+            "recurses through a function value",
         ),
         (
             "def @f(%x: float32) { %x } def @main(%x: float32) { @f(%x, %x) }",

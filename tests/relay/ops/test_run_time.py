@@ -103,7 +103,7 @@ def test_strides() -> None:
             cut = (slice(None, None, -1),) * 2
         check(exe, x[cut], x, i64(*begin), i64(*end), i64(*step))
     check(exe, array(0, 1)[::2, ::2], array(0, 1), i64(0, 0), i64(9, 9), i64(2, 2))
-    with pytest.raises(GuardFailed, match="expected a slice step other than 0"):
+    with pytest.raises(GuardFailed, match="the slice step must not be 0"):
         exe(x, i64(0, 0), i64(1, 1), i64(0, 1))
 
 
@@ -185,7 +185,7 @@ def test_whole_steps_of_a_range(dtype: str) -> None:
     exe = built(lambda *v: relay.arange(*v, dtype=dtype), *[((), dtype)] * 3)
     for bounds in [(0, 7, 2), (5, 0, -2), (5, 5, 1), (0, 9, 3), (3, -3, -1)]:
         check(exe, np.arange(*bounds, dtype=dtype), *(np.array(b, dtype) for b in bounds))
-    with pytest.raises(GuardFailed, match="expected a range step other than 0"):
+    with pytest.raises(GuardFailed, match="the range step must not be 0"):
         exe(*(np.array(b, dtype) for b in (0, 3, 0)))
 
 

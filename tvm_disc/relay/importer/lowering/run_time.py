@@ -113,7 +113,7 @@ def squeeze(ctx: Emitter, x: Tensor, axes: Tensor) -> Tensor:
     spot = literals(ctx, list(range(rank))).under(rank, 1)
     own = spot.equals(place.under(1, x.rank)) & kept.under(1, x.rank).equals(1)
     dims = own.pick(dims_of(ctx, x.dims).under(1, x.rank), 0).sum(1)
-    what = f"expected {count} different axes of rank {x.rank}; the resulting sizes"
+    what = f"the {count} axes must be different axes of rank {x.rank}, and the resulting sizes"
     return _as_dims(ctx, x, fits.pick(dims, -1), what)
 
 
@@ -158,7 +158,7 @@ def extents(
         picks.append((axis, first, step))
         found += [length, width.within(0, 1)]
     sizes = joined(found).sizes("a slice bound") if found else []
-    text = ctx.where("expected a slice step other than 0, found 0")
+    text = ctx.where("the slice step must not be 0")
     for moves in sizes[1::2]:
         ctx.solver.require(moves >= 1, text, text)
     return {a: Extent(f, sizes[2 * k], s) for k, (a, f, s) in enumerate(picks)}
@@ -190,7 +190,7 @@ def whole_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
     span = up.pick(stop - start, start - stop).most(0)
     length = (span + width - 1) // width.most(1)
     size, wide = joined([length, width]).sizes("the length of the range")
-    text = ctx.where("expected a range step other than 0, found 0")
+    text = ctx.where("the range step must not be 0")
     ctx.solver.require(wide >= 1, text, text)
     places = Numbers(ctx, iota(ctx, ctx.solver.simplify(size))) * step + start
     return (

@@ -132,7 +132,7 @@ def _extent_in_memory(
     0.
     """
     if step == 0:
-        raise TypeMismatch(ctx.where("expected a slice step other than 0, found 0"))
+        raise TypeMismatch(ctx.where("the slice step must not be 0"))
     zero, one = ctx.scalar(0, I64), ctx.scalar(1, I64)
     far = [ctx.scalar(v, I64) for v in (-BEYOND, BEYOND)]
     near = [apply(ctx, R.minimum, apply(ctx, R.maximum, b, far[0]), far[1]) for b in bounds]
@@ -172,7 +172,7 @@ def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tup
         TypeMismatch: the step is zero.
     """
     if step == 0:
-        raise TypeMismatch(ctx.where("expected a slice step other than 0, found 0"))
+        raise TypeMismatch(ctx.where("the slice step must not be 0"))
     low, high = (i64(0), dim) if step > 0 else (i64(-1), dim - 1)
     first, last = (low, high) if step > 0 else (high, low)
     if begin is not None:
