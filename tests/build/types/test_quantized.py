@@ -143,7 +143,7 @@ ANNOTATION = "relay.op.annotation.simulated_quantize"
 REFUSED: list[tuple[str, type[Exception], str, tuple[Any, ...], dict[str, Any]]] = [
     ("input scale must be a", Unsupported, "qnn.requantize", (X, SCALE, ZERO, ONE, ZERO), {}),
     ("output scale must be a", Unsupported, "qnn.requantize", (X, ONE, ZERO, SCALE, ZERO), {}),
-    ("scale: expected a number", Unsupported, "qnn.requantize", (X, ONE, ZERO, number(0), ZERO), {}),
+    ("scale: expected a", Unsupported, "qnn.requantize", (X, ONE, ZERO, number(0), ZERO), {}),
     ("rounding 'DOWN': expected", Unsupported, "qnn.requantize", TO, {"rounding": "DOWN"}),
     ("compute_dtype 'int8'", Unsupported, "qnn.requantize", TO, {"compute_dtype": "int8"}),
     ("per entry of axis 1", ShapeConflict, "qnn.quantize", (F, VECTOR, ZERO), {}),
