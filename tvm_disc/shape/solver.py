@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import update_wrapper
 from itertools import product as cartesian
@@ -39,6 +39,7 @@ from .products import Joins, broadcast, group_dims
 from .prove import prove, prove_divides
 from .state import Contradiction, State
 from .terms import (
+    FALSE,
     TRUE,
     Atom,
     Cond,
@@ -411,11 +412,15 @@ class Solver:
         self._add(_kind(c), self._text(cond), f"guard of {context}", c)
         self.guards.append(Guard(expr, text, symbols, context))
 
-    def require_text(self, cond: Any, text: str) -> None:
-        """Require a condition written as ``text``, which the message quotes if the condition is
-        computed.
+    def require_text(self, cond: Any, text: str, sizes: Mapping[str, int] | None = None) -> None:
+        """Require a condition written as ``text``; `sizes` are its static dims, for messages.
+
+        The message quotes the text if the condition is computed or always false.
         """
         c = self._convert.cond(cond)
+        if c == FALSE:
+            found = "".join(f"; {name} is {size}" for name, size in (sizes or {}).items())
+            raise ShapeConflict(f"constraint {text!r} can never hold{found}")
         self.require(cond, f"constraint {text!r}", self._words(c, text) if c.computed else "")
 
     @_query

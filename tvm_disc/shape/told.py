@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tvm_disc.errors import BadInput, shown
 
+from .arithmetic import literal
 from .constraints import Likely, parse_constraint
 from .solver import Solver
 
@@ -34,13 +36,23 @@ def tell(
         if not isinstance(texts, list | tuple):
             raise BadInput(f"tell: {name}: expected a list of texts, found {shown(texts)}")
     for text in constraints:
-        fact = parse_constraint(text, dims.get, dims)
+        sizes: dict[str, int] = {}
+        fact = parse_constraint(text, partial(_resolve, dims, sizes), dims)
         if isinstance(fact, Likely):
             solver.likely(fact.expr, fact.values)
         else:
-            solver.require_text(fact, text)
+            solver.require_text(fact, text, sizes)
     for text in premises:
         solver.assume(parse_constraint(text, dims.get, dims), "premise of this version")
+
+
+def _resolve(dims: Mapping[str, Any], sizes: dict[str, int], name: str) -> Any:
+    """Return the dim called `name`, or None; a static size is also added to `sizes`."""
+    dim = dims.get(name)
+    size = dim if isinstance(dim, int) else literal(dim)
+    if size is not None:
+        sizes[name] = int(size)
+    return dim
 
 
 __all__ = ["tell"]
