@@ -159,7 +159,7 @@ class Emitter:
             return
         for axis, dim in axes:
             nothing = [tirx.EQ(d, i64(0)) for d in wanted if not self.solver.known_le(i64(1), d)]
-            where = self.where(f"positions along axis {axis}")
+            where = self.where(f"axis {axis}")
             text = f"{where} is indexed but empty: {self.solver.name_of(dim)} is 0"
             self.solver.require(reduce(tirx.Or, nothing, dim >= 1), where, text)
 
