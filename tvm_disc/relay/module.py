@@ -109,6 +109,10 @@ class IRModule:
             self._globals[name] = known
         self.functions[known] = func
 
+    def same_as(self, other: object) -> bool:
+        """Return whether ``other`` is this module, not one of the same content."""
+        return self is other
+
     def __contains__(self, key: str | GlobalVar | GlobalTypeVar) -> bool:
         if isinstance(key, GlobalTypeVar):
             return key.name in self.type_definitions

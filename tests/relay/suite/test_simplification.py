@@ -246,7 +246,7 @@ def test_a_pass_that_makes_no_sense_says_why(name: str) -> None:
 
 
 ODD: dict[str, tuple[Callable[[], Any], str]] = {
-    "a float": (lambda: t.ToMixedPrecision("int8"), "expected float16 or bfloat16, found 'int8'"),
+    "a float": (lambda: t.ToMixedPrecision("int8"), "float64, found 'int8'"),
     "a mode": (lambda: t.ToMixedPrecision("float16", 5), "missing_op_mode of 0, 1 or 2, found 5"),
     "entries": (lambda: t.RemoveUnusedFunctions(["f"]), "expected entries among"),
     "a layout": (lambda: t.ConvertLayout({"nn.conv2d": ["NH"]}), "an order of the axes NCHW"),

@@ -400,9 +400,33 @@ CASES = {
             "-> Tensor[(2), float32] { @g }"
         ),
         (
-            "def @g(%y: Tensor[(2), float32], Inline=1) -> Tensor[(2), float32] { "
-            "exp(%y) } def @main(%x: Tensor[(2), float32]) -> fn (Tensor[(2), float32]) "
-            "-> Tensor[(2), float32] { @g }"
+            "def @main(%x: Tensor[(2), float32]) -> fn (Tensor[(2), float32]) "
+            "-> Tensor[(2), float32] { fn (%y: Tensor[(2), float32], Inline=1) { exp(%y) } }"
+        ),
+    ),
+    "i7": (
+        [relay.transform.Inline()],
+        (
+            'def @g(%y: Tensor[(2), float32], Inline=1, Compiler="a") { exp(%y) } '
+            "def @main(%x: Tensor[(2), float32]) { @g(@g(%x)) }"
+        ),
+        (
+            "def @main(%x: Tensor[(2), float32]) { "
+            '%0 = fn (%y: Tensor[(2), float32], Inline=1, Compiler="a") { exp(%y) }; '
+            "%1 = %0(%x); "
+            '%2 = fn (%y: Tensor[(2), float32], Inline=1, Compiler="a") { exp(%y) }; '
+            "%2(%1) }"
+        ),
+    ),
+    "i8": (
+        [relay.transform.Inline()],
+        (
+            "def @g(Inline=1) { 1f } def @h(Inline=1) { 2f } "
+            "def @main(%p: bool) { %0 = if (%p) { @g } else { @h }; %0() }"
+        ),
+        (
+            "def @main(%p: bool) { %0 = if (%p) { fn (Inline=1) { 1f } } "
+            "else { fn (Inline=1) { 2f } }; %0() }"
         ),
     ),
     "r1": (

@@ -169,8 +169,8 @@ def test_an_operator_in_no_list_is_refused_when_asked() -> None:
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        (("float64",), "expected float16 or bfloat16, found 'float64'"),
-        (("int8",), "expected float16 or bfloat16, found 'int8'"),
+        (("float32",), "expected float16, bfloat16 or float64, found 'float32'"),
+        (("int8",), "expected float16, bfloat16 or float64, found 'int8'"),
         (("float16", 3), "expected a missing_op_mode of 0, 1 or 2, found 3"),
     ],
 )
@@ -248,3 +248,10 @@ def @main(%x: Tensor[(4, 8), float32]) { @f(%x) }"""
     made = relay.transform.ToMixedPrecision("float16")(relay.transform.InferType()(mod))
     assert made["f"].ret_type.dtype == made["main"].ret_type.dtype == "float32"
     assert made["f"].body.args[0].attrs["out_dtype"] == "float16"
+
+
+def test_a_product_in_float64() -> None:
+    made = optimized(product(lambda y: relay.exp(y)), relay.transform.ToMixedPrecision("float64"))
+    text = made.astext()
+    assert 'cast(%x, dtype="float64")' in text, text
+    assert 'cast(%2, dtype="float32")' in text, text  # exp runs in float32, as for 16-bit types

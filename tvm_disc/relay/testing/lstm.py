@@ -26,11 +26,14 @@ def _cell(
 def get_net(
     iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32"
 ) -> Function:
-    """Return the state after ``iterations`` steps, each of ``data`` and with its own weights."""
-    data = var("data", shape=(batch_size, num_hidden), dtype=dtype)
+    """Return the network of ``iterations`` steps; every step has an input and weights of its own.
+
+    The inputs are ``data``, ``data1``, ``data2`` and so on.
+    """
     hidden: Expr = constant_of((batch_size, num_hidden), dtype=dtype)
     memory = hidden
     for step in range(iterations):
+        data = var(f"data{step or ''}", shape=(batch_size, num_hidden), dtype=dtype)
         hidden, memory = _cell(data, hidden, memory, num_hidden, f"cell{step}_", dtype)
     return closed(hidden)
 
@@ -38,5 +41,6 @@ def get_net(
 def get_workload(
     iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32"
 ) -> Any:
-    """Return (module, weights)."""
-    return create_workload(get_net(iterations, num_hidden, batch_size, dtype))
+    """Return the network as a module, and its weights by name."""
+    mod, params = create_workload(get_net(iterations, num_hidden, batch_size, dtype))
+    return mod, {name: value for name, value in params.items() if not name.startswith("data")}

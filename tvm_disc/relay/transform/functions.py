@@ -42,7 +42,8 @@ def inline_globals(mod: IRModule) -> IRModule:
     """Return the module with functions that have the attribute ``Inline`` inlined at their calls.
 
     A recursive function, or one with a callee that is not inlined, stays. Functions without callers
-    are entries of the module and are kept.
+    are entries of the module and are kept. A function with ``Compiler`` keeps its boundary: the call
+    then applies the function itself. A name that is used as a value is replaced as well.
     """
     names = {g.name_hint: f for g, f in mod.functions.items()}
     entries = set(names) - {g.name_hint for f in names.values() for g in _called(f)}
@@ -75,14 +76,19 @@ def _callees_first(functions: dict[str, Function]) -> list[str]:
 
 
 def _with_inlined(func: Function, able: dict[str, Function]) -> Function:
-    def leave(_before: Expr, made: Expr) -> Expr:
-        if not isinstance(made, Call):
-            return made
-        callee = made.op
-        if isinstance(callee, GlobalVar) and callee.name_hint in able:
-            callee = able[callee.name_hint]
-            inlined = fresh(callee)
+    copies: dict[str, Expr] = {}
+
+    def leave(before: Expr, made: Expr) -> Expr:
+        if isinstance(made, GlobalVar) and made.name_hint in able:
+            return copies.setdefault(made.name_hint, fresh(able[made.name_hint]))
+        if isinstance(made, Call) and isinstance(before, Call):
+            called = before.op
+            if not isinstance(called, GlobalVar) or called.name_hint not in able:
+                return made
+            inlined = fresh(able[called.name_hint])  # its variables may be bound only once
             assert isinstance(inlined, Function)
+            if "Compiler" in inlined.attrs:
+                return Call(inlined, made.args, None, (), made.span)
             return applied(inlined, made.args)
         return made
 

@@ -63,13 +63,19 @@ class FunctionPass(Pass):
 
         def over_functions(mod: IRModule, ctx: Any) -> IRModule:
             made = with_functions(mod, lambda func: _checked(name, run(func, mod, ctx)))
-            return made if made is mod else infer_types(made)
+            typed: IRModule = _typed()(made)
+            return typed
 
         super().__init__(over_functions, info)
 
     def __str__(self) -> str:
         level = self.info.opt_level
         return f"Run Function pass: {self.info.name} at the optimization level {level}"
+
+
+def _typed() -> Pass:
+    """Return the pass ``InferType``, which runs after every function pass."""
+    return Pass(lambda mod, _ctx: infer_types(mod), PassInfo(0, "InferType", [], False))
 
 
 def _check_pass(run: object, info: object) -> None:

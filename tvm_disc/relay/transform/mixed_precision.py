@@ -1,7 +1,7 @@
-"""``ToMixedPrecision``: compute products, and what follows them, in a 16-bit float.
+"""``ToMixedPrecision``: compute products, and what follows them, in another float type.
 
-Every operator is of one of three kinds, as in Relay: ALWAYS (products) runs in the 16-bit type,
-NEVER (exponentials, large sums, norms) runs in float32, FOLLOW runs in the 16-bit type if every
+Every operator is of one of three kinds, as in Relay: ALWAYS (products) runs in the wanted type,
+NEVER (exponentials, large sums, norms) runs in float32, FOLLOW runs in the wanted type if every
 float operand already has it, or is a variable or a constant.
 """
 
@@ -45,7 +45,7 @@ NEVER = frozenset(
     "vision.get_valid_counts vision.non_max_suppression".split()
 )
 FLOATS = ("float16", "float32", "bfloat16")
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895314e38}
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895314e38, "float64": float("inf")}
 
 
 class _Caster:
@@ -53,6 +53,7 @@ class _Caster:
 
     def __init__(self, func: Function, dtype: str, missing: int) -> None:
         self.func, self.narrow, self.missing = func, dtype, missing
+        self.floats = {*FLOATS, dtype}
         self.types = KnownTypes(func)
         self.made: dict[Expr, Expr] = {}
         self.dtypes: dict[Expr, str | None] = {}
@@ -133,16 +134,16 @@ class _Caster:
         narrow = name in ALWAYS or (name not in NEVER and all(map(self._follows, call.args)))
         narrow = narrow and (name != "clip" or self._in_range(attrs["a_min"], attrs["a_max"]))
         wanted = self.narrow if narrow else "float32"
-        if narrow and str(attrs.get("out_dtype", "int")) in ("", "void", *FLOATS):
+        if narrow and str(attrs.get("out_dtype", "int")) in ("", "void", *self.floats):
             attrs["out_dtype"] = self.narrow
         if narrow and attrs.get("dtype") == "float32":
             attrs["dtype"] = self.narrow
         result = _float_of(self._type(call)) or _first_float(self._type(call))
-        self.dtypes[call] = wanted if result in FLOATS else result
+        self.dtypes[call] = wanted if result in self.floats else result
         return Call(call.op, [self._as(a, wanted) for a in call.args], attrs, (), call.span)
 
     def _in_range(self, *bounds: float) -> bool:
-        """Return whether the 16-bit type holds all of ``bounds``."""
+        """Return whether the wanted type holds all of ``bounds``."""
         return all(abs(b) <= _LARGEST[self.narrow] for b in bounds)
 
     def _cast(self, call: Call) -> Expr:
@@ -168,7 +169,7 @@ class _Caster:
         made, found = self.made[arg], self.dtypes[arg]
         if isinstance(arg, Tuple) and isinstance(made, Tuple):
             return with_children(made, [self._as(f, dtype) for f in arg.fields])
-        if found == dtype or found not in FLOATS:
+        if found == dtype or found not in self.floats:
             return made
         before = self._type(arg)
         if isinstance(before, TupleType):
@@ -231,8 +232,10 @@ def to_mixed_precision(
         BadNode: ``dtype`` or ``missing`` is none of the accepted values.
         Unsupported: an operator of no list, and ``missing`` is 0.
     """
-    if dtype not in ("float16", "bfloat16"):
-        raise BadNode(f"ToMixedPrecision: expected float16 or bfloat16, found {shown(dtype)}")
+    if dtype not in _LARGEST:
+        raise BadNode(
+            f"ToMixedPrecision: expected float16, bfloat16 or float64, found {shown(dtype)}"
+        )
     if missing not in (0, 1, 2):
         raise BadNode(
             f"ToMixedPrecision: expected a missing_op_mode of 0, 1 or 2, found {shown(missing)}"

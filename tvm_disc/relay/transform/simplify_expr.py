@@ -15,10 +15,12 @@ from ..dataflow_pattern.known_types import KnownTypes
 from ..expr import Call, Constant, Expr, Function
 from ..expr_functor import rewrite_post_order
 from ..types import TensorType
+from .arithmetic import binomial, doubled, multiply_before_add
 from .rules import attrs_of, op_call, op_name
 
 Rule = Callable[[Call, KnownTypes], Expr | None]
 _PLAIN_LAYOUT = re.compile("[A-Z]+")
+_AXIS = re.compile(r"\d*[A-Za-z]")
 _DTYPE = re.compile(r"(uint|int|float)(\d+)")
 
 
@@ -38,16 +40,59 @@ def _cast(call: Call, types: KnownTypes) -> Expr | None:
         return data
     if op_name(data) != "cast" or not isinstance(data, Call):
         return None
-    first = types.dtype(data.args[0])
-    if first is None or not _keeps_all(first, attrs_of(data)["dtype"]):
+    source, between = data.args[0], attrs_of(data)["dtype"]
+    first = types.dtype(source)
+    if first is None:
         return None
-    return op_call("cast", data.args[0], dtype=dtype)
+    if not _keeps_all(first, between) and not _clipped_into(source, first, between, dtype):
+        return None
+    return op_call("cast", source, dtype=dtype)
+
+
+def _bounds(dtype: str) -> tuple[int, int] | None:
+    """Return the least and the largest value of an integer type."""
+    found = _DTYPE.fullmatch(dtype)
+    if found is None or found[1] == "float":
+        return None
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _holds(dtype: str, low: float, high: float) -> bool:
+    """Return whether an integer type has every integer between ``low`` and ``high``."""
+    bounds = _bounds(dtype)
+    return bounds is not None and bounds[0] <= low and high <= bounds[1]
+
+
+def _clipped_into(clip: Expr, first: str, between: str, last: str) -> bool:
+    """Return whether a cast through ``between`` does not change what ``clip`` leaves.
+
+    A float loses its fraction by a cast to integers, so that ``last`` must be an integer type.
+    """
+    if op_name(clip) != "clip" or not isinstance(clip, Call):
+        return False
+    limits = attrs_of(clip)["a_min"], attrs_of(clip)["a_max"]
+    if not _holds(between, *limits):
+        return False
+    return _bounds(first) is not None or _holds(last, *limits)
+
+
+def _clip(call: Call, types: KnownTypes) -> Expr | None:
+    """Return the operand of a clip whose limits its integer type has."""
+    bounds = _bounds(types.dtype(call.args[0]) or "")
+    attrs = attrs_of(call)
+    if bounds is None or attrs["a_min"] > bounds[0] or attrs["a_max"] < bounds[1]:
+        return None
+    return call.args[0]
+
+
+_RESHAPES = ("reshape", "contrib_reverse_reshape")
 
 
 def _reshape(call: Call, types: KnownTypes) -> Expr | None:
     (data,) = call.args
     shape = types.shape(call)
-    if op_name(data) != "reshape" or not isinstance(data, Call) or shape is None:
+    if op_name(data) not in _RESHAPES or not isinstance(data, Call) or shape is None:
         return None
     return op_call("reshape", data.args[0], newshape=shape)
 
@@ -72,15 +117,56 @@ def _permutation(call: Call, types: KnownTypes) -> Expr | None:
     rank = types.rank(data)
     order = _order(call, rank)
     if order is None:
-        return None
+        return _relayout(call, types)
     if order == tuple(range(len(order))):
         return data
     before = _order(data, rank)
     if before is None or not isinstance(data, Call):
-        return None
+        return _relayout(call, types)
     both = tuple(before[axis] for axis in order)
     source = data.args[0]
     return source if both == tuple(range(len(both))) else op_call("transpose", source, axes=both)
+
+
+def _layouts(expr: Expr, below: list[str] | None, above: list[str] | None) -> Any:
+    """Return the axes of a layout change before and after it, as lists of their names.
+
+    A transpose takes them from the layout of its operand (``below``) or of its result (``above``).
+    """
+    if not isinstance(expr, Call):
+        return None
+    attrs = attrs_of(expr)
+    if op_name(expr) == "layout_transform":
+        return tuple(_AXIS.findall(attrs[key]) for key in ("src_layout", "dst_layout"))
+    known = below or above
+    order = None if known is None else _order(expr, len(known))
+    if op_name(expr) != "transpose" or order is None or known is None or len(order) != len(known):
+        return None
+    if below is not None:
+        return below, [below[axis] for axis in order]
+    return [known[order.index(axis)] for axis in range(len(order))], known
+
+
+def _relayout(call: Call, types: KnownTypes) -> Expr | None:
+    """Return two layout changes as one, or the operand if the second undoes the first.
+
+    An axis that is split must be a multiple of the block. The rule requires static shapes, for
+    which that is checked already; otherwise a guard of the program would be lost.
+    """
+    data = call.args[0]
+    if not isinstance(data, Call):
+        return None
+    inner = _layouts(data, None, None)
+    outer = _layouts(call, inner and inner[1], None)
+    inner = inner or _layouts(data, None, outer and outer[0])
+    if not inner or not outer or inner[1] != outer[0]:
+        return None
+    if any(types.shape(e) is None for e in (data.args[0], data, call)):
+        return None
+    if inner[0] == outer[1]:
+        return data.args[0]
+    source, target = "".join(inner[0]), "".join(outer[1])
+    return op_call("layout_transform", data.args[0], src_layout=source, dst_layout=target)
 
 
 def _like(name: str, *kept: int) -> Rule:
@@ -137,7 +223,16 @@ def _arithmetic(call: Call, types: KnownTypes) -> Expr | None:
         if value is not call.args[position]:
             args = (other, value) if position == 1 else (value, other)
             return op_call(name, *args)
-    return _joined(call, types) if name in _JOINED else _reciprocal_root(call)
+    if name not in _JOINED:
+        return _reciprocal_root(call)
+    return _joined(call, types) or _reordered(call, types)
+
+
+def _reordered(call: Call, types: KnownTypes) -> Expr | None:
+    """Return a sum or a product as fewer products, or None."""
+    if op_name(call) == "multiply":
+        return multiply_before_add(call)
+    return doubled(call, types) or binomial(call, types)
 
 
 def _same_type(a: Expr, b: Expr, types: KnownTypes) -> bool:
@@ -186,8 +281,9 @@ def _reciprocal_root(call: Call) -> Expr | None:
 
 RULES: dict[str, Rule] = {
     "cast": _cast,
+    "clip": _clip,
     "cast_like": _cast_like,
-    "reshape": _reshape,
+    **dict.fromkeys(_RESHAPES, _reshape),
     "transpose": _permutation,
     "layout_transform": _permutation,
     "zeros_like": _like("zeros"),
