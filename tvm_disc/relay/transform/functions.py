@@ -42,8 +42,8 @@ def inline_globals(mod: IRModule) -> IRModule:
     """Return the module with functions that have the attribute ``Inline`` inlined at their calls.
 
     A recursive function, or one with a callee that is not inlined, stays. Functions without callers
-    are entries of the module and are kept. A function with ``Compiler`` keeps its boundary: the call
-    then applies the function itself. A name that is used as a value is replaced as well.
+    are entries of the module and are kept. A function with ``Compiler`` keeps its boundary:
+    the call then applies the function itself. A name that is used as a value is replaced as well.
     """
     names = {g.name_hint: f for g, f in mod.functions.items()}
     entries = set(names) - {g.name_hint for f in names.values() for g in _called(f)}
