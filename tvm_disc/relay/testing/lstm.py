@@ -32,10 +32,14 @@ def get_net(
     """
     hidden: Expr = constant_of((batch_size, num_hidden), dtype=dtype)
     memory = hidden
-    for step in range(iterations):
-        data = var(f"data{step or ''}", shape=(batch_size, num_hidden), dtype=dtype)
+    inputs = [
+        var(f"data{step or ''}", shape=(batch_size, num_hidden), dtype=dtype)
+        for step in range(iterations)
+    ]
+    for step, data in enumerate(inputs):
         hidden, memory = _cell(data, hidden, memory, num_hidden, f"cell{step}_", dtype)
-    return closed(hidden)
+    weights = [v for v in closed(hidden).params if v not in inputs]
+    return Function([*inputs, *weights], hidden)
 
 
 def get_workload(
