@@ -349,8 +349,8 @@ def test_weights_beside_the_model_that_are_missing(tmp_path: Path, capsys: Captu
     assert main(["explain", str(path)]) == 1
     *_, line = capsys.readouterr().err.splitlines()  # after a warning of ONNX's checker
     assert line == (
-        f"error: ONNX tensor 'w': its elements lie in a file of their own, "
-        f"'{tmp_path / 'w.bin'}', which is not there; keep it beside the model"
+        f"error: ONNX tensor 'w': its elements are in an external file, "
+        f"'{tmp_path / 'w.bin'}', which does not exist; keep it beside the model"
     )
 
 

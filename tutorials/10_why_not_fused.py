@@ -47,7 +47,7 @@ general = compiled([x, y], added, versions=False)
 # %% [markdown]
 # ```text
 # kernel calls: dot_matmul_0 loop_add_1
-# not fused: ... does not follow on a tile
+# not fused: ... cannot be fused as an epilogue: it is not element-wise
 # ```
 #
 # Read it so: the sum, which is broadcast, was not taken into the kernel of the product. `n` and `m`

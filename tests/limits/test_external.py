@@ -82,7 +82,7 @@ HOSTILE: list[tuple[str, Callable[[Path], None], Any, str]] = [
     ("no name", nothing, tensor(location=""), "expected a name relative to the model's folder"),
     ("zero byte", nothing, tensor(location="w\0.bin"), "expected a name relative to the model's"),
     ("long name", nothing, tensor(location="w" * 5000), "cannot be read: File name too long"),
-    ("not there", nothing, tensor(), "which is not there; keep it beside the model"),
+    ("not there", nothing, tensor(), "which does not exist; keep it beside the model"),
     ("empty", sparse(0), tensor(), "which has 0 bytes; expected at least 131072"),
     ("short", sparse(131071), tensor(), "which has 131071 bytes; expected at least 131072"),
     ("offset", plain, tensor(offset=4), r"expected at least 131076, .* 131072 from byte 4 on"),

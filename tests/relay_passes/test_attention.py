@@ -180,4 +180,4 @@ def test_a_product_belongs_to_one_attention() -> None:
         y = relay.nn.dense(relay.nn.softmax(y), relay.const(np.full((16, 16), k / 8, "float32")))
     kinds, refused = plan(relay.Function([x], y))
     assert kinds == ["row", "attention", "row", "attention"]
-    assert any("belongs to another attention" in text for text in refused)
+    assert any("is part of another attention" in text for text in refused)

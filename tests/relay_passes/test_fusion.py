@@ -232,31 +232,31 @@ REFUSALS: list[tuple[str, Callable[..., Any], int, str]] = [
         "another axis",
         lambda x, y: relay.Tuple([relay.sum(relay.exp(x), 0), relay.sum(relay.exp(x), 1)]),
         2,
-        "it reduces another row",
+        "it reduces other axes or another shape",
     ),
     (
         "a reduction after a product",
         lambda x, y: relay.sum(relay.nn.dense(x, weight(8, 8)), axis=1),
         2,
-        r"relax.sum \(reduce\) does not follow on a tile",
+        r"relax.sum \(reduce\) cannot be fused as an epilogue: it is not element-wise",
     ),
     (
         "work before a product",
         lambda x, y: relay.nn.dense(relay.tanh(x), weight(4, 8)),
         2,
-        "only index maps are evaluated while a tile is loaded",
+        "only index maps can be fused into the loads of a tile",
     ),
     (
         "a dear value read through a broadcast",
         lambda x, y: relay.add(rows("c", "b", 8, name="z"), relay.exp(x)),
         2,
-        "a broadcast would compute it again for every copy",
+        "a broadcast would recompute it for every element",
     ),
     (
         "a dear value in a branch",
         lambda x, y: relay.exp(relay.concatenate(relay.Tuple([relay.tanh(x), y]), axis=1)),
         2,
-        "in a branch of relax.concat it would be computed element by element",
+        "in a branch of concat it could not be vectorized",
     ),
     (
         "a product read in parts by a kernel",
@@ -264,7 +264,7 @@ REFUSALS: list[tuple[str, Callable[..., Any], int, str]] = [
             *(relay.split(relay.nn.dense(x, weight(8, 8)), 2, axis=1)[k] for k in (0, 1))
         ),
         2,
-        "the slices are index maps of their readers",
+        "the slices are fused into their readers instead",
     ),
     (
         "too many tensors in a loop",
@@ -272,7 +272,7 @@ REFUSALS: list[tuple[str, Callable[..., Any], int, str]] = [
             [relay.add(x, v) for v in (y, *(rows("b", 8, name=f"z{k}") for k in range(8)))]
         ),
         2,
-        "one loop would read and write too many tensors at a time",
+        "one loop would access too many tensors",
     ),
 ]
 

@@ -99,30 +99,30 @@ def refused(body: Any, *params: Any) -> str:
 @pytest.mark.parametrize(
     ("weight", "reason"),
     [
-        (lambda: wide(Q[:8, :8].copy()), "less than 65536 elements"),
-        (lambda: wide(np.ones((2, 65536), "int8")), "less than 16 columns"),
+        (lambda: wide(Q[:8, :8].copy()), "fewer than 65536 elements"),
+        (lambda: wide(np.ones((2, 65536), "int8")), "fewer than 16 columns"),
         (
             lambda: relay.multiply(wide(), const(RNG.random((N, K)))),
-            "a scale is for 1 rows of the matrix, fewer than 8",
+            "a scale covers 1 rows of the matrix, expected at least 8",
         ),
-        (lambda: relay.tanh(wide()), "is no cast, move, shift or scale"),
-        (lambda: relay.add(times_column(), const(1.0)), "shifts what is scaled already"),
+        (lambda: relay.tanh(wide()), "is not a cast, move, shift or scale"),
+        (lambda: relay.add(times_column(), const(1.0)), "shifts the weights after scaling"),
         (
             lambda: relay.cast(relay.cast(times_column(), "float16"), "float32"),
-            "rounds what it reads to float16",
+            "rounds its operand to float16",
         ),
     ],
 )
 def test_refusals(weight: Callable[[], Any], reason: str) -> None:
     made = weight()
-    k = {"less than 65536 elements": 8, "less than 16 columns": 65536}.get(reason, K)
+    k = {"fewer than 65536 elements": 8, "fewer than 16 columns": 65536}.get(reason, K)
     x = rows("m", k)
     assert reason in refused(relay.nn.dense(x, made), x)
 
 
 def test_products_of_other_types_are_refused() -> None:
     x = rows("m", K, dtype="float64")
-    assert "only products of float32" in refused(relay.nn.dense(x, wide(None, "float64")), x)
+    assert "only float32 products" in refused(relay.nn.dense(x, wide(None, "float64")), x)
 
 
 def test_two_products_read_one_matrix() -> None:

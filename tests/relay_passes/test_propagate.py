@@ -306,7 +306,7 @@ def test_a_called_function_that_needs_a_check_is_refused() -> None:
     mod = bb.get()
     mod["main"] = module([["k", 4]], lambda bb, s, x: R.nn.relu(x))["main"]
     relax.analysis.well_formed(PropagateShapeConstraints()(mod))
-    with pytest.raises(Unsupported, match="function 'inner' needs a check of its own"):
+    with pytest.raises(Unsupported, match="function 'inner' requires a run-time check"):
         PropagateShapeConstraints(portable=False)(mod)
 
 

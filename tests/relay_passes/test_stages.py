@@ -222,7 +222,7 @@ def refused(passes: Any) -> Callable[[], Any]:
         (
             {"after fuse": lambda mod: tvm.IRModule({})},
             TypeMismatch,
-            "'after fuse': expected a module from it, found one without 'main'",
+            "'after fuse': expected it to return a module, found one without 'main'",
         ),
         ({"before propagate": lambda mod: 3}, TypeMismatch, "'before propagate': .* found int"),
     ],

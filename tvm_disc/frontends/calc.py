@@ -147,7 +147,7 @@ class Calc(Calls[Expr, Dim]):
 
     def outside(self, formula: Any) -> Dim:
         """Raise UnknownRows: formulas of a body are not valid outside."""
-        raise UnknownRows("what a loop gathers must have dims that are known before it")
+        raise UnknownRows("rows of a loop must have dims that are known before it")
 
     def fitted(self, operands: Mapping[str, tuple[Any, Sequence[Demand]]]) -> list[Any]:
         """Return tensors, by name, with the dims that their operator requires.

@@ -154,7 +154,9 @@ class Loop(Generic[T, D]):
         n, old = self.n, self.types[k]
         if old.dtype != n.dtype(new) or len(old.shape) != n.rank(new):
             found = f"{n.dtype(new)} of rank {n.rank(new)}"
-            raise TypeMismatch(f"state {k} of a loop is {old} before a turn and {found} after it")
+            raise TypeMismatch(
+                f"state {k} of a loop is {old} before an iteration and {found} after it"
+            )
         same = [n.same(a, b) for a, b in zip(n.formulas(var), n.formulas(new), strict=True)]
         dims = [
             d if s or (isinstance(d, rt.Any) and d.name is None) else rt.Any()

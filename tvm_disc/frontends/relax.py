@@ -16,7 +16,7 @@ def from_relax(mod: Any) -> Any:
         raise TypeMismatch(f"expected a Relax module, found {type(mod).__name__}")
     if not mod.functions:
         raise TypeMismatch(
-            "this tvm.IRModule is empty: TVM drops Relay functions without a word; "
+            "this tvm.IRModule is empty: TVM silently drops Relay functions; "
             "use tvm_disc.relay.IRModule"
         )
     names = {str(gv.name_hint): func for gv, func in mod.functions_items()}

@@ -88,15 +88,15 @@ class _Merger:
         if len(a.members) + len(b.members) > MAX_GROUP_NODES:
             return "the group would be too large"
         if not (self._reads_in_place(a, b) and self._reads_in_place(b, a)):
-            return "one reads the other at other positions"
+            return "one reads the other at different positions"
         if any(_moves_last(n) for g in (a, b) for n in g.members):
-            return "a transposed walk would fit one of them only"
+            return "a transposed loop order would suit only one of them"
         if _is_guarded(a) != _is_guarded(b):
-            return "only one of them can be evaluated by vectors"
+            return "only one of them can be vectorized"
         if self._streams(a, b) > (RELATED_STREAMS if related else STREAMS):
-            return "one loop would read and write too many tensors at a time"
+            return "one loop would access too many tensors"
         if plan.on_cycle({**a.members, **b.members}.keys()):
-            return "another kernel stands between them"
+            return "a kernel between them reads one and feeds the other"
         return None
 
     def _reads_in_place(self, reader: GroupPlan, source: GroupPlan) -> bool:

@@ -105,7 +105,7 @@ class _Planner(Relations):
         if not isinstance(found, WhyNot):
             taken = next((n for n in found.nodes() if n in self.homes), None)
             if taken is not None:
-                reason = f"{taken.told} belongs to another attention"
+                reason = f"{taken.told} is part of another attention"
                 found = WhyNot(f"{node.told} as attention", reason)
         if isinstance(found, WhyNot):
             self.refused.append(found)
@@ -126,12 +126,12 @@ class _Planner(Relations):
         masks = feeds_scores(group.attention, node, lambda n: n in group)
         if node.cls is OpClass.VIEW or self._pure_move(node):
             if masks and node.op == "relax.permute_dims" and not self._keeps_last(node):
-                return "neighbouring keys would not be neighbours in memory"
+                return "adjacent keys would not be contiguous in memory"
             return None
         if not is_lanewise(node):
-            return "it is not evaluated by vectors"
+            return "it cannot be vectorized"
         if masks and self.total_cost(node) > CHEAP_COST:
-            return "every head would compute it again"
+            return "every head would recompute it"
         return None
 
     def _is_expanded(self, node: Node, homes: Sequence[GroupPlan]) -> bool:
@@ -177,20 +177,20 @@ class _Planner(Relations):
             return None
         if node.op == "relax.permute_dims":
             if not self._keeps_last(node):
-                return "a transpose of the last axis would scatter the tile's stores"
+                return "a transpose of the last axis would make the tile's stores strided"
             order = ("permute", frame, permutation(node))
             group.frame[node] = self._frame(group, order, node.shape)
             return None
         if node.op == "relax.strided_slice":
             return self._part_reason(group, node, frame)
         if node.cls is not OpClass.ELEMWISE:
-            return f"{kind_of(node)} does not follow on a tile"
+            return f"{kind_of(node)} cannot be fused as an epilogue: it is not element-wise"
         if len({group.frame[x] for x in inside}) != 1:
-            return "operands reach it through different index maps"
+            return "its operands have different index maps"
         if not all(self.same_shape(x, node) for x in inside):
-            return "the tile would be broadcast"
+            return "it would broadcast the tile"
         if self.makes_cycle(group, node):
-            return "another operand is computed from this group"
+            return "another operand depends on this group through another kernel"
         group.frame[node] = frame
         return None
 
@@ -210,11 +210,11 @@ class _Planner(Relations):
         """
         whole = node.inputs[0]
         if group.kind != "dot" or not self.equal(whole.shape[-1:], group.anchor.shape[-1:]):
-            return "a slice is an index map of its readers"
+            return "a slice is fused into its readers instead"
         if whole.is_output or not all(column_range(u) for u in whole.users):
-            return "the product is also read whole"
+            return "the whole product is also read"
         if not any(is_stored(u) for u in whole.users):
-            return "the slices are index maps of their readers"
+            return "the slices are fused into their readers instead"
         order = ("part", frame, column_range(node))
         group.frame[node] = self._frame(group, order, node.shape)
         return None
@@ -264,23 +264,23 @@ class _Planner(Relations):
         self, group: GroupPlan, node: Node, domain: Sequence[Any], axes: Sequence[int]
     ) -> str | None:
         if len(group.members) >= MAX_GROUP_NODES:
-            return "the group is full"
+            return "the group has the maximum number of operators"
         if node.cls is OpClass.REDUCE:
             same = node.op in ROW_REDUCTIONS and self.equal(node.inputs[0].shape, domain)
             if not same or list(reduced_axes(node)) != list(axes):
-                return "it reduces another row"
+                return "it reduces other axes or another shape"
         elif node.cls is OpClass.ELEMWISE:
             if not self.equal(node.shape, domain) and not self._is_row_value(node, domain, axes):
-                return "its shape is not proved to be the row's"
+                return "its shape is not proved equal to the row's"
             if any(x in group and not self._aligned(x, node, domain, axes) for x in node.inputs):
-                return "it reads a row value at another position"
+                return "it reads a value of another row"
         elif node.cls is OpClass.VIEW:
             if not (self._is_row_value(node, domain, axes) and node.inputs[0] in group):
-                return "a view of the whole row"
+                return "it is a view of the whole row"
         else:
             return f"{kind_of(node)} is not row-wise"
         if node.cls is OpClass.VIEW and not self._row_view(node, domain, axes):
-            return "a view that regroups rows"
+            return "it is a view that changes the rows"
         if self.makes_cycle(group, node):
             return "it depends on this group through another kernel"
         return None
@@ -366,18 +366,18 @@ class _Planner(Relations):
 
     def _inline_reason(self, group: GroupPlan, node: Node) -> str | None:
         if len(group.members) >= MAX_GROUP_NODES:
-            return "the group is full"
+            return "the group has the maximum number of operators"
         if group.kind == "opaque":
-            return "the consumer has a kernel of its own"
+            return "its reader is compiled as a separate kernel"
         movement = node.cls is OpClass.VIEW or self._pure_move(node)
         if group.kind == "dot" and _expands(node) and group.anchor.inputs[1] is node:
             return None
         if group.kind in ("dot", "conv") and not movement:
-            return "only index maps are evaluated while a tile is loaded"
+            return "only index maps can be fused into the loads of a tile"
         if group.kind == "attention":
             return self._attention_operand_reason(group, node)
         if group.kind == "conv" and node.cls is not OpClass.VIEW and self._is_operand(group, node):
-            return "a convolution reads its operands as they lie"
+            return "a convolution reads its operands directly from memory"
         if movement:
             return None
         if self.within(self.domain(group), node.shape):
@@ -388,8 +388,8 @@ class _Planner(Relations):
             return None
         guard = next((u for u in node.users if u in group and u.op in GUARDED), None)
         if guard is not None:
-            return f"in a branch of {guard.op} it would be computed element by element"
-        return "a broadcast would compute it again for every copy"
+            return f"in a branch of {kind_of(guard)} it could not be vectorized"
+        return "a broadcast would recompute it for every element"
 
     def _is_operand(self, group: GroupPlan, node: Node) -> bool:
         """Return whether the anchor reads ``node``, directly or through views."""

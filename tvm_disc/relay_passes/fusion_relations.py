@@ -104,7 +104,7 @@ GUARDED = ("relax.concat", "relax.nn.pad", "relax.one_hot", "relax.tril", "relax
 
 def kind_of(node: Node) -> str:
     """Return how refusals describe an operator that cannot join a group."""
-    return "a call" if node.cls is None else f"{node.op} ({node.cls.name.lower()})"
+    return "a call" if node.cls is None else node.op.removeprefix("relax.")
 
 
 def column_range(node: Node) -> tuple[int, int] | None:

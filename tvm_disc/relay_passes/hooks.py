@@ -28,7 +28,7 @@ def read_hooks(passes: object, stages: Sequence[str]) -> Hooks:
     if not isinstance(passes, Mapping):
         found = type(passes).__name__
         raise BadInput(
-            'passes: expected passes by their places, such as {"after simplify": mine}, '
+            'passes: expected a mapping from places to passes, such as {"after simplify": mine}, '
             f"found {found}"
         )
     places = [f"{where} {stage}" for stage in stages for where in PLACES]
@@ -51,7 +51,7 @@ def _several(key: object, value: object) -> tuple[Pass, ...]:
     for one in given:
         if not callable(one) or isinstance(one, type):
             raise BadInput(
-                f"passes: '{key}': expected a pass, which takes a module and gives one, or a list "
+                f"passes: '{key}': expected a pass, which takes and returns a module, or a list "
                 f"of them, found {one!r}"
             )
     return given
@@ -70,13 +70,13 @@ def run_hook(place: str, run: Pass, mod: Any) -> Any:
         return made
     if not isinstance(made, tvm.IRModule) or "main" not in made:
         found = "one without 'main'" if isinstance(made, tvm.IRModule) else type(made).__name__
-        raise TypeMismatch(f"the pass '{place}': expected a module from it, found {found}")
+        raise TypeMismatch(f"the pass '{place}': expected it to return a module, found {found}")
     try:
         relax.analysis.well_formed(made, check_ty=False)
     except (tvm.error.InternalError, ValueError, TypeError) as error:
         reason = str(error).strip().splitlines()[-1]
         raise TypeMismatch(
-            f"the pass '{place}': the module that it gives is not well formed: {reason}"
+            f"the pass '{place}': the module that it returns is not well formed: {reason}"
         ) from error
     return made if isinstance(mod, IRModule) else with_solver(made, solver_of(mod))
 

@@ -143,14 +143,14 @@ def _narrow(out: Sequence_, product: Node) -> Node | WhyNot:
         return WhyNot(f"{product.told} over narrow weights", reason)
 
     if any(x.dtype != COMPUTED for x in (*product.inputs, product)):
-        return refused(f"only products of {COMPUTED} expand weights while they read them")
+        return refused(f"only {COMPUTED} products can dequantize weights")
     dims = [d for d in map(static_dim, weight.shape) if d is not None]
     if len(dims) != 2:
-        return refused("the weights are no single matrix")
+        return refused("the weights are not a matrix of known shape")
     if dims[0] * dims[1] < FEWEST:
-        return refused(f"the weights have less than {FEWEST} elements")
+        return refused(f"the weights have fewer than {FEWEST} elements")
     if dims[1] < LEAST_COLUMNS:
-        return refused(f"the weights have less than {LEAST_COLUMNS} columns")
+        return refused(f"the weights have fewer than {LEAST_COLUMNS} columns")
     numbers = evaluate(weight)
     if isinstance(numbers, str):
         return refused(numbers)
@@ -184,7 +184,7 @@ def evaluate(node: Node) -> Numbers | str:
 def _applied(node: Node, given: Sequence[Numbers]) -> Numbers | str:
     row = node.row
     assert row is not None
-    refused = f"{node.told} is no cast, move, shift or scale"
+    refused = f"{node.told} is not a cast, move, shift or scale"
     if len(given) == 1:
         move = _move(node)
         if move is not None:
@@ -198,7 +198,7 @@ def _applied(node: Node, given: Sequence[Numbers]) -> Numbers | str:
         first, second = second, first
     shape = [d for d in map(static_dim, node.shape) if d is not None]
     if list(first.stored.shape) != shape:
-        return f"{node.told} repeats the weights"
+        return f"{node.told} broadcasts the weights"
     other = np.broadcast_to(second.real(), shape)
     return _scaled(node, first, other) if row.scales else _shifted(node, first, other)
 
@@ -247,7 +247,7 @@ def _cast(node: Node, given: Numbers) -> Numbers | str:
         wider = ("int32", "int64", COMPUTED) if held in NARROW else (COMPUTED,)
         exact = node.dtype in (held, *wider)
     if not exact:
-        return f"{node.told} rounds what it reads to {node.dtype}"
+        return f"{node.told} rounds its operand to {node.dtype}"
     # Literals that are not weights are small: they are converted.
     small = held not in NARROW and given.scale is None and given.zero is None
     return replace(given, stored=given.stored.astype(node.dtype)) if small else given
@@ -262,7 +262,7 @@ def _scaled(node: Node, first: Numbers, factor: Array) -> Numbers | str:
 
 def _shifted(node: Node, first: Numbers, by: Array) -> Numbers | str:
     if first.scale is not None:
-        return f"{node.told} shifts what is scaled already"
+        return f"{node.told} shifts the weights after scaling"
     if node.dtype not in ("int16", "int32", "int64", COMPUTED):
         return f"{node.told} shifts in {node.dtype}"
     assert node.row is not None
@@ -282,14 +282,14 @@ def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
     """
     stored, zero, scale = given.stored, given.zero, given.scale
     if stored.dtype.name not in NARROW:
-        return "the largest operand of its weights is not narrow"
+        return "the largest literal of its weights has no narrow type"
     k, n = stored.shape
     parts = [x for x in (scale, zero) if x is not None]
     group = gcd(*(_period(x) for x in parts)) if parts else k
     if stored.dtype.name not in BYTES:
-        return ((stored,), k) if not parts else "weights of bfloat16 are scaled or shifted"
+        return ((stored,), k) if not parts else "bfloat16 weights cannot be scaled or shifted"
     if group < min(LEAST_GROUP, k):
-        return f"a scale is for {group} rows of the matrix, fewer than {LEAST_GROUP}"
+        return f"a scale covers {group} rows of the matrix, expected at least {LEAST_GROUP}"
     zero = np.zeros((1, n), "int32") if zero is None else zero[::group]
     numbers, rest = _centred(stored, zero, group)
     rows = -(-k // group)

@@ -161,8 +161,8 @@ def propagate(mod: Any, func: Any, solver: Solver, told: Told, portable: bool, n
     settle_guards(solver, merged, first_guard)
     if name and not portable and len(solver.guards) > first_guard:
         raise Unsupported(
-            f"function '{name}' needs a check of its own: {solver.guards[first_guard]}; "
-            "give dims that are equal one symbol"
+            f"function '{name}' requires a run-time check, which a called function cannot have: "
+            f"{solver.guards[first_guard]}; use one symbol for equal dims"
         )
     if portable:
         blocks = emit_guards(solver.guards[first_guard:], blocks)

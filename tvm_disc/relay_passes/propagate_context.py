@@ -170,7 +170,7 @@ class Context(Emitter):
         if isinstance(expr, tirx.Cast):
             inner = self.scalar_tensor(Prim(expr.value))
             return self.emit(relax.op.astype(self.expr(inner), dtype), (), dtype)
-        raise Unsupported(self.where(f"the scalar {expr} of {dtype} among tensors"))
+        raise Unsupported(self.where(f"expected a tensor, found the {dtype} scalar {expr}"))
 
     def as_tensors(self, value: Any) -> Any:
         """Return a value with its shapes and scalars as int64 tensors."""

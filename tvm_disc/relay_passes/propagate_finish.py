@@ -111,8 +111,8 @@ def with_checks(main: Any, guards: Sequence[Guard]) -> Any:
         blocks.append(type(block)(placed))
     if waiting:
         raise Unsupported(
-            f"{waiting[0]}: a check inside of a branch or of a function that is called cannot "
-            "stand in a pipeline of TVM's; compile with tvm_disc.build, or pass portable=False"
+            f"{waiting[0]}: a check inside a branch or a called function is impossible "
+            "in a TVM pipeline; compile with tvm_disc.build, or pass portable=False"
         )
     body = sequence(blocks, main.body.body)
     return relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)

@@ -230,7 +230,7 @@ def test_a_sequence_that_a_loop_replaces_is_refused() -> None:
     body = [node("SequenceConstruct", ["x"], ["longer"])]
     last = [node("ConcatFromSequence", ["seq"], ["y"], axis=0)]
     made = gathering(last, body, [node("SequenceEmpty", [], ["none"])])
-    with pytest.raises(Unsupported, match="ONNX Loop 'seq': a sequence that a turn of a loop rep"):
+    with pytest.raises(Unsupported, match="ONNX Loop 'seq': a loop iteration replaces a seq"):
         build(made)
 
 

@@ -181,7 +181,7 @@ def test_half_floats() -> None:
             node("MaxPool", ["x"], ["y"], kernel_shape=[2], auto_pad="BEST"),
             ["n", "m", "k"],
             Unsupported,
-            "auto_pad: 'BEST'",
+            "VALID, SAME_UPPER or SAME_LOWER, found 'BEST'",
         ),
         (
             node("LpNormalization", ["x"], ["y"], p=3),

@@ -199,7 +199,7 @@ def test_what_is_to_be_declared_is_said(made: Any) -> None:
     ],
 )
 def test_a_rank_that_no_length_makes_is_refused(made: Any, rank: int) -> None:
-    words = f"the number of elements of the axes cannot make rank {rank}, which is declared of 'y'"
+    words = f"the number of elements of the axes cannot give rank {rank}, which is declared for 'y'"
     with pytest.raises(TypeMismatch, match=words):
         build(of(made, rank))
 

@@ -145,5 +145,5 @@ def test_squeeze_without_axes() -> None:
 def test_axes_that_are_not_there_are_refused() -> None:
     with pytest.raises(TypeMismatch, match="Unsqueeze 'y': axis 5 is out of range for rank 3"):
         build(over([node("Unsqueeze", ["x", "s"], ["y"])], s=np.array([5])))
-    with pytest.raises(TypeMismatch, match="one is there twice"):
+    with pytest.raises(TypeMismatch, match="an axis occurs twice"):
         build(over([node("Unsqueeze", ["x", "s"], ["y"])], s=np.array([0, -4])))

@@ -233,17 +233,17 @@ def test_an_axis_that_may_be_one_and_is_to_go() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("math.log(L['x'].size()[0]) > 1", r"no such form as `math.log"),
-        ("L['q'].size()[0] > 1", r"\['q'\] is no input"),
-        ("L['x'].size()[0] in (1, 2)", r"no such form"),
-        ("f(L['x'].size()[0]) == 'a'", r"no such form"),
+        ("math.log(L['x'].size()[0]) > 1", r"`math.log.*` is not supported"),
+        ("L['q'].size()[0] > 1", r"\['q'\] is not an input"),
+        ("L['x'].size()[0] in (1, 2)", r"is not supported"),
+        ("f(L['x'].size()[0]) == 'a'", r"is not supported"),
         ("L['x'].size()[0] >", r"cannot be checked"),
     ],
 )
 def test_a_guard_that_cannot_be_said_is_quoted(text: str, message: str) -> None:
     def place(keys: tuple[Any, ...], axis: int | None) -> str:
         if keys != ("x",):
-            raise Unsupported(f"{list(keys)} is no input")
+            raise Unsupported(f"{list(keys)} is not an input")
         return f"x.{axis}"
 
     with pytest.raises(Unsupported, match=message) as caught:

@@ -173,7 +173,7 @@ def _place(tensor: Any, folder: str) -> Place:
     where, name = told.get("location", ""), tensor.name
     if not where or "\0" in where or os.path.isabs(where):
         raise BadInput(
-            f"ONNX tensor {name!r}: its elements are in a file of their own; expected a name "
+            f"ONNX tensor {name!r}: its elements are in an external file; expected a name "
             f"relative to the model's folder, found {where!r}"
         )
     dims = tuple(tensor.dims)
@@ -208,7 +208,7 @@ def _opened(place: Place) -> IO[bytes]:
     except IsADirectoryError:
         raise _refused(place, "is a folder, expected a regular file") from None
     except FileNotFoundError:
-        raise _refused(place, "is not there; keep it beside the model") from None
+        raise _refused(place, "does not exist; keep it beside the model") from None
     except OSError as error:
         raise _refused(place, f"cannot be read: {error.strerror}") from None
     mode = os.fstat(handle).st_mode
@@ -226,7 +226,7 @@ def _kind(mode: int) -> str:
 
 def _refused(place: Place, why: str) -> BadInput:
     return BadInput(
-        f"ONNX tensor {place.name!r}: its elements are in a file of their own, "
+        f"ONNX tensor {place.name!r}: its elements are in an external file, "
         f"{str(place.path)!r}, which {why}"
     )
 

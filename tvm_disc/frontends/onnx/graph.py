@@ -47,8 +47,8 @@ class Model:
         self.converted += 1
         if self.converted > self.limit:
             raise Unsupported(
-                f"more than {self.limit} nodes are converted until here, since the bodies of "
-                "nested loops are tried or unrolled several times; nest fewer loops"
+                f"more than {self.limit} nodes have been converted, because the bodies of "
+                "nested loops are converted repeatedly or unrolled; nest fewer loops"
             )
 
 
@@ -83,7 +83,7 @@ class Graph:
                 found = self.values[name] = found()
             return found
         if self.outer is None:
-            raise Unsupported(f"nothing before it makes {name!r}")
+            raise Unsupported(f"no input or node before it produces {name!r}")
         found = self.values[name] = self.outer.lookup(name)
         return found
 
@@ -140,7 +140,9 @@ class Graph:
             return row.convert(node)
         schema = functions.schema_of(domain, proto.op_type, opset)
         if not functions.has_body(schema):
-            raise Unsupported(f"no rule for it in opset {opset} of domain {domain or 'ai.onnx'!r}")
+            raise Unsupported(
+                f"the operator has no converter for opset {opset} of domain {domain or 'ai.onnx'!r}"
+            )
         types = [self._type_proto(x) for x in inputs]
         body = functions.body_of(schema, proto, types, opset)
         if body is None:

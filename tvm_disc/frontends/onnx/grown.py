@@ -26,7 +26,7 @@ class Growing:
         """
         if len(self.added) != 1:
             raise Unsupported(
-                f"a sequence to which a turn of a loop adds {len(self.added)} tensors; expected one"
+                f"a loop iteration adds {len(self.added)} tensors to a sequence; expected one"
             )
         return self.added[0]
 

@@ -42,7 +42,7 @@ def _shape(value: Any) -> Sequence[Any]:
     if kind != "tensor_type":
         raise Unsupported(f"input {value.name!r}: expected a tensor, found a {kind or 'nothing'}")
     if not value.type.tensor_type.HasField("shape"):
-        raise Unsupported(f"input {value.name!r}: its rank is not known; give it a shape")
+        raise Unsupported(f"input {value.name!r}: its rank is unknown; declare its shape")
     dims: Sequence[Any] = value.type.tensor_type.shape.dim
     return dims
 

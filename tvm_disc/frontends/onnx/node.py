@@ -105,7 +105,7 @@ class Node(Calc):
                 f"give it in the shape of the input, or declare the rank of {name!r} by a shape"
             )
         if count(rank) < 0:
-            raise TypeMismatch(f"{what} cannot make rank {rank}, which is declared of {name!r}")
+            raise TypeMismatch(f"{what} cannot give rank {rank}, which is declared for {name!r}")
         return count(rank)
 
     def required(self, name: str) -> Any:

@@ -57,8 +57,8 @@ def node_limit(graph: Any, functions: Functions) -> int:
             of_it = f"; one call of function {_named(largest)} is {sizes[largest].nodes} nodes"
         raise Unsupported(
             f"the ONNX model has {written} nodes, and {found.nodes} after functions are inlined "
-            f"and bodies of loops are tried {LOOP_BODY} times; at most {limit} are expected of "
-            f"such a model{of_it}. Call functions less often, or nest fewer loops"
+            f"and bodies of loops are tried {LOOP_BODY} times; at most {limit} are allowed "
+            f"for such a model{of_it}. Call functions less often, or nest fewer loops"
         )
     return limit
 

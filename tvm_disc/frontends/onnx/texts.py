@@ -21,8 +21,8 @@ def check_texts(model: Any) -> None:
     for place, found in _strings(model, "model"):
         if isinstance(found, bytes):
             raise BadInput(
-                f"the ONNX model is damaged: {place} is no text: found {shown(found)}, which is "
-                "no UTF-8; save or copy it again"
+                f"the ONNX model is damaged: {place} is not text: found {shown(found)}, which "
+                "is not UTF-8; save or copy it again"
             )
 
 

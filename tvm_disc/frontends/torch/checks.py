@@ -81,7 +81,7 @@ class _Evaluation(ast.NodeVisitor):
         self.read = read
 
     def generic_visit(self, node: ast.AST) -> Number:
-        raise Unsupported(f"there is no such form as `{ast.unparse(node)}`")
+        raise Unsupported(f"`{ast.unparse(node)}` is not supported")
 
     def _made(self, node: ast.AST, *args: ast.expr) -> Number:
         return RULES[_NODES[type(node)]]([self.visit(a) for a in args])

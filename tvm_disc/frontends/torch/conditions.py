@@ -77,7 +77,7 @@ class _Translation(ast.NodeTransformer):
         self.place = place
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        raise Unsupported(f"there is no such form as `{ast.unparse(node)}`")
+        raise Unsupported(f"`{ast.unparse(node)}` is not supported")
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         """Translate `a and b`."""
@@ -170,7 +170,7 @@ def keys_of(node: ast.expr) -> Keys:
         return (*keys_of(node.value), node.attr)
     if isinstance(node, ast.Name) and node.id == "L":
         return ()
-    raise Unsupported(f"`{ast.unparse(node)}` is no input")
+    raise Unsupported(f"`{ast.unparse(node)}` is not an input")
 
 
 def printed(expr: Any) -> str:

@@ -114,7 +114,7 @@ def _results(walk: Walk, made: Sequence[Any]) -> tuple[list[Expr], tuple[tuple[s
             outputs.append(("number", len(results)))
             results.append(walk.maker.tensor(value).expr)
     if not results:
-        raise Unsupported("a graph without tensors as results")
+        raise Unsupported("the graph has no tensor as a result")
     return results, tuple(outputs)
 
 

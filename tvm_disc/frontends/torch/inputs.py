@@ -84,7 +84,7 @@ class Inputs:
         if not free:
             return self._formula(dim), None
         if len(free) > 1 or len(dim.free_symbols) > 1:
-            raise Unsupported(f"input dim {name}: {dim}, of which no symbol is an input's dim")
+            raise Unsupported(f"input dim {name}: no symbol of {dim} is a dim of an input")
         return AnyDim(name), free[0]
 
     def _formula(self, dim: Any) -> Dim:
@@ -95,7 +95,7 @@ class Inputs:
             return int(dim)
         op = _OPS.get(type(dim).__name__)
         if op is None:
-            raise Unsupported(f"an input dim of {dim}")
+            raise Unsupported(f"an input dim of {dim} is not supported")
         first, *rest = (self._formula(a) for a in dim.args)
         for other in rest:
             first = DimOp(op, first, other)
@@ -111,7 +111,7 @@ class Inputs:
 
         factors = sympy.Poly(dim, symbol).all_coeffs()
         if len(factors) != 2 or not all(c.is_Integer for c in factors) or factors[0] <= 0:
-            raise Unsupported(f"an input dim of {dim}")
+            raise Unsupported(f"an input dim of {dim} is not supported")
         step, start = (int(c) for c in factors)
         self.symbols.bind(symbol, partial(_solved, read, step, start))
         dim_name = f"{var.name_hint}.{axis}"
@@ -159,7 +159,7 @@ class Inputs:
         try:
             self.add(constraint_of(text, place))
         except LayoutCondition:
-            self.drop(text, "about strides, and programs read compact tensors")
+            self.drop(text, "it concerns strides, and programs read contiguous tensors")
         except UnknownNumber:
             if text not in self.computed:
                 self.computed.append(text)
@@ -177,7 +177,9 @@ class Inputs:
             if guard.code in stated:
                 continue
             if foreign:
-                reason = f"about {', '.join(map(str, foreign))}, which is no size of an input"
+                reason = (
+                    f"it concerns {', '.join(map(str, foreign))}, which is not a size of an input"
+                )
                 self.drop(printed(guard.expr), reason)
             elif guard.spares_ones or guard.spares_nothing:
                 self.drop_layout(printed(guard.expr), guard.place)
@@ -189,7 +191,7 @@ class Inputs:
 
     def drop_layout(self, text: str, place: str) -> None:
         """Record a condition that PyTorch needs only for the strides of its own tensors."""
-        reason = f"PyTorch asks for strides in {place}, which do not change results here"
+        reason = f"PyTorch tests it for strides in {place}, which do not affect results here"
         self.drop(" ".join(text.split()), reason)
 
     def drop(self, text: str, reason: str) -> None:

@@ -162,7 +162,9 @@ class Maker(Calls[Value, Dim]):
             UnknownRows: a symbol is bound only inside the body.
         """
         if formula is None or not all(self.symbols.knows(s) for s in formula.free_symbols):
-            raise UnknownRows(f"what a loop gathers must have dims known before it, not {formula}")
+            raise UnknownRows(
+                f"rows of a loop must have dims that are known before it, found {formula}"
+            )
         return formula
 
     # -- values --------------------------------------------------------------------------------

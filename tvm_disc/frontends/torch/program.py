@@ -207,7 +207,7 @@ class Program:
 
     def _hole_at(self, keys: Keys) -> _Hole:
         if keys not in self._paths:
-            raise Unsupported(f"{''.join(f'[{k!r}]' for k in keys)} is no input")
+            raise Unsupported(f"{''.join(f'[{k!r}]' for k in keys)} is not an input")
         return self._paths[keys]
 
     def _place(self, inputs: Inputs, keys: Keys, axis: int | None) -> str:
@@ -256,5 +256,5 @@ class Program:
         last = [v for s, v in pairs if s.kind.name in _WRITTEN]
         found = [self.walk.maker.tensor(v).expr for v in (*first, *last) if v is not None]
         if not found:
-            raise Unsupported("a program without results")
+            raise Unsupported("the program has no results")
         return found[0] if len(found) == 1 else Tuple(tuple(found))

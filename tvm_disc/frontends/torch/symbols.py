@@ -91,7 +91,7 @@ class Symbols:
 
         if isinstance(e, sympy.Symbol):
             if e not in self._bound:
-                raise Unsupported(f"the size {e}, which no input and no node gives")
+                raise Unsupported(f"no input or node defines the size {e}")
             dtype = FLOAT if e.is_integer is False or str(e).startswith("zf") else INT
             return self._bound[e](), dtype
         if e.is_Boolean and not e.args:

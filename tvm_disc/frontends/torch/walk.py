@@ -116,7 +116,7 @@ class Walk:
                 ValueError) as error:  # fmt: skip
             # The row does not support operands of these ranks, or these arguments.
             text = f"{type(error).__name__}: {error}"
-            self._refuse(node, f"it does not take these operands ({text})")
+            self._refuse(node, f"its converter does not support these operands ({text})")
         finally:
             self._open.pop()
         return _stand_in(node.meta.get("val"))
@@ -146,7 +146,7 @@ class Walk:
         row = ROWS.get(name) or CONTROL.get(str(getattr(node.target, "_name", "")))
         if row is None:
             _check_types(node.meta.get("val"))  # an unsupported element type is the better reason
-            raise Unsupported("there is no rule for this operator")
+            raise Unsupported("the operator has no converter")
         return row(self.maker, *args, **{k: v for k, v in kwargs.items() if k not in _PLACES})
 
     def _settled(self, node: Any, made: Any) -> Any:

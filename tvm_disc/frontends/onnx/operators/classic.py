@@ -146,7 +146,7 @@ def _ways(n: Node, name: str, nodes: int, leaves: int) -> np.ndarray:
     if len(ids) != nodes or len(is_leaf) != nodes:
         raise TypeMismatch(f"{name}nodeids and {name}leafs: expected {nodes} entries")
     if np.any((ids < 0) | (ids >= np.where(is_leaf, leaves, nodes))):
-        raise TypeMismatch(f"{name}nodeids: an entry is no node and no leaf")
+        raise TypeMismatch(f"{name}nodeids: an entry is neither a node nor a leaf")
     return np.concatenate([np.where(is_leaf, ids + nodes, ids), nodes + np.arange(leaves)])
 
 
@@ -162,7 +162,7 @@ def _depth(roots: np.ndarray, ways: Sequence[np.ndarray], nodes: int) -> int:
         level = level[level < nodes]
         if not len(level):
             return depth
-    raise TypeMismatch("the nodes of a tree lead back to themselves")
+    raise TypeMismatch("the nodes of a tree form a cycle")
 
 
 def _members(n: Node, modes: np.ndarray, leaves: int) -> np.ndarray:

@@ -46,7 +46,9 @@ def _reads(n: Node, protos: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Ex
 
 def _tensors(values: Sequence[Any], what: str) -> None:
     if not all(isinstance(v, Expr) for v in values):
-        raise Unsupported(f"a sequence or an optional that {what} gives at run time")
+        raise Unsupported(
+            f"expected tensors from {what}, found a sequence or an optional at run time"
+        )
 
 
 @row("If")
@@ -199,7 +201,7 @@ def _with(now: list[Expr], places: Sequence[int]) -> list[Any]:
 
 def _added(sequence: Any) -> Expr:
     if not isinstance(sequence, Growing):
-        raise Unsupported("a sequence that a turn of a loop replaces; expected SequenceInsert")
+        raise Unsupported("a loop iteration replaces a sequence; expected SequenceInsert")
     return sequence.item()
 
 

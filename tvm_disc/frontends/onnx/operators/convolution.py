@@ -59,7 +59,9 @@ def window_of(n: Node, x: Expr, kernel: Sequence[Dim]) -> Window:
         pads = [0] * 2 * rank if how == "VALID" else list(n.attr("pads") or [0] * 2 * rank)
         before, after = [int(p) for p in pads[:rank]], [int(p) for p in pads[rank:]]
     else:
-        raise Unsupported(f"auto_pad: {how!r}")
+        raise Unsupported(
+            f"auto_pad: expected NOTSET, VALID, SAME_UPPER or SAME_LOWER, found {how!r}"
+        )
     return Window(list(kernel), strides, dilations, before, after)
 
 

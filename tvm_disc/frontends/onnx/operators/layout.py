@@ -57,7 +57,9 @@ def _center_crop_pad(n: Node) -> Expr:
         shape = n.reshape(shape, [len(axes)])
     wanted = n.sizes_in(shape, "the shape")
     if len(wanted) != len(axes):
-        raise TypeMismatch(f"{len(wanted)} lengths for {len(axes)} axes")
+        raise TypeMismatch(
+            f"expected one length per axis, found {len(wanted)} for {len(axes)} axes"
+        )
     for axis, size in zip(axes, wanted, strict=True):
         x = _centred(n, x, axis, size)
     return x
@@ -93,5 +95,5 @@ def _non_zero(n: Node) -> Expr:
     """Convert NonZero: coordinates, one row per axis."""
     x = n[0]
     if n.rank(x) == 0:
-        raise Unsupported("a tensor of rank 0")
+        raise Unsupported("expected rank 1 or more, found a tensor of rank 0")
     return n.cast(n.transpose(op("argwhere", x), [1, 0]), "int64")

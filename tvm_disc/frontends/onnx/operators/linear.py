@@ -63,7 +63,7 @@ def _scaled(n: Calc, x: Expr, factor: float, floats: bool) -> Expr:
 def _fused_matmul(n: Node) -> Expr:
     a, b = n[0], n[1]
     if n.attr("transBatchA", 0) or n.attr("transBatchB", 0):
-        raise Unsupported("transBatchA and transBatchB")
+        raise Unsupported("transBatchA and transBatchB are not supported")
     a = n.swapped(a) if n.attr("transA", 0) and n.rank(a) > 1 else a
     b = n.swapped(b) if n.attr("transB", 0) and n.rank(b) > 1 else b
     return _scaled(n, product(n, a, b), float(n.attr("alpha", 1.0)), True)

@@ -84,7 +84,7 @@ def _attention(n: Node) -> list[Any]:
     """Convert Attention: one product computes queries, keys and values from one input."""
     heads = int(n.required("num_heads"))
     if n.attr("do_rotary", 0):
-        raise Unsupported("do_rotary")
+        raise Unsupported("do_rotary is not supported")
     joined = n.matmul(n[0], n[1])
     joined = joined if n.get(2) is None else n.add(joined, n[2])
     whole = n.size(joined, 2)
@@ -133,7 +133,7 @@ def _masked(n: Node, found: Expr, mask: Expr, columns: Dim) -> Expr:
     elif rank == 4:
         seen = n.not_equal(mask, 0)
     else:
-        raise Unsupported(f"a mask of rank {rank}")
+        raise Unsupported(f"expected a mask of rank 1 to 4, found rank {rank}")
     return n.add(found, n.where(seen, n.like(0.0, found), low))
 
 
@@ -142,11 +142,11 @@ def _multi_head(n: Node) -> list[Any]:
     heads = int(n.required("num_heads"))
     query, key, value, bias = n[0], n.get(1), n.get(2), n.get(3)
     if key is None or value is None:
-        raise Unsupported("queries, keys and values packed into one input")
+        raise Unsupported("queries, keys and values packed into one input are not supported")
     if bias is not None:
         widths = [n.size(x, 2) if n.rank(x) == 3 else None for x in (query, key, value)]
         if None in widths:
-            raise Unsupported("a bias of keys or values of rank 4")
+            raise Unsupported("a bias requires keys and values of rank 3, found rank 4")
         biases = n.split(bias, [w for w in widths if w is not None], 0)
         query, key, value = (n.add(x, b) for x, b in zip((query, key, value), biases, strict=True))
     query = split_heads(n, query, heads)
@@ -161,7 +161,9 @@ def _group_query(n: Node) -> list[Any]:
     """Convert GroupQueryAttention: query heads share heads of keys and values; the cache grows."""
     heads, groups = int(n.required("num_heads")), int(n.required("kv_num_heads"))
     if int(n.attr("local_window_size", -1)) > 0 or n.get(1) is None:
-        raise Unsupported("a local window, or queries, keys and values packed into one input")
+        raise Unsupported(
+            "local windows, and queries, keys and values packed into one input, are not supported"
+        )
     query, key, value = split_heads(n, n[0], heads), *(split_heads(n, n[k], groups) for k in (1, 2))
     rows = n.size(query, 2)
     past: Dim = 0 if n.get(3) is None else n.size(n[3], 2)
@@ -214,9 +216,9 @@ def _matmul_bits(n: Node) -> Expr:
     packed, scales = n.known(n[1]), n.known(n[2])
     zeros = n.known(n[3]) if n.get(3) is not None else None
     if packed is None or scales is None or (n.get(3) is not None and zeros is None):
-        raise Unsupported("weights that are no constants")
+        raise Unsupported("the weights must be constants")
     if n.get(4) is not None:
-        raise Unsupported("g_idx")
+        raise Unsupported("g_idx is not supported")
     if bits not in (2, 4, 8):
         raise Unsupported(f"bits: expected 2, 4 or 8, found {bits}")
     numbers, origin, factor = unpacked(packed, scales, zeros, (bits, block, outer, inner))
@@ -287,7 +289,7 @@ def _activated(n: Node, x: Expr, name: str) -> Expr:
         return op("nn.leaky_relu", x, alpha=float(params[0]))
     if name == "Clip":
         return n.clip(x, float(params[0]), float(params[1]))
-    raise Unsupported(f"activation {name!r}")
+    raise Unsupported(f"activation {name!r} is not supported")
 
 
 @row("FusedGemm", domain=MICROSOFT)

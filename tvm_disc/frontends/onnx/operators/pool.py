@@ -229,7 +229,7 @@ def _max_unpool(n: Node) -> Expr:
     x, picks = n[0], n[1]
     window = _window(n, x)
     if not is_float(n.dtype(x)):
-        raise Unsupported(f"elements of type {n.dtype(x)}")
+        raise Unsupported(f"expected floating-point elements, found {n.dtype(x)}")
     own: list[Dim] = n.sizes(x)[:2]
     for k, stride in enumerate(window.strides):
         full = n.dim("multiply", n.dim("subtract", n.size(x, 2 + k), 1), stride)

@@ -49,7 +49,7 @@ def _activations(n: Node, defaults: Sequence[str], directions: int) -> list[list
     found: list[Function] = []
     for name in names:
         if name not in _FUNCTIONS:
-            raise Unsupported(f"activation {name!r}")
+            raise Unsupported(f"activation {name!r} is not supported")
         a = alphas.pop(0) if name in _TAKE_ALPHA and alphas else _ALPHA.get(name, 1.0)
         b = betas.pop(0) if name in _TAKE_BETA and betas else _BETA.get(name, 0.0)
         found.append(_bound(n, name, float(a), float(b)))

@@ -15,7 +15,9 @@ from tvm_disc.frontends.onnx.table import row
 def _items(n: Node, k: int) -> list[Any]:
     found = n.get(k)
     if isinstance(found, Growing | Gathered):
-        raise Unsupported("a sequence that a loop makes; it can be extended there, joined, read")
+        raise Unsupported(
+            "a sequence built by a loop can only be extended in the loop, concatenated or read"
+        )
     if not isinstance(found, list):
         raise TypeMismatch(f"input {k}: expected a sequence, found a tensor")
     return found
@@ -55,7 +57,7 @@ def _at(n: Node) -> Any:
     items = _items(n, 0)
     place = _position(n, 1, len(items), 0)
     if not 0 <= place < len(items):
-        raise TypeMismatch(f"position {place} of a sequence of {len(items)}")
+        raise TypeMismatch(f"expected a position below {len(items)} in the sequence, found {place}")
     return [items[place]]
 
 
@@ -94,7 +96,7 @@ def _split(n: Node) -> Any:
         return [n.split(x, n.elements(given, "the lengths"), axis)]
     size = n.literals(x)[axis]
     if size is None:
-        raise Unsupported("how many pieces there are must be known at compile time")
+        raise Unsupported("the number of pieces must be known at compile time")
     part = 1 if given is None else int(n.number(given, "the length of a piece"))
     sizes: list[Dim] = [min(part, size - at) for at in range(0, size, part)]
     pieces = n.split(x, sizes, axis)
@@ -125,5 +127,5 @@ def _has_element(n: Node) -> Expr:
 @row("OptionalGetElement")
 def _get_element(n: Node) -> Any:
     if n.get(0) is None:
-        raise Unsupported("the element of an optional that has none")
+        raise Unsupported("the optional has no element")
     return [n.get(0)]

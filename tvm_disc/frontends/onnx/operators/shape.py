@@ -119,7 +119,7 @@ def _unsqueeze(n: Node) -> Expr:
     rank = n.rank(x) + len(axes)
     found = sorted(n.axis(a, rank) for a in axes)
     if len(set(found)) < len(found):
-        raise TypeMismatch(f"axes {axes}: one is there twice")
+        raise TypeMismatch(f"axes {axes}: an axis occurs twice")
     for a in found:
         x = n.expand(x, a)
     return x

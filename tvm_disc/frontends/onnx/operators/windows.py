@@ -65,7 +65,7 @@ def _tf_idf(n: Node) -> Expr:
     indexed by the position in the result, as in ONNX's evaluator and ONNX Runtime.
     """
     if n.attr("pool_int64s") is None:
-        raise Unsupported("n-grams of text")
+        raise Unsupported("n-grams of strings are not supported")
     pool, starts = list(n.required("pool_int64s")), list(n.required("ngram_counts"))
     most = int(n.required("max_gram_length"))
     x = n.expand(n[0], 0) if n.rank(n[0]) == 1 else n[0]

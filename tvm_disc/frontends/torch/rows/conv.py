@@ -38,7 +38,7 @@ def _convolution(
 ) -> Value:
     rank = weight.rank - 2
     if rank not in (1, 2, 3):
-        raise Unsupported(f"a convolution of {rank} spatial axes")
+        raise Unsupported(f"expected 1 to 3 spatial axes, found {rank}")
     alone = x.rank == rank + 1
     x = m.expand(x, 0) if alone else x
     stride, padding, dilation, more = (

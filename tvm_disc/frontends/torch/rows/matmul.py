@@ -20,7 +20,7 @@ Row = Callable[..., Any]
 def product(m: Maker, a: Value, b: Value, transpose_b: bool = False) -> Value:
     """Return a matrix product, batched and broadcast over leading axes."""
     if a.dtype == "bool":
-        raise Unsupported("a product of truth values")
+        raise Unsupported("a matrix product of bool tensors")
     columns = b.dims[-2] if transpose_b else b.dims[-1]
     batch = joined_dims([a.dims[:-2], b.dims[:-2]])
     name = "nn.matmul" if a.rank == b.rank == 2 else "nn.batch_matmul"
@@ -166,7 +166,7 @@ def _flash(
     ``enable_gqa``, which PyTorch drops when it selects them.
     """
     if any(m.used(k) for k in range(1, len(m.out))):
-        raise Unsupported("what attention keeps for its gradient")
+        raise Unsupported("results of attention that only its gradient reads")
     heads = query.dims[-3]
     key, value = (_shared_heads(m, t, heads) for t in (key, value))
     found = attention(m, query, key, value, attn_mask, dropout_p, is_causal, scale=scale)

@@ -56,7 +56,7 @@ def _embedding_bag(
     if mode == 1:
         made = m.div(made, m.expand(m.maximum(count, 1.0), 1))
     if any(m.used(k) for k in (1, 2, 3)):
-        raise Unsupported("what embedding_bag keeps for its gradient")
+        raise Unsupported("results of embedding_bag that only its gradient reads")
     return made, None, None, None
 
 
@@ -80,7 +80,9 @@ def _glu(m: Maker, x: Value, dim: int = -1) -> Value:
 
 
 def _bincount_size(m: Maker, *args: Any, **kwargs: Any) -> Value:
-    raise Unsupported("a result whose size is the greatest element of its operand")
+    raise Unsupported(
+        "the size of the result is the greatest element of its operand, which only a call knows"
+    )
 
 
 def _histc(m: Maker, x: Value, bins: int = 100, min: Any = 0, max: Any = 0) -> Value:

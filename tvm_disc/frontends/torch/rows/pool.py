@@ -198,7 +198,7 @@ def _adaptive_max(rank: int) -> Row:
 
     def row(m: Maker, x: Value, output_size: Any) -> tuple[Any, Any]:
         if m.used(1):
-            raise Unsupported("the positions of adaptive_max_pool")
+            raise Unsupported("the indices of adaptive_max_pool are not supported")
         return plain(m, x, output_size), None
 
     return row

@@ -270,7 +270,7 @@ def _as_strided(
     """Return elements at affine positions of the operand's memory, which must be contiguous."""
     source = m.node.args[0].meta["val"]
     if not source.is_contiguous() or m.node.args[0].meta["val"].storage_offset() != 0:
-        raise Unsupported("as_strided of a tensor whose elements do not lie in order")
+        raise Unsupported("as_strided of a tensor that is not contiguous")
     places = m.tensor(0 if storage_offset is None else storage_offset, "int64")
     for axis, (d, s) in enumerate(zip(size, stride, strict=True)):
         step = m.mul(m.arange(d), m.tensor(s, "int64"))
