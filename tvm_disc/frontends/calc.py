@@ -153,8 +153,7 @@ class Calc(Calls[Expr, Dim]):
         """Return tensors, by name, with the dims that their operator requires.
 
         A required dim is a number, any, or equal to all others of the same name. A call in which
-        the dims
-        differ is refused. None remains None.
+        the dims differ is refused. None remains None.
 
         Raises:
             TypeMismatch: a tensor has another rank.
@@ -266,8 +265,7 @@ class Calc(Calls[Expr, Dim]):
         """Return sizes as formulas that are guarded to be nonnegative.
 
         Sizes that are read from data, or that may be negative, become the dims of an otherwise
-        unused
-        tensor: the dims of a result are read once and guarded.
+        unused tensor: the dims of a result are read once and guarded.
         """
         vector = self.vector(dims)
         if self.infer.is_formula(vector) and self.infer.is_natural(vector):

@@ -310,8 +310,7 @@ class Calls(ABC, Generic[T, D]):
         """Return ``x`` cast to ``dtype``.
 
         A constant is cast immediately, except large arrays of bytes: they may be weights, which
-        should
-        remain narrow.
+        should remain narrow.
         """
         if self.dtype(x) == dtype:
             return x

@@ -115,10 +115,9 @@ class Loop(Generic[T, D]):
         """Return (the last state, the rows of all iterations).
 
         The loop runs while ``more(fixed, state)`` holds; ``turn(fixed, state)`` returns the next
-        state,
-        and rows. The body is converted repeatedly until the types of the state no longer change.
-        ``like``
-        are tensors with the shapes of the rows, for dims that outer values do not determine.
+        state, and rows. The body is converted repeatedly until the types of the state no longer
+        change. ``like`` are tensors with the shapes of the rows, for dims that outer values do not
+        determine.
 
         Raises:
             UnknownRows: there is such a dim, and no ``like``.

@@ -78,8 +78,7 @@ def _align(emit: Any, param: Expr, axes: list[int], x: Expr) -> Expr:
     """Return a parameter over ``axes`` of ``x``, reshaped so that it broadcasts against ``x``.
 
     Its dims become those of ``x``, which the operator requires to be equal. With separate symbols
-    TVM
-    could not infer the shape of the product.
+    TVM could not infer the shape of the product.
     """
     dims = list(x.ty.shape.values)
     rank = len(dims)

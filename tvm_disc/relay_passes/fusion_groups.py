@@ -48,8 +48,8 @@ class GroupPlan:
         """Return the members in program order.
 
         The order of an attention depends only on its structure. A mask that several attentions
-        recompute
-        precedes the first of them in the program, and their functions must still be equal.
+        recompute precedes the first of them in the program, and their functions must still be
+        equal.
         """
         ordered = sorted(self.members, key=lambda n: n.index)
         return _operands_first(ordered) if self.attention else ordered

@@ -205,8 +205,7 @@ class _Planner(Relations):
         """Return why a slice cannot be stored by the product's epilogue, or None.
 
         A product is stored in parts if every reader takes a part and at least one part is stored
-        anyway.
-        Otherwise the slices become index maps of their readers.
+        anyway. Otherwise the slices become index maps of their readers.
         """
         whole = node.inputs[0]
         if group.kind != "dot" or not self.equal(whole.shape[-1:], group.anchor.shape[-1:]):

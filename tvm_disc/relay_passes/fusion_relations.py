@@ -72,8 +72,7 @@ class Relations:
         """Return whether a kernel outside ``joint`` would both read it and feed it.
 
         The backward walk may leave a kernel at any of its nodes. It may therefore stop only before
-        the
-        first node of every kernel that extends past the start of ``joint``.
+        the first node of every kernel that extends past the start of ``joint``.
         """
         lowest = min(n.index for n in joint)
         spans = (g.span for g in self.groups if g.members and g.span[1] >= lowest)

@@ -100,8 +100,7 @@ class _Islands:
     worthwhile.
 
     Invariant: every node of ``steps`` has a root. A value and an operator that reads it channels
-    last
-    have the same root.
+    last have the same root.
     """
 
     def __init__(self, out: Sequence_) -> None:

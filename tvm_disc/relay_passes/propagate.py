@@ -56,8 +56,7 @@ class PropagateShapeConstraints:
     """Module pass: infer shapes, unify symbols, fold shape arithmetic, and place guards.
 
     The input is a Relax module, or a ``relay.IRModule`` as the first pass of a pipeline; the result
-    is
-    a Relax module. The facts about dims are attached to it for the following passes.
+    is a Relax module. The facts about dims are attached to it for the following passes.
 
     Args:
         constraints: facts about the dims of inputs, such as ``"1 <= b <= 64"`` or

@@ -70,8 +70,7 @@ class Context(Emitter):
     """Emits bindings and resolves operands.
 
     Invariant: ``env`` has every variable bound so far; ``sequences[-1]`` has the bindings of the
-    block
-    that is being rewritten.
+    block that is being rewritten.
     """
 
     def __init__(self, solver: Any, mod: Any, portable: bool, fresh: dict[Any, Any]) -> None:

@@ -232,8 +232,7 @@ class Walker:
         """Return the value of a ``match_cast``.
 
         New symbols are unified with the dims that they match. A cast is removed if it is proved, or
-        if the
-        input types or the guards at the entry check it; otherwise it is kept.
+        if the input types or the guards at the entry check it; otherwise it is kept.
         """
         ctx = self.context
         value = binding.value

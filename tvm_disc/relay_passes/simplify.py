@@ -119,8 +119,7 @@ def _bias_before_view(out: Sequence_, node: Node) -> Node | None:
     """op(reshape(y), c) -> reshape(op(y, c)), for a reshape that keeps the last dim.
 
     needs: every other operand is a scalar or a vector along the last dim. The operator then
-    directly
-    follows its producer, without an index map in between.
+    directly follows its producer, without an index map in between.
     """
     if node.cls is not OpClass.ELEMWISE or len(node.inputs) != 2:
         return None
@@ -148,8 +147,8 @@ def _op_before_view(out: Sequence_, node: Node) -> Node | None:
     """op(reshape(x), reshape(y), scalar) -> reshape(op(x, y, scalar)) for x and y of one shape.
 
     The operator can then join the kernel that computes x, and the view is free. Integer operators
-    are
-    excluded: they mostly compute indices, whose shape tells which loop of a gather they belong to.
+    are excluded: they mostly compute indices, whose shape tells which loop of a gather they belong
+    to.
     """
     if node.cls is not OpClass.ELEMWISE or "float" not in node.dtype:
         return None

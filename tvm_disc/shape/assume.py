@@ -60,8 +60,7 @@ def quotient_pattern(p: Poly) -> tuple[Poly, Poly] | None:
     """Return `(e, k)` if `p == 0` states that k divides e, else None.
 
     `p` is then `e - k*(e // k)`, or, with a constant divisor, `a - k*(a // k) - c` with `e = a - c`
-    and
-    `0 <= c < k`.
+    and `0 <= c < k`.
     """
     for atom in p.atoms():
         if atom.kind == "div":
@@ -385,10 +384,8 @@ def _cap_new_symbol(st: State, p: Poly) -> bool:
     """Record `n <= e`, given as `p = e - n`, for a symbol `n` without facts.
 
     Returns False if `p` has another form. Any `e >= 0` leaves a value for `n`, so that beyond `e >=
-    0`
-    the fact says nothing new about the symbols of `e`. Results about them remain valid, and
-    searches
-    that do not mention `n` skip the fact.
+    0` the fact says nothing new about the symbols of `e`. Results about them remain valid, and
+    searches that do not mention `n` skip the fact.
     """
     for mono, coeff in p.terms:
         if len(mono) == 1 and coeff < 0 and mono[0].kind == "sym":

@@ -56,8 +56,7 @@ class Joins:
 
     Among compatible dims broadcasting is associative, commutative and idempotent. A set of them
     therefore has one expression of linear size. Without this, the dims of a chain over three
-    operands
-    would double in length with every operator.
+    operands would double in length with every operator.
     """
 
     def __init__(self) -> None:
@@ -103,8 +102,7 @@ def broadcast(solver: Questions, a: Any, b: Any, context: str) -> Any:
     nothing                 Select(a == 1, b, a)        a == b or a == 1 or b == 1
 
     The rows also hold with a and b exchanged. "Joined before" means that the same set of dims, in
-    any
-    order, has been broadcast before.
+    any order, has been broadcast before.
     """
     a, b = solver.simplify(a), solver.simplify(b)
     if solver.known_eq(a, b):
@@ -152,8 +150,7 @@ def group_dims(solver: Questions, src: Sequence[Any], dst: Sequence[Any]) -> lis
     after:  [((0, 1), (0,)), ((2, 3), (1,))]
 
     A literal 1 joins the group before it, or the first one. A dim of unknown value never does,
-    because
-    it might be 0.
+    because it might be 0.
     """
     if solver.known_same_elements(src, dst) is not True:
         return None
@@ -169,8 +166,7 @@ def _grow(
     """Split after the fewest dims whose products are equal.
 
     The products of the remaining dims must be equal as well: if the head may be 0, equal heads do
-    not
-    imply equal tails.
+    not imply equal tails.
     """
     groups: list[Group] = []
     while left or right:

@@ -49,8 +49,7 @@ def prove(st: State, c: Cond) -> bool | None:
     else:
         answer = _prove(st, c)
     # "Unknown" due to an exhausted budget is cached only for the outermost query, which costs the
-    # whole
-    # budget.
+    # whole budget.
     if st.budget.left > 0 or answer is not None or (not st.depth and st.budget.outermost):
         st.proof_cache[key] = (st.epoch, answer)
     return answer

@@ -118,8 +118,7 @@ class Solver:
         """Return a new int64 symbol.
 
         Its printed name is `name`, changed to a unique identifier. `source` is the user's term for
-        it, such
-        as "input 'x' axis 0".
+        it, such as "input 'x' axis 0".
         """
         legible = unique = _legible(name)
         i = 0

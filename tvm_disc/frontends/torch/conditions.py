@@ -202,8 +202,7 @@ class Recorded:
         small.
 
         These tests decide strides, contiguity and broadcasting. Programs here have contiguous
-        arrays and
-        broadcast at run time, so that their results do not depend on the outcome.
+        arrays and broadcast at run time, so that their results do not depend on the outcome.
         """
         return self.inside and _asks_for_one(self.expr, self.place)
 

@@ -143,16 +143,15 @@ class _Tries:
             yield lambda: self._made(self.ones, sparing=True)
         yield lambda: self._made(Ones(), sparing=False)
         # Conditions on sizes that PyTorch cannot prove for the given ranges are an error of the
-        # export.
-        # The last way makes them assertions of the program, which are proved or checked on entry.
+        # export. The last way makes them assertions of the program, which are proved or checked on
+        # entry.
         yield lambda: self._made(Ones(), sparing=False, later=True)
 
     def _settled(self, dynamic: Ones) -> Exported | None:
         """Export with some of the dims of size 1 dynamic.
 
         Dims that an operator's implementation fixes at 1 are tried again with an example size of 2.
-        An
-        axis of size 1 that the module squeezes remains 1.
+        An axis of size 1 that the module squeezes remains 1.
         """
         made = self._made(dynamic, sparing=True)
         if made is None:

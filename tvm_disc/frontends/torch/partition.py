@@ -128,8 +128,7 @@ def split(graph: Any, refused: Iterable[str]) -> Split | None:
     """Return the parts of a graph without the nodes named ``refused``, or None if it has none.
 
     A part has at least one operator that is not a view. None is also returned for graphs whose
-    nodes
-    must not be reordered: a written tensor is read again, or memory is addressed by strides.
+    nodes must not be reordered: a written tensor is read again, or memory is addressed by strides.
     """
     nodes = [n for n in graph.graph.nodes if n.op == "call_function"]
     outside = _with_fields(nodes, set(refused))

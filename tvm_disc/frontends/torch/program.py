@@ -33,12 +33,11 @@ def from_pytorch(program: Any) -> IRModule:
     """Return the Relay module of a ``torch.export.ExportedProgram``; its weights are constants.
 
     Inputs have the names of the exported function's parameters; those inside tuples and mappings
-    have
-    PyTorch's flat names (``past_key_values_0_0``). Numbers and ``None`` given to ``export`` are
-    part
-    of the program. Named dims keep their names and ranges. Results are flat, without ``None``. The
-    values written by the function (buffers, inputs) follow the results, in the order of the graph
-    signature. A written buffer is also an input under its own name, after those of the function.
+    have PyTorch's flat names (``past_key_values_0_0``). Numbers and ``None`` given to ``export``
+    are part of the program. Named dims keep their names and ranges. Results are flat, without
+    ``None``. The values written by the function (buffers, inputs) follow the results, in the order
+    of the graph signature. A written buffer is also an input under its own name, after those of the
+    function.
 
     Raises:
         Unsupported: PyTorch is not installed, or nodes cannot be converted; the message names all

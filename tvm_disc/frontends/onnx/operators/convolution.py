@@ -150,8 +150,7 @@ def _conv_transpose(n: Node) -> Expr:
 
 def _transposed(n: Node, x: Expr, w: Expr) -> Expr:
     """Return the transposed convolution; a result size that depends on dims is cropped from the
-    full
-    result.
+    full result.
     """
     rank, kernel = spatial(n, x), kernel_of(n, w)
     strides = [int(s) for s in n.attr("strides") or [1] * rank]
@@ -187,8 +186,7 @@ def _spread(n: Node, x: Expr, w: Expr, before: Sequence[Dim], more: Sequence[Dim
     """Return the transposed convolution for a kernel of unknown size.
 
     The input is dilated by the strides and convolved with the reversed kernel. ``before`` is
-    cropped
-    at the start, ``more`` is added at the end.
+    cropped at the start, ``more`` is added at the end.
     """
     rank, groups = spatial(n, x), int(n.attr("group", 1))
     dilations = [int(d) for d in n.attr("dilations") or [1] * rank]

@@ -224,8 +224,7 @@ def _matmul_bits(n: Node) -> Expr:
     numbers, origin, factor = unpacked(packed, scales, zeros, (bits, block, outer, inner))
     if n.dtype(n[0]) == "float32" and inner % block == 0:
         # Keep the 8-bit numbers and scales separate, so that the GEMM may read narrow weights.
-        # Whether
-        # that is faster is decided by a later pass.
+        # Whether that is faster is decided by a later pass.
         wide = n.sub(n.cast(const(numbers), "float32"), const(origin[:, :, None]))
         real = n.reshape(n.mul(wide, const(factor[:, :, None])), [outer, inner])
     else:

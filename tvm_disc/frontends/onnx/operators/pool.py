@@ -51,8 +51,7 @@ def _begin_inside(window: Window) -> bool:
     """Return whether every window, including a partial last one, begins before the end padding.
 
     This holds for every size of the input. Rounding the number of windows up then adds no window
-    that
-    ONNX would drop.
+    that ONNX would drop.
     """
     return window.is_fixed and all(
         isinstance(after, int) and (k - 1) * d + 1 >= stride + after

@@ -39,8 +39,7 @@ def _at(n: Node, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
     """Return a reduction over axes that are known only at run time.
 
     Each axis of length d is reshaped to two: (d, 1) if it is reduced, else (1, d). The first axis
-    of
-    every pair is then reduced.
+    of every pair is then reduced.
     """
     rank = n.rank(x)
     flags = flags_of(n, axes, rank)

@@ -18,8 +18,7 @@ class Picked:
     """An operand whose indexed axes are moved to the front, with the index tensors of those axes.
 
     A mask is converted to the positions where it is true. Other indices are checked against the
-    axis;
-    negative ones count from its end if ``negative``.
+    axis; negative ones count from its end if ``negative``.
 
     Attributes:
         order: the operand's axes, the indexed ones first.
@@ -53,8 +52,7 @@ class Picked:
         self.rest = self.dims[len(axes) :]
         together = axes == list(range(axes[0], axes[-1] + 1))
         # Position of the index axes in the result: that of the indexed axes if these are adjacent,
-        # else
-        # the front.
+        # else the front.
         self.before = axes[0] if together else 0
         self.only = axes[0] if len(axes) == 1 else None
 

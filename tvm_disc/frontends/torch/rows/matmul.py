@@ -185,8 +185,7 @@ def _grouped(
     """Return rows in groups times the matrix of their group: ``[rows, k] @ [groups, k, n]``.
 
     ``offs`` has the end of each group; rows after the last end are zeros. Each row reads the matrix
-    of
-    its group inside a fused sum of products: no matrix is copied, and a group without rows costs
+    of its group inside a fused sum of products: no matrix is copied, and a group without rows costs
     nothing.
     """
     if x.rank != 2 or weight.rank != 3 or offs is None or bias is not None:

@@ -89,8 +89,7 @@ def _histc(m: Maker, x: Value, bins: int = 100, min: Any = 0, max: Any = 0) -> V
     """Return the number of elements in each of ``bins`` ranges; the last includes its upper end.
 
     Equal limits select the least and the greatest element. NaN and elements beyond the limits are
-    not
-    counted.
+    not counted.
     """
     x = m.flat(x)
     low, high = m.like(min, x), m.like(max, x)

@@ -180,8 +180,7 @@ def _logcumsumexp(m: Maker, x: Value, dim: int) -> Value:
     """Return the logarithm of cumulative sums of exponentials, from all pairs of positions.
 
     Each sum is scaled by the maximum of its own elements. With the maximum of the whole axis, sums
-    of
-    much smaller elements would be 0, and a later NaN would affect earlier results.
+    of much smaller elements would be 0, and a later NaN would affect earlier results.
     """
     if x.rank == 0:
         return x

@@ -115,8 +115,7 @@ def _antialias(reach: float, kernel: Callable[[Maker, Value], Value]) -> Callabl
     """Return the rule for one axis: a product with the weights of all its elements for each result.
 
     ``reach`` is the extent of the kernel on each side. If the axis shrinks, the kernel is widened
-    by
-    the same factor, so that every element contributes.
+    by the same factor, so that every element contributes.
     """
 
     def along(

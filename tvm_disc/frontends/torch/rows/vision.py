@@ -17,8 +17,7 @@ _LEAST = -3.4e38  # below any score
 def _nms(m: Maker, boxes: Value, scores: Value, threshold: float) -> Value:
     """Return the indices of the boxes to keep, best first."""
     # Relay suppresses at overlap >= threshold, torchvision at overlap > threshold. In Relay 0
-    # disables
-    # it.
+    # disables it.
     overlap = max(threshold * (1 + 2.0**-22), 1.2e-38)
     limits = [m.tensor(0, "int64"), m.tensor(overlap, "float32"), m.tensor(_LEAST, "float32")]
     made = m.call(
