@@ -141,5 +141,5 @@ def test_loops_that_are_unrolled_count_each_turn() -> None:
     made = nested(5)
     made.graph.input.remove(made.graph.input[2])
     made.graph.initializer.add().CopyFrom(onnx.numpy_helper.from_array(np.array(8), "t"))
-    with pytest.raises(Unsupported, match="nodes are converted until here, since the bodies of"):
+    with pytest.raises(Unsupported, match="nodes have been converted, because the bodies of"):
         build(made)

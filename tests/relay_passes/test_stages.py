@@ -207,7 +207,7 @@ def refused(passes: Any) -> Callable[[], Any]:
 @pytest.mark.parametrize(
     ("passes", "error", "message"),
     [
-        ([], BadInput, "passes: expected passes by their places, .* found list"),
+        ([], BadInput, "passes: expected a mapping from places to passes, .* found list"),
         (
             {"after simplfy": counting([])},
             BadInput,

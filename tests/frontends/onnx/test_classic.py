@@ -57,7 +57,10 @@ def test_trees(how: int) -> None:
     ("changes", "words"),
     [
         ({"nodes_truenodeids": [1, 0, 4, 0, 2, 4, 6, 0]}, "form a cycle"),
-        ({"nodes_falsenodeids": [2, 6, 5, 1, 3, 5, 9, 0]}, "nodes_falsenodeids: an entry is no"),
+        (
+            {"nodes_falsenodeids": [2, 6, 5, 1, 3, 5, 9, 0]},
+            "nodes_falsenodeids: an entry is neither",
+        ),
         ({"tree_roots": [8]}, "tree_roots: expected one or more nodes, of 8"),
         ({"leaf_targetids": [0, 1, 0, 1, 1, 0, 1, 2]}, "below n_targets"),
         ({"nodes_featureids": [0]}, "have 8 and 1 entries"),
