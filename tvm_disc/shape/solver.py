@@ -400,7 +400,7 @@ class Solver:
         if answer is False:
             chain = self.why(self._convert.cond_expr(cond_not(c)))
             because = f": {'; '.join(chain)}" if chain else ""
-            raise ShapeConflict(f"{context}: {text}, which cannot be{because}")
+            raise ShapeConflict(f"{context}: {text}, which is impossible{because}")
         symbols = tuple(self._convert.vars[a] for a in sorted(c.syms) if a in self._convert.vars)
         expr = self._convert.cond_expr(c)
         if c.computed:
