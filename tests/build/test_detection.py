@@ -104,7 +104,7 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "reinterpret",
         [(3,)],
-        "as many bits as float32, found int64",
+        "the width of float32, found int64",
         TypeMismatch,
         {"dtype": "int64"},
     ),
@@ -139,7 +139,7 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "nn.deformable_conv2d",
         [(1, 4, 6, 6), (1, 18, 4, 4), (4, 2, 3, 3)],
-        "groups 2",
+        "groups: expected 1, found 2",
         Unsupported,
         {"groups": 2, "kernel_size": (3, 3)},
     ),
@@ -189,7 +189,7 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "sliding_window",
         [(2, 3, 4)],
-        "for all 2 axes from 1 on",
+        "for all 2 axes from axis 1",
         TypeMismatch,
         {"axis": 1, "window_shape": (2,), "strides": (1,)},
     ),
