@@ -22,8 +22,8 @@ def weight(*shape):
 
 
 # %% [markdown]
-# `relay.Any()` is a dim that is only known when the program runs. A name makes two dims one: here
-# every `relay.Any("s")` is the same length.
+# `relay.Any()` is a dim that is only known when the program runs. Dims with the same name are
+# equal: here every `relay.Any("s")` is the same length.
 
 # %%
 x = relay.var("x", shape=(relay.Any("b"), relay.Any("s"), hidden), dtype="float32")
@@ -48,8 +48,8 @@ out = relay.reshape_like(relay.nn.dense(mixed, weight(hidden, hidden)), x)
 y = relay.nn.layer_norm(relay.add(x, out), weight(hidden), weight(hidden))
 
 # %% [markdown]
-# One call compiles it: shapes are propagated, operators fused, kernels generated, and everything
-# around them becomes one native function.
+# One call compiles the model: it propagates shapes, fuses operators, generates kernels, and
+# compiles the code between the kernels into one native function.
 
 # %%
 exe = tvm_disc.build(relay.Function([x], y))
@@ -57,7 +57,7 @@ print(exe.signature)
 print(f"{len(exe.launches)} kernel calls, compiled in {sum(exe.timings.values()):.1f} s")
 
 # %% [markdown]
-# The same program serves every shape, an empty batch included.
+# The same program serves every shape, including an empty batch.
 
 # %%
 for shape in ((1, 1), (2, 7), (3, 64), (0, 5)):
@@ -67,9 +67,10 @@ for shape in ((1, 1), (2, 7), (3, 64), (0, 5)):
     assert result.shape == value.shape and np.isfinite(result).all()
 
 # %% [markdown]
-# Q, K and V share their operand, so they became one wide matrix product; scores, softmax and their
-# product with V are one attention kernel; layer norm is one kernel with the residual before it.
-# Head splits and merges are index maps inside the products.
+# Q, K and V share their operand, so their products were merged into one wide matrix product.
+# Scores, softmax and the product with V are one attention kernel. Layer norm is fused with the
+# residual addition. Splitting and merging heads only changes index computations inside the
+# products.
 
 # %%
 print(exe.launches)

@@ -11,8 +11,8 @@ from tvm_disc import relay
 from tvm_disc.shape import Solver
 
 # %% [markdown]
-# The solver on its own. It answers True, False, or None for "not known"; dims may be zero, so it
-# does not cancel factors that might be.
+# The solver can be used alone. It answers True, False, or None for "not known". Dims may be zero,
+# so the solver does not cancel factors that may be zero.
 
 # %%
 solver = Solver()
@@ -24,8 +24,8 @@ print(solver.known_eq(n * m, n * s), solver.why(n * m == n * s))
 assert solver.known_same_elements([b, s, 12, 64], [b * s, 768])
 
 # %% [markdown]
-# Two inputs that are concatenated must agree in the other dims. Nothing in the types says so, so
-# the program checks it on entry, and the error speaks of the inputs.
+# Inputs of a concatenation must agree in their other dims. The types do not say that they do, so
+# the program checks it on entry, and the error names the inputs.
 
 # %%
 x = relay.var("x", shape=(relay.Any(), 4), dtype="float32")
@@ -48,7 +48,8 @@ for rows_x, rows_y in ((3, 3), (1, 3), (3, 1)):
     np.testing.assert_array_equal(total(left, right), left + right)
 
 # %% [markdown]
-# What you know can be told. A constraint is checked on entry, and relied on everywhere else.
+# Pass what you know as a constraint. The program checks it on entry, and the compiler relies on it
+# everywhere else.
 
 # %%
 told = tvm_disc.build(relay.Function([x, y], relay.add(x, y)), constraints=["x.0 == y.0"])

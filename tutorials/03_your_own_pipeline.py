@@ -1,9 +1,9 @@
 # %% [markdown]
-# # The passes in a pipeline of your own, beside Relax's VM
+# # The passes in your own pipeline, compared with Relax's VM
 #
-# All graph passes are ordinary `tvm.transform` passes, and a Relay module goes through them as a
-# Relax module does. This tutorial puts a pass of our own between them, in a pipeline and in
-# `build`, and runs TVM's own virtual machine on the same module.
+# All graph passes are ordinary `tvm.transform` passes that accept Relay modules as well as Relax
+# modules. This tutorial inserts a custom pass, in a pipeline and in `build`, and runs TVM's virtual
+# machine on the same module.
 
 # %%
 import numpy as np
@@ -36,9 +36,8 @@ for n in (1, 7, 100):
     np.testing.assert_allclose(exe(value), expected, rtol=1e-4, atol=1e-6)
 
 # %% [markdown]
-# A pass of your own sees the module before and after fusion. `PropagateShapeConstraints` goes
-# first: it takes the Relay module, and what it learns of the dims travels with the Relax module
-# that it makes.
+# The custom pass runs before and after fusion. `PropagateShapeConstraints` must be first: it
+# translates the Relay module to Relax, and attaches the facts about dims to the Relax module.
 
 # %%
 
@@ -68,8 +67,8 @@ assert len(fused.get_global_vars()) == 3
 print(propagate.solver.describe())
 
 # %% [markdown]
-# `build` runs the same passes, and yours before or after any of them: `tvm_disc.compile.STAGES`
-# are their names, and the table of timings has yours among them.
+# `build` runs the same passes, and runs your passes before or after any of them.
+# `tvm_disc.compile.STAGES` lists the names; your passes are in the table of timings.
 
 # %%
 exe = tvm_disc.build(module, passes={"after simplify": count_functions})
@@ -77,9 +76,9 @@ assert "after simplify" in exe.timings
 print(exe(rng.standard_normal((7, 32)).astype("float32")).shape)
 
 # %% [markdown]
-# A pass may change the program, too. This one replaces every relu by a relu that is cut off at 6,
-# as networks for small integers have it. TVM's pattern language finds the calls; what is known
-# about the dims goes on with the new module, and the relu stays part of the product's kernel.
+# A pass may also change the program. This one replaces every relu by relu6, which quantized
+# networks use. TVM's pattern language finds the calls. The facts about dims stay attached to the
+# new module, and the clip is still fused with the product.
 
 # %%
 
@@ -108,6 +107,6 @@ print("largest:", cut(value).max(), "- kernel calls:", cut.launches)
 # largest: 6.0 - kernel calls: ['dot_matmul_0']
 # ```
 #
-# What a pass gives is checked: a module without `main`, or one that is not well formed, ends the
-# build with an error that names the place. `tvm-disc build --dump DIR` writes the module after
-# every stage, yours among them.
+# The result of a pass is checked: a module without `main`, or one that is not well formed, ends the
+# build with an error that names the stage. `tvm-disc build --dump DIR` writes the module after
+# every stage, including your passes.

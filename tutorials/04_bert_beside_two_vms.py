@@ -1,10 +1,10 @@
 # %% [markdown]
-# # A dynamic BERT beside two virtual machines
+# # A dynamic BERT compared with two virtual machines
 #
 # The same Relay text, compiled three ways: by `tvm_disc` into one native program, by TVM's default
 # pipeline for the Relax VM, and, for smaller models, by TVM 0.19 for the Relay VM, which descends
-# from Nimble. The last one needs an environment of its own, which `make relay-vm` creates; it is
-# left out where there is none.
+# from Nimble. The last one needs a separate environment, which `make relay-vm` creates; without it,
+# this part is skipped.
 
 # %%
 import json
@@ -33,7 +33,7 @@ model = root / "tests" / "data" / "relay" / "models" / "bert.relay"
 module = relay.parse(model.read_text(encoding="utf-8"))
 
 # %% [markdown]
-# Both dims of both inputs are `?`. Each way compiles once.
+# Both dims of both inputs are `?`. Each compiler compiles the model once.
 
 # %%
 exe = tvm_disc.build(module)
@@ -48,8 +48,8 @@ library = relax.build(imported, target, relax_pipeline=relax.get_default_pipelin
 vm = relax.VirtualMachine(library, tvm.cpu())["main"]
 
 # %% [markdown]
-# Lengths on both sides of tile borders. Times of the two programs are taken in turn, so that a busy
-# machine slows both; a time is a median.
+# The lengths are on both sides of tile boundaries. The two programs are timed alternately, so that
+# load on the machine affects both; a time is a median.
 
 # %%
 rng = np.random.default_rng(0)
@@ -92,7 +92,7 @@ for n in lengths:
     print(f"{n:6d}", *(f"{by_length[n] * 1e3:12.3f}" for by_length in times.values()))
 
 # %% [markdown]
-# Latency against length, where matplotlib is installed (`pip install '.[plot]'`).
+# Plot latency by length if matplotlib is installed (`pip install '.[plot]'`).
 
 # %%
 try:
@@ -113,8 +113,8 @@ else:
     print("plot:", plot)
 
 # %% [markdown]
-# The Relay VM of TVM 0.19 does not compile this BERT: `erf` has no shape function there. It gets
-# the text of smaller models that it does compile, in its own process, with the same inputs.
+# The Relay VM of TVM 0.19 does not compile this BERT, because `erf` has no shape function there. It
+# runs smaller models instead, from the same text, in its own process, with the same inputs.
 
 # %%
 texts = root / "tests" / "data" / "relay"
@@ -137,7 +137,7 @@ def random_inputs(program, shapes):
 
 
 def relay_vm(model, cases):
-    """Seconds and outputs of every case on the Relay VM, or None where it does not compile."""
+    """Return seconds and outputs of every case on the Relay VM; None if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         inputs = Path(folder) / "inputs.npz"
         np.savez(inputs, **{f"{i}.{k}": v for i, case in enumerate(cases) for k, v in case.items()})

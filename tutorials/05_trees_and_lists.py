@@ -2,8 +2,8 @@
 # # A Tree-LSTM over a data type
 #
 # Relay has data types, `match` and recursion. They compile to host code: a value of a data type is
-# a block with a reference count, a function that calls itself is a function of the program, and no
-# interpreter runs. A call has a heap of its own, which goes as a whole when the call ends.
+# a reference-counted block, and a recursive function is a native function. No interpreter runs.
+# Each call has its own heap, which is freed as a whole when the call ends.
 
 # %%
 import json
@@ -29,8 +29,8 @@ except NameError:  # in a notebook
 
 # %% [markdown]
 # Every node of the tree holds a word vector and a list of subtrees. The states of the children are
-# added up; every child has a forget gate of its own. `@children` calls itself last: it is a loop,
-# however many children there are. `@forward` is recursion, and may be as deep as the stack allows.
+# summed, and every child has its own forget gate. `@children` is tail-recursive and becomes a loop.
+# `@forward` is recursive; the stack limits its depth.
 
 # %%
 WORD, HIDDEN = 16, 32
@@ -84,7 +84,8 @@ for name, size in (("WORD", WORD), ("FOUR", 4 * HIDDEN), ("THREE", 3 * HIDDEN), 
     TEXT = TEXT.replace(name, str(size))
 
 # %% [markdown]
-# The weights are known: they become constants, packed for the kernels when the program is compiled.
+# The weights are known at compile time: they become constants, packed for the kernels during the
+# build.
 
 # %%
 rng = np.random.default_rng(0)
@@ -94,19 +95,20 @@ exe = tvm_disc.build(TEXT, params=params)
 print(f"{len(exe.kernels)} kernels, compiled in {sum(exe.timings.values()):.1f} s")
 
 # %% [markdown]
-# A value of a data type is a `relay.ConstructorValue`; a Python list stands for a linked one, and a
-# tuple that begins with a name for a constructor. Results come back as `ConstructorValue`s, too.
+# A value of a data type is a `relay.ConstructorValue`. A Python list is converted to a linked list,
+# and a tuple that begins with a name to a constructor's value. Results are `ConstructorValue`s,
+# too.
 
 
 # %%
 def random_tree(nodes):
-    """(parent of every node, word of every node); the parent of a node comes before it."""
+    """Return (parent of every node, word of every node); parents precede their children."""
     parents = [0, *(int(rng.integers(0, k)) for k in range(1, nodes))]
     return np.array(parents), rng.standard_normal((nodes, 1, WORD)).astype("float32")
 
 
 def as_value(parents, words):
-    """The same tree as a value of the data type."""
+    """Return the same tree as a value of the data type."""
     kids = [[] for _ in parents]
     for node in range(len(parents) - 1, 0, -1):
         kids[parents[node]].insert(0, relay.ConstructorValue("Rose", words[node], kids[node]))
@@ -114,7 +116,7 @@ def as_value(parents, words):
 
 
 def in_numpy(value):
-    """What the program means."""
+    """Return the reference result, computed with NumPy."""
 
     def sigmoid(x):
         return 1 / (1 + np.exp(-x))
@@ -138,9 +140,9 @@ for n, tree in trees.items():
     print(f"{n:3} nodes, largest error {error:.1e}")
 
 # %% [markdown]
-# The time of a call has two parts: the tree is written into a flat form in Python, once per tree,
-# and the program runs. The Relay VM also wants the tree in a form of its own, made before the
-# clock starts, so the second part is what compares.
+# A call has two parts: Python flattens the tree, once per tree, and the program runs. The Relay VM
+# also needs a converted tree, which is made before its clock starts. Only the second part is
+# therefore compared.
 
 # %%
 ours = {}

@@ -18,9 +18,9 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 
 # %% [markdown]
-# These are the ten lines. `example_inputs` are what the model is called with; they give its inputs
-# their names, and may be of any size. `dynamic_shapes` names the axes that change, in PyTorch's own
-# form; what is left out may change, too, if the model allows it.
+# These are the ten lines. `example_inputs` are arguments of the model, of any size; they also give
+# the inputs their names. `dynamic_shapes` names the axes that change, in PyTorch's format. Other
+# axes may change too if the model allows it.
 
 # %%
 config = transformers.BertConfig(
@@ -52,10 +52,10 @@ print(f"{len(exe.launches)} kernel calls")
 # ... kernel calls
 # ```
 #
-# Where the library runs, neither PyTorch nor the model is needed: `load` takes the file. For
-# PyTorch's tensors in, tensors come out, without a copy; for NumPy's arrays, arrays. PyTorch
-# returns its results under names, the program as a tuple in the same order. Lengths of 1 and of 128
-# are served by the same code as all between them.
+# Running the library needs neither PyTorch nor the model: `load` takes the file. For PyTorch
+# tensors the program returns tensors, without copies; for NumPy arrays, arrays. PyTorch returns
+# results by name, the program as a tuple in the same order. The same code serves all lengths from 1
+# to 128.
 
 # %%
 served = tvm_disc.load(library)
@@ -77,8 +77,8 @@ for batch, words in ((1, 1), (2, 7), (3, 33), (1, 128)):
 # 1 x 128: (1, 128, 64), largest error below 1e-5
 # ```
 #
-# The model has a table of 128 positions. A call with more words is refused by input and axis,
-# before anything is computed.
+# The model has a table of 128 positions. A call with more words is refused before any computation;
+# the error names the input and the axis.
 
 # %%
 long = torch.zeros(1, 129, dtype=torch.int64)
@@ -94,14 +94,14 @@ else:
 # words <= 128 must hold (words: input 'input_ids' axis 1); found input_ids: int64[1, 129]...
 # ```
 #
-# What a call takes, beside PyTorch. A shape that is met for the first time is not special: nothing
-# is compiled. Small models gain most: their time in PyTorch goes between the kernels.
+# Time of a call compared with PyTorch. The first call with a new shape is as fast as others:
+# nothing is compiled. Small models gain most, since PyTorch spends their time between kernels.
 
 # %%
 
 
 def milliseconds(call, repeat=20):
-    """The best of some calls."""
+    """Return the minimum time of some calls."""
     times = []
     for _ in range(repeat):
         start = time.perf_counter()

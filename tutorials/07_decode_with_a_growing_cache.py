@@ -1,10 +1,10 @@
 # %% [markdown]
-# # Text, token by token: a cache that grows from nothing
+# # Decoding with a growing key-value cache
 #
-# A decoder computes keys and values of every token once and keeps them. So its inputs change their
-# shape with every step: the cache is one longer each time, and at the first step it is empty. This
-# tutorial compiles a small decoder of PyTorch once. The same program takes a prompt of any length
-# with an empty cache, and then one token after another.
+# A decoder computes the keys and values of every token once and caches them. The shapes of its
+# inputs therefore change with every step: the cache is empty at first and grows by one token per
+# step. This tutorial compiles a small PyTorch decoder once. The same program processes a prompt of
+# any length with an empty cache, and then one token at a time.
 
 # %%
 import time
@@ -21,8 +21,8 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 
 # %% [markdown]
-# The decoder takes `tokens` new tokens and the keys and values of `past` earlier ones. Nothing in
-# it says which of the two is 1 or 0: a query sees the past and what stands before it among the new.
+# The decoder takes `tokens` new tokens and the keys and values of `past` earlier ones; both may
+# have any size. A query attends to the past and to the new tokens up to its own position.
 
 
 # %%
@@ -47,7 +47,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Scores of the next token at every place, and the cache with the new tokens in it."""
+    """Scores of the next token at every position, and the cache extended by the new tokens."""
 
     def __init__(self):
         super().__init__()
@@ -71,8 +71,8 @@ class Decoder(nn.Module):
 model = Decoder().eval()
 
 # %% [markdown]
-# One build. `batch`, `tokens` and `past` are dims without a value; the sum of the last two is the
-# length of the cache that results.
+# Build once. `batch`, `tokens` and `past` are symbolic dims; the sum of the last two is the length
+# of the resulting cache.
 
 # %%
 batch, tokens, past = (torch.export.Dim(n) for n in ("batch", "tokens", "past"))
@@ -91,9 +91,9 @@ for name, dims, dtype in exe.signature[:2]:
 # cache_0: float32[batch, 4, past, 16]
 # ```
 #
-# The loop. The cache is empty at first, of length 0, and takes the whole prompt; after that, each
-# step gives the program one token and the cache that the step before returned. Tensors pass without
-# a copy, both ways.
+# The decoding loop. The first step passes the whole prompt and an empty cache of length 0. Each
+# later step passes one token and the cache that the previous step returned. Tensors are passed and
+# returned without copies.
 
 # %%
 prompt = torch.randint(0, VOCABULARY, (1, 6))
@@ -115,8 +115,8 @@ print("tokens:", text.shape[1], "- compiled", compiled[0], "time")
 # tokens: 46 - compiled 1 time
 # ```
 #
-# Is it right? PyTorch reads the whole text at once, without any cache, and must give the scores of
-# the last step, and at every place choose the token that the loop chose there.
+# Check the result: PyTorch processes the whole text at once, without a cache. It must compute the
+# scores of the last step, and choose the same token as the loop at every position.
 
 # %%
 with torch.no_grad():
@@ -131,8 +131,8 @@ print("the same text; largest error of the last scores below 1e-4")
 # the same text; largest error of the last scores below 1e-4
 # ```
 #
-# Several tokens at once over a cache that is not empty, as speculative decoding and long prompts in
-# pieces want it, are the same program again, and so is a batch.
+# The same program also processes several tokens with a cache that is not empty, as speculative
+# decoding and chunked prefill need it, and batches.
 
 # %%
 for rows, pieces in ((1, (10, 10, 3)), (3, (1, 7, 1, 20))):
@@ -153,7 +153,7 @@ for rows, pieces in ((1, (10, 10, 3)), (3, (1, 7, 1, 20))):
 # 3 x (1, 7, 1, 20): as in one piece
 # ```
 #
-# What a step takes, on one thread, beside PyTorch with the same cache.
+# Time of a step on one thread, compared with PyTorch with the same cache.
 
 # %%
 cache, theirs = [torch.zeros(1, HEADS, 0, WIDTH // HEADS)] * (2 * LAYERS), []

@@ -1,10 +1,9 @@
 # %% [markdown]
-# # `torch.compile` with our backend
+# # `torch.compile` with the tvm_disc backend
 #
 # `torch.compile` finds the parts of a model that are plain tensor programs and gives each to a
-# backend. With `backend="tvm_disc"` each part becomes one program for all sizes; what cannot be
-# compiled runs in PyTorch, and the log says why. Nothing of the model is written anew. Needs
-# PyTorch.
+# backend. With `backend="tvm_disc"` each part becomes one program for all sizes. Parts that cannot
+# be compiled run in PyTorch, and the log gives the reason. The model is not changed. Needs PyTorch.
 
 # %%
 import logging
@@ -44,9 +43,9 @@ model = Tagger().eval()
 fast = torch.compile(model, backend="tvm_disc", dynamic=True)
 
 # %% [markdown]
-# The backend is found by its name once tvm_disc is installed. `dynamic=True` holds all sizes open
-# from the start. Compilation happens at the first call, and only there; a program for inference
-# needs `torch.no_grad()`, as gradients are left to PyTorch.
+# The backend is registered under its name when tvm_disc is installed. `dynamic=True` makes all
+# sizes dynamic from the start. Only the first call compiles. Programs are for inference and need
+# `torch.no_grad()`; PyTorch computes gradients.
 
 # %%
 with torch.no_grad(), compile_counter() as compiled:
@@ -66,8 +65,8 @@ print("compiled", compiled[0], "time")
 # compiled 1 time
 # ```
 #
-# A size of 1 is a matter of its own for PyTorch, not for us: it makes another graph for it, and
-# where two sizes that were equal are not. A program built by `tvm_disc.build` needs neither.
+# PyTorch treats a size of 1 specially: it traces another graph for it, and another one when two
+# sizes that were equal differ. A program built by `tvm_disc.build` needs neither.
 
 # %%
 with torch.no_grad(), compile_counter() as compiled:
@@ -80,8 +79,8 @@ print("for a batch of 1: compiled", compiled[0], "time")
 # for a batch of 1: compiled 1 time
 # ```
 #
-# What cannot be compiled is not an error. This model draws random numbers, for which there is no
-# rule: the graph of its 20 nodes runs in PyTorch, and the log names the one to blame and its line.
+# An unsupported operator is not an error. This model draws random numbers, for which there is no
+# rule: its graph of 20 nodes runs in PyTorch, and the log names the unsupported node and its line.
 
 
 # %%
@@ -106,15 +105,15 @@ with torch.no_grad():
 # noisy: (2, 9, 9)
 # ```
 #
-# Tensors go in and come out without a copy. A call still passes PyTorch's guards, which are Python:
-# of a small model they are most of the time, and `tvm_disc.build` avoids them (tutorial 6).
+# Tensors are passed and returned without copies. A call still evaluates PyTorch's guards in Python,
+# which take most of the time of a small model; `tvm_disc.build` avoids them (tutorial 6).
 
 # %%
 ids = torch.randint(0, 500, (4, 31))
 
 
 def milliseconds(call, repeat=20):
-    """The best of some calls."""
+    """Return the minimum time of some calls."""
     times = []
     for _ in range(repeat):
         start = time.perf_counter()

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # A schedule of your own, and how to read a dispatch tree
+# # Write your own schedule, and read a dispatch tree
 #
 # A *template* turns a group of fused operators into a kernel for every shape. It may do so in
 # several ways: each is a *variant*, and a decision tree over the dims picks one per call. This
-# tutorial writes a template for element-wise work with two variants, looks at the tree that a cost
-# model grows, measures, and looks again.
+# tutorial writes a template for element-wise operators with two variants, shows the tree that the
+# cost model selects, measures the variants, and shows the tree again.
 
 # %%
 import tempfile
@@ -25,18 +25,18 @@ from tvm_disc.tir.index import product
 rng = np.random.default_rng(0)
 
 # %% [markdown]
-# Three things make a template: a test whether it takes the group, the number of independent *tasks*
-# (ours are blocks of 1024 elements; threads share them), and a body that computes tasks `lo` to
+# A template consists of a test whether it accepts the group, the number of independent *tasks*
+# (here blocks of 1024 elements, distributed over threads), and a body that computes tasks `lo` to
 # `hi`.
 #
-# `group.nodes` are the operators, `group.params` what is read and `group.outputs` what is written;
-# every node has a `shape`, whose dims may be symbols. `solver` answers what is known about them. A
-# template that does not fit says so as a value, `WhyNot`: the next one is asked.
+# `group.nodes` are the operators, `group.params` the inputs and `group.outputs` the results. Every
+# node has a `shape`, whose dims may be symbolic; `solver` proves relations between them. A template
+# that does not accept the group returns a `WhyNot`, and the next template is tried.
 #
-# In the body, `low.at(node, index)` is the value of a node at a position: it follows the graph down
-# to loads, so a template never names an operator. A position may be a whole vector (`ramp`:
-# consecutive ones), and then the value is one. What is left over after whole vectors is done one by
-# one.
+# In the body, `low.at(node, index)` is the value of a node at an index. It expands the graph down
+# to loads, so a template never names an operator. The index may be a vector (`ramp`: consecutive
+# indices), and the value is then a vector. The tail after the full vectors is computed element by
+# element.
 
 # %%
 BLOCK = 1024
@@ -44,13 +44,13 @@ BLOCK = 1024
 
 @dataclass(frozen=True)
 class Steps(Knobs):
-    """How many vector registers one step of the loop fills."""
+    """Number of vector registers that one iteration computes."""
 
     vectors: int
 
 
 def flat(group, solver, machine):
-    """One pass over tensors that all have the same shape."""
+    """Plan one loop over tensors that all have the same shape."""
     shape = tuple(group.outputs[0].shape)
     if not all(solver.known_same_shape(n.shape, shape) for n in (*group.params, *group.nodes)):
         return WhyNot("flat", "not everything has the same shape")
@@ -92,8 +92,8 @@ def flat(group, solver, machine):
 
 
 # %% [markdown]
-# `Options(templates=...)` puts it before ours, for groups of the kind `loop`. The kinds are those
-# that `explain()` names beside every kernel.
+# `Options(templates=...)` tries it before the built-in templates, for groups of the kind `loop`.
+# `explain()` prints the kind of every kernel.
 
 # %%
 x = relay.var("x", shape=(relay.Any("rows"), relay.Any("columns")), dtype="float32")
@@ -111,17 +111,16 @@ print("right:", exe.kernels)
 # right: ['loop_multiply_0']
 # ```
 #
-# Each plan runs on one thread or on two, so there are four variants. Which are kept, and which of
-# them a call takes, is the *dispatch tree*. `explain()` prints it behind `runs:`,
-# `Executable.dispatch` has it as plain values: a question about the dims of the call, what follows
-# if the answer is yes, what if it is no; a leaf is the variant that runs, by its template, knobs
-# and threads.
+# Each plan runs on one thread or on two, so there are four variants. The *dispatch tree* selects
+# one of the kept variants per call. `explain()` prints it after `runs:`, and `Executable.dispatch`
+# returns it as plain values: an inner node compares an expression of the call's dims and has a
+# subtree for each outcome; a leaf is the variant, given by template, knobs and threads.
 
 # %%
 
 
 def show(tree, indent=""):
-    """A dispatch tree as nested questions."""
+    """Return a dispatch tree as nested conditions."""
     if "run" in tree:
         run = tree["run"]
         return f"{indent}{run['family']} {run['knobs']} on {run['parts']} threads"
@@ -140,12 +139,12 @@ for found in exe.dispatch.values():
 #   flat {'vectors': 1} on 2 threads
 # ```
 #
-# So far nothing was measured. The cost model takes `work`, `tasks` and the bytes moved, which are
-# the same for both plans: it asks only whether there is work enough to wake a second thread, and
-# keeps the plan that stands first. (A plan may give a `cost` of its own.)
+# Nothing has been measured so far. The cost model uses `work`, `tasks` and the bytes moved, which
+# are the same for both plans. It therefore only decides whether the work justifies a second thread,
+# and keeps the first plan. (A plan may define its own `cost`.)
 #
-# `tune` measures every variant at some shapes. From the times a tree is grown that loses the least
-# against the best variant at each shape.
+# `tune` measures every variant at some shapes. The learned tree minimizes the loss against the best
+# variant at each shape.
 
 # %%
 folder = tempfile.TemporaryDirectory()
@@ -167,12 +166,12 @@ for found in tuned.dispatch.values():
 # ... lines of times
 # ```
 #
-# On most machines the tree now names `vectors=4` (four vectors in flight hide the latency of the
-# arithmetic), perhaps beside `vectors=1` for few elements. It is in the program, as branches:
-# nothing is looked up when a call comes.
+# On most machines the tree now selects `vectors=4` (four independent vectors hide the latency of
+# the arithmetic), perhaps with `vectors=1` for few elements. The tree is compiled into the program
+# as branches.
 #
-# A group that does not fit goes to the template that stands next, ours. Here the bias has fewer
-# elements than the sum, and the reason is among the kernel's notes.
+# A group that the template does not accept goes to the next template, a built-in one. Here the bias
+# has fewer elements than the sum, and the kernel's notes give the reason.
 
 # %%
 bias = relay.const(rng.standard_normal(8).astype("float32"))
@@ -186,6 +185,6 @@ assert "template: loop" in other.explain()
 # not flat: not everything has the same shape
 # ```
 #
-# Our templates are written the same way: `tvm_disc/schedules/select.py` has them in order, by kind.
-# `tvm_disc/schedules/dispatch/variant.py` says what else a plan may hold: facts it `needs`, scratch
-# memory, weights that are packed when the program is compiled, stages.
+# The built-in templates are written in the same way; `tvm_disc/schedules/select.py` lists them in
+# order, by kind. `tvm_disc/schedules/dispatch/variant.py` documents the other fields of a plan:
+# facts that it `needs`, scratch memory, weights packed at compile time, stages.

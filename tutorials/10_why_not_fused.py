@@ -1,10 +1,9 @@
 # %% [markdown]
 # # Why was this not fused?
 #
-# A kernel that is not fused writes its result to memory for the next one to read. The compiler
-# fuses what it can prove to be safe and expects to pay, and records every refusal with its reason.
-# This tutorial reads such reasons, and shows when a constraint changes the outcome and when nothing
-# should.
+# A kernel that is not fused writes its result to memory, and the next kernel reads it. The compiler
+# fuses operators if that is proved safe and expected to be faster. It records every refusal with
+# its reason. This tutorial explains such reasons, and shows in which cases a constraint helps.
 
 # %%
 import time
@@ -22,7 +21,7 @@ def weight(*shape):
 
 
 def compiled(inputs, result, *constraints, versions=True):
-    """A program, its kernel calls and its refusals printed."""
+    """Build a program and print its kernel calls and refused fusions."""
     options = tvm_disc.Options(threads=1, versions=versions)
     exe = tvm_disc.build(relay.Function(inputs, result), constraints=constraints, options=options)
     print("kernel calls:", *exe.launches)
@@ -32,11 +31,10 @@ def compiled(inputs, result, *constraints, versions=True):
 
 
 # %% [markdown]
-# ## A relation that nobody told
+# ## An unknown relation
 #
-# A residual is added to a dense layer. Both have a number of rows that is known only when the
-# program runs, and each is a dim of its own. `versions=False` asks for one program for all legal
-# calls.
+# A residual is added to a dense layer. The numbers of rows are known only at run time, and are two
+# independent dims. `versions=False` compiles one general version for all legal calls.
 
 # %%
 x = relay.var("x", shape=(relay.Any("n"), 64), dtype="float32")
@@ -50,13 +48,13 @@ general = compiled([x, y], added, versions=False)
 # not fused: ... cannot be fused as an epilogue: it is not element-wise
 # ```
 #
-# Read it so: the sum, which is broadcast, was not taken into the kernel of the product. `n` and `m`
-# may differ if one of them is 1, as in NumPy; then a tile of the product is added to many rows, or
-# many tiles to one. A product's *epilogue* works on a tile while it is in registers, and needs one
-# element of the residual for each.
+# This means: the broadcast sum was not fused into the product. As in NumPy, `n` and `m` may differ
+# if one of them is 1; then a tile of the product is added to many rows, or many tiles to one row. A
+# product's *epilogue* works on a tile in registers, and needs one element of the residual per
+# element of the tile.
 #
-# Say that they are equal, and the addition happens in registers. Calls that break the promise are
-# refused by input and axis.
+# With a constraint that they are equal, the addition happens in registers. Calls that violate the
+# constraint are refused; the error names the input and the axis.
 
 # %%
 told = compiled([x, y], added, "n == m", versions=False)
@@ -73,14 +71,14 @@ else:
 # n == m must hold (n: input 'x' axis 0, m: input 'y' axis 0); found ...
 # ```
 #
-# What that is worth: the general program writes the product and reads it again, and asks for each
-# row whether there is one to add.
+# The gain: the general program writes the product to memory, reads it again, and selects the row to
+# add for each row.
 
 # %%
 
 
 def best_us(exe, a, b, repeat=200):
-    """The best of some calls, in microseconds."""
+    """Return the minimum time of some calls in microseconds."""
     times = []
     for _ in range(repeat):
         start = time.perf_counter()
@@ -94,10 +92,10 @@ np.testing.assert_allclose(general(a, b), told(a, b), rtol=1e-5, atol=1e-5)
 print(f"general {best_us(general, a, b):.1f} us, told {best_us(told, a, b):.1f} us")
 
 # %% [markdown]
-# Without the constraint and without `versions=False`, the default, you get both: a *special
-# version* for calls in which `n` equals `m`, chosen by one comparison, beside the general one.
-# `explain()` names its premise, and under `would help` what to tell the compiler to be rid of the
-# other.
+# By default, without the constraint and `versions=False`, the program has both: a *special version*
+# for calls in which `n` equals `m`, selected by one comparison, and the general version.
+# `explain()` prints the premise, and under `would help` the constraint that makes the general
+# version unnecessary.
 
 # %%
 both = compiled([x, y], added)
@@ -114,10 +112,10 @@ np.testing.assert_allclose(both(a, lonely), general(a, lonely), rtol=1e-5, atol=
 #   input 'x' axis 0 equals input 'y' axis 0    [add: axis 0: no broadcast]
 # ```
 #
-# ## Two walks that do not fit
+# ## Incompatible iteration orders
 #
 # Softmax over rows and softmax over columns read the same tensor. One kernel would read it once.
-# But a row's sum is complete after the row, a column's only after the last row.
+# But the sum of a row is complete after that row, the sum of a column only after the last row.
 
 # %%
 compiled([x], relay.Tuple([relay.nn.softmax(x, axis=1), relay.nn.softmax(x, axis=0)]))
@@ -128,13 +126,13 @@ compiled([x], relay.Tuple([relay.nn.softmax(x, axis=1), relay.nn.softmax(x, axis
 # not fused: ... they reduce different axes
 # ```
 #
-# No constraint helps here: it is the model.
+# No constraint helps here: the model itself needs two iterations.
 #
-# ## A value that several read
+# ## A value with several users
 #
-# `shared` is read by a product, by a softmax over columns and by one more operator. Each could
-# compute it again for itself; that is done for values of a few operations, which cost less than
-# reading them. This one is computed once, and stored.
+# A product, a softmax over columns and one more operator read `shared`. Each could recompute it.
+# The compiler recomputes values of a few operations, which are cheaper to compute than to load.
+# This value is computed once and stored.
 
 # %%
 shared = relay.tanh(relay.exp(x))
@@ -155,13 +153,13 @@ compiled([x], columns)
 # ## What to do with a reason
 #
 # - A relation is not known (`domains are not proved equal`, `broadcast_to ... does not follow`,
-#   `not row-wise`): tell it, by the same name for both dims or by a constraint.
-# - The model reads in two ways (`they reduce different axes`, `at other positions`, `a transposed
-#   walk`): nothing can be told; another layout of the data may help, if it is yours to choose.
-# - A bound was met (`kernels read it`, `would compute it again`, `too many tensors`): it pays in
-#   general, and docs/fusion.md lists it. `Options(fuse=False)` shows what all fusion is worth.
+#   `not row-wise`): state it, with the same name for both dims or with a constraint.
+# - The model reads a tensor in two orders (`they reduce different axes`, `at other positions`, `a
+#   transposed walk`): no constraint helps; another data layout may help.
+# - A limit of the heuristics was reached (`kernels read it`, `would compute it again`, `too many
+#   tensors`): docs/fusion.md lists these limits. `Options(fuse=False)` shows the effect of fusion.
 #
-# The same name is the shortest way of telling:
+# Giving both dims the same name is the shortest way:
 
 # %%
 z = relay.var("z", shape=(relay.Any("n"), 64), dtype="float32")

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # From Python to a C++ program
 #
-# A saved program is a shared library. Beside it a C++ program needs one header of ours, two
-# libraries of TVM's runtime, and nothing of Python or of the compiler. This tutorial saves a model,
-# builds the program in `examples/cpp` with CMake and runs it on several shapes. Where there is no
-# C++ compiler, it ends after the first part.
+# A saved program is a shared library. A C++ program also needs one header of tvm_disc and two
+# libraries of TVM's runtime, but neither Python nor the compiler. This tutorial saves a model,
+# builds the program in `examples/cpp` with CMake and runs it on several shapes. Without a C++
+# compiler, it ends after the first part.
 
 # %%
 import shutil
@@ -24,8 +24,8 @@ except NameError:  # in a notebook
     root = Path.cwd()
 
 # %% [markdown]
-# A layer with softmax, for any number of rows. For a machine that is not this one, `target=` says
-# what it has: a list of levels makes one library that takes the best of them where it is loaded.
+# A layer with softmax, for any number of rows. For another machine, `target=` describes its
+# processor; with a list of levels, one library selects the best supported level when it is loaded.
 
 # %%
 rng = np.random.default_rng(0)
@@ -38,8 +38,8 @@ exe.save(library)
 print(f"saved {library.name}, {library.stat().st_size // 1024} KiB")
 
 # %% [markdown]
-# What is in it can be asked without running it, in Python or by `tvm-disc signature layer.so`. In
-# C++ the same text is `program.signature()`.
+# The signature can be read without running the program, in Python or by `tvm-disc signature
+# layer.so`. In C++, `program.signature()` returns the same text.
 
 # %%
 command = [sys.executable, "-m", "tvm_disc", "signature", str(library)]
@@ -51,8 +51,8 @@ print(subprocess.run(command, capture_output=True, text=True, check=True, cwd=ro
 # ```
 #
 # The C++ side, from `examples/cpp/run_program.cc`. A tensor is a view of memory that the caller
-# owns (DLPack's `DLTensor`): nothing is copied. Called with inputs alone, the program allocates its
-# results; with a tensor for each result behind them, it writes there.
+# owns (DLPack's `DLTensor`): nothing is copied. If called with inputs only, the program allocates
+# its results; if called with additional tensors, one per result, it writes into these.
 #
 # ```cpp
 # tvm_disc::Program program("layer.so");
@@ -60,7 +60,8 @@ print(subprocess.run(command, capture_output=True, text=True, check=True, cwd=ro
 # auto y = program(&x).cast<tvm::ffi::Tensor>();  // or: program(&x, &out);
 # ```
 #
-# A shape that the program does not serve is a C++ exception, with the message that Python gets.
+# A shape that the program does not accept raises a C++ exception with the same message as in
+# Python.
 
 # %%
 missing = [tool for tool in ("cmake", "g++") if shutil.which(tool) is None]
@@ -70,7 +71,7 @@ if missing:
 
 
 def run(*words):
-    """A command, its output, and where it fails, why."""
+    """Run a command and return its output; fail with its messages."""
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -101,5 +102,5 @@ for rows, line in zip((1, 7, 64, 1000), lines[1:], strict=True):
 # 1000x16 -> 1000 10, sum 1000
 # ```
 #
-# What to ship: `layer.so`, `libtvm_runtime.so` and `libtvm_ffi.so`. Threads, memory, processors and
-# what the header offers are in docs/runtime.md.
+# Ship `layer.so`, `libtvm_runtime.so` and `libtvm_ffi.so`. docs/runtime.md describes threads,
+# memory, processors and the header's functions.

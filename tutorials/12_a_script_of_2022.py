@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A script of 2022, with one line changed
 #
-# Relay left TVM in 2025. A script that built a model with Relay's builder, bound parameters and
-# ran it on Relay's virtual machine needs one other line: `from tvm_disc import relay` stands where
-# `from tvm import relay` stood. The imports:
+# Relay was removed from TVM in 2025. A script that built a model with Relay's builder, bound
+# parameters and ran it on Relay's virtual machine needs one change: replace `from tvm import relay`
+# by `from tvm_disc import relay`. The imports:
 
 # %%
 import numpy as np
@@ -12,8 +12,8 @@ import tvm
 from tvm_disc import relay  # was: from tvm import relay
 
 # %% [markdown]
-# The model: two products of any number of rows, as the script built them. Weights are inputs by
-# name.
+# The model: two dense layers with any number of rows, as in the original script. Weights are named
+# inputs.
 
 # %%
 data = relay.var("data", shape=(relay.Any(), 16), dtype="float32")
@@ -36,7 +36,7 @@ print(relay.pretty_print(mod))
 # }
 # ```
 #
-# Parameters become constants by name, and the program runs for batches of any size. Relay's
+# Parameters become constants by name, and the program accepts batches of any size. Relay's virtual
 # machine interpreted bytecode; here the same calls run one native function, compiled once.
 
 # %%
@@ -70,8 +70,8 @@ for batch in (1, 3, 8, 64):
 # batch 64: (64, 10)
 # ```
 #
-# `create_executor`, `relay.build` with a `GraphModule`, and `tvm_disc.build` give the same program
-# by other faces. What a bytecode would tell, `explain()` tells of the program.
+# `create_executor`, `relay.build` with a `GraphModule`, and `tvm_disc.build` are other interfaces
+# to the same program. `explain()` replaces Relay's bytecode listing.
 
 # %%
 run = relay.create_executor("graph", mod, dev, "llvm", params).evaluate()
@@ -83,8 +83,8 @@ print(exe.program.explain().splitlines()[0])
 # The program has ... kernels. It has ... kernel calls.
 # ```
 #
-# A module goes to a file as JSON, exactly, and as text. Relay printed floats with six digits;
-# texts of 2022 hold no more.
+# A module can be saved as JSON, which is exact, or as text. Relay printed floats with six digits,
+# so texts of 2022 are not exact.
 
 # %%
 again = relay.load_json(relay.save_json(mod))

@@ -3,8 +3,8 @@
 #
 # A program for an NVIDIA GPU is compiled where there is neither a GPU nor a driver: TVM generates
 # CUDA C, NVIDIA's run-time compiler (`pip install 'tvm_disc[cuda]'`) makes machine code of it, and
-# all of it lies in one library beside the compiled host program. The machine with the GPU needs
-# TVM's runtime and NVIDIA's driver. This tutorial goes as far as the machine can that it runs on.
+# one library holds this code and the compiled host program. The machine with the GPU needs TVM's
+# runtime and NVIDIA's driver. This tutorial stops where its machine cannot continue.
 
 # %%
 import tempfile
@@ -17,7 +17,7 @@ from tvm_disc import relay
 from tvm_disc.errors import DeviceError, Unsupported
 
 # %% [markdown]
-# The model is that of any other target: dims that are not known, and no word of a device.
+# The model is the same as for any other target: dynamic dims, and no device annotations.
 
 # %%
 rng = np.random.default_rng(0)
@@ -27,7 +27,7 @@ model = relay.Function([x], relay.nn.softmax(relay.nn.dense(x, relay.const(weigh
 
 # %% [markdown]
 # `target="cuda"` means machine code for `sm_80` and `sm_90`, and portable code (PTX) for newer
-# GPUs; others are named, as in `"cuda -arch=sm_86,sm_89"`.
+# GPUs. Other architectures are given as in `"cuda -arch=sm_86,sm_89"`.
 
 # %%
 try:
@@ -42,8 +42,8 @@ print(exe)
 # <tvm_disc program (x: float32[rows, 64]) -> (float32[rows, 512])>
 # ```
 #
-# Kernels have variants, and a tree picks one for each call, as on a processor. Here a product of
-# few rows is computed element by element, and one of many in tiles.
+# Kernels have variants, and a decision tree selects one per call, as on a CPU. Here a product of
+# few rows is computed element by element, and one of many rows in tiles.
 
 # %%
 text = str(exe.explain())
@@ -57,8 +57,8 @@ print(text[text.index("dot_") :])
 # ...
 # ```
 #
-# What is saved has the code of all architectures. The device picks its own when the program is
-# first called; one that has no code is named, with the target that would serve it.
+# The saved program has code for all architectures. The first call loads the code for the device. If
+# there is none, the error names the device and a target that would work.
 
 # %%
 folder = tempfile.TemporaryDirectory()
@@ -71,9 +71,9 @@ print(f"saved {library.name}")
 # saved layer.so
 # ```
 #
-# On the machine with the GPU, `tvm_disc.load` takes the file; NumPy arrays are copied there and
-# results back. Tensors of the device are taken as they are (DLPack), a call goes to PyTorch's
-# current stream and waits for nothing:
+# On the machine with the GPU, `tvm_disc.load` takes the file. NumPy arrays are copied to the device
+# and results back. Device tensors are used without a copy (DLPack); a call is enqueued on PyTorch's
+# current stream and does not synchronize:
 #
 # ```python
 # import torch, tvm_ffi
