@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Write your own schedule, and read a dispatch tree
 #
-# A *template* turns a group of fused operators into a kernel for every shape. It may do so in
+# A *template* compiles a group of fused operators to a kernel for every shape. It may do so in
 # several ways: each is a *variant*, and a decision tree over the dims picks one per call. This
 # tutorial writes a template for element-wise operators with two variants, shows the tree that the
 # cost model selects, measures the variants, and shows the tree again.
