@@ -79,8 +79,8 @@ print("for a batch of 1: compiled", compiled[0], "time")
 # for a batch of 1: compiled 1 time
 # ```
 #
-# An unsupported operator is not an error. This model draws random numbers, for which there is no
-# rule: its graph of 20 nodes runs in PyTorch, and the log names the unsupported node and its line.
+# An unsupported operator is not an error. This model draws random numbers, which have no rule. Only
+# this node runs in PyTorch; the log names it and its line. The rest is compiled.
 
 
 # %%
@@ -100,7 +100,7 @@ with torch.no_grad():
 
 # %% [markdown]
 # ```text
-# log: torch.compile: 20 nodes run in PyTorch: 1 node of the PyTorch program:
+# log: torch.compile: 1 of 16 nodes run in PyTorch: 1 node of the PyTorch program:
 # ...
 # noisy: (2, 9, 9)
 # ```
