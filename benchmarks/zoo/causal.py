@@ -18,6 +18,12 @@ EXPERTS = {
 }  # fmt: skip
 
 
+# A padded row has at most 31 tokens, and at least half of them are no padding: with this window
+# every query sees a token. Where a query sees none, an ONNX file takes the mean of all values, and
+# PyTorch's attention gives 0.
+WINDOW = 16
+
+
 class Scores(nn.Module):
     """The scores of every token."""
 
@@ -58,11 +64,11 @@ def causal(name: str, model: str, config: str, length: int | None = None, **size
 causal("qwen3", "Qwen3ForCausalLM", "Qwen3Config", **SHARED)
 causal("qwen3_moe", "Qwen3MoeForCausalLM", "Qwen3MoeConfig", **EXPERTS)
 causal(
-    "gemma2", "Gemma2ForCausalLM", "Gemma2Config", **SHARED, sliding_window=8,
+    "gemma2", "Gemma2ForCausalLM", "Gemma2Config", **SHARED, sliding_window=WINDOW,
     query_pre_attn_scalar=16,
 )  # fmt: skip
 causal(
-    "gemma3", "Gemma3ForCausalLM", "Gemma3TextConfig", **SHARED, sliding_window=8,
+    "gemma3", "Gemma3ForCausalLM", "Gemma3TextConfig", **SHARED, sliding_window=WINDOW,
     query_pre_attn_scalar=16, layer_types=["sliding_attention", "full_attention"],
 )  # fmt: skip
 causal("mixtral", "MixtralForCausalLM", "MixtralConfig", **EXPERTS)
@@ -87,7 +93,7 @@ causal("starcoder2", "Starcoder2ForCausalLM", "Starcoder2Config", num_key_value_
 causal("smollm3", "SmolLM3ForCausalLM", "SmolLM3Config", num_key_value_heads=2)
 causal("glm4", "Glm4ForCausalLM", "Glm4Config", **SHARED)
 causal("nemotron", "NemotronForCausalLM", "NemotronConfig", num_key_value_heads=2)
-causal("gpt_oss", "GptOssForCausalLM", "GptOssConfig", **{**EXPERTS, "sliding_window": 8})
+causal("gpt_oss", "GptOssForCausalLM", "GptOssConfig", **{**EXPERTS, "sliding_window": WINDOW})
 causal(
     "gptj", "GPTJForCausalLM", "GPTJConfig", n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS,
     n_positions=POSITIONS, rotary_dim=8,

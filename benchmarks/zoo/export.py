@@ -51,6 +51,8 @@ def to_onnx(row: Row, module: Any) -> tuple[Any, str]:
     """The ONNX model, and which exporter wrote it."""
     import onnx
 
+    use_plain_experts(module)
+
     def dynamo() -> Any:
         return torch.onnx.export(
             module, row.at(row.example), dynamic_shapes=dynamic_shapes(row), dynamo=True,
@@ -68,6 +70,17 @@ def to_onnx(row: Row, module: Any) -> tuple[Any, str]:
 
     ways = [("dynamo=True", dynamo), ("dynamo=False", tracing)]
     return first_of(ways[1:] if row.legacy else ways)
+
+
+def use_plain_experts(module: Any) -> None:
+    """Let mixtures of experts of transformers multiply batches of matrices.
+
+    Their default, ``grouped_mm``, is an operator that neither of PyTorch's ONNX exporters writes.
+    """
+    for layer in module.modules():
+        config = getattr(layer, "config", None)
+        if hasattr(config, "_experts_implementation"):
+            config._experts_implementation = "batched_mm"
 
 
 def kept_onnx(row: Row, module: Any) -> tuple[Any, str]:

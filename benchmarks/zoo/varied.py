@@ -9,6 +9,7 @@ import torch
 import transformers
 from torch import nn
 
+from benchmarks.zoo.causal import WINDOW
 from benchmarks.zoo.encoders import HEADS, LAYERS, WIDTH, encoder
 from benchmarks.zoo.row import first_tensors, floats, row
 
@@ -87,6 +88,18 @@ class Sam(nn.Module):
         return made.iou_scores, made.pred_masks
 
 
+def _spread(model: nn.Module) -> None:
+    """Give convolutions and linear layers weights that keep the scale of their input.
+
+    The weights that transformers draws (standard deviation 0.01) shrink the features of a deep
+    detector until the scores of all its queries are equal to rounding: PyTorch in float32 and
+    PyTorch in float64 then select different queries, and results cannot be compared.
+    """
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight)
+
+
 class RtDetr(nn.Module):
     """Scores and boxes of a detector without suppression."""
 
@@ -105,6 +118,7 @@ class RtDetr(nn.Module):
             anchor_image_size=None, disable_custom_kernels=True,
         )  # fmt: skip
         self.model = transformers.RTDetrForObjectDetection(config)
+        _spread(self.model)
 
     def forward(self, pixels: Any) -> Any:
         made = self.model(pixels)
@@ -112,7 +126,7 @@ class RtDetr(nn.Module):
 
 
 encoder(
-    "modernbert", "ModernBertModel", "ModernBertConfig", local_attention=8,
+    "modernbert", "ModernBertModel", "ModernBertConfig", local_attention=2 * WINDOW,
     global_attn_every_n_layers=2, pad_token_id=0, reference_compile=False,
 )  # fmt: skip
 encoder("roformer", "RoFormerModel", "RoFormerConfig", embedding_size=WIDTH)

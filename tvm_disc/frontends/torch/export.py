@@ -12,12 +12,14 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.torch.agree import one_by_one, same_program
 from tvm_disc.frontends.torch.conditions import Recorded, recorded_guards
 from tvm_disc.frontends.torch.recurrent import whole_layers
 from tvm_disc.frontends.torch.signature import register_classes, with_named_parameters
@@ -36,11 +38,13 @@ class Exported:
         program: a ``torch.export.ExportedProgram``.
         oblivious: whether it was traced in PyTorch's size-oblivious mode.
         notes: sentences for the user about the program.
+        settled: texts of guards that exclude a size of 1 for which the module is the same program.
     """
 
     program: Any
     oblivious: bool = False
     notes: tuple[str, ...] = ()
+    settled: frozenset[str] = frozenset()
 
 
 def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> Exported:
@@ -79,6 +83,7 @@ def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> Ex
     tries = _Tries(module, args, kwargs, dynamic_shapes)
     made = tries.first(tries.ways())
     if made is not None:
+        made = replace(made, settled=tries.settled(made))
         for note in made.notes:
             log.warning("build: %s", note)
         return made
@@ -202,6 +207,43 @@ class _Tries:
             self.failures.append(error)
             return None
         return Exported(program, sparing)
+
+    def settled(self, made: Exported) -> frozenset[str]:
+        """Return texts of guards that exclude a size of 1, where the program is right for 1 too.
+
+        The module is exported once more for every such size. One size is proved after another:
+        a later proof may use only guards that remain.
+        """
+        guards = recorded_guards(made.program)
+        found: set[str] = set()
+        for symbol, excluding, axes in one_by_one(made.program):
+            special = None if axes is None else self._of_ones(made, Ones(axes))
+            left = [g for g in guards if g.code not in found]
+            if special is not None and same_program(made.program, special, symbol, left):
+                found |= {g.code for g in excluding}
+        return frozenset(found)
+
+    def _of_ones(self, made: Exported, axes: Ones) -> Any:
+        """Return the module's program where axes have size 1; None if it cannot be exported.
+
+        Axes that are fixed in ``made`` are fixed in the result.
+        """
+        from torch.utils import _pytree as pytree
+
+        leaves, spec = self._leaves()
+        for k, axis in axes:
+            leaves[k] = leaves[k].narrow(axis, 0, 1)
+        args, kwargs = pytree.tree_unflatten(leaves, spec)
+        one = copy(self)  # the module is wrapped already
+        one.args, one.kwargs, one.given, one.failures = args, kwargs, None, []
+        one.ones = axes | {
+            (k, axis)
+            for k, value in enumerate(_leaf_values(made.program))
+            for axis in range(len(getattr(value, "shape", ())))
+            if isinstance(_dim(value, axis), int)
+        }
+        found = one._made(Ones(), made.oblivious)
+        return None if found is None else found.program
 
     def _leaves(self) -> tuple[list[Any], Any]:
         from torch.utils import _pytree as pytree

@@ -121,7 +121,8 @@ class Record:
 
     def layout(self) -> list[Recorded]:
         """Return the guards that do not affect results here."""
-        return [g for g in self.guards if g.spares_ones]
+        settled = frozenset() if self.own is None else self.own.settled
+        return [g for g in self.guards if g.spares_ones or g.code in settled]
 
 
 class Program:
@@ -186,7 +187,9 @@ class Program:
         """Add all conditions that the exporter requires of the inputs."""
         of_layout = {guard.code: guard for guard in self.recorded.layout()}
         for text in self.recorded.texts:
-            if text in of_layout:
+            if self.recorded.own is not None and text in self.recorded.own.settled:
+                inputs.drop(" ".join(text.split()), "for 1 the module is the same program")
+            elif text in of_layout:
                 inputs.drop_layout(text, of_layout[text].place)
             else:
                 inputs.require(text, partial(self._place, inputs))

@@ -1,0 +1,138 @@
+"""Guards that exclude a size of 1 although the module does the same there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tvm_disc  # noqa: E402
+from tvm_disc.errors import GuardFailed  # noqa: E402
+from tvm_disc.frontends.torch.export import exported  # noqa: E402
+
+
+class Applies(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.weight = torch.nn.Parameter(torch.arange(3.0))
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x, self.weight)
+
+
+def unused(x: Any, w: Any) -> Any:
+    causal = x.shape[0] > 1 and w is None
+    return x * w + (1 if causal else 0)
+
+
+def whole_slice(x: Any, w: Any) -> Any:
+    many = x.shape[0] > 1
+    y = x * 2 if many or w is not None else x
+    return y[:, :][: x.shape[0]] + w
+
+
+def both_ways(x: Any, w: Any) -> Any:
+    if x.shape[0] == 1:
+        return (x + w).relu()
+    return (x + w).relu()
+
+
+def sizes_as_arguments(x: Any, w: Any) -> Any:
+    many = x.shape[0] != 1
+    index = torch.arange(x.shape[0])[:, None]
+    return x.reshape(x.shape[0], 3, 1).sum(-1) * w + index if many is not None else x
+
+
+def in_a_factor(x: Any, w: Any) -> Any:
+    rows, one = x.shape[0], 1.0
+    if rows > 1:
+        one = 1.0
+    return torch.ones(rows, 3) * one + x * w
+
+
+SAME = [unused, whole_slice, both_ways, sizes_as_arguments, in_a_factor]
+
+
+@pytest.mark.parametrize("function", SAME, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("named", [False, True], ids=["default", "dynamic_shapes"])
+def test_a_size_of_one_is_taken(function: Callable[..., Any], named: bool) -> None:
+    module = Applies(function).eval()
+    example = (torch.randn(4, 3),)
+    model = exported(module, example, ({0: torch.export.Dim("rows")},) if named else None)
+    exe = tvm_disc.build(model)
+    for rows in (1, 2, 5):
+        x = torch.randn(rows, 3)
+        np.testing.assert_allclose(exe(x.numpy()), module(x).detach().numpy(), rtol=1e-6)
+
+
+def other_operator(x: Any, w: Any) -> Any:
+    return x * w if x.shape[0] > 1 else x + w
+
+
+def other_number(x: Any, w: Any) -> Any:
+    return x * w * (2.0 if x.shape[0] > 1 else 3.0)
+
+
+def other_constant(x: Any, w: Any) -> Any:
+    return x * w + torch.tensor([2.0 if x.shape[0] > 1 else 3.0])
+
+
+def other_axis(x: Any, w: Any) -> Any:
+    return (x * w).sum(0 if x.shape[0] > 1 else 1, keepdim=True)[:, :1]
+
+
+def other_operand(x: Any, w: Any) -> Any:
+    a, b = x * w, x + w
+    return a - b if x.shape[0] > 1 else b - a
+
+
+def other_part(x: Any, w: Any) -> Any:
+    return (x * w)[:, : 2 if x.shape[0] > 1 else 3]
+
+
+def two_are_excluded(x: Any, w: Any) -> Any:
+    if x.shape[0] > 2:
+        return x * w
+    return x * w
+
+
+DIFFER = [
+    other_operator, other_number, other_constant, other_axis, other_operand, other_part,
+    two_are_excluded,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", DIFFER, ids=lambda f: f.__name__)
+def test_a_size_of_one_is_refused(function: Callable[..., Any]) -> None:
+    model = exported(Applies(function).eval(), (torch.randn(4, 3),))
+    assert not model.settled
+    exe = tvm_disc.build(model)
+    with pytest.raises(GuardFailed, match=r"must hold .*input 'x' axis 0"):
+        exe(np.zeros((1, 3), "float32"))
+
+
+def test_a_condition_of_size_one_alone_keeps_the_guard() -> None:
+    """For one row the module requires an even number of columns, for more rows it does not."""
+
+    class Module(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            if x.shape[0] > 1 or x.shape[1] % 2 == 0:
+                return x * 2
+            return x * 3
+
+    model = exported(Module(), (torch.randn(4, 6),))
+    assert not model.settled
+    with pytest.raises(GuardFailed, match=r"must hold .*input 'x' axis 0"):
+        tvm_disc.build(model)(np.zeros((1, 5), "float32"))
+
+
+def test_explain_names_the_guard() -> None:
+    exe = tvm_disc.build(exported(Applies(unused), (torch.randn(4, 3),)))
+    assert "for 1 the module is the same program" in exe.explain()

@@ -1,0 +1,188 @@
+"""Comparison of two exports of one module, one of them for an axis of size 1.
+
+Modules of libraries decide on ``size > 1`` even where both branches do the same: the exporter
+records a guard, and a program would refuse a size of 1. Such a guard need not be checked if the
+module, exported for that size, is the same program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.frontends.torch.conditions import Recorded, recorded_guards
+from tvm_disc.frontends.torch.values import dim_of
+
+# Operators that are the identity if the result has the operand's shape.
+_SELECTING = ("aten.slice.Tensor", "aten.expand.default", "aten.alias.default")
+# A symbol of PyTorch, and what replaces it.
+Values = Mapping[Any, Any]
+
+
+def excluding_one(guards: Sequence[Recorded]) -> dict[Any, list[Recorded]]:
+    """Return the guards of one size each that exclude 1 and change results, by their symbol."""
+    found: dict[Any, list[Recorded]] = {}
+    for guard in guards:
+        symbols = guard.expr.free_symbols
+        if guard.code and len(symbols) == 1 and not guard.spares_ones:
+            (symbol,) = symbols
+            if guard.expr.subs(symbol, 1) == False and guard.expr.subs(symbol, 2) == True:  # noqa: E712
+                found.setdefault(symbol, []).append(guard)
+    return found
+
+
+def same_program(general: Any, special: Any, symbol: Any, guards: Sequence[Recorded]) -> bool:
+    """Return whether ``special`` computes what ``general`` does where ``symbol`` is 1.
+
+    Args:
+        general: an exported program.
+        special: the same module exported with 1 for every axis of size ``symbol``.
+        symbol: a symbol of ``general``.
+        guards: the guards of ``general`` that callers have to meet. Those of ``special`` must be
+            among them.
+    """
+    ones = {symbol: 1}
+    renamed = _renamed(general, special, ones)
+    if renamed is None or not _same_inputs(general, special):
+        return False
+    required = {g.expr.subs(ones) for g in guards}
+    for guard in recorded_guards(special):
+        free = guard.spares_ones or guard.spares_nothing
+        needed = guard.expr.subs(renamed)
+        if not free and needed != True and needed not in required:  # noqa: E712
+            return False
+    mine, other = _Walk(general, ones), _Walk(special, renamed)
+    return mine.steps() == other.steps()
+
+
+def _renamed(general: Any, special: Any, ones: Values) -> dict[Any, Any] | None:
+    """Return the sizes of ``general`` by the symbols of ``special``; None if inputs differ."""
+    found: dict[Any, Any] = {}
+    for a, b in zip(_inputs(general), _inputs(special), strict=True):
+        shapes = [getattr(n.meta.get("val"), "shape", ()) for n in (a, b)]
+        if len(shapes[0]) != len(shapes[1]):
+            return None
+        for mine, other in zip(*shapes, strict=True):
+            size, name = _replaced(dim_of(mine), ones), dim_of(other)
+            if getattr(name, "is_symbol", False):
+                found.setdefault(name, size)
+            elif name != size:
+                return None
+    return found
+
+
+def _inputs(program: Any) -> list[Any]:
+    return [n for n in program.graph.nodes if n.op == "placeholder"]
+
+
+def _same_inputs(general: Any, special: Any) -> bool:
+    """Return whether inputs and results have the same roles, and constants the same elements."""
+    import torch
+
+    signatures = [p.graph_signature for p in (general, special)]
+    roles = [
+        (
+            [(s.kind, s.target) for s in found.input_specs],
+            [(s.kind, s.target) for s in found.output_specs],
+        )
+        for found in signatures
+    ]
+    if roles[0] != roles[1] or general.constants.keys() != special.constants.keys():
+        return False
+    pairs = [(x, special.constants[name]) for name, x in general.constants.items()]
+    return all(
+        isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b)
+        for a, b in pairs
+    )
+
+
+class _Walk:
+    """The steps of one program, without names and with some symbols replaced."""
+
+    def __init__(self, program: Any, values: Values) -> None:
+        self.program, self.values = program, values
+        self.places: dict[Any, int] = {}
+
+    def steps(self) -> list[Any]:
+        """Return what every node that makes tensors does; sizes occur as arguments only."""
+        found: list[Any] = []
+        for node in self.program.graph.nodes:
+            if self._is_size(node) or _is_assertion(node):
+                continue
+            if self._changes_nothing(node):
+                self.places[node] = self.places[node.args[0]]
+                continue
+            self.places[node] = len(found)
+            found.append(self._step(node))
+        return found
+
+    def _step(self, node: Any) -> Any:
+        if node.op == "placeholder":
+            return "input"
+        if node.op == "get_attr":  # a graph of a branch or loop: not compared
+            return object()
+        target = None if node.op == "output" else node.target
+        return target, self._value(node.args), self._value(sorted(node.kwargs.items()))
+
+    def _is_size(self, node: Any) -> bool:
+        import torch
+
+        kinds = torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool
+        return node.op == "call_function" and isinstance(node.meta.get("val"), kinds)
+
+    def _changes_nothing(self, node: Any) -> bool:
+        """Return whether a node selects all of its operand; PyTorch omits some of those."""
+        if node.op != "call_function" or str(node.target) not in _SELECTING:
+            return False
+        step = node.args[4] if len(node.args) > 4 else 1
+        mine, operand = (n.meta["val"].shape for n in (node, node.args[0]))
+        return bool(step == 1 and self._shape(mine) == self._shape(operand))
+
+    def _shape(self, shape: Any) -> list[Any]:
+        return [_replaced(dim_of(size), self.values) for size in shape]
+
+    def _value(self, value: Any) -> Any:
+        if hasattr(value, "graph") and hasattr(value, "meta"):
+            if self._is_size(value):
+                return _replaced(_expression(value.meta["val"]), self.values)
+            return "node", self.places[value]
+        if isinstance(value, list | tuple):
+            return [self._value(v) for v in value]
+        if isinstance(value, slice):
+            return "slice", self._value([value.start, value.stop, value.step])
+        return value
+
+
+def _is_assertion(node: Any) -> bool:
+    return node.op == "call_function" and str(node.target).startswith("aten._assert_")
+
+
+def _expression(value: Any) -> Any:
+    return value.node.expr if hasattr(value, "node") else value
+
+
+def _replaced(value: Any, values: Values) -> Any:
+    made = value.subs(values) if hasattr(value, "subs") else value
+    return int(made) if getattr(made, "is_Integer", False) else made
+
+
+def one_by_one(program: Any) -> Iterator[tuple[Any, list[Recorded], list[tuple[int, int]] | None]]:
+    """Yield symbols that guards keep from being 1, those guards, and the axes of that size.
+
+    The axes are pairs of an input among those of the user and an axis; None if the size of another
+    axis is computed from the symbol, which an example of size 1 cannot reach.
+    """
+    specs = program.graph_signature.input_specs
+    users = [n for n, s in zip(_inputs(program), specs, strict=True) if s.kind.name == "USER_INPUT"]
+    sizes = {
+        (leaf, axis): dim_of(size)
+        for leaf, node in enumerate(users)
+        for axis, size in enumerate(getattr(node.meta.get("val"), "shape", ()))
+    }
+    for symbol, guards in excluding_one(recorded_guards(program)).items():
+        reading = {p: d for p, d in sizes.items() if symbol in getattr(d, "free_symbols", ())}
+        plain = all(d == symbol for d in reading.values())
+        yield symbol, guards, list(reading) if plain and reading else None
+
+
+__all__ = ["excluding_one", "one_by_one", "same_program"]
