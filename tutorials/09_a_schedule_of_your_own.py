@@ -177,12 +177,12 @@ for found in tuned.dispatch.values():
 bias = relay.const(rng.standard_normal(8).astype("float32"))
 z = relay.var("z", shape=(relay.Any("rows"), 8), dtype="float32")
 other = tvm_disc.build(relay.Function([z], relay.tanh(z + bias)), options=options)
-print(next(line.strip() for line in other.explain().splitlines() if "not flat" in line))
+print(next(line.strip() for line in other.explain().splitlines() if "flat not used" in line))
 assert "template: loop" in other.explain()
 
 # %% [markdown]
 # ```text
-# not flat: not everything has the same shape
+# flat not used: not everything has the same shape
 # ```
 #
 # The built-in templates are written in the same way; `tvm_disc/schedules/select.py` lists them in
