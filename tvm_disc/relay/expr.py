@@ -131,20 +131,21 @@ class Expr:
 
     span: Span | None = None
     _checked_type: Type | None = None
+    _type_on_access: Type | None = None
 
     @property
     def checked_type(self) -> Type:
-        """Return the type that inference found.
+        """Return the type that inference found; infer it on access if the expression was parsed.
 
         Raises:
-            ValueError: inference has not run on this expression.
+            ValueError: the type is not known.
         """
-        if self._checked_type is None:
-            raise ValueError(
-                "the type of this expression has not been inferred; run "
-                "relay.transform.InferType() over its module and take it from the result"
-            )
-        return self._checked_type
+        found: Type | None = self._checked_type or self._type_on_access
+        if found is None:
+            on_access = import_module("tvm_disc.relay.inference.on_access")
+            found = on_access.type_on_access(self)
+        assert found is not None
+        return found
 
     def astext(self, show_meta_data: bool = True) -> str:
         """Return the expression in Relay's text format."""

@@ -103,6 +103,15 @@ def _compared_modules(a: IRModule, b: IRModule, comparer: _Comparer) -> Pair | N
     return None
 
 
+def as_float32(value: float) -> float:
+    """Return ``value`` rounded to float32, in which attributes are compared and hashed.
+
+    A parameter that was read from a float32 constant then equals the same number in a script.
+    """
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
 class _Comparer:
     """State of one comparison. ``todo`` is a stack of pairs, so comparison does not recurse."""
 
@@ -244,7 +253,8 @@ class _Comparer:
 
     def values(self, a: Any, b: Any) -> bool:
         if isinstance(a, float) and isinstance(b, float):
-            return a == b or math.isclose(a, b, rel_tol=self.rel_tol) or (a != a and b != b)
+            near = as_float32(a) == as_float32(b) or math.isclose(a, b, rel_tol=self.rel_tol)
+            return near or (a != a and b != b)
         if isinstance(a, dict) and isinstance(b, dict):
             return a.keys() == b.keys() and all(self.values(v, b[k]) for k, v in a.items())
         if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):

@@ -8,6 +8,7 @@ import pytest
 
 from tvm_disc import relay
 from tvm_disc.errors import BadNode
+from tvm_disc.relay import dataflow_pattern
 from tvm_disc.relay.dataflow_pattern import (
     AltPattern,
     CallPattern,
@@ -229,3 +230,12 @@ def test_a_long_path() -> None:
 def test_what_no_pattern_can_be_made_of(make: Any, message: str) -> None:
     with pytest.raises(BadNode, match=message.replace("(", r"\(")):
         make()
+
+
+def test_parts_of_patterns_by_their_names_in_relay() -> None:
+    item = dataflow_pattern.is_tuple_get_item(
+        dataflow_pattern.is_tuple([dataflow_pattern.is_var("x")]), 0
+    )
+    assert item.tuple is item.tuple_value and dataflow_pattern.is_var("x").name == "x"
+    with pytest.raises(AttributeError, match="TupleGetItemPattern has no 'field'"):
+        _ = item.field

@@ -227,3 +227,18 @@ def test_recursion_by_the_same_node() -> None:
     again = relay.If(relay.equal(i, relay.const(0)), i, f(i - relay.const(1)))
     mod = infer_types(relay.IRModule({f: relay.Function([i], again), "main": f(relay.const(3))}))
     assert mod["main"].ret_type == i32 == mod["f"].ret_type
+
+
+def test_a_parsed_function_has_its_type_on_access_and_its_text_stays() -> None:
+    text = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(?, 2), float32]) { exp(%x) }'
+    mod = relay.parse(text)
+    printed = mod.astext()
+    assert str(mod["main"].body.checked_type) == "Tensor[(?, 2), float32]"
+    assert isinstance(mod["main"].checked_type, relay.FuncType)
+    assert mod.astext() == printed and "ty=" not in printed
+
+
+def test_a_parsed_part_that_needs_its_module_says_what_to_do() -> None:
+    text = '#[version = "0.0.5"]\ndef @f(%x: int32) { %x } def @main(%x: int32) { @f(%x) }'
+    with pytest.raises(ValueError, match=r"has not been inferred; run relay.transform.InferType"):
+        _ = relay.parse(text)["main"].body.checked_type

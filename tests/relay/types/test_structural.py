@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tvm_disc import relay
@@ -174,3 +175,15 @@ def test_deep_programs_are_hashed() -> None:
             z = relay.exp(z)
         chains.append(z)
     assert relay.structural_hash(chains[0]) == relay.structural_hash(chains[1])
+
+
+@pytest.mark.parametrize("value", [1e-5, 0.1, 1e-12, 3.3])
+def test_attributes_are_compared_as_float32(value: float) -> None:
+    x = relay.var("x")
+    near, exact, far = (
+        relay.nn.leaky_relu(x, alpha=v)
+        for v in (float(np.float32(value)), value, value * (1 + 1e-6))
+    )
+    assert relay.structural_equal(near, exact)
+    assert relay.structural_hash(near) == relay.structural_hash(exact)
+    assert not relay.structural_equal(exact, far)

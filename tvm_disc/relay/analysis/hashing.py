@@ -28,6 +28,7 @@ from tvm_disc.relay.expr import (
     Var,
 )
 from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.structural import as_float32
 from tvm_disc.relay.visit import children
 
 
@@ -219,7 +220,9 @@ class _Writer:
 
 
 def _plain(value: Any) -> object:
-    """Return an attribute's value in a normal form: sorted dicts, tuples for lists."""
+    """Return an attribute's value in a normal form: sorted dicts, tuples for lists, float32."""
+    if isinstance(value, float):
+        return as_float32(value)
     if isinstance(value, dict):
         return sorted((k, _plain(v)) for k, v in value.items())
     if isinstance(value, list | tuple):

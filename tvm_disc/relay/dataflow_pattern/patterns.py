@@ -156,6 +156,11 @@ class VarPattern(DFPattern):
 
     name_hint: str = ""
 
+    @property
+    def name(self) -> str:
+        """Return the name; empty for any."""
+        return self.name_hint
+
     def matches(self, matcher: Matcher, expr: Expr) -> bool:
         return isinstance(expr, Var) and self.name_hint in ("", expr.name_hint)
 
@@ -319,6 +324,12 @@ class TupleGetItemPattern(DFPattern):
 
     def __post_init__(self) -> None:
         _pattern("is_tuple_get_item", self.tuple_value)
+
+    def __getattr__(self, name: str) -> DFPattern:
+        # A property `tuple` would hide the type of that name in this class.
+        if name == "tuple":
+            return self.tuple_value
+        raise AttributeError(f"TupleGetItemPattern has no {name!r}")
 
     def matches(self, matcher: Matcher, expr: Expr) -> bool:
         if not isinstance(expr, TupleGetItem) or self.index not in (None, -1, expr.index):
