@@ -142,8 +142,7 @@ class Expr:
         """
         found: Type | None = self._checked_type or self._type_on_access
         if found is None:
-            on_access = import_module("tvm_disc.relay.inference.on_access")
-            found = on_access.type_on_access(self)
+            found = import_module("tvm_disc.relay.inference.on_access").type_on_access(self)
         assert found is not None
         return found
 
