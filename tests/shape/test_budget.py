@@ -107,6 +107,20 @@ def test_steps_per_operator_are_bounded(program: Callable[[Solver, int], None]) 
     assert steps(18) <= 5 * steps(6)
 
 
+@pytest.mark.parametrize("count", [4, 10, 20])
+def test_joins_over_known_guards_stay_within_the_budget(count: int) -> None:
+    """A second walk over a program starts with the guards that the first one has found."""
+    first = Solver()
+    joins(first, count)
+    guards = list(first.guards)
+    assert len(guards) == count - 1
+    assert first.budget.exhausted == 0
+    for guard in guards:
+        first.require(guard.cond, guard.context, guard.message)
+    assert first.budget.exhausted == 0
+    assert len(first.guards) == len(guards)
+
+
 def test_facts_about_new_symbols_leave_other_results_valid() -> None:
     def work(count: int) -> int:
         solver = Solver()

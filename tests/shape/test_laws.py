@@ -133,6 +133,11 @@ ROWS: list[tuple[str, list[Tree], Tree]] = [
             ("<=", "n", ("*", "n", "n")),
         ),
     ),
+    (
+        "a disjunction known to hold",
+        [("or", ("==", "n", 1), ("==", "n", "m"))],
+        ("or", ("==", "n", 1), ("==", "n", "m")),
+    ),
     ("one of a disjunction", [], ("or", ("==", "n", 0), ("<=", 1, "n"))),
     (
         "cases of min, max and choice",

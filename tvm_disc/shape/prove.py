@@ -182,6 +182,11 @@ def _all(st: State, c: Cond) -> bool | None:
     return True if all(answers) else None
 
 
+def _recorded(st: State, c: Cond) -> bool | None:
+    """Prove a disjunction that is a fact, such as a guard that an earlier walk has added."""
+    return True if c.op == "or" and c in st.ors else None
+
+
 def _any(st: State, c: Cond) -> bool | None:
     if c.op != "or":
         return None
@@ -301,6 +306,7 @@ DIRECT_LAWS = (
     ProofLaw("x + k*p >= 0: x // k + p >= 0", _undivided),
     ProofLaw("p - (a - q*b)**2 >= 0: p >= 0", _square),
     ProofLaw("each of a conjunction", _all),
+    ProofLaw("a disjunction known to hold", _recorded),
 )
 CASE_LAWS = (
     ProofLaw("n == 0 or p >= 0: n*p >= 0", _zero_or),

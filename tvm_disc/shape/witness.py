@@ -27,6 +27,8 @@ MOVES = 64
 """Maximum number of symbols that a search for a witness may set."""
 TRIES = 3
 """Number of witnesses from which a search for another one starts."""
+NUDGES = (0, 1, 2, 7)
+"""Values of one symbol that are tried before a walk over several symbols."""
 LARGEST = 1 << 40
 """Maximum value of a symbol: values that multiply from step to step would grow without bound."""
 PALETTE = (0, 1, 2, 3, 5, 7, 8, 12, 16, 31, 64, 128)
@@ -225,18 +227,24 @@ class Witnesses:
 
     def undecided(self, c: Cond) -> bool:
         """Return whether a condition holds for one witness and not for another."""
-        return self.refute(lambda w: not w.holds(c)) and self.refute(lambda w: w.holds(c))
+        size = len(c.syms)
+        return self.refute(lambda w: not w.holds(c), size) and self.refute(
+            lambda w: w.holds(c), size
+        )
 
     def search(self, c: Cond) -> bool:
         """Return :meth:`undecided` after a search for the missing witness."""
         if self._hypothetical or self._budget.left <= 0:
             return False
-        missing = cond_not(c) if self.refute(lambda w: w.holds(c)) else c
-        for witness in (self._found + self._points)[:TRIES]:
-            found = witness.copy()
-            if self._mend(found, missing):
-                self._found = [found, *self._found[: FOUND - 1]]
-                return self.undecided(c)
+        holds = self.refute(lambda w: w.holds(c), len(c.syms))
+        missing = cond_not(c) if holds else c
+        points = self._found + self._points
+        for change, starts in ((self._nudge, points), (self._mend, points[:TRIES])):
+            for witness in starts:
+                found = witness.copy()
+                if change(found, missing):
+                    self._found = [found, *self._found[: FOUND - 1]]
+                    return self.undecided(c)
         return False
 
     # -- repair
@@ -262,6 +270,8 @@ class Witnesses:
         """Change a witness until it satisfies the goal and all facts; restore it and return
         False if not.
         """
+        if self._nudge(witness, goal):
+            return True
         before: list[tuple[Atom, int]] = []
         wanted = [goal]
         for _ in range(MOVES):
@@ -277,10 +287,33 @@ class Witnesses:
             before.append((move[0], witness.of(move[0])))
             witness.set(*move)
             facts = self._facts_of.get(move[0], ())
-            self._budget.left -= 4 + 2 * len(facts)
+            # A fact over a join of many dims evaluates a selection for each of them.
+            self._budget.left -= 4 + sum(2 + len(f.syms) for f in facts)
             wanted += [f for f in facts if not witness.satisfies(f)]
         for symbol, value in reversed(before):
             witness.set(symbol, value)
+        return False
+
+    def _nudge(self, witness: Witness, goal: Cond) -> bool:
+        """Change one symbol that few facts mention, so that the goal and those facts hold.
+
+        A new dim of a long join has no facts yet: one change suffices, while a random walk over
+        the other dims breaks the facts about them. Return False, with the witness as it was, if
+        no value does.
+        """
+        facts_of = self._facts_of
+        symbols = sorted(_leaves(goal.syms), key=lambda s: (len(facts_of.get(s, ())), s))
+        for symbol in symbols[:1]:
+            facts = facts_of.get(symbol, ())
+            before = witness.of(symbol)
+            for value in NUDGES:
+                if self._budget.left < self._budget.limit // 4:
+                    break
+                self._budget.left -= 2 + len(facts)
+                witness.set(symbol, value)
+                if witness.satisfies(goal) and all(witness.satisfies(f) for f in facts):
+                    return True
+            witness.set(symbol, before)
         return False
 
     def _move(self, witness: Witness, c: Cond) -> tuple[Atom, int] | None:
