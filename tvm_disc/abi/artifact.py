@@ -184,7 +184,8 @@ def _trailer(path: Path, file: IO[bytes], size: int) -> Trailer:
             if expected == size:
                 return trailer
             raise ArtifactError(
-                f"{path}: damaged: expected {expected} bytes, found {size}; save or copy it again"
+                f"{path}: damaged or truncated: expected {expected} bytes, found {size}; "
+                "save or copy it again"
             )
     raise ArtifactError(
         f"{path}: not a program saved by tvm_disc, or truncated: its {size} bytes do not end "
