@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvm_disc.errors import BadNode, shown
+from tvm_disc.errors import BadInput, BadNode, shown
 
 from ..dataflow_pattern.known_types import KnownTypes
 from ..expr import Constructor, Expr, Function, GlobalVar, Var, as_expr
@@ -232,17 +232,31 @@ def FakeQuantizationToInteger(
 ) -> FunctionPass:
     """Return a pass that computes the operators between dequantize and quantize in integers.
 
-    A region with an operator that has no integer form stays; ``hard_fail`` refuses it. ``use_qat``
-    then rewrites single operators whose operands are dequantized. ``optional_qnn_ops`` names
-    operators
-    whose integer form is less accurate: ``nn.softmax``.
+    Args:
+        hard_fail: refuse a region with an operator that has no integer form; otherwise it stays.
+        use_qat: also rewrite single operators whose operands are dequantized.
+        optional_qnn_ops: operators to rewrite whose integer form is less accurate: ``nn.softmax``.
+
+    Raises:
+        BadInput: an argument has another type.
     """
-    optional = tuple(optional_qnn_ops or ())
+    for name, value in (("hard_fail", hard_fail), ("use_qat", use_qat)):
+        if not isinstance(value, bool):
+            raise BadInput(f"{name}: expected True or False, found {shown(value)}")
+    given = optional_qnn_ops or ()
+    if isinstance(given, str) or not all(isinstance(op, str) for op in _listed(given)):
+        raise BadInput(f"optional_qnn_ops: expected names of operators, found {shown(given)}")
+    optional = tuple(given)
 
     def change(func: Function) -> Expr:
         return fake_quantization_to_integer(func, hard_fail, use_qat, optional)
 
     return _each("FakeQuantizationToInteger", 0, change, ("InferType", "DivToMul"))
+
+
+def _listed(given: object) -> Sequence[object]:
+    """Return a sequence, or a sequence of the object itself, which is then not a name."""
+    return given if isinstance(given, Sequence) else (given,)
 
 
 def ForwardFoldScaleAxis() -> FunctionPass:
