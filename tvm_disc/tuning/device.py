@@ -69,8 +69,7 @@ class DeviceKernel:
         """Yield this kernel's events of one call, each with the dims of its launch.
 
         A loop launches a kernel more often than the program lists it. Its events are attributed
-        only if
-        all listed launches have the same dims.
+        only if all listed launches have the same dims.
         """
         own = [e for e in events if e.kernel == self.name]
         dims = self.calls.get(shapes, [])

@@ -289,9 +289,8 @@ def disturbance(variants: Sequence[Variant], timing: Timing) -> float:
     undisturbed.
 
     Another process on a worker's core, or two threads on one physical core, delay each call that
-    waits
-    for the worker, and for seconds: no number of rounds at one point distinguishes that from a slow
-    variant.
+    waits for the worker, and for seconds: no number of rounds at one point distinguishes that from
+    a slow variant.
     """
     crowded = timing.crowding - 1 if timing.crowding > CROWDED else 0.0
     stolen = timing.stolen if timing.stolen > STOLEN else 0.0

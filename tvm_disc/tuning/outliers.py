@@ -2,10 +2,8 @@
 
 Another virtual machine on the same core, or two virtual cores that temporarily share no cache, slow
 threaded calls by a half for seconds, and no counter reports it. Neighbouring points were measured
-at
-other times. So each point is predicted by a regressor that was trained without it. If a possibly
-best
-variant took much more or less than predicted, relative to all variants, the point is measured
+at other times. So each point is predicted by a regressor that was trained without it. If a possibly
+best variant took much more or less than predicted, relative to all variants, the point is measured
 again.
 """
 

@@ -125,8 +125,7 @@ def tune(
     """Measure the variants of each kernel of a program and append their times to ``records``.
 
     An existing file is continued: times in it are not measured again, so an interrupted run loses
-    at
-    most the current point.
+    at most the current point.
 
     Args:
         source, params, target, constraints, options: as for :func:`tvm_disc.build`.

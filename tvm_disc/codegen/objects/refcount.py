@@ -1,8 +1,7 @@
 """Instructions on reference-counted boxes.
 
 ``consumed`` boxes pass their reference to the instruction, ``used`` ones are borrowed, ``made``
-ones
-are returned with a new reference. :mod:`ownership` inserts ``Dup`` and ``Drop`` accordingly.
+ones are returned with a new reference. :mod:`ownership` inserts ``Dup`` and ``Drop`` accordingly.
 """
 
 from __future__ import annotations

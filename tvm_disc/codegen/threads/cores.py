@@ -3,11 +3,9 @@
 Linux may wake a sleeping worker on its caller's core although other cores are idle: an idle virtual
 core looks as if the hypervisor had descheduled it. Caller and worker then alternate on one core
 until the next scheduler tick or longer. Permanent pinning does not help, because the caller
-migrates.
-Here the caller excludes its own core from the worker's affinity mask just before it wakes the
-worker;
-the worker restores the full mask once it runs. A worker that finds itself on its caller's core does
-the same for itself.
+migrates. Here the caller excludes its own core from the worker's affinity mask just before it wakes
+the worker; the worker restores the full mask once it runs. A worker that finds itself on its
+caller's core does the same for itself.
 """
 
 from __future__ import annotations
@@ -130,8 +128,7 @@ def step_aside() -> Any:
     """Return ``step_aside(pool, core, out)``: move this thread if it runs on ``core``.
 
     ``out`` becomes 1 if it cannot move. If the core number does not change (some sandboxes report
-    the
-    same number to all threads), cores are never checked again.
+    the same number to all threads), cores are never checked again.
     """
     pool, core, out = index_var("pool"), scalar_var("core", "int32"), index_var("out")
     block = Block()

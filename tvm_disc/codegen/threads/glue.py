@@ -2,8 +2,7 @@
 
 The program receives the address of the pool's home when its constants are bound. TVM's generated
 code calls the runtime's parallel launch through a variable of the library, which is set at load
-time;
-each call of a program replaces it by the home's launch before the first kernel.
+time; each call of a program replaces it by the home's launch before the first kernel.
 """
 
 from __future__ import annotations

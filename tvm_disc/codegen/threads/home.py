@@ -2,10 +2,8 @@
 
 The first program creates the home and registers its address as a global function of TVM's runtime;
 later programs look it up there. Workers run the code of the first program, which therefore must
-stay
-loaded: a library increments its own reference count in the dynamic linker, and code that was
-compiled
-in this process is kept alive by its creator.
+stay loaded: a library increments its own reference count in the dynamic linker, and code that was
+compiled in this process is kept alive by its creator.
 """
 
 from __future__ import annotations

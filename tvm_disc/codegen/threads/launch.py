@@ -6,11 +6,9 @@ left. Then it waits for the parts that workers have claimed.
 Offering parts to a spinning worker costs almost nothing. Waking a worker costs the caller
 microseconds, and a part that a worker claims and is then preempted in costs a time slice. Both are
 limited by recent experience. The pause between wakes doubles until help has saved more than the
-last
-wake cost. After a part was held up, the caller runs alone, four times as long each time, and an
-eighth
-less for each launch that was helped (exponential backoff, as for collisions on a shared medium:
-Metcalfe and Boggs, 1976).
+last wake cost. After a part was held up, the caller runs alone, four times as long each time, and
+an eighth less for each launch that was helped (exponential backoff, as for collisions on a shared
+medium: Metcalfe and Boggs, 1976).
 """
 
 from __future__ import annotations
@@ -146,8 +144,7 @@ def _launch() -> Any:
         for n, p in zip(("body", "closure"), pointers, strict=True)
     )
     # The first word of the closure is the loop extent, used here as the number of parts. Any number
-    # is
-    # correct: each part computes its share of the loop, and a single part runs all of it.
+    # is correct: each part computes its share of the loop, and a single part runs all of it.
     parts = block.bind("parts", load(closure))
     slot = block.alloc("slot", 1, "int64")
     block.store(slot, 0, i64(0))

@@ -1,8 +1,7 @@
 """The threads' code as a module of its own, compiled for the baseline of the architecture.
 
 Programs in memory share one module. Each saved program contains a copy; the copy of the first
-program
-that a process loads runs the workers.
+program that a process loads runs the workers.
 """
 
 from __future__ import annotations

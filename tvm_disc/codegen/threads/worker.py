@@ -1,10 +1,8 @@
 """The worker thread: runs parts of launches of any program of the process.
 
 Between launches a worker spins on the signal word for a while, so that the next kernel of a call
-need
-not wake it; then it sleeps. The spin time doubles after a launch arrived, halves after none
-arrived,
-and drops to the minimum after the worker was preempted.
+need not wake it; then it sleeps. The spin time doubles after a launch arrived, halves after none
+arrived, and drops to the minimum after the worker was preempted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Choice by measured times: a regressor completes the cost table, and a tree is fitted to it.
 
 The regressor (gradient-boosted trees, XGBoost) predicts the ratio of a measured time to the
-analytical
-model's, so that without data it equals the analytical model. It has two parts: the common error of
-all
-variants at a point, and each variant's deviation from it. Choices depend on the second part only,
-which a disturbance that affects all times of a point does not change.
+analytical model's, so that without data it equals the analytical model. It has two parts: the
+common error of all variants at a point, and each variant's deviation from it. Choices depend on the
+second part only, which a disturbance that affects all times of a point does not change.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
      "ns": 1234.5}
 
 A line is used by a build if its first three fields equal the build's own. A truncated or damaged
-line
-affects no other line.
+line affects no other line.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Shipped constants: measured coefficients that extend the description of a machine.
 
 There are two kinds of files. The file of an x86-64 level has coefficients of code for its
-registers,
-fitted to times of complete kernels: speeds, not sizes. The file of a processor, by LLVM's name, has
-what was measured on it. A build takes sizes from the description of its target
+registers, fitted to times of complete kernels: speeds, not sizes. The file of a processor, by
+LLVM's name, has what was measured on it. A build takes sizes from the description of its target
 (:mod:`tvm_disc.target`), speeds from its level, and overrides both by its processor's file.
 """
 
