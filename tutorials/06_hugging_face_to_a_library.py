@@ -53,9 +53,8 @@ print(f"{len(exe.launches)} kernel calls")
 # ```
 #
 # Running the library needs neither PyTorch nor the model: `load` takes the file. For PyTorch
-# tensors the program returns tensors, without copies; for NumPy arrays, arrays. PyTorch returns
-# results by name, the program as a tuple in the same order. The same code serves all lengths from 1
-# to 128.
+# tensors the program returns tensors, without copies; for NumPy arrays, arrays. Results have the
+# names that the model gives them. The same code serves all lengths from 1 to 128.
 
 # %%
 served = tvm_disc.load(library)
@@ -64,7 +63,8 @@ for batch, words in ((1, 1), (2, 7), (3, 33), (1, 128)):
     mask = torch.ones_like(ids)
     with torch.no_grad():
         wanted = model(ids, mask)
-    hidden, pooled = served(input_ids=ids, attention_mask=mask)
+    result = served(input_ids=ids, attention_mask=mask)
+    hidden, pooled = result["last_hidden_state"], result["pooler_output"]
     error = float((hidden - wanted.last_hidden_state).abs().max())
     assert error < 1e-5 and torch.allclose(pooled, wanted.pooler_output, atol=1e-5)
     print(f"{batch} x {words}: {tuple(hidden.shape)}, largest error below 1e-5")

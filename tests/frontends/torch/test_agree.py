@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tvm_disc  # noqa: E402
-from tvm_disc.errors import GuardFailed  # noqa: E402
+from tvm_disc.errors import DiscError, GuardFailed  # noqa: E402
 from tvm_disc.frontends.torch.export import exported  # noqa: E402
 
 
@@ -70,6 +70,31 @@ def test_a_size_of_one_is_taken(function: Callable[..., Any], named: bool) -> No
     for rows in (1, 2, 5):
         x = torch.randn(rows, 3)
         np.testing.assert_allclose(exe(x.numpy()), module(x).detach().numpy(), rtol=1e-6)
+
+
+class Two(torch.nn.Module):
+    """Two inputs of one size; the decision may read either."""
+
+    def __init__(self, read: int) -> None:
+        super().__init__()
+        self.read = read
+
+    def forward(self, x: Any, y: Any) -> Any:
+        many = (x, y)[self.read].shape[0] > 1 and x is None
+        return x + y + (1 if many else 0)
+
+
+@pytest.mark.parametrize("read", [0, 1])
+@pytest.mark.parametrize("named", [False, True], ids=["default", "dynamic_shapes"])
+def test_sizes_that_are_equal_are_one_size(read: int, named: bool) -> None:
+    module, axes = Two(read).eval(), {0: torch.export.Dim("rows")}
+    example = (torch.randn(4, 3), torch.randn(4, 3))
+    exe = tvm_disc.build(exported(module, example, (axes, axes) if named else None))
+    for rows in (1, 2, 5):
+        x, y = torch.randn(rows, 3), torch.randn(rows, 3)
+        np.testing.assert_allclose(exe(x.numpy(), y.numpy()), module(x, y).numpy(), rtol=1e-6)
+    with pytest.raises(DiscError, match="input .y. axis 0: expected"):
+        exe(np.ones((2, 3), "float32"), np.ones((4, 3), "float32"))
 
 
 def other_operator(x: Any, w: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tvm_disc.frontends.torch.conditions import Recorded, recorded_guards
+from tvm_disc.frontends.torch.conditions import Recorded, environment_of, recorded_guards
 from tvm_disc.frontends.torch.values import dim_of
 
 # Operators that are the identity if the result has the operand's shape.
@@ -45,14 +45,24 @@ def same_program(general: Any, special: Any, symbol: Any, guards: Sequence[Recor
     renamed = _renamed(general, special, ones)
     if renamed is None or not _same_inputs(general, special):
         return False
-    required = {g.expr.subs(ones) for g in guards}
+    equal, equal_special = _replacements(general), _replacements(special)
+    required = {g.expr.subs(equal).subs(ones) for g in guards}
     for guard in recorded_guards(special):
         free = guard.spares_ones or guard.spares_nothing
-        needed = guard.expr.subs(renamed)
+        needed = guard.expr.subs(equal_special).subs(renamed)
         if not free and needed != True and needed not in required:  # noqa: E712
             return False
     mine, other = _Walk(general, ones), _Walk(special, renamed)
     return mine.steps() == other.steps()
+
+
+def _replacements(program: Any) -> Values:
+    """Return the symbols that the exporter found equal to others, with what replaces them.
+
+    Guards are recorded with the symbols of their time; shapes have the replacements.
+    """
+    env = environment_of(program)
+    return {} if env is None else dict(env.replacements)
 
 
 def _renamed(general: Any, special: Any, ones: Values) -> dict[Any, Any] | None:
@@ -179,7 +189,9 @@ def one_by_one(program: Any) -> Iterator[tuple[Any, list[Recorded], list[tuple[i
         for leaf, node in enumerate(users)
         for axis, size in enumerate(getattr(node.meta.get("val"), "shape", ()))
     }
+    equal = _replacements(program)
     for symbol, guards in excluding_one(recorded_guards(program)).items():
+        symbol = equal.get(symbol, symbol)
         reading = {p: d for p, d in sizes.items() if symbol in getattr(d, "free_symbols", ())}
         plain = all(d == symbol for d in reading.values())
         yield symbol, guards, list(reading) if plain and reading else None
