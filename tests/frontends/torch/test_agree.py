@@ -93,7 +93,7 @@ def test_sizes_that_are_equal_are_one_size(read: int, named: bool) -> None:
     for rows in (1, 2, 5):
         x, y = torch.randn(rows, 3), torch.randn(rows, 3)
         np.testing.assert_allclose(exe(x.numpy(), y.numpy()), module(x, y).numpy(), rtol=1e-6)
-    with pytest.raises(DiscError, match="input .y. axis 0: expected"):
+    with pytest.raises(DiscError, match=r"input .y. axis 0: expected"):
         exe(np.ones((2, 3), "float32"), np.ones((4, 3), "float32"))
 
 
