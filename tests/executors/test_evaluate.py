@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "TVM's module": (
         lambda: relay.create_executor("vm", tvm.IRModule()),
         BadNode,
-        "take relay.IRModule",
+        "use relay.IRModule",
     ),
     "nothing to run": (
         lambda: relay.create_executor().evaluate(),
@@ -133,7 +133,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
             numbers().get_global_var("main")(numbers().get_constructor("Zero")())
         ),
         Unsupported,
-        "@main, which is called itself",
+        "@main, which is called by a function",
     ),
     "params": (
         lambda: relay.create_executor("vm", dense(), params=[W]).evaluate(),

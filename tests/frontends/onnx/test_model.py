@@ -103,7 +103,7 @@ def test_unknown_nodes_in_branches_and_functions_are_named() -> None:
         (helper.make_node("Transpose", ["x"], ["y"], perm=[1, 1]), TypeMismatch, "every axis once"),
         (helper.make_node("Concat", ["x", "x"], ["y"]), Unsupported, "'axis' is missing"),
         (helper.make_node("Softmax", ["x"], ["y"], axis=7), TypeMismatch, "axis 7"),
-        (helper.make_node("Relu", ["z"], ["y"], name="r"), Unsupported, "makes 'z'"),
+        (helper.make_node("Relu", ["z"], ["y"], name="r"), Unsupported, "produces 'z'"),
         (helper.make_node("MatMul", ["x", "x"], ["y"]), ShapeConflict, "MatMul 'y'"),
         (helper.make_node("Reshape", ["x"], ["y"]), Unsupported, "input 1 is missing"),
         (helper.make_node("Split", ["x"], ["y", "q"], axis="no"), Unsupported, "Split 'y'"),
@@ -292,7 +292,7 @@ def test_names_that_are_no_text(old: bytes, new: bytes, place: str) -> None:
     node = helper.make_node("Relu", ["x"], ["y"], name="other")
     data = model([node], ["batch"]).SerializeToString()
     damaged = onnx.load_from_string(data.replace(old, new))
-    with pytest.raises(BadInput, match=f"the ONNX model is damaged: {place} is no text"):
+    with pytest.raises(BadInput, match=f"the ONNX model is damaged: {place} is not text"):
         from_onnx(damaged)
 
 
