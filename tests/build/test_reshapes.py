@@ -53,11 +53,11 @@ def test_every_code_in_one_program() -> None:
 @pytest.mark.parametrize(
     ("shape", "codes", "error", "message"),
     [
-        ((N, N), (3, -4), TypeMismatch, "two dims after -4, of which one may be -1, found nothing"),
-        ((N, N), (-4, 2), TypeMismatch, "two dims after -4, of which one may be -1, found 2"),
-        ((N, N), (-4, -1, -1, 0), TypeMismatch, "one may be -1, found -1, -1"),
-        ((N, 6), (-4, -2, 2, 0), TypeMismatch, "one may be -1, found -2, 2"),
-        ((N, 6), (-4, 0, 2, 0), TypeMismatch, "one may be -1, found 0, 2"),
+        ((N, N), (3, -4), TypeMismatch, "two dims after -4, at most one of them -1, found nothing"),
+        ((N, N), (-4, 2), TypeMismatch, "two dims after -4, at most one of them -1, found 2"),
+        ((N, N), (-4, -1, -1, 0), TypeMismatch, "at most one of them -1, found -1, -1"),
+        ((N, 6), (-4, -2, 2, 0), TypeMismatch, "at most one of them -1, found -2, 2"),
+        ((N, 6), (-4, 0, 2, 0), TypeMismatch, "at most one of them -1, found 0, 2"),
         ((N, 6), (0, -4, -1, 4), TypeMismatch, "4 does not divide the dim of 6 that -4 splits"),
         ((N, N), (-3, -3), TypeMismatch, "refers to axis 2 of rank 2"),
         ((), (0,), TypeMismatch, "refers to axis 0 of rank 0"),

@@ -82,10 +82,10 @@ def test_a_size_from_data(name: str) -> None:
     for sizes in TOO_LARGE:
         if name in ("one_hot", "arange") and sizes[0] <= 1 << 40:
             continue  # they take the first alone
-        with pytest.raises((GuardFailed, MemoryError), match=r"within|too large|must equal|memory"):
+        with pytest.raises((GuardFailed, MemoryError), match=r"between|large|equal|memory"):
             executable(np.array(sizes))
     for sizes in ((-1, 2), (-(2**63), 2)):
         if name == "arange" or (name in ("reshape", "pad") and sizes[0] == -1):
             continue  # an empty range, a dim to infer, an element to take away
-        with pytest.raises(GuardFailed, match=r"at least|must lie within"):
+        with pytest.raises(GuardFailed, match=r"at least|must be between"):
             executable(np.array(sizes))
