@@ -32,7 +32,7 @@ def test_the_classifiers_are_these(root: Path) -> None:
     ("path", "phrase"),
     [
         ("README.md", "# Python 3.{0}-3.{1}\n"),
-        ("CONTRIBUTING.md", "any Python from 3.{0} to 3.{1} it finds"),
+        ("CONTRIBUTING.md", "an installed Python 3.{0} to 3.{1};"),
         ("Makefile", "a bare Python 3.{0}-3.{1}:"),
         ("Makefile", "need Python 3.{0} to 3.{1} with"),
         ("Makefile", "(3, {0}) <= sys.version_info[:2] <= (3, {1})"),
