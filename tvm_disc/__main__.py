@@ -230,7 +230,7 @@ def _explain(args: argparse.Namespace) -> None:
     dims = _sizes(args.dims)
     if args.html is not None:
         exe.explain_html(args.html, dims=dims, profile=args.profile)
-        print(f"wrote {args.html}")
+        print(f"wrote {args.html}: {len(exe.kernels)} kernels, {len(exe.launches)} kernel calls")
         return
     print(exe.explain(shapes or None, args.picture, dims=dims, full=args.full))
 
