@@ -105,7 +105,7 @@ def test_trees_that_fit_no_product(tmp_path: Path, blas: ctypes.CDLL) -> None:
         ({"if": "n"}, "expected .* found"),
         ({**own, "if": "batch"}, "no quantity 'batch'"),
         ({"run": {"family": "other"}}, "no variant"),
-        ({"run": tree.get("run", tree.get("then", {}).get("run"))}, "library or our kernels"),
+        ({"run": tree.get("run", tree.get("then", {}).get("run"))}, "library or generated kernels"),
     ):
         path.write_text(json.dumps({group: {**tree, "library": wrong}}))
         with pytest.raises(BadInput, match=said):
