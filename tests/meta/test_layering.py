@@ -61,7 +61,7 @@ def circle(imported: Mapping[str, Iterable[str]]) -> list[str]:
 
 def test_every_room_has_a_place(root: Path) -> None:
     unplaced = {room_of(module) for module, _ in modules(root)} - set(STEP)
-    assert not unplaced, f"add to ORDER, and to the picture in README.md: {sorted(unplaced)}"
+    assert not unplaced, f"add to ORDER, and to the table in CONTRIBUTING.md: {sorted(unplaced)}"
 
 
 def test_imports_go_one_way(root: Path) -> None:

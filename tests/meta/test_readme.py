@@ -1,4 +1,4 @@
-"""The Python of the README runs, and prints what the README says it prints."""
+"""The Python code of the README runs and prints the output that the README shows."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def program(text: str) -> tuple[str, dict[int, str]]:
     return "\n".join(script), expected
 
 
-def test_readme_counts_the_operators(root: Path) -> None:
-    text = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+def test_documents_count_the_operators(root: Path) -> None:
+    text = " ".join((root / "docs" / "questions.md").read_text(encoding="utf-8").split())
     relay = len(OPS) - len(special.ROWS) - len(checks.ROWS)
     compiled = relay - len(REFUSED)
-    assert f"Of Relay's {relay} operators, quantised ones included, {compiled} compile" in text
+    assert f"Of Relay's {relay} operators, quantized ones included, {compiled} compile" in text
     assert f"the other {len(REFUSED)} are" in text
 
 
