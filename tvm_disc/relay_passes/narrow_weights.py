@@ -306,7 +306,7 @@ def _period(x: Array) -> int:
     if x.strides[0] == 0 or len(x) < 2:
         return len(x)
     changes = np.flatnonzero((x[1:] != x[:-1]).any(1)) + 1
-    return int(np.gcd.reduce(changes)) if len(changes) else len(x)
+    return gcd(*changes.tolist()) if len(changes) else len(x)
 
 
 def _centred(stored: Array, zero: Array, group: int) -> tuple[Array, Array | None]:

@@ -277,9 +277,7 @@ def _same_literal(a: Node, b: Node) -> bool:
         a.is_scalar_const
         and b.is_scalar_const
         and a.dtype == b.dtype
-        and bool(
-            np.array_equal(a.value, b.value)  # type: ignore[arg-type]
-        )
+        and bool(np.array_equal(np.asarray(a.value), np.asarray(b.value)))
     )
 
 

@@ -51,7 +51,7 @@ def best_order(sizes: np.ndarray, clashes: Sequence[Sequence[int]]) -> list[int]
     ideal = np.maximum([total for total, _ in packed], ALIGNMENT_BYTES)
 
     def waste(order: Iterable[int]) -> float:
-        return float((stacked(list(order), sizes, clashes) / ideal).max())
+        return float(np.max(stacked(list(order), sizes, clashes) / ideal))
 
     candidates = dict.fromkeys([tuple(by_time), *(tuple(order) for _, order in packed)])
     best = list(min(candidates, key=waste))

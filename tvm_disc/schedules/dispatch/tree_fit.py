@@ -86,13 +86,13 @@ def _grow(
     rows = order[:, 0] if order.shape[1] else np.arange(len(loss))
     totals = np.round(loss[rows].sum(axis=0), _DIGITS)
     leaf = Leaf(int(np.argmin(totals)))
-    if depth == 0 or totals.min() - loss[rows].min(axis=1).sum() < gain:
+    if depth == 0 or np.min(totals) - np.min(loss[rows], axis=1).sum() < gain:
         return leaf
     best = _best_split(loss, features, order)
-    if (best is None or totals.min() - best[0] < gain) and depth > 1:
-        left = totals.min() - loss[rows].min(axis=1).sum()
+    if (best is None or np.min(totals) - best[0] < gain) and depth > 1:
+        left = np.min(totals) - np.min(loss[rows], axis=1).sum()
         best = _best_pair(loss, features, order) if left >= AHEAD_LOSS else None
-    if best is None or totals.min() - best[0] < gain:
+    if best is None or np.min(totals) - best[0] < gain:
         return leaf
     _, feature, at = best
     goes = features[:, feature] < at
@@ -119,12 +119,12 @@ def _best_pair(
     If a variant is best only in a band, no single split gains anything. A subset of the points is
     used.
     """
-    whole = float(loss[order[:, 0]].sum(axis=0).min())
+    whole = float(np.min(loss[order[:, 0]].sum(axis=0)))
     step = -(-len(order) // AHEAD_POINTS)
     some = np.zeros(len(loss), bool)
     some[order[::step, 0]] = True
     order = _rows(order, some)
-    share = float(loss[order[:, 0]].sum(axis=0).min())
+    share = float(np.min(loss[order[:, 0]].sum(axis=0)))
     best: tuple[float, int, int] | None = None
     for f in range(order.shape[1]):
         values = np.unique(features[order[:, f], f])
@@ -135,7 +135,7 @@ def _best_pair(
             for side in (features[:, f] < at, features[:, f] >= at):
                 part = _rows(order, side)
                 split = _best_split(loss, features, part)
-                alone = float(np.round(loss[part[:, 0]].sum(axis=0), _DIGITS).min())
+                alone = float(np.min(np.round(loss[part[:, 0]].sum(axis=0), _DIGITS)))
                 total += alone if split is None else min(alone, split[0])
             after = float(np.round(whole - step * (share - total), _DIGITS))
             if best is None or after < best[0]:

@@ -208,7 +208,7 @@ def variance(
     """Return the mean squared distance from ``mean``; ``unbiased`` divides by n - 1."""
     axes = reduce_axes(x.ndim, axis, exclude)
     count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64)) - int(unbiased)
-    total = np.sum((x - mean) ** 2, axis=axes, keepdims=keepdims)
+    total = ((x - mean) ** 2).sum(axis=axes, keepdims=keepdims)
     return np.asarray(total / count).astype(x.dtype)
 
 

@@ -43,7 +43,9 @@ def nll_loss(
     if reduction == "none":
         return loss.reshape(targets.shape)
     total = loss.sum()
-    return np.asarray(total / scale.sum() if reduction == "mean" else total).astype(x.dtype)
+    if reduction == "mean":
+        total = np.divide(total, scale.sum())
+    return np.asarray(total).astype(x.dtype)
 
 
 def _spans(at: Sequence[int], shape: Sequence[int], attrs: Any) -> list[slice]:

@@ -297,7 +297,7 @@ def max_pool(
     low = np.iinfo(x.dtype).min if low is None else low
     data = np.pad(data, [(0, 0), (0, 0), *zip(before, after, strict=False)], constant_values=low)
     parts = [_window(data, tap, strides, dilation, size) for tap in each_tap(pool_size)]
-    return relaid(from_channels_first(np.maximum.reduce(parts), layout), layout, out_layout)
+    return relaid(from_channels_first(np.max(np.stack(parts), axis=0), layout), layout, out_layout)
 
 
 def avg_pool(
@@ -324,8 +324,8 @@ def avg_pool(
         (_window(data, t, strides, dilation, size), _window(count, t, strides, dilation, size))
         for t in each_tap(pool_size)
     ]
-    total = np.add.reduce([w for w, _ in windows])
-    number = np.add.reduce([c for _, c in windows])
+    total = np.sum(np.stack([w for w, _ in windows]), axis=0)
+    number = np.sum(np.stack([c for _, c in windows]), axis=0)
     mean = from_channels_first((total / np.maximum(number, 1)).astype(x.dtype), layout)
     return relaid(mean, layout, out_layout)
 
