@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.relay.helpers import make_inputs, resolve, symbols
+from tests.relay.helpers import make_inputs, resolve
+from tests.relay.samples import Sample, samples_of, symbols
 from tvm_disc import relay
 from tvm_disc.relay.attrs import complete_attrs
-from tvm_disc.relay.ops.row import OpRow, Sample
+from tvm_disc.relay.ops.row import OpRow
 from tvm_disc.relay.ops.table import OPS
 
 Env = Mapping[str, int]
@@ -22,7 +23,7 @@ Env = Mapping[str, int]
 COMPILED = [
     row
     for row in OPS.values()
-    if row.samples and row.reference is not None and (row.lower or row.value)
+    if samples_of(row) and row.reference is not None and (row.lower or row.value)
 ]
 
 
@@ -51,12 +52,14 @@ def symbols_open(position: int, dim: Any) -> Any:
     return relay.Any() if is_symbol(dim) else dim
 
 
-def make_case(row: OpRow, shown: Shown = symbols_open) -> Case:
-    """All samples of a row as one function; ``shown`` says what a dim of an argument's type is."""
+def make_case(
+    row: OpRow, shown: Shown = symbols_open, samples: Sequence[Sample] | None = None
+) -> Case:
+    """Return one function of all samples of a row; ``shown`` maps a dim to that of the type."""
     builder = _Builder(shown)
     results: list[Any] = []
     fields = []
-    for k, sample in enumerate(row.samples):
+    for k, sample in enumerate(samples_of(row) if samples is None else samples):
         call = builder.call(row, sample, k)
         several = bool(sample.out) and isinstance(sample.out[0], tuple)
         count = len(sample.out) if several else 1
@@ -224,11 +227,11 @@ def expected(row: OpRow, sample: Sample, given: list[Any]) -> tuple[np.ndarray, 
 
 def calls(row: OpRow) -> Iterator[tuple[list[np.ndarray], list[tuple[str, np.ndarray]]]]:
     """Inputs of a row's function, and results by what to say of them: for every size of a dim."""
-    sizes = [list(environments(s)) for s in row.samples]
+    sizes = [list(environments(s)) for s in samples_of(row)]
     for k in range(max(map(len, sizes))):
         inputs: list[np.ndarray] = []
         wanted: list[tuple[str, np.ndarray]] = []
-        for sample, choices in zip(row.samples, sizes, strict=True):
+        for sample, choices in zip(samples_of(row), sizes, strict=True):
             env = choices[min(k, len(choices) - 1)]
             given, flat = tensors(row, sample, env, seed=k)
             results = expected(row, sample, given)

@@ -16,12 +16,12 @@ from typing import Any
 from tests.build.cases import tensors
 from tests.fuzz.children import Limits, run
 from tests.fuzz.rows import ROWS, is_parts
-from tests.relay.helpers import symbols
+from tests.relay.samples import Sample, samples_of, symbols
 from tvm_disc import relay
 from tvm_disc.compile import import_versions
 from tvm_disc.errors import DiscError
 from tvm_disc.relay.attrs import AttrError, complete_attrs
-from tvm_disc.relay.ops.row import OpRow, Sample
+from tvm_disc.relay.ops.row import OpRow
 
 LIMITS = Limits(cpu_s=10)
 
@@ -45,7 +45,7 @@ def others(value: Any) -> list[Any]:
 def cases(row: OpRow) -> Iterator[tuple[Sample, str, Any]]:
     """(sample, attribute, another value) of a row, each value once."""
     seen = set()
-    for sample in row.samples[:3]:
+    for sample in samples_of(row)[:3]:
         for name, value in {**row.attrs, **sample.attrs}.items():
             for other in others(value):
                 if (name, repr(other)) not in seen:

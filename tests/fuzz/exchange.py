@@ -23,9 +23,10 @@ from tests.fuzz.children import Limits, run
 from tests.fuzz.rows import SEEN, is_parts
 from tests.fuzz.warm import warm
 from tests.quick_code import quick_target
+from tests.relay.samples import Sample, samples_of
 from tvm_disc.errors import DiscError
 from tvm_disc.relay.attrs import complete_attrs
-from tvm_disc.relay.ops.row import OpRow, Sample
+from tvm_disc.relay.ops.row import OpRow
 
 LIMITS = Limits(cpu_s=30)
 TYPES = ("float64", "float16", "int32", "int8", "int64", "bool", "uint8")
@@ -57,15 +58,15 @@ def others(name: str, value: Any) -> list[Any]:
 def changes(row: OpRow) -> Iterator[Change]:
     """Samples with what is exchanged: attributes, or the types of operands by position."""
     seen = set()
-    for sample in row.samples[:3]:
+    for sample in samples_of(row)[:3]:
         for name, value in {**row.attrs, **sample.attrs}.items():
             for other in others(name, value):
                 # With the first sample, and once with another.
-                key = (name, repr(other), sample is row.samples[0])
+                key = (name, repr(other), sample is samples_of(row)[0])
                 if key not in seen:
                     seen.add(key)
                     yield sample, {name: other}, {}
-    for sample in row.samples[:2]:
+    for sample in samples_of(row)[:2]:
         for position, spec in enumerate(sample.inputs):
             if not is_parts(spec):
                 yield from ((sample, {}, {position: t}) for t in TYPES if t != spec[-1])

@@ -22,6 +22,7 @@ from tests.fuzz.values import (
     basic_dims,
     fixed,
 )
+from tests.relay.samples import samples_of
 from tvm_disc import relay
 from tvm_disc.relay.ops.row import OpRow
 
@@ -202,7 +203,7 @@ class Maker:
             if slot is not None:
                 return self._bind(slot.row, slot.sample, undefined, value, slot.position)
         row = self.random.choice(self.table)
-        sample = self.random.choice(row.samples)
+        sample = self.random.choice(samples_of(row))
         if rows.is_prepared(row):
             return self._taken(row, rows.prepared(self, row, sample), undefined, True)
         return self._bind(row, sample, undefined)
@@ -214,7 +215,7 @@ class Maker:
             return None
         row = self.random.choice(fitting)
         expr = rows.anyhow(self, value, row)
-        sure = any(s.inputs[0][-1] == value.dtype for s in row.samples)
+        sure = any(s.inputs[0][-1] == value.dtype for s in samples_of(row))
         return self._taken(row, expr, undefined, sure and -1 not in sum(value.dims, ()))
 
     def _slot(self, value: Value) -> rows.Slot | None:
@@ -309,5 +310,5 @@ def _items(runs: list[Any] | None, k: int) -> list[Any] | None:
 
 def _takes(row: OpRow, dtype: str) -> bool:
     """Whether a sample has the element type, or another of integers for integers."""
-    kinds = {s.inputs[0][-1] for s in row.samples}
+    kinds = {s.inputs[0][-1] for s in samples_of(row)}
     return dtype in kinds or ("int" in dtype and any("int" in k for k in kinds))

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tests.build.cases import PREPARED, tensors
 from tests.fuzz.values import MOST_RANK, ONE, WORLDS, Dim, Value, fixed
-from tests.relay.helpers import symbols
+from tests.relay.samples import DEFAULT_SIZES, Sample, samples_of, symbols
 from tvm_disc import relay
 from tvm_disc.relay.attrs import AttrError, complete_attrs
-from tvm_disc.relay.ops.row import OpRow, Pattern, Sample
+from tvm_disc.relay.ops.row import OpRow, Pattern
 from tvm_disc.relay.ops.table import OPS
 
 if TYPE_CHECKING:
     from tests.fuzz.maker import Maker
 
-ROWS = [r for r in OPS.values() if (r.lower or r.value) and r.samples and r.reference is not None]
-_DEFAULT_SIZES = next(f.default for f in fields(Sample) if f.name == "sizes")
+ROWS = [
+    r for r in OPS.values() if (r.lower or r.value) and samples_of(r) and r.reference is not None
+]
 _OTHER_TYPES = {
     "float32": ("float64", "float64", "float16", "int32"),
     "int64": ("int32",),
@@ -57,7 +58,7 @@ def is_parts(spec: Any) -> bool:
 
 def _slots() -> Iterator[Slot]:
     for row in ROWS:
-        for sample in row.samples:
+        for sample in samples_of(row):
             for position, spec in enumerate(sample.inputs):
                 if position not in sample.values and not is_parts(spec):
                     yield Slot(row, sample, position)
@@ -70,7 +71,7 @@ def seen_attrs() -> Mapping[str, list[Any]]:
     """The values that attributes of a name have in samples and as defaults."""
     found: dict[str, list[Any]] = {}
     for row in ROWS:
-        for attrs in (row.attrs, *(s.attrs for s in row.samples)):
+        for attrs in (row.attrs, *(s.attrs for s in samples_of(row))):
             for name, value in attrs.items():
                 known = found.setdefault(name, [])
                 if value not in known and not repr(value).startswith("REQUIRED"):
@@ -229,7 +230,7 @@ class Binding:
 
     def _new_dim(self, symbol: str) -> Dim:
         names = symbols(self.sample)
-        special = self.sample.sizes != _DEFAULT_SIZES
+        special = self.sample.sizes != DEFAULT_SIZES
         if symbol in names and self.maker.flip(0.8 if special else 0.15):
             at = names.index(symbol)
             column = [s[at] for s in self.sample.sizes if at < len(s)] or [2]
@@ -329,7 +330,7 @@ class Binding:
 
     def _odd_sizes(self) -> bool:
         """Whether a sample that says which sizes make sense has others here."""
-        if self.sample.sizes == _DEFAULT_SIZES:
+        if self.sample.sizes == DEFAULT_SIZES:
             return any(-1 in d for d in self.bound.values())
         for at, name in enumerate(symbols(self.sample)):
             column = {s[at] for s in self.sample.sizes if at < len(s)}
@@ -364,7 +365,7 @@ def anyhow(maker: Maker, value: Value, row: OpRow) -> Any:
         other = partner(maker, value)
         pair = [value, other] if maker.flip() else [other, value]
         return relay.Call(relay.op.get(row.name), [v.expr for v in pair], complete_attrs(row, {}))
-    samples = [s for s in row.samples if s.inputs[0][-1] == value.dtype] or row.samples
+    samples = [s for s in samples_of(row) if s.inputs[0][-1] == value.dtype] or samples_of(row)
     attrs = maker.random.choice(samples).attrs
     return relay.Call(relay.op.get(row.name), [expr], complete_attrs(row, attrs))
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.fuzz import exchange
 from tests.quick_code import quick_target
+from tests.relay.samples import samples_of
 from tvm_disc.relay.ops.table import OPS
 
 
@@ -39,5 +40,5 @@ def test_every_operand_of_a_sample_gets_every_other_type() -> None:
 def test_what_differs_is_told(name: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row = OPS[name]
     monkeypatch.setattr(exchange, "_meaning", lambda *_: np.zeros(3, "float32"))
-    found = exchange.judge(row, (row.samples[0], {}, {}), lambda stage: None)
+    found = exchange.judge(row, (samples_of(row)[0], {}, {}), lambda stage: None)
     assert told in found

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tests.relay.samples import Sample
 from tvm_disc import relay
-from tvm_disc.relay.ops.row import Sample
 from tvm_disc.relay.ops.table import OPS
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "relay"
 TEXTS = sorted([*DATA.glob("printed/*.relay"), *DATA.glob("models/*.relay")])
 JSONS = sorted(p for p in DATA.glob("printed/*.json") if p.name != "summary.json")
-
-
-def symbols(sample: Sample) -> list[str]:
-    """The dimension symbols of a sample, in order of first appearance."""
-    found: list[str] = []
-
-    def walk(item: Any) -> None:
-        if isinstance(item, (tuple, list)):
-            for part in item:
-                walk(part)
-        elif isinstance(item, str) and re.fullmatch("[a-z]", item) and item not in found:
-            found.append(item)
-
-    for spec in sample.inputs:
-        walk(spec)
-    walk(list(sample.values.values()))
-    return found
 
 
 def resolve(dim: Any, env: dict[str, int]) -> Any:

@@ -12,118 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.relay.samples import samples_of, symbols
 from tvm_disc.relay.attrs import AttrError, complete_attrs
 from tvm_disc.relay.ops.references import Reference
 from tvm_disc.relay.ops.row import REQUIRED, Pattern
 from tvm_disc.relay.ops.table import FAMILIES, OPS
 
-from .helpers import DATA, make_inputs, resolve, symbols
+from .helpers import DATA, make_inputs, resolve
 
 CASES = [
     pytest.param(row, sample, sizes, id=f"{row.name}-{i}-{'x'.join(map(str, sizes))}")
     for row in OPS.values()
-    for i, sample in enumerate(row.samples)
+    for i, sample in enumerate(samples_of(row))
     for sizes in sample.sizes
-]
-MUST_HAVE_REFERENCE = [
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "floor_divide",
-    "mod",
-    "power",
-    "maximum",
-    "minimum",
-    "equal",
-    "less",
-    "greater_equal",
-    "logical_and",
-    "exp",
-    "log",
-    "sqrt",
-    "tanh",
-    "sigmoid",
-    "erf",
-    "abs",
-    "negative",
-    "round",
-    "clip",
-    "cast",
-    "sum",
-    "mean",
-    "max",
-    "min",
-    "prod",
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "variance",
-    "reshape",
-    "reshape_like",
-    "transpose",
-    "expand_dims",
-    "squeeze",
-    "concatenate",
-    "stack",
-    "split",
-    "strided_slice",
-    "take",
-    "gather",
-    "gather_nd",
-    "where",
-    "arange",
-    "full",
-    "full_like",
-    "zeros",
-    "ones",
-    "zeros_like",
-    "ones_like",
-    "one_hot",
-    "tile",
-    "repeat",
-    "broadcast_to",
-    "nn.dense",
-    "nn.matmul",
-    "nn.batch_matmul",
-    "nn.softmax",
-    "nn.log_softmax",
-    "nn.layer_norm",
-    "nn.batch_norm",
-    "nn.group_norm",
-    "nn.instance_norm",
-    "nn.bias_add",
-    "nn.relu",
-    "nn.leaky_relu",
-    "nn.prelu",
-    "nn.conv1d",
-    "nn.conv2d",
-    "nn.max_pool2d",
-    "nn.avg_pool2d",
-    "nn.global_avg_pool2d",
-    "nn.global_max_pool2d",
-    "nn.batch_flatten",
-    "nn.pad",
-    "dyn.reshape",
-    "dyn.broadcast_to",
-    "dyn.full",
-    "dyn.zeros",
-    "dyn.ones",
-    "dyn.tile",
-    "dyn.one_hot",
-    "dyn.topk",
-    "dyn.strided_slice",
-    "dyn.expand_dims",
-    "dyn.squeeze",
-    "dyn.nn.pad",
-    "shape_of",
-    "scatter_elements",
-    "argwhere",
-    "topk",
-    "sort",
-    "argsort",
-    "cumsum",
 ]
 
 
@@ -133,10 +34,9 @@ def test_every_operator_of_relay_has_a_row() -> None:
     assert len(OPS) == sum(map(len, FAMILIES))
 
 
-@pytest.mark.parametrize("name", MUST_HAVE_REFERENCE)
-def test_reference_and_samples_are_there(name: str) -> None:
-    assert OPS[name].reference is not None
-    assert OPS[name].samples
+def test_every_operator_with_a_rule_has_a_reference() -> None:
+    rows = [row for row in OPS.values() if row.lower or row.value]
+    assert [row.name for row in rows if row.reference is None] == []
 
 
 @pytest.mark.parametrize(("row", "sample", "sizes"), CASES)
@@ -154,8 +54,8 @@ def test_reference_gives_the_expected_shape(row: Any, sample: Any, sizes: Any) -
     assert many == bool(sample.out and isinstance(sample.out[0], tuple))
     results, shapes = (out, sample.out) if many else ((out,), (sample.out,))
     assert len(results) == len(shapes)
-    for result, shape in zip(results, shapes, strict=True):
-        assert isinstance(result, np.ndarray)
+    for result, shape, dtype in zip(results, shapes, sample.out_dtypes, strict=True):
+        assert isinstance(result, np.ndarray) and result.dtype == dtype
         wanted = resolve(shape, env)
         known = tuple(n if w == "?" else w for n, w in zip(result.shape, wanted, strict=True))
         assert result.shape == known
@@ -192,22 +92,26 @@ def test_defaults(name: str, attr: str, default: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "pattern", "dynamic"),
+    ("name", "pattern"),
     [
-        ("exp", Pattern.ELEMWISE, True),
-        ("erf", Pattern.ELEMWISE, False),
-        ("add", Pattern.BROADCAST, True),
-        ("reshape", Pattern.INJECTIVE, True),
-        ("sum", Pattern.REDUCE, True),
-        ("nn.dense", Pattern.OUT_ELEMWISE, True),
-        ("argwhere", Pattern.OPAQUE, True),
-        ("nn.layer_norm", Pattern.OPAQUE, True),
-        ("nn.log_softmax", Pattern.OUT_ELEMWISE, False),
-        ("reverse", Pattern.INJECTIVE, False),
+        ("exp", Pattern.ELEMWISE),
+        ("add", Pattern.BROADCAST),
+        ("reshape", Pattern.INJECTIVE),
+        ("sum", Pattern.REDUCE),
+        ("nn.dense", Pattern.OUT_ELEMWISE),
+        ("nn.layer_norm", Pattern.OPAQUE),
     ],
 )
-def test_classes(name: str, pattern: Pattern, dynamic: bool) -> None:
-    assert (OPS[name].pattern, OPS[name].relay_dynamic) == (pattern, dynamic)
+def test_classes(name: str, pattern: Pattern) -> None:
+    assert OPS[name].pattern is pattern
+
+
+def test_traits() -> None:
+    compares = {row.name for row in OPS.values() if row.compares}
+    relations = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+    assert compares == relations | {"isnan", "isinf", "isfinite"}
+    keeps = [n for n in ("exp", "clip", "nn.softmax", "isnan", "cast", "add") if OPS[n].keeps_type]
+    assert keeps == ["exp", "clip", "nn.softmax"]
 
 
 def test_completing_refuses_what_the_operator_does_not_have() -> None:

@@ -10,6 +10,7 @@ import pytest
 from ml_dtypes import bfloat16
 
 import tvm_disc
+from tests.relay.samples import samples_of
 from tvm_disc import relay
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.module import import_module
@@ -27,7 +28,7 @@ ROWS = [
     for row in (*tensor.ROWS, *broadcast.ROWS)
     if row.pattern in (Pattern.ELEMWISE, Pattern.BROADCAST)
     and 1 <= len(row.args) <= 2
-    and row.samples
+    and samples_of(row)
     and row.name not in ("full", "cast", "cast_like", "broadcast_to_like", "trilu", "full_like")
 ]
 # What an operator is not defined for.
@@ -56,7 +57,7 @@ def function(row: OpRow, dtype: str, tag: str = "x") -> tuple[list[Any], Any]:
     params = [
         relay.var(f"{tag}{k}", shape=(relay.Any(),), dtype=dtype) for k, _ in enumerate(row.args)
     ]
-    sample = row.samples[0]
+    sample = samples_of(row)[0]
     return params, relay.Call(relay.op.get(row.name), params, {**row.attrs, **sample.attrs})
 
 
@@ -65,7 +66,7 @@ def elements(row: OpRow, k: int, dtype: str, n: int) -> np.ndarray:
     rng = np.random.default_rng(n + 7 * k)
     if dtype == "bool":
         return rng.integers(0, 2, n).astype(bool)
-    low, high = row.samples[0].ranges.get(k, (-3, 3))
+    low, high = samples_of(row)[0].ranges.get(k, (-3, 3))
     if dtype in FLOATS:
         return rng.uniform(low, high, n).astype(bfloat16 if dtype == "bfloat16" else dtype)
     kind = np.iinfo(dtype)
@@ -85,7 +86,7 @@ def elements(row: OpRow, k: int, dtype: str, n: int) -> np.ndarray:
 
 def wanted(row: OpRow, given: list[np.ndarray], dtype: str) -> np.ndarray:
     """NumPy's result, for narrow floats of the same numbers in float64."""
-    attrs = {**row.attrs, **row.samples[0].attrs}
+    attrs = {**row.attrs, **samples_of(row)[0].attrs}
     assert row.reference is not None
     wide = [x.astype("float64") for x in given] if dtype in FLOATS else given
     with warnings.catch_warnings(), np.errstate(all="ignore"):

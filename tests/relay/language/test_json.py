@@ -12,6 +12,7 @@ from tests.fuzz.maker import Maker
 from tests.relay.helpers import JSONS, TEXTS
 from tests.relay.language.programs import LIST, module
 from tests.relay.language.round_trips import problems
+from tests.relay.samples import samples_of
 from tvm_disc import relay
 from tvm_disc.errors import BadNode
 from tvm_disc.relay.attrs import AttrError, complete_attrs
@@ -34,7 +35,7 @@ def test_random_modules(seed: int) -> None:
 def test_attributes_of_every_operator() -> None:
     calls = 0
     for name, row in OPS.items():
-        for sample in row.samples:
+        for sample in samples_of(row):
             try:
                 attrs = complete_attrs(row, sample.attrs)
             except AttrError:

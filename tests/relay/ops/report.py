@@ -22,11 +22,12 @@ import numpy as np
 import tvm_disc
 from tests.build.cases import Shown, assert_same, environments, expected, is_symbol, make_case
 from tests.build.cases import tensors as sample_tensors
-from tests.relay.helpers import resolve, symbols
+from tests.relay.helpers import resolve
+from tests.relay.samples import Sample, samples_of, symbols
 from tvm_disc import relay
 from tvm_disc.errors import DiscError
 from tvm_disc.relay.ops.refused import REFUSED
-from tvm_disc.relay.ops.row import OpRow, Sample
+from tvm_disc.relay.ops.row import OpRow
 from tvm_disc.relay.ops.table import OPS
 
 BEGIN = "<!-- begin: python -m tests.relay.ops.report --write -->"
@@ -66,20 +67,20 @@ def run(row: OpRow, mode: str) -> int:
 
 def combinations(row: OpRow) -> list[list[dict[str, int]]]:
     """Different dims of all samples at once; a sample without a meaning at some has its first."""
-    sizes = [[*environments(s), *_larger(s)] for s in row.samples]
+    sizes = [[*environments(s), *_larger(s)] for s in samples_of(row)]
     found: list[list[dict[str, int]]] = []
     for k in range(max(map(len, sizes))):
         choice = [c[min(k, len(c) - 1)] for c in sizes]
-        pairs = zip(row.samples, choice, sizes, strict=True)
+        pairs = zip(samples_of(row), choice, sizes, strict=True)
         choice = [env if _defined(row, s, env) else own[0] for s, env, own in pairs]
-        if choice not in found and all(map(partial(_defined, row), row.samples, choice)):
+        if choice not in found and all(map(partial(_defined, row), samples_of(row), choice)):
             found.append(choice)
     return found
 
 
 def _counted(row: OpRow) -> int:
     """How many combinations one run has: samples without a symbol are one each."""
-    return 1 if any(map(symbols, row.samples)) else len(row.samples)
+    return 1 if any(map(symbols, samples_of(row))) else len(samples_of(row))
 
 
 def _larger(sample: Sample) -> Iterator[dict[str, int]]:
@@ -97,11 +98,9 @@ def _defined(row: OpRow, sample: Sample, env: Mapping[str, int]) -> bool:
 
 def _static(row: OpRow, choice: Sequence[Mapping[str, int]]) -> int:
     """One combination with every dim known."""
-    for sample, env in zip(row.samples, choice, strict=True):
-        single = replace(row, samples=(sample,))
-        known = partial(_known, env)
-        executable = tvm_disc.build(make_case(single, known).function)
-        _compared(single, executable, [env], 0)
+    for sample, env in zip(samples_of(row), choice, strict=True):
+        case = make_case(row, partial(_known, env), (sample,))
+        _compared(row, (sample,), tvm_disc.build(case.function), [env], 0)
     return 1
 
 
@@ -109,11 +108,17 @@ def _known(env: Mapping[str, int], position: int, dim: Any) -> Any:
     return resolve(dim, dict(env))
 
 
-def _compared(row: OpRow, executable: Any, choices: Sequence[Mapping[str, int]], seed: int) -> int:
+def _compared(
+    row: OpRow,
+    samples: Sequence[Sample],
+    executable: Any,
+    choices: Sequence[Mapping[str, int]],
+    seed: int,
+) -> int:
     """1 if every result is the reference's."""
     inputs: list[np.ndarray] = []
     wanted: list[np.ndarray] = []
-    for sample, env in zip(row.samples, choices, strict=True):
+    for sample, env in zip(samples, choices, strict=True):
         given, flat = sample_tensors(row, sample, env, seed)
         results = expected(row, sample, given)
         assert results is not None
@@ -129,7 +134,7 @@ def _compared(row: OpRow, executable: Any, choices: Sequence[Mapping[str, int]],
 
 def accepted(row: OpRow) -> list[str]:
     """The element types of the first operand that the import rule takes."""
-    first = row.samples[0].inputs[0] if row.samples[0].inputs else ()
+    first = samples_of(row)[0].inputs[0] if samples_of(row)[0].inputs else ()
     own = first[0][-1] if first and isinstance(first[0], tuple) else first[-1] if first else ""
     taken = []
     for dtype in DTYPES:
@@ -146,10 +151,10 @@ def _imports(row: OpRow, own: str, dtype: str) -> bool:
             return tuple(map(changed, spec))
         return dtype if spec == own else spec
 
-    sample = row.samples[0]
+    sample = samples_of(row)[0]
     other = replace(sample, inputs=changed(sample.inputs))
     try:
-        function = make_case(replace(row, samples=(other,))).function
+        function = make_case(row, samples=(other,)).function
         relay.to_relax(relay.IRModule.from_expr(function))
     except (DiscError, TypeError, ValueError, OverflowError):
         return False

@@ -195,7 +195,7 @@ def register(op_name: str, describe: str = "") -> None:
         raise BadNode(f"register: expected the name of an operator, found {shown(op_name)}")
     if op_name in OPS:
         raise BadNode(f"register: operator {op_name} is registered before")
-    USER_ROWS[op_name] = OpRow(op_name, (), {}, Pattern.OPAQUE, False)
+    USER_ROWS[op_name] = OpRow(op_name, (), {}, Pattern.OPAQUE)
     _entry(op_name).description = describe
 
 

@@ -2,261 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from tvm_disc.relay.ops.references import References
 
-from .row import OpRow, Pattern, Sample
+from .row import BROADCAST, OpRow, op
 
 ref = References("elementwise")
 
-_BROADCAST = (
-    Sample((("n", "m", "float32"), ("n", "m", "float32")), ("n", "m")),
-    Sample((("n", 1, "float32"), ("m", "float32")), ("n", "m")),
-    Sample((("n", "m", "int64"), ("int64",)), ("n", "m")),
-)
-_DIVISION = (
-    Sample((("n", "m", "float32"), ("m", "float32")), ("n", "m"), ranges={1: (0.5, 3.0)}),
-    Sample((("n", "m", "int32"), ("m", "int32")), ("n", "m"), ranges={0: (-9, 9), 1: (1, 5)}),
-)
-_POWER = (Sample((("n", 3, "float32"), ("float32",)), ("n", 3), ranges={0: (0.1, 3.0)}),)
-_BOOL2 = (Sample((("n", "m", "bool"), ("m", "bool")), ("n", "m")),)
-_INT2 = (Sample((("n", "m", "int32"), ("m", "int32")), ("n", "m")),)
-_SHIFT = (Sample((("n", 3, "int32"), (3, "int32")), ("n", 3), ranges={0: (0, 99), 1: (0, 5)}),)
+
+def _binary(name: str, function: Callable[..., Any]) -> OpRow:
+    return op(name, "lhs rhs", BROADCAST, ref.binary.of(function))
+
+
+def _comparison(name: str, function: Callable[..., Any]) -> OpRow:
+    return op(name, "lhs rhs", BROADCAST, ref.predicate.of(function), compares=True)
+
+
+def _logical(name: str, function: Callable[..., Any]) -> OpRow:
+    return op(name, "lhs rhs", BROADCAST, ref.logical.of(function))
+
 
 ROWS: tuple[OpRow, ...] = (
-    OpRow(
-        "add",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.add),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "bitwise_and",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.bitwise_and),
-        samples=_INT2,
-    ),
-    OpRow(
-        "bitwise_or",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.bitwise_or),
-        samples=_INT2,
-    ),
-    OpRow(
-        "bitwise_xor",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.bitwise_xor),
-        samples=_INT2,
-    ),
-    OpRow(
-        "divide",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(ref.divide),
-        samples=_DIVISION,
-    ),
-    OpRow(
-        "equal",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate.of(np.equal),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "floor_divide",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.floor_divide),
-        samples=_DIVISION,
-    ),
-    OpRow(
-        "floor_mod",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.mod),
-        samples=_DIVISION,
-    ),
-    OpRow(
-        "greater",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate.of(np.greater),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "greater_equal",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate.of(np.greater_equal),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "left_shift",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.left_shift),
-        samples=_SHIFT,
-    ),
-    OpRow(
-        "less",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate.of(np.less),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "less_equal",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate.of(np.less_equal),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "logical_and",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.logical.of(np.logical_and),
-        samples=_BOOL2,
-    ),
-    OpRow(
-        "logical_or",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.logical.of(np.logical_or),
-        samples=_BOOL2,
-    ),
-    OpRow(
-        "logical_xor",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.logical.of(np.logical_xor),
-        samples=_BOOL2,
-    ),
-    OpRow(
-        "maximum",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.maximum),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "minimum",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.minimum),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "mod",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.fmod),
-        samples=_DIVISION,
-    ),
-    OpRow(
-        "multiply",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.multiply),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "not_equal",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate.of(np.not_equal),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "power",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.power),
-        samples=_POWER,
-    ),
-    OpRow(
-        "right_shift",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.right_shift),
-        samples=_SHIFT,
-    ),
-    OpRow(
-        "subtract",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.subtract),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "trunc_divide",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(ref.trunc_divide),
-        samples=_DIVISION,
-    ),
-    OpRow(
-        "trunc_mod",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary.of(np.fmod),
-        samples=_DIVISION,
-    ),
+    _binary("add", np.add),
+    _binary("bitwise_and", np.bitwise_and),
+    _binary("bitwise_or", np.bitwise_or),
+    _binary("bitwise_xor", np.bitwise_xor),
+    _binary("divide", ref.divide),
+    _comparison("equal", np.equal),
+    _binary("floor_divide", np.floor_divide),
+    _binary("floor_mod", np.mod),
+    _comparison("greater", np.greater),
+    _comparison("greater_equal", np.greater_equal),
+    _binary("left_shift", np.left_shift),
+    _comparison("less", np.less),
+    _comparison("less_equal", np.less_equal),
+    _logical("logical_and", np.logical_and),
+    _logical("logical_or", np.logical_or),
+    _logical("logical_xor", np.logical_xor),
+    _binary("maximum", np.maximum),
+    _binary("minimum", np.minimum),
+    _binary("mod", np.fmod),
+    _binary("multiply", np.multiply),
+    _comparison("not_equal", np.not_equal),
+    _binary("power", np.power),
+    _binary("right_shift", np.right_shift),
+    _binary("subtract", np.subtract),
+    _binary("trunc_divide", ref.trunc_divide),
+    _binary("trunc_mod", np.fmod),
 )

@@ -4,115 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_disc.relay.ops.references import References
+from tvm_disc.relay.ops.references import Reference, References
 
-from .row import OpRow, Pattern, Sample
+from .row import REDUCE, OpRow, op
 
 ref = References("elementwise")
 
-_REDUCE = (
-    Sample((("n", "m", 3, "float32"),), ("n", 3), {"axis": (1,)}),
-    Sample((("n", "m", 3, "float32"),), ("n", 1, 1), {"axis": (1, -1), "keepdims": True}),
-    Sample((("n", "m", 3, "float32"),), ("m",), {"axis": (1,), "exclude": True}),
-    Sample((("n", "m", "float32"),), ()),
-)
-_BOOL = (Sample((("n", "m", "bool"),), ("n",), {"axis": (1,)}), Sample((("n", "m", "bool"),), ()))
+
+def _reduction(name: str, reference: Reference, args: str = "data", **more: bool) -> OpRow:
+    attrs = {"axis": None, "keepdims": False, "exclude": False, **more}
+    return op(name, args, REDUCE, reference, attrs)
+
 
 ROWS: tuple[OpRow, ...] = (
-    OpRow(
-        "all",
-        ("data",),
-        {"axis": None, "keepdims": False, "exclude": False},
-        Pattern.REDUCE,
-        True,
-        reference=ref.reduction.of(np.all),
-        samples=_BOOL,
-    ),
-    OpRow(
-        "any",
-        ("data",),
-        {"axis": None, "keepdims": False, "exclude": False},
-        Pattern.REDUCE,
-        False,
-        reference=ref.reduction.of(np.any),
-        samples=_BOOL,
-    ),
-    OpRow(
-        "argmax",
-        ("data",),
-        {"axis": None, "keepdims": False, "exclude": False, "select_last_index": False},
-        Pattern.REDUCE,
-        True,
-        reference=ref.arg_reduction.of(np.argmax),
-        samples=_REDUCE,
-    ),
-    OpRow(
-        "argmin",
-        ("data",),
-        {"axis": None, "keepdims": False, "exclude": False, "select_last_index": False},
-        Pattern.REDUCE,
-        True,
-        reference=ref.arg_reduction.of(np.argmin),
-        samples=_REDUCE,
-    ),
-    OpRow(
-        "max",
-        ("data",),
-        {"axis": None, "keepdims": False, "exclude": False},
-        Pattern.REDUCE,
-        True,
-        reference=ref.reduction.of(np.max),
-        samples=_REDUCE,
-    ),
-    OpRow(
-        "mean",
-        ("data",),
-        {"axis": None, "keepdims": False, "exclude": False},
-        Pattern.REDUCE,
-        True,
-        reference=ref.reduction.of(np.mean),
-        samples=_REDUCE,
-    ),
-    OpRow(
-        "min",
-        ("data",),
-        {"axis": None, "keepdims": False, "exclude": False},
-        Pattern.REDUCE,
-        True,
-        reference=ref.reduction.of(np.min),
-        samples=_REDUCE,
-    ),
-    OpRow(
-        "prod",
-        ("data",),
-        {"axis": None, "keepdims": False, "exclude": False},
-        Pattern.REDUCE,
-        True,
-        reference=ref.reduction.of(np.prod),
-        samples=_REDUCE,
-    ),
-    OpRow(
-        "sum",
-        ("data",),
-        {"axis": None, "keepdims": False, "exclude": False},
-        Pattern.REDUCE,
-        True,
-        reference=ref.reduction.of(np.sum),
-        samples=_REDUCE,
-    ),
-    OpRow(
-        "variance",
-        ("data", "mean"),
-        {"axis": None, "keepdims": False, "exclude": False, "unbiased": False},
-        Pattern.REDUCE,
-        True,
-        reference=ref.variance,
-        samples=(
-            Sample(
-                (("n", "m", "float32"), ("n", 1, "float32")),
-                ("n", 1),
-                {"axis": (1,), "keepdims": True},
-            ),
-        ),
-    ),
+    _reduction("all", ref.reduction.of(np.all)),
+    _reduction("any", ref.reduction.of(np.any)),
+    _reduction("argmax", ref.arg_reduction.of(np.argmax), select_last_index=False),
+    _reduction("argmin", ref.arg_reduction.of(np.argmin), select_last_index=False),
+    _reduction("max", ref.reduction.of(np.max)),
+    _reduction("mean", ref.reduction.of(np.mean)),
+    _reduction("min", ref.reduction.of(np.min)),
+    _reduction("prod", ref.reduction.of(np.prod)),
+    _reduction("sum", ref.reduction.of(np.sum)),
+    _reduction("variance", ref.variance, "data mean", unbiased=False),
 )

@@ -5,23 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_disc.relay.ops.references import References
-from tvm_disc.relay.ops.row import OpRow, Pattern, Reference, Sample
+from tvm_disc.relay.ops.row import ELEMWISE, OpRow, op
 
 ref = References("elementwise")
 
-_ANY = (Sample((("n", 3, "float32"),), ("n", 3)),)
-_POSITIVE = (Sample((("n", 3, "float32"),), ("n", 3), ranges={0: (0.1, 4.0)}),)
-
-
-def _row(name: str, reference: Reference, samples: tuple[Sample, ...] = _ANY) -> OpRow:
-    return OpRow(name, ("data",), {}, Pattern.ELEMWISE, True, reference=reference, samples=samples)
-
-
 ROWS: tuple[OpRow, ...] = (
-    _row("erfc", ref.erfc),
-    _row("exp2", ref.unary.of(np.exp2)),
-    _row("expm1", ref.unary.of(np.expm1)),
-    _row("lgamma", ref.lgamma, _POSITIVE),
-    _row("log1p", ref.unary.of(np.log1p), _POSITIVE),
-    _row("round_even", ref.unary.of(np.rint)),
+    op("erfc", "data", ELEMWISE, ref.erfc),
+    op("exp2", "data", ELEMWISE, ref.unary.of(np.exp2)),
+    op("expm1", "data", ELEMWISE, ref.unary.of(np.expm1)),
+    op("lgamma", "data", ELEMWISE, ref.lgamma),
+    op("log1p", "data", ELEMWISE, ref.unary.of(np.log1p)),
+    op("round_even", "data", ELEMWISE, ref.unary.of(np.rint)),
 )
