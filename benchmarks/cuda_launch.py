@@ -1,11 +1,11 @@
 """What a call of a program for a GPU costs its caller: launches, and what is beside them.
 
-    python -m benchmarks.cuda_launch [--target "cuda -arch=sm_90"] [--kernels 1,4,16]
+    python -m benchmarks.cuda_launch [--target "cuda -arch=sm_90"] [--kernels 1,4,16] [--graphs]
 
 Programs of one, four and sixteen kernels over a few elements: nothing waits for the device, so that
 the time of a call is the host's. A line through the three gives microseconds for each kernel, and
-for a call without one; the median of the rounds, in turns. Without a GPU it says so and ends
-with 2.
+for a call without one; the median of the rounds, in turns. ``--graphs`` launches each call as a
+CUDA graph. Without a GPU it says so and ends with 2.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--kernels", default="1,4,16")
+    parser.add_argument("--graphs", action="store_true", help="a CUDA graph for each call")
     options = parser.parse_args()
     counts = [int(c) for c in options.kernels.split(",")]
     try:
-        programs = [tvm_disc.build(chain(c), target=options.target) for c in counts]
+        given = tvm_disc.Options(cuda_graphs=8 if options.graphs else 0)
+        programs = [tvm_disc.build(chain(c), target=options.target, options=given) for c in counts]
         for exe in programs:
             exe(np.ones((ROWS, 8), "float32"))
     except (DeviceError, Unsupported) as error:

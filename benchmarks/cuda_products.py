@@ -1,0 +1,109 @@
+"""Products on a GPU: every variant of the compiler, and cuBLASLt, over a grid of dynamic rows.
+
+    python -m benchmarks.cuda_products --records FILE [--target T] [--budget SECONDS] [--torch]
+
+``tune`` times the variants of ``x[m, k] @ w[n, k].T`` in float32 by the driver's events and keeps
+them in the file, which ``Options(records=...)`` reads. The table has microseconds: the best
+generated kernel and its variant, the one that the cost model selects, cuBLASLt as the program calls
+it, and with ``--torch`` PyTorch's ``matmul`` (also TF32), timed with its events. ``ratio`` is
+cuBLASLt over the best generated kernel. Without a GPU it says so and ends with 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import tvm_disc
+from tvm_disc import relay
+from tvm_disc.errors import DeviceError, Unsupported
+
+PRODUCTS = ((768, 768), (3072, 768), (768, 3072), (1024, 1024), (4096, 4096))  # (n, k)
+ROWS = (1, 4, 16, 31, 64, 100, 128, 256, 384, 512, 1024, 2048, 4096)
+LIBRARY = "cublaslt"
+
+
+def product(n: int, k: int) -> Any:
+    """``x[m, k] @ w[n, k].T`` with the weights as an input."""
+    x = relay.var("x", shape=(relay.Any("m"), k), dtype="float32")
+    w = relay.var("w", shape=(n, k), dtype="float32")
+    return relay.Function([x, w], relay.nn.dense(x, w))
+
+
+def read(path: Path) -> dict[tuple[str, int], dict[str, float]]:
+    """(group, rows) -> variant -> nanoseconds, the least of each."""
+    found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        if "ns" in record:
+            times = found[record["group"], record["dims"][0]]
+            name = " ".join(f"{k}={v}" for k, v in record["variant"].items())
+            times[name] = min(times.get(name, float("inf")), record["ns"])
+    return found
+
+
+def theirs(n: int, k: int, m: int, tf32: bool) -> float:
+    """Microseconds of PyTorch's product, by its events."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    x, w = torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda")
+    times = []
+    for _ in range(20):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        x @ w.T
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3)
+    return statistics.median(times[5:])
+
+
+def show(n: int, k: int, times: dict[int, dict[str, float]], torch: bool) -> None:
+    """The lines of a product."""
+    for m in sorted(times):
+        own = {v: ns for v, ns in times[m].items() if LIBRARY not in v.lower()}
+        library = [ns for v, ns in times[m].items() if LIBRARY in v.lower()]
+        best = min(own, key=own.__getitem__)
+        flops = 2.0 * m * n * k
+        cells = f"{n:6}{k:6}{m:6}{own[best] / 1e3:10.1f}{flops / own[best]:9.0f}"
+        cells += f"{library[0] / 1e3:10.1f}{library[0] / own[best]:8.2f}" if library else " " * 18
+        if torch:
+            cells += f"{theirs(n, k, m, False):9.1f}{theirs(n, k, m, True):9.1f}"
+        print(f"{cells}  {best}", flush=True)
+
+
+def main() -> int:
+    """Tune and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--target", default="cuda")
+    parser.add_argument("--records", type=Path, required=True)
+    parser.add_argument("--budget", type=float, default=None, help="seconds for each product")
+    parser.add_argument("--products", type=int, default=len(PRODUCTS))
+    parser.add_argument("--torch", action="store_true")
+    options = parser.parse_args()
+    head = "n k m best_us GFLOP/s library ratio torch tf32".split()
+    print("".join(f"{h:>9}" for h in head) + "  variant")
+    for n, k in PRODUCTS[: options.products]:
+        before = set(read(options.records)) if options.records.exists() else set()
+        try:
+            tuned = tvm_disc.tune(
+                product(n, k), records=options.records, shapes={"m": list(ROWS)},
+                target=options.target, points=len(ROWS), budget_s=options.budget, progress=False,
+            )  # fmt: skip
+        except (DeviceError, Unsupported) as error:
+            print(f"nothing was measured: {error}", file=sys.stderr)
+            return 2
+        print(f"# {tuned}".replace("\n", "\n# "))
+        new = {key: t for key, t in read(options.records).items() if key not in before}
+        show(n, k, {m: t for (_, m), t in new.items()}, options.torch)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
