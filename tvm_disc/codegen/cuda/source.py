@@ -7,14 +7,18 @@ text if CUDA's keywords are defined.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm.ir import GlobalVar
 from tvm.tirx import transform as T
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.locks import Lock
 from tvm_disc.schedules.cuda.kernel import DeviceFunction
 from tvm_disc.target.device import Device
 from tvm_disc.tir.division import opaque
@@ -22,6 +26,8 @@ from tvm_disc.tir.division import opaque
 _DOTTED = re.compile(r"\bdisc(?:\.\w+)+")
 _DIVISION = re.compile(r"\bdisc_div_(floor|trunc)_(divide|mod)_(u?int\d+)_v1\b")
 _FIRST = 'extern "C" __global__'
+_COMPILE = "tvm_callback_cuda_compile"
+_REPLACING = Lock()
 
 
 def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
@@ -33,13 +39,50 @@ def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
     target = tvm.target.Target({"kind": "cuda", "arch": f"sm_{device.architectures[0]}"})
     made = {GlobalVar(f.name): _marked(f, target) for f in functions}
     try:
-        module = _lowered(tvm.IRModule(made))
-        text = str(tvm.get_global_func("target.build.cuda")(module, target).inspect_source())
+        text = _generated(tvm.IRModule(made), target)
     except Exception as error:
         raise _refused(functions, target, error) from None
     body = text[text.index(_FIRST) :] if _FIRST in text else ""
     body = _DOTTED.sub(lambda m: m[0].replace(".", "_"), body)
     return "\n".join([PRELUDE, *_divisions(body), body])
+
+
+def _generated(module: Any, target: Any) -> str:
+    """Return TVM's CUDA C for a module of functions."""
+    lowered = _lowered(module)
+    with _uncompiled() as texts:
+        found = tvm.get_global_func("target.build.cuda")(lowered, target)
+    return texts[0] if texts else str(found.inspect_source())
+
+
+@contextmanager
+def _uncompiled() -> Iterator[list[str]]:
+    """Keep TVM from compiling what this thread generates; yield the texts it wanted compiled.
+
+    Where TVM's CUDA runtime is loaded, which needs a driver and the CUDA runtime library,
+    ``target.build.cuda`` compiles its text by the global function ``tvm_callback_cuda_compile``.
+    That needs CUDA's headers, takes as long as our own compilation, and is not wanted: the text is
+    changed first. Other threads' modules are compiled as before.
+    """
+    texts: list[str] = []
+    own = threading.get_ident()
+    with _REPLACING:
+        before = tvm_ffi.get_global_func(_COMPILE, allow_missing=True)
+
+        def compile_text(code: str) -> bytes | bytearray:
+            if threading.get_ident() != own and before is not None:
+                return bytes(before(code))
+            texts.append(str(code))
+            return b""
+
+        tvm_ffi.register_global_func(_COMPILE, compile_text, override=True)
+        try:
+            yield texts
+        finally:
+            if before is None:
+                tvm_ffi.registry.remove_global_func(_COMPILE)
+            else:
+                tvm_ffi.register_global_func(_COMPILE, before, override=True)
 
 
 def _lowered(module: Any) -> Any:
@@ -64,8 +107,7 @@ def _refused(functions: Sequence[DeviceFunction], target: Any, error: Exception)
     """Return the error for the first function that fails, with the reason."""
     for function in functions:
         try:
-            one = _lowered(tvm.IRModule({GlobalVar(function.name): _marked(function, target)}))
-            tvm.get_global_func("target.build.cuda")(one, target)
+            _generated(tvm.IRModule({GlobalVar(function.name): _marked(function, target)}), target)
         except Exception as own:
             reason = str(own).strip().splitlines()[-1]
             return Unsupported(f"{function.name.partition('_')[2]}: no code for a GPU: {reason}")
