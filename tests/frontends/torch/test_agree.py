@@ -57,7 +57,13 @@ def in_a_factor(x: Any, w: Any) -> Any:
     return torch.ones(rows, 3) * one + x * w
 
 
-SAME = [unused, whole_slice, both_ways, sizes_as_arguments, in_a_factor]
+def contiguous(x: Any, w: Any) -> Any:
+    """The transposed tensor is contiguous if it has one row: PyTorch then omits the call."""
+    y = (x * w).reshape(x.shape[0], 3, 1).transpose(0, 1).contiguous()
+    return y.transpose(0, 1).reshape(x.shape[0], 3) + (1 if x.shape[0] > 1 and w is None else 0)
+
+
+SAME = [unused, whole_slice, both_ways, sizes_as_arguments, in_a_factor, contiguous]
 
 
 @pytest.mark.parametrize("function", SAME, ids=lambda f: f.__name__)
@@ -128,9 +134,17 @@ def two_are_excluded(x: Any, w: Any) -> Any:
     return x * w
 
 
+def writes_to_a_copy(x: Any, w: Any) -> Any:
+    """For one row PyTorch does not copy: the write changes ``y``."""
+    y = (x * w).transpose(0, 1)
+    many = x.shape[0] > 1 and w is None
+    y.contiguous().view(-1).mul_(2)
+    return y.transpose(0, 1) + (1 if many else 0)
+
+
 DIFFER = [
     other_operator, other_number, other_constant, other_axis, other_operand, other_part,
-    two_are_excluded,
+    two_are_excluded, writes_to_a_copy,
 ]  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from tvm_disc.frontends.torch.values import dim_of
 
 # Operators that are the identity if the result has the operand's shape.
 _SELECTING = ("aten.slice.Tensor", "aten.expand.default", "aten.alias.default")
+# Makes strides contiguous. It is not called if they are, as strides of an axis of size 1 may be.
+_COPYING = "aten.contiguous.default"
 # A symbol of PyTorch, and what replaces it.
 Values = Mapping[Any, Any]
 
@@ -111,6 +113,8 @@ class _Walk:
 
     def __init__(self, program: Any, values: Values) -> None:
         self.program, self.values = program, values
+        # A copy is the identity unless its operand or the copy is written to.
+        self.whole = _SELECTING if _writes(program) else (*_SELECTING, _COPYING)
         self.places: dict[Any, int] = {}
 
     def steps(self) -> list[Any]:
@@ -141,9 +145,11 @@ class _Walk:
         return node.op == "call_function" and isinstance(node.meta.get("val"), kinds)
 
     def _changes_nothing(self, node: Any) -> bool:
-        """Return whether a node selects all of its operand; PyTorch omits some of those."""
-        if node.op != "call_function" or str(node.target) not in _SELECTING:
+        """Return whether a node selects or copies all of its operand; PyTorch omits some."""
+        if node.op != "call_function" or str(node.target) not in self.whole:
             return False
+        if str(node.target) == _COPYING:
+            return True
         step = node.args[4] if len(node.args) > 4 else 1
         mine, operand = (n.meta["val"].shape for n in (node, node.args[0]))
         return bool(step == 1 and self._shape(mine) == self._shape(operand))
@@ -161,6 +167,12 @@ class _Walk:
         if isinstance(value, slice):
             return "slice", self._value([value.start, value.stop, value.step])
         return value
+
+
+def _writes(program: Any) -> bool:
+    """Return whether an operator of a program writes to an operand."""
+    schemas = [getattr(n.target, "_schema", None) for n in program.graph.nodes]
+    return any(schema is not None and schema.is_mutable for schema in schemas)
 
 
 def _is_assertion(node: Any) -> bool:
