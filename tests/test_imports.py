@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +15,12 @@ import pytest
 
 import tvm_disc
 from tests.models import TREES, mlp
-from tvm_disc import relay
+from tvm_disc import paths, relay
+from tvm_disc.errors import DiscError
 
 # The rooms that a process has which loads and calls a saved program; all others belong to the
 # compiler. Of other packages it has NumPy's and tvm_ffi's.
-OF_A_LOADED_PROGRAM = {"abi", "errors", "locks", "options", "processor", "runtime"}
+OF_A_LOADED_PROGRAM = {"abi", "errors", "locks", "options", "paths", "processor", "runtime"}
 FOREIGN = {"tvm", "scipy", "xgboost", "onnx", "torch", "tqdm", "matplotlib"}
 CALL = """
 import json, sys
@@ -58,7 +61,7 @@ def test_a_loaded_program_needs_nothing_of_the_compiler(kind: str, tmp_path: Pat
     else:
         tvm_disc.build(mlp() if kind == "tensors" else relay.parse(TREES)).save(path)
     before, after = json.loads(python(CALL, str(path)))
-    assert before == ["tvm_disc"]
+    assert before == ["tvm_disc", "tvm_disc.paths"]
     rooms = {m.split(".")[1] for m in after if m.startswith("tvm_disc.")}
     assert rooms == OF_A_LOADED_PROGRAM
     assert not FOREIGN & {m.split(".")[0] for m in after}
@@ -91,7 +94,7 @@ def test_public_names_are_listed_before_they_are_imported() -> None:
             "print(json.dumps([listed, rooms, pydoc.plain(pydoc.render_doc(tvm_disc))]))"
         )
     )
-    assert rooms == []
+    assert rooms == ["tvm_disc.paths"]
     assert set(tvm_disc.__all__) <= set(listed)
     classes = ("class Executable", "class Options", "class DiscError")
     assert [name for name in ("build(", "load(", "tune(", *classes) if name not in told] == []
@@ -113,16 +116,55 @@ def test_no_room_takes_the_place_of_a_function() -> None:
     assert found.split() == ["True"] * 3
 
 
-def test_type_checkers_see_what_the_table_says(root: Path) -> None:
-    tree = ast.parse((root / "tvm_disc" / "__init__.py").read_text(encoding="utf-8"))
+def seen_by_type_checkers(path: Path) -> dict[str, str | None]:
+    """The module of each name that a file imports for type checkers only."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     [block] = [n for n in tree.body if isinstance(n, ast.If)]
-    assert ast.unparse(block.test) == "TYPE_CHECKING"
-    seen = {
-        alias.name: node.module
+    assert ast.unparse(block.test).lstrip("_") == "TYPE_CHECKING"
+    return {
+        alias.name: ("tvm_disc.relay." if node.level else "") + str(node.module)
         for node in block.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
+
+
+def test_type_checkers_see_the_names_of_relay(root: Path) -> None:
+    seen = seen_by_type_checkers(root / "tvm_disc" / "relay" / "__init__.py")
+    modules = {name: place for name, place in seen.items() if name not in relay._LAZY}
+    assert {name: seen[name] for name in relay._LAZY} == relay._LAZY
+    assert {paths.RELAY[name] for name in modules} == {f"{p}.{n}" for n, p in modules.items()}
+
+
+@pytest.mark.parametrize("path", paths.PATHS)
+def test_a_public_path_leads_to_its_module(path: str) -> None:
+    target, _, member = paths.PATHS[path].partition(":")
+    module = importlib.import_module(path)
+    if not member:
+        assert module is importlib.import_module(target)
+    else:
+        with pytest.raises(DiscError, match=re.escape(f"relay.{member}.run: ")):
+            module.run()
+
+
+def test_submodules_of_a_public_path_are_the_same_modules() -> None:
+    from tvm_disc.relay.transform import recast
+
+    from tvm_disc.relay_api.transform import recast as same
+
+    assert recast is same
+
+
+@pytest.mark.parametrize(
+    "path", ["relay.transform.recat", "relay.quantize.other", "relay.op.nm", "contrib.rpc"]
+)
+def test_a_public_path_that_does_not_exist(path: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"^No module named 'tvm_disc.{path}'"):
+        importlib.import_module(f"tvm_disc.{path}")
+
+
+def test_type_checkers_see_what_the_table_says(root: Path) -> None:
+    seen = seen_by_type_checkers(root / "tvm_disc" / "__init__.py")
     for name in tvm_disc.__all__:
         place = tvm_disc._PLACES[name]
         assert place in (seen[name], f"{seen[name]}.{name}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tvm_disc import paths
+
 if TYPE_CHECKING:
     from tvm_disc import relay, relay_passes
     from tvm_disc.compile import build
@@ -30,6 +32,8 @@ _PLACES = {
     "relay_passes": "tvm_disc.relay_passes",
     "tune": "tvm_disc.tuning.tune",
 }
+
+paths.install()
 
 
 def __getattr__(name: str) -> Any:

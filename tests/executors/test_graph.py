@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from tvm_disc.contrib import graph_executor
 
 import tvm_disc
 from tests.executors.programs import W, dense, numbers, rows
 from tvm_disc import relay
-from tvm_disc.contrib import graph_executor
 from tvm_disc.errors import BadInput, BadOption, Unsupported
 
 

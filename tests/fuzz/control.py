@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tvm_disc.relay.loops import while_loop
 
 from tests.fuzz.values import ONE, WORLDS, Value, type_of
 from tvm_disc import relay
-from tvm_disc.relay.loops import while_loop
 
 if TYPE_CHECKING:
     from tests.fuzz.maker import Maker

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 PACKAGE = "tvm_disc"
+# Modules that list public names of all layers. They import them on first use, and no module of a
+# package imports a name from them.
+FACES = {PACKAGE, f"{PACKAGE}.paths", f"{PACKAGE}.relay"}
 
 
 def room_of(module: str) -> str:
@@ -43,6 +47,15 @@ def imports(source: str, module: str, is_package: bool, known: Collection[str]) 
                 yield from dict.fromkeys(name if name in known else base for name in inner)
 
 
+def strings(source: str, known: Collection[str]) -> Iterator[str]:
+    """The modules of our own that ``source`` names in a string, which it may import later."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value.partition(":")[0]
+            if re.fullmatch(rf"{PACKAGE}(\.\w+)+", name) and name in known:
+                yield name
+
+
 @functools.cache
 def graph(root: Path) -> dict[str, set[str]]:
     """What each module of the package imports of it."""
@@ -55,3 +68,10 @@ def graph(root: Path) -> dict[str, set[str]]:
         }
         for module, path in files.items()
     }
+
+
+@functools.cache
+def named(root: Path) -> dict[str, set[str]]:
+    """What each module of the package names in strings of it."""
+    files = dict(modules(root))
+    return {module: set(strings(path.read_text("utf-8"), files)) for module, path in files.items()}

@@ -10,12 +10,12 @@ import graphlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.meta.imports import PACKAGE, graph, room_of
+from tests.meta.imports import FACES, PACKAGE, graph, room_of
 
 BEGIN = "<!-- begin: python -m tests.meta.rooms --write -->"
 END = "<!-- end: rooms -->"
 # These modules import all others, which says nothing about the layers.
-OUTSIDE = {"__init__", "__main__"}
+OUTSIDE = {"__init__", "__main__", "paths"}
 
 
 def rooms(root: Path) -> dict[str, set[str]]:
@@ -23,7 +23,7 @@ def rooms(root: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for module, targets in graph(root).items():
         room = room_of(module)
-        if room not in OUTSIDE:
+        if room not in OUTSIDE and module not in FACES:
             others = found.setdefault(room, set())
             others.update(o for o in map(room_of, targets) if o not in {room, *OUTSIDE})
     return found

@@ -5,14 +5,9 @@ ONNX models and PyTorch programs become Relay modules; Relax modules are used as
 
 from __future__ import annotations
 
-from tvm_disc.frontends import imported
 from tvm_disc.frontends.detect import read_model
 from tvm_disc.frontends.onnx import from_onnx
 from tvm_disc.frontends.relax import from_relax
 from tvm_disc.frontends.torch import exported, from_pytorch
-from tvm_disc.relay import frontend
-
-frontend.register("from_onnx", imported.from_onnx)
-frontend.register("from_pytorch", imported.from_pytorch)
 
 __all__ = ["exported", "from_onnx", "from_pytorch", "from_relax", "read_model"]

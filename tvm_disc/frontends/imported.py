@@ -9,8 +9,8 @@ from tvm_disc.errors import BadInput, TypeMismatch, Unsupported, named_of, shown
 from tvm_disc.frontends import onnx as onnx_room
 from tvm_disc.frontends.onnx.model import read_file
 from tvm_disc.frontends.torch import from_pytorch as read_program
-from tvm_disc.relay import Any as AnyDim
-from tvm_disc.relay import IRModule
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.types import Any as AnyDim
 
 
 class Imported(IRModule):

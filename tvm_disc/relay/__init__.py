@@ -3,26 +3,24 @@
 ``relay.parse(text)``, ``relay.load_json(text)`` and the builder functions (``relay.var``,
 ``relay.add``, ``relay.nn.dense`` ...) make an ``IRModule``; ``relay.astext`` prints it. Every
 operator is a function of this package, made from the operator table on first use.
+
+This module lists the public names of the language and of Relay's Python API, which is in
+``tvm_disc.relay_api``. The compiler imports the modules of this package, not these names.
 """
 
 from __future__ import annotations
 
 from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Anything
 
 from tvm_disc.abi.values import ConstructorValue, from_list, to_list
-from tvm_disc.relay.analysis.binding import bind
-from tvm_disc.relay.analysis.hashing import structural_hash
-from tvm_disc.relay.json.reader import load_json
-from tvm_disc.relay.json.writer import save_json
+from tvm_disc.paths import RELAY as _RELAY
 from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
-from tvm_disc.relay.text.printer import astext, pretty_print
 
-from . import analysis, builder, dyn, expr, frontend, image, loops, nn, op, prelude, qnn, vision
+from . import builder, expr, pass_context, pipelines
 from . import types as ty
-from .api import adt, base, missing, pass_context, pipelines, places
 from .builder import ScopeBuilder, const, var
-from .convert import to_relax
 from .expr import (
     Call,
     Clause,
@@ -50,13 +48,8 @@ from .expr import (
     TupleWrapper,
     Var,
 )
-from .expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from .module import IRModule
-from .ndarray import load_param_dict, save_param_dict
 from .ops.table import OPS
-from .prelude import Prelude
-from .structural import assert_structural_equal, structural_equal
-from .type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from .types import (
     Any,
     ConstructorSig,
@@ -80,6 +73,89 @@ from .types import (
     size_var,
 )
 from .visit import free_vars, post_order
+
+if _TYPE_CHECKING:
+    from tvm_disc.relay_api import (
+        adt,
+        analysis,
+        base,
+        dyn,
+        frontend,
+        image,
+        loops,
+        nn,
+        op,
+        prelude,
+        qnn,
+        vision,
+    )
+    from tvm_disc.relay_api import dataflow_pattern as dataflow_pattern
+    from tvm_disc.relay_api import testing as testing
+    from tvm_disc.relay_api import transform as transform
+    from tvm_disc.relay_api.analysis.binding import bind
+    from tvm_disc.relay_api.analysis.hashing import structural_hash
+    from tvm_disc.relay_api.executors import backend as backend
+    from tvm_disc.relay_api.executors import build as build
+    from tvm_disc.relay_api.executors import build_module as build_module
+    from tvm_disc.relay_api.executors import create_executor as create_executor
+    from tvm_disc.relay_api.executors import vm as vm
+    from tvm_disc.relay_api.executors.build_module import optimize as optimize
+    from tvm_disc.relay_api.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
+    from tvm_disc.relay_api.prelude import Prelude
+    from tvm_disc.relay_api.structural import assert_structural_equal, structural_equal
+    from tvm_disc.relay_api.transform import build_config as build_config
+    from tvm_disc.relay_api.type_functor import TypeFunctor, TypeMutator, TypeVisitor
+
+    from .convert import to_relax
+    from .json.reader import load_json
+    from .json.writer import save_json
+    from .ndarray import load_param_dict, save_param_dict
+    from .text.printer import astext, pretty_print
+
+# Modules of names that are imported on first use. A build needs none of them, and those of
+# ``relay_api`` need the compiler, which is in a higher layer than this package.
+_LAZY = {
+    "ExprFunctor": "tvm_disc.relay_api.expr_functor",
+    "ExprMutator": "tvm_disc.relay_api.expr_functor",
+    "ExprVisitor": "tvm_disc.relay_api.expr_functor",
+    "Prelude": "tvm_disc.relay_api.prelude",
+    "TypeFunctor": "tvm_disc.relay_api.type_functor",
+    "TypeMutator": "tvm_disc.relay_api.type_functor",
+    "TypeVisitor": "tvm_disc.relay_api.type_functor",
+    "assert_structural_equal": "tvm_disc.relay_api.structural",
+    "astext": "tvm_disc.relay.text.printer",
+    "bind": "tvm_disc.relay_api.analysis.binding",
+    "build": "tvm_disc.relay_api.executors",
+    "build_config": "tvm_disc.relay_api.transform",
+    "create_executor": "tvm_disc.relay_api.executors",
+    "load_json": "tvm_disc.relay.json.reader",
+    "load_param_dict": "tvm_disc.relay.ndarray",
+    "optimize": "tvm_disc.relay_api.executors.build_module",
+    "pretty_print": "tvm_disc.relay.text.printer",
+    "save_json": "tvm_disc.relay.json.writer",
+    "save_param_dict": "tvm_disc.relay.ndarray",
+    "structural_equal": "tvm_disc.relay_api.structural",
+    "structural_hash": "tvm_disc.relay_api.analysis.hashing",
+    "to_relax": "tvm_disc.relay.convert",
+}
+
+
+pass_context.register()
+pipelines.register()
+
+
+def __getattr__(name: str) -> _Anything:
+    """Return a name or module that is imported on first use, or an operator (``relay.add``)."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name in _LAZY:
+        found = getattr(_import_module(_LAZY[name]), name)
+        globals()[name] = found
+        return found
+    if name in _RELAY:
+        return _import_module(f"{__name__}.{name}")
+    return getattr(_import_module(_RELAY["op"]), name)
+
 
 __all__ = [
     "OPS",
@@ -174,38 +250,3 @@ __all__ = [
     "var",
     "vision",
 ]
-
-
-# Members imported on first use, as "module" or "module:name". Few programs use them, or they need
-# the compiler, which is in a higher layer than this package.
-_LAZY = {
-    "build_config": "tvm_disc.relay.transform:build_config",
-    "optimize": "tvm_disc.executors.build_module:optimize",
-    "testing": "tvm_disc.relay.testing",
-    "backend": "tvm_disc.executors.backend",
-    "build": "tvm_disc.executors:build",
-    "build_module": "tvm_disc.executors.build_module",
-    "create_executor": "tvm_disc.executors:create_executor",
-    "dataflow_pattern": "tvm_disc.relay.dataflow_pattern",
-    "transform": "tvm_disc.relay.transform",
-    "vm": "tvm_disc.executors.vm",
-}
-
-
-places.register()
-missing.register()
-pass_context.register()
-pipelines.register()
-
-
-def __getattr__(name: str) -> _Anything:
-    """Return the builder function of an operator (``relay.add``), or import a lazy member."""
-    if name in _LAZY:
-        place, _, member = _LAZY[name].partition(":")
-        module = _import_module(place)
-        return getattr(module, member) if member else module
-    if name in places.PLACES:
-        return _import_module(f"tvm_disc.relay.{name}")
-    if name in missing.REASONS:
-        return _import_module(f"tvm_disc.relay.{name}")
-    return getattr(op, name)

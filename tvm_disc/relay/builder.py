@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tvm_disc.relay import signatures
+
 from ..errors import BadNode, UnknownName, refusing, shown
-from .api import signatures
 from .attrs import AttrError, complete_attrs
 from .expr import (
     AttrValue,

@@ -596,5 +596,5 @@ def __getattr__(name: str) -> Any:
     import.
     """
     if name in ("const", "var", "bind"):
-        return getattr(import_module(__package__), name)
+        return getattr(import_module("tvm_disc.relay"), name)
     raise AttributeError(name)

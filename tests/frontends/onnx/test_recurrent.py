@@ -10,10 +10,10 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from tvm_disc.relay.frontend import from_onnx  # noqa: E402
 
 import tvm_disc  # noqa: E402
 from tvm_disc.errors import GuardFailed, Unsupported  # noqa: E402
-from tvm_disc.relay.frontend import from_onnx  # noqa: E402
 
 from .helpers import F32, I32, build, listed, node, same  # noqa: E402
 from .helpers import model as small  # noqa: E402

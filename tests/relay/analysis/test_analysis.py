@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm_disc.relay.analysis.binding import bind_params_by_name
 
 from tvm_disc import relay
 from tvm_disc.errors import BadNode, TypeMismatch, UnknownName, Unsupported
 from tvm_disc.relay import analysis
-from tvm_disc.relay.analysis.binding import bind_params_by_name
 from tvm_disc.relay.inference.infer import infer_type
 
 x = relay.var("x", shape=(2, 3))

@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from tvm_disc import relay
-from tvm_disc.errors import BadNode
-from tvm_disc.relay import dataflow_pattern
 from tvm_disc.relay.dataflow_pattern import (
     AltPattern,
     CallPattern,
@@ -35,6 +31,10 @@ from tvm_disc.relay.dataflow_pattern import (
     partition,
     wildcard,
 )
+
+from tvm_disc import relay
+from tvm_disc.errors import BadNode
+from tvm_disc.relay import dataflow_pattern
 
 X, Y, Z = (relay.var(name, shape=(2, 3)) for name in "xyz")
 ONE = relay.const(1.0)

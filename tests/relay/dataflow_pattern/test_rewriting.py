@@ -6,10 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from tests.relay.helpers import run
-from tvm_disc import relay
-from tvm_disc.errors import BadNode
 from tvm_disc.relay.dataflow_pattern import (
     DFPattern,
     DFPatternCallback,
@@ -22,6 +18,10 @@ from tvm_disc.relay.dataflow_pattern import (
     rewrite,
     wildcard,
 )
+
+from tests.relay.helpers import run
+from tvm_disc import relay
+from tvm_disc.errors import BadNode
 
 W = wildcard
 X, Y, Z = (relay.var(name, shape=(2, 3)) for name in "xyz")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tvm_disc.relay.expr_functor import ExprMutator as SameMutator
 
 from tvm_disc import relay
 from tvm_disc.errors import BadNode
 from tvm_disc.relay import ExprFunctor, ExprMutator, ExprVisitor
-from tvm_disc.relay.expr_functor import ExprMutator as SameMutator
 
 
 def scalar(name: str) -> relay.Var:

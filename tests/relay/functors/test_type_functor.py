@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tvm_disc.relay.type_functor import TypeMutator as SameMutator
 
 from tvm_disc import relay
 from tvm_disc.relay import TypeFunctor, TypeMutator, TypeVisitor
-from tvm_disc.relay.type_functor import TypeMutator as SameMutator
 
 A = relay.TypeVar("A")
 LIST = relay.GlobalTypeVar("List")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tvm_disc import relay
-from tvm_disc.relay import dataflow_pattern as dp
 from tvm_disc.relay.dataflow_pattern import (
     has_attr,
     has_dtype,
@@ -21,6 +19,9 @@ from tvm_disc.relay.dataflow_pattern import (
     is_var,
     wildcard,
 )
+
+from tvm_disc import relay
+from tvm_disc.relay import dataflow_pattern as dp
 
 TWO = relay.const(2.0)
 any_two = (wildcard(), wildcard())

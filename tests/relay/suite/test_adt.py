@@ -7,10 +7,10 @@ from functools import cache
 from typing import Any
 
 import pytest
+from tvm_disc.relay.testing import count, make_nat_expr, make_nat_value
 
 from tvm_disc import relay
 from tvm_disc.relay import transform
-from tvm_disc.relay.testing import count, make_nat_expr, make_nat_value
 
 INT, BOOL = relay.scalar_type("int32"), relay.scalar_type("bool")
 

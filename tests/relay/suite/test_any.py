@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm_disc.relay.loops import while_loop
 
 from tests.relay.suite.expressions import (
     COUNTED,
@@ -19,7 +20,6 @@ from tests.relay.suite.expressions import (
     reals,
 )
 from tvm_disc import relay
-from tvm_disc.relay.loops import while_loop
 
 X = reals(2, 3, 4)
 

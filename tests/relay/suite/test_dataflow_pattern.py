@@ -8,11 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from tests.relay.suite.patterns import CONV, MATCHED, TENSOR, any_two
-from tvm_disc import relay
-from tvm_disc.errors import BadNode, DiscError
-from tvm_disc.relay import dataflow_pattern as dp
 from tvm_disc.relay.dataflow_pattern import (
     has_attr,
     has_dtype,
@@ -28,6 +23,11 @@ from tvm_disc.relay.dataflow_pattern import (
     is_var,
     wildcard,
 )
+
+from tests.relay.suite.patterns import CONV, MATCHED, TENSOR, any_two
+from tvm_disc import relay
+from tvm_disc.errors import BadNode, DiscError
+from tvm_disc.relay import dataflow_pattern as dp
 
 HEAD = (
     "free_var %u: Tensor[(6, 4), float32]; free_var %v: Tensor[(6, 4), float32];"

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm_disc.relay.op import op as registry
+from tvm_disc.relay.testing.temp_op_attr import TempOpAttr
 
 from tvm_disc import relay
 from tvm_disc.errors import BadNode, UnknownName, Unsupported
-from tvm_disc.relay.op import op as registry
-from tvm_disc.relay.testing.temp_op_attr import TempOpAttr
 
 SHAPES = """#[version = "0.0.5"]
 type Solid { Ball(float32), Brick(float32, float32), Point, }

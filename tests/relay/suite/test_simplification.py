@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tvm_disc.relay.analysis import check_basic_block_normal_form, well_formed
+from tvm_disc.relay.testing import count_ops
 
 from tests.relay.transform.helpers import optimized, same
 from tvm_disc import relay
 from tvm_disc.errors import DiscError, Unsupported
 from tvm_disc.relay import transform as t
-from tvm_disc.relay.analysis import check_basic_block_normal_form, well_formed
-from tvm_disc.relay.testing import count_ops
 
 # Every program has these parameters.
 PARAMS = """%x: Tensor[(2, 3, 4), float32], %y: Tensor[(2, 3, 4), float32],

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm_disc.relay.op import op as registry
 
 from tvm_disc import relay
 from tvm_disc.errors import ShapeConflict, TypeMismatch, Unsupported
 from tvm_disc.relay import transform
-from tvm_disc.relay.op import op as registry
 
 REFUSED = (TypeMismatch, ShapeConflict, Unsupported)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm_disc.relay.transform.fake_quantization_rules import OPTIONAL, RULES
 
 from tvm_disc import relay
 from tvm_disc.errors import BadNode, Unsupported
-from tvm_disc.relay.transform.fake_quantization_rules import OPTIONAL, RULES
 
 FAKE = relay.transform.FakeQuantizationToInteger
 nn = relay.nn

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tvm_disc.relay.dataflow_pattern import is_op, wildcard
 
 from tests.relay.transform.helpers import check, optimized, same
 from tvm_disc import relay
 from tvm_disc.errors import BadNode
-from tvm_disc.relay.dataflow_pattern import is_op, wildcard
 
 CASES = {
     "fu_a": (

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm_disc.relay.testing import count_ops
+from tvm_disc.relay.transform import ConvertLayout, FoldConstant, FoldScaleAxis, LayoutConfig
 
 from tests.relay.helpers import run
 from tests.relay.transform.helpers import optimized
 from tvm_disc import relay
 from tvm_disc.errors import BadNode
-from tvm_disc.relay.testing import count_ops
-from tvm_disc.relay.transform import ConvertLayout, FoldConstant, FoldScaleAxis, LayoutConfig
 
 RNG = np.random.default_rng(0)
 X = relay.var("x", shape=(2, 4, 8, 8))

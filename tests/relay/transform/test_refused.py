@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm_disc.relay.transform import REFUSED, recast
 
 from tests.relay.helpers import run
 from tests.relay.transform.helpers import optimized, parsed, same
 from tvm_disc import relay
 from tvm_disc.errors import BadNode, Unsupported
-from tvm_disc.relay.transform import REFUSED, recast
 
 X = relay.var("x", shape=(2, 3))
 

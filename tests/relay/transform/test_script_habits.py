@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from tvm_disc.relay.testing import run_infer_type
 
 from tvm_disc import relay
 from tvm_disc.errors import BadNode
-from tvm_disc.relay.api.pass_context import KEYS
-from tvm_disc.relay.testing import run_infer_type
+from tvm_disc.relay.pass_context import KEYS
 
 
 def adds() -> relay.IRModule:

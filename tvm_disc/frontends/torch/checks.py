@@ -10,7 +10,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import op, placed
 from tvm_disc.frontends.torch.conditions import keys_of, reads_input
 from tvm_disc.frontends.torch.symbols import RULES, Number, Symbols, scalar
-from tvm_disc.relay import Expr, Let, Var
+from tvm_disc.relay.expr import Expr, Let, Var
 
 # Function from the keys of an input, and the axis of a size, to the number.
 Read = Callable[[tuple[Any, ...], int | None], Number]

@@ -14,7 +14,8 @@ from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value, dim_of, relay_dtype
 from tvm_disc.frontends.torch.walk import Walk, refuse
 from tvm_disc.frontends.torch.whole import writes
-from tvm_disc.relay import Expr, Function, IRModule, Tuple
+from tvm_disc.relay.expr import Expr, Function, Tuple
+from tvm_disc.relay.module import IRModule
 
 
 @dataclass(frozen=True)

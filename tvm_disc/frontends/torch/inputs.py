@@ -18,9 +18,9 @@ from tvm_disc.frontends.torch.conditions import (
 )
 from tvm_disc.frontends.torch.symbols import Symbols, dim_at, scalar
 from tvm_disc.frontends.torch.values import Value, dim_of, dims_of, relay_dtype
-from tvm_disc.relay import Any as AnyDim
-from tvm_disc.relay import DimOp, Expr, TensorType, Var
-from tvm_disc.relay.types import Dim
+from tvm_disc.relay.expr import Expr, Var
+from tvm_disc.relay.types import Any as AnyDim
+from tvm_disc.relay.types import Dim, DimOp, TensorType
 
 _OPS = {"Add": "Add", "Mul": "Mul", "FloorDiv": "FloorDiv", "Mod": "FloorMod", "Max": "Max",
         "Min": "Min"}  # fmt: skip

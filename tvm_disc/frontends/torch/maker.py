@@ -17,7 +17,8 @@ from tvm_disc.frontends.calls import Calls, UnknownRows
 from tvm_disc.frontends.torch.places import place_of
 from tvm_disc.frontends.torch.symbols import Symbols
 from tvm_disc.frontends.torch.values import Dim, Value, dims_of, meta_like, relay_dtype
-from tvm_disc.relay import Constant, Expr, TensorType, TupleGetItem, Var
+from tvm_disc.relay.expr import Constant, Expr, TupleGetItem, Var
+from tvm_disc.relay.types import TensorType
 
 
 class Maker(Calls[Value, Dim]):

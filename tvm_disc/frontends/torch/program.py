@@ -23,7 +23,8 @@ from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value, dims_of
 from tvm_disc.frontends.torch.walk import Walk, refuse
 from tvm_disc.frontends.torch.whole import is_whole
-from tvm_disc.relay import Expr, Function, IRModule, Tuple
+from tvm_disc.relay.expr import Expr, Function, Tuple
+from tvm_disc.relay.module import IRModule
 
 # Kinds of results that are new values of written buffers and inputs, not returned by the function.
 _WRITTEN = ("BUFFER_MUTATION", "USER_INPUT_MUTATION", "PARAMETER_MUTATION")

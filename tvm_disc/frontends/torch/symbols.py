@@ -17,7 +17,7 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import MOST, op
 from tvm_disc.frontends.torch.values import Dim, Value
-from tvm_disc.relay import Constant, Expr, Tuple
+from tvm_disc.relay.expr import Constant, Expr, Tuple
 
 INT, FLOAT, BOOL = "int64", "float64", "bool"
 

@@ -20,8 +20,9 @@ from tvm_disc.frontends.torch.symbols import Symbols, dim_at, scalar
 from tvm_disc.frontends.torch.table import ROWS
 from tvm_disc.frontends.torch.values import Value, array_of, dims_of, relay_dtype
 from tvm_disc.frontends.torch.whole import functional_name
-from tvm_disc.relay import Any as AnyDim
-from tvm_disc.relay import Constant, Expr, TensorType, Var
+from tvm_disc.relay.expr import Constant, Expr, Var
+from tvm_disc.relay.types import Any as AnyDim
+from tvm_disc.relay.types import TensorType
 
 
 class Walk:

@@ -16,7 +16,7 @@ from typing import Any
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
-from tvm_disc.relay.analysis.matches import pattern_text, unmatched_cases
+from tvm_disc.relay.inference.matches import pattern_text, unmatched_cases
 from tvm_disc.relay.inference.operators import OperatorTypes
 from tvm_disc.relay.inference.unify import (
     Unknown,

@@ -9,7 +9,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import joined_dims
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.values import Dim, Value
-from tvm_disc.relay import Tuple, TupleGetItem
+from tvm_disc.relay.expr import Tuple, TupleGetItem
 
 Row = Callable[..., Any]
 

@@ -12,7 +12,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import joined_dims
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.values import Dim, Value
-from tvm_disc.relay import Constant
+from tvm_disc.relay.expr import Constant
 
 Row = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.values import Value
-from tvm_disc.relay import TupleGetItem
+from tvm_disc.relay.expr import TupleGetItem
 
 Row = Callable[..., Any]
 

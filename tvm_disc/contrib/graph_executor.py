@@ -1,7 +1,0 @@
-"""``from tvm_disc.contrib import graph_executor``, the replacement of TVM's module."""
-
-from __future__ import annotations
-
-from tvm_disc.executors.graph import GraphModule, create, load_module
-
-__all__ = ["GraphModule", "create", "load_module"]

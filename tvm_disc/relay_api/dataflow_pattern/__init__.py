@@ -1,0 +1,83 @@
+"""Patterns over the dataflow of a program: matching, partitioning, rewriting.
+
+``is_op("nn.relu")(wildcard()).match(expr)``; ``pattern.partition(expr)`` moves matches into
+functions; ``rewrite(callback, expr)`` replaces each match by the result of a
+``DFPatternCallback``.
+"""
+
+from __future__ import annotations
+
+from tvm_disc.relay_api.dataflow_pattern.callback import DFPatternCallback, rewrite
+from tvm_disc.relay_api.dataflow_pattern.patterns import (
+    AltPattern,
+    AttrPattern,
+    CallPattern,
+    ConstantPattern,
+    DataTypePattern,
+    DFPattern,
+    DominatorPattern,
+    ExprPattern,
+    FunctionPattern,
+    IfPattern,
+    LetPattern,
+    ShapePattern,
+    TupleGetItemPattern,
+    TuplePattern,
+    TypePattern,
+    VarPattern,
+    WildcardPattern,
+    dominates,
+    has_attr,
+    has_dtype,
+    has_shape,
+    has_type,
+    is_constant,
+    is_expr,
+    is_if,
+    is_let,
+    is_op,
+    is_tuple,
+    is_tuple_get_item,
+    is_var,
+    match,
+    partition,
+    wildcard,
+)
+
+__all__ = [
+    "AltPattern",
+    "AttrPattern",
+    "CallPattern",
+    "ConstantPattern",
+    "DFPattern",
+    "DFPatternCallback",
+    "DataTypePattern",
+    "DominatorPattern",
+    "ExprPattern",
+    "FunctionPattern",
+    "IfPattern",
+    "LetPattern",
+    "ShapePattern",
+    "TupleGetItemPattern",
+    "TuplePattern",
+    "TypePattern",
+    "VarPattern",
+    "WildcardPattern",
+    "dominates",
+    "has_attr",
+    "has_dtype",
+    "has_shape",
+    "has_type",
+    "is_constant",
+    "is_expr",
+    "is_if",
+    "is_let",
+    "is_op",
+    "is_tuple",
+    "is_tuple_get_item",
+    "is_var",
+    "match",
+    "partition",
+    "rewrite",
+    "wildcard",
+]

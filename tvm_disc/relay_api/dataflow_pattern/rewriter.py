@@ -1,0 +1,98 @@
+"""Replacement of matches: by a function, or by the result of a user's callback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tvm_disc.errors import BadNode
+from tvm_disc.relay.expr import Call, Expr, Function, as_expr
+from tvm_disc.relay.visit import post_order
+from tvm_disc.relay_api.dataflow_pattern.groups import PARTITIONED, find_groups
+from tvm_disc.relay_api.dataflow_pattern.matcher import Pattern
+from tvm_disc.relay_api.expr_functor import rewrite_post_order
+from tvm_disc.relay_api.structural import structural_equal
+
+MOST_REWRITES = 100
+MOST_GROWTH = 100  # largest number of nodes, relative to the original program
+SMALL = 10_000  # nodes; a smaller program may grow to this size in any case
+
+
+class Callback(Protocol):
+    """One rewrite: a pattern, and the replacement of its matches."""
+
+    pattern: Pattern
+    require_type: bool
+    rewrite_once: bool
+
+    def callback(self, pre: Expr, post: Expr, node_map: Mapping[Any, list[Expr]]) -> Expr:
+        """Return the replacement of ``post``, which is the match ``pre`` with rewritten
+        operands.
+        """
+
+
+def partition_expr(
+    pattern: Pattern, expr: Expr, attrs: Mapping[str, Any], check: Callable[[Expr], bool]
+) -> Expr:
+    """Return ``expr`` with each match that passes ``check`` replaced by a call of a new
+    function.
+    """
+    groups = find_groups(pattern, expr)
+    done: dict[Expr, Expr] = {}
+
+    def leave(node: Expr, made: Expr) -> Expr:
+        group = groups.get(node)
+        if group is None or not check(node):
+            return made
+        function = group.function
+        told = {PARTITIONED: group.name, **attrs}
+        function = Function(function.params, function.body, attrs=told)
+        return Call(function, [done[a] for a in group.args])
+
+    return rewrite_post_order(expr, leave, done=done)
+
+
+def rewrite_expr(callbacks: Sequence[Callback], expr: Expr) -> Expr:
+    """Return ``expr`` rewritten until no callback changes it.
+
+    A callback with ``rewrite_once`` is dropped after the first round in which it changed the
+    program.
+
+    Raises:
+        BadNode: the program still changes after 100 rewrites, or it grows without bound.
+    """
+    before, count = None, 0
+    active = list(callbacks)
+    largest = max(SMALL, MOST_GROWTH * len(post_order(expr)))
+    while active and (before is None or not (expr is before or structural_equal(before, expr))):
+        before = expr
+        for callback in list(active):
+            if count == MOST_REWRITES or (count and len(post_order(expr)) > largest):
+                raise BadNode(
+                    f"rewrite: the program still changes after {count} rewrites; a "
+                    "callback that undoes another, or matches its own result, sets rewrite_once"
+                )
+            made = _rewrite_once(callback, expr)
+            count += 1
+            if callback.rewrite_once and made is not expr and not structural_equal(made, expr):
+                active.remove(callback)
+            expr = made
+    return expr
+
+
+def _rewrite_once(callback: Callback, expr: Expr) -> Expr:
+    groups = find_groups(callback.pattern, expr)
+    done: dict[Expr, Expr] = {}
+
+    def leave(node: Expr, made: Expr) -> Expr:
+        group = groups.get(node)
+        if group is None:
+            return made
+        done[node] = made
+        node_map = {p: [done.get(e, e) for e in found] for p, found in group.matched.items()}
+        return as_expr(callback.callback(node, made, node_map))
+
+    return rewrite_post_order(expr, leave, done=done) if groups else expr
+
+
+__all__ = ["Callback", "partition_expr", "rewrite_expr"]

@@ -1,0 +1,107 @@
+"""``relay.create_executor``: compile and run a module, a function or an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm_disc.errors import BadInput, BadOption, shown
+from tvm_disc.relay.expr import Expr, Function, GlobalVar, Let, Var, as_expr
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay_api.executors.programs import (
+    Programs,
+    as_relay_module,
+    check_device,
+    one_target,
+    with_entry,
+)
+from tvm_disc.relay_api.executors.values import ADT, argument, results
+
+KINDS = ("debug", "graph", "vm", "aot")
+
+
+class Executor:
+    """Compiles and runs programs; all kinds are the same native program.
+
+    Tuples are returned as lists by the kinds ``graph`` and ``aot``, as in Relay.
+    """
+
+    def __init__(
+        self,
+        kind: str = "debug",
+        mod: IRModule | None = None,
+        device: Any = None,
+        target: Any = "llvm",
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise BadOption(f"kind: expected one of {', '.join(KINDS)}, found {shown(kind)}")
+        check_device(device)
+        self.kind = kind
+        self.mod = None if mod is None else as_relay_module(mod)
+        self.device, self.params = device, params
+        # The program runs in this process, so all instruction sets of this machine may be used.
+        self.target = None if isinstance(target, str) and target == "llvm" else one_target(target)
+
+    def evaluate(self, expr: Any = None, binds: Mapping[Var, Any] | None = None) -> Any:
+        """Return a callable for ``main``, a function or a ``GlobalVar``; for other expressions a
+        value.
+
+        Args:
+            expr: what to run; ``main`` by default.
+            binds: expressions for free variables of ``expr``.
+
+        Raises:
+            BadInput: there is nothing to run, or variables are free.
+        """
+        if expr is None:
+            if binds:
+                raise BadInput("evaluate: binds= needs an expression with the variables it binds")
+            return self._function("main")
+        expr = as_expr(expr)
+        for var, value in reversed(list((binds or {}).items())):
+            expr = Let(var, value, expr)
+        if isinstance(expr, Function | GlobalVar):
+            return self._function(expr)
+        return self._function(expr)()
+
+    def _function(self, entry: Expr | str) -> Callable[..., Any]:
+        if self.mod is None and isinstance(entry, str | GlobalVar):
+            raise BadInput("evaluate: expected a module, as mod=, or an expression to evaluate")
+        mod = with_entry(self.mod, entry)
+        program = Programs(mod, self.params, self.target)("main")
+        constructors = mod.constructors
+        tuples = list if self.kind in ("graph", "aot") else ADT
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            named = {name: argument(value) for name, value in kwargs.items()}
+            return results(program(*map(argument, args), **named), constructors, tuples)
+
+        run.program = program  # type: ignore[attr-defined]
+        return run
+
+
+def create_executor(
+    kind: str = "debug",
+    mod: IRModule | None = None,
+    device: Any = None,
+    target: Any = "llvm",
+    params: Mapping[str, Any] | None = None,
+) -> Executor:
+    """Return an executor of a Relay module: ``create_executor("vm", mod).evaluate()(x)``.
+
+    Args:
+        kind: ``debug``, ``graph``, ``vm`` or ``aot``; all compile, for every shape.
+        mod: the module; without one, ``evaluate`` takes expressions without global functions.
+        device: the CPU.
+        target: a CPU; ``llvm`` is this machine.
+        params: values of inputs of ``main``, by name, which become constants.
+
+    Raises:
+        BadOption: there is no such kind.
+        Unsupported: another device or target.
+    """
+    return Executor(kind, mod, device, target, params)
+
+
+__all__ = ["KINDS", "Executor", "create_executor"]

@@ -1,0 +1,42 @@
+"""``relay.frontend``: importers of models of other frameworks, under Relay's names.
+
+The importers are in ``tvm_disc.frontends``; scripts register more of them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm_disc.errors import BadInput, shown
+from tvm_disc.frontends import imported
+
+__path__: list[str] = []  # for imports of relay.frontend.common, which tvm_disc.paths resolves
+
+_IMPORTERS: dict[str, Callable[..., Any]] = {
+    "from_onnx": imported.from_onnx,
+    "from_pytorch": imported.from_pytorch,
+}
+
+
+def register(name: str, importer: Callable[..., Any]) -> None:
+    """Register an importer as ``relay.frontend.<name>``.
+
+    Raises:
+        BadInput: ``name`` is not an identifier or already a member of this module, or ``importer``
+            is not callable.
+    """
+    if not isinstance(name, str) or not name.isidentifier() or name in globals():
+        raise BadInput(f"register: expected a new name for an importer, found {shown(name)}")
+    if not callable(importer):
+        raise BadInput(f"register: expected a function of models, found {shown(importer)}")
+    _IMPORTERS[name] = importer
+
+
+def __getattr__(name: str) -> Any:
+    if name in _IMPORTERS:
+        return _IMPORTERS[name]
+    raise AttributeError(f"no importer {name!r}; there are {', '.join(sorted(_IMPORTERS))}")
+
+
+__all__ = ["register"]

@@ -1,0 +1,75 @@
+"""``relay.prelude``: lists, options and trees, with the functions of Relay's prelude."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any, NoReturn
+
+from tvm_disc.errors import BadNode, Unsupported, shown
+from tvm_disc.relay.expr import GlobalVar
+from tvm_disc.relay.inference.infer import infer_types
+from tvm_disc.relay.module import IRModule, register_standard_library
+from tvm_disc.relay.text.parser import parse
+from tvm_disc.relay_api.prelude.library import STANDARD
+
+
+@cache
+def standard(path: str) -> IRModule:
+    """Return a module of the standard library, with types, by its file name.
+
+    Raises:
+        Unsupported: the library has no such file.
+    """
+    if path not in STANDARD:
+        known = " and ".join(STANDARD)
+        raise Unsupported(
+            f"the standard library has {known}, found {path!r}; define what you need in the "
+            "module, or parse a module printed with it"
+        )
+    return infer_types(parse(STANDARD[path]))
+
+
+class Prelude:
+    """Adds the prelude to a module; its functions are attributes: ``p.map``, ``p.length``.
+
+    It has no tensor array types, which Relay defines for each element type. ``List[Tensor[...]]``
+    holds tensors instead, and their shapes may be unknown.
+    """
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self.mod = IRModule() if mod is None else mod
+        if not isinstance(self.mod, IRModule):
+            raise BadNode(f"Prelude: expected a relay.IRModule, found {shown(mod)}")
+        if "List" not in self.mod.type_definitions:
+            self.mod.import_from_std("prelude.rly")
+
+    def __getattr__(self, name: str) -> GlobalVar:
+        if name.startswith(("tensor_array", "static_tensor", "get_")) and "tensor" in name:
+            _no_tensor_arrays(name)
+        if name == "mod" or name not in standard("prelude.rly"):
+            raise AttributeError(f"the prelude has no function {name!r}")
+        return self.mod.get_global_var(name)
+
+    def get_global_var(self, canonical: str, dtype: str) -> Any:
+        """Refuse a function of tensor arrays.
+
+        Raises:
+            Unsupported: always, with the alternative.
+        """
+        return getattr(self, f"tensor_array_{canonical}_{dtype}")
+
+
+def _no_tensor_arrays(name: str, *_given: Any, **_named: Any) -> NoReturn:
+    raise Unsupported(
+        f"{name}: there are no tensor arrays of one element type; take List of "
+        "relay.TensorType with relay.Any() dims, and map, nth, update or concat on it"
+    )
+
+
+# Importable names of Relay; calling them raises Unsupported with the alternative.
+TensorArrayOps = partial(_no_tensor_arrays, "TensorArrayOps")
+StaticTensorArrayOps = partial(_no_tensor_arrays, "StaticTensorArrayOps")
+
+register_standard_library(standard)
+
+__all__ = ["Prelude", "StaticTensorArrayOps", "TensorArrayOps", "standard"]

@@ -1,0 +1,57 @@
+"""``relay.qnn.op.*``: functions from the table, and those whose signature differs from it."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from tvm_disc.errors import refusing
+from tvm_disc.relay.builder import call, const
+from tvm_disc.relay.expr import Call, ExprLike
+from tvm_disc.relay_api import op as operators
+
+__path__: list[str] = []  # for imports of relay.qnn.op, which tvm_disc.paths resolves
+
+# Run-time code of the simulated type.
+SQNN_DTYPE_TO_CODE = {"disable": 0, "int8": 1, "uint8": 2, "int32": 3}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "get_pad_tuple2d":
+        return operators.nn.get_pad_tuple2d
+    if name in ("op", "qnn"):  # relay.qnn.op and relay.qnn.op.qnn are relay.qnn
+        return sys.modules[__name__]
+    if name == "transform":
+        return import_module("tvm_disc.relay_api.qnn_transform")
+    return operators.member("qnn", name)
+
+
+@refusing
+def simulated_quantize(
+    data: ExprLike,
+    output_scale: ExprLike,
+    output_zero_point: ExprLike,
+    axis: int = -1,
+    out_dtype: Any = "int8",
+) -> Call:
+    """Return ``qnn.simulated_quantize``; the type is a name or an expression of its code."""
+    params = [call("reshape", (p,), newshape=(-1,)) for p in (output_scale, output_zero_point)]
+    return call("qnn.simulated_quantize", (data, _code(out_dtype), *params), axis=axis)
+
+
+@refusing
+def simulated_dequantize(
+    data: ExprLike,
+    input_scale: ExprLike,
+    input_zero_point: ExprLike,
+    axis: int = -1,
+    in_dtype: Any = "int8",
+) -> Call:
+    """Return ``qnn.simulated_dequantize``; the type is a name or an expression of its code."""
+    params = [call("reshape", (p,), newshape=(-1,)) for p in (input_scale, input_zero_point)]
+    return call("qnn.simulated_dequantize", (data, _code(in_dtype), *params), axis=axis)
+
+
+def _code(dtype: Any) -> Any:
+    return const(SQNN_DTYPE_TO_CODE[dtype], "int32") if isinstance(dtype, str) else dtype

@@ -1,0 +1,149 @@
+"""Layers with weights of known types, from which the networks are built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm_disc.relay.builder import call, const, var
+from tvm_disc.relay.expr import Expr, Function, TupleGetItem, Var
+from tvm_disc.relay.types import Dim
+from tvm_disc.relay.visit import free_vars
+from tvm_disc.relay_api import nn
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Image:
+    """An ``NCHW`` expression with the dims that the next layer reads."""
+
+    expr: Expr
+    channels: int
+    size: Pair
+    dtype: str = "float32"
+
+    def then(self, name: str) -> Image:
+        """Apply an operator that keeps the shape, such as ``relu``."""
+        return replace(self, expr=getattr(nn, name)(self.expr))
+
+
+def weight(name: str, shape: Sequence[Dim], dtype: str = "float32") -> Var:
+    """Return a variable whose value :func:`tvm_disc.relay.testing.create_workload` sets."""
+    return var(name, shape=shape, dtype=dtype)
+
+
+def image(batch: Dim, shape: Sequence[int], dtype: str = "float32") -> Image:
+    """Return the input ``data``."""
+    channels, height, width = shape
+    data = var("data", shape=(batch, channels, height, width), dtype=dtype)
+    return Image(data, channels, (height, width), dtype)
+
+
+def _window(size: Pair, kernel: Pair, stride: Pair, padding: Pair) -> Pair:
+    pairs = zip(size, kernel, stride, padding, strict=True)
+    height, width = ((n + 2 * p - k) // s + 1 for n, k, s, p in pairs)
+    return height, width
+
+
+def conv(
+    x: Image,
+    name: str,
+    channels: int,
+    kernel: Pair = (3, 3),
+    stride: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    groups: int = 1,
+    bias: str = "",
+) -> Image:
+    """Return a convolution; ``bias`` is the name of an optional bias."""
+    w = weight(name, (channels, x.channels // groups, *kernel), x.dtype)
+    attrs = {"strides": stride, "padding": padding, "groups": groups}
+    found = nn.conv2d(x.expr, w, channels=channels, kernel_size=kernel, **attrs)
+    if bias:
+        found = nn.bias_add(found, weight(bias, (channels,), x.dtype))
+    return Image(found, channels, _window(x.size, kernel, stride, padding), x.dtype)
+
+
+def batch_norm(x: Image, name: str, epsilon: float = 1e-5, scale: bool = True) -> Image:
+    """Return a batch normalization with known means and variances."""
+    parts = ("gamma", "beta", "moving_mean", "moving_var")
+    values = [weight(f"{name}_{part}", (x.channels,), x.dtype) for part in parts]
+    found = call("nn.batch_norm", (x.expr, *values), epsilon=epsilon, scale=scale)
+    return replace(x, expr=TupleGetItem(found, 0))
+
+
+def batch_norm_infer(
+    data: Expr,
+    gamma: Expr | None = None,
+    beta: Expr | None = None,
+    moving_mean: Expr | None = None,
+    moving_var: Expr | None = None,
+    **kwargs: Any,
+) -> Expr:
+    """Return the normalized data; weights that are not given become variables of their names."""
+    prefix = str(kwargs.pop("name", ""))
+    given = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
+    found = [Var(f"{prefix}_{n}" if prefix else n) if w is None else w for n, w in given.items()]
+    return TupleGetItem(call("nn.batch_norm", (data, *found), **kwargs), 0)
+
+
+def pool(
+    x: Image, kind: str, kernel: Pair, stride: Pair, padding: Pair = (0, 0), **attrs: object
+) -> Image:
+    """Return a ``max`` or ``avg`` pooling."""
+    pooled = getattr(nn, f"{kind}_pool2d")
+    found = pooled(x.expr, pool_size=kernel, strides=stride, padding=padding, **attrs)
+    return replace(x, expr=found, size=_window(x.size, kernel, stride, padding))
+
+
+def dense(
+    x: Expr, name: str, inputs: int, units: int, bias: bool = True, dtype: str = "float32"
+) -> Expr:
+    """Return a matrix product with ``<name>_weight``, plus ``<name>_bias`` if ``bias``."""
+    found = call("nn.dense", (x, weight(f"{name}_weight", (units, inputs), dtype)), units=units)
+    return call("nn.bias_add", (found, weight(f"{name}_bias", (units,), dtype))) if bias else found
+
+
+def flat(x: Image) -> tuple[Expr, int]:
+    """Return the image flattened to rows, and the length of a row."""
+    return nn.batch_flatten(x.expr), x.channels * x.size[0] * x.size[1]
+
+
+def classified(x: Image, classes: int, name: str = "fc1", dtype: str = "float32") -> Function:
+    """Return a function of ``data`` and weights: global average pooling, dense layer, softmax."""
+    rows = nn.batch_flatten(nn.global_avg_pool2d(x.expr))
+    return closed(nn.softmax(dense(rows, name, x.channels, classes, dtype=dtype)))
+
+
+def closed(body: Expr) -> Function:
+    """Return a function of all free variables, ``data`` first."""
+    return Function(free_vars(body), body)
+
+
+def dropped(x: Expr, rate: float = 0.5) -> Expr:
+    """Return a dropout, which is the identity at inference."""
+    return TupleGetItem(call("nn.dropout", (x,), rate=rate), 0)
+
+
+def constant_of(shape: Sequence[int], value: float = 0.0, dtype: str = "float32") -> Expr:
+    """Return a tensor filled with one value."""
+    return call("full", (const(value, dtype),), shape=tuple(shape), dtype=dtype)
+
+
+__all__ = [
+    "Image",
+    "batch_norm",
+    "batch_norm_infer",
+    "classified",
+    "closed",
+    "constant_of",
+    "conv",
+    "dense",
+    "dropped",
+    "flat",
+    "image",
+    "pool",
+    "weight",
+]

@@ -1,0 +1,546 @@
+"""Integer forms of operators between dequantize and quantize: one rule per operator.
+
+A rule gets a :class:`Site` and returns the integer expression with its quantization parameters.
+It raises :class:`NoRule` for a case that integers cannot compute as accurately.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.errors import DiscError
+from tvm_disc.relay.expr import Attrs, Call, Constant, Expr, Tuple
+from tvm_disc.relay.ops.table import OPS
+from tvm_disc.relay_api.structural import structural_equal
+from tvm_disc.relay_api.transform.rules import attrs_of, op_call, op_name
+
+
+class NoRule(DiscError):
+    """A region cannot be rewritten, with the reason."""
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """Quantization parameters: the value is ``(integer - zero_point) * scale``."""
+
+    scale: Expr
+    zero_point: Expr
+    dtype: str
+    axis: int = -1
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether all elements have the same parameters, known now."""
+        parts = (self.scale, self.zero_point)
+        return all(isinstance(p, Constant) and p.data.size == 1 for p in parts)
+
+    def same(self, other: Affine) -> bool:
+        """Return whether parameters and element type are those of ``other``."""
+        return (
+            self.dtype == other.dtype
+            and _close(self.scale, other.scale)
+            and _close(self.zero_point, other.zero_point)
+        )
+
+    def integers(self, value: Any, rank: int = 0) -> np.ndarray:
+        """Return ``value`` quantized, shaped for broadcasting against ``rank`` dims.
+
+        Raises:
+            NoRule: the parameters are not constants.
+        """
+        if not isinstance(self.scale, Constant) or not isinstance(self.zero_point, Constant):
+            raise NoRule("expected scales and zero points that are constants")
+        scale, zero = self.scale.data.astype("float64"), self.zero_point.data.astype("int64")
+        found = np.asarray(np.rint(np.asarray(value, "float64") / scale) + zero)
+        if found.size > 1 and rank:
+            dims = [1] * rank
+            dims[self.axis % rank] = -1
+            found = found.reshape(dims)
+        info = np.iinfo(self.dtype)
+        return np.asarray(np.clip(found, info.min, info.max).astype(self.dtype))
+
+
+Types: TypeAlias = "Affine | tuple[Types, ...] | None"
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One call to rewrite.
+
+    Attributes:
+        call: the call over floats.
+        args: its operands as integers, each with its parameters; a constant has none.
+        shapes: the dims of the operands, None where one is not known.
+        shape: the dims of the result, likewise.
+        out: the parameters of the quantize that the result reaches in its range, if any.
+        is_last: whether the quantize reads this very result.
+    """
+
+    call: Call
+    args: list[tuple[Expr, Types]]
+    shapes: list[tuple[int, ...] | None]
+    shape: tuple[int, ...] | None
+    out: Affine | None
+    is_last: bool
+
+    @property
+    def attrs(self) -> Attrs:
+        """The attributes of the call, with defaults."""
+        return attrs_of(self.call)
+
+    def affine(self, position: int = 0) -> tuple[Expr, Affine]:
+        """Return an operand that must be dequantized."""
+        value, found = self.args[position]
+        if not isinstance(found, Affine):
+            raise NoRule(f"{op_name(self.call)}: operand {position} is not dequantized")
+        return value, found
+
+    def scalar(self, position: int = 0) -> tuple[Expr, Affine]:
+        """Return an operand that must have one scale and one zero point."""
+        value, found = self.affine(position)
+        if not found.is_scalar:
+            raise NoRule(f"{op_name(self.call)}: operand {position} has a scale per channel")
+        return value, found
+
+    def rank(self, position: int = 0) -> int:
+        """Return the rank of an operand."""
+        shape = self.shapes[position]
+        if shape is None:
+            raise NoRule(f"{op_name(self.call)}: the rank of operand {position} is not known")
+        return len(shape)
+
+    def result(self, like: Affine) -> Affine:
+        """Return the parameters of a result that is computed in the type of ``like``."""
+        if self.out is None:
+            raise NoRule(f"{op_name(self.call)}: the range of its result is not known")
+        if not self.out.is_scalar:
+            raise NoRule(f"{op_name(self.call)}: its result has a scale per channel")
+        return self.out if self.out.dtype == like.dtype else like
+
+
+Rule = Callable[[Site], tuple[Expr, Types]]
+
+
+def _close(a: Expr, b: Expr) -> bool:
+    if isinstance(a, Constant) and isinstance(b, Constant):
+        fits = a.data.shape == b.data.shape or min(a.data.size, b.data.size) == 1
+        return fits and bool(np.allclose(a.data, b.data))
+    return a is b or structural_equal(a, b)
+
+
+def requantized(value: Expr, found: Affine, wanted: Affine) -> Expr:
+    """Return integers with other parameters."""
+    if found.same(wanted):
+        return value
+    return op_call(
+        "qnn.requantize",
+        value,
+        found.scale,
+        found.zero_point,
+        wanted.scale,
+        wanted.zero_point,
+        axis=found.axis,
+        out_dtype=wanted.dtype,
+    )
+
+
+def _product(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Constant) and isinstance(b, Constant):
+        return Constant(np.asarray(a.data * b.data, "float32"))
+    return op_call("multiply", a, b)
+
+
+def _zeros(scale: Expr) -> Expr:
+    if isinstance(scale, Constant):
+        return Constant(np.zeros(scale.data.shape, "int32"))
+    return op_call("cast", op_call("zeros_like", scale), dtype="int32")
+
+
+def _number(value: Any, dtype: str) -> Constant:
+    return Constant(np.asarray(value, dtype))
+
+
+# -- operators that move or select integers ------------------------------------------------------
+
+MOVES = frozenset(
+    "expand_dims image.resize2d max min nn.batch_flatten nn.depth_to_space nn.global_max_pool2d "
+    "nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.space_to_depth repeat reshape reverse squeeze "
+    "strided_slice tile transpose".split()
+)
+_KEEPS = MOVES | frozenset(
+    "broadcast_to clip concatenate maximum mean minimum nn.adaptive_avg_pool1d "
+    "nn.adaptive_avg_pool2d nn.avg_pool2d nn.global_avg_pool2d nn.pad nn.relu split take "
+    "topk".split()
+)
+# Operators that keep each channel where it is, also with a scale per channel.
+_PER_CHANNEL = frozenset("nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.global_max_pool2d".split())
+
+
+def keeps_range(name: str) -> bool:
+    """Return whether results of an operator are in the range of its operands."""
+    return name in _KEEPS
+
+
+def _moves(site: Site) -> tuple[Expr, Types]:
+    value, found = site.affine()
+    name = op_name(site.call)
+    if not found.is_scalar and name == "transpose":
+        rank = site.rank()
+        axes = site.attrs["axes"] or tuple(reversed(range(rank)))
+        found = replace(found, axis=[a % rank for a in axes].index(found.axis % rank))
+    elif not found.is_scalar and name not in _PER_CHANNEL:
+        site.scalar()
+    return Call(site.call.op, [value, *site.call.args[1:]], site.attrs, (), site.call.span), found
+
+
+def _take(site: Site) -> tuple[Expr, Types]:
+    value, found = site.scalar()
+    return op_call("take", value, site.args[1][0], **site.attrs), found
+
+
+def _split(site: Site) -> tuple[Expr, Types]:
+    value, found = site.scalar()
+    parts = site.attrs["indices_or_sections"]
+    count = parts if isinstance(parts, int) else len(parts) + 1
+    return op_call("split", value, **site.attrs), (found,) * count
+
+
+def _topk(site: Site) -> tuple[Expr, Types]:
+    if site.attrs["ret_type"] != "values":
+        raise NoRule("topk: expected ret_type='values': indices are not quantized")
+    return _moves_scalar(site)
+
+
+def _moves_scalar(site: Site) -> tuple[Expr, Types]:
+    value, found = site.scalar()
+    return op_call(op_name(site.call), value, **site.attrs), found
+
+
+def _concatenate(site: Site) -> tuple[Expr, Types]:
+    values, found = site.args[0]
+    if not isinstance(values, Tuple) or not isinstance(found, tuple):
+        raise NoRule("concatenate: expected a tuple of dequantized values")
+    kinds = [t for t in found if isinstance(t, Affine)]
+    if len(kinds) < len(found):
+        raise NoRule("concatenate: an operand is not dequantized")
+    out = site.out or kinds[0]
+    if all(t.is_scalar and t.dtype == out.dtype for t in (*kinds, out)) and site.out is not None:
+        scales = Tuple(tuple(t.scale for t in kinds))
+        zeros = Tuple(tuple(t.zero_point for t in kinds))
+        made = op_call(
+            "qnn.concatenate", values, scales, zeros, out.scale, out.zero_point, **site.attrs
+        )
+        return made, out
+    if site.out is None and not all(t.same(out) for t in kinds):
+        raise NoRule("concatenate: the range of its result is not known")
+    parts = [requantized(v, t, out) for v, t in zip(values.fields, kinds, strict=True)]
+    return op_call("concatenate", Tuple(tuple(parts)), **site.attrs), out
+
+
+def _pad(site: Site) -> tuple[Expr, Types]:
+    value, found = site.scalar()
+    pad, kind = site.args[1]
+    if isinstance(kind, Affine):
+        pad = requantized(pad, kind, found)
+    elif isinstance(pad, Constant):
+        pad = Constant(found.integers(pad.data.item()).reshape(()))
+    else:
+        raise NoRule("nn.pad: expected a constant or dequantized value to pad with")
+    return op_call("nn.pad", value, pad, **site.attrs), found
+
+
+# -- bounds --------------------------------------------------------------------------------------
+
+
+def _clip(site: Site) -> tuple[Expr, Types]:
+    value, found = site.affine()
+    low, high = site.attrs["a_min"], site.attrs["a_max"]
+    if found.is_scalar:
+        bounds = [found.integers(b).item() for b in (low, high)]
+        return op_call("clip", value, a_min=float(bounds[0]), a_max=float(bounds[1])), found
+    rank = site.rank()
+    least, most = (Constant(found.integers(b, rank)) for b in (low, high))
+    return op_call("minimum", op_call("maximum", value, least), most), found
+
+
+def _relu(site: Site) -> tuple[Expr, Types]:
+    value, found = site.affine()
+    rank = 0 if found.is_scalar else site.rank()
+    zero = found.integers(0.0, rank)
+    return op_call("maximum", value, Constant(zero.reshape(()) if zero.size == 1 else zero)), found
+
+
+# -- means ---------------------------------------------------------------------------------------
+
+
+def _mean_over(site: Site, attrs: Attrs, count: int) -> tuple[Expr, Types]:
+    """Return a mean as a sum whose scale is divided: exact up to the last rounding."""
+    value, found = site.scalar()
+    assert isinstance(found.scale, Constant) and isinstance(found.zero_point, Constant)
+    if count * (np.iinfo(found.dtype).max + 1) >= 1 << 31 or found.dtype == "int32":
+        raise NoRule(f"{op_name(site.call)}: a sum of {count} elements may overflow int32")
+    total = op_call("sum", op_call("cast", value, dtype="int32"), **attrs)
+    scale = _number(found.scale.data.item() / count, "float32")
+    zero = _number(found.zero_point.data.item() * count, "int32")
+    out = site.out if site.out is not None and site.out.is_scalar else found
+    return requantized(total, Affine(scale, zero, "int32"), out), out
+
+
+def _mean(site: Site) -> tuple[Expr, Types]:
+    shape = site.shapes[0]
+    if shape is None:
+        raise NoRule("mean: the number of elements is not known")
+    attrs = site.attrs
+    axis = attrs["axis"]
+    axes = range(len(shape)) if axis is None else [axis] if isinstance(axis, int) else axis
+    chosen = {a % len(shape) for a in axes}
+    if attrs.get("exclude"):
+        chosen = set(range(len(shape))) - chosen
+    count = math.prod(shape[a] for a in chosen)
+    sums = {"axis": tuple(sorted(chosen)), "keepdims": attrs["keepdims"], "exclude": False}
+    return _mean_over(site, sums, count)
+
+
+def _global_avg_pool(site: Site) -> tuple[Expr, Types]:
+    shape, layout = site.shapes[0], site.attrs["layout"]
+    if shape is None or len(layout) != len(shape):
+        raise NoRule("nn.global_avg_pool2d: the number of elements is not known")
+    axes = tuple(layout.index(letter) for letter in "HW")
+    sums = {"axis": axes, "keepdims": True, "exclude": False}
+    return _mean_over(site, sums, math.prod(shape[a] for a in axes))
+
+
+def _avg_pool(site: Site) -> tuple[Expr, Types]:
+    value, found = site.scalar()
+    usable = site.is_last and site.out is not None and site.out.is_scalar
+    out = site.out if usable and site.out and site.out.dtype == found.dtype else found
+    made = op_call(
+        "qnn.avg_pool2d",
+        value,
+        found.scale,
+        found.zero_point,
+        out.scale,
+        out.zero_point,
+        **_known("qnn.avg_pool2d", site.attrs),
+    )
+    return made, out
+
+
+def _adaptive_avg_pool(site: Site) -> tuple[Expr, Types]:
+    """Return a pool to one element as a mean, and a pool to the size of its input as nothing."""
+    shape, layout, size = site.shapes[0], site.attrs["layout"], site.attrs["output_size"]
+    if shape is None or len(layout) != len(shape):
+        raise NoRule(f"{op_name(site.call)}: the number of elements is not known")
+    axes = tuple(layout.index(letter) for letter in layout if letter not in "NC")
+    if site.shape == shape:
+        return site.scalar()
+    sizes = {size} if isinstance(size, int) else set(size or ())
+    if sizes != {1}:
+        raise NoRule(f"{op_name(site.call)}: expected an output of one element, found {size}")
+    sums = {"axis": axes, "keepdims": True, "exclude": False}
+    return _mean_over(site, sums, math.prod(shape[a] for a in axes))
+
+
+# -- products ------------------------------------------------------------------------------------
+
+
+def _known(name: str, attrs: Attrs) -> dict[str, Any]:
+    """Return the attributes that the quantized operator ``name`` has."""
+    known = OPS[name].attrs
+    return {k: v for k, v in attrs.items() if k in known and k != "out_dtype"}
+
+
+def _contraction(site: Site, name: str, axis: int, **attrs: Any) -> tuple[Expr, Types]:
+    (x, x_kind), (w, w_kind) = site.scalar(0), site.affine(1)
+    scale = _product(x_kind.scale, w_kind.scale)
+    made = op_call(
+        name,
+        x,
+        w,
+        x_kind.zero_point,
+        w_kind.zero_point,
+        x_kind.scale,
+        w_kind.scale,
+        **{**attrs, "out_dtype": "int32"},
+    )
+    return made, Affine(scale, _zeros(scale), "int32", axis)
+
+
+def _conv(site: Site) -> tuple[Expr, Types]:
+    name = f"qnn.{op_name(site.call).removeprefix('nn.')}"
+    layout = site.attrs["out_layout"] or site.attrs["data_layout"]
+    return _contraction(site, name, layout.index("C"), **_known(name, site.attrs))
+
+
+def _dense(site: Site) -> tuple[Expr, Types]:
+    return _contraction(site, "qnn.dense", site.rank() - 1, **_known("qnn.dense", site.attrs))
+
+
+def _batch_matmul(site: Site) -> tuple[Expr, Types]:
+    site.scalar(1)
+    made, found = _contraction(
+        site, "qnn.batch_matmul", -1, **_known("qnn.batch_matmul", site.attrs)
+    )
+    return made, found
+
+
+def _bias_add(site: Site) -> tuple[Expr, Types]:
+    (x, x_kind), (b, b_kind) = site.affine(0), site.args[1]
+    if isinstance(b_kind, Affine):
+        if not b_kind.same(x_kind) and not x_kind.is_scalar:
+            raise NoRule("nn.bias_add: a bias with other scales than those per channel")
+        b = requantized(b, replace(b_kind, axis=0), x_kind)
+    elif isinstance(b, Constant) and x_kind.dtype == "int32":
+        params = (x_kind.scale, x_kind.zero_point)
+        b = op_call("qnn.quantize", b, *params, axis=0, out_dtype=x_kind.dtype)
+    else:
+        raise NoRule("nn.bias_add: expected a bias that is dequantized, or a constant after int32")
+    return op_call("nn.bias_add", x, b, **site.attrs), x_kind
+
+
+# -- two operands --------------------------------------------------------------------------------
+
+_QNN = {"add": "qnn.add", "subtract": "qnn.subtract", "multiply": "qnn.mul"}
+
+
+def _constant_affine(value: Constant, like: Affine) -> tuple[Expr, Affine]:
+    """Return a float constant as integers of the type of ``like``, over its own range."""
+    low, high = min(0.0, float(value.data.min())), max(0.0, float(value.data.max()))
+    info = np.iinfo(like.dtype)
+    if info.min < 0:
+        scale, zero = max(-low, high) / info.max or 1.0, 0
+    else:
+        scale = (high - low) / info.max or 1.0
+        zero = round(-low / scale)
+    kind = Affine(_number(scale, "float32"), _number(zero, "int32"), like.dtype)
+    return Constant(kind.integers(value.data)), kind
+
+
+def _pair(site: Site) -> tuple[tuple[Expr, Affine], tuple[Expr, Affine]]:
+    """Return both operands as integers; one may be a constant."""
+    kinds = [k for _, k in site.args if isinstance(k, Affine)]
+    if not kinds:
+        raise NoRule(f"{op_name(site.call)}: no operand is dequantized")
+    found = []
+    for value, kind in site.args:
+        if isinstance(kind, Affine):
+            found.append((value, kind))
+        elif not isinstance(value, Constant):
+            raise NoRule(f"{op_name(site.call)}: expected a constant or a dequantized operand")
+        elif kinds[0].dtype == "int32" and op_name(site.call) != "multiply":
+            params = (kinds[0].scale, kinds[0].zero_point)
+            made = op_call("qnn.quantize", value, *params, axis=kinds[0].axis, out_dtype="int32")
+            found.append((made, kinds[0]))
+        else:
+            found.append(_constant_affine(value, kinds[0]))
+    return found[0], found[1]
+
+
+def _binary(site: Site) -> tuple[Expr, Types]:
+    name = op_name(site.call)
+    (a, a_kind), (b, b_kind) = _pair(site)
+    if "int32" in (a_kind.dtype, b_kind.dtype):
+        return _wide_binary(site, (a, a_kind), (b, b_kind))
+    if a_kind.dtype != b_kind.dtype:
+        raise NoRule(f"{name}: operands of {a_kind.dtype} and {b_kind.dtype}")
+    out = site.result(a_kind)
+    if out is a_kind and out.dtype != getattr(site.out, "dtype", ""):
+        raise NoRule(f"{name}: operands of {a_kind.dtype} for a result of another type")
+    params = [p for k in (a_kind, b_kind, out) for p in (k.scale, k.zero_point)]
+    axes = {"lhs_axis": a_kind.axis, "rhs_axis": b_kind.axis}
+    return op_call(_QNN[name], a, b, *params, **axes), out
+
+
+def _wide_binary(
+    site: Site, left: tuple[Expr, Affine], right: tuple[Expr, Affine]
+) -> tuple[Expr, Types]:
+    """Return a sum or difference of int32 operands, such as results of products."""
+    name = op_name(site.call)
+    if name == "multiply":
+        raise NoRule("multiply: a product of int32 operands does not fit int32")
+    wide = left[1] if left[1].dtype == "int32" else right[1]
+    if not left[1].same(right[1]) and not wide.is_scalar:
+        raise NoRule(f"{name}: operands with other scales than those per channel")
+    parts = [requantized(value, kind, wide) for value, kind in (left, right)]
+    if wide.integers(0.0).any():
+        raise NoRule(f"{name}: int32 operands with a zero point")
+    return op_call(name, *parts), wide
+
+
+def _extreme(site: Site) -> tuple[Expr, Types]:
+    (a, a_kind), (b, b_kind) = _pair(site)
+    out = a_kind if a_kind.same(b_kind) else site.out
+    if out is None:
+        raise NoRule(f"{op_name(site.call)}: the range of its result is not known")
+    return op_call(
+        op_name(site.call), requantized(a, a_kind, out), requantized(b, b_kind, out)
+    ), out
+
+
+# -- functions of one operand --------------------------------------------------------------------
+
+
+def _lookup(site: Site) -> tuple[Expr, Types]:
+    value, found = site.scalar()
+    out = site.result(found)
+    if found.dtype == "int32" or out.dtype != getattr(site.out, "dtype", ""):
+        raise NoRule(f"{op_name(site.call)}: expected int8 or uint8 for operand and result")
+    params = (found.scale, found.zero_point, out.scale, out.zero_point)
+    return op_call(
+        f"qnn.{op_name(site.call).removeprefix('nn.')}", value, *params, **site.attrs
+    ), out
+
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(MOVES, _moves),
+    **dict.fromkeys(("sqrt", "rsqrt", "exp", "erf", "sigmoid", "tanh", "abs", "log"), _lookup),
+    **dict.fromkeys(_QNN, _binary),
+    "broadcast_to": _moves_scalar,
+    "clip": _clip,
+    "concatenate": _concatenate,
+    "maximum": _extreme,
+    "mean": _mean,
+    "minimum": _extreme,
+    "nn.adaptive_avg_pool1d": _adaptive_avg_pool,
+    "nn.adaptive_avg_pool2d": _adaptive_avg_pool,
+    "nn.avg_pool2d": _avg_pool,
+    "nn.batch_matmul": _batch_matmul,
+    "nn.bias_add": _bias_add,
+    "nn.conv2d": _conv,
+    "nn.conv2d_transpose": _conv,
+    "nn.dense": _dense,
+    "nn.global_avg_pool2d": _global_avg_pool,
+    "nn.leaky_relu": _lookup,
+    "nn.pad": _pad,
+    "nn.relu": _relu,
+    "split": _split,
+    "take": _take,
+    "topk": _topk,
+}
+OPTIONAL: Mapping[str, Rule] = {"nn.softmax": _lookup}
+
+# Operators that are rewritten alone for ``use_qat``: their parameters follow from the operands.
+SINGLE = frozenset(
+    "broadcast_to clip expand_dims max maximum min minimum nn.avg_pool2d nn.batch_flatten "
+    "nn.batch_matmul nn.bias_add nn.conv2d nn.conv2d_transpose nn.dense nn.depth_to_space "
+    "nn.global_avg_pool2d nn.max_pool2d nn.pad nn.relu reshape split squeeze strided_slice "
+    "transpose".split()
+)
+
+__all__ = [
+    "OPTIONAL",
+    "RULES",
+    "SINGLE",
+    "Affine",
+    "NoRule",
+    "Rule",
+    "Site",
+    "Types",
+    "keeps_range",
+    "requantized",
+]
