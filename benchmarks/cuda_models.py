@@ -143,7 +143,10 @@ def ours(name: str, model: Model, target: str, options: Any) -> Any:
     import tvm_disc
 
     sample = model.inputs((2, 64, 96) if name == "resnet50" else (2, 16))
-    exported = torch.export.export(model.module, sample, dynamic_shapes=model.dims, strict=False)
+    exported = torch.export.export(
+        model.module, sample, dynamic_shapes=model.dims, strict=False,
+        prefer_deferred_runtime_asserts_over_guards=True,
+    )  # fmt: skip
     return tvm_disc.build(exported, target=target, options=options)
 
 
@@ -162,7 +165,7 @@ def theirs(model: Model, sample: tuple[Any, ...]) -> tuple[str, Any]:
         try:
             compiled(*sample)
         except Exception as error:
-            print(f"torch.compile, {which}: {str(error).splitlines()[0][:200]}", flush=True)
+            print(f"torch.compile, {which}: {' '.join(str(error).split())[:400]}", flush=True)
             continue
         return which, compiled
     return "plain", torch.compile(model.module, dynamic=True)

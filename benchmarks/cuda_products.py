@@ -16,23 +16,37 @@ import json
 import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tvm_disc
-from tvm_disc import relay
+from tvm_disc import Options, relay
+from tvm_disc.compile import prepare
+from tvm_disc.debug import Trace
 from tvm_disc.errors import DeviceError, Unsupported
+from tvm_disc.schedules.dispatch.signature import group_key
 
 PRODUCTS = ((768, 768), (3072, 768), (768, 3072), (1024, 1024), (4096, 4096))  # (n, k)
 ROWS = (1, 4, 16, 31, 64, 100, 128, 256, 384, 512, 1024, 2048, 4096)
 LIBRARY = "cublaslt"
 
 
-def product(n: int, k: int) -> Any:
-    """``x[m, k] @ w[n, k].T`` with the weights as an input."""
-    x = relay.var("x", shape=(relay.Any("m"), k), dtype="float32")
-    w = relay.var("w", shape=(n, k), dtype="float32")
-    return relay.Function([x, w], relay.nn.dense(x, w))
+def module(products: Sequence[tuple[int, int]]) -> Any:
+    """The products ``x[m, k] @ w[n, k].T``, with the weights as inputs, in one program."""
+    inputs: dict[str, Any] = {}
+    results = []
+    for n, k in products:
+        x = inputs.setdefault(f"x{k}", relay.var(f"x{k}", shape=(relay.Any("m"), k)))
+        w = inputs.setdefault(f"w{n}_{k}", relay.var(f"w{n}_{k}", shape=(n, k)))
+        results.append(relay.nn.dense(x, w))
+    return relay.Function(list(inputs.values()), relay.Tuple(results))
+
+
+def key_of(n: int, k: int, target: str) -> str:
+    """The key of a product's records."""
+    front = prepare(module([(n, k)]), None, target, (), Options(), Trace(0, None))
+    return group_key(front.programs[0].kernels[0].group)
 
 
 def read(path: Path) -> dict[tuple[str, int], dict[str, float]]:
@@ -83,25 +97,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--records", type=Path, required=True)
-    parser.add_argument("--budget", type=float, default=None, help="seconds for each product")
-    parser.add_argument("--products", type=int, default=len(PRODUCTS))
+    parser.add_argument("--budget", type=float, default=None, help="seconds")
+    parser.add_argument("--rows", type=int, default=len(ROWS), help="how many, from the least")
     parser.add_argument("--torch", action="store_true")
     options = parser.parse_args()
+    rows = list(ROWS[: options.rows])
+    try:
+        tuned = tvm_disc.tune(
+            module(PRODUCTS), records=options.records, shapes={"m": rows}, target=options.target,
+            points=len(rows), budget_s=options.budget, progress=False,
+        )  # fmt: skip
+    except (DeviceError, Unsupported) as error:
+        print(f"nothing was measured: {error}", file=sys.stderr)
+        return 2
+    print(tuned, flush=True)
     head = "n k m best_us GFLOP/s library ratio torch tf32".split()
     print("".join(f"{h:>9}" for h in head) + "  variant")
-    for n, k in PRODUCTS[: options.products]:
-        before = set(read(options.records)) if options.records.exists() else set()
-        try:
-            tuned = tvm_disc.tune(
-                product(n, k), records=options.records, shapes={"m": list(ROWS)},
-                target=options.target, points=len(ROWS), budget_s=options.budget, progress=False,
-            )  # fmt: skip
-        except (DeviceError, Unsupported) as error:
-            print(f"nothing was measured: {error}", file=sys.stderr)
-            return 2
-        print(f"# {tuned}".replace("\n", "\n# "))
-        new = {key: t for key, t in read(options.records).items() if key not in before}
-        show(n, k, {m: t for (_, m), t in new.items()}, options.torch)
+    for n, k in PRODUCTS:
+        key = key_of(n, k, options.target)
+        times = {m: t for (group, m), t in read(options.records).items() if group == key}
+        show(n, k, times, options.torch)
     return 0
 
 

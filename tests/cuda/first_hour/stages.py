@@ -187,10 +187,10 @@ class Hour:
         """Variants of products."""
         peers = () if self.options.emulated else ("--torch",)
         records = str(self.out / "records.jsonl")
-        few = ("--products", "1") if self.options.emulated else ()
+        few = ("--rows", "1") if self.options.emulated else ()
         self.timed(
             "products", 120, "benchmarks.cuda_products", "--records", records, *peers, *few,
-            "--budget", "20", *self.target,
+            "--budget", "80", *self.target,
         )  # fmt: skip
 
     def timed(self, name: str, limit_s: float, *module: str) -> None:
@@ -206,6 +206,7 @@ class Hour:
         runs = [
             self.run("_".join(("model", *words)), 280, "benchmarks.cuda_models", *words, *shared)
             for words in MODELS
+            if not self.options.models or words[0] in self.options.models.split(",")
         ]
         for run in runs:
             run.start()
@@ -237,6 +238,7 @@ def main() -> int:
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--match", default="", help="only the checks with this in their names")
+    parser.add_argument("--models", default="", help="only these, by commas")
     parser.add_argument("--scale", type=float, default=1.0, help="of the time limits")
     parser.add_argument("--emulated", action="store_true")
     options = parser.parse_args()
