@@ -44,13 +44,13 @@ def build_key(
     constraints: Sequence[str],
     options: Options,
     passes: Mapping[str, Any] | None,
-    told: Sequence[Any],
+    extra: Sequence[Any],
 ) -> str | None:
     """Return the cache key of a build, or None if the build cannot be cached.
 
     Args:
         targets: resolved targets.
-        told: extra inputs of the build; their ``repr`` must be complete.
+        extra: extra inputs of the build; their ``repr`` must be complete.
     """
     context = context_text()
     unnamed = passes or options.templates or options.debug or options.verify
@@ -69,7 +69,7 @@ def build_key(
     absent = [path is None for path in given]
     compiled = [(name, value) for name, value in options.cache_key() if name not in _FILES]
     parts = [_FORMAT, _versions(), digest_of_package(), context, machines, Path(files[0]).suffix]
-    parts += [contents, absent, tuple(constraints), compiled, *told]
+    parts += [contents, absent, tuple(constraints), compiled, *extra]
     return hashlib.blake2b(repr(parts).encode(), digest_size=20).hexdigest()
 
 

@@ -159,9 +159,9 @@ def build(
     """Compile a program with dynamic shapes into one native program.
 
     Args:
-        source: a Relay module, function, text or JSON, or the path of such a file; a Relax module;
-            an ONNX model or its path; a ``torch.export.ExportedProgram``, or a ``torch.nn.Module``
-            with ``example_inputs``.
+        source: a Relay module, function, text or JSON, or the path of one of these files; a Relax
+            module; an ONNX model or its path; a ``torch.export.ExportedProgram``; or a
+            ``torch.nn.Module`` with ``example_inputs``.
         params: values of inputs of ``main`` by name, which become constants; or a parameter file.
         target: a TVM CPU target; this machine by default. A program for a list of targets contains
             code for each; loading it selects the best that the processor supports.

@@ -27,7 +27,7 @@ def outcome(command: Callable[[], None], traceback: bool) -> int:
             if sys.stdout is not None:  # None if the process was started without it
                 sys.stdout.flush()
     except BrokenPipeError:
-        # The reader closed the pipe. Remaining output, also the flush at exit, goes to /dev/null.
+        # The reader closed the pipe. Discard remaining output, also that of the flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return REFUSED
     except (Exception, KeyboardInterrupt) as error:

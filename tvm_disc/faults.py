@@ -38,7 +38,7 @@ _NO_MEMORY = (
     "the build: expected more memory than the machine or a limit gives this process; raise the "
     "limit, end other programs, or build the program on a larger machine and save it"
 )
-_NO_THREAD = "can't start new thread"  # Python's message; there is no exception class for it
+_NO_THREAD = "can't start new thread"  # Python's message; the exception class is not specific
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def _described(error: Exception) -> OutOfResources | None:
 
 
 def _is_of_memory(error: Exception) -> bool:
-    """Return whether an error says that there is no memory, also none to load a library."""
+    """Return whether an error means that memory is exhausted, also while a library is loaded."""
     if isinstance(error, MemoryError) or _BAD_ALLOC in str(error):
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:

@@ -1,8 +1,8 @@
 """Every limit on the size of a model and on what a build may use, each with its reason.
 
-A model is data and may come from a stranger. Time and memory of a build are bounded by the size of
-the model: its bytes, and the nodes that it has after functions are inlined. What would exceed a
-limit is refused before work on it begins, with a message that names the limit and what was found.
+A model is data and may be untrusted. Time and memory of a build are bounded by the size of the
+model: its bytes, and its number of nodes after functions are inlined. A model that exceeds a limit
+is refused before it is processed, with a message that names the limit and the value found.
 ``docs/limits.md`` explains the limits to users.
 """
 
@@ -60,8 +60,8 @@ NODES_PER_NODE = 100
 # two or three conversions; nested loops multiply.
 LOOP_BODY = 3
 
-# Bodies of branches and loops, and calls of functions, inside of each other. Each takes about ten
-# frames of the Python stack, of which there are 1,000. Exporters nest one call per module.
+# Maximum nesting of branches, loops and function calls. Each level takes about ten of the 1,000
+# frames of the Python stack. Exporters nest one call per module.
 MOST_DEPTH = 64
 
 

@@ -77,7 +77,7 @@ class Options:
         level: for a program with several targets, the one to run, such as ``x86-64-v2``; None takes
             the best that this processor supports.
         time_limit: seconds after which ``build`` raises ``BuildTimeout``, which names the current
-            stage and the operator or kernel; None is no limit.
+            stage and the operator or kernel; None means unlimited.
         progress: show a progress line on standard error during builds of more than two seconds;
             None shows it only on a terminal.
         cache: folder where compiled kernels, and whole programs built from files, are cached

@@ -249,7 +249,7 @@ def _digest(key: str, content: bytes | memoryview) -> bytes:
 
 
 class Large:
-    """A large entry that is being written, its body by a thread of its own."""
+    """A large entry that is being written; a separate thread writes its body."""
 
     def __init__(self, store: Store, key: str, body: np.ndarray, handle: int, name: str) -> None:
         self._store, self._key, self._body, self._name = store, key, body, name

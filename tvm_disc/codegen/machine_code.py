@@ -130,7 +130,7 @@ class Compiling:
         self._objects: dict[str, Future[bytes]] = {}
         self._units: dict[str, str] = {}  # unit keys of kernels whose code is cached, by symbol
         self._context = tvm.transform.PassContext.current()
-        # One thread per compiler: None stands for LLVM in this process.
+        # One thread per compiler: None denotes LLVM in this process.
         self._workers = ThreadPoolExecutor(2, "tvm_disc LLVM")
         self._free: SimpleQueue[Helper | None] = SimpleQueue()
         self._free.put(None)

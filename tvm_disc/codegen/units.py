@@ -75,7 +75,7 @@ def unit_of_kernel(kernel: Functions, shared: Functions) -> Unit:
     """Return the unit of a kernel before the program that calls it is complete.
 
     Args:
-        shared: the functions that several kernels call, as far as they are generated.
+        shared: the functions generated so far that several kernels call.
     """
     inside = {gv for function in kernel.values() for gv in _callees(function)}
     return Unit(kernel, kernel.keys() - inside, _Names([shared, kernel]))

@@ -1,6 +1,6 @@
 """Import of models of other frameworks; each framework has one table of operator rows.
 
-ONNX models and PyTorch programs become Relay modules; Relax modules are used as they are.
+ONNX models and PyTorch programs become Relay modules; Relax modules are used unchanged.
 """
 
 from __future__ import annotations

@@ -109,12 +109,12 @@ class Loop(Generic[T, D]):
     def run(
         self,
         more: Callable[[list[T], list[T]], T],
-        turn: Callable[[list[T], list[T]], tuple[list[T], list[T]]],
+        step: Callable[[list[T], list[T]], tuple[list[T], list[T]]],
         like: Sequence[T] | None = None,
     ) -> tuple[list[T], list[T]]:
         """Return (the last state, the rows of all iterations).
 
-        The loop runs while ``more(fixed, state)`` holds; ``turn(fixed, state)`` returns the next
+        The loop runs while ``more(fixed, state)`` holds; ``step(fixed, state)`` returns the next
         state, and rows. The body is converted repeatedly until the types of the state no longer
         change. ``like`` are tensors with the shapes of the rows, for dims that outer values do not
         determine.
@@ -127,7 +127,7 @@ class Loop(Generic[T, D]):
             fixed, state = self._variables("fixed", True), self._variables("state", False)
             with n.scope():
                 cond = more(list(fixed), list(state))
-                new, rows = turn(list(fixed), list(state))
+                new, rows = step(list(fixed), list(state))
                 wider = [
                     self._kept(var, x, k) for k, (var, x) in enumerate(zip(state, new, strict=True))
                 ]
@@ -230,20 +230,20 @@ class Loop(Generic[T, D]):
 
 
 def counted(
-    n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], turn: Callable[..., Any]
+    n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], step: Callable[..., Any]
 ) -> tuple[list[T], list[T]]:
-    """Return the results of :meth:`Loop.run` for ``turn(t, fixed, state)`` with t in [0, times).
+    """Return the results of :meth:`Loop.run` for ``step(t, fixed, state)`` with t in [0, times).
 
     The state and the rows must keep their shapes. If this cannot be inferred, they are reshaped.
     """
     try:
-        return _counted(n, times, fixed, state, turn)
+        return _counted(n, times, fixed, state, step)
     except UnknownRows:
-        first = turn(n.literal(0, "int64"), list(fixed), list(state))[1]
+        first = step(n.literal(0, "int64"), list(fixed), list(state))[1]
         shapes = [n.full(0, n.sizes(r), "bool") for r in first]
 
     def steady(t: T, given: list[T], now: list[T]) -> tuple[list[T], list[T]]:
-        new, rows = turn(t, given[: len(fixed)], now)
+        new, rows = step(t, given[: len(fixed)], now)
         return _laid(n, new, now), _laid(n, rows, given[len(fixed) :])
 
     return _counted(n, times, [*fixed, *shapes], state, steady)
@@ -258,7 +258,7 @@ def _laid(n: Calls[T, D], items: Sequence[T], like: Sequence[T]) -> list[T]:
 
 
 def _counted(
-    n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], turn: Callable[..., Any]
+    n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], step: Callable[..., Any]
 ) -> tuple[list[T], list[T]]:
     loop = Loop(n, [n.scalar(times), *fixed], [n.literal(0, "int64"), *state])
 
@@ -266,7 +266,7 @@ def _counted(
         return n.less(now[0], given[0])
 
     def next_(given: list[T], now: list[T]) -> tuple[list[T], list[T]]:
-        new, rows = turn(now[0], given[1:], now[1:])
+        new, rows = step(now[0], given[1:], now[1:])
         return [n.add(now[0], 1), *new], rows
 
     last, rows = loop.run(more, next_)

@@ -36,7 +36,7 @@ class Attention:
 
     Attributes:
         scores: the matmul of queries and keys.
-        masked: the softmax's operand; ``scores`` itself if there is no chain.
+        masked: the softmax's operand; ``scores`` itself if ``chain`` is empty.
         chain: the nodes after ``scores`` up to ``masked``, in program order.
         softmax: the nodes of the softmax, the maximum first.
         views: the views between the softmax and ``result``, and roundings to bfloat16.

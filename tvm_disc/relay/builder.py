@@ -176,7 +176,7 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
     """Return a call of an operator with every attribute set.
 
     Raises:
-        UnknownName: there is no such operator.
+        UnknownName: the operator does not exist.
         BadNode: wrong arguments or attributes; the message names the operator.
     """
     row = _row(name)

@@ -62,7 +62,7 @@ def function(name: str) -> Callable[..., Any]:
     """Return the builder function of an operator by its full name, ``"nn.dense"``.
 
     Raises:
-        UnknownName: there is no such operator; a KeyError.
+        UnknownName: the operator does not exist; a KeyError.
     """
     return _function(get(name).name)
 

@@ -1,8 +1,8 @@
 """Merging of finished groups: kernels over one domain become one kernel with several outputs.
 
-    siblings     read the same tensor, which is then loaded once
-    neighbours   one reads the other's result, which is then not loaded again
-    strangers    share only the domain: one launch instead of two (horizontal fusion)
+    siblings      read the same tensor, which is then loaded once
+    consumers     one reads the other's result, which is then not loaded again
+    independent   share only the domain: one launch instead of two (horizontal fusion)
 
 A merge is refused if it could be slower: too many streams for caches and prefetchers, a loop order
 that suits only one of the kernels, or a member that prevents vectorization. A value that is
@@ -22,7 +22,7 @@ from tvm_disc.relay_passes.fusion_relations import CHEAP_COST, GUARDED, Relation
 
 MAX_GROUP_NODES = 96
 # Maximum number of tensors that one loop reads and writes. Merging related groups saves loads,
-# merging strangers only a launch.
+# merging independent groups saves only a launch.
 RELATED_STREAMS, STREAMS = 16, 8
 WINDOW = 12  # candidates considered per group, so that planning takes linear time
 

@@ -7,8 +7,8 @@ A program that reads all its weights for a few rows, such as a decoder step, is 
 bandwidth, and int8 has a quarter of the bytes of float32. Constant folding in ``Simplify`` would
 expand the weights to float32. This pass evaluates the expression between a literal and a product
 as integers with a zero point and a scale, through any casts, moves and arithmetic, and determines
-how many rows of the matrix share one scale. A zero point is folded into the integers where they
-have room for it; bfloat16 has neither zero point nor scale.
+how many rows of the matrix share one scale. A zero point is folded into the integers if the
+difference fits their type; bfloat16 has neither zero point nor scale.
 
 needs: a float32 product whose second operand is a matrix computed from literals alone.
 """
@@ -119,7 +119,7 @@ class _Products:
 
 
 def comes_from_narrow(node: Node) -> bool:
-    """Return whether a value is computed from literals alone, one of which has a narrow type."""
+    """Return whether a value is computed from literals alone, at least one of them narrow."""
     if node.op == "const":
         return False
     leaves, work, seen = [], [node], set()
@@ -276,7 +276,7 @@ def _shifted(node: Node, first: Numbers, by: Array) -> Numbers | str:
 
 
 def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
-    """Return ((numbers, scale, zero), rows per scale), or why there is no such form.
+    """Return ((numbers, scale, zero), rows per scale), or the reason why this is impossible.
 
     Scale and zero are omitted if they are trivial.
     """

@@ -147,8 +147,8 @@ def _op_before_view(out: Sequence_, node: Node) -> Node | None:
     """op(reshape(x), reshape(y), scalar) -> reshape(op(x, y, scalar)) for x and y of one shape.
 
     The operator can then join the kernel that computes x, and the view is free. Integer operators
-    are excluded: they mostly compute indices, whose shape tells which loop of a gather they belong
-    to.
+    are excluded: they mostly compute indices, whose shape determines the loop of a gather that
+    they belong to.
     """
     if node.cls is not OpClass.ELEMWISE or "float" not in node.dtype:
         return None

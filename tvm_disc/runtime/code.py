@@ -1,4 +1,4 @@
-"""Machine code of a program for one or several processor levels, of which one runs."""
+"""Machine code of a program for one or several processor levels; one level is selected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Code:
         wanted: name of the level to run; None takes the best.
 
     Raises:
-        BadOption: there is no such level.
+        BadOption: the level does not exist.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ def number_of(levels: Sequence[Level], wanted: str | None) -> int:
     the last.
 
     Raises:
-        BadOption: there is no such level.
+        BadOption: the level does not exist.
     """
     names = [level.name for level in levels]
     if wanted is None:

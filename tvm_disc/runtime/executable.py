@@ -486,7 +486,7 @@ class Executable:
             profile: call the program at these sizes on random inputs, and show the time per kernel.
 
         Raises:
-            BadInput: there is no such dim, or the file cannot be written.
+            BadInput: the dim does not exist, or the file cannot be written.
             Unsupported: a profile of a program that takes data types is requested.
         """
         target = file_path("explain_html", path)

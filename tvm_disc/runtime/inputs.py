@@ -90,7 +90,7 @@ def prepared_inputs(signature: Signature, args: Sequence[Any]) -> list[Any]:
 
     Raises:
         BadInput: one is not a tensor.
-        MemoryError: there is no memory for a copy.
+        MemoryError: memory is exhausted while an argument is copied.
     """
     try:
         return [as_tensor(prepared(n, t, a)) for (n, _, t), a in zip(signature, args, strict=True)]
@@ -149,7 +149,7 @@ def check_exported(where: str, tensor: Any) -> None:
     """Check that a tensor can be exported by DLPack.
 
     Raises:
-        BadInput: it cannot: it has no memory of its own, or an unsupported kind of elements.
+        BadInput: the tensor has no memory that it owns, or an unsupported element type.
     """
     error = _export_error(tensor)
     if error is not None:

@@ -69,7 +69,7 @@ class Structure:
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the flat arguments of a call that nests them as the module does.
 
-        Flat arguments, by position or by their flat names, are returned as they are.
+        Flat arguments, by position or by their flat names, are returned unchanged.
 
         Raises:
             BadInput: an argument is missing, unknown or of another structure.

@@ -29,7 +29,7 @@ def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[s
     for the others.
 
     Raises:
-        BadInput: there is no such dim, or the size is not valid.
+        BadInput: the dim does not exist, or the size is not valid.
     """
     known = dim_names(manifest)
     if not isinstance(dims, Mapping):

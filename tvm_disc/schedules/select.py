@@ -82,7 +82,7 @@ def own_templates(
     """Return the user's templates by kind of group; each is named after its function.
 
     Raises:
-        BadOption: there is no such kind of group.
+        BadOption: the kind of group does not exist.
     """
     found: dict[str, tuple[tuple[str, Template], ...]] = {}
     for kind, template in pairs:

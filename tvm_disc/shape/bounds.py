@@ -174,7 +174,7 @@ def definition_facts(st: State, atom: Atom) -> tuple[Poly, ...]:
 
 
 def choices(atom: Atom) -> tuple[Poly, ...]:
-    """Return the polynomials of which the atom equals one."""
+    """Return polynomials such that the atom always equals one of them."""
     if atom.kind in ("min", "max"):
         return atom.args
     if atom.kind == "sel":

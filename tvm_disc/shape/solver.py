@@ -1,8 +1,8 @@
 """The solver: symbols, facts, three-valued queries, requirements.
 
 `known_*` prove and add nothing: True and False are always correct, None means unknown. `require_*`
-turn an unknown condition into a run-time guard, which is a fact from then on. Every symbol is a
-dim, hence at least 0 and possibly 0: `n*m == n*k` does not imply `m == k`.
+add a run-time guard for an unknown condition, which is a fact from then on. Every symbol is a dim,
+hence at least 0 and possibly 0: `n*m == n*k` does not imply `m == k`.
 
 The constraints follow the shape constraints of DISC (EuroMLSys'21) and BladeDISC (SIGMOD'24):
 dimension equality, product equality and facts per symbol. The canonical polynomials and their

@@ -33,7 +33,7 @@ T = TypeVar("T", bound=Described)
 def special_version(
     read: Callable[[Sequence[str]], T], general: T
 ) -> tuple[T, tuple[Wish, ...]] | None:
-    """Return the program under all wishes, and these premises; None if there are no wishes.
+    """Return the program under all wishes, and these wishes as its premises; None if it has none.
 
     Args:
         read: returns the program under premises in the constraint language.

@@ -121,7 +121,7 @@ def require_card(device: AnyDevice, architectures: Sequence[int]) -> Card:
     """Return the description of a device's GPU.
 
     Raises:
-        DeviceError: there is no GPU, or it cannot run code for ``architectures``.
+        DeviceError: no GPU was found, or it cannot run code for ``architectures``.
     """
     card = device.card
     if card is None:

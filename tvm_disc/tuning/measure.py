@@ -106,7 +106,7 @@ class Session:
             if local:
                 home_of_process()  # the workers outlive the module
             use_workers(module)
-        self.long = False  # whether a call at this point takes long enough to be a round by itself
+        self.long = False  # whether one call at this point takes long enough for a round
         self.rng = np.random.default_rng(seed)
         on_threads = any(v.run.parts > 1 for v in bench.variants)
         self.gauge = bench.gauge(module, device) if on_threads else None

@@ -33,7 +33,7 @@ def made(compiler: str | None) -> bytes:
         compiler: a C compiler for the other machine; None uses this machine's.
 
     Raises:
-        ArtifactError: there is no compiler, or it failed.
+        ArtifactError: no compiler was found, or it failed.
     """
     command = c_compiler(compiler)
     with tempfile.TemporaryDirectory() as folder:

@@ -97,7 +97,7 @@ class RemoteDevice:
         return upload(kind, array.ndim, self.address(sizes), array.nbytes, self.address(place))
 
     def called(self, main: Any, inputs: Sequence[Any], room: int) -> np.ndarray:
-        """Return the record of a timed call, with room for ``room`` events."""
+        """Return the record of a timed call, which can hold ``room`` events."""
         record = self._there(new_record(room))
         main(*inputs, self.address(record))
         return np.asarray(record.numpy())

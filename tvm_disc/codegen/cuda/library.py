@@ -1,7 +1,7 @@
 """cuBLASLt: loaded when the device is opened, and called for products.
 
-find(state)                    loads the library and creates a handle, if it is installed
-product(record, told, out)     ``schedules/cuda/library.py`` documents the description ``told``
+find(state)                     loads the library and creates a handle, if it is installed
+product(record, fields, out)    ``schedules/cuda/library.py`` documents ``fields``
 
 If a call fails, the product is computed by the generated kernels.
 """
@@ -104,12 +104,12 @@ class _Tries:
 
 
 def _product() -> Any:
-    """Return ``product(record, told, out)``; calls with a CUDA graph use the generated kernels
+    """Return ``product(record, fields, out)``; calls with a CUDA graph use the generated kernels
     instead.
     """
-    address, told_ptr, out_ptr = tirx.Var("record", "int64"), words("told"), words("out")
+    address, fields_ptr, out_ptr = tirx.Var("record", "int64"), words("fields"), words("out")
     block = Block()
-    told, out = (block.declare(n, p, "int64") for n, p in (("t", told_ptr), ("o", out_ptr)))
+    fields, out = (block.declare(n, p, "int64") for n, p in (("t", fields_ptr), ("o", out_ptr)))
     record = words_at(block, address)
     state = words_at(block, record[i64(STATE)])
     absent = tirx.EQ(state[i64(LIBRARY_HANDLE)], i64(0))
@@ -117,31 +117,31 @@ def _product() -> Any:
         block.ret(i32(0))
 
     def at(word: int) -> Expr:
-        return bits_of(told_ptr) + 8 * word
+        return bits_of(fields_ptr) + 8 * word
 
     made = block.alloc("made", 4, "int64")  # the product's descriptor, and three matrix layouts
     for k in range(4):
         block.store(made, k, i64(0))
     attempt = _Tries(block, state, out)
-    attempt("cublasLtMatmulDescCreate", bits_of(made.data), told[i64(COMPUTE)], _FLOAT32)
+    attempt("cublasLtMatmulDescCreate", bits_of(made.data), fields[i64(COMPUTE)], _FLOAT32)
     attributes = [(_OF_FIRST, TRANS_FIRST, 4), (_OF_SECOND, TRANS_SECOND, 4),
                   (_OF_EPILOGUE, EPILOGUE, 4)]  # fmt: skip
     for number, word, size in attributes:
         attempt("cublasLtMatmulDescSetAttribute", made[i64(0)], number, at(word), size)
-    with block.when(tirx.NE(told[i64(BIAS)], i64(0))):
+    with block.when(tirx.NE(fields[i64(BIAS)], i64(0))):
         attempt("cublasLtMatmulDescSetAttribute", made[i64(0)], _OF_BIAS, at(BIAS), 8)
-    for k, (operand, sides) in enumerate(_matrices(told), start=1):
+    for k, (operand, sides) in enumerate(_matrices(fields), start=1):
         place = bits_of(made.data) + 8 * k
-        lead = told[i64(operand + LEADING)]
+        lead = fields[i64(operand + LEADING)]
         attempt("cublasLtMatrixLayoutCreate", place, _FLOAT32, *sides, lead)
-        with block.when(told[i64(BATCH)] > 1):
+        with block.when(fields[i64(BATCH)] > 1):
             for number, word, size in ((_OF_BATCH, BATCH, 4), (_OF_STEP, operand + STEP, 8)):
                 attempt("cublasLtMatrixLayoutSetAttribute", made[i64(k)], number, at(word), size)
     scale = block.alloc("scale", 2, "int64")
     block.store(scale, 0, i64(_ONE))
     block.store(scale, 1, i64(0))
     one, none = bits_of(scale.data), bits_of(scale.data) + 8
-    first, second, result = (told[i64(x + ADDRESS)] for x in (FIRST, SECOND, RESULT))
+    first, second, result = (fields[i64(x + ADDRESS)] for x in (FIRST, SECOND, RESULT))
     to = (result, made[i64(3)], result, made[i64(3)])
     attempt("cublasLtMatmul", state[i64(LIBRARY_HANDLE)], made[i64(0)], one, first, made[i64(1)],
             second, made[i64(2)], none, *to, 0, 0, 0, stream(block))  # fmt: skip
@@ -150,15 +150,15 @@ def _product() -> Any:
         kind = "MatrixLayout" if k else "MatmulDesc"
         with block.when(tirx.NE(made[i64(k)], i64(0))):
             block.eval(_call(state, f"cublasLt{kind}Destroy", made[i64(k)]))
-    return prim_func([address, told_ptr, out_ptr], block.stmt())
+    return prim_func([address, fields_ptr, out_ptr], block.stmt())
 
 
-def _matrices(told: Buffer) -> list[tuple[int, tuple[Expr, Expr]]]:
+def _matrices(fields: Buffer) -> list[tuple[int, tuple[Expr, Expr]]]:
     """Return the operands and the result, with rows and columns of their layout in memory."""
-    rows, columns, depth = (told[i64(x)] for x in (ROWS, COLUMNS, DEPTH))
+    rows, columns, depth = (fields[i64(x)] for x in (ROWS, COLUMNS, DEPTH))
 
     def turned(flag: int, sides: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-        other = tirx.NE(told[i64(flag)], i64(0))
+        other = tirx.NE(fields[i64(flag)], i64(0))
         first, second = sides
         return tirx.Select(other, second, first), tirx.Select(other, first, second)
 

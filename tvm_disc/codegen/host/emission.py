@@ -65,7 +65,7 @@ class Emission:
         offsets: offsets of constants from ``constants``.
         inputs: addresses of the inputs' elements.
         outputs: addresses of the outputs that are allocated so far, by position.
-        null: pointer to pass if there is no scratch memory.
+        null: pointer passed to kernels that need no scratch memory.
         state: the program's state.
         own_threads: whether kernels run on the thread pool that all programs share.
         counted: condition that this call is counted as a user of threads; None if never.

@@ -69,7 +69,7 @@ def bits_of(pointer: Expr) -> Expr:
 
 
 def allocate(size_bytes: Expr) -> Expr:
-    """Return a call of malloc; null if there is no memory."""
+    """Return a call of malloc, which returns null if memory is exhausted."""
     return O.call_extern("handle", "malloc", tirx.Cast("uint64", i64(size_bytes)))
 
 

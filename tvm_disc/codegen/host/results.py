@@ -50,8 +50,8 @@ ONE_REFERENCE = 1 << 32 | 1
 KEPT_BYTES = 128 << 10
 # A tensor may be reused for a result that is smaller by up to this fraction of the result.
 SLACK = 4
-# A new tensor has room for results that are larger by this fraction: a KV cache that grows by a row
-# per decoder step fits into the memory of an earlier step. Pages that are never written are not
+# A new tensor's allocation is larger than the result by this fraction: a KV cache that grows by a
+# row per decoder step fits into the memory of an earlier step. Pages that are never written are not
 # resident.
 HEADROOM = 16
 # From this size on, page faults of a new tensor take longer than most kernels that fill it.
@@ -122,8 +122,7 @@ def manage(
     kind: tuple[Expr, Buffer, Expr],
     out: Buffer,
 ) -> None:
-    """Emit a managed tensor at ``base``, which has room for its shape, and make a tensor object of
-    it.
+    """Emit a managed tensor at ``base``, with space for its shape, and make a tensor object of it.
 
     Args:
         memory: (owner, its deleter, data, device), a word each.

@@ -246,7 +246,7 @@ def _copy_bytes(block: Block, source: Expr, blob: Buffer, place: Expr, size: Exp
 
 
 def _reference(block: Block, address: Expr) -> Expr:
-    """Return a child as it is written in ``codes``."""
+    """Return a child in the encoding of ``codes``."""
     cell = block.alloc("reference", 1, "int64")
     address = block.bind("address", address)
     block.store(cell, 0, -tirx.shift_right(address, i64(1)) - 1)

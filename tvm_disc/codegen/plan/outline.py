@@ -32,7 +32,7 @@ def outline(program: Program) -> list[dict[str, Any]]:
     """Return every kernel call in program order: of ``main``, then of each function on boxed
     values.
 
-    ``function`` is the name of such a function. ``reads`` has an entry per operand: the index of
+    ``function`` is the function's name. ``reads`` has an entry per operand: the index of
     the call that computed it, the name of an input, "constant", or "earlier" for other values.
     ``bytes`` is a formula over dims for the bytes that the call must read and write, each operand
     once.

@@ -31,7 +31,7 @@ from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
 Expr: TypeAlias = Any
 
 ANSWER, FORKED = (GlobalVar(f"tvm_disc_{name}") for name in ("home_address", "after_fork"))
-# The packed function ``() -> address of the home``; 0 if there is no memory.
+# The packed function ``() -> address of the home``; returns 0 if memory is exhausted.
 THREADS = "tvm_disc_threads"
 LAUNCH_NAME = "tvm_disc_launch"
 WORKER_NAME = "tvm_disc_worker"

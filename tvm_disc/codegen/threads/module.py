@@ -1,4 +1,4 @@
-"""The threads' code as a module of its own, compiled for the baseline of the architecture.
+"""The thread pool's code as a separate module, compiled for the baseline of the architecture.
 
 Programs in memory share one module. Each saved program contains a copy; the copy of the first
 program that a process loads runs the workers.

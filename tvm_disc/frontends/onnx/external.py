@@ -91,7 +91,7 @@ def check_external(model: Any, folder: str, path: Path | None = None) -> list[Pl
     Args:
         folder: the folder of the model's file.
         path: the model's file, if there is one. If it is a symbolic link, files beside its target
-            are accepted too: download caches consist of such links.
+            are accepted too, as download caches consist of symbolic links.
 
     Raises:
         BadInput: a file is refused, or all tensors together do not fit into memory.

@@ -32,8 +32,8 @@ def from_onnx(model: Any, folder: str = "") -> IRModule:
     with equal names are the same dim.
 
     Raises:
-        Unsupported: the package `onnx` is not installed; nodes cannot be imported, all of which the
-            message names; or the model is too large after inlining.
+        Unsupported: the package `onnx` is not installed; nodes cannot be imported (the message
+            names all of them); or the model is too large after inlining.
         BadInput: the file does not exist or holds no model, or a file of weights is refused.
         TypeMismatch, ShapeConflict: a node's inputs do not fit its operator.
     """
@@ -92,7 +92,7 @@ def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
 
 
 def _check(model: Any) -> None:
-    """Run ONNX's checker and turn its errors into warnings: it refuses many models that compile."""
+    """Run ONNX's checker; report its errors as warnings, as it refuses many models that compile."""
     import onnx
 
     try:

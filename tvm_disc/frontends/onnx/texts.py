@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm_disc.errors import BadInput, shown
 
-# Fields that are never read, and large messages of which only the name is checked.
+# Fields that are never read, and large messages that are checked only by name.
 _UNREAD = frozenset({"doc_string", "metadata_props"})
 _WEIGHTS = frozenset({"TensorProto", "SparseTensorProto"})
 

@@ -141,7 +141,7 @@ def symbol_number(symbols: Symbols, keys: tuple[Any, ...], axis: int | None) -> 
     """Return the number that a condition refers to by the name of a symbol.
 
     Raises:
-        Unsupported: there is no such symbol, or its value is unknown at the start of the program.
+        Unsupported: the symbol does not exist, or its value is unknown at the start of the program.
     """
     for symbol in symbols.known():
         if axis is None and len(keys) == 1 and str(symbol) == keys[0]:

@@ -163,7 +163,7 @@ class _Walk:
         yield from rule(self, node)
 
     def of(self, node: ast.Expr) -> rt.Type:
-        """Return the type, as far as it is known, of a visited expression."""
+        """Return the type of a visited expression; parts of it may be unknown."""
         return self.types[id(node)]
 
     def _give(self, node: ast.Expr, ty: rt.Type) -> None:
@@ -214,7 +214,7 @@ class _Walk:
         func = ast.Function(params, ast.Call(node, params))
         yield func
         self.types[id(node)] = self.of(func)
-        self.started.discard(id(node))  # each use has a type of its own
+        self.started.discard(id(node))  # infer a separate type for each use
 
     # -- functions and calls -------------------------------------------------------------------
 

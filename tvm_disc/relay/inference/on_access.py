@@ -14,8 +14,8 @@ from tvm_disc.relay.visit import post_order
 def type_on_access(expr: Expr) -> Type:
     """Return the type of an expression that was parsed.
 
-    Inference sets the types of annotated variables in place. They are moved to where printing does
-    not look, so that the text of the program stays as it is.
+    Inference sets the types of annotated variables in place. They are moved to an attribute that
+    printing does not read, so that the text of the program does not change.
 
     Raises:
         ValueError: ``expr`` was not parsed, or does not determine its type alone.

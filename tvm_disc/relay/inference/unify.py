@@ -13,7 +13,7 @@ from tvm_disc.relay import types as rt
 
 
 class Unknown(rt.Type):
-    """A type to be inferred; ``link`` is what is known so far."""
+    """A type to be inferred; ``link`` is the type that it was unified with, or None."""
 
     __slots__ = ("link",)
 

@@ -1,7 +1,7 @@
 """Decoder of Relay's graph format, used by ``mod.json`` and ``#[metadata]``.
 
-A file is a list of nodes that refer to each other by number (0 is null). ``LegacyGraph`` turns
-nodes into Relay objects: each node once (sharing is kept), operands first, without recursion.
+A file is a list of nodes that refer to each other by number (0 is null). ``LegacyGraph`` converts
+nodes to Relay objects: each node once (sharing is kept), operands first, without recursion.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class TypeParser(TokenStream):
         return self._types("[", "]", "between type arguments")
 
     def _types(self, begin: str, end: str, between: str) -> tuple[ty.Type, ...]:
-        """Parse types in brackets; return an empty tuple if there are no brackets."""
+        """Parse types in brackets; return an empty tuple if the brackets are missing."""
         found: list[ty.Type] = []
         if self.accept(begin):
             while not self.accept(end):

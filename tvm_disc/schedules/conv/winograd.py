@@ -178,7 +178,7 @@ def _shape(node: Node) -> tuple[int, ...]:
 
 
 def _no_filter(node: Node) -> str | None:
-    """Return why there is no minimal filter for a window; None if there is one."""
+    """Return why a window has no minimal filter; None if it has one."""
     if not node.weighted or len(node.shape) != 4 or not channels_last(node):
         return "not a channels-last convolution of images"
     if _shape(node.inputs[1])[2:] != (TAPS, TAPS) or node.attrs["groups"] != 1:

@@ -106,8 +106,8 @@ def _by_times(
 ) -> Choice | None:
     """Return a choice by times inside the measured region, and by the model outside.
 
-    None if there are no times of cuBLASLt: it was missing where they were measured, but may exist
-    where the program runs.
+    None if the records have no times of cuBLASLt: it was not installed where they were measured,
+    but may be installed where the program runs.
     """
     if not any(given.variant.key in times for times in found.values()):
         return None

@@ -388,7 +388,7 @@ def fold(
     return whole
 
 
-NEAR = 16  # number of values that every thread combines by itself
+NEAR = 16  # number of values that each thread combines sequentially
 
 
 def fold_all(

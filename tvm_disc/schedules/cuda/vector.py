@@ -78,7 +78,7 @@ def stand_in(node: Node) -> Buffer:
 
 
 def access_lanes(dtype: str, lanes: int) -> int:
-    """Return the elements of one access; 1 if there is no vector type."""
+    """Return the elements of one access; 1 if CUDA has no vector type for them."""
     dtype = storage_dtype(dtype)
     width = min(lanes, ACCESS_BYTES // item_bytes(dtype))
     known = dtype.startswith(("float32", "float64", "int", "uint")) or width == 8
@@ -210,7 +210,7 @@ class Lanes:
         shift = i64(self.count.bit_length() - 1)
         return self.low.block.bind("part", tirx.shift_right(begin, shift)) * self.count
 
-    # -- what is known of an offset --------------------------------------------------------------
+    # -- properties of an offset -----------------------------------------------------------------
 
     def step(self, expr: Expr) -> int | None:
         """Return the growth of an expression per lane; None if unknown."""

@@ -31,7 +31,7 @@ class TileView(Protocol):
 
     @property
     def group(self) -> Group:
-        """The group of which it is the anchor."""
+        """The group whose anchor the product is."""
 
     @property
     def node(self) -> Node:

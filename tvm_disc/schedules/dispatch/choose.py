@@ -175,7 +175,7 @@ def fit(
 
 
 def _wary(loss: Values, variants: Sequence[Variant]) -> Values:
-    """Return the loss with a penalty where a threaded variant is no faster than the serial one.
+    """Return the loss with a penalty where a threaded variant does not beat the serial one.
 
     Each thread needs scratch memory, and thresholds are approximate: bias against threading.
     """

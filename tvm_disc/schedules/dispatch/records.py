@@ -131,7 +131,7 @@ def records_path(given: str | Path) -> Path:
     """Return the path of a build's records.
 
     Raises:
-        BadInput: there is no such file.
+        BadInput: the file does not exist.
     """
     path = Path(given)
     if not path.is_file():

@@ -32,8 +32,7 @@ class Limits:
         depth: most splits on a path.
         variants: most variants kept.
         run_gain: mean loss that a split between runs of one plan must save, which adds no code;
-            None
-            if there are no such splits.
+            None excludes these splits.
     """
 
     gain: float = 0.01

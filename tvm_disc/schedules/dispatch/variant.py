@@ -187,7 +187,7 @@ class Stage:
     """A part of a group that is computed before the next one starts.
 
     Attributes:
-        group, plan: the part as a group of its own, on copies of the nodes.
+        group, plan: the part as a separate group, on copies of the nodes.
         sources, targets: the complete group's nodes for the part's parameters and outputs.
     """
 

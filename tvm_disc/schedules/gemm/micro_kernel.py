@@ -114,7 +114,7 @@ class KernelForm:
         b_dtype: element type of B if narrower than the sums; ``uint16`` holds bfloat16 bits.
         quads: A and B are words of four bytes whose products are all added. The sums are
             initialized from the row before B's first.
-        tight: rows of a packed B are no wider than its vectors.
+        tight: rows of a packed B are not padded beyond the last vector.
         scaled: B is quantized; each ``group`` rows share one row of ``scale``. Sums are scaled once
             per group.
         zeros: a row of ``zero`` per group is subtracted from B first.

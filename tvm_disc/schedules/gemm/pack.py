@@ -55,8 +55,8 @@ def transpose_into(
     """Emit ``dst[off + c * stride + r] = src[offset(r) + c]`` for ``r < rows``, ``c < cols``.
 
     Squares of ``lanes x lanes`` are transposed in registers, while the cache lines of the square
-    below are prefetched. ``rows`` is rounded up to whole vectors in ``dst``, which must have room
-    for them; the extra elements repeat the last row.
+    below are prefetched. ``rows`` is rounded up to full vectors in ``dst``, which must be large
+    enough; the extra elements repeat the last row.
     """
     buf, offset = src
     out, off, stride, dtype = dst

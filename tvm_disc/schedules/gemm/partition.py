@@ -83,8 +83,8 @@ class GemmSpec:
     they are copied, and never read in place.
 
     ``store(b, g, i, j, value)`` finishes one output. ``store_vector(b, g, i, j0, lanes, values)``
-    finishes ``lanes`` neighbours along j, or emits nothing and returns False. With ``direct``,
-    kernels write the result in place where they can; ``store`` must then do the same.
+    finishes ``lanes`` adjacent outputs along j, or emits nothing and returns False. With
+    ``direct``, kernels write the result in place where they can; ``store`` must then do the same.
     """
 
     batch: Index

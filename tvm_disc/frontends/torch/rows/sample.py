@@ -33,7 +33,7 @@ def _places(m: Maker, wanted: Dim, step: Value, corners: bool) -> Value:
 
 
 def _exact(x: Value) -> str:
-    """Return the type in which PyTorch computes image positions, except for nearest neighbours."""
+    """Return the type in which PyTorch computes image positions; mode "nearest" differs."""
     return "float64" if x.dtype == "float64" else "float32"
 
 
@@ -43,8 +43,8 @@ def _clamped(m: Maker, place: Value, size: Dim) -> Value:
 
 
 def times(size: Dim, wanted: Dim) -> int | None:
-    """Return the number of copies of each element that gives the size, or None if it is no
-    multiple.
+    """Return ``wanted / size``, the number of copies of each element; None if that is not an
+    integer.
     """
     if isinstance(size, int) and isinstance(wanted, int):
         return wanted // size if size and wanted % size == 0 else None

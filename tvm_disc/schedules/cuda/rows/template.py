@@ -105,7 +105,7 @@ class _Rows:
         whole = schedule_stages(group, solver)
         self.pairs = find_pairs(group, whole)
         seconds = {n.inputs[0] for n in self.pairs.values()}
-        # Only values that fit an output's memory are stored; there is no scratch row per block.
+        # Only values that fit an output's memory are stored; blocks have no scratch row.
         kept = [n for n in whole.kept if whole.storage[n] is not None and n not in seconds]
         self.held_work = RowWork(group, self.domain, whole, 1, [], "float32")
         self.work = replace(self.held_work, sched=replace(whole, kept=kept))
@@ -273,7 +273,7 @@ class _Rows:
     def work_of(self, knobs: RowKnobs) -> tuple[RowWork, dict[Node, Node]]:
         """Return the stages of a plan, and its pairs of reductions.
 
-        With the row in registers there are no pairs, as another pass reads no memory.
+        If the row is in registers, reductions are not paired: another pass reads no memory.
         """
         return (self.held_work, {}) if knobs.held else (self.work, self.pairs)
 
