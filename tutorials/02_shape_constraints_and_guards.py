@@ -52,10 +52,10 @@ for rows_x, rows_y in ((3, 3), (1, 3), (3, 1)):
 # everywhere else.
 
 # %%
-told = tvm_disc.build(relay.Function([x, y], relay.add(x, y)), constraints=["x.0 == y.0"])
-print(told.explain().split("not fused")[0])
+constrained = tvm_disc.build(relay.Function([x, y], relay.add(x, y)), constraints=["x.0 == y.0"])
+print(constrained.explain().split("not fused")[0])
 try:
-    told(np.zeros((1, 4), "float32"), np.ones((3, 4), "float32"))
+    constrained(np.zeros((1, 4), "float32"), np.ones((3, 4), "float32"))
 except tvm_disc.DiscError as error:
     print(type(error).__name__, "-", error)
 else:

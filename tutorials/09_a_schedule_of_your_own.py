@@ -170,8 +170,8 @@ for found in tuned.dispatch.values():
 # the arithmetic), perhaps with `vectors=1` for few elements. The tree is compiled into the program
 # as branches.
 #
-# A group that the template does not accept goes to the next template, a built-in one. Here the bias
-# has fewer elements than the sum, and the kernel's notes give the reason.
+# If the template refuses a group, the next one is tried, here a built-in one. The bias has fewer
+# elements than the sum, and the kernel's notes give the reason.
 
 # %%
 bias = relay.const(rng.standard_normal(8).astype("float32"))

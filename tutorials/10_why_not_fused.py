@@ -57,9 +57,9 @@ general = compiled([x, y], added, versions=False)
 # constraint are refused; the error names the input and the axis.
 
 # %%
-told = compiled([x, y], added, "n == m", versions=False)
+constrained = compiled([x, y], added, "n == m", versions=False)
 try:
-    told(np.ones((3, 64), "float32"), np.ones((1, 64), "float32"))
+    constrained(np.ones((3, 64), "float32"), np.ones((1, 64), "float32"))
 except tvm_disc.DiscError as error:
     print(error)
 else:
@@ -88,8 +88,8 @@ def best_us(exe, a, b, repeat=200):
 
 
 a, b = (rng.standard_normal((100, 64)).astype("float32") for _ in range(2))
-np.testing.assert_allclose(general(a, b), told(a, b), rtol=1e-5, atol=1e-5)
-print(f"general {best_us(general, a, b):.1f} us, told {best_us(told, a, b):.1f} us")
+np.testing.assert_allclose(general(a, b), constrained(a, b), rtol=1e-5, atol=1e-5)
+print(f"general {best_us(general, a, b):.1f} us, constrained {best_us(constrained, a, b):.1f} us")
 
 # %% [markdown]
 # By default, without the constraint and `versions=False`, the program has both: a *special version*

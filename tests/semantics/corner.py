@@ -1,4 +1,4 @@
-"""One row of the table of semantics."""
+"""One row of docs/semantics.md."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Corner:
-    """What operators do in a corner that a definition for ordinary numbers leaves open.
+    """The results of operators for an edge case.
 
     Attributes:
-        operators: the operators, in words of the source frameworks.
-        corner: the operands or sizes in question.
-        pytorch: what PyTorch does, "" if it has no such operator or corner.
-        onnx: what ONNX's text says, or ONNX Runtime does where the text is silent.
-        relay: what Relay's definition says.
-        ours: what a program does, for each source where they differ.
-        tests: test functions that show it, ``path::function``.
+        operators: names of the operators in the source frameworks.
+        corner: the operands or sizes of the case.
+        pytorch: PyTorch's result; "" if the case does not exist there.
+        onnx: the result by ONNX's specification, or by ONNX Runtime where that is silent.
+        relay: the result by Relay's definition.
+        ours: the result of a program, for each source if they differ.
+        tests: tests of the case, as ``path::function``.
     """
 
     operators: str

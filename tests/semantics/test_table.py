@@ -1,4 +1,4 @@
-"""The table of semantics: the document is current, and every test that it names exists."""
+"""docs/semantics.md is current, and every test that it names exists."""
 
 from __future__ import annotations
 
