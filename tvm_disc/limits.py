@@ -72,10 +72,10 @@ def most_nodes(written: int) -> int:
 
 # -- constants that a build computes ---------------------------------------------------------------
 
-# A result of constant operands is computed at build if it has at most so many elements, or at most
-# twice as many as its operands: tables of positions and masks, and weights that are padded or
-# widened. A larger result would make the build and the program larger than the model; it is
-# computed at run time instead, and its memory is that of any other result.
+# A result of constant operands is computed at build time if it has at most this many elements, or
+# at most twice as many as its operands: tables of positions and masks, and weights that are padded
+# or widened. A larger result would make the build and the program larger than the model; it is
+# computed at run time instead, in the memory of other results.
 FOLDED_ELEMENTS = 1 << 22
 
 # No constant of more elements is computed at build, whatever its operands.

@@ -65,7 +65,7 @@ def table() -> Iterator[str]:
         own = lines_of(processor, () if processor is WINDOWS else WINDOWS)
         yield f"| {work} | {own} | {lines_of([f'cuda/{name}' for name in device])} |"
     yield ""
-    yield f"On a GPU all of them share {lines_of(SHARED)} lines of wide accesses."
+    yield f"All GPU templates share {lines_of(SHARED)} lines for vector accesses."
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ ROWS: tuple[Corner, ...] = (
         "NaN; ties",
         "as PyTorch",
         (f"{_TORCH}::test_reductions",),
-        pytorch="NaN from the first NaN on, with the position of the latest NaN; ties: the last one",
+        pytorch="NaN from the first NaN on, at the position of the latest; ties: the last",
     ),
     Corner(
         "max, min, amax, amin, maximum, minimum, clamp, relu, hardtanh",

@@ -21,8 +21,8 @@ Inputs: TypeAlias = "Sequence[tuple[str, Sequence[str], str]]"  # name, dims as 
 Point: TypeAlias = "Mapping[str, int]"
 Told: TypeAlias = "Mapping[str, Sequence[int]]"
 
-UNTOLD = 64  # largest default value of a dim if no values are given
-UNTOLD_POINTS = 4
+DEFAULT_LARGEST = 64  # largest default value of a dim if no values are given
+DEFAULT_POINTS = 4
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Sweep:
         """
         values = {self._symbol(name): _values(name, given, count) for name, given in told.items()}
         if not values:
-            return self._grown(count=UNTOLD_POINTS)
+            return self._grown(count=DEFAULT_POINTS)
         rows = itertools.product(*values.values())
         points = [self._completed(dict(zip(values, row, strict=True))) for row in rows]
         return list({tuple(p.items()): p for p in points}.values())
@@ -73,7 +73,7 @@ class Sweep:
         ranges = {name: bounds(s, self.solver) for name, s in self.symbols.items()}
         for k in range(count):
             point = {
-                name: _between(low, min(max(low, UNTOLD), high), k / (count - 1))
+                name: _between(low, min(max(low, DEFAULT_LARGEST), high), k / (count - 1))
                 for name, (low, high) in ranges.items()
             }
             found.setdefault(tuple(point.values()), point)

@@ -77,11 +77,11 @@ def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
     masked = softmax[0].inputs[0]
     path = _path(masked, solver)
     if isinstance(path, str):
-        return WhyNot(f"{result.told} as attention", path)
+        return WhyNot(f"{result.label} as attention", path)
     scores, chain = path
     found = Attention(scores, masked, tuple(chain), softmax, tuple(views), result, guard)
     reason = _refusal(found, solver)
-    return found if reason is None else WhyNot(f"{result.told} as attention", reason)
+    return found if reason is None else WhyNot(f"{result.label} as attention", reason)
 
 
 def _rounds(node: Node) -> bool:

@@ -68,7 +68,7 @@ class Node:
         return self.op if self.var is None else str(self.var.name)
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The operator and its source position, or its name if the position is unknown."""
         op = self.op.removeprefix("relax.")
         span = None if self.var is None else self.var.span

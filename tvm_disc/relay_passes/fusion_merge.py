@@ -63,7 +63,7 @@ class _Merger:
             return False
         reason = self._reason(a, b, related)
         if reason is not None and related:
-            self.refused.append(WhyNot(f"{b.anchor.told} with {a.anchor.told}", reason))
+            self.refused.append(WhyNot(f"{b.anchor.label} with {a.anchor.label}", reason))
         return reason is None
 
     def _related(self, a: GroupPlan, b: GroupPlan) -> bool:

@@ -83,7 +83,7 @@ class _Planner(Relations):
         self.homes.join(group, node)
 
     def _refuse(self, node: Node, group: GroupPlan, reason: str) -> None:
-        why = WhyNot(f"{node.told} into {group.anchor.told}", reason)
+        why = WhyNot(f"{node.label} into {group.anchor.label}", reason)
         self.refused.append(why)
         self.attempts[id(why)] = (node, group.anchor)
 
@@ -105,8 +105,8 @@ class _Planner(Relations):
         if not isinstance(found, WhyNot):
             taken = next((n for n in found.nodes() if n in self.homes), None)
             if taken is not None:
-                reason = f"{taken.told} is part of another attention"
-                found = WhyNot(f"{node.told} as attention", reason)
+                reason = f"{taken.label} is part of another attention"
+                found = WhyNot(f"{node.label} as attention", reason)
         if isinstance(found, WhyNot):
             self.refused.append(found)
         else:
@@ -349,7 +349,7 @@ class _Planner(Relations):
         free = cost <= 1 and not any(_is_computed(x) for x in node.inputs)
         again = free or node.cls is OpClass.VIEW or self._pure_move(node) or _expands(node)
         if len(homes) > 1 and not (again or self._is_expanded(node, homes)):
-            self.refused.append(WhyNot(node.told, f"{len(homes)} kernels read it"))
+            self.refused.append(WhyNot(node.label, f"{len(homes)} kernels read it"))
             return False
         for group in homes:
             reason = self._inline_reason(group, node)

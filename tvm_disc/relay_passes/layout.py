@@ -169,15 +169,15 @@ class _Islands:
         """Yield the islands with convolutions that are not converted, named by their first
         operator.
         """
-        told: set[Node] = set()
+        seen: set[Node] = set()
         for node in self.steps:
             root = self.root(node)
-            if root in told or not self.convolutions[root] or self._pays(root):
+            if root in seen or not self.convolutions[root] or self._pays(root):
                 continue
-            told.add(root)
+            seen.add(root)
             images, count = self.crossing[root], self.convolutions[root]
             moved, read = _number(images, "image"), _number(count, "convolution")
-            yield WhyNot(f"{node.told} channels last", f"{moved} would be transposed for {read}")
+            yield WhyNot(f"{node.label} channels last", f"{moved} would be transposed for {read}")
 
 
 def _number(count: int, what: str) -> str:

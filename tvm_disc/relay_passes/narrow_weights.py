@@ -140,7 +140,7 @@ def _narrow(out: Sequence_, product: Node) -> Node | WhyNot:
     weight = product.inputs[1]
 
     def refused(reason: str) -> WhyNot:
-        return WhyNot(f"{product.told} over narrow weights", reason)
+        return WhyNot(f"{product.label} over narrow weights", reason)
 
     if any(x.dtype != COMPUTED for x in (*product.inputs, product)):
         return refused(f"only {COMPUTED} products can dequantize weights")
@@ -184,7 +184,7 @@ def evaluate(node: Node) -> Numbers | str:
 def _applied(node: Node, given: Sequence[Numbers]) -> Numbers | str:
     row = node.row
     assert row is not None
-    refused = f"{node.told} is not a cast, move, shift or scale"
+    refused = f"{node.label} is not a cast, move, shift or scale"
     if len(given) == 1:
         move = _move(node)
         if move is not None:
@@ -198,7 +198,7 @@ def _applied(node: Node, given: Sequence[Numbers]) -> Numbers | str:
         first, second = second, first
     shape = [d for d in map(static_dim, node.shape) if d is not None]
     if list(first.stored.shape) != shape:
-        return f"{node.told} broadcasts the weights"
+        return f"{node.label} broadcasts the weights"
     other = np.broadcast_to(second.real(), shape)
     return _scaled(node, first, other) if row.scales else _shifted(node, first, other)
 
@@ -247,7 +247,7 @@ def _cast(node: Node, given: Numbers) -> Numbers | str:
         wider = ("int32", "int64", COMPUTED) if held in NARROW else (COMPUTED,)
         exact = node.dtype in (held, *wider)
     if not exact:
-        return f"{node.told} rounds its operand to {node.dtype}"
+        return f"{node.label} rounds its operand to {node.dtype}"
     # Literals that are not weights are small: they are converted.
     small = held not in NARROW and given.scale is None and given.zero is None
     return replace(given, stored=given.stored.astype(node.dtype)) if small else given
@@ -255,16 +255,16 @@ def _cast(node: Node, given: Numbers) -> Numbers | str:
 
 def _scaled(node: Node, first: Numbers, factor: Array) -> Numbers | str:
     if node.dtype != COMPUTED:
-        return f"{node.told} scales in {node.dtype}"
+        return f"{node.label} scales in {node.dtype}"
     factor = factor.astype(COMPUTED)
     return replace(first, scale=factor if first.scale is None else first.scale * factor)
 
 
 def _shifted(node: Node, first: Numbers, by: Array) -> Numbers | str:
     if first.scale is not None:
-        return f"{node.told} shifts the weights after scaling"
+        return f"{node.label} shifts the weights after scaling"
     if node.dtype not in ("int16", "int32", "int64", COMPUTED):
-        return f"{node.told} shifts in {node.dtype}"
+        return f"{node.label} shifts in {node.dtype}"
     assert node.row is not None
     by = by.astype(node.dtype) * -node.row.shifts
     if first.zero is not None:

@@ -40,13 +40,13 @@ from tvm_disc.relay_passes.propagate_finish import (
     with_checks,
 )
 from tvm_disc.relay_passes.propagate_walk import Walker
-from tvm_disc.shape import Solver, tell
+from tvm_disc.shape import Solver, declare_facts
 
-# The second walk starts with every fact of the first; new facts are rare then.
+# Number of traversals: each starts with all facts of the previous one, and few find new facts.
 MAX_WALKS = 3
 
 # Constraints and premises.
-Told: TypeAlias = tuple[Sequence[str], Sequence[str]]
+Declared: TypeAlias = tuple[Sequence[str], Sequence[str]]
 
 BOUNDS = (("tir_var_lower_bound", tirx.GE), ("tir_var_upper_bound", tirx.LE))
 
@@ -110,8 +110,8 @@ class PropagateShapeConstraints:
     def _relay(self, source: IRModule) -> Any:
         require_operators(source)
         source = annotate_inputs(source, self.params)
-        told = (self.constraints, self.premises)
-        imported = import_module(source, self.params, *told, self.solver, self.checks)
+        declared = (self.constraints, self.premises)
+        imported = import_module(source, self.params, *declared, self.solver, self.checks)
         self.external = imported.external
         if not self.portable:
             return imported.mod
@@ -130,21 +130,23 @@ class PropagateShapeConstraints:
             # Process entry functions first: private functions are called with their shapes.
             if isinstance(func, relax.Function):
                 entry = single or name == "main"
-                told = (self.constraints, self.premises) if entry else ((), ())
+                declared = (self.constraints, self.premises) if entry else ((), ())
                 place = "" if entry else name
-                func = propagate(mod, func, self.solver, told, self.portable, place)
+                func = propagate(mod, func, self.solver, declared, self.portable, place)
             functions[gv] = func
         return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def propagate(mod: Any, func: Any, solver: Solver, told: Told, portable: bool, name: str) -> Any:
+def propagate(
+    mod: Any, func: Any, solver: Solver, declared: Declared, portable: bool, name: str
+) -> Any:
     """Propagate shapes in one function; ``name`` is empty for the program's entry."""
     if func.attrs is not None and "Primitive" in func.attrs:
         return func
     first_guard = len(solver.guards)
     declare_inputs(func, solver, name)
     declare_bounds(func, solver)
-    tell(solver, names_of_dims(func), *told)
+    declare_facts(solver, names_of_dims(func), *declared)
     fresh: dict[Any, Any] = {}
     for _ in range(MAX_WALKS):
         known = len(solver.facts())

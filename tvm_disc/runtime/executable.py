@@ -63,7 +63,7 @@ from tvm_disc.runtime.inputs import (
     ordered,
     prepared_inputs,
     sample_inputs,
-    told_apart,
+    unique_names,
 )
 from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.page import write_page
@@ -107,7 +107,7 @@ class Executable:
         self._saved: Saved | None = None
         self.timings = dict(timings)
         self._outputs: Any = self._manifest["outputs"]
-        self._names: list[str] = told_apart([name for name, _, _ in self.signature])
+        self._names: list[str] = unique_names([name for name, _, _ in self.signature])
         self._codec = Codec.of(self._manifest.get("external"), self._names)
         self._structure = Structure.of(self._manifest.get("external"), self._names)
         self._binding = Lock()

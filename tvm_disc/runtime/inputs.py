@@ -49,7 +49,7 @@ def _checked(name: str, dtype: str, value: Any) -> Any:
     return value
 
 
-def told_apart(names: Sequence[str]) -> list[str]:
+def unique_names(names: Sequence[str]) -> list[str]:
     """Return unique names of inputs; repeated names get suffixes: ``x``, ``x_1``, ``x_2``."""
     found: list[str] = []
     for name in names:

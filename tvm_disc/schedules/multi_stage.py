@@ -55,7 +55,7 @@ class Cut:
 
 
 def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) -> list[Plan]:
-    """Return the plans that compute a group in stages; [] for most groups."""
+    """Return the plans that compute a group in stages; [] if splitting does not apply or pay."""
     cuts: Sequence[Cut] = ()
     if group.kind == "row" and machine.threads > 1 and takes_pieces(group, solver):
         try:

@@ -5,9 +5,9 @@ proved.
 from __future__ import annotations
 
 from .constraints import Likely, parse_constraint
+from .declarations import declare_facts
 from .facts import Fact, Guard, Wish
 from .solver import Dim, Solver
-from .told import tell
 from .versions import special_version
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "Likely",
     "Solver",
     "Wish",
+    "declare_facts",
     "parse_constraint",
     "special_version",
-    "tell",
 ]

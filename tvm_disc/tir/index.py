@@ -35,8 +35,8 @@ class IndexSpace:
     """Splits and joins of index expressions over symbolic dims.
 
     Invariant: a placeholder variable made by :meth:`split` means
-    ``origin // prod(dims[position+1:]) % dims[position]`` (no modulo at position 0), and is only
-    given that value by :meth:`materialize` if it survives in an expression.
+    ``origin // prod(dims[position+1:]) % dims[position]`` (no modulo at position 0). It is only
+    bound to that value (:meth:`define`) if an emitted expression uses it.
     """
 
     def __init__(self, same: SameDim, small: SmallDims = lambda dims: False) -> None:

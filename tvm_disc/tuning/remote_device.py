@@ -96,9 +96,9 @@ class RemoteDevice:
         place, sizes = self._there(raw), self._there(dims)
         return upload(kind, array.ndim, self.address(sizes), array.nbytes, self.address(place))
 
-    def called(self, main: Any, inputs: Sequence[Any], room: int) -> np.ndarray:
-        """Return the record of a timed call, which can hold ``room`` events."""
-        record = self._there(new_record(room))
+    def called(self, main: Any, inputs: Sequence[Any], capacity: int) -> np.ndarray:
+        """Return the record of a timed call; it can hold ``capacity`` events."""
+        record = self._there(new_record(capacity))
         main(*inputs, self.address(record))
         return np.asarray(record.numpy())
 
@@ -133,16 +133,16 @@ class RemoteProgram:
         Raises:
             DeviceError: a call fails there, or the machine does not answer.
         """
-        device, room = self.device, max(64, 4 * len(self.program.launches))
+        device, capacity = self.device, max(64, 4 * len(self.program.launches))
         found: list[list[Event]] = []
         with device._told():
             there = [device.sent(self.upload, a) for a in arrays]
-            device.called(self.main, there, room)
+            device.called(self.main, there, capacity)
             while len(found) < calls:
-                words = device.called(self.main, there, room)
-                # a loop launched more kernels than the record has room for
+                words = device.called(self.main, there, capacity)
+                # a loop launched more kernels than the record can hold
                 if words[COUNT] > words[ROOM]:
-                    room = 2 * int(words[COUNT])
+                    capacity = 2 * int(words[COUNT])
                 else:
                     found.append(self.program.read_record(words)[0])
         return found

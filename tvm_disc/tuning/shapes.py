@@ -19,7 +19,7 @@ Shapes: TypeAlias = "Mapping[str, Sequence[int]] | str | Path | None"
 Weights: TypeAlias = Mapping[str, Sequence[float]] | None
 Inputs: TypeAlias = Sequence[tuple[str, Sequence[Any], str]]
 
-UNTOLD_DIM = 1024  # largest value tried of a dim without an upper bound
+DEFAULT_LARGEST = 1024  # largest value tried of a dim without an upper bound
 
 
 def check_shapes(shapes: object, weights: object, points: object, budget_s: object) -> None:
@@ -92,7 +92,7 @@ def _choices(
     for symbol in symbols:
         if symbol not in found:
             low, high = bounds(symbol, solver, len(symbols))
-            high = min(high, UNTOLD_DIM) if high in LARGEST_DIM else high
+            high = min(high, DEFAULT_LARGEST) if high in LARGEST_DIM else high
             steps = np.rint(np.geomspace(low, max(low, high), 64)).astype(int)
             found[symbol] = list(solver.likely_values(symbol)) or sorted(set(steps.tolist()))
     return found

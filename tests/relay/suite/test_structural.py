@@ -27,7 +27,7 @@ def same(a: Any, b: Any, free: bool = False) -> bool:
     return answer
 
 
-def told_apart(a: Any, b: Any, free: bool = False) -> bool:
+def unique_names(a: Any, b: Any, free: bool = False) -> bool:
     """Whether two things differ, and their hashes do."""
     return not same(a, b, free) and relay.structural_hash(a, free) != relay.structural_hash(b, free)
 
@@ -86,7 +86,7 @@ PROGRAMS = {name: written(text) for name, text in FAMILIES.items()}
 @pytest.mark.parametrize("family", PROGRAMS)
 def test_a_function_is_told_from_its_neighbours(family: str) -> None:
     for one, two in combinations(PROGRAMS[family], 2):
-        assert told_apart(relay.parse_expr(one), relay.parse_expr(two)), (one, two)
+        assert unique_names(relay.parse_expr(one), relay.parse_expr(two)), (one, two)
 
 
 @pytest.mark.parametrize("family", PROGRAMS)
@@ -130,13 +130,13 @@ def shades(body: str) -> relay.IRModule:
 def test_matches(k: int) -> None:
     mod = shades(MATCHES[k])
     assert same(mod, shades(renamed(MATCHES[k]).replace("%other_s", "%s")))
-    assert all(told_apart(mod, shades(other)) for other in MATCHES[k + 1 :])
+    assert all(unique_names(mod, shades(other)) for other in MATCHES[k + 1 :])
 
 
 def test_constructors_count_by_name_and_by_the_type_they_belong_to() -> None:
     pairs = product(("On", "Off"), ("Lamp", "Pump"))
     made = [relay.Constructor(name, [], relay.GlobalTypeVar(owner)) for name, owner in pairs]
-    assert all(told_apart(a, b) for a, b in combinations(made, 2))
+    assert all(unique_names(a, b) for a, b in combinations(made, 2))
     assert same(made[0], relay.Constructor("On", [], relay.GlobalTypeVar("Lamp")))
 
 
@@ -153,7 +153,7 @@ def one_of_each() -> list[Any]:
 
 def test_a_node_of_one_kind_is_none_of_another() -> None:
     assert all(same(a, b, free=True) for a, b in zip(one_of_each(), one_of_each(), strict=True))
-    assert all(told_apart(a, b, free=True) for a, b in combinations(one_of_each(), 2))
+    assert all(unique_names(a, b, free=True) for a, b in combinations(one_of_each(), 2))
 
 
 # ---- constants
@@ -169,7 +169,7 @@ ARRAYS = [
 
 def test_constants_differ_in_shape_element_type_and_every_element() -> None:
     for a, b in combinations(ARRAYS, 2):
-        assert told_apart(relay.const(a, str(a.dtype)), relay.const(b, str(b.dtype))), (a, b)
+        assert unique_names(relay.const(a, str(a.dtype)), relay.const(b, str(b.dtype))), (a, b)
     for a in ARRAYS:
         assert same(relay.const(a, str(a.dtype)), relay.const(a.copy("F"), str(a.dtype)))
 
@@ -270,13 +270,13 @@ def test_relations_between_types(field: str) -> None:
 @pytest.mark.parametrize("note", [None, TensorType((), "int8"), TensorType((relay.Any(), 0))])
 def test_free_variables_are_mapped_one_to_one(note: relay.Type | None) -> None:
     a, b, c, d = (relay.Var("same", note) for _ in range(4))
-    assert told_apart(relay.tanh(a), relay.tanh(b)) and same(relay.tanh(a), relay.tanh(b), True)
+    assert unique_names(relay.tanh(a), relay.tanh(b)) and same(relay.tanh(a), relay.tanh(b), True)
     assert same(relay.Tuple([a, b, a]), relay.Tuple([c, d, c]), free=True)
-    assert told_apart(relay.Tuple([a, b, a]), relay.Tuple([c, d, d]), free=True)
-    assert told_apart(relay.Tuple([a, b]), relay.Tuple([c, c]), free=True)
-    assert told_apart(a, relay.Var("same", TensorType((11,))), free=True)
-    assert told_apart(relay.Function([a], b), relay.Function([b], a))
-    assert told_apart(relay.Function([a], a), relay.Function([c], d), free=True)
+    assert unique_names(relay.Tuple([a, b, a]), relay.Tuple([c, d, d]), free=True)
+    assert unique_names(relay.Tuple([a, b]), relay.Tuple([c, c]), free=True)
+    assert unique_names(a, relay.Var("same", TensorType((11,))), free=True)
+    assert unique_names(relay.Function([a], b), relay.Function([b], a))
+    assert unique_names(relay.Function([a], a), relay.Function([c], d), free=True)
 
 
 SHARED: dict[str, tuple[Callable[[relay.Var], relay.Expr], bool]] = {
@@ -300,7 +300,7 @@ def test_a_computed_part_used_twice_is_not_two_parts(kind: str) -> None:
     part, again = make(v), make(v)
     shared = relay.Tuple([part, relay.const(0), part])
     assert same(shared, relay.Tuple([again, relay.const(0), again]))
-    assert told_apart(shared, relay.Tuple([part, relay.const(0), again])) is counts
+    assert unique_names(shared, relay.Tuple([part, relay.const(0), again])) is counts
 
 
 # ---- attributes of functions, type arguments, passes
@@ -312,9 +312,9 @@ VALUES = [0, 1, True, 1.0, "1", None, (), (1,), (1, 1), ((1,), 1), {"k": 1}, {"k
 def test_attributes_of_a_function_count_by_value_and_kind(k: int) -> None:
     plain = relay.parse_expr("fn (%p: Tensor[(?), int8]) { clip(%p, a_min=0f, a_max=3f) }")
     marked = plain.with_attr("Mark", VALUES[k])
-    assert told_apart(plain, marked) and same(plain, marked.without_attr("Mark"))
-    assert told_apart(marked, plain.with_attr("Stamp", VALUES[k]))
-    assert all(told_apart(marked, plain.with_attr("Mark", v)) for v in VALUES[k + 1 :])
+    assert unique_names(plain, marked) and same(plain, marked.without_attr("Mark"))
+    assert unique_names(marked, plain.with_attr("Stamp", VALUES[k]))
+    assert all(unique_names(marked, plain.with_attr("Mark", v)) for v in VALUES[k + 1 :])
     both = marked.with_attr("Stamp", 4)
     assert same(both, plain.with_attrs({"Stamp": 4, "Mark": VALUES[k]}))  # in any order
     typed = relay.transform.InferType()(relay.IRModule.from_expr(both))
@@ -335,7 +335,7 @@ def test_type_arguments_count_for_functions_but_not_for_operators() -> None:
     v, wide, flag = relay.Var("v"), TensorType((0, 12)), TensorType((), "bool")
     for op, counts in ((relay.GlobalVar("g"), True), (relay.op.get("ceil"), False)):
         calls = [relay.Call(op, [v], None, t) for t in ([], [wide], [flag], [wide, flag])]
-        assert all(told_apart(a, b) is counts for a, b in combinations(calls, 2))
+        assert all(unique_names(a, b) is counts for a, b in combinations(calls, 2))
 
 
 # ---- modules
@@ -371,7 +371,7 @@ def test_the_order_of_definitions_and_names_of_type_parameters_do_not_count() ->
 def test_a_changed_definition_counts(change: str) -> None:
     texts = "\n".join(PARTS.values())
     base, changed = module(texts), module(texts.replace(*CHANGED[change]))
-    assert told_apart(base, changed)
+    assert unique_names(base, changed)
     with pytest.raises(NotEqual, match="expected equal structures; they differ in"):
         relay.assert_structural_equal(base, changed)
 

@@ -63,7 +63,7 @@ def result_shapes(nodes: list[Node], given: Mapping[Any, Expr]) -> Iterator[tupl
     for node in nodes:
         if any(not isinstance(d, int | tirx.IntImm) for d in node.shape):
             named = node.var is not None and node.var.span is not None
-            operator = node.told if named else node.op.rpartition(".")[2]
+            operator = node.label if named else node.op.rpartition(".")[2]
             yield [_at(d, given) for d in node.shape], operator
 
 

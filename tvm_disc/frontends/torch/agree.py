@@ -26,7 +26,7 @@ def excluding_one(guards: Sequence[Recorded]) -> dict[Any, list[Recorded]]:
     found: dict[Any, list[Recorded]] = {}
     for guard in guards:
         symbols = guard.expr.free_symbols
-        if guard.code and len(symbols) == 1 and not guard.spares_ones:
+        if guard.code and len(symbols) == 1 and not guard.tests_only_one:
             (symbol,) = symbols
             if guard.expr.subs(symbol, 1) == False and guard.expr.subs(symbol, 2) == True:  # noqa: E712
                 found.setdefault(symbol, []).append(guard)
@@ -50,7 +50,7 @@ def same_program(general: Any, special: Any, symbol: Any, guards: Sequence[Recor
     equal, equal_special = _replacements(general), _replacements(special)
     required = {g.expr.subs(equal).subs(ones) for g in guards}
     for guard in recorded_guards(special):
-        free = guard.spares_ones or guard.spares_nothing
+        free = guard.tests_only_one or guard.tests_only_zero
         needed = guard.expr.subs(equal_special).subs(renamed)
         if not free and needed != True and needed not in required:  # noqa: E712
             return False

@@ -197,18 +197,17 @@ class Recorded:
     inside: bool
 
     @property
-    def spares_ones(self) -> bool:
-        """Whether an operator's implementation only tests if a size is 1, or an array is that
-        small.
+    def tests_only_one(self) -> bool:
+        """Whether the guard is a test for size 1, or a small array, in PyTorch's implementation.
 
         These tests decide strides, contiguity and broadcasting. Programs here have contiguous
         arrays and broadcast at run time, so that their results do not depend on the outcome.
         """
-        return self.inside and _asks_for_one(self.expr, self.place)
+        return self.inside and _tests_one(self.expr, self.place)
 
     @property
-    def spares_nothing(self) -> bool:
-        """Whether an operator's implementation only tests if a size is 0."""
+    def tests_only_zero(self) -> bool:
+        """Whether the guard is a test for size 0 in PyTorch's implementation."""
         return self.inside and type(self.expr).__name__ == "Unequality" and 0 in self.expr.args
 
 
@@ -220,7 +219,7 @@ _IMPLEMENTATIONS = frozenset(
 )
 
 
-def _asks_for_one(expr: Any, place: str) -> bool:
+def _tests_one(expr: Any, place: str) -> bool:
     import sympy
 
     if isinstance(expr, sympy.Ne):

@@ -181,7 +181,7 @@ class Inputs:
                     f"it concerns {', '.join(map(str, foreign))}, which is not a size of an input"
                 )
                 self.drop(printed(guard.expr), reason)
-            elif guard.spares_ones or guard.spares_nothing:
+            elif guard.tests_only_one or guard.tests_only_zero:
                 self.drop_layout(printed(guard.expr), guard.place)
             else:
                 self.know([guard.expr])

@@ -123,7 +123,7 @@ class Record:
     def layout(self) -> list[Recorded]:
         """Return the guards that do not affect results here."""
         settled = frozenset() if self.own is None else self.own.settled
-        return [g for g in self.guards if g.spares_ones or g.code in settled]
+        return [g for g in self.guards if g.tests_only_one or g.code in settled]
 
 
 class Program:

@@ -15,7 +15,7 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import DTYPES, Tensor
-from tvm_disc.shape import Solver, tell
+from tvm_disc.shape import Solver, declare_facts
 
 DIM_OPS: Mapping[str, Any] = {
     "Add": lambda a, b: a + b,
@@ -146,7 +146,7 @@ def declare(
                 dims[f"{p.name_hint}.{axis}"] = d
                 if isinstance(d, tirx.Var):
                     dims.setdefault(str(d.name), d)
-    tell(solver, dims, constraints, premises)
+    declare_facts(solver, dims, constraints, premises)
     return {key: solver.simplify(var) for key, var in symbols.items()} if premises else symbols
 
 

@@ -144,7 +144,7 @@ def _import(
 
 
 class _Importer:
-    """Evaluates Relay expressions; compound constructs have components of their own."""
+    """Evaluates Relay expressions; separate components handle compound constructs."""
 
     def __init__(
         self,

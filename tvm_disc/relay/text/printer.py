@@ -478,7 +478,7 @@ def _lifted(node: Expr) -> tuple[Expr, ...]:
     """Return the nodes whose lines precede ``node``, in order.
 
     These are a call's arguments and then its callee, or the values of the blocks inside ``node``,
-    which have a line of their own if they are used elsewhere too.
+    which are printed on a separate line if they are used elsewhere too.
     """
     if isinstance(node, Call):
         return (*node.args, node.op)

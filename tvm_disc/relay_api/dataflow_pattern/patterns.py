@@ -102,7 +102,7 @@ class DFPattern:
         attrs: Mapping[str, Any] | None = None,
         check: Callable[[Expr], bool] = lambda _: True,
     ) -> Expr:
-        """Return ``expr`` with every match moved into a function of its own."""
+        """Return ``expr`` with every match moved into a separate function."""
         return partition(self, expr, attrs, check)
 
     def dominates(self, parent: DFPattern, path: DFPattern | None = None) -> DominatorPattern:
@@ -592,6 +592,6 @@ def partition(
     attrs: Mapping[str, Any] | None = None,
     check: Callable[[Expr], bool] = lambda _: True,
 ) -> Expr:
-    """Return ``expr`` with every match that passes ``check`` moved into a function of its own."""
+    """Return ``expr`` with every match that passes ``check`` moved into a separate function."""
     _expr("partition", expr)
     return partition_expr(_pattern("partition", pattern), expr, attrs or {}, check)

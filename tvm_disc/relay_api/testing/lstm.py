@@ -26,7 +26,7 @@ def _cell(
 def get_net(
     iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32"
 ) -> Function:
-    """Return the network of ``iterations`` steps; every step has an input and weights of its own.
+    """Return the network of ``iterations`` steps; every step has a separate input and weights.
 
     The inputs are ``data``, ``data1``, ``data2`` and so on.
     """

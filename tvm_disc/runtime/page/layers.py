@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-LEAST = 3  # minimum calls of a layer; folding shorter ones does not help
+LEAST = 3  # minimum calls of a layer; folding shorter layers saves no space
 
 
 @dataclass(frozen=True)

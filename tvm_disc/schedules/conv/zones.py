@@ -1,4 +1,4 @@
-"""Zones: output rows whose windows reach into the padding are put in panels of their own.
+"""Zones: output rows whose windows reach into the padding get separate panels.
 
 If a line of taps is outside the input for every pixel of a panel, it adds nothing. A panel skips
 such lines at the begin and the end. But each panel of an image of four rows would contain a row

@@ -116,7 +116,7 @@ class _Contractions:
         self.plain = plain_epilogue(group, solver)
 
     def plan(self, knobs: ReduceKnobs) -> Plan:
-        """Return a plan without needs, with a replacement that reads several elements at once."""
+        """Return a plan that needs no facts, with a vectorized replacement for when facts hold."""
         plan = self._plan(knobs, ())
         facts = self.facts[knobs.along_result]
         if facts is None or (knobs.along_result and knobs.parts == 1 and not self.plain):

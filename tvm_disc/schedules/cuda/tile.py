@@ -204,7 +204,9 @@ class _Copy:
 def operand(
     view: TileView, low: Any, side: Side, g: Expr, place: tuple[Expr, Expr], lane: Expr
 ) -> Expr:
-    """Return an element of A or B: a lane of those from ``(row or column, k)`` on."""
+    """Return an element of A or B: lane ``lane`` of the adjacent elements at ``place``, which is
+    (row or column, k).
+    """
     at, kk = place
     along, across = (i64(0), lane) if side.along_k else (lane, i64(0))
     if side.first:

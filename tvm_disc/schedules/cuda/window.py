@@ -121,7 +121,7 @@ class _Strips:
         return place(self.node, self.node.shape[0], channels, [*rows, strips])
 
     def plan(self) -> Plan:
-        """Return a plan without needs, with a replacement that computes several channels."""
+        """Return a plan that needs no facts, with a replacement that computes several channels."""
         plan = self._plan(WindowKnobs(STRIP), ())
         if self.facts is None:
             return plan

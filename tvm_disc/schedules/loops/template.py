@@ -60,9 +60,7 @@ UNROLLED_BYTES = 16  # bytes per lane: four vectors of 32-bit elements
 
 
 def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
-    """Return plans with one pass over the domain of the outputs: along rows, or across short
-    ones.
-    """
+    """Return plans with one pass over the outputs: along rows, or one short row per lane."""
     loop = _Loop(group, solver, machine)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     along = Plan(

@@ -9,8 +9,8 @@ from tvm_disc.tir.index import product
 
 
 def plan_compact(node: Node) -> Plan:
-    """Return a plan from ``[r, n]`` bools to ``[r, n + 1]``: positions of true ones, zeros,
-    their count.
+    """Return a plan from ``[r, n]`` bools to ``[r, n + 1]``: the positions of true elements,
+    padded with zeros, then their count.
     """
     flags = node.inputs[0]
     rows, size = flags.shape

@@ -119,7 +119,7 @@ class Accumulator:
         return finish(self.node, self.cells[lane_index(self.width)])
 
     def total(self) -> Expr:
-        """Return the finished value of all lanes together."""
+        """Return the reduction over all lanes."""
         return finish(self.node, fold(self.block, self.cells, self.width, self.combine))
 
 

@@ -35,7 +35,10 @@ def _t(m: Maker, x: Value) -> Value:
 
 
 def _squeeze(m: Maker, x: Value, dim: Any = None) -> Value:
-    """Return ``x`` without those of the given axes that are 1; a call refuses 1 for other axes."""
+    """Return ``x`` without those of the axes ``dim`` whose size is known to be 1.
+
+    A call in which another of these axes has size 1 is refused.
+    """
     asked = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
     axes = {a % max(1, x.rank) for a in asked}
     for axis in sorted(axes):

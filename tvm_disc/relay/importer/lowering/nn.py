@@ -226,11 +226,11 @@ def _dropout(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     return x, filled(ctx, x.dims, ctx.scalar(1, x.dtype), x.dtype)
 
 
-MOST_NEIGHBOURS = 255  # limits the emitted code: each neighbour is one operator
+MOST_NEIGHBOURS = 255  # limits the emitted code: each element of the window is one operator
 
 
 def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Return ``x / (bias + alpha / size * sum of the neighbours' squares) ** beta``."""
+    """Return ``x / (bias + alpha / size * sum) ** beta``, the sum over squares in a window."""
     x, size = args[0], int(attrs["size"])
     axis = ctx.axis(attrs["axis"], x.rank)
     if not 1 <= size <= MOST_NEIGHBOURS:

@@ -151,7 +151,7 @@ class _Rows:
         return plain and all(self.solver.known_same_shape(s, node.shape) for s in shapes)
 
     def plan(self, knobs: RowKnobs) -> Plan:
-        """Return a plan without needs, with its wider replacements."""
+        """Return a plan that needs no facts, with vectorized replacements for when facts hold."""
         plain = self._plan(knobs, ())
         facts = self.column_facts if knobs.columns > 1 else self.facts
         if facts is None or knobs.together == 1 or (knobs.columns > 1 and knobs.parts > 1):

@@ -40,7 +40,7 @@ class RowKnobs(Knobs):
 
 
 class Rows(Protocol):
-    """The plans of one group, as far as the threads use them.
+    """The properties of a group's plans that the threads use.
 
     Attributes:
         reduced: the reductions.

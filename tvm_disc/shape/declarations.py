@@ -13,7 +13,7 @@ from .constraints import Likely, parse_constraint
 from .solver import Solver
 
 
-def tell(
+def declare_facts(
     solver: Solver, dims: Mapping[str, Any], constraints: Sequence[str], premises: Sequence[str]
 ) -> None:
     """Add a user's constraints and premises to a solver.
@@ -29,12 +29,12 @@ def tell(
         ShapeConflict: a constraint can never hold.
     """
     if not isinstance(solver, Solver):
-        raise BadInput(f"tell: expected a Solver, found {shown(solver)}")
+        raise BadInput(f"declare_facts: expected a Solver, found {shown(solver)}")
     if not isinstance(dims, Mapping):
-        raise BadInput(f"tell: expected a mapping of names to dims, found {shown(dims)}")
+        raise BadInput(f"declare_facts: expected a mapping of names to dims, found {shown(dims)}")
     for name, texts in (("constraints", constraints), ("premises", premises)):
         if not isinstance(texts, list | tuple):
-            raise BadInput(f"tell: {name}: expected a list of texts, found {shown(texts)}")
+            raise BadInput(f"declare_facts: {name}: expected a list of texts, found {shown(texts)}")
     for text in constraints:
         sizes: dict[str, int] = {}
         fact = parse_constraint(text, partial(_resolve, dims, sizes), dims)
@@ -55,4 +55,4 @@ def _resolve(dims: Mapping[str, Any], sizes: dict[str, int], name: str) -> Any:
     return dim
 
 
-__all__ = ["tell"]
+__all__ = ["declare_facts"]
