@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cuda import emulator
-from tvm_disc.schedules.cuda import library as offered
+from tests.cuda.helpers import worth_a_call
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def fake_library() -> ctypes.CDLL:
 @pytest.fixture
 def blas(gpu: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[ctypes.CDLL]:
     """The fake library, found by programs that are built meanwhile; all products are large."""
-    monkeypatch.setattr(offered, "worth_a_call", lambda device: 1)
+    worth_a_call(monkeypatch, 1)
     fake = fake_library()
     fake.fake_present(True)
     yield fake

@@ -8,8 +8,12 @@ import sys
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tvm_disc
+from tvm_disc.schedules.cuda.library import LibraryProduct
+from tvm_disc.schedules.dispatch.sampling import evaluate
+from tvm_disc.tir.builder import i64
 
 ORDERS = (0, 1, 5)
 
@@ -39,3 +43,12 @@ def check(gpu: ctypes.CDLL, program: Any, inputs: list[np.ndarray], wanted: np.n
 def noise(*shape: int) -> np.ndarray:
     """Numbers that differ from element to element."""
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
+
+
+def worth_a_call(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Have the cost model say that the library takes no time from so many rows on."""
+
+    def ns(given: LibraryProduct, points: Any, model: Any) -> Any:
+        return np.where(evaluate(i64(given.view.sizes[1]), points) >= rows, 0.0, 1e12)
+
+    monkeypatch.setattr(LibraryProduct, "ns", ns)

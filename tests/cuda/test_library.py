@@ -10,10 +10,9 @@ import pytest
 import tvm_ffi
 
 import tvm_disc
-from tests.cuda.helpers import noise
+from tests.cuda.helpers import noise, worth_a_call
 from tests.models import function, rows
 from tvm_disc import relay
-from tvm_disc.schedules.cuda import library as offered
 
 SIZES = (1, 3, 16, 0, 65)
 
@@ -49,7 +48,7 @@ def test_a_bias_and_a_weight_along_n(blas: ctypes.CDLL) -> None:
     x = rows("n", 24)
     product = relay.nn.matmul(x, weight(24, 10))
     program = built(function(x, relay.nn.bias_add(product, weight(10))))
-    assert "the product and the bias from m*n*k = 1 on, where it is found" in program.explain()
+    assert "always the product and the bias, where it is found" in program.explain()
     for n in SIZES:
         value = noise(n, 24)
         wanted = value @ noise(24, 10) + noise(10)
@@ -92,13 +91,13 @@ def test_the_stream_and_no_wait(gpu: ctypes.CDLL, blas: ctypes.CDLL) -> None:
 def test_tf32_is_an_option(blas: ctypes.CDLL) -> None:
     program = built(dense(), tf32=True)
     program(noise(3, 24))
-    assert blas.fake_compute() == 77 and "the product in TF32 from" in program.explain()
+    assert blas.fake_compute() == 77 and "always the product in TF32" in program.explain()
 
 
 def test_small_products_are_our_own(blas: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offered, "worth_a_call", lambda device: 10 * 24 * 16)
+    worth_a_call(monkeypatch, 1000)
     program = built(dense())
-    for n, theirs in ((15, 0), (16, 1), (17, 1)):
+    for n, theirs in ((3, 0), (100, 0), (3000, 1)):
         calls = blas.fake_calls()
         x = noise(n, 24)
         np.testing.assert_allclose(program(x), x @ noise(10, 24).T, rtol=1e-5, atol=1e-5)
@@ -137,9 +136,8 @@ def test_what_is_not_handed_over_is_told(gpu: ctypes.CDLL) -> None:
     assert "cublasLt not used: cuBLASLt is used for float32 matrices only" in program.explain()
 
 
-def test_the_size_that_is_worth_a_call() -> None:
-    """From the arithmetic peak: 2000 ns more than a launch."""
-    from tvm_disc.target.device import cuda_device
-
-    assert offered.worth_a_call(cuda_device((80,))) == 15_600_000
-    assert offered.worth_a_call(cuda_device((90,))) > offered.worth_a_call(cuda_device((80,)))
+def test_large_products_are_worth_a_call() -> None:
+    """Of a product of 4096 columns and as many steps: waves of tiles that cuBLASLt computes."""
+    x, w = rows("n", 4096), weight(4096, 4096)
+    text = tvm_disc.build(function(x, relay.nn.dense(x, w)), target="cuda").explain()
+    assert "cublasLt: the product, where it is found and this says so" in text

@@ -11,10 +11,12 @@ from tests.build.cases import COMPILED
 from tests.cuda import operators
 from tvm_disc.errors import Unsupported
 
-NAMES = ("cast", "layout_transform", "nn.pad", "strided_slice", "variance", "all", "argmax",
-         "nn.batch_matmul", "nn.conv2d_transpose", "nn.avg_pool2d", "image.resize2d", "gather_nd",
-         "unique", "topk", "cumprod", "random.uniform", "vision.non_max_suppression", "qnn.dense",
-         "nn.sparse_dense", "dyn.strided_slice")  # fmt: skip
+NAMES = (
+    "cast", "floor_divide", "floor_mod", "layout_transform", "nn.pad", "strided_slice",
+    "variance", "all", "argmax", "nn.batch_matmul", "nn.conv2d_transpose", "nn.avg_pool2d",
+    "image.resize2d", "gather_nd", "unique", "topk", "cumprod", "random.uniform",
+    "vision.non_max_suppression", "qnn.dense", "nn.sparse_dense", "dyn.strided_slice",
+)  # fmt: skip
 ROWS = {row.name: row for row in COMPILED}
 
 

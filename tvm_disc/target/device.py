@@ -3,14 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _KIB = 1 << 10
 
 
 @dataclass(frozen=True)
+class Costs:
+    """What the cost model knows of an architecture, in nanoseconds unless another unit is given.
+
+    ``MEASURED`` has those of the H100, by ``benchmarks/cuda_products.py``, ``cuda_bandwidth.py``
+    and ``cuda_launch.py``; ``_scaled`` derives the others from it by clock and lanes.
+
+    Attributes:
+        launch: a kernel after another one.
+        step: a step of a thread that depends on the one before, without memory.
+        barrier: a barrier of a block.
+        wait: a load from memory that the next step depends on.
+        load: a load of one lane, with its index arithmetic, in a multiprocessor's pipes.
+        shared: a load of up to 16 bytes of one lane from shared memory, likewise.
+        multiply: a multiply-add of one lane, likewise.
+        library_step: a step of k of a tile of 128 x 128 of cuBLASLt.
+        library_call: a call of cuBLASLt, beyond a launch.
+        each_gbs: maximum bandwidth of a multiprocessor, in GB/s.
+        threads_held: resident threads of a multiprocessor.
+    """
+
+    launch: float
+    step: float
+    barrier: float
+    wait: float
+    load: float
+    shared: float
+    multiply: float
+    library_step: float
+    library_call: float
+    each_gbs: float
+    threads_held: int
+
+
+MEASURED = Costs(
+    launch=3400.0, step=4.0, barrier=30.0, wait=580.0, load=0.035, shared=0.016,
+    multiply=1 / 170, library_step=90.0, library_call=2000.0, each_gbs=90.0, threads_held=2048,
+)  # fmt: skip
+_CLOCK_GHZ, _LANES = 1.98, 128  # of the H100, under load
+
+
+@dataclass(frozen=True)
 class Device:
-    """A GPU, with the vendor's figures for the oldest architecture that code is generated for.
+    """A GPU, with the figures of the oldest architecture that code is generated for.
 
     Attributes:
         kind: selects the templates.
@@ -24,6 +65,7 @@ class Device:
         tensor_cores: whether there are tensor cores.
         bandwidth_gbs: memory bandwidth in GB/s.
         f32_gflops: peak of float32 in GFLOP/s, two operations for each multiply-add.
+        costs: what the cost model knows.
     """
 
     kind: str
@@ -36,6 +78,7 @@ class Device:
     tensor_cores: bool
     bandwidth_gbs: float
     f32_gflops: float
+    costs: Costs = MEASURED
 
     @property
     def name(self) -> str:
@@ -43,7 +86,8 @@ class Device:
         return " ".join([self.kind, *(f"sm_{a}" for a in self.architectures)])
 
 
-# (multiprocessors, GB/s, GFLOP/s) of a typical card, from the vendor's data sheets.
+# (multiprocessors, GB/s, GFLOP/s) of a typical card: from the vendor's data sheets, but for the
+# bandwidth of sm_90, which is that of a copy on an H100 SXM.
 CUDA: dict[int, tuple[int, float, float]] = {
     70: (80, 900.0, 15700.0),
     75: (40, 320.0, 8100.0),
@@ -51,7 +95,7 @@ CUDA: dict[int, tuple[int, float, float]] = {
     86: (84, 936.0, 29800.0),
     87: (16, 205.0, 5300.0),
     89: (128, 1008.0, 82600.0),
-    90: (132, 3350.0, 67000.0),
+    90: (132, 2800.0, 67000.0),
     100: (148, 8000.0, 80000.0),
     120: (170, 1792.0, 104800.0),
 }
@@ -74,7 +118,21 @@ def cuda_device(architectures: Sequence[int] = DEFAULT) -> Device:
         tensor_cores=True,
         bandwidth_gbs=bandwidth,
         f32_gflops=flops,
+        costs=MEASURED if first == 90 else _scaled(cores, flops),
     )
 
 
-__all__ = ["CUDA", "DEFAULT", "Device", "cuda_device"]
+def _scaled(cores: int, flops: float) -> Costs:
+    """Return estimates for another architecture: pipes by its arithmetic for each multiprocessor.
+
+    Latencies are taken to be the same.
+    """
+    ratio = 2 * _CLOCK_GHZ * _LANES / (flops / cores)
+    scaled = {
+        name: getattr(MEASURED, name) * ratio
+        for name in ("load", "shared", "multiply", "library_step")
+    }
+    return replace(MEASURED, **scaled)
+
+
+__all__ = ["CUDA", "DEFAULT", "MEASURED", "Costs", "Device", "cuda_device"]

@@ -20,6 +20,7 @@ from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.options import POINTS, Options, file_path
 from tvm_disc.schedules.cuda.library import LibraryProduct, library_product
+from tvm_disc.schedules.dispatch.cost import cost_table
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import held_out_error
 from tvm_disc.schedules.dispatch.records import Journal, Record, Records, read_records
@@ -51,6 +52,7 @@ Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 FEW = 4  # number of points too small to judge the machine by
+HOPELESS = 10.0  # predicted times of the best variant, from which one is not measured on a GPU
 AGAIN = 2  # how often a disturbed point is measured again at the end
 
 
@@ -267,7 +269,7 @@ def measure_on_device(
     known = read_records(result.records, context)
     result.warning = known.problems(result.records)
     kernels = _device_kernels(front, tasks, shapes)
-    jobs = _device_jobs(kernels, shapes, known)
+    jobs = _device_jobs(kernels, shapes, known, front.machine.model)
     total = sum(len(t.points) * len(t.variants) for t in tasks)
     result.reused = total if not jobs else sum(len(known.group(t.key)) for t in tasks)
     result.left = len(jobs)
@@ -323,7 +325,10 @@ def _device_kernels(
 
 
 def _device_jobs(
-    kernels: Sequence[DeviceKernel], shapes: Sequence[InputShapes], known: Records
+    kernels: Sequence[DeviceKernel],
+    shapes: Sequence[InputShapes],
+    known: Records,
+    model: CostModel,
 ) -> list[tuple[int, InputShapes]]:
     """Return the (variant number, shapes) pairs at which some kernel was not timed."""
     jobs = []
@@ -334,16 +339,25 @@ def _device_jobs(
                 for k in kernels
                 if number < len(k.variants)
                 for dims in k.calls.get(given, [])
-                if min(dims, default=1) > 0 and _runs(k, number, dims)
+                if min(dims, default=1) > 0 and _worth_a_run(k, number, dims, model)
             )
             if any(at not in known.times for at in wanted):
                 jobs.append((number, given))
     return jobs
 
 
-def _runs(kernel: DeviceKernel, number: int, dims: Sequence[int]) -> bool:
-    points = dict(zip(kernel.group.symbols(), map(np.float64, dims), strict=True))
-    return may_run(kernel.variants[number], points)
+def _worth_a_run(kernel: DeviceKernel, number: int, dims: Sequence[int], model: CostModel) -> bool:
+    """Return whether a variant can run, and is not expected to take ``HOPELESS`` times the least.
+
+    A call times all kernels of a program at once: one that takes a second delays them all.
+    """
+    symbols = kernel.group.symbols()
+    points = dict(zip(symbols, map(np.float64, dims), strict=True))
+    if not may_run(kernel.variants[number], points):
+        return False
+    at = {s: np.array([d], np.float64) for s, d in zip(symbols, dims, strict=True)}
+    costs = cost_table(kernel.variants, at, 1, model)[0]
+    return bool(costs[number] <= HOPELESS * costs.min())
 
 
 def _odd(tasks: Sequence[Task], known: Records, model: CostModel) -> list[Job]:

@@ -101,10 +101,9 @@ def _choice(*dims: Any, axis: int = 0, results: int = 1) -> str:
 
 
 def test_where_neighbours_lie_decides() -> None:
-    """Of known columns no warp goes along a row; rows in memory are walked along."""
+    """Many known columns are shared by warps across them; rows in memory are walked along."""
     for results in (1, 2):
-        said = _choice("n", 512, results=results)
-        assert "columns=32" in said and "together=256" not in said and "together=32" not in said
+        assert "columns=32" in _choice("n", 512, results=results)
     assert "columns=32" not in _choice("n", 512, axis=1)
     # One column is a row.
     assert "columns=32" not in _choice("n", 1)

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.cuda.helpers import noise
+from tests.cuda.helpers import noise, worth_a_call
 from tests.cuda.tuning.products import LIBRARY, SIZES, dense, tuned
 from tests.cuda.tuning.timed import Times
 from tvm_disc import Options
 from tvm_disc.errors import BadInput
-from tvm_disc.schedules.cuda import library as offered
 
 FEWEST = 40  # rows from which on the library is faster than our kernels
 
@@ -63,12 +62,12 @@ def test_times_say_which_products_go_there(
     again = tuned(path)
     assert (again.measured, again.left) == (0, 0)
 
-    monkeypatch.setattr(offered, "worth_a_call", lambda device: 24 * 10 * 1000)
+    worth_a_call(monkeypatch, 1000)
     program = built(records=path)
     large = [n for n in SIZES if n >= FEWEST]
     assert theirs(blas, program, SIZES) == large
     # Outside of what was measured the model says, by which a thousand rows are worth a call.
-    assert theirs(blas, program, [0, 200, 999, 1000, 1001]) == [1000, 1001]
+    assert theirs(blas, program, [0, 200, 500, 2000, 3000]) == [2000, 3000]
     assert f"{LIBRARY}: the product, where it is found and this says so" in program.explain()
     [events] = program.profile(noise(64, 24), repeat=1).calls
     assert [e.variant for e in events] == [f"{LIBRARY}(tf32=False), serial"]
@@ -78,7 +77,7 @@ def test_times_say_which_products_go_there(
     # Trees that are written down say the same.
     trees = tmp_path / "trees.json"
     trees.write_text(json.dumps(program.dispatch))
-    assert theirs(blas, built(dispatch=trees), [*SIZES, 999, 1000]) == [*large, 1000]
+    assert theirs(blas, built(dispatch=trees), [*SIZES, 500, 2000]) == [*large, 2000]
     # Times with operands in ten bits are others.
     assert theirs(blas, built(records=path, tf32=True), SIZES) == []
     # Where there is no library, our kernels run.
@@ -103,7 +102,7 @@ def test_trees_that_fit_no_product(tmp_path: Path, blas: ctypes.CDLL) -> None:
     own = tree.pop("library")
     for wrong, said in (
         ({"if": "n"}, "expected .* found"),
-        ({**own, "if": "batch"}, "no quantity 'batch'"),
+        ({"if": "batch", "below": 8, "then": own, "else": own}, "no quantity 'batch'"),
         ({"run": {"family": "other"}}, "no variant"),
         ({"run": tree.get("run", tree.get("then", {}).get("run"))}, "library or generated kernels"),
     ):

@@ -15,7 +15,7 @@ from tvm_disc.tuning.measure import Effort
 
 Times = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int)
 QUICK = Effort(rounds=2)
-SIZES, WIDTH = [1, 7, 33], 300
+SIZES, WIDTH = [1, 7, 33], 64
 BEST = 128  # threads of a block, in the variant that the model does not choose
 
 

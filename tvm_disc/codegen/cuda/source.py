@@ -12,15 +12,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import tvm
 import tvm_ffi
-from tvm.ir import GlobalVar
+from tvm import tirx
+from tvm.ir import Call, GlobalVar
 from tvm.tirx import transform as T
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.locks import Lock
 from tvm_disc.schedules.cuda.kernel import DeviceFunction
 from tvm_disc.target.device import Device
+from tvm_disc.tir.builder import const
 from tvm_disc.tir.division import opaque
 
 _DOTTED = re.compile(r"\bdisc(?:\.\w+)+")
@@ -91,7 +94,7 @@ def _lowered(module: Any) -> Any:
 
 
 def _marked(function: DeviceFunction, target: Any) -> Any:
-    func = function.func.with_body(opaque(function.func.body))
+    func = function.func.with_body(_constant_bits(opaque(function.func.body)))
     attrs = {
         "global_symbol": function.name,
         "calling_conv": 2,
@@ -101,6 +104,20 @@ def _marked(function: DeviceFunction, target: Any) -> Any:
     for key, value in attrs.items():
         func = func.with_attr(key, value)
     return func
+
+
+def _constant_bits(body: Any) -> Any:
+    """Replace the bits of a float literal by an integer: TVM's text takes the literal's address."""
+
+    def folded(node: Any) -> Any:
+        name, arg = getattr(node.op, "name", ""), node.args[0] if len(node.args) else None
+        if name != "tirx.reinterpret" or not isinstance(arg, tirx.FloatImm):
+            return node
+        value = np.array(arg.value, str(arg.ty.dtype))
+        bits = value.view(str(node.ty.dtype))
+        return const(bits.item(), str(node.ty.dtype))
+
+    return tvm_ffi.structural_map(body, (Call, folded), order="post")
 
 
 def _refused(functions: Sequence[DeviceFunction], target: Any, error: Exception) -> Unsupported:

@@ -4,8 +4,7 @@
 
 A wave is the number of blocks that all multiprocessors hold at once. A step of a thread occupies
 its multiprocessor's pipes for loads or multiply-adds. The bandwidth is that of the memory, or less
-if fewer blocks run than are needed to saturate it. The constants of a multiprocessor are from the
-vendor's data sheet; none was measured.
+if fewer blocks run than are needed to saturate it. The constants are ``target.device.Costs``.
 """
 
 from __future__ import annotations
@@ -24,14 +23,6 @@ from tvm_disc.target.device import Device
 
 Expr: TypeAlias = Any
 
-# Estimates: launching a kernel, a dependent step of a thread (a load and an operation), a barrier,
-# and resident threads per multiprocessor.
-LAUNCH_NS, STEP_NS, BARRIER_NS, THREADS_HELD = 3000.0, 4.0, 30.0, 2048
-# maximum read bandwidth of a multiprocessor in GB/s: 64 bytes per cycle
-EACH_GBS = 90.0
-# ns per lane of a multiprocessor: 32 loads and 64 multiply-adds per cycle at 1.4 GHz
-LOAD_NS, MULTIPLY_NS = 1 / 45, 1 / 90
-
 
 @dataclass(frozen=True)
 class Work:
@@ -44,6 +35,7 @@ class Work:
         barriers: barriers per block.
         memory: how many times the required data are read.
         busy: nanoseconds that a step of one thread occupies its multiprocessor's pipes.
+        waits: loads from memory, one after the other, of a thread.
     """
 
     blocks: Expr
@@ -52,28 +44,34 @@ class Work:
     barriers: Expr | int = 0
     memory: Expr | float = 1.0
     busy: float = 0.0
+    waits: Expr | float = 0
 
 
 def moved_ns(device: Device, group: Group, points: Points, model: CostModel) -> Values:
     """Return the time of a kernel that mostly moves its operands and results."""
     bytes_ = evaluate(moved_bytes(group), points)
-    return np.asarray(LAUNCH_NS + bytes_ / device.bandwidth_gbs, np.float64)
+    return np.asarray(device.costs.launch + bytes_ / device.bandwidth_gbs, np.float64)
 
 
 def waves_ns(device: Device, group: Group, work: Work, points: Points, model: CostModel) -> Values:
     """Return the time of a kernel of equal blocks."""
-    held = device.multiprocessors * max(1, THREADS_HELD // work.threads)
+    costs = device.costs
+    held = device.multiprocessors * max(1, costs.threads_held // work.threads)
     blocks = np.maximum(evaluate(work.blocks, points), 1)
     waves = np.ceil(blocks / held)
-    alone = evaluate(work.steps, points) * STEP_NS + evaluate(work.barriers, points) * BARRIER_NS
-    moved = moved_ns(device, group, points, model) - LAUNCH_NS
-    reached = np.minimum(blocks, device.multiprocessors) * EACH_GBS
+    alone = (
+        evaluate(work.steps, points) * costs.step
+        + evaluate(work.barriers, points) * costs.barrier
+        + evaluate(work.waits, points) * costs.wait
+    )
+    moved = moved_ns(device, group, points, model) - costs.launch
+    reached = np.minimum(blocks, device.multiprocessors) * costs.each_gbs
     few = np.maximum(device.bandwidth_gbs / reached, 1.0)
     memory = moved * few * evaluate(work.memory, points)
     threads = blocks * work.threads
     pipes = threads * evaluate(work.steps, points) * (work.busy / device.multiprocessors)
     slowest = np.maximum(np.maximum(waves * alone, memory), pipes)
-    return np.asarray(LAUNCH_NS + slowest, np.float64)
+    return np.asarray(costs.launch + slowest, np.float64)
 
 
 def passes_ns(

@@ -1,7 +1,7 @@
 """Choice between cuBLASLt and generated kernels, by a decision tree with these two leaves.
 
-The tree is learned from measured times if there are any of cuBLASLt. Otherwise cuBLASLt is chosen
-from the size at which it should gain more than its call costs.
+The tree is learned from measured times if there are any of cuBLASLt, otherwise from the model's
+costs.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import Any
 from tvm_disc.errors import BadInput
 from tvm_disc.schedules.cuda.library import LibraryProduct
 from tvm_disc.schedules.dispatch import tree as trees
-from tvm_disc.schedules.dispatch.choose import Choice, prune_proved
+from tvm_disc.schedules.dispatch.choose import Choice, analytic, prune_proved
 from tvm_disc.schedules.dispatch.learn import Times, choose_inside, import_choice, outside_of
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.dispatch.tree import Leaf, Split
 from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Variant
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.shape import Solver
-from tvm_disc.shape.printing import show
 from tvm_disc.tir.builder import i64
 
 GIVEN = "library"  # key in the JSON tree of a group
@@ -48,7 +47,7 @@ def handed_over(
     asked = machine.trees.get(group_key(group), {}) if machine.trees else {}
     if GIVEN in asked:
         return _imported(group, given, space, solver, asked[GIVEN])
-    outside = _by_model(given)
+    outside = _by_model(group, given, own, solver, machine)
     if machine.records is None:
         return outside
     found = machine.records.group(group_key(group))
@@ -65,22 +64,27 @@ def note(given: LibraryProduct, choice: Choice) -> str:
     """Return the line of ``explain``."""
     if choice.tree == Leaf(0) and not choice.variants[0].of_library:
         return f"never {given.what}"
-    if _is_by_model(choice, given):
-        return f"{given.what} from m*n*k = {given.smallest} on, where it is found"
+    if choice.tree == Leaf(1):
+        return f"always {given.what}, where it is found"
     asked = [text for _, text in choice.features]
     named = [v.plan.family for v in choice.variants]
     said = trees.show(choice.tree, asked, named).replace("\n", "\n          ")
     return f"{given.what}, where it is found and this says so:\n          {said}"
 
 
-def _by_model(given: LibraryProduct) -> Choice:
-    feature = i64(given.flops)
-    tree = Split(0, 2 * given.smallest, Leaf(0), Leaf(1))
-    return Choice([OWN, given.variant], tree, [(feature, show(feature))])
+def _by_model(
+    group: Group, given: LibraryProduct, own: Choice, solver: Solver, machine: Machine
+) -> Choice:
+    variants = [*own.variants, given.variant]
+    return _of_two(analytic(group, variants, solver, machine.model), given, solver)
 
 
-def _is_by_model(choice: Choice, given: LibraryProduct) -> bool:
-    return isinstance(choice.tree, Split) and choice.tree == _by_model(given).tree
+def _of_two(choice: Choice, given: LibraryProduct, solver: Solver) -> Choice:
+    """Return a choice among variants as one between :data:`OWN` and cuBLASLt."""
+    numbers = {k: int(v.of_library) for k, v in enumerate(choice.variants)}
+    tree = trees.merged(trees.renumber(choice.tree, numbers))
+    tree = prune_proved(tree, choice.features, solver)
+    return Choice([OWN, given.variant], tree, list(choice.features))
 
 
 def _imported(
@@ -117,7 +121,7 @@ def _by_times(
         return None
     inside, dims = made
     numbers = {k: int(v.of_library) for k, v in enumerate(inside.variants)}
-    tree, features = trees.renumber(inside.tree, numbers), list(inside.features)
+    tree, features = trees.merged(trees.renumber(inside.tree, numbers)), list(inside.features)
     if dims.shape[1]:
         low, high = dims.min(axis=0).astype(int), dims.max(axis=0).astype(int)
         border = outside_of(group.symbols(), low.tolist(), high.tolist())

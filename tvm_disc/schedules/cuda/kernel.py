@@ -23,7 +23,6 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
 from tvm_disc.schedules.cuda.block import DeviceBlock, bound_to
-from tvm_disc.schedules.cuda.cost import THREADS_HELD
 from tvm_disc.schedules.cuda.vector import ACCESS_BYTES, Aligned
 from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.variant import Grid, Need, Pass, Plan, Run, Variant
@@ -290,7 +289,7 @@ class _Driver:
         """Return the maximum number of blocks of one launch; blocks iterate over further tasks."""
         if grid.shared:
             return MOST_BLOCKS
-        held = self.device.multiprocessors * max(1, THREADS_HELD // grid.threads)
+        held = self.device.multiprocessors * max(1, self.device.costs.threads_held // grid.threads)
         return WAVES * held
 
     def _run(self, plan: Plan, part: Pass, number: int, turn: Expr) -> None:

@@ -20,7 +20,6 @@ from tvm.ir import GlobalVar
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.branches import emit_choice
-from tvm_disc.schedules.cuda.cost import LAUNCH_NS
 from tvm_disc.schedules.dispatch.choose import Choice, moved_bytes
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
@@ -50,9 +49,7 @@ ADDRESS, LEADING, STEP = range(3)  # words of an operand
 WORDS = 18
 NO_EPILOGUE, ADD_BIAS = 1, 4
 FLOAT32, TF32 = 68, 77  # cuBLASLt compute types
-# Estimates: fraction of peak arithmetic that the library and generated tiles reach, and the cost of
-# a library call beyond a launch.
-THEIRS, OURS, CALL_NS = 0.8, 0.4, 2000.0
+TILE = 128  # rows and columns of the library's tiles, of which a multiprocessor computes one
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,6 @@ class LibraryProduct:
         device: the GPU that plans are for.
         places: layout of the operands.
         bias: vector that is added to each row, or None.
-        smallest: number of multiply-adds from which a call pays off.
         tf32: whether operands may be rounded to TF32.
     """
 
@@ -78,7 +74,6 @@ class LibraryProduct:
     view: MatMulView
     places: tuple[Any, Any]
     bias: Node | None
-    smallest: int
     tf32: bool
     device: Device
 
@@ -105,10 +100,14 @@ class LibraryProduct:
         return product(self.view.sizes) * 2
 
     def ns(self, points: Points, model: CostModel) -> Values:
-        """Return the estimated time of a call, by the data sheet and estimates."""
-        busy = evaluate(self.flops, points) / (THEIRS * self.device.f32_gflops)
+        """Return the estimated time of a call: waves of tiles, one for each multiprocessor."""
+        costs = self.device.costs
+        batch, m, n, k = (evaluate(i64(x), points) for x in self.view.sizes)
+        tiles = batch * np.ceil(m / TILE) * np.ceil(n / TILE)
+        busy = np.ceil(tiles / self.device.multiprocessors) * k * costs.library_step
         moved = evaluate(moved_bytes(self.group), points) / self.device.bandwidth_gbs
-        return np.asarray(LAUNCH_NS + CALL_NS + np.maximum(busy, moved), np.float64)
+        waits = costs.launch + costs.library_call + costs.wait
+        return np.asarray(waits + np.maximum(busy, moved), np.float64)
 
     @property
     def what(self) -> str:
@@ -142,15 +141,7 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
         return WhyNot(LIBRARY, "an operand is not stored as a matrix")
     if not is_one(first.k_stride):
         return WhyNot(LIBRARY, "the first operand is stored by columns")
-    smallest = worth_a_call(machine.device)
-    return LibraryProduct(
-        group, view, (first, second), bias, smallest, machine.tf32, machine.device
-    )
-
-
-def worth_a_call(device: Device) -> int:
-    """Return the number of multiply-adds from which the library gains more than its call costs."""
-    return int(CALL_NS * device.f32_gflops / (2 * (1 / OURS - 1 / THEIRS)))
+    return LibraryProduct(group, view, (first, second), bias, machine.tf32, machine.device)
 
 
 def _bias(group: Group, node: Node) -> Node | None:

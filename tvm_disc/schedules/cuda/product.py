@@ -18,7 +18,7 @@ from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.conv.contraction import channels_last, contraction, matmul_dims
 from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.cuda.block import DeviceBlock
-from tvm_disc.schedules.cuda.cost import LOAD_NS, MULTIPLY_NS, STEP_NS, Work, passes_ns
+from tvm_disc.schedules.cuda.cost import Work, passes_ns
 from tvm_disc.schedules.cuda.epilogue import plain_epilogue
 from tvm_disc.schedules.cuda.reduce import THREADS, ReduceKnobs, add_parts, plan_contraction
 from tvm_disc.schedules.cuda.tile import (
@@ -209,11 +209,14 @@ class _Tiles:
         return (*(multiple_need(f, lanes) for f in made.facts), ALIGNED)
 
     def _work(self, tile: TileKnobs, tasks: Expr) -> Work:
-        k = self.view.sizes[3]
+        costs, k = self.device.costs, self.view.sizes[3]
         multiplies, loads = tile.rows * tile.columns, (tile.rows + tile.columns) / 4
-        copied = 2 * (tile.m + tile.n) / tile.threads
-        busy = multiplies * MULTIPLY_NS + (loads + copied) * LOAD_NS
+        copied = (tile.m + tile.n) / tile.threads
+        busy = multiplies * costs.multiply + loads * costs.shared
+        busy += copied * (costs.load + costs.shared)
         slices = ceil_div(ceil_div(k, tile.k), tile.parts)
         # a block alone on a multiprocessor still waits for the pipes
-        each = max(tile.k, round(tile.k * tile.threads * busy / STEP_NS))
-        return Work(tasks, tile.threads, slices * each, slices, busy=busy * tile.k / each)
+        each = max(tile.k, round(tile.k * tile.threads * busy / costs.step))
+        # a slice is loaded, stored to shared memory and loaded again
+        waits = slices * 2
+        return Work(tasks, tile.threads, slices * each, slices, 1.0, busy * tile.k / each, waits)

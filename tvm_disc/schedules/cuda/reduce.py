@@ -28,7 +28,7 @@ from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import Contraction, contraction
 from tvm_disc.schedules.cuda.block import DeviceBlock
-from tvm_disc.schedules.cuda.cost import LOAD_NS, Work, passes_ns
+from tvm_disc.schedules.cuda.cost import Work, passes_ns
 from tvm_disc.schedules.cuda.epilogue import plain_epilogue, store_lanes
 from tvm_disc.schedules.cuda.vector import (
     ALIGNED,
@@ -57,6 +57,7 @@ PARTS = 64
 TOGETHER = (32, 256)
 # factor of memory traffic if a thread reads a line of memory that adjacent threads do not use
 SPREAD = 8.0
+LOADS_AT_ONCE = 4  # of a loop that the compiler unrolls
 
 
 @dataclass(frozen=True)
@@ -166,8 +167,9 @@ class _Contractions:
         memory = across if knobs.together > 1 and knobs.columns == 1 else along
         steps = _ceil(count, knobs.together * knobs.parts * of_sum)
         barriers = 0 if knobs.together == 1 else 3
-        busy = _busy(anchor)
-        works = [(Work(blocks, grid.threads, steps, barriers, memory, busy), 1)]
+        loads = 1 if anchor.cls is OpClass.REDUCE else 2
+        busy, waits = loads * self.device.costs.load, _ceil(steps, LOADS_AT_ONCE)
+        works = [(Work(blocks, grid.threads, steps, barriers, memory, busy, waits), 1)]
         if knobs.parts > 1:
             works.append((Work(_ceil(total, THREADS), THREADS, i64(knobs.parts)), 1))
             rest = partial(add_parts, self.group, spec, knobs)
@@ -203,11 +205,6 @@ def _spread(anchor: Node) -> tuple[float, float]:
         turned = anchor.inputs[1].op == "relax.permute_dims"
         return (SPREAD, 1.0) if turned else (1.0, SPREAD)
     return 1.0, 1.0
-
-
-def _busy(anchor: Node) -> float:
-    """Return the pipe time of a step's loads on a multiprocessor."""
-    return LOAD_NS if anchor.cls is OpClass.REDUCE else 2 * LOAD_NS
 
 
 class _Sum:

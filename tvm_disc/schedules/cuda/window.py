@@ -28,7 +28,7 @@ from tvm_disc.schedules.conv.contraction import (
     spatial,
 )
 from tvm_disc.schedules.cuda.block import DeviceBlock
-from tvm_disc.schedules.cuda.cost import LOAD_NS, Work, waves_ns
+from tvm_disc.schedules.cuda.cost import Work, waves_ns
 from tvm_disc.schedules.cuda.epilogue import plain_epilogue, store_lanes
 from tvm_disc.schedules.cuda.reduce import finish, plan_contraction
 from tvm_disc.schedules.cuda.vector import (
@@ -134,7 +134,8 @@ class _Strips:
         tasks = product(self.dims(knobs.lanes))
         lines = product(self.taps[:-1])
         blocks = tirx.floordiv(tasks + (THREADS - 1), i64(THREADS))
-        work = Work(blocks, THREADS, mul(lines, self.pixels), busy=LOAD_NS)
+        busy = self.device.costs.load
+        work = Work(blocks, THREADS, mul(lines, self.pixels), busy=busy)
         return Plan(
             tasks=tasks,
             work=product([*self.node.shape, *self.taps]) * 2,

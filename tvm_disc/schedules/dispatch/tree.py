@@ -87,6 +87,18 @@ def renumber(tree: Tree, numbers: Mapping[int, int]) -> Tree:
     return Split(tree.feature, tree.at, below, rest)
 
 
+def merged(tree: Tree) -> Tree:
+    """Return an equivalent tree without splits between equal branches."""
+    if isinstance(tree, Leaf):
+        return tree
+    below, rest = merged(tree.below), merged(tree.rest)
+    if below == rest:
+        return below
+    if isinstance(rest, Split) and (rest.feature, rest.below) == (tree.feature, below):
+        return rest if rest.at > tree.at else Split(tree.feature, tree.at, below, rest.rest)
+    return Split(tree.feature, tree.at, below, rest)
+
+
 def shift_features(tree: Tree, by: int) -> Tree:
     """Return the tree with its feature indices shifted."""
     if isinstance(tree, Leaf):

@@ -244,17 +244,19 @@ class _Rows:
             notes={"stages": str(sched.stages), "threads": "by the length of a row"},
         )
         spread = self._spread(knobs)
-        work = Work(blocks, grid.threads, per * sched.stages, barriers, spread)
+        waits = tirx.floordiv(i64(per) + 3, i64(4))  # loops are unrolled by the compiler
+        steps, stages = per * sched.stages, i64(sched.stages)
+        work = Work(blocks, grid.threads, steps, barriers, spread, waits=mul(waits, stages))
         if knobs.parts == 1:
             plan.cost = partial(waves_ns, self.device, self.group, work)
             return plan
-        stages = [s for s in range(sched.stages) if self._is_done(s)]
-        one = Work(blocks, grid.threads, per + knobs.parts, barriers, spread)
+        done = [s for s in range(sched.stages) if self._is_done(s)]
+        one = Work(blocks, grid.threads, per + knobs.parts, barriers, spread, waits=waits)
         plan.tasks = mul(tiles, knobs.parts)
-        plan.passes = tuple(Pass(plan.tasks, partial(emit, s), grid) for s in stages)
+        plan.passes = tuple(Pass(plan.tasks, partial(emit, s), grid) for s in done)
         plan.scratch_elems = mul(self.rows, knobs.parts * max(1, len(self.reduced)))
         plan.scratch_dtype = self.dtype
-        plan.cost = partial(passes_ns, self.device, self.group, tuple((one, 1) for _ in stages))
+        plan.cost = partial(passes_ns, self.device, self.group, tuple((one, 1) for _ in done))
         return plan
 
     def _spread(self, knobs: RowKnobs) -> Expr | float:
