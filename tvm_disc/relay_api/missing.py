@@ -61,7 +61,7 @@ REASONS: Mapping[str, str] = {
 
 
 def at(path: str) -> Missing:
-    """Return the module that stands in for the one at a path below ``relay``."""
+    """Return the module that replaces the one at a path below ``relay``."""
     return Missing(f"tvm_disc.relay.{path}", REASONS[path])
 
 
