@@ -50,13 +50,14 @@ from tvm_disc.tir.index import IndexSpace, mul, product
 
 Expr: TypeAlias = Any
 
+# A slice takes as long as a load from memory if few blocks run, so small tiles have deep slices.
 TILES = (
-    TileKnobs(64, 64, 16, 4, 4),
-    TileKnobs(16, 64, 16, 2, 4),
-    TileKnobs(32, 32, 16, 4, 4),
+    TileKnobs(64, 64, 32, 4, 4),
+    TileKnobs(16, 64, 32, 2, 4),
+    TileKnobs(32, 32, 32, 4, 4),
     TileKnobs(128, 64, 16, 8, 8),
-    TileKnobs(64, 64, 16, 4, 4, parts=8),
-    TileKnobs(16, 64, 16, 2, 4, parts=8),
+    TileKnobs(64, 64, 32, 4, 4, parts=8),
+    TileKnobs(16, 64, 32, 2, 4, parts=8),
 )
 SPLIT_FROM = 512  # smallest k that is split among blocks
 
