@@ -220,8 +220,30 @@ def error_of(found: Any, wanted: Any) -> float:
     return worst
 
 
-def compare(name: str, model: Model, programs: dict[str, Any], lock: str) -> None:
-    """The table of a model, a line for each shape."""
+def breakdown(call: Call) -> str:
+    """Microseconds of PyTorch's kernels in a call: products and attention, others, and the host.
+
+    These are the columns of table 2 of DISC (Zhu et al., 2021).
+    """
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    device_s, _ = timed(call)
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        call()
+        torch.cuda.synchronize()
+    compute = memory = 0.0
+    for event in found.key_averages():
+        if any(word in event.key.lower() for word in ("gemm", "fmha", "attention", "cutlass")):
+            compute += event.self_device_time_total
+        else:
+            memory += event.self_device_time_total
+    host = max(device_s * 1e6 - compute - memory, 0.0)
+    return f"compute {compute:.0f}, memory {memory:.0f}, host {host:.0f}"
+
+
+def compare(name: str, model: Model, programs: dict[str, Any], lock: str) -> Any:
+    """Print the table of a model, a line for each shape; return the compiled module."""
     import torch
 
     model.module.cuda()
@@ -235,6 +257,7 @@ def compare(name: str, model: Model, programs: dict[str, Any], lock: str) -> Non
         args = tuple(moved(model.inputs(shape), "cuda"))
         print(f"{shape!s:16}{line(calls, programs, args, lock)}", flush=True)
         torch.cuda.empty_cache()
+    return compiled
 
 
 def line(calls: dict[str, Any], programs: dict[str, Any], args: Any, lock: str) -> str:
@@ -283,10 +306,12 @@ def main() -> int:
         given = Options(tf32=options.tf32, cuda_graphs=graphs, records=options.records)
         programs[who] = ours(options.name, model, options.target, given)
         print(f"{who}: built in {time.perf_counter() - begin:.1f} s", flush=True)
-    compare(options.name, model, programs, options.lock)
+    compiled = compare(options.name, model, programs, options.lock)
     args = tuple(moved(model.inputs(SHAPES[options.name][3]), "cuda"))
     with locked(options.lock):
         print(f"profile of {SHAPES[options.name][3]}:")
+        print("eager:   ", breakdown(partial(model.module, *args)))
+        print("compile: ", breakdown(partial(compiled, *args)))
         import tvm_ffi
 
         print(programs["disc"].profile(*[tvm_ffi.from_dlpack(t) for t in flat(args)]))
