@@ -21,6 +21,7 @@ from tvm_disc.literals import Literals, as_literal
 from tvm_disc.relay.expr import Span
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
+from tvm_disc.relay.ops.algebra import Number
 from tvm_disc.shape import Guard, Solver
 
 Expr: TypeAlias = Any
@@ -231,6 +232,14 @@ class Emitter:
         text = self.where(f"a tensor of shape ({', '.join(map(str, dims))}) is too large")
         fits = tirx.all(*tests, total <= MOST_ELEMENTS)
         self.solver.guards.append(Guard(fits, text, tuple(names), text))
+
+    def apply(self, name: str, *operands: Tensor | Number, dtype: str = "") -> Tensor:
+        """Emit an element-wise operator on operands that broadcast; see :class:`Algebra`."""
+        tensors = [x for x in operands if isinstance(x, Tensor)]
+        kind = tensors[-1].dtype
+        args = [x if isinstance(x, Tensor) else self.scalar(x, kind) for x in operands]
+        exprs, dims = self.operands(args)
+        return self.emit(getattr(R, name)(*exprs), dims, dtype or kind)
 
     def bind(self, call: Expr, ty: Any) -> Any:
         """Bind ``call`` to a fresh variable of type ``ty``."""

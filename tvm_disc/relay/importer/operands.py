@@ -10,6 +10,7 @@ import tvm
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.context import Emitter
 from tvm_disc.relay.importer.tensor import DTYPES, Tensor
+from tvm_disc.relay.ops.algebra import building
 from tvm_disc.relay.ops.row import OpRow
 
 # Arguments that hold positions. `one_hot` only compares its indices, which may be any value.
@@ -99,7 +100,8 @@ def lowered(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, A
     """
     assert row.lower is not None
     try:
-        return row.lower(ctx, args, attrs)
+        with building(ctx):
+            return row.lower(ctx, args, attrs)
     except (*_UNFIT, tvm.error.InternalError) as error:
         if isinstance(error, tvm.error.InternalError) and "Divide by zero" not in str(error):
             raise

@@ -11,6 +11,7 @@ import numpy as np
 
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.importer.kinds import Kind
+from tvm_disc.relay.ops.algebra import Algebra
 
 # Element types of the arrays that callers pass and receive.
 DTYPES = frozenset(
@@ -31,8 +32,8 @@ class Line:
 
 
 @dataclass(eq=False)
-class Tensor:
-    """An imported tensor.
+class Tensor(Algebra):
+    """An imported tensor, with operators for import rules.
 
     Invariant: at least one of ``expr`` (a Relax expression) and ``value`` (an object array of
     Python numbers and int64 or boolean expressions) is set; the importer creates ``expr`` from

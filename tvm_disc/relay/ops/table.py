@@ -12,14 +12,12 @@ from tvm_disc.relay.inference.operands import OPERANDS
 from tvm_disc.relay.ops import (
     algorithm,
     broadcast,
-    conv,
     dyn,
     indexing,
     layout,
     loss,
     misc,
     nn,
-    pool,
     qnn,
     qnn_elementwise,
     random,
@@ -28,6 +26,7 @@ from tvm_disc.relay.ops import (
     sparse,
     tensor,
     transform,
+    windows,
 )
 from tvm_disc.relay.ops.derived import checks, packed, special
 from tvm_disc.relay.ops.vision import detection, image, region, sampling
@@ -45,8 +44,7 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     algorithm.ROWS,
     dyn.ROWS,
     nn.ROWS,
-    conv.ROWS,
-    pool.ROWS,
+    windows.ROWS,
     image.ROWS,
     detection.ROWS,
     signal.ROWS,

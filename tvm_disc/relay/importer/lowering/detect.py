@@ -16,10 +16,11 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.order import order, picked
 from tvm_disc.relay.importer.lowering.slice import sliced
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, iota, number
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, iota, number
 from tvm_disc.relay.importer.lowering.transform import permute
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
+from tvm_disc.relay.ops.algebra import maximum, minimum, where
 
 LARGEST = np.iinfo(np.int64).max
 
@@ -42,22 +43,6 @@ def column(ctx: Emitter, x: Tensor, k: int) -> Tensor:
     return ctx.reshape(part, x.dims[:-1])
 
 
-def compare(ctx: Emitter, build: Any, a: Tensor, b: Tensor | float) -> Tensor:
-    """Return a comparison with a tensor, or with a number of the same type."""
-    other = b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype)
-    return apply(ctx, build, a, other, dtype="bool")
-
-
-def both(ctx: Emitter, a: Tensor, b: Tensor) -> Tensor:
-    """Return the conjunction of two conditions."""
-    return apply(ctx, R.logical_and, a, b)
-
-
-def choose(ctx: Emitter, cond: Tensor, a: Tensor, b: Tensor | float) -> Tensor:
-    """Return ``a`` where the condition holds, otherwise ``b``."""
-    return apply(ctx, R.where, cond, a, b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype))
-
-
 def total(ctx: Emitter, flags: Tensor, dtype: str) -> Tensor:
     """Return the number of true flags along the last axis."""
     call = R.sum(ctx.expr(cast(ctx, flags, dtype)), [flags.rank - 1])
@@ -77,7 +62,7 @@ def compaction(ctx: Emitter, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     places = sliced(ctx, found, {1: (i64(0), size, 1)})
     count = sliced(ctx, found, {1: (size, i64(1), 1)})
     line = ctx.reshape(iota(ctx, size), [i64(1), size])
-    return places, compare(ctx, R.less, line, count), ctx.reshape(count, [batch])
+    return places, line < count, ctx.reshape(count, [batch])
 
 
 def batch_rows(ctx: Emitter, x: Tensor, places: Tensor) -> Tensor:
@@ -107,13 +92,13 @@ def _get_valid_counts(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, .
     score = column(ctx, data, int(attrs["score_index"]))
     if attrs["score_threshold"] is not None:
         threshold = ctx.scalar(float(attrs["score_threshold"]), data.dtype)
-    keep = compare(ctx, R.greater, score, cast(ctx, threshold, data.dtype))
+    keep = score > cast(ctx, threshold, data.dtype)
     kind = int(attrs["id_index"])
     if kind >= 0:
-        keep = both(ctx, keep, compare(ctx, R.greater_equal, column(ctx, data, kind), 0))
+        keep = keep & (column(ctx, data, kind) >= 0)
     places, full, count = compaction(ctx, keep)
-    boxes = choose(ctx, rows_of(ctx, full), batch_rows(ctx, data, places), -1)
-    found = choose(ctx, full, cast(ctx, places, "int32"), -1)
+    boxes = where(rows_of(ctx, full), batch_rows(ctx, data, places), -1)
+    found = where(full, cast(ctx, places, "int32"), -1)
     return cast(ctx, count, "int32"), boxes, found
 
 
@@ -155,31 +140,31 @@ def _non_max_suppression(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
         ctx.require_eq(indices.dims[a], data.dims[a], "there must be one index for each box")
     score = column(ctx, data, int(attrs["score_index"]))
     line = ctx.reshape(iota(ctx, size), [i64(1), size])
-    most = apply(ctx, R.minimum, cast(ctx, valid, "int64"), number(ctx, size, "int64"))
-    inside = compare(ctx, R.less, line, ctx.reshape(most, [batch, i64(1)]))
-    by_score = order(ctx, choose(ctx, inside, score, -np.inf), 1, False)
+    most = minimum(cast(ctx, valid, "int64"), number(ctx, size, "int64"))
+    inside = line < ctx.reshape(most, [batch, i64(1)])
+    by_score = order(ctx, where(inside, score, -np.inf), 1, False)
     if int(attrs["top_k"]) > 0:
-        most = apply(ctx, R.minimum, most, ctx.scalar(int(attrs["top_k"]), "int64"))
+        most = minimum(most, int(attrs["top_k"]))
     kind, start = int(attrs["id_index"]), int(attrs["coord_start"])
     has_columns(ctx, data, start, 4)
     corners = sliced(ctx, data, {2: (i64(start), i64(4), 1)})
     lists = [ctx.reshape(x, [batch, i64(1), size]) for x in (score, by_score)]
-    lists.append(ctx.reshape(apply(ctx, R.maximum, most, ctx.scalar(0, "int64")), [batch, i64(1)]))
+    lists.append(ctx.reshape(maximum(most, 0), [batch, i64(1)]))
     classes = column(ctx, data, kind) if kind >= 0 else None
     force = bool(attrs["force_suppress"])
     kept = suppress(ctx, "relay", corners, lists, (limit, threshold), classes, force)
     kept = ctx.reshape(kept, [batch, size])
     # Without a positive threshold nothing is suppressed or reordered.
-    active = compare(ctx, R.greater, ctx.reshape(threshold, []), 0)
-    kept = choose(ctx, active, kept, inside)
-    places = choose(ctx, active, by_score, line)
+    active = ctx.reshape(threshold, []) > 0
+    kept = where(active, kept, inside)
+    places = where(active, by_score, line)
     if attrs["return_indices"]:
         return _kept_indices(ctx, kept, places, indices)
-    out = choose(ctx, rows_of(ctx, kept), batch_rows(ctx, data, places), -1)
+    out = where(rows_of(ctx, kept), batch_rows(ctx, data, places), -1)
     if not attrs["invalid_to_bottom"]:
         return out
-    moved, full, _ = compaction(ctx, compare(ctx, R.greater_equal, column(ctx, out, 0), 0))
-    return choose(ctx, rows_of(ctx, full), batch_rows(ctx, out, moved), -1)
+    moved, full, _ = compaction(ctx, column(ctx, out, 0) >= 0)
+    return where(rows_of(ctx, full), batch_rows(ctx, out, moved), -1)
 
 
 def _kept_indices(
@@ -187,9 +172,9 @@ def _kept_indices(
 ) -> tuple[Tensor, Tensor]:
     """Return the given indices of the kept boxes, compacted, and their number."""
     names = picked(ctx, cast(ctx, indices, "int32"), places, 1)
-    kept = both(ctx, kept, compare(ctx, R.greater_equal, names, 0))
+    kept = kept & (names >= 0)
     moved, full, count = compaction(ctx, kept)
-    found = choose(ctx, full, picked(ctx, names, moved, 1), -1)
+    found = where(full, picked(ctx, names, moved, 1), -1)
     return found, ctx.reshape(cast(ctx, count, "int32"), [kept.dims[0], i64(1)])
 
 
@@ -200,12 +185,12 @@ def _all_class(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     batch, classes, size = scores.dims
     by_score = order(ctx, scores, 2, False)
     sorted_ = picked(ctx, scores, by_score, 2)
-    above = compare(ctx, R.greater, sorted_, cast(ctx, ctx.reshape(least, []), scores.dtype))
+    above = sorted_ > cast(ctx, ctx.reshape(least, []), scores.dtype)
     threshold = ctx.reshape(threshold, [])
-    active = cast(ctx, compare(ctx, R.greater, threshold, 0), "int64")
-    valid = apply(ctx, R.multiply, total(ctx, above, "int64"), active)
+    active = cast(ctx, threshold > 0, "int64")
+    valid = total(ctx, above, "int64") * active
     most = cast(ctx, ctx.reshape(limit, []), "int64")
-    most = choose(ctx, compare(ctx, R.greater, most, 0), most, LARGEST)
+    most = where(most > 0, most, LARGEST)
     kept = suppress(ctx, "onnx", boxes, (scores, by_score, valid), (most, threshold))
     if attrs["output_format"] == "onnx":
         return _onnx_boxes(ctx, kept, by_score)
@@ -213,11 +198,11 @@ def _all_class(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
         raise TypeMismatch(ctx.where(f"unsupported output_format {attrs['output_format']!r}"))
     flat = [batch, product([classes, size])]
     places, full, count = compaction(ctx, ctx.reshape(kept, flat))
-    class_of = apply(ctx, R.floor_divide, places, number(ctx, size, "int64"))
+    class_of = places // number(ctx, size, "int64")
     box = picked(ctx, ctx.reshape(by_score, flat), places, 1)
-    columns = [rows_of(ctx, choose(ctx, full, x, 0)) for x in (class_of, box)]
+    columns = [rows_of(ctx, where(full, x, 0)) for x in (class_of, box)]
     joined = R.concat([ctx.expr(c) for c in columns], 2)
-    found = choose(ctx, full, picked(ctx, ctx.reshape(sorted_, flat), places, 1), 0)
+    found = where(full, picked(ctx, ctx.reshape(sorted_, flat), places, 1), 0)
     return ctx.emit(joined, [*flat, i64(2)], "int64"), found, count
 
 
@@ -233,13 +218,11 @@ def _onnx_boxes(ctx: Emitter, kept: Tensor, by_score: Tensor) -> tuple[Tensor, T
     every = [i64(1), product(kept.dims)]
     flags = ctx.reshape(kept, every)
     places, full, found = compaction(ctx, flags)
-    row = apply(ctx, R.floor_divide, places, number(ctx, size, "int64"))
+    row = places // number(ctx, size, "int64")
     count = number(ctx, classes, "int64")
-    batch, class_ = (apply(ctx, f, row, count) for f in (R.floor_divide, R.floor_mod))
+    batch, class_ = row // count, row % count
     box = picked(ctx, ctx.reshape(by_score, every), places, 1)
-    columns = [
-        ctx.reshape(choose(ctx, full, x, 0), [every[1], i64(1)]) for x in (batch, class_, box)
-    ]
+    columns = [ctx.reshape(where(full, x, 0), [every[1], i64(1)]) for x in (batch, class_, box)]
     joined = ctx.emit(R.concat([ctx.expr(c) for c in columns], 1), [every[1], i64(3)], "int64")
     return joined, found
 
@@ -256,8 +239,8 @@ def _regular(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     by_column = permute(ctx, scores, [0, 2, 1])
     by_class = sliced(ctx, by_column, {1: (columns - classes, classes, 1)})
     least = float(attrs["score_threshold"])
-    valid = compare(ctx, R.greater_equal, by_class, least)
-    by_score = order(ctx, choose(ctx, valid, by_class, -np.inf), 2, False)
+    valid = by_class >= least
+    by_score = order(ctx, where(valid, by_class, -np.inf), 2, False)
     limits = (
         ctx.scalar(int(attrs["max_detections_per_class"]), "int64"),
         ctx.scalar(float(attrs["iou_threshold"]), boxes.dtype),
@@ -265,18 +248,18 @@ def _regular(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     lists = (by_class, by_score, total(ctx, valid, "int64"))
     kept = _flat(ctx, suppress(ctx, "tflite", boxes, lists, limits))
     flat = _flat(ctx, picked(ctx, by_class, by_score, 2))
-    best = order(ctx, choose(ctx, kept, flat, -np.inf), 1, False)
+    best = order(ctx, where(kept, flat, -np.inf), 1, False)
     line = iota(ctx, most)
     first = R.take(ctx.expr(best), ctx.expr(line), 1, "clip")
     places = ctx.emit(first, [batch, most], "int64")
-    count = apply(ctx, R.minimum, total(ctx, kept, "int64"), number(ctx, most, "int64"))
-    full = compare(ctx, R.less, ctx.reshape(line, [i64(1), most]), rows_of(ctx, count))
-    class_of = apply(ctx, R.floor_divide, places, number(ctx, size, "int64"))
+    count = minimum(total(ctx, kept, "int64"), number(ctx, most, "int64"))
+    full = ctx.reshape(line, [i64(1), most]) < rows_of(ctx, count)
+    class_of = places // number(ctx, size, "int64")
     corners = batch_rows(ctx, boxes, picked(ctx, _flat(ctx, by_score), places, 1))
     return (
-        choose(ctx, rows_of(ctx, full), corners, 0),
-        cast(ctx, choose(ctx, full, class_of, 0), "float32"),
-        choose(ctx, full, picked(ctx, flat, places, 1), 0),
+        where(rows_of(ctx, full), corners, 0),
+        cast(ctx, where(full, class_of, 0), "float32"),
+        where(full, picked(ctx, flat, places, 1), 0),
         cast(ctx, count, "int32"),
     )
 

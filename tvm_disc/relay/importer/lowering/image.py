@@ -17,7 +17,6 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     cast,
     iota,
     is_float,
@@ -25,6 +24,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
 )
 from tvm_disc.relay.importer.lowering.transform import axes_of, spatial_axes
 from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.ops.algebra import maximum, where
 
 F32 = "float32"
 
@@ -94,22 +94,20 @@ def _cropped_axis(
     """Return one axis cropped and resized, with ``outside`` for positions beyond the image."""
     place = cast(ctx, iota(ctx, ctx.solver.simplify(size)), F32)
     last = number(ctx, ctx.solver.simplify(x.dims[axis] - 1), F32)
-    begin, end = (apply(ctx, R.multiply, e, last) for e in ends)
+    begin, end = (e * last for e in ends)
     gaps = number(ctx, ctx.solver.simplify(size - 1), F32)
     one, half = ctx.scalar(1, F32), ctx.scalar(0.5, F32)
-    step = apply(
-        ctx, R.divide, apply(ctx, R.subtract, end, begin), apply(ctx, R.maximum, gaps, one)
-    )
-    along = apply(ctx, R.add, apply(ctx, R.multiply, place, step), begin)
-    middle = apply(ctx, R.multiply, apply(ctx, R.add, begin, end), half)
-    several = apply(ctx, R.greater_equal, gaps, one, dtype="bool")
-    where = apply(ctx, R.where, several, along, middle)
-    found = _sampled(ctx, x, axis, size, where, how)
-    before = apply(ctx, R.less, where, ctx.scalar(0, F32), dtype="bool")
-    behind = apply(ctx, R.greater, where, last, dtype="bool")
-    beyond = apply(ctx, R.logical_or, before, behind, dtype="bool")
+    step = (end - begin) / maximum(gaps, one)
+    along = place * step + begin
+    middle = (begin + end) * half
+    several = gaps >= one
+    at = where(several, along, middle)
+    found = _sampled(ctx, x, axis, size, at, how)
+    before = at < 0
+    behind = at > last
+    beyond = before | behind
     mask = ctx.reshape(beyond, [size if a == axis else i64(1) for a in range(x.rank)])
-    return apply(ctx, R.where, mask, cast(ctx, outside, x.dtype), found)
+    return where(mask, cast(ctx, outside, x.dtype), found)
 
 
 def _upsampling(names: Sequence[str]) -> Rule:
@@ -154,54 +152,54 @@ def _scaled(ctx: Emitter, dim: Any, scale: Any) -> Any:
         scale = ctx.scalar(scale, "float64")
     ctx.require_eq(product(scale.dims), i64(1), "a scale is one number")
     factor = cast(ctx, ctx.reshape(scale, []), "float64")
-    exact = apply(ctx, R.multiply, number(ctx, dim, "float64"), factor)
-    size = apply(ctx, R.round, exact)  # halves are rounded to even
+    exact = number(ctx, dim, "float64") * factor
+    size = ctx.apply("round", exact)  # halves are rounded to even
     (found,) = ctx.size_arg(cast(ctx, size, "int64"), "the scaled size")
     return found
 
 
 def resize_axis(ctx: Emitter, x: Tensor, axis: int, size: Any, how: Sampling) -> Tensor:
     """Return ``x`` sampled at ``size`` positions along ``axis``."""
-    where = _coordinates(ctx, x.dims[axis], size, how.mode)
-    return _sampled(ctx, x, axis, size, where, how)
+    at = _coordinates(ctx, x.dims[axis], size, how.mode)
+    return _sampled(ctx, x, axis, size, at, how)
 
 
-def _sampled(ctx: Emitter, x: Tensor, axis: int, size: Any, where: Tensor, how: Sampling) -> Tensor:
+def _sampled(ctx: Emitter, x: Tensor, axis: int, size: Any, at: Tensor, how: Sampling) -> Tensor:
     if not is_float(x.dtype) and how.method != "nearest_neighbor":
         raise Unsupported(ctx.where(f"unsupported {how.method} interpolation of {x.dtype}"))
     if how.method == "nearest_neighbor":
         default = "round" if how.mode == "align_corners" else "floor"
-        return rows(ctx, x, _nearest(ctx, where, how.rounding or default), axis)
+        return rows(ctx, x, _nearest(ctx, at, how.rounding or default), axis)
     if how.method not in ("linear", "cubic"):
         raise Unsupported(ctx.where(f"unsupported method {how.method}"))
-    below = apply(ctx, R.floor, where)
-    part = cast(ctx, apply(ctx, R.subtract, where, below), x.dtype)
+    below = ctx.apply("floor", at)
+    part = cast(ctx, at - below, x.dtype)
     first = cast(ctx, below, "int64")
     if how.method == "linear":
-        rest = apply(ctx, R.subtract, ctx.scalar(1, x.dtype), part)
+        rest = 1 - part
         taps = [(0, rest), (1, part)]
     else:
         taps = _cubic(ctx, part, how.alpha)
     along = [size if a == axis else i64(1) for a in range(x.rank)]
     total, weights = None, None
     for offset, weight in taps:
-        place = apply(ctx, R.add, first, ctx.scalar(offset, "int64"))
+        place = first + offset
         if how.method == "cubic" and how.exclude:
             weight = _inside(ctx, place, x.dims[axis], weight)
-            weights = weight if weights is None else apply(ctx, R.add, weights, weight)
-        part = apply(ctx, R.multiply, rows(ctx, x, place, axis), ctx.reshape(weight, along))
-        total = part if total is None else apply(ctx, R.add, total, part)
+            weights = weight if weights is None else weights + weight
+        part = rows(ctx, x, place, axis) * ctx.reshape(weight, along)
+        total = part if total is None else total + part
     assert total is not None
     if weights is None:
         return total
-    return apply(ctx, R.divide, total, ctx.reshape(weights, along))
+    return total / ctx.reshape(weights, along)
 
 
 def _cubic(ctx: Emitter, part: Tensor, alpha: float) -> list[tuple[int, Tensor]]:
     """Return Keys' cubic weights as (offset, weight), for the fraction ``part`` after element 0."""
     powers = [ctx.scalar(1, part.dtype), part]
     for _ in range(2):
-        powers.append(apply(ctx, R.multiply, powers[-1], part))
+        powers.append(powers[-1] * part)
     table = (
         (0.0, alpha, -2 * alpha, alpha),
         (1.0, 0.0, -(alpha + 3), alpha + 2),
@@ -212,18 +210,18 @@ def _cubic(ctx: Emitter, part: Tensor, alpha: float) -> list[tuple[int, Tensor]]
     for offset, factors in enumerate(table):
         weight = ctx.scalar(factors[0], part.dtype)
         for factor, power in zip(factors[1:], powers[1:], strict=True):
-            scaled = apply(ctx, R.multiply, power, ctx.scalar(factor, part.dtype))
-            weight = apply(ctx, R.add, weight, scaled)
+            scaled = power * factor
+            weight = weight + scaled
         taps.append((offset - 1, weight))
     return taps
 
 
 def _inside(ctx: Emitter, place: Tensor, size: Any, weight: Tensor) -> Tensor:
     """Return the weight of an element inside the image, and 0 for one outside."""
-    above = apply(ctx, R.greater_equal, place, ctx.scalar(0, "int64"), dtype="bool")
-    below = apply(ctx, R.less, place, number(ctx, size, "int64"), dtype="bool")
-    there = apply(ctx, R.logical_and, above, below, dtype="bool")
-    return apply(ctx, R.where, there, weight, ctx.scalar(0, weight.dtype))
+    above = place >= 0
+    below = place < number(ctx, size, "int64")
+    there = above & below
+    return where(there, weight, 0)
 
 
 def _coordinates(ctx: Emitter, length: Any, size: Any, mode: str) -> Tensor:
@@ -232,37 +230,37 @@ def _coordinates(ctx: Emitter, length: Any, size: Any, mode: str) -> Tensor:
     source, target = number(ctx, length, F32), number(ctx, size, F32)
     one, half = ctx.scalar(1, F32), ctx.scalar(0.5, F32)
     if mode == "align_corners":
-        gaps = apply(ctx, R.maximum, apply(ctx, R.subtract, target, one), one)
-        scale = apply(ctx, R.divide, apply(ctx, R.subtract, source, one), gaps)
-        return apply(ctx, R.multiply, place, scale)
+        gaps = maximum(target - one, one)
+        scale = (source - one) / gaps
+        return place * scale
     # The division comes last, so that positions halfway between two elements are exact.
     if mode == "asymmetric":
-        return apply(ctx, R.divide, apply(ctx, R.multiply, place, source), target)
+        return place * source / target
     if mode in ("half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn"):
-        scaled = apply(ctx, R.multiply, apply(ctx, R.add, place, half), source)
-        middle = apply(ctx, R.divide, scaled, target)
+        scaled = (place + half) * source
+        middle = scaled / target
         if mode == "tf_half_pixel_for_nn":
             return middle
-        middle = apply(ctx, R.subtract, middle, half)
+        middle = middle - half
         if mode == "half_pixel":
             return middle
-        several = apply(ctx, R.greater, target, one, dtype="bool")
-        return apply(ctx, R.where, several, middle, ctx.scalar(0, F32))
+        several = target > one
+        return where(several, middle, 0)
     raise Unsupported(ctx.where(f"unsupported coordinate_transformation_mode {mode}"))
 
 
-def _nearest(ctx: Emitter, where: Tensor, rounding: str) -> Tensor:
+def _nearest(ctx: Emitter, at: Tensor, rounding: str) -> Tensor:
     half, little = ctx.scalar(0.5, F32), ctx.scalar(1e-5, F32)
     if rounding == "floor":
-        whole = apply(ctx, R.floor, apply(ctx, R.add, where, little))
+        whole = ctx.apply("floor", at + little)
     elif rounding == "ceil":
-        whole = apply(ctx, R.ceil, apply(ctx, R.subtract, where, little))
+        whole = ctx.apply("ceil", at - little)
     elif rounding in ("round", "round_prefer_ceil"):
         # Half of a non-negative position is rounded up; for negative positions rounding has no
         # effect.
-        whole = apply(ctx, R.floor, apply(ctx, R.add, where, half))
+        whole = ctx.apply("floor", at + half)
     elif rounding == "round_prefer_floor":
-        whole = apply(ctx, R.ceil, apply(ctx, R.subtract, where, half))
+        whole = ctx.apply("ceil", at - half)
     else:
         raise Unsupported(ctx.where(f"unsupported rounding_method {rounding}"))
     return cast(ctx, whole, "int64")

@@ -15,7 +15,6 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     cast,
     filled,
     iota,
@@ -31,6 +30,7 @@ from tvm_disc.relay.importer.positions import (
 )
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
+from tvm_disc.relay.ops.algebra import maximum, minimum, where
 
 MODES = ("clip", "wrap", "fast")
 
@@ -90,16 +90,16 @@ def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Te
         ctx.require_eq(data.dims[a], picks.dims[a], f"batch axis {a} must agree")
     size = number(ctx, data.dims[axis], picks.dtype)
     if attrs["mode"] == "wrap":
-        where = apply(ctx, R.floor_mod, picks, size)
+        place = picks % size
     elif attrs["mode"] == "fast":
-        where = picks  # as the gather kernel reads it
+        place = picks  # as the gather kernel reads it
     else:
-        last = apply(ctx, R.subtract, size, ctx.scalar(1, picks.dtype))
-        where = apply(ctx, R.minimum, picks, last)
-        where = apply(ctx, R.maximum, where, ctx.scalar(0, picks.dtype))
+        last = size - 1
+        place = minimum(picks, last)
+        place = maximum(place, 0)
     middle = list(range(batch, axis))
     moved = permute(ctx, data, [*range(batch), axis, *middle, *range(axis + 1, data.rank)])
-    coords = ctx.reshape(where, [*where.dims, i64(1)])
+    coords = ctx.reshape(place, [*place.dims, i64(1)])
     dims = [*picks.dims, *moved.dims[batch + 1 :]]
     found = ctx.emit(R.gather_nd(ctx.expr(moved), ctx.expr(coords), batch), dims, data.dtype)
     free = list(range(batch, picks.rank))
@@ -113,12 +113,12 @@ def _pick_one(ctx: Emitter, data: Tensor, axis: int, position: int, mode: str) -
     dim = data.dims[axis]
     ctx.require_some([(axis, dim)], [d for a, d in enumerate(data.dims) if a != axis])
     if mode == "wrap":
-        where = tirx.floormod(i64(position), tirx.max(dim, i64(1)))
+        place = tirx.floormod(i64(position), tirx.max(dim, i64(1)))
     elif mode == "fast" and position < 0:
-        where = tirx.max(dim + position, i64(0))
+        place = tirx.max(dim + position, i64(0))
     else:
-        where = tirx.max(tirx.min(i64(position), dim - 1), i64(0))
-    row = sliced(ctx, data, {axis: (where, i64(1), 1)})
+        place = tirx.max(tirx.min(i64(position), dim - 1), i64(0))
+    row = sliced(ctx, data, {axis: (place, i64(1), 1)})
     return ctx.reshape(row, [*data.dims[:axis], *data.dims[axis + 1 :]])
 
 
@@ -206,8 +206,8 @@ def _unravel_index(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     coords, rest = [], picks
     for dim in reversed(dims[1:]):
         size = number(ctx, ctx.dim(dim), picks.dtype)
-        coords.append(apply(ctx, R.floor_mod, rest, size))
-        rest = apply(ctx, R.floor_divide, rest, size)
+        coords.append(rest % size)
+        rest = rest // size
     lines = [ctx.reshape(c, [i64(1), *picks.dims]) for c in (rest, *reversed(coords))]
     if len(lines) == 1:
         return lines[0]
@@ -223,8 +223,8 @@ def _one_hot(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     dims = [*x.dims[:axis], i64(1), *x.dims[axis:]]
     line = [depth if a == axis else i64(1) for a in range(x.rank + 1)]
     places = ctx.reshape(iota(ctx, ctx.solver.simplify(depth)), line)
-    hit = apply(ctx, R.equal, ctx.reshape(cast(ctx, x, "int64"), dims), places, dtype="bool")
-    return apply(ctx, R.where, hit, cast(ctx, on, dtype), cast(ctx, off, dtype))
+    hit = ctx.reshape(cast(ctx, x, "int64"), dims).equal(places)
+    return where(hit, cast(ctx, on, dtype), cast(ctx, off, dtype))
 
 
 def _sequence_mask(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -241,8 +241,8 @@ def _sequence_mask(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     limits = ctx.reshape(
         cast(ctx, valid, "int64"), [*(lengths if axis == 0 else lengths[::-1]), *ones]
     )
-    inside = apply(ctx, R.less, places, limits, dtype="bool")
-    return apply(ctx, R.where, inside, x, ctx.scalar(float(attrs["mask_value"]), x.dtype))
+    masked: Tensor = where(places < limits, x, float(attrs["mask_value"]))
+    return masked
 
 
 def _scatter_elements(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -276,10 +276,10 @@ def _reduction_name(ctx: Emitter, reduction: str) -> str:
 def _scatter_mean(ctx: Emitter, data: Tensor, updates: Tensor, scatter: Any) -> Tensor:
     """Return the mean of each element and all updates scattered to it."""
     one = ctx.scalar(1, data.dtype)
-    total = scatter(data, updates, "add")
+    total: Tensor = scatter(data, updates, "add")
     ones = filled(ctx, data.dims, one, data.dtype)
-    count = scatter(ones, filled(ctx, updates.dims, one, data.dtype), "add")
-    return apply(ctx, R.divide, total, count)
+    count: Tensor = scatter(ones, filled(ctx, updates.dims, one, data.dtype), "add")
+    return total / count
 
 
 def _scatter_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:

@@ -19,7 +19,6 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     cast,
     iota,
     number,
@@ -29,6 +28,7 @@ from tvm_disc.relay.importer.lowering.window import padded
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
 from tvm_disc.relay.kernel_ops import reinterpret_call
+from tvm_disc.relay.ops.algebra import maximum, minimum, where
 
 I64 = "int64"
 
@@ -144,13 +144,13 @@ def _batch_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = permute(ctx, x, [count, *pairs, *range(2 * count + 1, x.rank)])
     wide = [d * b for d, b in zip(outer, blocks, strict=True)]
     x = ctx.reshape(x, [batch, *wide, *rest])
-    where = {}
+    extents = {}
     for k, (before, after) in enumerate(crops):
         if before or after:
             lost = i64(int(before) + int(after))
             ctx.solver.require_le(lost, x.dims[1 + k], ctx.where("the crops must fit the axis"))
-            where[1 + k] = (i64(int(before)), x.dims[1 + k] - lost, 1)
-    return sliced(ctx, x, where)
+            extents[1 + k] = (i64(int(before)), x.dims[1 + k] - lost, 1)
+    return sliced(ctx, x, extents)
 
 
 # -- windows and parts -------------------------------------------------------------------------
@@ -166,9 +166,9 @@ def windows(ctx: Emitter, x: Tensor, axis: int, size: Any, stride: int, gap: int
     reach = ctx.solver.simplify((size - 1) * gap + 1)
     ctx.solver.require_le(reach, x.dims[axis], ctx.where("the window must fit the input"))
     count = ctx.solver.simplify(tirx.floordiv(x.dims[axis] - reach, i64(stride)) + 1)
-    begin = apply(ctx, R.multiply, iota(ctx, count), ctx.scalar(stride, I64))
-    step = apply(ctx, R.multiply, iota(ctx, size), ctx.scalar(gap, I64))
-    places = apply(ctx, R.add, ctx.reshape(begin, [count, i64(1)]), step)
+    begin = iota(ctx, count) * stride
+    step = iota(ctx, size) * gap
+    places = ctx.reshape(begin, [count, i64(1)]) + step
     dims = [*x.dims[:axis], count, size, *x.dims[axis + 1 :]]
     return ctx.emit(R.take(ctx.expr(x), ctx.expr(places), axis, "clip"), dims, x.dtype)
 
@@ -200,8 +200,8 @@ def _strided_set(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     for axis, (length, places) in _set_places(ctx, x, args[2:5]).items():
         ctx.require_eq(part.dims[axis], length, f"axis {axis} of the values must fit the slice")
         stride = number(ctx, product(x.dims[axis + 1 :]), I64)
-        line = along_axis(ctx, apply(ctx, R.multiply, places, stride), axis, x.rank)
-        flat = apply(ctx, R.add, flat, line)
+        line = along_axis(ctx, places * stride, axis, x.rank)
+        flat = flat + line
     count = product(part.dims)
     base = ctx.reshape(x, [product(x.dims)])
     operands = [base, ctx.reshape(flat, [count]), ctx.reshape(part, [count])]
@@ -215,13 +215,13 @@ def _set_places(ctx: Emitter, x: Tensor, bounds: Args) -> dict[int, tuple[Any, T
     strides = value_of(bounds[2])
     if strides is None or not all(map(is_number, strides.reshape(-1))):
         read = extents(ctx, x, bounds)
-        return found | {a: (e.length, e.places()) for a, e in read.items()}
+        return found | {a: (e.length, e.places(ctx)) for a, e in read.items()}
     begin, end = (ctx.shape_arg(a, "a slice bound", limited=False) for a in bounds[:2])
     for given, low, high, by in slice_lists(ctx, begin, end, list(strides.reshape(-1)), None):
         axis = ctx.axis(given, x.rank)
         first, length, step = slice_extent(ctx, x.dims[axis], low, high, int(by))
-        places = apply(ctx, R.multiply, iota(ctx, length), ctx.scalar(step, I64))
-        found[axis] = length, apply(ctx, R.add, places, number(ctx, first, I64))
+        places = iota(ctx, length) * step
+        found[axis] = length, places + number(ctx, first, I64)
     return found
 
 
@@ -233,11 +233,11 @@ def _reverse_sequence(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis, batch = (ctx.axis(int(attrs[n]), x.rank) for n in ("seq_axis", "batch_axis"))
     ctx.require_eq(lengths.dims[0], x.dims[batch], "there must be a length for each batch entry")
     size = number(ctx, x.dims[axis], I64)
-    count = along_axis(ctx, apply(ctx, R.minimum, cast(ctx, lengths, I64), size), batch, x.rank)
+    count = along_axis(ctx, minimum(cast(ctx, lengths, I64), size), batch, x.rank)
     place = along_axis(ctx, iota(ctx, x.dims[axis]), axis, x.rank)
-    back = apply(ctx, R.subtract, apply(ctx, R.subtract, count, ctx.scalar(1, I64)), place)
-    inside = apply(ctx, R.less, place, count, dtype="bool")
-    source = apply(ctx, R.where, inside, back, place)
+    back = count - 1 - place
+    inside = place < count
+    source = where(inside, back, place)
     return picked(ctx, x, ctx.broadcast(source, x.dims, full=True), axis)
 
 
@@ -262,38 +262,28 @@ def _matrix_set_diag(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     fits = tirx.min(height + min(high, 0), width - max(low, 0))
     ctx.require_eq(longest, ctx.solver.simplify(fits), "the longest diagonal must fit")
     i, j = ctx.reshape(iota(ctx, height), [height, i64(1)]), iota(ctx, width)
-    d = apply(ctx, R.subtract, j, i)
+    d = j - i
     zero = ctx.scalar(0, I64)
-    above, below = apply(ctx, R.maximum, d, zero), apply(ctx, R.minimum, d, zero)
-    size = apply(
-        ctx,
-        R.minimum,
-        apply(ctx, R.add, below, number(ctx, height, I64)),
-        apply(ctx, R.subtract, number(ctx, width, I64), above),
-    )
+    above, below = maximum(d, zero), minimum(d, zero)
+    size = minimum(below + number(ctx, height, I64), number(ctx, width, I64) - above)
     right = _aligned_right(ctx, d, attrs)
-    shift = apply(ctx, R.subtract, number(ctx, longest, I64), size)
-    at = apply(
-        ctx, R.add, apply(ctx, R.subtract, j, above), apply(ctx, R.where, right, shift, zero)
-    )
-    row = apply(ctx, R.subtract, ctx.scalar(high, I64), d)
-    inside = [
-        apply(ctx, R.greater_equal, row, zero, dtype="bool"),
-        apply(ctx, R.less, row, ctx.scalar(band, I64), dtype="bool"),
-    ]
-    flat = apply(ctx, R.add, apply(ctx, R.multiply, row, number(ctx, longest, I64)), at)
+    shift = number(ctx, longest, I64) - size
+    at = j - above + where(right, shift, zero)
+    row = high - d
+    inside = (row >= zero) & (row < band)
+    flat = row * number(ctx, longest, I64) + at
     lines = ctx.reshape(diagonal, [*x.dims[:lead], product([i64(band), longest])])
     call = R.take(ctx.expr(lines), ctx.expr(flat), lead, "clip")
     found = ctx.emit(call, x.dims, diagonal.dtype)
-    return apply(ctx, R.where, apply(ctx, R.logical_and, *inside), cast(ctx, found, x.dtype), x)
+    replaced: Tensor = where(inside, cast(ctx, found, x.dtype), x)
+    return replaced
 
 
 def _aligned_right(ctx: Emitter, d: Tensor, attrs: Attrs) -> Tensor:
     """Return whether a diagonal is aligned to the right of its row."""
-    sides = [(R.greater_equal, "super_diag_right_align"), (R.less_equal, "sub_diag_right_align")]
-    zero, no = ctx.scalar(0, I64), ctx.scalar(False, "bool")
-    tests = [apply(ctx, f, d, zero, dtype="bool") if attrs[n] else no for f, n in sides]
-    return apply(ctx, R.logical_or, *tests)
+    no = ctx.scalar(False, "bool")
+    above = d >= 0 if attrs["super_diag_right_align"] else no
+    return above | (d <= 0 if attrs["sub_diag_right_align"] else no)
 
 
 # -- others ------------------------------------------------------------------------------------
@@ -318,10 +308,10 @@ def _reinterpret(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _hardswish(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Return ``x * clip(x + 3, 0, 6) / 6``."""
     x: Tensor = args[0]
-    moved = apply(ctx, R.add, x, ctx.scalar(3, x.dtype))
+    moved = x + 3
     gate = ctx.emit(R.clip(ctx.expr(moved), 0.0, 6.0), x.dims, x.dtype)
-    scaled = apply(ctx, R.multiply, x, gate)
-    return apply(ctx, R.divide, scaled, ctx.scalar(6, x.dtype))
+    scaled = x * gate
+    return scaled / 6
 
 
 LOWER: Mapping[str, Rule] = {

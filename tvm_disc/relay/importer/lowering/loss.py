@@ -9,13 +9,11 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
-from tvm_disc.relay.importer.lowering.sample import calc
 from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     number,
     on_floats,
     on_numbers,
@@ -31,6 +29,7 @@ from tvm_disc.relay.importer.lowering.window import (
 )
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
+from tvm_disc.relay.ops.algebra import where
 
 
 def _sum(ctx: Emitter, x: Tensor) -> Tensor:
@@ -43,22 +42,22 @@ def _sum(ctx: Emitter, x: Tensor) -> Tensor:
 
 
 def _negated_mean(ctx: Emitter, x: Tensor, count: Tensor) -> Tensor:
-    return apply(ctx, R.negative, calc(ctx, R.divide, _sum(ctx, x), count))
+    return -(_sum(ctx, x) / count)
 
 
 def _cross_entropy(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Return ``-sum(log(predictions) * targets) / batch``."""
     x, targets = args
     _same_shape(ctx, x, targets)
-    logs = ctx.emit(R.log(ctx.expr(x)), x.dims, x.dtype)
-    return _negated_mean(ctx, calc(ctx, R.multiply, logs, targets), number(ctx, x.dims[0], x.dtype))
+    logs = ctx.apply("log", x)
+    return _negated_mean(ctx, logs * targets, number(ctx, x.dims[0], x.dtype))
 
 
 def _cross_entropy_with_logits(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Return ``-sum(predictions * targets) / batch``, where the predictions are logarithms."""
     x, targets = args
     _same_shape(ctx, x, targets)
-    return _negated_mean(ctx, calc(ctx, R.multiply, x, targets), number(ctx, x.dims[0], x.dtype))
+    return _negated_mean(ctx, x * targets, number(ctx, x.dims[0], x.dtype))
 
 
 def _same_shape(ctx: Emitter, x: Tensor, y: Tensor) -> None:
@@ -95,16 +94,14 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     call = R.gather_elements(ctx.expr(x), ctx.expr(picks), axis)
     found = ctx.reshape(ctx.emit(call, line, x.dtype), targets.dims)
     scale = ctx.emit(R.take(ctx.expr(weights), ctx.expr(targets), 0, "clip"), targets.dims, x.dtype)
-    ignored = ctx.scalar(int(attrs["ignore_index"]), targets.dtype)
-    counted = apply(ctx, R.not_equal, targets, ignored, dtype="bool")
+    counted = targets.not_equal(int(attrs["ignore_index"]))
     zero = ctx.scalar(0, x.dtype)
-    scale = apply(ctx, R.where, counted, scale, zero)
-    loss = apply(ctx, R.where, counted, calc(ctx, R.multiply, found, scale), zero)
-    loss = apply(ctx, R.negative, loss)
+    scale = where(counted, scale, zero)
+    loss: Tensor = -where(counted, found * scale, zero)
     if kind == "none" or x.rank == 1:
-        return calc(ctx, R.divide, loss, scale) if kind == "mean" else loss
+        return loss / scale if kind == "mean" else loss
     total = _sum(ctx, loss)
-    return calc(ctx, R.divide, total, _sum(ctx, scale)) if kind == "mean" else total
+    return total / _sum(ctx, scale) if kind == "mean" else total
 
 
 # -- gradients ---------------------------------------------------------------------------------

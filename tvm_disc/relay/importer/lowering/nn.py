@@ -16,7 +16,6 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     filled,
     iota,
     number,
@@ -231,7 +230,8 @@ MOST_NEIGHBOURS = 255  # limits the emitted code: each element of the window is 
 
 def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Return ``x / (bias + alpha / size * sum) ** beta``, the sum over squares in a window."""
-    x, size = args[0], int(attrs["size"])
+    x: Tensor = args[0]
+    size = int(attrs["size"])
     axis = ctx.axis(attrs["axis"], x.rank)
     if not 1 <= size <= MOST_NEIGHBOURS:
         what = f"size: expected 1 to {MOST_NEIGHBOURS} entries, found {size}"
@@ -239,15 +239,15 @@ def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     reach = size // 2
     widths = [w for a in range(x.rank) for w in ((reach, reach) if a == axis else (0, 0))]
     dims = [d + 2 * reach if a == axis else d for a, d in enumerate(x.dims)]
-    square = apply(ctx, R.multiply, x, x)
+    square = x * x
     padded = ctx.emit(R.nn.pad(ctx.expr(square), widths), dims, x.dtype)
     total = sliced(ctx, padded, {axis: (i64(0), x.dims[axis], 1)})
     for k in range(1, 2 * reach + 1):
-        total = apply(ctx, R.add, total, sliced(ctx, padded, {axis: (i64(k), x.dims[axis], 1)}))
-    scaled = apply(ctx, R.multiply, total, ctx.scalar(float(attrs["alpha"]) / size, x.dtype))
-    base = apply(ctx, R.add, scaled, ctx.scalar(float(attrs["bias"]), x.dtype))
-    norm = apply(ctx, R.power, base, ctx.scalar(float(attrs["beta"]), x.dtype))
-    return apply(ctx, R.divide, x, norm)
+        total = total + sliced(ctx, padded, {axis: (i64(k), x.dims[axis], 1)})
+    scaled = total * (float(attrs["alpha"]) / size)
+    base = scaled + float(attrs["bias"])
+    norm = base ** float(attrs["beta"])
+    return x / norm
 
 
 def _einsum(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -336,7 +336,7 @@ def _diagonal(ctx: Emitter, x: Tensor, names: str) -> tuple[Tensor, str]:
             moved = permute(ctx, x, [first, second, *rest])
             flat = ctx.reshape(moved, [size * size, *moved.dims[2:]])
             step = number(ctx, ctx.solver.simplify(size + 1), "int64")
-            x = rows(ctx, flat, apply(ctx, R.multiply, iota(ctx, size), step), 0)
+            x = rows(ctx, flat, iota(ctx, size) * step, 0)
             names = name + "".join(names[a] for a in rest)
     return x, names
 

@@ -16,7 +16,6 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     cast,
     filled,
     iota,
@@ -121,7 +120,7 @@ def _unique(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     size = found.dims[1]
     heads = ctx.reshape(found, [size])
     running = R.cumsum(ctx.expr(cast(ctx, begins, "int64")), 0, "int64", False)
-    run = apply(ctx, R.subtract, ctx.emit(running, x.dims, "int64"), ctx.scalar(1, "int64"))
+    run = ctx.emit(running, x.dims, "int64") - 1
     zeros = filled(ctx, x.dims, ctx.scalar(0, "int64"), "int64")
     inverse = _placed(ctx, zeros, by_value, run, "update")
     values, first = rows(ctx, line, heads, 0), rows(ctx, by_value, heads, 0)
@@ -141,10 +140,10 @@ def _unique(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
 def _run_begins(ctx: Emitter, line: Tensor) -> Tensor:
     """Return flags of the elements of a sorted vector that differ from the previous one."""
     places = iota(ctx, line.dims[0])
-    before = rows(ctx, line, apply(ctx, R.subtract, places, ctx.scalar(1, "int64")), 0)
-    first = apply(ctx, R.equal, places, ctx.scalar(0, "int64"), dtype="bool")
-    other = apply(ctx, R.not_equal, line, before, dtype="bool")
-    return apply(ctx, R.logical_or, first, other)
+    before = rows(ctx, line, places - 1, 0)
+    first = places.equal(0)
+    other = line.not_equal(before)
+    return first | other
 
 
 def _placed(ctx: Emitter, into: Tensor, places: Tensor, values: Tensor, how: str) -> Tensor:

@@ -18,7 +18,6 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     cast,
     identity,
     is_float,
@@ -185,18 +184,18 @@ def _bitpack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     weights = ctx.constant(places.reshape(width, *tail))
     planes = []
     for bit in range(bits):
-        moved = apply(ctx, R.right_shift, apart, ctx.scalar(bit, "int64"))
-        ones = apply(ctx, R.bitwise_and, moved, ctx.scalar(1, "int64"))
-        scaled = apply(ctx, R.multiply, ones, weights)
+        moved = apart >> bit
+        ones = ctx.apply("bitwise_and", moved, 1)
+        scaled = ones * weights
         whole = {"axis": axis + 1, "keepdims": False, "exclude": False}
         planes.append(cast(ctx, reduction(R.sum)(ctx, [scaled], whole), kind))
-    where = ctx.axis(int(attrs["bit_axis"]), x.rank + 1)
+    place = ctx.axis(int(attrs["bit_axis"]), x.rank + 1)
     dims = planes[0].dims
-    rows = [ctx.reshape(p, [*dims[:where], i64(1), *dims[where:]]) for p in planes]
+    rows = [ctx.reshape(p, [*dims[:place], i64(1), *dims[place:]]) for p in planes]
     if len(rows) == 1:
         return rows[0]
-    total = [*dims[:where], i64(bits), *dims[where:]]
-    return ctx.emit(R.concat([ctx.expr(r) for r in rows], where), total, kind)
+    total = [*dims[:place], i64(bits), *dims[place:]]
+    return ctx.emit(R.concat([ctx.expr(r) for r in rows], place), total, kind)
 
 
 def _signed(ctx: Emitter, w: Tensor, attrs: Attrs) -> Tensor:
@@ -205,8 +204,8 @@ def _signed(ctx: Emitter, w: Tensor, attrs: Attrs) -> Tensor:
     if not attrs["unipolar"]:
         return whole
     most = (1 << int(attrs["weight_bits"])) - 1
-    twice = apply(ctx, R.multiply, whole, ctx.scalar(2, "int32"))
-    return apply(ctx, R.subtract, twice, ctx.scalar(most, "int32"))
+    twice = whole * 2
+    return twice - most
 
 
 def _require_unpacked(ctx: Emitter, w: Tensor, rank: int) -> None:

@@ -31,8 +31,9 @@ from tvm_disc.relay.importer.lowering.quantize import (
     scaling_of,
     shifted,
 )
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, reduction
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, reduction
 from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.ops.algebra import maximum, minimum, where
 
 BYTES = ("int8", "uint8")
 
@@ -56,9 +57,9 @@ def centred(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int = 0) -> Tenso
         return x
     origin = zero_point.constant
     if x.constant is not None and origin is not None:
-        where = laid(ctx, zero_point, x, axis).constant
-        assert where is not None
-        exact = x.constant.astype("int32") - where
+        origin = laid(ctx, zero_point, x, axis).constant
+        assert origin is not None
+        exact = x.constant.astype("int32") - origin
         least, most = int(exact.min(initial=0)), int(exact.max(initial=0))
         return ctx.constant(exact.astype(_narrowest(least, most)))
     if origin is None or x.dtype not in BYTES:
@@ -102,7 +103,7 @@ def _less(ctx: Emitter, y: Tensor, vector: np.ndarray, axis: int) -> Tensor:
     """Return ``y`` less one constant per entry of ``axis``."""
     if not vector.any():
         return y
-    return apply(ctx, R.subtract, y, laid(ctx, ctx.constant(_int32(vector)), y, axis))
+    return y - laid(ctx, ctx.constant(_int32(vector)), y, axis)
 
 
 def _batch_matmul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -155,11 +156,8 @@ def _rescaled(ctx: Emitter, x: Tensor, given: Scaling, wanted: Scaling, axis: in
     return requantize(ctx, x, given, wanted, "int32", axis)
 
 
-def _sum(build: Callable[[Any, Any], Any], back: Callable[[Any, Any], Any]) -> Rule:
-    """Return a rule for a sum or difference.
-
-    ``back`` corrects the zero point, which the operation adds twice or cancels.
-    """
+def _sum(*, subtract: bool) -> Rule:
+    """Return a rule for a sum or difference; a sum has the zero point twice, a difference none."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         a, b = args[:2]
@@ -167,9 +165,10 @@ def _sum(build: Callable[[Any, Any], Any], back: Callable[[Any, Any], Any]) -> R
         first, second, wanted = _scalings(ctx, args[2:])
         left = _rescaled(ctx, a, first, wanted, int(attrs["lhs_axis"]))
         right = _rescaled(ctx, b, second, wanted, int(attrs["rhs_axis"]))
-        y = apply(ctx, build, left, right)
+        y = left - right if subtract else left + right
         if not is_zero(wanted.zero_point):
-            y = apply(ctx, back, y, wanted.zero_point)
+            origin = wanted.zero_point
+            y = y + origin if subtract else y - origin
         return clamped(ctx, y, a.dtype)
 
     return rule
@@ -190,7 +189,7 @@ def _mul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     right = shifted(ctx, b, second.zero_point, axes[1], "int32")
     scale = np.multiply(*scales, dtype="float32")
     given = Scaling(ctx.constant(scale), ctx.scalar(0, "int32"))
-    return requantize(ctx, apply(ctx, R.multiply, left, right), given, wanted, a.dtype, axes[0])
+    return requantize(ctx, left * right, given, wanted, a.dtype, axes[0])
 
 
 def _leaky_relu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -205,8 +204,8 @@ def _leaky_relu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     alpha = float(attrs["alpha"])
     slope = scaled(ctx, moved, *fixed_point(alpha))
     origin = scaled(ctx, wanted.zero_point, *fixed_point(1 - alpha))
-    negative = apply(ctx, R.less, data, given.zero_point, dtype="bool")
-    y = apply(ctx, R.where, negative, apply(ctx, R.add, slope, origin), moved)
+    negative = data < given.zero_point
+    y = where(negative, slope + origin, moved)
     return clamped(ctx, y, x.dtype)
 
 
@@ -260,7 +259,7 @@ def _looked_up(fn: Callable[[Any], Any]) -> Rule:
         table = ctx.constant(table_of(fn, x.dtype, params))
         place = cast(ctx, x, "int32")
         if x.dtype == "int8":
-            place = apply(ctx, R.add, place, ctx.scalar(128, "int32"))
+            place = place + 128
         return rows(ctx, table, place, 0)
 
     return rule
@@ -314,21 +313,21 @@ def _softmax(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         return ctx.scalar(value, "int32")
 
     data = shifted(ctx, x, given.zero_point, -1, "int32")
-    below = apply(ctx, R.subtract, data, reduction(R.max)(ctx, [data], axis))
+    below = data - reduction(R.max)(ctx, [data], axis)
     # log2(e) is approximately 1 + 1/2 - 1/16.
-    half, part = (apply(ctx, R.right_shift, below, number(k)) for k in (1, 4))
-    power = apply(ctx, R.subtract, apply(ctx, R.add, below, half), part)
+    half, part = (below >> number(k) for k in (1, 4))
+    power = below + half - part
     minus = ctx.constant(-unit.constant)  # type: ignore[operator]
-    whole = apply(ctx, R.divide, power, minus)
-    whole = apply(ctx, R.minimum, apply(ctx, R.maximum, whole, number(0)), number(20))
+    whole = power / minus
+    whole = minimum(maximum(whole, number(0)), number(20))
     most = reduction(R.max)(ctx, [whole], axis)
-    rest = apply(ctx, R.subtract, power, apply(ctx, R.multiply, whole, minus))
-    line = apply(ctx, R.add, apply(ctx, R.right_shift, rest, number(1)), unit)
-    exps = apply(ctx, R.left_shift, line, apply(ctx, R.subtract, most, whole))
+    rest = power - whole * minus
+    line = (rest >> number(1)) + unit
+    exps = line << (most - whole)
     total = reduction(R.sum)(ctx, [exps], axis)
-    inverse = apply(ctx, R.divide, number(1 << _FRACTION), total)
-    share = apply(ctx, R.multiply, inverse, exps)
-    y = apply(ctx, R.right_shift, share, number(_FRACTION - _RESULT))
+    inverse = number(1 << _FRACTION) / total
+    share = inverse * exps
+    y = share >> number(_FRACTION - _RESULT)
     found = Scaling(ctx.scalar(2.0**-_RESULT, "float32"), number(0))
     return requantize(ctx, y, found, wanted, "int8")
 
@@ -346,8 +345,8 @@ LOWER: Mapping[str, Rule] = {
     "qnn.batch_matmul": _batch_matmul,
     "qnn.conv2d": _conv2d,
     "qnn.conv2d_transpose": _conv2d_transpose,
-    "qnn.add": _sum(R.add, R.subtract),
-    "qnn.subtract": _sum(R.subtract, R.add),
+    "qnn.add": _sum(subtract=False),
+    "qnn.subtract": _sum(subtract=True),
     "qnn.mul": _mul,
     "qnn.leaky_relu": _leaky_relu,
     "qnn.concatenate": _concatenate,

@@ -21,13 +21,13 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     cast,
     is_float,
     on_floats,
     rounded,
 )
 from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.ops.algebra import maximum, minimum, where
 
 # Position of the binary point in a fixed-point factor.
 POINT = 31
@@ -114,7 +114,7 @@ def shifted(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int, dtype: str) 
     wide = cast(ctx, x, dtype)
     if is_zero(zero_point):
         return wide
-    return apply(ctx, R.subtract, wide, _laid_as(ctx, zero_point, dtype, x, axis))
+    return wide - _laid_as(ctx, zero_point, dtype, x, axis)
 
 
 def as_dtype(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
@@ -132,7 +132,7 @@ def clamped(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
         return x
     kind = np.iinfo(dtype)
     low, high = (ctx.scalar(v, x.dtype) for v in (kind.min, kind.max))
-    inside = apply(ctx, R.minimum, apply(ctx, R.maximum, x, low), high)
+    inside = minimum(maximum(x, low), high)
     return cast(ctx, inside if "int" in x.dtype else cast(ctx, inside, "int32"), dtype)
 
 
@@ -164,9 +164,9 @@ def scaled(ctx: Emitter, x: Tensor, significand: int, shift: int) -> Tensor:
 def _times_power(ctx: Emitter, x: Tensor, power: int) -> Tensor:
     """Return ``x * 2**power``, with halves rounded up."""
     if power >= 0:
-        return x if power == 0 else apply(ctx, R.left_shift, x, ctx.scalar(power, "int32"))
+        return x if power == 0 else x << power
     half = ctx.scalar(1 << (-power - 1), "int32")
-    return apply(ctx, R.right_shift, apply(ctx, R.add, x, half), ctx.scalar(-power, "int32"))
+    return (x + half) >> -power
 
 
 def _scaled_wide(ctx: Emitter, x: Tensor, parts: Sequence[Tensor], upward: bool = True) -> Tensor:
@@ -177,23 +177,23 @@ def _scaled_wide(ctx: Emitter, x: Tensor, parts: Sequence[Tensor], upward: bool 
     factor, left, right = parts
     wide = cast(ctx, x, "int64")
     if not is_zero(left):
-        wide = apply(ctx, R.left_shift, wide, left)
-    wide = apply(ctx, R.multiply, wide, factor)
+        wide = wide << left
+    wide = wide * factor
     if right.constant is not None:
         # A product has at most 62 bits, so that a shift by more than 63 gives the same result as
         # 63.
         total = np.minimum(right.constant + POINT, 63)
         shift, half = ctx.constant(total), ctx.constant(np.left_shift(np.int64(1), total - 1))
     else:
-        shift = apply(ctx, R.add, right, ctx.scalar(POINT, "int64"))
-        shift = apply(ctx, R.minimum, shift, ctx.scalar(63, "int64"))
-        below = apply(ctx, R.subtract, shift, ctx.scalar(1, "int64"))
-        half = apply(ctx, R.left_shift, ctx.scalar(1, "int64"), below)
+        shift = right + POINT
+        shift = minimum(shift, 63)
+        below = shift - 1
+        half = 1 << below
     if not upward:
-        sign = apply(ctx, R.right_shift, wide, ctx.scalar(63, "int64"))
-        wide = apply(ctx, R.add, wide, sign)
-    total_t = apply(ctx, R.add, wide, half)
-    return cast(ctx, apply(ctx, R.right_shift, total_t, shift), "int32")
+        sign = wide >> 63
+        wide = wide + sign
+    total_t = wide + half
+    return cast(ctx, total_t >> shift, "int32")
 
 
 def _fixed_point_multiply(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -250,20 +250,17 @@ def requantize(
         centred = shifted(ctx, x, given.zero_point, axis, "int32")
         y = centred if same else _rescaled(ctx, centred, factors, axis, rounding == "UPWARD")
         if not is_zero(wanted.zero_point):
-            y = apply(ctx, R.add, y, as_dtype(ctx, wanted.zero_point, "int32"))
+            y = y + as_dtype(ctx, wanted.zero_point, "int32")
         return clamped(ctx, y, dtype)
     y = shifted(ctx, x, given.zero_point, axis, compute)
     if not same:
-        y = apply(ctx, R.multiply, y, _laid_as(ctx, factors, compute, x, axis))
+        y = y * _laid_as(ctx, factors, compute, x, axis)
         # The maximum changes no number. It keeps the product from being fused with a sum into one
         # operation that rounds once.
-        y = apply(ctx, R.maximum, y, ctx.scalar(float(np.finfo(compute).min), compute))
+        y = maximum(y, float(np.finfo(compute).min))
     if not is_zero(wanted.zero_point):
-        y = apply(ctx, R.add, y, as_dtype(ctx, wanted.zero_point, compute))
-    if rounding == "UPWARD":
-        y = apply(ctx, R.floor, apply(ctx, R.add, y, ctx.scalar(0.5, compute)))
-    else:
-        y = rounded(ctx, y)
+        y = y + as_dtype(ctx, wanted.zero_point, compute)
+    y = ctx.apply("floor", y + 0.5) if rounding == "UPWARD" else rounded(ctx, y)
     return clamped(ctx, cast(ctx, y, "int32"), dtype)
 
 
@@ -305,10 +302,10 @@ def _quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if x.dtype != "float32":
         raise TypeMismatch(ctx.where(f"expected float32, found {x.dtype}"))
     axis = int(attrs["axis"])
-    whole = rounded(ctx, apply(ctx, R.divide, x, _laid_as(ctx, scale, x.dtype, x, axis)))
+    whole = rounded(ctx, x / _laid_as(ctx, scale, x.dtype, x, axis))
     if not is_zero(zero_point):
         origin = _laid_as(ctx, zero_point, "float32", x, axis)
-        whole = apply(ctx, R.add, whole, origin)
+        whole = whole + origin
     return clamped(ctx, whole, attrs["out_dtype"] or "int8")
 
 
@@ -316,7 +313,7 @@ def _dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, scale, zero_point = args
     axis, dtype = int(attrs["axis"]), attrs["out_dtype"] or "float32"
     whole = cast(ctx, shifted(ctx, x, zero_point, axis, "int32"), "float32")
-    y = apply(ctx, R.multiply, whole, _laid_as(ctx, scale, "float32", x, axis))
+    y = whole * _laid_as(ctx, scale, "float32", x, axis)
     if dtype in ("float32", "float64"):
         return cast(ctx, y, dtype)
     limit = float(np.finfo(dtype).max)
@@ -339,17 +336,17 @@ def _simulated(
         kind = _SIMULATED.get(int(code.constant.reshape(())))
         limits = () if kind is None else (float(np.iinfo(kind).min), float(np.iinfo(kind).max))
         return x if kind is None else make([ctx.scalar(v, x.dtype) for v in limits])
-    which = {k: apply(ctx, R.equal, code, ctx.scalar(k, code.dtype), dtype="bool") for k in (1, 2)}
-    last = apply(ctx, R.equal, code, ctx.scalar(3, code.dtype), dtype="bool")
+    which = {k: code.equal(k) for k in (1, 2)}
+    last = code.equal(3)
     limits_t = []
     for end in ("min", "max"):
         byte, plain, word = (
             ctx.scalar(float(getattr(np.iinfo(_SIMULATED[k]), end)), x.dtype) for k in (1, 2, 3)
         )
-        narrow = apply(ctx, R.where, which[2], plain, word)
-        limits_t.append(apply(ctx, R.where, which[1], byte, narrow))
-    known = apply(ctx, R.logical_or, apply(ctx, R.logical_or, which[1], which[2]), last)
-    return apply(ctx, R.where, known, make(limits_t), x)
+        narrow = where(which[2], plain, word)
+        limits_t.append(where(which[1], byte, narrow))
+    known = which[1] | which[2] | last
+    return where(known, make(limits_t), x)
 
 
 def _simulated_quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -357,9 +354,9 @@ def _simulated_quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis = int(attrs["axis"])
 
     def make(limits: Sequence[Tensor]) -> Tensor:
-        whole = rounded(ctx, apply(ctx, R.divide, x, _laid_as(ctx, scale, x.dtype, x, axis)))
-        y = apply(ctx, R.add, whole, _laid_as(ctx, zero_point, x.dtype, x, axis))
-        return apply(ctx, R.maximum, apply(ctx, R.minimum, y, limits[1]), limits[0])
+        whole = rounded(ctx, x / _laid_as(ctx, scale, x.dtype, x, axis))
+        y = whole + _laid_as(ctx, zero_point, x.dtype, x, axis)
+        return maximum(minimum(y, limits[1]), limits[0])
 
     return _simulated(ctx, code, make, x)
 
@@ -369,8 +366,8 @@ def _simulated_dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis = int(attrs["axis"])
 
     def make(limits: Sequence[Tensor]) -> Tensor:
-        y = apply(ctx, R.subtract, x, _laid_as(ctx, zero_point, x.dtype, x, axis))
-        return apply(ctx, R.multiply, y, _laid_as(ctx, scale, x.dtype, x, axis))
+        y: Tensor = x - _laid_as(ctx, zero_point, x.dtype, x, axis)
+        return y * _laid_as(ctx, scale, x.dtype, x, axis)
 
     return _simulated(ctx, code, make, x)
 
@@ -383,9 +380,9 @@ def _annotated(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise Unsupported(ctx.where("expected sign=True and rounding='round'"))
     if int(attrs["kind"]) == 0:
         return x
-    y = apply(ctx, R.divide, x, scale)
-    y = apply(ctx, R.maximum, apply(ctx, R.minimum, y, high), low)
-    return apply(ctx, R.multiply, rounded(ctx, y), scale)
+    y = x / scale
+    y = maximum(minimum(y, high), low)
+    return rounded(ctx, y) * scale
 
 
 LOWER: Mapping[str, Rule] = {

@@ -10,11 +10,11 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.context import Emitter, i64, product
-from tvm_disc.relay.importer.lowering.sample import calc
 from tvm_disc.relay.importer.lowering.slice import sliced
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, number
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, number
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call, reinterpret_call
+from tvm_disc.relay.ops.algebra import maximum, where
 
 U64 = "uint64"
 
@@ -69,10 +69,10 @@ def _unit(ctx: Emitter, key: Tensor, shape: Sequence[Any], dtype: str) -> tuple[
     after, words = _words(ctx, key, shape)
     kind, drop, ones, at = (U64, 12, 1023, 52) if dtype == "float64" else ("uint32", 9, 127, 23)
     words = cast(ctx, words, kind)
-    fraction = apply(ctx, R.right_shift, words, ctx.scalar(drop, kind))
-    whole = apply(ctx, R.bitwise_or, fraction, ctx.scalar(ones << at, kind))
+    fraction = words >> drop
+    whole = ctx.apply("bitwise_or", fraction, ones << at)
     numbers = ctx.emit(reinterpret_call(ctx.expr(whole), whole.dims, dtype), whole.dims, dtype)
-    return after, calc(ctx, R.subtract, numbers, 1.0)
+    return after, numbers - 1.0
 
 
 def _uniform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
@@ -81,8 +81,8 @@ def _uniform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
         ctx, key, [int(d) for d in attrs["out_shape"]], attrs["out_dtype"] or "float32"
     )
     low, high = (_single(ctx, b, unit.dtype) for b in bounds)
-    span = calc(ctx, R.subtract, high, low)
-    return after, calc(ctx, R.add, calc(ctx, R.multiply, unit, span), low)
+    span = high - low
+    return after, unit * span + low
 
 
 def _single(ctx: Emitter, number: Tensor, dtype: str) -> Tensor:
@@ -96,12 +96,12 @@ def _normal(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     after, unit = _unit(ctx, key, [2, *shape], attrs["out_dtype"] or "float32")
     parts = [sliced(ctx, unit, {0: (i64(k), i64(1), 1)}) for k in range(2)]
     first, second = (ctx.reshape(p, list(map(i64, shape))) for p in parts)
-    logs = apply(ctx, R.log, calc(ctx, R.subtract, ctx.scalar(1.0, unit.dtype), first))
-    radius = apply(ctx, R.sqrt, calc(ctx, R.multiply, logs, -2.0))
-    wave = apply(ctx, R.sin, calc(ctx, R.multiply, second, 2.0 * math.pi))
+    logs = ctx.apply("log", 1.0 - first)
+    radius = ctx.apply("sqrt", logs * -2.0)
+    wave = ctx.apply("sin", second * (2.0 * math.pi))
     mean, scale = (_single(ctx, x, unit.dtype) for x in (mean, scale))
-    drawn = calc(ctx, R.multiply, calc(ctx, R.multiply, radius, wave), scale)
-    return after, calc(ctx, R.add, drawn, mean)
+    drawn = radius * wave * scale
+    return after, drawn + mean
 
 
 def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
@@ -113,22 +113,22 @@ def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor
     """
     key, probs = args
     samples = int(attrs["num_samples"])
-    chances = calc(ctx, R.maximum, cast(ctx, probs, "float32"), 0.0)
+    chances = maximum(cast(ctx, probs, "float32"), 0.0)
     last = probs.rank - 1
     kept = [*probs.dims[:-1], i64(1)]
     total = ctx.emit(R.sum(ctx.expr(chances), [last], keepdims=True), kept, "float32")
-    parts = calc(ctx, R.divide, chances, total)
+    parts = chances / total
     bounds = ctx.emit(R.cumsum(ctx.expr(parts), last, "float32", False), parts.dims, "float32")
     after, unit = _unit(ctx, key, [*probs.dims[:-1], samples], "float32")
     lead = list(probs.dims[:-1])
     column = ctx.reshape(bounds, [*lead, probs.dims[-1], i64(1)])
-    apart = calc(ctx, R.subtract, column, ctx.reshape(unit, [*lead, i64(1), i64(samples)]))
+    apart = column - ctx.reshape(unit, [*lead, i64(1), i64(samples)])
     zero = ctx.scalar(0.0, "float32")
-    above = apply(ctx, R.greater, apart, zero, dtype="bool")
+    above = apart > zero
     chances = ctx.reshape(chances, [*lead, probs.dims[-1], i64(1)])
-    possible = apply(ctx, R.greater, chances, zero, dtype="bool")
-    above = apply(ctx, R.logical_and, above, possible, dtype="bool")
-    shown = apply(ctx, R.where, above, apart, ctx.scalar(1.0, "float32"))
+    possible = chances > zero
+    above = above & possible
+    shown = where(above, apart, 1.0)
     call = R.argmin(ctx.expr(shown), last)
     return after, cast(ctx, ctx.emit(call, [*lead, i64(samples)], "int64"), "int32")
 

@@ -14,22 +14,20 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.detect import (
     batch_rows,
-    choose,
     compaction,
-    compare,
     rows_of,
     suppress,
 )
 from tvm_disc.relay.importer.lowering.layout import along_axis, windows
 from tvm_disc.relay.importer.lowering.order import order, picked
-from tvm_disc.relay.importer.lowering.sample import calc
 from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.sparse import stacked
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, iota, number
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, iota, number
 from tvm_disc.relay.importer.lowering.transform import channels_first, permute
 from tvm_disc.relay.importer.lowering.window import padded, padding, steps
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
+from tvm_disc.relay.ops.algebra import maximum, minimum, where
 
 F32, I64 = "float32", "int64"
 
@@ -126,7 +124,7 @@ def _dilation2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         ctx.solver.require_le(i64(1), taps[k], ctx.where("the kernel must not be empty"))
         x = windows(ctx, x, 2 + 2 * k, taps[k], strides[k], gaps[k])
     line = ctx.reshape(w, [w.dims[0], i64(1), taps[0], i64(1), taps[1]])
-    total = calc(ctx, R.add, cast(ctx, x, dtype), line)
+    total = cast(ctx, x, dtype) + line
     dims = [x.dims[0], x.dims[1], x.dims[2], x.dims[4]]
     return restore(ctx.emit(R.max(ctx.expr(total), [3, 5]), dims, dtype))
 
@@ -161,16 +159,16 @@ def _multibox_prior(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     centres = []
     for k, (dim, size) in enumerate(((high, tall), (wide, broad))):
         step = float(attrs["steps"][k])
-        place = calc(ctx, R.add, cast(ctx, iota(ctx, dim), F32), float(attrs["offsets"][k]))
+        place = cast(ctx, iota(ctx, dim), F32) + float(attrs["offsets"][k])
         one = ctx.scalar(1.0, F32)
-        scale = ctx.scalar(step, F32) if step > 0 else calc(ctx, R.divide, one, size)
-        centres.append(along_axis(ctx, calc(ctx, R.multiply, place, scale), k, 3))
+        scale = ctx.scalar(step, F32) if step > 0 else one / size
+        centres.append(along_axis(ctx, place * scale, k, 3))
     half = [np.array([s * r / 2 for s, r in shapes]), np.array([s / r / 2 for s, r in shapes])]
     w, h = (ctx.constant(v.astype(F32).reshape(1, 1, -1)) for v in half)
-    w = calc(ctx, R.divide, calc(ctx, R.multiply, w, tall), broad)
+    w = w * tall / broad
     y, x = centres
-    edges = [calc(ctx, R.subtract, x, w), calc(ctx, R.subtract, y, h)]
-    edges += [calc(ctx, R.add, x, w), calc(ctx, R.add, y, h)]
+    edges = [x - w, y - h]
+    edges += [x + w, y + h]
     dims = [high, wide, count]
     found = stacked(ctx, [ctx.broadcast(e, dims, full=True) for e in edges], 3)
     if attrs["clip"]:
@@ -195,18 +193,18 @@ def _multibox_transform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor,
     shown = sliced(ctx, scores, {1: (i64(first), classes - first, 1)})
     best = ctx.emit(R.max(ctx.expr(shown), [1]), [batch, size], F32)
     kind = ctx.emit(R.argmax(ctx.expr(shown), 1), [batch, size], I64)
-    kind = calc(ctx, R.add, kind, first)
-    score = calc(ctx, R.maximum, best, -1.0)
-    likely = compare(ctx, R.greater, best, -1.0)
-    sure = compare(ctx, R.greater_equal, score, float(attrs["threshold"]))
-    kind = choose(ctx, apply(ctx, R.logical_and, likely, sure), kind, 0)
-    keep = compare(ctx, R.greater, kind, -1 if background else 0)
-    label = cast(ctx, kind if background else calc(ctx, R.subtract, kind, 1), F32)
+    kind = kind + first
+    score = maximum(best, -1.0)
+    likely = best > -1.0
+    sure = score >= float(attrs["threshold"])
+    kind = where(likely & sure, kind, 0)
+    keep = kind > (-1 if background else 0)
+    label = cast(ctx, kind if background else kind - 1, F32)
     parts = ctx.reshape(moves, [batch, size, i64(4)])
     corners = _moved_anchors(ctx, anchors, parts, attrs)
     boxes = stacked(ctx, [label, score, *corners], 2)
     places, full, count = compaction(ctx, keep)
-    out = choose(ctx, rows_of(ctx, full), batch_rows(ctx, boxes, places), -1)
+    out = where(rows_of(ctx, full), batch_rows(ctx, boxes, places), -1)
     return out, cast(ctx, count, "int32")
 
 
@@ -216,15 +214,15 @@ def _moved_anchors(ctx: Emitter, anchors: Tensor, moves: Tensor, attrs: Attrs) -
     variances = [float(v) for v in attrs["variances"]]
     found = []
     for k, (a, b) in enumerate(((left, right), (top, bottom))):
-        span = calc(ctx, R.subtract, b, a)
-        centre = calc(ctx, R.divide, calc(ctx, R.add, a, b), 2.0)
-        shift = calc(ctx, R.multiply, _column(ctx, moves, k), variances[k])
-        centre = calc(ctx, R.add, calc(ctx, R.multiply, shift, span), centre)
-        grown = calc(ctx, R.multiply, _column(ctx, moves, 2 + k), variances[2 + k])
+        span = b - a
+        centre = (a + b) / 2.0
+        shift = _column(ctx, moves, k) * variances[k]
+        centre = shift * span + centre
+        grown = _column(ctx, moves, 2 + k) * variances[2 + k]
         grown = ctx.emit(R.exp(ctx.expr(grown)), grown.dims, F32)
-        half = calc(ctx, R.divide, calc(ctx, R.multiply, grown, span), 2.0)
+        half = grown * span / 2.0
         found.append((centre, half))
-    edges = [calc(ctx, f, c, h) for f in (R.subtract, R.add) for c, h in found]
+    edges = [c - h for c, h in found] + [c + h for c, h in found]
     if not attrs["clip"]:
         return edges
     return [ctx.emit(R.clip(ctx.expr(e), 0.0, 1.0), e.dims, F32) for e in edges]
@@ -263,14 +261,14 @@ def _proposal(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     by_score = order(ctx, score, 1, False)
     most = number(ctx, size, I64)
     if int(attrs["rpn_pre_nms_top_n"]) > 0:
-        most = calc(ctx, R.minimum, most, int(attrs["rpn_pre_nms_top_n"]))
+        most = minimum(most, int(attrs["rpn_pre_nms_top_n"]))
     valid = ctx.broadcast(ctx.reshape(most, [i64(1), i64(1)]), [batch, i64(1)], full=True)
     lists = [ctx.reshape(x, [batch, i64(1), size]) for x in (score, by_score)]
     limits = (ctx.scalar(2**62, I64), ctx.scalar(float(attrs["threshold"]), F32))
     kept = ctx.reshape(suppress(ctx, "pixels", boxes, [*lists, valid], limits), [batch, size])
     places, _, number_kept = compaction(ctx, kept)
     line = ctx.reshape(iota(ctx, i64(many)), [i64(1), i64(many)])
-    again = calc(ctx, R.floor_mod, line, rows_of(ctx, calc(ctx, R.maximum, number_kept, 1)))
+    again = line % rows_of(ctx, maximum(number_kept, 1))
     place = picked(ctx, by_score, picked(ctx, places, again, 1), 1)
     chosen = batch_rows(ctx, boxes, place)
     entry = ctx.reshape(cast(ctx, iota(ctx, batch), F32), [batch, i64(1), i64(1)])

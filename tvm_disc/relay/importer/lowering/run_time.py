@@ -12,14 +12,24 @@ from tvm.relax import op as R
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.index import rows
-from tvm_disc.relay.importer.lowering.numbers import Numbers, dims_of, joined, line, literals
+from tvm_disc.relay.importer.lowering.numbers import (
+    dims_of,
+    flags,
+    item,
+    joined,
+    line,
+    literals,
+    multiplied,
+    total,
+    under,
+)
 from tvm_disc.relay.importer.lowering.slice import BEYOND, strided_slice
 from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     arange,
+    cast,
     iota,
     number,
 )
@@ -27,15 +37,16 @@ from tvm_disc.relay.importer.lowering.transform import LOWER as STATIC
 from tvm_disc.relay.importer.lowering.transform import reshape_to
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
+from tvm_disc.relay.ops.algebra import clip, maximum, where
 
 I64 = "int64"
 
 
-def _as_dims(ctx: Emitter, x: Tensor, dims: Numbers, what: str) -> Tensor:
+def _as_dims(ctx: Emitter, x: Tensor, dims: Tensor, what: str) -> Tensor:
     """Return ``x`` reshaped to dims computed at run time, with a guard on the number of
     elements.
     """
-    sizes = dims.sizes(what)
+    sizes = ctx.size_arg(dims, what)
     ctx.require_same_elements(x, sizes)
     return ctx.reshape(x, sizes)
 
@@ -44,44 +55,47 @@ def reshape(ctx: Emitter, x: Tensor, codes: Tensor, allow_zero: bool) -> Tensor:
     """Return ``x`` reshaped by run-time codes 0, -1 and -3; each code yields one dim."""
     given = line(ctx, codes, "the new shape")
     count = ctx.static(codes.dims[0] if codes.rank else i64(1), "the rank of the new shape")
-    merged = given.equals(-3).pick(1, 0)
-    copied = given.equals(-3) if allow_zero else given.equals(0) | given.equals(-3)
+    merged = flags(ctx, given.equal(-3))
+    copied = given.equal(-3) if allow_zero else given.equal(0) | given.equal(-3)
     # Each -3 consumes two dims, which shifts the source axis of later codes by one.
     before = literals(ctx, [[int(b < a) for b in range(count)] for a in range(count)])
-    source = (before * merged.under(1, count)).sum(1) + literals(ctx, list(range(count)))
-    axes = literals(ctx, list(range(x.rank))).under(1, x.rank)
-    dims = dims_of(ctx, x.dims).under(1, x.rank) if x.rank else None
+    source = total(ctx, before * under(ctx, merged, 1, count), 1)
+    source = source + literals(ctx, list(range(count)))
+    axes = under(ctx, literals(ctx, list(range(x.rank))), 1, x.rank)
+    dims = under(ctx, dims_of(ctx, x.dims), 1, x.rank) if x.rank else None
     if dims is None:
         value = given
         rest = literals(ctx, [1])
     else:
-        first = axes.equals(source.under(count, 1))
-        second = axes.equals((source + 1).under(count, 1)) & merged.under(count, 1).equals(1)
-        used = (first | second) & copied.under(count, 1)
-        own = used.pick(dims, 1).prod(1)
+        first = axes.equal(under(ctx, source, count, 1))
+        second = axes.equal(under(ctx, source + 1, count, 1))
+        second = second & under(ctx, merged, count, 1).equal(1)
+        used = (first | second) & under(ctx, copied, count, 1)
+        own = multiplied(ctx, where(used, dims, 1), 1)
         # A code that refers to a missing dim becomes -1, which the size guard refuses.
         beyond = copied & ((source + merged) >= x.rank)
-        value = beyond.pick(-1, copied.pick(own, given))
-        rest = used.pick(1, 0).sum(0).equals(0).pick(dims.under(x.rank), 1)
-    inferred = given.equals(-1)
-    others = (copied | inferred).pick(1, given)
-    guess = rest.prod() // others.prod().most(1)
-    return _as_dims(ctx, x, inferred.pick(guess, value), "the new shape")
+        value = where(beyond, -1, where(copied, own, given))
+        unused = total(ctx, flags(ctx, used), 0).equal(0)
+        rest = where(unused, under(ctx, dims, x.rank), 1)
+    inferred = given.equal(-1)
+    others = where(copied | inferred, 1, given)
+    guess = multiplied(ctx, rest) // maximum(multiplied(ctx, others), 1)
+    return _as_dims(ctx, x, where(inferred, guess, value), "the new shape")
 
 
 def expand_dims(ctx: Emitter, x: Tensor, axis: Tensor, count: int) -> Tensor:
     """Return ``x`` with ``count`` dims of 1 inserted before an axis read at run time."""
     total = x.rank + count
     place = line(ctx, axis, "the axis")
-    place = (place < 0).pick(place + (x.rank + 1), place)
+    place = where(place < 0, place + (x.rank + 1), place)
     spots = literals(ctx, list(range(total)))
     nothing = literals(ctx, [-1] * count)
     dims = dims_of(ctx, x.dims) if x.rank else None
-    kept = joined([dims, nothing]) if dims else nothing
-    moved = joined([nothing, dims]) if dims else nothing
-    ones = (spots < place + count).pick(1, moved)
+    kept = joined(ctx, [dims, nothing]) if dims else nothing
+    moved = joined(ctx, [nothing, dims]) if dims else nothing
+    ones = where(spots < place + count, 1, moved)
     inside = (place >= 0) & (place < x.rank + 1)
-    found = inside.pick((spots < place).pick(kept, ones), -1)
+    found = where(inside, where(spots < place, kept, ones), -1)
     what = f"axis must be between {-x.rank - 1} and {x.rank}, and the resulting sizes"
     return _as_dims(ctx, x, found, what)
 
@@ -97,38 +111,38 @@ def squeeze(ctx: Emitter, x: Tensor, axes: Tensor) -> Tensor:
         raise TypeMismatch(ctx.where(f"expected at most {x.rank} axes to squeeze, found {count}"))
     if count == 0:
         return x
-    given = (given < 0).pick(given + x.rank, given)
+    given = where(given < 0, given + x.rank, given)
     spots = literals(ctx, list(range(x.rank)))
-    hits = given.under(count, 1).equals(spots.under(1, x.rank)).pick(1, 0).sum(0)
-    kept = hits.equals(0).pick(1, 0)
+    equal = under(ctx, given, count, 1).equal(under(ctx, spots, 1, x.rank))
+    hits = total(ctx, flags(ctx, equal), 0)
+    kept = flags(ctx, hits.equal(0))
     before = literals(ctx, [[int(b < a) for b in range(x.rank)] for a in range(x.rank)])
-    place = (before * kept.under(1, x.rank)).sum(1)
+    place = total(ctx, before * under(ctx, kept, 1, x.rank), 1)
     rank = x.rank - count
     # If an axis occurs twice or is out of range, more than ``rank`` dims remain; -1 is then
     # refused.
-    fits = kept.sum().equals(rank)
+    fits = total(ctx, kept).equal(rank)
     if rank == 0:
         ctx.require_same_elements(x, [])
         return ctx.reshape(x, [])
-    spot = literals(ctx, list(range(rank))).under(rank, 1)
-    own = spot.equals(place.under(1, x.rank)) & kept.under(1, x.rank).equals(1)
-    dims = own.pick(dims_of(ctx, x.dims).under(1, x.rank), 0).sum(1)
+    spot = under(ctx, literals(ctx, list(range(rank))), rank, 1)
+    own = spot.equal(under(ctx, place, 1, x.rank)) & under(ctx, kept, 1, x.rank).equal(1)
+    dims = total(ctx, where(own, under(ctx, dims_of(ctx, x.dims), 1, x.rank), 0), 1)
     what = f"the {count} axes must be different axes of rank {x.rank}, and the resulting sizes"
-    return _as_dims(ctx, x, fits.pick(dims, -1), what)
+    return _as_dims(ctx, x, where(fits, dims, -1), what)
 
 
 @dataclass(frozen=True)
 class Extent:
     """A slice along one axis with run-time begin, length and step, clamped to the axis."""
 
-    first: Numbers
+    first: Tensor
     length: Any
-    step: Numbers
+    step: Tensor
 
-    def places(self) -> Tensor:
+    def places(self, ctx: Emitter) -> Tensor:
         """Return the positions of the slice's elements."""
-        count = iota(self.first.ctx, self.first.ctx.solver.simplify(self.length))
-        return (Numbers(self.first.ctx, count) * self.step + self.first).tensor
+        return iota(ctx, ctx.solver.simplify(self.length)) * self.step + self.first
 
 
 def extents(
@@ -149,15 +163,15 @@ def extents(
         )
     begins, ends, strides = (line(ctx, b, "a slice bound") for b in bounds)
     picks = []
-    found: list[Numbers] = []
+    found: list[Tensor] = []
     for k, axis in enumerate(axes):
-        size = Numbers(ctx, number(ctx, x.dims[axis], I64))
-        begin, end = (b.at(k).within(-BEYOND, BEYOND) for b in (begins, ends))
-        step = strides.at(k).within(-BEYOND, BEYOND)
-        first, length, width = _extent(size, (begin, end), step)
+        size = number(ctx, x.dims[axis], I64)
+        begin, end = (clip(item(ctx, b, k), -BEYOND, BEYOND) for b in (begins, ends))
+        step = clip(item(ctx, strides, k), -BEYOND, BEYOND)
+        first, length, width = _extent(ctx, size, (begin, end), step)
         picks.append((axis, first, step))
-        found += [length, width.within(0, 1)]
-    sizes = joined(found).sizes("a slice bound") if found else []
+        found += [length, clip(width, 0, 1)]
+    sizes = ctx.size_arg(joined(ctx, found), "a slice bound") if found else []
     text = ctx.where("the slice step must not be 0")
     for moves in sizes[1::2]:
         ctx.solver.require(moves >= 1, text, text)
@@ -165,49 +179,49 @@ def extents(
 
 
 def _extent(
-    size: Numbers, bounds: tuple[Numbers, Numbers], step: Numbers
-) -> tuple[Numbers, Numbers, Numbers]:
+    ctx: Emitter, size: Tensor, bounds: tuple[Tensor, Tensor], step: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return (begin, length, absolute step) along an axis after NumPy's wrapping and clamping."""
 
-    def wrapped(x: Numbers) -> Numbers:
-        return (x < 0).pick(x + size, x)
+    def wrapped(x: Tensor) -> Tensor:
+        return where(x < 0, x + size, x)
 
     begin, end = bounds
     up = step >= 0
-    low, high = up.pick(0, -1), up.pick(size, size - 1)
-    first, last = (wrapped(b).within(low, high) for b in (begin, end))
-    width = up.pick(step, literals(step.ctx, [0]).at(0) - step)
-    span = up.pick(last - first, first - last).most(0)
-    length = (span + width - 1) // width.most(1)
-    return (length.equals(0)).pick(0, first), length, width
+    low = where(up, ctx.scalar(0, I64), -1)
+    high = where(up, size, size - 1)
+    first, last = (clip(wrapped(b), low, high) for b in (begin, end))
+    length, width = _steps(ctx, first, last, step, up)
+    return where(length.equal(0), 0, first), length, width
+
+
+def _steps(
+    ctx: Emitter, start: Tensor, stop: Tensor, step: Tensor, up: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the number of steps from ``start`` to before ``stop``, and the absolute step."""
+    width = where(up, step, item(ctx, literals(ctx, [0]), 0) - step)
+    span = maximum(where(up, stop - start, start - stop), 0)
+    return (span + width - 1) // maximum(width, 1), width
 
 
 def whole_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
     """Return an integer range ``start, start + step, ...`` whose step is read at run time."""
-    start, stop, step = (line(ctx, a, "a bound of the range").at(0) for a in args)
-    up = step >= 0
-    width = up.pick(step, literals(ctx, [0]).at(0) - step)
-    span = up.pick(stop - start, start - stop).most(0)
-    length = (span + width - 1) // width.most(1)
-    size, wide = joined([length, width]).sizes("the length of the range")
+    start, stop, step = (item(ctx, line(ctx, a, "a bound of the range"), 0) for a in args)
+    sizes = _steps(ctx, start, stop, step, step >= 0)
+    size, wide = ctx.size_arg(joined(ctx, sizes), "the length of the range")
     text = ctx.where("the range step must not be 0")
     ctx.solver.require(wide >= 1, text, text)
-    places = Numbers(ctx, iota(ctx, ctx.solver.simplify(size))) * step + start
-    return (
-        places.tensor
-        if dtype == I64
-        else ctx.emit(R.astype(places.tensor.expr, dtype), places.tensor.dims, dtype)
-    )
+    return cast(ctx, iota(ctx, ctx.solver.simplify(size)) * step + start, dtype)
 
 
 def trilu(ctx: Emitter, x: Tensor, k: Tensor, upper: bool) -> Tensor:
     """Return the part above or below a diagonal whose number is read at run time."""
-    high, wide = (Numbers(ctx, iota(ctx, d)) for d in x.dims[-2:])
-    column = Numbers(ctx, ctx.reshape(high.tensor, [x.dims[-2], i64(1)]))
+    high, wide = (iota(ctx, d) for d in x.dims[-2:])
+    column = ctx.reshape(high, [x.dims[-2], i64(1)])
     above = wide - column
-    diagonal = line(ctx, k, "the diagonal").at(0)
+    diagonal = item(ctx, line(ctx, k, "the diagonal"), 0)
     kept = above >= diagonal if upper else above < diagonal + 1
-    return apply(ctx, R.where, kept.tensor, x, ctx.scalar(0, x.dtype))
+    return where(kept, x, 0)
 
 
 def borders(ctx: Emitter, x: Tensor, widths: Sequence[Any], mode: str) -> Tensor:
@@ -222,16 +236,15 @@ def borders(ctx: Emitter, x: Tensor, widths: Sequence[Any], mode: str) -> Tensor
         text = ctx.where(f"axis {axis} is too short for padding by {mode}")
         least = i64(1) if mode == "edge" else most + 1
         ctx.solver.require(tirx.Or(tirx.EQ(most, i64(0)), dim >= least), text, text)
-        size, shift = (Numbers(ctx, number(ctx, d, I64)) for d in (dim, before))
-        total = ctx.solver.simplify(dim + before + after)
-        place = Numbers(ctx, iota(ctx, total)) - shift
+        size, shift = (number(ctx, d, I64) for d in (dim, before))
+        place = iota(ctx, ctx.solver.simplify(dim + before + after)) - shift
         if mode == "edge":
-            place = place.within(0, size - 1)
+            place = clip(place, 0, size - 1)
         else:
-            zero = literals(ctx, [0]).at(0)
-            place = (place < 0).pick(zero - place, place)
-            place = (place < size).pick(place, (size - 1) * 2 - place)
-        x = rows(ctx, x, place.tensor, axis)
+            zero = item(ctx, literals(ctx, [0]), 0)
+            place = where(place < 0, zero - place, place)
+            place = where(place < size, place, (size - 1) * 2 - place)
+        x = rows(ctx, x, place, axis)
     return x
 
 
@@ -268,7 +281,7 @@ def _dyn_strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         return strided_slice(ctx, args, attrs)
     x: Tensor = args[0]
     for axis, extent in extents(ctx, x, args[1:4], attrs["axes"]).items():
-        x = rows(ctx, x, extent.places(), axis)
+        x = rows(ctx, x, extent.places(ctx), axis)
     return x
 
 

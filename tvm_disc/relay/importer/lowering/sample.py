@@ -6,7 +6,7 @@ and sums them for every channel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import tirx
@@ -17,27 +17,14 @@ from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.layout import along_axis
 from tvm_disc.relay.importer.lowering.nn import matmul
 from tvm_disc.relay.importer.lowering.slice import sliced
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, iota, number
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, iota, number
 from tvm_disc.relay.importer.lowering.transform import channels_first, permute
 from tvm_disc.relay.importer.lowering.window import padding, steps
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
+from tvm_disc.relay.ops.algebra import where
 
 F32, I64 = "float32", "int64"
-
-
-def _f(ctx: Emitter, value: float) -> Tensor:
-    return ctx.scalar(value, F32)
-
-
-def calc(ctx: Emitter, build: Callable[..., Any], a: Tensor, b: Tensor | float) -> Tensor:
-    """Return an arithmetic operation on a tensor and a tensor or number."""
-    return apply(ctx, build, a, b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype))
-
-
-def _is(ctx: Emitter, build: Callable[..., Any], a: Tensor, b: Tensor | float) -> Tensor:
-    other = b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype)
-    return apply(ctx, build, a, other, dtype="bool")
 
 
 def _floats(ctx: Emitter, *args: Tensor) -> None:
@@ -82,14 +69,12 @@ def _affine_grid(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.require_eq(x.dims[2], i64(3), "an affine matrix has 3 columns")
     lines = []
     for axis, size in ((3, width), (2, height)):
-        step = calc(
-            ctx, R.multiply, cast(ctx, iota(ctx, i64(size)), F32), (2.0 - 1e-7) / (size - 1)
-        )
-        lines.append(along_axis(ctx, calc(ctx, R.subtract, step, 1.0), axis, 4))
+        step = cast(ctx, iota(ctx, i64(size)), F32) * ((2.0 - 1e-7) / (size - 1))
+        lines.append(along_axis(ctx, step - 1.0, axis, 4))
     parts = [sliced(ctx, x, {2: (i64(k), i64(1), 1)}) for k in range(3)]
     a, b, c = (ctx.reshape(p, [x.dims[0], i64(2), i64(1), i64(1)]) for p in parts)
-    moved = calc(ctx, R.multiply, a, lines[0])
-    return calc(ctx, R.add, calc(ctx, R.add, moved, calc(ctx, R.multiply, b, lines[1])), c)
+    moved = a * lines[0]
+    return moved + b * lines[1] + c
 
 
 def _grid_sample(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -122,12 +107,12 @@ def _grid_sample(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _unnormalized(ctx: Emitter, place: Tensor, size: Tensor, corners: bool) -> Tensor:
     """Return positions in elements for coordinates in ``[-1, 1]``."""
-    place = calc(ctx, R.add, place, 1)
+    place = place + 1
     if corners:
-        span = calc(ctx, R.subtract, size, 1)
-        return calc(ctx, R.divide, calc(ctx, R.multiply, place, span), 2)
-    half = calc(ctx, R.divide, calc(ctx, R.multiply, place, size), 2)
-    return calc(ctx, R.subtract, half, 0.5)
+        span = size - 1
+        return place * span / 2
+    half = place * size / 2
+    return half - 0.5
 
 
 # -- crops -------------------------------------------------------------------------------------
@@ -151,15 +136,13 @@ def _crop_and_resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         for k, (size, n) in enumerate(zip(sizes, (height, width), strict=True))
     ]
     near = method != "bilinear"
-    read = [calc(ctx, R.add, p, 0.5) for p in places] if near else places
+    read = [p + 0.5 for p in places] if near else places
     out = sampled(ctx, x, read, ("floor" if near else "linear", "edge", True), picks)
-    fill = _f(ctx, float(attrs["extrapolation_value"]))
+    fill = ctx.scalar(float(attrs["extrapolation_value"]), F32)
     for place, size in zip(places, sizes, strict=True):
-        last = calc(ctx, R.subtract, size, 1)
-        beyond = apply(
-            ctx, R.logical_or, _is(ctx, R.less, place, 0), _is(ctx, R.greater, place, last)
-        )
-        out = apply(ctx, R.where, ctx.reshape(beyond, [count, i64(1), place.dims[1]]), fill, out)
+        last = size - 1
+        beyond = (place < 0) | (place > last)
+        out = where(ctx.reshape(beyond, [count, i64(1), place.dims[1]]), fill, out)
     out = ctx.reshape(out, [count, x.dims[1], i64(height), i64(width)])
     return restore(cast(ctx, out, attrs["out_dtype"] or data.dtype))
 
@@ -171,20 +154,18 @@ def _crop_places(
     count = boxes.dims[0]
     ends = [sliced(ctx, boxes, {1: (i64(k), i64(1), 1)}) for k in (axis, axis + 2)]
     first, last = (ctx.reshape(e, [count, i64(1), i64(1), i64(1)]) for e in ends)
-    span = calc(ctx, R.subtract, size, 1)
+    span = size - 1
     if n > 1:
         line = along_axis(ctx, cast(ctx, iota(ctx, i64(n)), F32), 2 + axis, 4)
-        whole = calc(ctx, R.multiply, span, calc(ctx, R.subtract, last, first))
-        scale = calc(ctx, R.divide, whole, float(n - 1))
-        place = calc(
-            ctx, R.add, calc(ctx, R.multiply, first, span), calc(ctx, R.multiply, scale, line)
-        )
+        whole = span * (last - first)
+        scale = whole / float(n - 1)
+        place = first * span + scale * line
         # Rounding must not move the last position beyond the end of the box.
-        end = calc(ctx, R.multiply, last, span)
-        place = apply(ctx, R.where, _is(ctx, R.less, line, n - 1), place, end)
+        end = last * span
+        place = where(line < n - 1, place, end)
     else:
-        middle = calc(ctx, R.multiply, calc(ctx, R.add, first, last), 0.5)
-        place = calc(ctx, R.multiply, middle, span)
+        middle = (first + last) * 0.5
+        place = middle * span
     full = ctx.broadcast(place, [count, i64(1), *map(i64, crop)], full=True)
     return ctx.reshape(full, [count, i64(crop[0] * crop[1])])
 
@@ -234,27 +215,20 @@ def _deformed(ctx: Emitter, x: Tensor, offset: Tensor, taps: Sequence[Any], attr
         part = sliced(ctx, moved, {3: (i64(k), i64(1), 1)})
         part = ctx.reshape(part, [*lead, high, wide])
         window = cast(ctx, iota(ctx, offset.dims[2 + k]), F32)
-        start = calc(
-            ctx, R.subtract, calc(ctx, R.multiply, window, float(strides[k])), float(pads[k])
-        )
-        tap = calc(ctx, R.multiply, cast(ctx, iota(ctx, taps[k]), F32), float(gaps[k]))
-        base = calc(ctx, R.add, along_axis(ctx, start, 3 + k, 5), along_axis(ctx, tap, 1 + k, 5))
-        place = calc(ctx, R.add, part, base)
+        start = window * float(strides[k]) - float(pads[k])
+        tap = cast(ctx, iota(ctx, taps[k]), F32) * float(gaps[k])
+        base = along_axis(ctx, start, 3 + k, 5) + along_axis(ctx, tap, 1 + k, 5)
+        place = part + base
         place = ctx.reshape(place, [lead[0], product([*lead[1:], high, wide])])
-        here = apply(
-            ctx,
-            R.logical_and,
-            _is(ctx, R.greater_equal, place, 0),
-            _is(ctx, R.less, place, sizes[k]),
-        )
-        inside = here if inside is None else apply(ctx, R.logical_and, inside, here)
+        here = (place >= 0) & (place < sizes[k])
+        inside = here if inside is None else inside & here
         places.append(place)
     channels = tirx.floordiv(x.dims[1], i64(parts))
     images = ctx.reshape(x, [lead[0], ctx.solver.simplify(channels), *x.dims[2:]])
     found = sampled(ctx, images, places, ("linear", "edge", True))
     assert inside is not None
     here = ctx.reshape(inside, [inside.dims[0], i64(1), inside.dims[1]])
-    shown = apply(ctx, R.where, here, found, ctx.scalar(0, x.dtype))
+    shown = where(here, found, 0)
     return ctx.reshape(shown, [x.dims[0], product([x.dims[1], *lead[1:]]), high * wide])
 
 

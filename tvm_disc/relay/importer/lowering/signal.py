@@ -12,14 +12,12 @@ from tvm.relax import op as R
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.nn import matmul
-from tvm_disc.relay.importer.lowering.sample import calc
 from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.sparse import stacked
 from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     cast,
     iota,
     is_float,
@@ -38,11 +36,11 @@ def _with_waves(ctx: Emitter, x: Tensor, count: Any) -> tuple[Tensor, Tensor]:
     """
     size = x.dims[1]
     i, j = ctx.reshape(iota(ctx, size), [size, i64(1)]), iota(ctx, count)
-    turns = calc(ctx, R.multiply, i, j)
-    part = calc(ctx, R.floor_mod, turns, number(ctx, size, I64))
-    angle = calc(ctx, R.divide, cast(ctx, part, F32), number(ctx, size, F32))
-    angle = calc(ctx, R.multiply, angle, 2.0 * math.pi)
-    both = [apply(ctx, f, angle) for f in (R.cos, R.sin)]
+    turns = i * j
+    part = turns % number(ctx, size, I64)
+    angle = cast(ctx, part, F32) / number(ctx, size, F32)
+    angle = angle * (2.0 * math.pi)
+    both = [ctx.apply(name, angle) for name in ("cos", "sin")]
     joined = R.concat([ctx.expr(w) for w in both], 1)
     waves = ctx.emit(joined, [size, count * 2], F32)
     found = matmul(ctx, x, waves, F32)
@@ -77,10 +75,10 @@ def _dft(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
         [sliced(ctx, w, {0: (rows * k, rows, 1)}) for k in range(2)] for w in waves
     )
     inverse = bool(attrs["inverse"])
-    plus, minus = (R.subtract, R.add) if inverse else (R.add, R.subtract)
-    found = [calc(ctx, plus, a_cos, b_sin), calc(ctx, minus, b_cos, a_sin)]
     if inverse:
-        found = [calc(ctx, R.divide, x, number(ctx, size, F32)) for x in found]
+        found = [x / number(ctx, size, F32) for x in (a_cos - b_sin, b_cos + a_sin)]
+    else:
+        found = [a_cos + b_sin, b_cos - a_sin]
     return ctx.reshape(found[0], real.dims), ctx.reshape(found[1], real.dims)
 
 
@@ -104,16 +102,16 @@ def _stft(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.solver.require_le(i64(n_fft), data.dims[1], ctx.where("the data must hold n_fft elements"))
     frames = ctx.solver.simplify(tirx.floordiv(data.dims[1] - n_fft, i64(hop)) + 1)
     count = n_fft // 2 + 1 if attrs["onesided"] else n_fft
-    begin = calc(ctx, R.multiply, iota(ctx, frames), hop)
-    places = calc(ctx, R.add, ctx.reshape(begin, [frames, i64(1)]), iota(ctx, i64(size)))
+    begin = iota(ctx, frames) * hop
+    places = ctx.reshape(begin, [frames, i64(1)]) + iota(ctx, i64(size))
     dims = [data.dims[0], frames, i64(size)]
     read = ctx.emit(R.take(ctx.expr(data), ctx.expr(places), 1, "clip"), dims, F32)
-    shown = ctx.reshape(calc(ctx, R.multiply, read, window), [product(dims[:2]), i64(size)])
+    shown = ctx.reshape(read * window, [product(dims[:2]), i64(size)])
     real, turned = _with_waves(ctx, shown, i64(count))
     wide = [*dims[:2], i64(count)]
-    parts = [ctx.reshape(x, wide) for x in (real, apply(ctx, R.negative, turned))]
+    parts = [ctx.reshape(x, wide) for x in (real, -turned)]
     if attrs["normalized"]:
-        parts = [calc(ctx, R.divide, x, math.sqrt(n_fft)) for x in parts]
+        parts = [x / math.sqrt(n_fft) for x in parts]
     moved = [
         ctx.emit(R.permute_dims(ctx.expr(x), [0, 2, 1]), [dims[0], i64(count), frames], F32)
         for x in parts

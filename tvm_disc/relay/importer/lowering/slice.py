@@ -10,22 +10,23 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, number
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, number
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
+from tvm_disc.relay.ops.algebra import maximum, minimum, where
 
 BEYOND = 1 << 60  # larger than any dim
 I64 = "int64"
 
 
-def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -> Tensor:
+def sliced(ctx: Emitter, x: Tensor, extents: Mapping[int, tuple[Any, Any, int]]) -> Tensor:
     """Return a slice given as (begin, length, stride) by axis, all within the operand.
 
     If begin and length are literals and the axis is not, a guard requires enough elements.
     """
     dims = list(x.dims)
     axes, begins, ends, strides = [], [], [], []
-    for axis, (begin, length, stride) in where.items():
+    for axis, (begin, length, stride) in extents.items():
         length = ctx.solver.simplify(length)
         begin = ctx.solver.simplify(begin)
         if stride == 1 and ctx.literal(begin) == 0 and ctx.same(length, dims[axis]):
@@ -42,11 +43,11 @@ def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -
     return ctx.emit(call, dims, x.dtype)
 
 
-def _require_elements(ctx: Emitter, dim: Any, where: tuple[Any, Any, int], axis: int) -> None:
-    begin, length = (ctx.literal(e) for e in where[:2])
+def _require_elements(ctx: Emitter, dim: Any, extent: tuple[Any, Any, int], axis: int) -> None:
+    begin, length = (ctx.literal(e) for e in extent[:2])
     if begin is None or not length:
         return
-    most = max(begin, begin + (length - 1) * where[2]) + 1
+    most = max(begin, begin + (length - 1) * extent[2]) + 1
     reason = ctx.where(f"axis {axis} must have {most} elements or more")
     ctx.solver.require_le(i64(most), dim, reason)
 
@@ -62,18 +63,18 @@ def strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         begin, end = list(attrs["begin"]), list(attrs["end"])
         strides = list(attrs["strides"] or [])
     sized = attrs["slice_mode"] == "size"
-    where: dict[int, tuple[Any, Any, int]] = {}
+    extents: dict[int, tuple[Any, Any, int]] = {}
     for given, first, last, step in slice_lists(ctx, begin, end, strides, attrs["axes"]):
         axis = ctx.axis(given, x.rank)
-        if axis in where:
+        if axis in extents:
             raise TypeMismatch(ctx.where(f"axis {axis} is sliced twice"))
         if sized:
-            where[axis] = _sized_extent(ctx, x.dims[axis], first, last)
+            extents[axis] = _sized_extent(ctx, x.dims[axis], first, last)
         elif is_number(step):
-            where[axis] = slice_extent(ctx, x.dims[axis], first, last, int(step))
+            extents[axis] = slice_extent(ctx, x.dims[axis], first, last, int(step))
         else:
             raise Unsupported(ctx.where("expected a stride that is known at compile time"))
-    return sliced(ctx, x, where)
+    return sliced(ctx, x, extents)
 
 
 def _read_extents(
@@ -109,14 +110,14 @@ def _read_extents(
     flat = [ctx.reshape(t, [i64(1)]) for pair in pairs for t in pair]
     joined = ctx.emit(R.concat([ctx.expr(t) for t in flat], 0), [i64(len(flat))], I64)
     found = ctx.size_arg(joined, "a slice bound")
-    where = {}
+    extents = {}
     for k, axis in enumerate(axes):
         first, length = found[2 * k], found[2 * k + 1]
         step = 1 if attrs["slice_mode"] == "size" else int(strides[k])
         if step == 1:
             ctx.solver.assume(first + length <= x.dims[axis], "a slice lies within its operand")
-        where[axis] = (first, length, step)
-    return where
+        extents[axis] = (first, length, step)
+    return extents
 
 
 def _line(ctx: Emitter, bounds: Tensor) -> Tensor:
@@ -135,34 +136,34 @@ def _extent_in_memory(
         raise TypeMismatch(ctx.where("the slice step must not be 0"))
     zero, one = ctx.scalar(0, I64), ctx.scalar(1, I64)
     far = [ctx.scalar(v, I64) for v in (-BEYOND, BEYOND)]
-    near = [apply(ctx, R.minimum, apply(ctx, R.maximum, b, far[0]), far[1]) for b in bounds]
+    near = [minimum(maximum(b, far[0]), far[1]) for b in bounds]
 
     def wrapped(x: Tensor) -> Tensor:
-        below = apply(ctx, R.less, x, zero, dtype="bool")
-        return apply(ctx, R.where, below, apply(ctx, R.add, x, size), x)
+        below = x < zero
+        return where(below, x + size, x)
 
     def inside(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        return apply(ctx, R.minimum, apply(ctx, R.maximum, x, low), high)
+        return minimum(maximum(x, low), high)
 
     begin, end = wrapped(near[0]), near[1]
     if step > 0:
         first = inside(begin, zero, size)
         if sized:
-            rest = apply(ctx, R.less, end, zero, dtype="bool")
-            last = apply(ctx, R.where, rest, size, apply(ctx, R.add, begin, end))
+            rest = end < zero
+            last = where(rest, size, begin + end)
         else:
             last = wrapped(end)
         last = inside(last, zero, size)
-        span = apply(ctx, R.subtract, last, first)
+        span = last - first
     else:
-        top = apply(ctx, R.subtract, size, one)
+        top = size - one
         first, last = (inside(x, ctx.scalar(-1, I64), top) for x in (begin, wrapped(end)))
-        span = apply(ctx, R.subtract, first, last)
+        span = first - last
     stride = abs(step)
-    span = apply(ctx, R.add, apply(ctx, R.maximum, span, zero), ctx.scalar(stride - 1, I64))
-    length = apply(ctx, R.floor_divide, span, ctx.scalar(stride, I64))
-    some = apply(ctx, R.greater, length, zero, dtype="bool")
-    return apply(ctx, R.where, some, first, zero), length
+    span = maximum(span, zero) + (stride - 1)
+    length = span // stride
+    some = length > zero
+    return where(some, first, zero), length
 
 
 def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tuple[Any, Any, int]:
@@ -224,7 +225,7 @@ def _clamped(ctx: Emitter, position: Any, low: Any, high: Any) -> Any:
 
 def _slice_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, like = args
-    where = {}
+    extents = {}
     for a in attrs["axes"] or range(min(x.rank, like.rank)):
         axis = ctx.axis(a, x.rank)
         if axis >= like.rank:
@@ -232,8 +233,8 @@ def _slice_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
                 ctx.where(f"axis {a} is out of range for an operand of rank {like.rank}")
             )
         ctx.solver.require_le(like.dims[axis], x.dims[axis], ctx.where(f"axis {axis} is sliced"))
-        where[axis] = (i64(0), like.dims[axis], 1)
-    return sliced(ctx, x, where)
+        extents[axis] = (i64(0), like.dims[axis], 1)
+    return sliced(ctx, x, extents)
 
 
 LOWER: Mapping[str, Rule] = {

@@ -12,9 +12,10 @@ from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.lowering.index import counted, nonzero, rows
 from tvm_disc.relay.importer.lowering.order import order
 from tvm_disc.relay.importer.lowering.slice import sliced
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, filled, iota
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, filled, iota
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
+from tvm_disc.relay.ops.algebra import maximum, where
 
 I64 = "int64"
 
@@ -69,8 +70,8 @@ def stacked(ctx: Emitter, parts: list[Tensor], axis: int) -> Tensor:
     wide = [ctx.reshape(p, [*dims[:axis], i64(1), *dims[axis:]]) for p in parts]
     found = wide[-1]
     for k in reversed(range(len(parts) - 1)):
-        here = apply(ctx, R.equal, place, ctx.scalar(k, I64), dtype="bool")
-        found = apply(ctx, R.where, here, wide[k], found)
+        here = place.equal(k)
+        found = where(here, wide[k], found)
     return found
 
 
@@ -79,11 +80,11 @@ def _sparse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Ten
     indices, before, after = args
     ctx.require_eq(indices.dims[1], before.dims[0], "there must be a coordinate for each dim")
     old, asked = cast(ctx, before, I64), cast(ctx, after, I64)
-    free = apply(ctx, R.equal, asked, ctx.scalar(-1, I64), dtype="bool")
+    free = asked.equal(-1)
     one = ctx.scalar(1, I64)
-    given = apply(ctx, R.maximum, _count(ctx, apply(ctx, R.where, free, one, asked)), one)
-    rest = apply(ctx, R.floor_divide, _count(ctx, old), given)
-    new = apply(ctx, R.where, free, rest, asked)
+    given = maximum(_count(ctx, where(free, one, asked)), one)
+    rest = _count(ctx, old) // given
+    new = where(free, rest, asked)
     dims = [indices.dims[0], after.dims[0]]
     exprs = [ctx.expr(t) for t in (indices, old, new)]
     call = kernel_call("disc.coordinates", exprs, dims, indices.dtype)
@@ -108,7 +109,7 @@ def _fill_empty_rows(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ..
     ones = filled(ctx, [count], ctx.scalar(1, I64), I64)
     operands = [ctx.expr(t) for t in (zeros, row, ones)]
     marked = ctx.emit(R.scatter_elements(*operands, axis=0, reduction="update"), [height], I64)
-    empty = apply(ctx, R.equal, marked, ctx.scalar(0, I64), dtype="bool")
+    empty = marked.equal(0)
     found = nonzero(ctx, empty)
     more = found.dims[1]
     total = ctx.solver.simplify(count + more)

@@ -19,6 +19,7 @@ from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import objects, value_of
 from tvm_disc.relay.kernel_ops import FUNCTIONS, function_call
+from tvm_disc.relay.ops.algebra import maximum, minimum, where
 
 Attrs: TypeAlias = Mapping[str, Any]
 Args: TypeAlias = Sequence[Any]
@@ -71,12 +72,6 @@ def on_numbers(rule: Rule) -> Rule:
     return only_on("numbers", lambda dtype: dtype != "bool", rule)
 
 
-def apply(ctx: Emitter, build: Callable[..., Any], *args: Tensor, dtype: str = "") -> Tensor:
-    """Emit an element-wise operator on operands that broadcast."""
-    exprs, dims = ctx.operands(args)
-    return ctx.emit(build(*exprs), dims, dtype or args[-1].dtype)
-
-
 def number(ctx: Emitter, value: Any, dtype: str) -> Tensor:
     """Return a dim, or an expression of dims, as a scalar tensor."""
     literal = ctx.literal(value)
@@ -120,14 +115,14 @@ def _cast_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _clip(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x = args[0]
+    x: Tensor = args[0]
     lo, hi = float(attrs["a_min"]), float(attrs["a_max"])
     if is_float(x.dtype):
         return ctx.emit(R.clip(ctx.expr(x), lo, hi), x.dims, x.dtype)
     # Limits of 64-bit integers may not be representable as float.
     kind = np.iinfo(x.dtype)
     low, high = (ctx.scalar(int(max(min(v, kind.max), kind.min)), x.dtype) for v in (lo, hi))
-    return apply(ctx, R.minimum, apply(ctx, R.maximum, x, low), high)
+    return minimum(maximum(x, low), high)
 
 
 def is_float(dtype: str) -> bool:
@@ -141,24 +136,24 @@ def _round(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _round_even(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
-    return ctx.emit(R.round(ctx.expr(x)), x.dims, x.dtype) if is_float(x.dtype) else x
+    return ctx.apply("round", x) if is_float(x.dtype) else x
 
 
 def rounded(ctx: Emitter, x: Tensor) -> Tensor:
     """Return ``x`` rounded with halves away from zero, unlike Relax's round."""
     if not is_float(x.dtype):
         return x
-    whole = apply(ctx, R.trunc, x)
-    rest = apply(ctx, R.abs, apply(ctx, R.subtract, x, whole))
-    up = apply(ctx, R.greater_equal, rest, ctx.scalar(0.5, x.dtype), dtype="bool")
+    whole = ctx.apply("trunc", x)
+    rest = ctx.apply("abs", x - whole)
+    up = rest >= 0.5
     # A select instead of ``whole + 0``, which would change -0.0 to 0.0.
-    return apply(ctx, R.where, up, apply(ctx, R.add, whole, apply(ctx, R.sign, x)), whole)
+    return where(up, whole + ctx.apply("sign", x), whole)
 
 
 def _trunc_divide(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.same_dtype(args)
-    quotient = apply(ctx, R.divide, *args)
-    return apply(ctx, R.trunc, quotient) if is_float(quotient.dtype) else quotient
+    quotient: Tensor = args[0] / args[1]
+    return ctx.apply("trunc", quotient) if is_float(quotient.dtype) else quotient
 
 
 # -- reductions --------------------------------------------------------------------------------
@@ -215,13 +210,13 @@ def averaged(ctx: Emitter, x: Tensor, axes: Sequence[int], keep: bool = True) ->
     wide = cast(ctx, x, "int64")
     total = ctx.emit(R.sum(ctx.expr(wide), axes, keepdims=keep), dims, "int64")
     count = number(ctx, product([x.dims[a] for a in axes]), "int64")
-    return cast(ctx, apply(ctx, R.divide, total, count), x.dtype)
+    return cast(ctx, total / count, x.dtype)
 
 
 def _any(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Return the disjunction, as ``not min(not x)``, which is False for an empty operand."""
-    none = reduction(R.min)(ctx, [apply(ctx, R.logical_not, args[0])], attrs)
-    return apply(ctx, R.logical_not, none)
+    none: Tensor = reduction(R.min)(ctx, [~args[0]], attrs)
+    return ~none
 
 
 def _arg(build: Callable[..., Any]) -> Rule:
@@ -237,7 +232,7 @@ def _arg(build: Callable[..., Any]) -> Rule:
         call = build(ctx.expr(operand), axis, keepdims=False)
         index = ctx.emit(call, [d for a, d in enumerate(x.dims) if a != axis], "int64")
         if last:
-            index = apply(ctx, R.subtract, number(ctx, size - 1, "int64"), index)
+            index = number(ctx, size - 1, "int64") - index
         return ctx.reshape(cast(ctx, index, "int32"), dims)
 
     return rule
@@ -269,13 +264,13 @@ def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         for a, (d, e) in enumerate(zip(mean.dims, wanted, strict=True)):
             ctx.require_eq(d, e, f"axis {a} of the mean must fit the result")
         mean = ctx.reshape(mean, kept)
-    centred = apply(ctx, R.subtract, x, mean)
-    square = apply(ctx, R.multiply, centred, centred)
+    centred = x - mean
+    square = centred * centred
     total = ctx.emit(
         R.sum(ctx.expr(square), axes, keepdims=keep), _reduced(x.dims, axes, keep), x.dtype
     )
     count = product([x.dims[a] for a in axes]) - (1 if attrs["unbiased"] else 0)
-    return apply(ctx, R.divide, total, number(ctx, count, x.dtype))
+    return total / number(ctx, count, x.dtype)
 
 
 # -- creation ----------------------------------------------------------------------------------
@@ -363,16 +358,16 @@ def _float_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
     if args[2].constant is not None and not args[2].constant.any():
         raise Unsupported(ctx.where("expected a step that is known and not zero, found 0"))
     start, stop, step = (cast(ctx, ctx.reshape(a, []), "float64") for a in args)
-    steps = apply(ctx, R.divide, apply(ctx, R.subtract, stop, start), step)
+    steps = (stop - start) / step
     whole = ctx.emit(R.ceil(steps.expr), [], "float64")
-    count = apply(ctx, R.maximum, whole, ctx.scalar(0, "float64"))
+    count = maximum(whole, 0)
     # A length that is too large or NaN becomes -1, which the size guard refuses.
-    fits = apply(ctx, R.less, whole, ctx.scalar(MOST_STEPS, "float64"), dtype="bool")
+    fits = whole < MOST_STEPS
     exprs = [ctx.expr(x) for x in (fits, count, ctx.scalar(-1, "float64"))]
     length = cast(ctx, ctx.emit(R.where(*exprs), [], "float64"), "int64")
     (size,) = ctx.size_arg(length, "the length of the range")
-    scaled = apply(ctx, R.multiply, iota(ctx, size, "float64"), step)
-    return cast(ctx, apply(ctx, R.add, scaled, start), dtype)
+    scaled = iota(ctx, size, "float64") * step
+    return cast(ctx, scaled + start, dtype)
 
 
 def _at_least_zero(x: Any) -> Any:

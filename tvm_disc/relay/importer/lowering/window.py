@@ -21,7 +21,6 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
     Rule,
-    apply,
     averaged,
     cast,
     filled,
@@ -37,6 +36,7 @@ from tvm_disc.relay.importer.lowering.transform import (
 )
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
+from tvm_disc.relay.ops.algebra import where
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -260,27 +260,27 @@ def _adapt_axis(ctx: Emitter, x: Tensor, axis: int, size: int, average: bool) ->
     ctx.solver.require_le(i64(1), length, ctx.where(f"axis {axis} must not be empty"))
     full, parts = number(ctx, length, "int64"), ctx.scalar(size, "int64")
     i = iota(ctx, i64(size))
-    begin = apply(ctx, R.floor_divide, apply(ctx, R.multiply, i, full), parts)
-    next_ = apply(ctx, R.multiply, apply(ctx, R.add, i, ctx.scalar(1, "int64")), full)
-    up = apply(ctx, R.add, next_, ctx.scalar(size - 1, "int64"))
-    end = apply(ctx, R.floor_divide, up, parts)
+    begin = i * full // parts
+    next_ = (i + 1) * full
+    up = next_ + (size - 1)
+    end = up // parts
     widest = ctx.solver.simplify(tirx.floordiv(length + (size - 1), i64(size)) + 1)
     column = [i64(size), i64(1)]
-    places = apply(ctx, R.add, ctx.reshape(begin, column), iota(ctx, widest))
-    inside = apply(ctx, R.less, places, ctx.reshape(end, column), dtype="bool")
+    places = ctx.reshape(begin, column) + iota(ctx, widest)
+    inside = places < ctx.reshape(end, column)
     windows = rows(ctx, x, places, axis)
     ones = [i64(1)] * x.rank
     mask = ctx.reshape(inside, [*ones[:axis], i64(size), widest, *ones[axis + 1 :]])
     lowest = 0.0 if average else -np.inf if is_float(x.dtype) else np.iinfo(x.dtype).min
-    shown = apply(ctx, R.where, mask, windows, ctx.scalar(lowest, x.dtype))
+    shown = where(mask, windows, lowest)
     dims = [*x.dims[:axis], i64(size), *x.dims[axis + 1 :]]
     build = R.sum if average else R.max
     total = ctx.emit(build(ctx.expr(shown), [axis + 1]), dims, x.dtype)
     if not average:
         return total
-    count = cast(ctx, apply(ctx, R.subtract, end, begin), x.dtype)
+    count = cast(ctx, end - begin, x.dtype)
     along = ctx.reshape(count, [*ones[:axis], i64(size), *ones[axis + 1 :]])
-    return apply(ctx, R.divide, total, along)
+    return total / along
 
 
 # -- padding -----------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def _added_and_cut(ctx: Emitter, width: Any, read: bool) -> tuple[Any, Any]:
 
 def _cut(ctx: Emitter, x: Tensor, cuts: Sequence[Any]) -> Tensor:
     """Return ``x`` without the elements that negative widths remove; two ``cuts`` per axis."""
-    where = {}
+    extents = {}
     for axis, dim in enumerate(x.dims):
         first, last = cuts[2 * axis : 2 * axis + 2]
         if ctx.literal(first) == 0 and ctx.literal(last) == 0:
@@ -339,8 +339,8 @@ def _cut(ctx: Emitter, x: Tensor, cuts: Sequence[Any]) -> Tensor:
         names = [ctx.solver.name_of(e) for e in (ctx.dim(first + last), dim)]
         text = f"axis {axis} is shorter than the negative padding: it cuts {names[0]} of {names[1]}"
         ctx.solver.require(first + last <= dim, ctx.where(text), ctx.where(text))
-        where[axis] = (first, dim - first - last, 1)
-    return sliced(ctx, x, where)
+        extents[axis] = (first, dim - first - last, 1)
+    return sliced(ctx, x, extents)
 
 
 def padded_by(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
@@ -373,14 +373,14 @@ def _pad_with(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor, mode:
 
 def cropped(ctx: Emitter, x: Tensor, pairs: Sequence[Any]) -> Tensor:
     """Return ``x`` without the elements that negative widths remove."""
-    where = {}
+    extents = {}
     for axis, pair in enumerate(pairs):
         first, last = (max(-int(w), 0) for w in pair)
         if first or last:
             text = ctx.where(f"axis {axis} is shorter than the negative padding")
             ctx.solver.require_le(i64(first + last), x.dims[axis], text)
-            where[axis] = (i64(first), x.dims[axis] - (first + last), 1)
-    return sliced(ctx, x, where)
+            extents[axis] = (i64(first), x.dims[axis] - (first + last), 1)
+    return sliced(ctx, x, extents)
 
 
 def _mirror_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -429,7 +429,7 @@ def padded(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tenso
     inner = filled(ctx, x.dims, ctx.scalar(1, "bool"), "bool")
     inside = ctx.emit(R.nn.pad(ctx.expr(inner), widths, "constant", 0.0), dims, "bool")
     bare = ctx.emit(R.nn.pad(ctx.expr(x), widths, "constant", 0.0), dims, x.dtype)
-    return apply(ctx, R.where, inside, bare, cast(ctx, ctx.reshape(fill, []), x.dtype))
+    return where(inside, bare, cast(ctx, ctx.reshape(fill, []), x.dtype))
 
 
 LOWER: Mapping[str, Rule] = {

@@ -1,4 +1,4 @@
-"""Rows of pooling operators."""
+"""Rows of convolution and pooling operators."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 from tvm_disc.relay.ops.references import References
 
 from .row import OUT_ELEMWISE, OpRow, op
-from .window_attrs import pool_attrs
+from .window_attrs import conv_attrs, pool_attrs
 
+image = References("image")
 ref = References("nn")
 
 _LAYOUTS = ("NCW", "NCHW", "NCDHW")
@@ -51,6 +52,30 @@ def _global_pool(kind: str, reduce: Callable[..., Any]) -> OpRow:
 _KINDS: tuple[tuple[str, Callable[..., Any]], ...] = (("avg", np.mean), ("max", np.max))
 
 ROWS: tuple[OpRow, ...] = (
+    op("nn.conv1d", "data weight", OUT_ELEMWISE, ref.conv.of(1), conv_attrs(1)),
+    op(
+        "nn.conv1d_transpose",
+        "data weight",
+        OUT_ELEMWISE,
+        image.conv_transpose.of(1),
+        conv_attrs(1, transposed=True),
+    ),
+    op("nn.conv2d", "data weight", OUT_ELEMWISE, ref.conv.of(2), conv_attrs(2)),
+    op(
+        "nn.conv2d_transpose",
+        "data weight",
+        OUT_ELEMWISE,
+        image.conv_transpose.of(2),
+        conv_attrs(2, transposed=True),
+    ),
+    op("nn.conv3d", "data weight", OUT_ELEMWISE, ref.conv.of(3), conv_attrs(3)),
+    op(
+        "nn.conv3d_transpose",
+        "data weight",
+        OUT_ELEMWISE,
+        image.conv_transpose.of(3),
+        conv_attrs(3, transposed=True),
+    ),
     *(_adaptive_pool(kind, rank, reduce) for kind, reduce in _KINDS for rank in (1, 2, 3)),
     *(_pool("avg", rank) for rank in (1, 2, 3)),
     *(_global_pool(kind, reduce) for kind, reduce in _KINDS),
