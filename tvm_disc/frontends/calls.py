@@ -22,10 +22,10 @@ from tvm_disc.literals import aligned
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.builder import call
+from tvm_disc.relay.ops.algebra import Algebra, Number
 
 Expr: TypeAlias = ast.Expr
-Number: TypeAlias = "int | float | bool"
-T = TypeVar("T")  # a tensor of the front end
+T = TypeVar("T", bound=Algebra)  # a tensor of the front end
 D = TypeVar("D")  # a dim of the front end; int is one
 
 MOST = (1 << 63) - 1  # greater than any dim
@@ -131,7 +131,7 @@ def _all_literal(dims: Sequence[Any]) -> bool:
 
 def _binary(name: str, dtype: str = "") -> Callable[[Calls[T, D], T | Number, T | Number], T]:
     def method(self: Calls[T, D], a: T | Number, b: T | Number) -> T:
-        return self.apply(name, *self.pair(a, b), dtype=dtype)
+        return self.apply(name, a, b, dtype=dtype)
 
     return method
 
@@ -246,43 +246,30 @@ class Calls(ABC, Generic[T, D]):
         """Return a call of a Relay operator on tensors or expressions."""
         return op(name, *(self.expr(o) if self.is_tensor(o) else o for o in operands), **attrs)
 
-    def apply(self, name: str, *operands: T, dtype: str = "", **attrs: Any) -> T:
-        """Return an element-wise operator on operands that are broadcast."""
+    def apply(self, name: str, *operands: T | Number, dtype: str = "", **attrs: Any) -> T:
+        """Return an element-wise operator on operands that are broadcast; see :class:`Builder`."""
+        tensors = self._tensors(operands)
         return self.made(
-            self.call(name, *operands, **attrs),
-            lambda: joined_dims([self.sizes(o) for o in operands]),
-            operands[-1],
+            self.call(name, *tensors, **attrs),
+            lambda: joined_dims([self.sizes(x) for x in tensors]),
+            tensors[-1],
             dtype,
         )
+
+    def _tensors(self, operands: Sequence[Any]) -> list[T]:
+        """Return operands as tensors; numbers get the element type of the last tensor."""
+        tensors: list[T] = [x for x in operands if self.is_tensor(x)]
+        return [x if self.is_tensor(x) else self.like(x, tensors[-1]) for x in operands]
 
     def literal(self, value: Any, dtype: str) -> T:
         """Return a constant."""
         found = const(value, dtype)
         return self.made(found, lambda: found.data.shape, dtype=dtype)
 
-    def pair(self, a: Any, b: Any) -> tuple[T, T]:
-        """Return two operands as tensors; one of them may be a number."""
-        if not self.is_tensor(a):
-            return self.like(a, b), b
-        return (a, b) if self.is_tensor(b) else (a, self.like(b, a))
-
-    add = _binary("add")
-    sub = _binary("subtract")
-    mul = _binary("multiply")
-    div = _binary("divide")
-    floor_div = _binary("floor_divide")
-    floor_mod = _binary("floor_mod")
-    power = _binary("power")
     maximum = _binary("maximum")
     minimum = _binary("minimum")
     equal = _binary("equal", "bool")
     not_equal = _binary("not_equal", "bool")
-    less = _binary("less", "bool")
-    less_equal = _binary("less_equal", "bool")
-    greater = _binary("greater", "bool")
-    greater_equal = _binary("greater_equal", "bool")
-    logical_and = _binary("logical_and", "bool")
-    logical_or = _binary("logical_or", "bool")
     exp = _unary("exp")
     log = _unary("log")
     sqrt = _unary("sqrt")
@@ -297,14 +284,12 @@ class Calls(ABC, Generic[T, D]):
     abs = _unary("abs")
     floor = _unary("floor")
     ceil = _unary("ceil")
-    negative = _unary("negative")
-    logical_not = _unary("logical_not", "bool")
     isnan = _unary("isnan", "bool")
     isinf = _unary("isinf", "bool")
 
     def where(self, cond: T, a: T | Number, b: T | Number) -> T:
         """Return ``a`` where the condition holds, else ``b``."""
-        return self.apply("where", cond, *self.pair(a, b))
+        return self.apply("where", cond, a, b)
 
     def cast(self, x: T, dtype: str) -> T:
         """Return ``x`` cast to ``dtype``.

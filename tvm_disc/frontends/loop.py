@@ -263,11 +263,11 @@ def _counted(
     loop = Loop(n, [n.scalar(times), *fixed], [n.literal(0, "int64"), *state])
 
     def more(given: list[T], now: list[T]) -> T:
-        return n.less(now[0], given[0])
+        return now[0] < given[0]
 
     def next_(given: list[T], now: list[T]) -> tuple[list[T], list[T]]:
         new, rows = step(now[0], given[1:], now[1:])
-        return [n.add(now[0], 1), *new], rows
+        return [now[0] + 1, *new], rows
 
     last, rows = loop.run(more, next_)
     return last[1:], rows

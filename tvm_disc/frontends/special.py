@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tvm_disc.frontends.calls import Calls
+from tvm_disc.relay.ops.algebra import Algebra
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Algebra)
 Function = Callable[[Calls[T, Any], T], T]
 
 # digamma(z) = log(z) - 1/(2z) - sum of B(2k)/(2k z^2k); these are Bernoulli numbers over 2k.
@@ -34,7 +35,7 @@ def _poly(m: Calls[T, Any], x: T, coefficients: Sequence[float]) -> T:
     """Return ``sum(c[k] * x^k)``, lowest order first, by Horner's scheme."""
     made = m.like(coefficients[-1], x)
     for c in reversed(coefficients[:-1]):
-        made = m.add(m.mul(made, x), c)
+        made = made * x + c
     return made
 
 
@@ -43,54 +44,54 @@ def digamma(m: Calls[T, Any], x: T) -> T:
 
     -inf at 0.0, inf at -0.0, NaN at negative integers; its error near a zero is absolute.
     """
-    low = m.less(x, 0.5)
-    y = m.where(low, m.sub(1.0, x), x)
-    steps = m.div(1.0, y)
+    low = x < 0.5
+    y = m.where(low, 1.0 - x, x)
+    steps = 1.0 / y
     for k in range(1, _SHIFT):
-        steps = m.add(steps, m.div(1.0, m.add(y, float(k))))
-    z = m.add(y, float(_SHIFT))
-    inverse = m.div(1.0, m.mul(z, z))
-    series = m.add(m.mul(inverse, _poly(m, inverse, _DIGAMMA)), m.div(0.5, z))
-    right = m.sub(m.sub(m.log(z), series), steps)
+        steps = steps + 1.0 / (y + float(k))
+    z = y + float(_SHIFT)
+    inverse = 1.0 / (z * z)
+    series = inverse * _poly(m, inverse, _DIGAMMA) + 0.5 / z
+    right = m.log(z) - series - steps
     # Reflection: digamma(x) = digamma(1 - x) - pi/tan(pi*x). The fractional part of x is exact.
-    part = m.sub(x, m.round_even(x))
-    slope = m.div(math.pi, m.apply("tan", m.mul(part, math.pi)))
-    pole = m.logical_and(m.less(x, 0.0), m.equal(x, m.floor(x)))
-    found = m.where(pole, math.nan, m.where(low, m.sub(right, slope), right))
-    return m.where(m.equal(x, 0.0), m.div(-1.0, x), found)
+    part = x - m.round_even(x)
+    slope = math.pi / m.apply("tan", part * math.pi)
+    pole = (x < 0.0) & m.equal(x, m.floor(x))
+    found = m.where(pole, math.nan, m.where(low, right - slope, right))
+    return m.where(m.equal(x, 0.0), -1.0 / x, found)
 
 
 def _erf_inverse(m: Calls[T, Any], p: T, q: T) -> T:
     """Return the ``y >= 0`` with ``erf(y) = p`` and ``erfc(y) = q``, where ``p + q = 1``."""
-    central = m.less(p, 0.5)
-    near = m.log1p(m.negative(m.mul(p, p)))
-    log = m.where(central, near, m.log(m.mul(q, m.sub(2.0, q))))
-    t = m.add(m.mul(log, 0.5), 2 / (math.pi * _WINITZKI))
-    c = m.div(log, -_WINITZKI)
-    y = m.sqrt(m.div(c, m.add(m.sqrt(m.add(m.mul(t, t), c)), t)))
+    central = p < 0.5
+    near = m.log1p(-(p * p))
+    log = m.where(central, near, m.log(q * (2.0 - q)))
+    t = log * 0.5 + (2 / (math.pi * _WINITZKI))
+    c = log / -_WINITZKI
+    y = m.sqrt(c / (m.sqrt(t * t + c) + t))
     for _ in range(_HALLEY_STEPS):
-        miss = m.where(central, m.sub(m.erf(y), p), m.sub(q, m.erfc(y)))
-        slope = m.mul(m.exp(m.negative(m.mul(y, y))), 2 / math.sqrt(math.pi))
-        step = m.div(miss, slope)
-        y = m.sub(y, m.div(step, m.add(m.mul(y, step), 1.0)))
+        miss = m.where(central, m.erf(y) - p, q - m.erfc(y))
+        slope = m.exp(-(y * y)) * (2 / math.sqrt(math.pi))
+        step = miss / slope
+        y = y - step / (y * step + 1.0)
     return m.where(m.equal(q, 0.0), math.inf, y)
 
 
 def erfinv(m: Calls[T, Any], x: T) -> T:
     """Return the inverse of erf; infinite at 1 and -1, NaN beyond."""
     size = m.abs(x)
-    y = _erf_inverse(m, size, m.sub(1.0, size))
-    y = m.where(m.less(x, 0.0), m.negative(y), y)
+    y = _erf_inverse(m, size, 1.0 - size)
+    y = m.where(x < 0.0, -y, y)
     return m.where(m.equal(x, 0.0), x, y)
 
 
 def ndtri(m: Calls[T, Any], x: T) -> T:
     """Return the inverse of the normal distribution; infinite at 0 and 1, NaN beyond."""
-    other = m.sub(1.0, x)
-    low = m.less(x, other)
-    q = m.mul(m.where(low, x, other), 2.0)
-    y = m.mul(_erf_inverse(m, m.sub(1.0, q), q), math.sqrt(2.0))
-    return m.where(low, m.negative(y), y)
+    other = 1.0 - x
+    low = x < other
+    q = m.where(low, x, other) * 2.0
+    y = _erf_inverse(m, 1.0 - q, q) * math.sqrt(2.0)
+    return m.where(low, -y, y)
 
 
 def _bessel_series(order: int) -> list[float]:
@@ -111,22 +112,22 @@ def bessel_i(order: int, scaled: bool) -> Function[T]:
 
     def made(m: Calls[T, Any], x: T) -> T:
         size = m.abs(x)
-        near = m.less(size, _BESSEL_SPLIT)
+        near = size < _BESSEL_SPLIT
         small = m.where(near, size, 0.0)
         large = m.where(near, _BESSEL_SPLIT, size)
-        low = _poly(m, m.mul(m.mul(small, small), 0.25), _bessel_series(order))
-        low = m.mul(low, m.mul(small, 0.5)) if order else low
-        high = _poly(m, m.div(1.0, large), _bessel_asymptotic(order))
-        high = m.div(m.mul(high, 1 / math.sqrt(2 * math.pi)), m.sqrt(large))
+        low = _poly(m, small * small * 0.25, _bessel_series(order))
+        low = low * (small * 0.5) if order else low
+        high = _poly(m, 1.0 / large, _bessel_asymptotic(order))
+        high = high * (1 / math.sqrt(2 * math.pi)) / m.sqrt(large)
         if scaled:
-            found = m.where(near, m.mul(low, m.exp(m.negative(small))), high)
+            found = m.where(near, low * m.exp(-small), high)
         else:
             # Use two factors: the exponential alone would overflow before the product.
-            root = m.exp(m.mul(large, 0.5))
-            grown = m.where(m.isinf(size), math.inf, m.mul(m.mul(high, root), root))
+            root = m.exp(large * 0.5)
+            grown = m.where(m.isinf(size), math.inf, high * root * root)
             found = m.where(near, low, grown)
         found = m.where(m.isnan(x), x, found)
-        return m.where(m.less(x, 0.0), m.negative(found), found) if order else found
+        return m.where(x < 0.0, -found, found) if order else found
 
     return made
 
@@ -138,30 +139,30 @@ def _square(m: Calls[T, Any], x: T) -> tuple[T, T]:
     bits = m.made(m.call("reinterpret", x, dtype="int64"), lambda: m.sizes(x), dtype="int64")
     kept = m.apply("bitwise_and", bits, m.like(_HIGH_BITS, bits))
     high = m.made(m.call("reinterpret", kept, dtype="float64"), lambda: m.sizes(x), dtype="float64")
-    return m.mul(high, high), m.mul(m.sub(x, high), m.add(x, high))
+    return high * high, (x - high) * (x + high)
 
 
 def erfcx(m: Calls[T, Any], x: T) -> T:
     """Return ``exp(x^2) * erfc(x)``."""
     square, rest = _square(m, x)
-    middle = m.mul(m.mul(m.exp(square), m.exp(rest)), m.erfc(x))
-    inverse = m.div(1.0, x)
-    half = m.mul(m.mul(inverse, inverse), -0.5)
+    middle = m.exp(square) * m.exp(rest) * m.erfc(x)
+    inverse = 1.0 / x
+    half = inverse * inverse * -0.5
     terms = [float(math.prod(range(1, 2 * k, 2))) for k in range(9)]
-    far = m.mul(m.mul(inverse, 1 / math.sqrt(math.pi)), _poly(m, half, terms))
-    found = m.where(m.greater(x, _ERFCX_FAR), far, middle)
-    return m.where(m.less(x, -27.0), math.inf, found)
+    far = inverse * (1 / math.sqrt(math.pi)) * _poly(m, half, terms)
+    found = m.where(x > _ERFCX_FAR, far, middle)
+    return m.where(x < -27.0, math.inf, found)
 
 
 def log_ndtr(m: Calls[T, Any], x: T) -> T:
     """Return the logarithm of the normal distribution, with small relative error in both tails."""
-    low = m.less(x, 1.0)
-    tail = m.mul(erfcx(m, m.mul(m.where(low, m.negative(x), x), math.sqrt(0.5))), 0.5)
+    low = x < 1.0
+    tail = erfcx(m, m.where(low, -x, x) * math.sqrt(0.5)) * 0.5
     square, rest = _square(m, x)
-    half, less = m.mul(square, -0.5), m.mul(rest, -0.5)
-    below = m.add(m.add(m.log(tail), less), half)
+    half, less = square * -0.5, rest * -0.5
+    below = m.log(tail) + less + half
     below = m.where(m.equal(x, -math.inf), x, below)
-    above = m.negative(m.mul(m.mul(tail, m.exp(less)), m.exp(half)))
+    above = -(tail * m.exp(less) * m.exp(half))
     above = m.where(m.equal(x, math.inf), -0.0, m.log1p(above))
     return m.where(low, below, above)
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadNode, named_of, parts_of, shown
+from .ops.algebra import Algebra, Builder, current
 from .text.short import bounded, brief
 from .types import FuncType, GlobalTypeVar, IncompleteType, Type, TypeVar, plain
 
@@ -126,7 +127,7 @@ class Span:
         return f"{self.source}:{self.line}:{self.column}"
 
 
-class Expr:
+class Expr(Algebra):
     """Base class of expressions; arithmetic operators build calls, ``==`` compares identity."""
 
     span: Span | None = None
@@ -166,37 +167,8 @@ class Expr:
         """Return ``cast(self, dtype=dtype)``."""
         return Call(get_op("cast"), (self,), {"dtype": str(dtype)})
 
-    def __neg__(self) -> Call:
-        return Call(get_op("negative"), (self,))
-
-    def __add__(self, other: ExprLike) -> Call:
-        return _binary("add", self, other)
-
-    def __sub__(self, other: ExprLike) -> Call:
-        return _binary("subtract", self, other)
-
-    def __mul__(self, other: ExprLike) -> Call:
-        return _binary("multiply", self, other)
-
-    def __truediv__(self, other: ExprLike) -> Call:
-        return _binary("divide", self, other)
-
-    def __lt__(self, other: ExprLike) -> Call:
-        return _binary("less", self, other)
-
-    def __le__(self, other: ExprLike) -> Call:
-        return _binary("less_equal", self, other)
-
-    def __gt__(self, other: ExprLike) -> Call:
-        return _binary("greater", self, other)
-
-    def __ge__(self, other: ExprLike) -> Call:
-        return _binary("greater_equal", self, other)
-
-    def __radd__(self, other: object) -> Call:
-        raise _not_an_expr(other)
-
-    __rsub__ = __rmul__ = __rtruediv__ = __radd__
+    def _builder(self) -> Builder:
+        return current(_CALLS)
 
 
 @dataclass(eq=False, repr=False)
@@ -581,8 +553,14 @@ def as_expr(value: object) -> Expr:
     raise _not_an_expr(value)
 
 
-def _binary(op: str, lhs: Expr, rhs: ExprLike) -> Call:
-    return Call(get_op(op), (lhs, as_expr(rhs)))
+class _Calls:
+    """Builds calls as Relay does, which accepts no numbers."""
+
+    def apply(self, name: str, *operands: ExprLike, dtype: str = "") -> Call:
+        return Call(get_op(name), tuple(map(as_expr, operands)))
+
+
+_CALLS = _Calls()
 
 
 def _not_an_expr(value: object) -> BadNode:

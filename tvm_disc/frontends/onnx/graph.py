@@ -18,6 +18,7 @@ from tvm_disc.limits import MOST_NODES
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.infer import Inference
+from tvm_disc.relay.ops.algebra import building
 
 SMALL = 64  # largest number of elements of a known result that is stored as a constant
 
@@ -137,7 +138,8 @@ class Graph:
         inputs = [self.lookup(name) for name in proto.input]
         if row is not None:
             node = Node(self.infer, proto, inputs, attributes(proto), opset, self)
-            return row.convert(node)
+            with building(node):
+                return row.convert(node)
         schema = functions.schema_of(domain, proto.op_type, opset)
         if not functions.has_body(schema):
             raise Unsupported(

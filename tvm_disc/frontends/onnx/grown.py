@@ -40,7 +40,7 @@ class Gathered:
 
     def length(self, n: Calc) -> Expr:
         """Return the number of tensors."""
-        return n.add(n.scalar(n.size(self.rows, 0)), len(self.first))
+        return n.scalar(n.size(self.rows, 0)) + len(self.first)
 
     def joined(self, n: Calc, axis: int, new: bool) -> Expr:
         """Return the tensors concatenated along an axis, or stacked along a new one."""

@@ -248,8 +248,8 @@ class Maker(Calls[Value, Dim]):
                 return self.literal(np.where(known < 0, known + size, known), places.dtype)
         if places.dtype.startswith("uint"):
             return places
-        from_end = self.add(places, self.tensor(size, places.dtype))
-        return self.where(self.less(places, 0), from_end, places)
+        from_end = places + self.tensor(size, places.dtype)
+        return self.where(places < 0, from_end, places)
 
     def inside(self, places: Value, size: Dim, negative: bool = False, what: str = "") -> Value:
         """Return indices along an axis of ``size``, checked to be in bounds as PyTorch does.
@@ -262,7 +262,7 @@ class Maker(Calls[Value, Dim]):
             self._refuse_literal(places.expr.data, size, negative)
             return self.wrapped(places, size) if negative else places
         limit = self.tensor(size, "int64")
-        low = self.negative(limit) if negative else self.tensor(0, "int64")
+        low = -limit if negative else self.tensor(0, "int64")
         made = self.call("assert_inside", places, low, limit, what=self._described(places, what))
         checked = Value(made, places.dtype, places.dims)
         return self.wrapped(checked, size) if negative else checked

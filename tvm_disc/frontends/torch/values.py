@@ -10,6 +10,7 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import is_float
+from tvm_disc.relay.ops.algebra import Algebra
 
 # An integer, or a sympy expression over the program's symbols.
 Dim: TypeAlias = Any
@@ -23,7 +24,7 @@ DTYPES = frozenset(
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class Value(Algebra):
     """A tensor: a Relay expression, its element type and its dims."""
 
     expr: Any

@@ -21,6 +21,7 @@ from tvm_disc.frontends.torch.table import ROWS
 from tvm_disc.frontends.torch.values import Value, array_of, dims_of, relay_dtype
 from tvm_disc.frontends.torch.whole import functional_name
 from tvm_disc.relay.expr import Constant, Expr, Var
+from tvm_disc.relay.ops.algebra import building
 from tvm_disc.relay.types import Any as AnyDim
 from tvm_disc.relay.types import TensorType
 
@@ -109,7 +110,7 @@ class Walk:
         self.maker.node = node
         self._open.append(node)
         try:
-            with placed(place_of(node)):
+            with placed(place_of(node)), building(self.maker):
                 return self._node(node, env)
         except DiscError as error:
             self._refuse(node, str(error))

@@ -40,9 +40,9 @@ def building(builder: Builder) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
-def current() -> Builder:
-    """Return the current builder."""
-    builder = _CURRENT.get()
+def current(default: Builder | None = None) -> Builder:
+    """Return the current builder, or the default."""
+    builder = _CURRENT.get() or default
     if builder is None:
         raise RuntimeError("no builder is current: operators on tensors need `building(...)`")
     return builder
@@ -50,7 +50,7 @@ def current() -> Builder:
 
 def _unary(name: str) -> Callable[[T], T]:
     def method(self: T) -> T:
-        found: T = current().apply(name, self)
+        found: T = self._builder().apply(name, self)
         return found
 
     return method
@@ -58,7 +58,7 @@ def _unary(name: str) -> Callable[[T], T]:
 
 def _binary(name: str, dtype: str = "") -> Callable[[T, T | Number], T]:
     def method(self: T, other: T | Number) -> T:
-        found: T = current().apply(name, self, other, dtype=dtype)
+        found: T = self._builder().apply(name, self, other, dtype=dtype)
         return found
 
     return method
@@ -66,7 +66,7 @@ def _binary(name: str, dtype: str = "") -> Callable[[T, T | Number], T]:
 
 def _reflected(name: str) -> Callable[[T, Number], T]:
     def method(self: T, other: Number) -> T:
-        found: T = current().apply(name, other, self)
+        found: T = self._builder().apply(name, other, self)
         return found
 
     return method
@@ -74,6 +74,11 @@ def _reflected(name: str) -> Callable[[T, Number], T]:
 
 class Algebra:
     """A tensor with operators. ``==`` compares identity; :meth:`equal` compares elements."""
+
+    __array_ufunc__ = None  # NumPy's numbers leave the operator to the tensor
+
+    def _builder(self) -> Builder:
+        return current()
 
     __add__ = _binary("add")
     __radd__ = _reflected("add")
@@ -84,8 +89,11 @@ class Algebra:
     __truediv__ = _binary("divide")
     __rtruediv__ = _reflected("divide")
     __floordiv__ = _binary("floor_divide")
+    __rfloordiv__ = _reflected("floor_divide")
     __mod__ = _binary("floor_mod")
+    __rmod__ = _reflected("floor_mod")
     __pow__ = _binary("power")
+    __rpow__ = _reflected("power")
     __lshift__ = _binary("left_shift")
     __rlshift__ = _reflected("left_shift")
     __rshift__ = _binary("right_shift")

@@ -39,20 +39,20 @@ def _prelu(n: Node) -> Expr:
     x, slope = n[0], n[1]
     if n.opset < 7 and n.rank(slope) == 1 and n.rank(x) > 2:
         slope = n.along(slope, 1, n.rank(x))
-    return n.where(n.less(x, 0), n.mul(x, slope), x)
+    return n.where(x < 0, x * slope, x)
 
 
 @row("Elu")
 def _elu(n: Node) -> Expr:
     x = n[0]
-    return n.where(n.less(x, 0), n.mul(n.expm1(x), float(n.attr("alpha", 1.0))), x)
+    return n.where(x < 0, n.expm1(x) * float(n.attr("alpha", 1.0)), x)
 
 
 @row("Celu")
 def _celu(n: Node) -> Expr:
     x, alpha = n[0], float(n.attr("alpha", 1.0))
-    below = n.mul(n.expm1(n.div(x, alpha)), alpha)
-    return n.add(n.maximum(x, 0), n.minimum(below, 0))
+    below = n.expm1(x / alpha) * alpha
+    return n.maximum(x, 0) + n.minimum(below, 0)
 
 
 @row("Selu")
@@ -60,13 +60,13 @@ def _selu(n: Node) -> Expr:
     x = n[0]
     alpha = float(n.attr("alpha", 1.67326319217681884765625))
     gamma = float(n.attr("gamma", 1.05070102214813232421875))
-    below = n.mul(n.expm1(x), alpha)
-    return n.mul(n.where(n.greater(x, 0), x, below), gamma)
+    below = n.expm1(x) * alpha
+    return n.where(x > 0, x, below) * gamma
 
 
 @row("ThresholdedRelu")
 def _thresholded_relu(n: Node) -> Expr:
-    return n.where(n.greater(n[0], float(n.attr("alpha", 1.0))), n[0], 0)
+    return n.where(n[0] > float(n.attr("alpha", 1.0)), n[0], 0)
 
 
 @row("HardSigmoid")
@@ -76,12 +76,12 @@ def _hard_sigmoid(n: Node) -> Expr:
 
 def hard_sigmoid(n: Calc, x: Expr, alpha: float, beta: float) -> Expr:
     """Return ``alpha * x + beta``, clipped to [0, 1]."""
-    return n.clip(n.add(n.mul(x, alpha), beta), 0, 1)
+    return n.clip(x * alpha + beta, 0, 1)
 
 
 @row("HardSwish")
 def _hard_swish(n: Node) -> Expr:
-    return n.mul(n[0], hard_sigmoid(n, n[0], 1 / 6, 0.5))
+    return n[0] * hard_sigmoid(n, n[0], 1 / 6, 0.5)
 
 
 @row("Softplus")
@@ -91,30 +91,30 @@ def _softplus(n: Node) -> Expr:
 
 def softplus(n: Calc, x: Expr) -> Expr:
     """Return ``log(1 + exp(x))``, computed so that ``exp`` does not overflow."""
-    rest = n.log1p(n.exp(n.negative(n.abs(x))))
-    return n.add(n.maximum(x, 0), rest)
+    rest = n.log1p(n.exp(-n.abs(x)))
+    return n.maximum(x, 0) + rest
 
 
 @row("Softsign")
 def _softsign(n: Node) -> Expr:
-    return n.div(n[0], n.add(n.abs(n[0]), 1))
+    return n[0] / (n.abs(n[0]) + 1)
 
 
 @row("Mish")
 def _mish(n: Node) -> Expr:
-    return n.mul(n[0], n.tanh(softplus(n, n[0])))
+    return n[0] * n.tanh(softplus(n, n[0]))
 
 
 @row("Swish")
 def _swish(n: Node) -> Expr:
     alpha = float(n.attr("alpha", 1.0))
-    inner = n[0] if alpha == 1 else n.mul(n[0], alpha)
-    return n.mul(n[0], n.sigmoid(inner))
+    inner = n[0] if alpha == 1 else n[0] * alpha
+    return n[0] * n.sigmoid(inner)
 
 
 @row("QuickGelu", domain=MICROSOFT)
 def _quick_gelu(n: Node) -> Expr:
-    return n.mul(n[0], n.sigmoid(n.mul(n[0], float(n.attr("alpha", 1.702)))))
+    return n[0] * n.sigmoid(n[0] * float(n.attr("alpha", 1.702)))
 
 
 @row("Shrink")
@@ -123,8 +123,8 @@ def _shrink(n: Node) -> Expr:
     bias, limit = float(n.attr("bias", 0.0)), float(n.attr("lambd", 0.5))
     dtype = n.dtype(x)
     wide = x if dtype.startswith("float") else n.cast(x, "float32")
-    above = n.where(n.greater(wide, limit), n.sub(wide, bias), 0)
-    shrunk = n.where(n.less(wide, -limit), n.add(wide, bias), above)
+    above = n.where(wide > limit, wide - bias, 0)
+    shrunk = n.where(wide < -limit, wide + bias, above)
     return n.cast(shrunk, dtype)
 
 
@@ -138,14 +138,14 @@ def _gelu(n: Node) -> Expr:
 
 def gelu(n: Calc, x: Expr) -> Expr:
     """Return ``x * P(X <= x)`` for a standard normal X."""
-    return n.mul(n.mul(x, 0.5), n.add(n.erf(n.mul(x, math.sqrt(0.5))), 1))
+    return x * 0.5 * (n.erf(x * math.sqrt(0.5)) + 1)
 
 
 def gelu_tanh(n: Calc, x: Expr) -> Expr:
     """Return the tanh approximation of :func:`gelu`."""
-    cubic = n.mul(n.mul(n.mul(x, x), x), 0.044715)
-    inner = n.mul(n.add(x, cubic), math.sqrt(2 / math.pi))
-    return n.mul(n.mul(x, 0.5), n.add(n.tanh(inner), 1))
+    cubic = x * x * x * 0.044715
+    inner = (x + cubic) * math.sqrt(2 / math.pi)
+    return x * 0.5 * (n.tanh(inner) + 1)
 
 
 @row("Gelu", domain=MICROSOFT)
@@ -155,13 +155,13 @@ def _gelu_microsoft(n: Node) -> Expr:
 
 @row("BiasGelu", domain=MICROSOFT)
 def _bias_gelu(n: Node) -> Expr:
-    return gelu(n, n.add(n[0], n[1]))
+    return gelu(n, n[0] + n[1])
 
 
 @row("FastGelu", domain=MICROSOFT)
 def _fast_gelu(n: Node) -> Expr:
     bias = n.get(1)
-    return gelu_tanh(n, n[0] if bias is None else n.add(n[0], bias))
+    return gelu_tanh(n, n[0] if bias is None else n[0] + bias)
 
 
 @row("Dropout")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import and_
 from typing import Any
 
 from tvm_disc.frontends.calc import Calc, Demand, Dim, Expr
@@ -51,17 +52,17 @@ def repeated(n: Calc, x: Expr, times: Dim, count: Dim | None = None) -> Expr:
 
 def causal(n: Calc, rows: Dim, columns: Dim, offset: Any) -> Expr:
     """Return a mask of keys at or before the query, whose position is its row plus ``offset``."""
-    place = n.add(n.expand(n.arange(rows), 1), offset)
-    return n.less_equal(n.arange(columns), place)
+    place: Expr = n.expand(n.arange(rows), 1) + offset
+    return n.arange(columns) <= place
 
 
 def scores(n: Calc, heads: Heads, scale: Any, softcap: float = 0.0) -> Expr:
     """Return scaled products of queries and keys; the scale is a number or an expression."""
     plain = isinstance(scale, float) and scale == 1
-    query = heads.query if plain else n.mul(heads.query, scale)
+    query = heads.query if plain else heads.query * scale
     found = n.matmul(query, n.swapped(heads.key))
     if softcap:
-        found = n.mul(n.tanh(n.div(found, softcap)), softcap)
+        found = n.tanh(found / softcap) * softcap
     return found
 
 
@@ -103,11 +104,11 @@ def _attention(n: Node) -> list[Any]:
     heads = Heads(query, *(repeated(n, x, times, count) for x in (key, value)))
     mode, cap = int(n.attr("qk_matmul_output_mode", 0)), float(n.attr("softcap", 0.0))
     plain = scores(n, heads, default_scale(n, query, n.attr("scale")))
-    found = n.mul(n.tanh(n.div(plain, cap)), cap) if cap else plain
+    found = n.tanh(plain / cap) * cap if cap else plain
     shown = [plain, found]
     seen, bias = _masks(n, found, past)
     if bias is not None:
-        found = n.add(found, bias)
+        found = found + bias
     if seen is not None:
         found = n.where(seen, found, -math.inf if mode == 2 else _low(n, found))
     shown.append(found)
@@ -167,17 +168,17 @@ def _masks(n: Node, found: Expr, past: Dim) -> tuple[Any, Any]:
     offset: Any = n.scalar(past)
     if lengths is not None:
         wide = n.expand(n.cast(lengths, "int64"), 1, 3)
-        tests.append(n.less(n.arange(columns), wide))
-        offset = n.sub(wide, n.scalar(rows))
-    place = n.add(n.expand(n.arange(rows), 1), offset)
+        tests.append(n.arange(columns) < wide)
+        offset = wide - n.scalar(rows)
+    place = n.expand(n.arange(rows), 1) + offset
     if n.attr("is_causal", 0):
-        tests.append(n.less_equal(n.arange(columns), place))
+        tests.append(n.arange(columns) <= place)
     left, right = (int(n.attr(f"{side}_window_size", -1)) for side in ("left", "right"))
     if left >= 0:
-        tests.append(n.less_equal(n.sub(place, n.arange(columns)), left))
+        tests.append(place - n.arange(columns) <= left)
     if right >= 0:
-        tests.append(n.less_equal(n.sub(n.arange(columns), place), right))
-    return reduce(n.logical_and, tests) if tests else None, bias
+        tests.append(n.arange(columns) - place <= right)
+    return reduce(and_, tests) if tests else None, bias
 
 
 def _widened(n: Node, mask: Expr, found: Expr) -> Expr:
@@ -199,8 +200,8 @@ def _some(n: Node, seen: Any, bias: Any) -> Any:
         return None
     tests = [] if seen is None else [seen]
     if bias is not None:
-        tests.append(n.greater(bias, -math.inf))
-    both = n.cast(reduce(n.logical_and, tests), "int8")
+        tests.append(bias > -math.inf)
+    both = n.cast(reduce(and_, tests), "int8")
     return n.not_equal(n.reduce("max", both, [n.rank(both) - 1], True), 0)
 
 
@@ -224,8 +225,8 @@ def rotated(n: Calc, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
         one, other = (n.slice(part, rank - 1, k, whole, 2) for k in range(2))
     else:
         one, other = n.slice(part, rank - 1, 0, half), n.slice(part, rank - 1, half, whole)
-    real = n.sub(n.mul(one, cos), n.mul(other, sin))
-    turned = n.add(n.mul(one, sin), n.mul(other, cos))
+    real = one * cos - other * sin
+    turned = one * sin + other * cos
     if interleaved:
         made = n.reshape(n.stack([real, turned], rank), n.sizes(part))
     else:

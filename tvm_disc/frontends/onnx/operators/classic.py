@@ -50,7 +50,7 @@ def _tree_ensemble(n: Node) -> Expr:
     for _ in range(forest.depth):
         otherwise, then = (_read(n, way, at) for way in forest.ways)
         at = n.where(_test(n, x, forest, at), then, otherwise)
-    made = _gathered(n, n.sub(at, forest.nodes), len(forest.roots))
+    made = _gathered(n, at - forest.nodes, len(forest.roots))
     return _transformed(n, made)
 
 
@@ -67,13 +67,13 @@ def _test(n: Calc, x: Expr, forest: Forest, at: Expr) -> Expr:
         if mode == MEMBER:
             members = n.cast(_read(n, forest.members, at), n.dtype(x))
             same = n.cast(n.equal(n.expand(value, 2), members), "int8")
-            holds = n.greater(n.reduce("max", same, [2]), 0)
+            holds = n.reduce("max", same, [2]) > 0
         else:
             holds = op(_TESTS[mode], value, split)
         here = n.equal(_read(n, forest.modes, at), mode)
         found = holds if found is None else n.where(here, holds, found)
     if forest.missing.any():
-        found = n.logical_or(found, n.logical_and(_read(n, forest.missing, at), op("isnan", value)))
+        found = found | (_read(n, forest.missing, at) & op("isnan", value))
     return found  # type: ignore[no-any-return]
 
 
@@ -91,7 +91,7 @@ def _gathered(n: Node, leaf: Expr, trees: int) -> Expr:
     table[np.arange(len(weights)), targets] = weights
     each = n.cast(_read(n, table, leaf), dtype)
     made = n.reduce({_MIN: "min", 3: "max"}.get(how, "sum"), each, [1])
-    return n.div(made, float(trees)) if how == _AVERAGE else made
+    return made / float(trees) if how == _AVERAGE else made
 
 
 def _transformed(n: Node, x: Expr) -> Expr:

@@ -166,7 +166,7 @@ def _while(n: Node, body: Any, end: Expr, first: Expr, given: list[Any]) -> list
     loop = Loop(n, [end, *tensors.values()], [const(0, "int64"), first, *state])
 
     def more(fixed: list[Expr], now: list[Expr]) -> Expr:
-        return n.logical_and(n.less(now[0], fixed[0]), now[1])
+        return (now[0] < fixed[0]) & now[1]
 
     def turn(fixed: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
         inside = [*plain.items(), *zip(tensors, fixed[1:], strict=True)]
@@ -178,7 +178,7 @@ def _while(n: Node, body: Any, end: Expr, first: Expr, given: list[Any]) -> list
         rows = [
             _declared(n, x, v) for x, v in zip(rows, body.output[1 + len(given) :], strict=True)
         ]
-        return [n.add(now[0], 1), n.reshape(cond, []), *kept], [*grown, *rows]
+        return [now[0] + 1, n.reshape(cond, []), *kept], [*grown, *rows]
 
     try:
         last, rows = loop.run(more, turn)

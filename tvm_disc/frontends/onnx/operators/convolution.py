@@ -266,9 +266,9 @@ def integer_conv(n: Node, x: Expr, w: Expr, x_zero: Any, w_zero: Any) -> Expr:
     if spatial(n, x) == 2 and n.known(zero) is not None and n.known(other) is not None:
         one = n.scalar(1, "float32")
         return convolved(n, x, w, "qnn.conv{}d", zero, other, one, one, out_dtype="int32")
-    x = n.sub(n.cast(x, "int32"), zero)
+    x = n.cast(x, "int32") - zero
     other = n.along(other, 0, n.rank(w)) if n.rank(other) else other
-    w = n.sub(n.cast(w, "int32"), other)
+    w = n.cast(w, "int32") - other
     return convolved(n, x, w, "nn.conv{}d", out_dtype="int32")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -96,16 +97,16 @@ def _mod(n: Node) -> Expr:
     if not floats:
         return op("trunc_mod" if n.attr("fmod", 0) else "floor_mod", a, b)
     # The remainder of a finite number divided by an infinite one is the number itself.
-    whole = n.logical_and(op("isinf", b), op("isfinite", a))
+    whole = op("isinf", b) & op("isfinite", a)
     rest = n.where(whole, a, op("trunc_mod", a, b))
     if n.attr("fmod", 0):
         return rest
-    other = n.logical_and(n.not_equal(rest, 0), _other_sign(n, rest, b))
-    return n.where(other, n.add(rest, b), rest)
+    other = n.not_equal(rest, 0) & _other_sign(n, rest, b)
+    return n.where(other, rest + b, rest)
 
 
 def _other_sign(n: Node, a: Expr, b: Expr) -> Expr:
-    return op("not_equal", n.less(a, 0), n.less(b, 0))
+    return op("not_equal", a < 0, b < 0)
 
 
 @row("Pow")
@@ -116,20 +117,18 @@ def _pow(n: Node) -> Expr:
     if power is not None and power.size == 1 and n.rank(exponent) <= n.rank(base):
         value = float(power.reshape(-1)[0])
         if value in (1.0, 2.0, 3.0):
-            return reduce(n.mul, [base] * int(value))
+            return reduce(mul, [base] * int(value))
         if value == 0.5 and is_float(n.dtype(base)):
             return n.sqrt(base)
     dtype = n.dtype(base)
     if is_float(dtype):
-        return n.power(base, n.cast(exponent, dtype))
+        return base ** n.cast(exponent, dtype)
     if is_float(n.dtype(exponent)):
-        wide = n.power(n.cast(base, n.dtype(exponent)), exponent)
+        wide = n.cast(base, n.dtype(exponent)) ** exponent
         return n.cast(wide, dtype)
     if dtype in ("int32", "int64"):
-        return n.cast(
-            _whole(n, n.power(n.cast(base, "float64"), n.cast(exponent, "float64"))), dtype
-        )
-    return n.power(base, n.cast(exponent, dtype))
+        return n.cast(_whole(n, n.cast(base, "float64") ** n.cast(exponent, "float64")), dtype)
+    return base ** n.cast(exponent, dtype)
 
 
 def _whole(n: Node, x: Expr) -> Expr:
@@ -139,7 +138,7 @@ def _whole(n: Node, x: Expr) -> Expr:
 
 @row("Reciprocal")
 def _reciprocal(n: Node) -> Expr:
-    return n.div(1, n[0])
+    return 1 / n[0]
 
 
 @row("Round")
@@ -160,8 +159,8 @@ def _isinf(n: Node) -> Expr:
     if above and below:
         return found
     if not above and not below:
-        return n.logical_and(found, op("isnan", x))
-    return n.logical_and(found, n.greater(x, 0) if above else n.less(x, 0))
+        return found & op("isnan", x)
+    return found & (x > 0 if above else x < 0)
 
 
 def _variadic(name: str) -> Convert:
@@ -185,8 +184,8 @@ add("Min", _extreme("minimum"))
 
 @row("Mean")
 def _mean(n: Node) -> Expr:
-    total = _variadic("add")(n)
-    return n.div(total, len(n)) if len(n) > 1 else total
+    total: Expr = _variadic("add")(n)
+    return total / len(n) if len(n) > 1 else total
 
 
 @row("BitShift")
@@ -199,7 +198,7 @@ def _bit_shift(n: Node) -> Expr:
     bits = np.iinfo(n.dtype(x)).bits
     moved = op("left_shift" if left else "right_shift", x, n.minimum(by, bits - 1))
     signed = n.dtype(x).startswith("int") and not left
-    return moved if signed else n.where(n.less(by, bits), moved, 0)
+    return moved if signed else n.where(by < bits, moved, 0)
 
 
 @row("Where")
@@ -209,7 +208,7 @@ def _where(n: Node) -> Expr:
 
 @row("Binarizer", domain=CLASSIC)
 def _binarizer(n: Node) -> Expr:
-    return n.cast(n.greater(n[0], float(n.attr("threshold", 0.0))), n.dtype(n[0]))
+    return n.cast(n[0] > float(n.attr("threshold", 0.0)), n.dtype(n[0]))
 
 
 # -- limits ------------------------------------------------------------------------------------

@@ -26,11 +26,11 @@ def uniform(n: Node, dims: Sequence[Dim], stream: int = 0) -> Expr:
     text = f"{n.name}" if seed is None else f"{float(seed)!r}"
     start = crc32(f"{text}/{stream}".encode())
     x: Expr = n.cast(n.arange(n.product(dims)), U32)
-    x = n.mul(n.add(x, const(start, U32)), const(0x9E3779B9, U32))
+    x = (x + const(start, U32)) * const(0x9E3779B9, U32)
     for shift, factor in _STEPS:
-        x = n.mul(_mixed(n, x, shift), const(factor, U32))
+        x = _mixed(n, x, shift) * const(factor, U32)
     x = op("right_shift", _mixed(n, x, 15), const(8, U32))
-    unit = n.mul(n.cast(n.cast(x, "int32"), "float32"), 2.0**-24)
+    unit = n.cast(n.cast(x, "int32"), "float32") * (2.0**-24)
     return n.reshape(unit, dims)
 
 
@@ -41,8 +41,8 @@ def _mixed(n: Node, x: Expr, shift: int) -> Expr:
 def normal(n: Node, dims: Sequence[Dim]) -> Expr:
     """Return normal numbers of mean 0 and variance 1, by the Box-Muller transform."""
     first, second = (uniform(n, dims, k) for k in range(2))
-    radius = n.sqrt(n.mul(n.log(n.sub(1.0, first)), -2.0))
-    return n.mul(radius, op("cos", n.mul(second, 2 * math.pi)))
+    radius = n.sqrt(n.log(1.0 - first) * -2.0)
+    return radius * op("cos", second * (2 * math.pi))
 
 
 def _dtype(n: Node, like: Any) -> str:
@@ -63,20 +63,20 @@ def _where(n: Node) -> tuple[list[Dim], str]:
 def _uniform(n: Node) -> Expr:
     dims, dtype = _where(n)
     low, high = float(n.attr("low", 0.0)), float(n.attr("high", 1.0))
-    return n.cast(n.add(n.mul(uniform(n, dims), high - low), low), dtype)
+    return n.cast(uniform(n, dims) * (high - low) + low, dtype)
 
 
 @row("RandomNormal", "RandomNormalLike")
 def _normal(n: Node) -> Expr:
     dims, dtype = _where(n)
     mean, scale = float(n.attr("mean", 0.0)), float(n.attr("scale", 1.0))
-    return n.cast(n.add(n.mul(normal(n, dims), scale), mean), dtype)
+    return n.cast(normal(n, dims) * scale + mean, dtype)
 
 
 @row("Bernoulli")
 def _bernoulli(n: Node) -> Expr:
     chance = n.cast(n[0], "float32")
-    return n.cast(n.less(uniform(n, n.sizes(n[0])), chance), _dtype(n, n[0]))
+    return n.cast(uniform(n, n.sizes(n[0])) < chance, _dtype(n, n[0]))
 
 
 @row("Multinomial")
@@ -89,7 +89,7 @@ def _multinomial(n: Node) -> Expr:
     bounds = op("cumsum", chances, axis=1, dtype="float32")
     count = int(n.attr("sample_size", 1))
     drawn = uniform(n, [n.size(n[0], 0), count])
-    below = n.less_equal(n.expand(bounds, 1), n.expand(drawn, 2))
+    below = n.expand(bounds, 1) <= n.expand(drawn, 2)
     found = n.reduce("sum", n.cast(below, "int64"), [2])
-    last = n.sub(n.scalar(n.size(n[0], 1)), 1)
+    last = n.scalar(n.size(n[0], 1)) - 1
     return n.cast(n.minimum(found, last), dtype)

@@ -126,7 +126,7 @@ def _factors(n: Node, vector: Expr, count: int) -> list[Any]:
 def _ratio(n: Calc, out: Dim, size: Dim) -> Any:
     if isinstance(out, int) and isinstance(size, int):
         return out / size if size else 1.0
-    return n.div(n.scalar(out, F64), n.scalar(size, F64))
+    return n.scalar(out, F64) / n.scalar(size, F64)
 
 
 def scaled_size(n: Calc, size: Dim, scale: Any) -> Dim:
@@ -141,7 +141,7 @@ def scaled_size(n: Calc, size: Dim, scale: Any) -> Dim:
             times = n.dim("multiply", size, near.numerator)
             return n.dim("floor_divide", times, near.denominator)
         scale = const(scale, F64)
-    whole = n.floor(n.mul(n.scalar(size, F64), scale))
+    whole = n.floor(n.scalar(size, F64) * scale)
     return n.length(whole)
 
 
@@ -169,7 +169,7 @@ def _keeping_ratio(
         scale = pick(scale, r)
     plan = []
     for a, size, part in zip(axes, sizes, region, strict=True):
-        length = n.length(n.floor(n.add(n.mul(n.scalar(size, F64), scale), 0.5)))
+        length = n.length(n.floor(n.scalar(size, F64) * scale + 0.5))
         plan.append(Axis(a, size, length, scale, part))
     return resized(n, n[0], plan, how)
 
@@ -197,8 +197,8 @@ def resized(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> Expr:
     for p in active:
         where = _coordinates(n, p, how.mode)
         if how.mode == "tf_crop_and_resize":
-            last = n.sub(n.scalar(p.size, F64), 1.0)
-            beyond = n.logical_or(n.less(where, 0.0), n.greater(where, last))
+            last = n.scalar(p.size, F64) - 1.0
+            beyond = (where < 0.0) | (where > last)
             outside.append((p.axis, beyond))
         x = _sampled(n, x, p, where, how)
     for axis, beyond in outside:
@@ -262,55 +262,51 @@ def _coordinates(n: Calc, p: Axis, mode: str) -> Expr:
     """Return the input coordinate of each output element."""
     place = n.cast(n.arange(p.out), F64)
     scale, size = _as(n, p.scale), n.scalar(p.size, F64)
-    out = n.mul(size, scale)  # the output length before rounding
-    middle = n.sub(n.div(n.add(place, 0.5), scale), 0.5)
+    out = size * scale  # the output length before rounding
+    middle = (place + 0.5) / scale - 0.5
     if mode == "half_pixel":
         return middle
     if mode == "asymmetric":
-        return n.div(place, scale)
+        return place / scale
     if mode == "pytorch_half_pixel":
         return n.where(n.equal(n.scalar(p.out, F64), 1.0), n.like(0.0, middle), middle)
     if mode == "half_pixel_symmetric":
-        whole = n.div(n.scalar(p.out, F64), out)
-        shift = n.mul(n.div(size, 2.0), n.sub(1.0, whole))
-        return n.add(middle, shift)
-    span, gaps = n.sub(size, 1.0), n.sub(out, 1.0)
+        whole = n.scalar(p.out, F64) / out
+        shift = size / 2.0 * (1.0 - whole)
+        return middle + shift
+    span, gaps = size - 1.0, out - 1.0
     one = n.equal(gaps, 0.0)
     gaps = n.where(one, n.like(1.0, gaps), gaps)
     if mode == "align_corners":
-        return n.where(one, n.like(0.0, place), n.div(n.mul(place, span), gaps))
+        return n.where(one, n.like(0.0, place), place * span / gaps)
     if mode == "tf_crop_and_resize":
         first, last = (_as(n, r) for r in p.region)
-        part = n.sub(last, first)
-        along = n.div(n.mul(n.mul(place, part), span), gaps)
-        alone = n.div(n.mul(part, span), 2.0)
-        return n.add(n.where(one, alone, along), n.mul(first, span))
+        part = last - first
+        along = place * part * span / gaps
+        alone = part * span / 2.0
+        return n.where(one, alone, along) + first * span
     raise Unsupported(f"coordinate_transformation_mode: {mode!r}")
 
 
 def _sampled(n: Calc, x: Expr, p: Axis, where: Expr, how: How) -> Expr:
     if how.method == "nearest":
         return n.take(x, _inside(n, _nearest(n, where, how.nearest), p.size), p.axis)
-    before = n.sub(n.ceil(where), 1.0)
-    rest = n.sub(where, before)  # above 0, at most 1
+    before = n.ceil(where) - 1.0
+    rest = where - before  # above 0, at most 1
     scale = n.minimum(_as(n, p.scale), 1.0) if how.antialias else const(1.0, F64)
     reach = 1.0 if how.method == "linear" else 2.0
-    first = n.add(n.floor(n.div(-reach, scale)), 1.0)
+    first = n.floor(-reach / scale) + 1.0
     known = n.known(first)
-    count: Dim
-    if known is not None:
-        count = int(2 - 2 * float(known))
-    else:
-        count = n.length(n.sub(2.0, n.mul(first, 2.0)))
-    taps = n.add(n.cast(n.arange(count), F64), first)
-    apart = n.mul(n.sub(taps, n.expand(rest, 1)), scale)  # [out, taps]
+    count: Dim = n.length(2.0 - first * 2.0) if known is None else int(2 - 2 * float(known))
+    taps = n.cast(n.arange(count), F64) + first
+    apart = (taps - n.expand(rest, 1)) * scale  # [out, taps]
     weights = _linear(n, apart) if how.method == "linear" else _cubic(n, apart, how.cubic)
-    place = n.add(n.cast(n.expand(before, 1), "int64"), n.cast(taps, "int64"))
+    place = n.cast(n.expand(before, 1), "int64") + n.cast(taps, "int64")
     if how.exclude:
-        inside = n.logical_and(n.greater_equal(place, 0), n.less(place, n.scalar(p.size)))
+        inside = (place >= 0) & (place < n.scalar(p.size))
         weights = n.where(inside, weights, 0.0)
     if how.exclude or how.antialias:
-        weights = n.div(weights, n.reduce("sum", weights, [1], True))
+        weights = weights / n.reduce("sum", weights, [1], True)
     return _weighted(n, x, p, (_inside(n, place, p.size), n.cast(weights, n.dtype(x)), count))
 
 
@@ -322,18 +318,18 @@ def _weighted(n: Calc, x: Expr, p: Axis, taps: tuple[Expr, Expr, Dim]) -> Expr:
         total: Expr | None = None
         for k in range(count):
             read = n.take(x, n.pick(place, 1, k), p.axis)
-            part = n.mul(read, n.along(n.pick(weights, 1, k), p.axis, rank))
-            total = part if total is None else n.add(total, part)
+            part = read * n.along(n.pick(weights, 1, k), p.axis, rank)
+            total = part if total is None else total + part
         assert total is not None
         return total
     read = n.take(x, place, p.axis)
     ones: list[Dim] = [1] * (rank + 1)
     ones[p.axis : p.axis + 2] = [p.out, count]
-    return n.reduce("sum", n.mul(read, n.reshape(weights, ones)), [p.axis + 1])
+    return n.reduce("sum", read * n.reshape(weights, ones), [p.axis + 1])
 
 
 def _inside(n: Calc, place: Expr, size: Dim) -> Expr:
-    last = n.sub(n.scalar(size), 1)
+    last = n.scalar(size) - 1
     return n.maximum(n.minimum(place, last), 0)
 
 
@@ -343,23 +339,23 @@ def _nearest(n: Calc, where: Expr, rounding: str) -> Expr:
     elif rounding == "ceil":
         whole = n.ceil(where)
     elif rounding == "round_prefer_ceil":
-        whole = n.floor(n.add(where, 0.5))
+        whole = n.floor(where + 0.5)
     elif rounding == "round_prefer_floor":
-        whole = n.ceil(n.sub(where, 0.5))
+        whole = n.ceil(where - 0.5)
     else:
         raise Unsupported(f"nearest_mode: {rounding!r}")
     return n.cast(whole, "int64")
 
 
 def _linear(n: Calc, apart: Expr) -> Expr:
-    return n.maximum(n.sub(1.0, n.abs(apart)), 0.0)
+    return n.maximum(1.0 - n.abs(apart), 0.0)
 
 
 def _cubic(n: Calc, apart: Expr, a: float) -> Expr:
     x = n.abs(apart)
-    near = n.add(n.mul(n.mul(n.sub(n.mul(x, a + 2), a + 3), x), x), 1.0)
-    far = n.sub(n.mul(n.add(n.mul(n.sub(n.mul(x, a), 5 * a), x), 8 * a), x), 4 * a)
-    return n.where(n.less_equal(x, 1.0), near, n.where(n.less(x, 2.0), far, 0.0))
+    near = (x * (a + 2) - (a + 3)) * x * x + 1.0
+    far = ((x * a - (5 * a)) * x + (8 * a)) * x - (4 * a)
+    return n.where(x <= 1.0, near, n.where(x < 2.0, far, 0.0))
 
 
 # -- grids and boxes ---------------------------------------------------------------------------
@@ -395,10 +391,10 @@ def _affine_grid(n: Node) -> Expr:
         count = n.scalar(sizes[k], dtype)
         place = n.cast(n.arange(sizes[k]), dtype)
         if corners:
-            gaps = n.maximum(n.sub(count, 1.0), 1.0)
-            line = n.sub(n.div(n.mul(place, 2.0), gaps), 1.0)
+            gaps = n.maximum(count - 1.0, 1.0)
+            line = place * 2.0 / gaps - 1.0
         else:
-            line = n.sub(n.div(n.add(n.mul(place, 2.0), 1.0), count), 1.0)
+            line = (place * 2.0 + 1.0) / count - 1.0
         grids.append(n.broadcast(n.along(line, k, rank), sizes))
     grids.append(n.full(1, sizes, dtype))
     points = n.reshape(n.stack(grids, rank), [n.product(sizes), rank + 1])
@@ -418,16 +414,16 @@ def _non_max_suppression(n: Node) -> Expr:
     boxes, scores = n[0], n[1]
     if n.attr("center_point_box", 0):
         x, y, w, h = n.split(boxes, [1, 1, 1, 1], 2)
-        half = [n.div(v, 2.0) for v in (h, w)]
-        low = [n.sub(y, half[0]), n.sub(x, half[1])]
-        boxes = n.concat([*low, n.add(y, half[0]), n.add(x, half[1])], 2)
+        half = [v / 2.0 for v in (h, w)]
+        low = [y - half[0], x - half[1]]
+        boxes = n.concat([*low, y + half[0], x + half[1]], 2)
     most = n.get(2)
     most = n.scalar(0) if most is None else n.reshape(most, [])
     known = n.known(most)
     overlap, least = n.get(3), n.get(4)
     overlap = const(0.0, "float32") if overlap is None else n.reshape(overlap, [])
     # Relay suppresses at overlap >= threshold, ONNX at overlap > threshold. In Relay 0 disables it.
-    overlap = n.maximum(n.mul(overlap, 1 + 2.0**-22), 1.2e-38)
+    overlap = n.maximum(overlap * (1 + 2.0**-22), 1.2e-38)
     least = const(-3.4e38, "float32") if least is None else n.reshape(least, [])
     if known is not None and known <= 0:
         return n.full(0, [0, 3], "int64")
@@ -436,7 +432,7 @@ def _non_max_suppression(n: Node) -> Expr:
     end = n.reshape(n.cast(count, "int64"), [])
     if known is None:
         # A limit of 0 means no limit in Relay, and no box in ONNX.
-        end = n.where(n.greater(most, 0), end, 0)
+        end = n.where(most > 0, end, 0)
     return n.cast(n.slice(found, 0, 0, end), "int64")
 
 
@@ -450,7 +446,7 @@ def _roi_align(n: Node) -> Expr:
     if mode not in ("half_pixel", "output_half_pixel"):
         raise Unsupported(f"coordinate_transformation_mode: {mode!r}")
     if mode == "half_pixel":
-        rois = n.sub(rois, 0.5 / scale)
+        rois = rois - (0.5 / scale)
     entries = n.expand(n.cast(picks, n.dtype(rois)), 1)
     pooled = (int(n.attr("output_height", 1)), int(n.attr("output_width", 1)))
     return op(
@@ -489,14 +485,14 @@ def _deform_conv(n: Node) -> Expr:
     lead = n.dim("multiply", batch, parts_)
     moved = n.reshape(offset, [lead, taps, 2, *outs])
     tap = n.arange(taps)
-    at = [n.floor_div(tap, n.scalar(kernel[1])), n.floor_mod(tap, n.scalar(kernel[1]))]
+    at = [tap // n.scalar(kernel[1]), tap % n.scalar(kernel[1])]
     grid = []
     for k in (1, 0):  # x comes first
-        window = n.sub(n.mul(n.arange(outs[k]), strides[k]), pads[k])
-        base = n.add(n.along(n.mul(at[k], gaps[k]), 0, 3), n.along(window, 1 + k, 3))
-        place = n.add(n.pick(moved, 2, k), n.cast(base, n.dtype(offset)))
+        window = n.arange(outs[k]) * strides[k] - pads[k]
+        base = n.along(at[k] * gaps[k], 0, 3) + n.along(window, 1 + k, 3)
+        place = n.pick(moved, 2, k) + n.cast(base, n.dtype(offset))
         size = n.scalar(n.size(x, 2 + k), n.dtype(offset))
-        grid.append(n.sub(n.div(n.add(n.mul(place, 2.0), 1.0), size), 1.0))
+        grid.append((place * 2.0 + 1.0) / size - 1.0)
     rows = n.dim("multiply", taps, outs[0])
     where = n.reshape(n.stack(grid, 1), [lead, 2, rows, outs[1]])
     part = n.dim("floor_divide", channels, parts_)
@@ -513,7 +509,7 @@ def _deform_conv(n: Node) -> Expr:
     pixels = n.product(outs)
     columns = n.reshape(read, [batch, parts_, part, taps, pixels])
     if n.get(4) is not None:
-        columns = n.mul(columns, n.reshape(n[4], [batch, parts_, 1, taps, pixels]))
+        columns = columns * n.reshape(n[4], [batch, parts_, 1, taps, pixels])
     inner = n.dim("multiply", n.dim("floor_divide", channels, groups), taps)
     out = n.size(weight, 0)
     each = n.dim("floor_divide", out, groups)

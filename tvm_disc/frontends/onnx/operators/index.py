@@ -19,8 +19,8 @@ def wrapped(n: Calc, picks: Expr, size: Dim) -> Expr:
     known = n.known(picks)
     if known is not None and isinstance(size, int):
         return const(np.where(known < 0, known + size, known).astype(known.dtype))
-    from_end = n.add(picks, n.scalar(size, n.dtype(picks)))
-    return n.where(n.less(picks, 0), from_end, picks)
+    from_end = picks + n.scalar(size, n.dtype(picks))
+    return n.where(picks < 0, from_end, picks)
 
 
 @row("Gather")
@@ -76,8 +76,8 @@ def _coordinates(n: Calc, x: Expr, picks: Expr, batch: int, depth: int | None) -
         raise Unsupported("the last dim of the indices must be known at compile time")
     if not n.infer.is_natural(picks):
         sizes = n.vector(n.sizes(x)[batch : batch + depth])
-        from_end = n.add(picks, n.cast(sizes, n.dtype(picks)))
-        picks = n.where(n.less(picks, 0), from_end, picks)
+        from_end = picks + n.cast(sizes, n.dtype(picks))
+        picks = n.where(picks < 0, from_end, picks)
     return n.transpose(picks, [rank - 1, *range(rank - 1)])
 
 
@@ -141,11 +141,11 @@ def _tensor_scatter(n: Node) -> Expr:
     batch, size = n.size(cache, 0), n.size(cache, axis)
     first = n.get(2)
     first = n.full(0, [batch], "int64") if first is None else n.cast(first, "int64")
-    place = n.sub(n.arange(size), n.expand(first, 1))  # [batch, size]
-    place = n.floor_mod(place, n.scalar(size)) if mode == "circular" else place
+    place = n.arange(size) - n.expand(first, 1)  # [batch, size]
+    place = place % n.scalar(size) if mode == "circular" else place
     count = n.scalar(n.size(update, axis))
-    inside = n.logical_and(n.greater_equal(place, 0), n.less(place, count))
-    at = n.maximum(n.minimum(place, n.sub(count, 1)), 0)
+    inside = (place >= 0) & (place < count)
+    at = n.maximum(n.minimum(place, count - 1), 0)
     read = op("take", update, at, axis=axis, batch_dims=1)
     shown = n.reshape(inside, [batch if a == 0 else size if a == axis else 1 for a in range(rank)])
     return n.where(shown, read, cache)

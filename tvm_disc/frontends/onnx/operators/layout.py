@@ -40,8 +40,8 @@ def _trilu(n: Node) -> Expr:
         return op("trilu", x, n.scalar(max(-(1 << 31), min(number, 1 << 31))), upper=upper)
     place = n.scalar(0) if n.get(1) is None else n.reshape(n.cast(n[1], "int64"), [])
     rows, columns = (n.arange(n.size(x, a)) for a in (-2, -1))
-    ahead = n.sub(columns, n.expand(rows, 1))
-    inside = n.greater_equal(ahead, place) if upper else n.less_equal(ahead, place)
+    ahead = columns - n.expand(rows, 1)
+    inside = ahead >= place if upper else ahead <= place
     return n.where(inside, x, n.like(0, x))
 
 
@@ -70,11 +70,11 @@ def _centred(n: Node, x: Expr, axis: int, wanted: Dim) -> Expr:
     zero.
     """
     size = n.scalar(n.size(x, axis))
-    more = n.sub(size, n.scalar(wanted))
-    cut, added = n.maximum(more, 0), n.maximum(n.negative(more), 0)
-    shift = n.sub(n.floor_div(cut, 2), n.floor_div(added, 2))
-    place = n.add(n.arange(wanted), shift)
-    inside = n.logical_and(n.greater_equal(place, 0), n.less(place, size))
+    more = size - n.scalar(wanted)
+    cut, added = n.maximum(more, 0), n.maximum(-more, 0)
+    shift = cut // 2 - added // 2
+    place = n.arange(wanted) + shift
+    inside = (place >= 0) & (place < size)
     read = n.take(x, n.where(inside, place, 0), axis)
     return n.where(n.along(inside, axis, n.rank(x)), read, n.like(0, x))
 

@@ -50,13 +50,13 @@ def gemm(n: Node) -> Expr:
     c = n.get(2)
     if c is None:
         return made
-    return n.add(made, _scaled(n, c, float(n.attr("beta", 1.0)), floats))
+    return made + _scaled(n, c, float(n.attr("beta", 1.0)), floats)
 
 
 def _scaled(n: Calc, x: Expr, factor: float, floats: bool) -> Expr:
     if factor == 1:
         return x
-    return n.mul(x, factor if floats else int(factor))
+    return x * (factor if floats else int(factor))
 
 
 @row("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
@@ -134,12 +134,10 @@ def _det(n: Node) -> Expr:
     for order in permutations(range(size)):
         term = cells[0][order[0]]
         for i in range(1, size):
-            term = n.mul(term, cells[i][order[i]])
+            term = term * cells[i][order[i]]
         odd = sum(a > b for k, a in enumerate(order) for b in order[k + 1 :]) % 2
-        if total is None:
-            total = n.negative(term) if odd else term
-        else:
-            total = n.sub(total, term) if odd else n.add(total, term)
+        term = -term if odd and total is None else term
+        total = term if total is None else total - term if odd else total + term
     assert total is not None and math.factorial(size)
     return total
 
@@ -157,7 +155,7 @@ def _eliminated(n: Node, x: Expr) -> Expr:
         left, found = now
         place, at = n.arange(n.size(left, 1)), n.cast(t, "int64")
         column = n.take(left, at, 2)
-        reach = n.where(n.less(place, at), n.like(-1, column), n.abs(column))
+        reach = n.where(place < at, n.like(-1, column), n.abs(column))
         best = n.expand(n.cast(op("argmax", reach, axis=1), "int64"), 1)
         order = n.where(n.equal(place, at), best, n.where(n.equal(place, best), at, place))
         picks = n.broadcast(n.expand(order, 2), n.sizes(left))
@@ -165,11 +163,11 @@ def _eliminated(n: Node, x: Expr) -> Expr:
         row_, column = n.take(left, at, 1), n.take(left, at, 2)
         pivot = n.expand(n.take(column, at, 1), 1)
         safe = n.where(n.equal(pivot, 0), n.like(1, pivot), pivot)
-        factor = n.where(n.greater(place, at), n.div(column, safe), n.like(0, column))
-        left = n.sub(left, n.mul(n.expand(factor, 2), n.expand(row_, 1)))
+        factor = n.where(place > at, column / safe, n.like(0, column))
+        left = left - n.expand(factor, 2) * n.expand(row_, 1)
         kept = n.equal(best, at)
-        signed = n.squeeze(n.where(kept, pivot, n.negative(pivot)), [1])
-        return [left, n.mul(found, signed)], []
+        signed = n.squeeze(n.where(kept, pivot, -pivot), [1])
+        return [left, found * signed], []
 
     last, _ = counted(n, size, [], [flat, one], turn)
     return n.reshape(last[1], lead)

@@ -44,8 +44,8 @@ def _skip_rms_norm(n: Node) -> list[Any]:
 
 
 def _with_skip(n: Node, bias: Any) -> Expr:
-    total = n.add(n[0], n[1])
-    return total if bias is None else n.add(total, bias)
+    total = n[0] + n[1]
+    return total if bias is None else total + bias
 
 
 @row("SimplifiedLayerNormalization", domain=MICROSOFT)
@@ -62,9 +62,9 @@ def _embed(n: Node) -> list[Any]:
     ids, segments, place = n[0], n.get(1), n.get(8)
     if place is None:
         place = n.expand(n.arange(n.size(ids, 1)), 0)
-    total = n.add(n.take(n[2], ids, 0), n.take(n[3], place, 0))
+    total = n.take(n[2], ids, 0) + n.take(n[3], place, 0)
     if segments is not None:
-        total = n.add(total, n.take(n[4], segments, 0))
+        total = total + n.take(n[4], segments, 0)
     y = layer_norm(n, total, n[5], n[6], -1, float(n.attr("epsilon", 1e-12)))
     mask = n.get(7)
     count = None
@@ -86,7 +86,7 @@ def _attention(n: Node) -> list[Any]:
     if n.attr("do_rotary", 0):
         raise Unsupported("do_rotary is not supported")
     joined = n.matmul(n[0], n[1])
-    joined = joined if n.get(2) is None else n.add(joined, n[2])
+    joined = joined if n.get(2) is None else joined + n[2]
     whole = n.size(joined, 2)
     sizes = n.attr("qkv_hidden_sizes")
     third = n.dim("floor_divide", whole, 3)
@@ -108,7 +108,7 @@ def _attended(n: Node, heads: Heads, mask: Expr | None) -> Expr:
     query, key, value = heads.query, heads.key, heads.value
     found = scores(n, heads, default_scale(n, query, n.attr("scale")))
     if n.get(5) is not None:
-        found = n.add(found, n[5])
+        found = found + n[5]
     if mask is not None:
         found = _masked(n, found, mask, n.size(key, 2))
     if n.attr("unidirectional", 0):
@@ -126,7 +126,7 @@ def _masked(n: Node, found: Expr, mask: Expr, columns: Dim) -> Expr:
     rank = n.rank(mask)
     if rank == 1:
         wide = n.cast(n.expand(mask, 1), "int64")
-        seen = n.less(n.arange(columns), wide)
+        seen = n.arange(columns) < wide
         seen = n.expand(seen, 1, 2)
     elif rank in (2, 3):
         seen = n.not_equal(n.expand(mask, 1, 4 - rank), 0)
@@ -134,7 +134,7 @@ def _masked(n: Node, found: Expr, mask: Expr, columns: Dim) -> Expr:
         seen = n.not_equal(mask, 0)
     else:
         raise Unsupported(f"expected a mask of rank 1 to 4, found rank {rank}")
-    return n.add(found, n.where(seen, n.like(0.0, found), low))
+    return found + n.where(seen, n.like(0.0, found), low)
 
 
 @row("MultiHeadAttention", domain=MICROSOFT)
@@ -148,7 +148,7 @@ def _multi_head(n: Node) -> list[Any]:
         if None in widths:
             raise Unsupported("a bias requires keys and values of rank 3, found rank 4")
         biases = n.split(bias, [w for w in widths if w is not None], 0)
-        query, key, value = (n.add(x, b) for x, b in zip((query, key, value), biases, strict=True))
+        query, key, value = (x + b for x, b in zip((query, key, value), biases, strict=True))
     query = split_heads(n, query, heads)
     key, value = (split_heads(n, x, heads) if n.rank(x) == 3 else x for x in (key, value))
     if n.get(6) is not None:
@@ -168,7 +168,7 @@ def _group_query(n: Node) -> list[Any]:
     rows = n.size(query, 2)
     past: Dim = 0 if n.get(3) is None else n.size(n[3], 2)
     if n.attr("do_rotary", 0):
-        place = n.add(n.arange(rows), n.scalar(past))
+        place = n.arange(rows) + n.scalar(past)
         cos, sin = (n.take(n[k], place, 0) for k in (7, 8))
         turn = bool(n.attr("rotary_interleaved", 0))
         query, key = (rotated(n, x, cos, sin, turn) for x in (query, key))
@@ -198,7 +198,7 @@ def _rotary(n: Node) -> Expr:
         x = split_heads(n, x, heads)
     if n.rank(place) == 1:
         rows = n.arange(n.size(x, 2))
-        place = n.add(n.expand(n.expand(rows, 0), 0), n.expand(n.cast(place, "int64"), 0, 1))
+        place = n.expand(n.expand(rows, 0), 0) + n.expand(n.cast(place, "int64"), 0, 1)
         place = n.pick(place, 0, 0)
     cos, sin = (n.expand(n.take(c, place, 0), 1) for c in (cos, sin))
     made = rotated(n, x, cos, sin, bool(n.attr("interleaved", 0)))
@@ -225,14 +225,14 @@ def _matmul_bits(n: Node) -> Expr:
     if n.dtype(n[0]) == "float32" and inner % block == 0:
         # Keep the 8-bit numbers and scales separate, so that the GEMM may read narrow weights.
         # Whether that is faster is decided by a later pass.
-        wide = n.sub(n.cast(const(numbers), "float32"), const(origin[:, :, None]))
-        real = n.reshape(n.mul(wide, const(factor[:, :, None])), [outer, inner])
+        wide = n.cast(const(numbers), "float32") - const(origin[:, :, None])
+        real = n.reshape(wide * const(factor[:, :, None]), [outer, inner])
     else:
         weight = (numbers.astype("float32") - origin[:, :, None]) * factor[:, :, None]
         weight = weight.reshape(outer, -1)[:, :inner]
         real = const(np.ascontiguousarray(weight).astype(n.dtype(n[0])))
     made = op("nn.dense", n[0], real, units=None)
-    return made if n.get(5) is None else n.add(made, n[5])
+    return made if n.get(5) is None else made + n[5]
 
 
 def unpacked(
@@ -270,7 +270,7 @@ def _spread(x: np.ndarray, bits: int) -> np.ndarray:
 def _fused_conv(n: Node) -> Expr:
     made = convolved(n, n[0], n[1], "nn.conv{}d")
     made = made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
-    made = made if n.get(3) is None else n.add(made, n[3])
+    made = made if n.get(3) is None else made + n[3]
     return _activated(n, made, str(n.attr("activation", "")))
 
 
@@ -298,12 +298,12 @@ def _fused_gemm(n: Node) -> Expr:
 
 @row("BiasSplitGelu", domain=MICROSOFT)
 def _bias_split_gelu(n: Node) -> Expr:
-    total = n.add(n[0], n[1])
+    total = n[0] + n[1]
     half = n.dim("floor_divide", n.size(total, 2), 2)
     left, right = n.split(total, [half, half], 2)
-    return n.mul(left, gelu(n, right))
+    return left * gelu(n, right)
 
 
 @row("BiasAdd", domain=MICROSOFT)
 def _bias_add(n: Node) -> Expr:
-    return n.add(n.add(n[0], n[1]), n[2])
+    return n[0] + n[1] + n[2]

@@ -31,15 +31,15 @@ def _batch_norm_training(n: Node, x: Expr, stats: Sequence[Expr], epsilon: float
     rank, keep = n.rank(x), float(n.attr("momentum", 0.9))
     axes = [a for a in range(rank) if a != 1]
     mean = n.reduce("mean", x, axes, True)
-    centred = n.sub(x, mean)
-    variance = n.reduce("mean", n.mul(centred, centred), axes, True)
+    centred = x - mean
+    variance = n.reduce("mean", centred * centred, axes, True)
     gamma, beta = (n.along(s, 1, rank) for s in stats[:2])
-    y = n.mul(centred, n.rsqrt(n.add(variance, epsilon)))
+    y = centred * n.rsqrt(variance + epsilon)
     running = [
-        n.add(n.mul(old, keep), n.mul(n.squeeze(new, axes), 1 - keep))
+        old * keep + n.squeeze(new, axes) * (1 - keep)
         for old, new in zip(stats[2:], (mean, variance), strict=True)
     ]
-    return [n.add(n.mul(y, gamma), beta), *running]
+    return [y * gamma + beta, *running]
 
 
 @row("InstanceNormalization")
@@ -112,11 +112,11 @@ def _layer_norm_with_statistics(n: Node, axis: int, epsilon: float, wide: str) -
     x, dtype = n.cast(n[0], wide), n.dtype(n[0])
     axes = list(range(axis, n.rank(x)))
     mean = n.reduce("mean", x, axes, True)
-    centred = n.sub(x, mean)
-    variance = n.reduce("mean", n.mul(centred, centred), axes, True)
-    inverse = n.rsqrt(n.add(variance, epsilon))
-    y = n.mul(n.cast(n.mul(centred, inverse), dtype), n[1])
-    return [y if n.get(2) is None else n.add(y, n[2]), mean, inverse]
+    centred = x - mean
+    variance = n.reduce("mean", centred * centred, axes, True)
+    inverse = n.rsqrt(variance + epsilon)
+    y = n.cast(centred * inverse, dtype) * n[1]
+    return [y if n.get(2) is None else y + n[2], mean, inverse]
 
 
 @row("RMSNormalization", "SimplifiedLayerNormalization")
@@ -136,9 +136,9 @@ def rms_norm(
     dtype = n.dtype(x)
     big = n.cast(x, wide or dtype)
     axes = list(range(n.axis(axis, n.rank(x)), n.rank(x)))
-    square = n.reduce("mean", n.mul(big, big), axes, True)
-    inverse = n.rsqrt(n.add(square, epsilon))
-    return n.mul(n.cast(n.mul(big, inverse), dtype), gamma), inverse
+    square = n.reduce("mean", big * big, axes, True)
+    inverse = n.rsqrt(square + epsilon)
+    return n.cast(big * inverse, dtype) * gamma, inverse
 
 
 @row("LpNormalization")
@@ -147,18 +147,18 @@ def _lp_norm(n: Node) -> Expr:
     axis = n.axis(int(n.attr("axis", -1)), n.rank(x))
     if p not in (1, 2):
         raise Unsupported(f"p: expected 1 or 2, found {p}")
-    total = n.reduce("sum", n.abs(x) if p == 1 else n.mul(x, x), [axis], True)
+    total = n.reduce("sum", n.abs(x) if p == 1 else x * x, [axis], True)
     norm = total if p == 1 else n.sqrt(total)
-    return n.where(n.equal(norm, 0), n.like(0, x), n.div(x, norm))
+    return n.where(n.equal(norm, 0), n.like(0, x), x / norm)
 
 
 @row("MeanVarianceNormalization")
 def _mean_variance(n: Node) -> Expr:
     x = n[0]
     axes = [n.axis(int(a), n.rank(x)) for a in n.attr("axes", [0, 2, 3])]
-    centred = n.sub(x, n.reduce("mean", x, axes, True))
-    variance = n.reduce("mean", n.mul(centred, centred), axes, True)
-    return n.div(centred, n.add(n.sqrt(variance), 1e-9))
+    centred = x - n.reduce("mean", x, axes, True)
+    variance = n.reduce("mean", centred * centred, axes, True)
+    return centred / (n.sqrt(variance) + 1e-9)
 
 
 @row("LRN")
@@ -171,11 +171,11 @@ def _lrn(n: Node) -> Expr:
         return op("nn.lrn", x, size=size, axis=1, alpha=alpha, beta=beta, bias=bias)
     before, rank = (size - 1) // 2, n.rank(x)
     widths = [(before, size - 1 - before) if a == 1 else (0, 0) for a in range(rank)]
-    square, channels = n.pad(n.mul(x, x), widths, 0), n.size(x, 1)
+    square, channels = n.pad(x * x, widths, 0), n.size(x, 1)
     total = n.slice(square, 1, 0, channels)
     for k in range(1, size):
-        total = n.add(total, n.slice(square, 1, k, n.dim("add", channels, k)))
-    return n.div(x, n.power(n.add(n.mul(total, alpha / size), bias), n.like(beta, x)))
+        total = total + n.slice(square, 1, k, n.dim("add", channels, k))
+    return x / (total * (alpha / size) + bias) ** n.like(beta, x)
 
 
 __all__ = ["layer_norm", "rms_norm"]

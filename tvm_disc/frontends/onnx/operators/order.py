@@ -70,7 +70,7 @@ def _running(name: str) -> Convert:
         at = n.reshape(n.cast(n[1], "int64"), [])
         found = along(n, x, 0)
         for axis in range(1, rank):
-            here = n.logical_or(n.equal(at, axis), n.equal(at, axis - rank))
+            here = n.equal(at, axis) | n.equal(at, axis - rank)
             found = n.where(here, along(n, x, axis), found)
         return found
 
@@ -102,17 +102,17 @@ def _unique_rows(n: Node, x: Expr, axis: int, ordered: bool) -> list[Any]:
     differ = n.not_equal(one, other)  # [many, many, elements]
     at = n.cast(op("argmax", n.cast(differ, "int8"), axis=(2,), keepdims=True), "int64")
     same = n.equal(n.reduce("sum", n.cast(differ, "int64"), [2]), 0)
-    apart = n.cast(n.less(other, one), "int8")
+    apart = n.cast(other < one, "int8")
     before = n.not_equal(n.squeeze(op("gather", apart, at, axis=2), [2]), 0)
     first = n.cast(op("argmax", n.cast(same, "int8"), axis=(1,)), "int64")
     heads = n.equal(first, n.arange(many))
     kept = n.squeeze(op("argwhere", heads), [1])
     if ordered:
-        lower = n.logical_and(before, n.expand(heads, 0))
+        lower = before & n.expand(heads, 0)
         inverse = n.reduce("sum", n.cast(lower, "int64"), [1])
         kept = n.take(kept, op("argsort", n.take(inverse, kept, 0), axis=0, dtype="int64"), 0)
     else:
         running = op("cumsum", n.cast(heads, "int64"), axis=0, dtype="int64")
-        inverse = n.sub(n.take(running, first, 0), 1)
+        inverse = n.take(running, first, 0) - 1
     counts = n.reduce("sum", n.cast(same, "int64"), [1])
     return [n.take(x, kept, axis), n.cast(kept, "int64"), inverse, n.take(counts, kept, 0)]

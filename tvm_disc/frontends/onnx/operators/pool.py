@@ -139,22 +139,22 @@ def _count(n: Node, wide: Expr, window: Window, k: int) -> Dim:
 def _places(n: Node, x: Expr, window: Window, best: Expr, counts: Sequence[Dim]) -> Expr:
     """Return the positions in the flat input of the window elements ``best``."""
     rank, sizes = n.rank(x) - 2, n.sizes(x)
-    channels = n.mul(n.along(n.arange(sizes[0]), 0, 2 + rank), n.scalar(sizes[1]))
-    found = n.add(channels, n.along(n.arange(sizes[1]), 1, 2 + rank))
+    channels = n.along(n.arange(sizes[0]), 0, 2 + rank) * n.scalar(sizes[1])
+    found = channels + n.along(n.arange(sizes[1]), 1, 2 + rank)
     order = list(range(rank))
-    found = n.mul(found, n.scalar(n.product(sizes[2:])))
+    found = found * n.scalar(n.product(sizes[2:]))
     stride: Dim = 1
     rest = best
     for k in reversed(order):
-        tap = n.floor_mod(rest, _kernel(window)[k])
-        rest = n.floor_div(rest, _kernel(window)[k])
-        begin = n.sub(n.mul(n.arange(counts[k]), window.strides[k]), n.scalar(window.before[k]))
-        place = n.add(n.mul(tap, window.dilations[k]), n.along(begin, 2 + k, 2 + rank))
+        tap = rest % _kernel(window)[k]
+        rest = rest // _kernel(window)[k]
+        begin = n.arange(counts[k]) * window.strides[k] - n.scalar(window.before[k])
+        place = tap * window.dilations[k] + n.along(begin, 2 + k, 2 + rank)
         if n.attr("storage_order", 0):
             columns = n.product(sizes[2 : 2 + k])
-            found = n.add(found, n.mul(place, n.scalar(columns)))
+            found = found + place * n.scalar(columns)
         else:
-            found = n.add(found, n.mul(place, n.scalar(stride)))
+            found = found + place * n.scalar(stride)
             stride = n.dim("multiply", stride, sizes[2 + k])
     return found
 
@@ -168,7 +168,7 @@ def _average_pool(n: Node) -> Expr:
     ones = n.full(1, [1, 1, *n.sizes(x)[2:]], n.dtype(x))
     more = _beyond(n, x, window)
     count = bordered(n, ones, window, 1 if whole else 0)
-    return n.div(_summed(n, x, window, more), _sums(n, _extended(n, count, more, 0), window))
+    return _summed(n, x, window, more) / _sums(n, _extended(n, count, more, 0), window)
 
 
 def _summed(n: Node, x: Expr, window: Window, more: Sequence[Dim]) -> Expr:
@@ -179,7 +179,7 @@ def _summed(n: Node, x: Expr, window: Window, more: Sequence[Dim]) -> Expr:
 def _sums(n: Node, x: Expr, window: Window) -> Expr:
     size = math.prod(_kernel(window))
     made = _pooled(n, x, window, "avg", _none(n, x), count_include_pad=True)
-    return n.mul(made, size)
+    return made * size
 
 
 @row("LpPool")
@@ -193,13 +193,13 @@ def _lp_pool(n: Node) -> Expr:
 def _power(n: Node, x: Expr, p: float) -> Expr:
     if p == 1:
         return n.abs(x)
-    return n.mul(x, x) if p == 2 else n.power(n.abs(x), n.like(p, x))
+    return x * x if p == 2 else n.abs(x) ** n.like(p, x)
 
 
 def _root(n: Node, x: Expr, p: float) -> Expr:
     if p == 1:
         return x
-    return n.sqrt(x) if p == 2 else n.power(x, n.like(1 / p, x))
+    return n.sqrt(x) if p == 2 else x ** n.like(1 / p, x)
 
 
 def _over_space(n: Node) -> list[int]:
@@ -253,6 +253,6 @@ def _moved(n: Node, picks: Expr, own: Sequence[Dim], sizes: Sequence[Dim]) -> Ex
     step: Dim = stride
     for have, want in zip(reversed(own), reversed(sizes), strict=True):
         size = n.scalar(have)
-        found = n.add(found, n.mul(n.floor_mod(rest, size), n.scalar(step)))
-        rest, step = n.floor_div(rest, size), n.dim("multiply", step, want)
+        found = found + rest % size * n.scalar(step)
+        rest, step = rest // size, n.dim("multiply", step, want)
     return found

@@ -42,10 +42,10 @@ def quantize(n: Calc, x: Expr, scale: Expr, zero: Any, dtype: str) -> Expr:
     Scale and zero point broadcast to ``x``.
     """
     real = n.cast(x, "float32") if n.dtype(x) != "float32" else x
-    whole = n.round_even(n.div(real, n.cast(scale, "float32")))
+    whole = n.round_even(real / n.cast(scale, "float32"))
     kind = np.iinfo(dtype)
     if zero is not None:
-        whole = n.add(whole, n.cast(zero, "float32"))
+        whole = whole + n.cast(zero, "float32")
     inside = n.clip(whole, float(kind.min), float(kind.max))
     return n.cast(n.cast(inside, "int32") if kind.bits < 32 else inside, dtype)
 
@@ -57,9 +57,9 @@ def dequantize(n: Calc, x: Expr, scale: Expr, zero: Any) -> Expr:
         whole = n.cast(x, "float32")
     else:
         wide = n.cast(x, "int32")
-        wide = wide if zero is None else n.sub(wide, n.cast(zero, "int32"))
+        wide = wide if zero is None else wide - n.cast(zero, "int32")
         whole = n.cast(wide, "float32")
-    return n.cast(n.mul(whole, n.cast(scale, "float32")), dtype)
+    return n.cast(whole * n.cast(scale, "float32"), dtype)
 
 
 @row("QuantizeLinear")
@@ -96,10 +96,10 @@ def dynamic(n: Calc, x: Expr) -> tuple[Expr, Expr, Expr]:
     axes = list(range(n.rank(x)))
     low = n.minimum(n.reduce("min", x, axes), 0)
     high = n.maximum(n.reduce("max", x, axes), 0)
-    span = n.sub(high, low)
-    scale = n.div(span, 255.0)
+    span = high - low
+    scale = span / 255.0
     safe = n.where(n.equal(scale, 0), n.like(1, scale), scale)
-    origin = n.clip(n.round_even(n.div(n.negative(low), safe)), 0, 255)
+    origin = n.clip(n.round_even(-low / safe), 0, 255)
     zero = n.cast(n.cast(origin, "int32"), "uint8")
     return quantize(n, x, safe, zero, "uint8"), scale, zero
 
@@ -128,7 +128,7 @@ def integer_product(n: Calc, a: Expr, b: Expr, a_zero: Any, b_zero: Any) -> Expr
         )
     else:
         first = n.expand(zeros[0], 1) if n.rank(zeros[0]) == 1 else zeros[0]
-        wide = [n.sub(n.cast(x, "int32"), z) for x, z in ((a, first), (b, zeros[1]))]
+        wide = [n.cast(x, "int32") - z for x, z in ((a, first), (b, zeros[1]))]
         made = n.matmul(wide[0], wide[1], "int32")
     rank = n.rank(made)
     return n.squeeze(made, [rank - 2] * row_ + [rank - 1] * column)
@@ -148,10 +148,10 @@ def _matmul_integer(n: Node) -> Expr:
 
 def _rescaled(n: Calc, total: Expr, factor: Expr, zero: Expr) -> Expr:
     """Return int32 sums scaled by ``factor`` and quantized to the type of ``zero``."""
-    real = n.mul(n.cast(total, "float32"), factor)
+    real = n.cast(total, "float32") * factor
     dtype = n.dtype(zero)
     kind = np.iinfo(dtype)
-    whole = n.add(n.round_even(real), n.cast(zero, "float32"))
+    whole = n.round_even(real) + n.cast(zero, "float32")
     return n.cast(n.cast(n.clip(whole, float(kind.min), float(kind.max)), "int32"), dtype)
 
 
@@ -162,7 +162,7 @@ def _qlinear_matmul(n: Node) -> Expr:
     scales = [n.cast(_scale(n, s), "float32") for s in (a_scale, b_scale, y_scale)]
     if n.rank(scales[0]) == 1:
         scales[0] = n.expand(scales[0], 1)
-    factor = n.div(n.mul(scales[0], scales[1]), scales[2])
+    factor = scales[0] * scales[1] / scales[2]
     return _rescaled(n, total, factor, n.reshape(y_zero, []))
 
 
@@ -179,7 +179,7 @@ def _qlinear_conv(n: Node) -> Expr:
     scales = [_scale(n, s) for s in (x_scale, w_scale, y_scale)]
     if n.rank(scales[1]) == 1:
         scales[1] = n.along(scales[1], 1, n.rank(x))
-    factor = n.div(n.mul(scales[0], scales[1]), scales[2])
+    factor = scales[0] * scales[1] / scales[2]
     return _rescaled(n, total, factor, n.reshape(y_zero, []))
 
 
@@ -200,12 +200,12 @@ def _maybe(n: Node, k: int) -> Any:
 
 @row("QLinearAdd", domain=MICROSOFT)
 def _qlinear_add(n: Node) -> Expr:
-    return _qlinear(lambda c, a, b: c.add(a, b))(n)
+    return _qlinear(lambda c, a, b: a + b)(n)
 
 
 @row("QLinearMul", domain=MICROSOFT)
 def _qlinear_mul(n: Node) -> Expr:
-    return _qlinear(lambda c, a, b: c.mul(a, b))(n)
+    return _qlinear(lambda c, a, b: a * b)(n)
 
 
 @row("QLinearSigmoid", "QLinearLeakyRelu", "QLinearGlobalAveragePool", domain=MICROSOFT)
@@ -235,15 +235,15 @@ def _qlinear_concat(n: Node) -> Expr:
 def _dynamic_matmul(n: Node) -> Expr:
     a, scale, zero = dynamic(n, n[0])
     total = integer_product(n, a, n[1], zero, n.get(3))
-    made = n.mul(n.cast(total, "float32"), n.mul(scale, _scale(n, n[2])))
-    return made if n.get(4) is None else n.add(made, n[4])
+    made = n.cast(total, "float32") * (scale * _scale(n, n[2]))
+    return made if n.get(4) is None else made + n[4]
 
 
 @row("MatMulIntegerToFloat", domain=MICROSOFT)
 def _matmul_to_float(n: Node) -> Expr:
     total = integer_product(n, n[0], n[1], n.get(4), n.get(5))
-    made = n.mul(n.cast(total, "float32"), n.mul(_scale(n, n[2]), _scale(n, n[3])))
-    return made if n.get(6) is None else n.add(made, n[6])
+    made = n.cast(total, "float32") * (_scale(n, n[2]) * _scale(n, n[3]))
+    return made if n.get(6) is None else made + n[6]
 
 
 __all__ = ["dequantize", "dynamic", "integer_product", "quantize"]

@@ -24,17 +24,17 @@ from tvm_disc.relay import expr as ast
 Function: TypeAlias = Callable[[Expr], Expr]
 
 _FUNCTIONS: Mapping[str, Callable[[Calc, Expr, float, float], Expr]] = {
-    "affine": lambda n, x, a, b: n.add(n.mul(x, a), b),
-    "elu": lambda n, x, a, b: n.where(n.less(x, 0), n.mul(n.sub(n.exp(x), 1), a), x),
+    "affine": lambda n, x, a, b: x * a + b,
+    "elu": lambda n, x, a, b: n.where(x < 0, (n.exp(x) - 1) * a, x),
     "hardsigmoid": hard_sigmoid,
-    "leakyrelu": lambda n, x, a, b: n.where(n.less(x, 0), n.mul(x, a), x),
+    "leakyrelu": lambda n, x, a, b: n.where(x < 0, x * a, x),
     "relu": lambda n, x, a, b: n.maximum(x, 0),
-    "scaledtanh": lambda n, x, a, b: n.mul(n.tanh(n.mul(x, b)), a),
+    "scaledtanh": lambda n, x, a, b: n.tanh(x * b) * a,
     "sigmoid": lambda n, x, a, b: n.sigmoid(x),
     "softplus": lambda n, x, a, b: softplus(n, x),
-    "softsign": lambda n, x, a, b: n.div(x, n.add(n.abs(x), 1)),
+    "softsign": lambda n, x, a, b: x / (n.abs(x) + 1),
     "tanh": lambda n, x, a, b: n.tanh(x),
-    "thresholdedrelu": lambda n, x, a, b: n.where(n.greater(x, a), x, 0),
+    "thresholdedrelu": lambda n, x, a, b: n.where(x > a, x, 0),
 }
 _ALPHA = {"hardsigmoid": 0.2, "leakyrelu": 0.01, "elu": 1.0, "thresholdedrelu": 1.0}
 _BETA = {"hardsigmoid": 0.5}
@@ -177,7 +177,7 @@ def _run(n: Calc, cell: Cell, lengths: Any, width: int) -> list[Expr]:
         new = cell.step(n.take(given[0], t, 0), weights, old)
         shown = new[0]
         if lengths is not None:
-            alive = n.expand(n.less(t, given[1]), 1)
+            alive = n.expand(t < given[1], 1)
             shown = n.where(alive, shown, 0)
             new = [n.where(alive, a, b) for a, b in zip(new, old, strict=True)]
         return new, [shown]
@@ -199,7 +199,7 @@ def _biases(n: Calc, b: Any, count: int, width: int) -> tuple[Any, Any]:
 
 
 def _plus(n: Calc, x: Expr, y: Any) -> Expr:
-    return x if y is None else n.add(x, y)
+    return x if y is None else x + y
 
 
 def _dense(x: Expr, w: Expr) -> Expr:
@@ -224,19 +224,19 @@ def _lstm_cell(
     def step(now: Expr, read: list[Expr], states: list[Expr]) -> list[Expr]:
         hidden, cell = states
         seen = read[1:] if used else [None] * 3
-        total = n.add(now, _dense(hidden, read[0]))
+        total = now + _dense(hidden, read[0])
         i, o, keep, c = (n.slice(total, 1, j * width, (j + 1) * width) for j in range(4))
         i = f(_clipped(n, _peeped(n, i, seen[0], cell)))
-        keep = n.sub(1.0, i) if coupled else f(_clipped(n, _peeped(n, keep, seen[2], cell)))
-        memory = n.add(n.mul(keep, cell), n.mul(i, g(_clipped(n, c))))
+        keep = 1.0 - i if coupled else f(_clipped(n, _peeped(n, keep, seen[2], cell)))
+        memory = keep * cell + i * g(_clipped(n, c))
         o = f(_clipped(n, _peeped(n, o, seen[1], memory)))
-        return [n.mul(o, h(memory)), memory]
+        return [o * h(memory), memory]
 
     return Cell(gates, [r, *used], first, step)
 
 
 def _peeped(n: Calc, gate: Expr, peep: Any, cell: Expr) -> Expr:
-    return gate if peep is None else n.add(gate, n.mul(cell, peep))
+    return gate if peep is None else gate + cell * peep
 
 
 def _gru_cell(
@@ -256,16 +256,16 @@ def _gru_cell(
     def step(now: Expr, read: list[Expr], states: list[Expr]) -> list[Expr]:
         hidden = states[0]
         bias_gates, bias_new = read[2:] if biases else (None, None)
-        both = n.add(n.slice(now, 1, 0, 2 * width), _plus(n, _dense(hidden, read[0]), bias_gates))
+        both = n.slice(now, 1, 0, 2 * width) + _plus(n, _dense(hidden, read[0]), bias_gates)
         both = f(_clipped(n, both))
         z, reset = n.slice(both, 1, 0, width), n.slice(both, 1, width, 2 * width)
         own = n.slice(now, 1, 2 * width, 3 * width)
         if late:
-            seen = n.mul(reset, _plus(n, _dense(hidden, read[1]), bias_new))
+            seen = reset * _plus(n, _dense(hidden, read[1]), bias_new)
         else:
-            seen = _plus(n, _dense(n.mul(reset, hidden), read[1]), bias_new)
-        fresh = g(_clipped(n, n.add(own, seen)))
-        return [n.add(n.mul(n.sub(1.0, z), fresh), n.mul(z, hidden))]
+            seen = _plus(n, _dense(reset * hidden, read[1]), bias_new)
+        fresh = g(_clipped(n, own + seen))
+        return [(1.0 - z) * fresh + z * hidden]
 
     return Cell(gates, [r_gates, r_new, *biases], first, step)
 
@@ -283,7 +283,7 @@ def _rnn_cell(
     gates = _plus(n, _plus(n, _dense(x, w), ahead), back)
 
     def step(now: Expr, read: list[Expr], states: list[Expr]) -> list[Expr]:
-        return [functions[0](_clipped(n, n.add(now, _dense(states[0], read[0]))))]
+        return [functions[0](_clipped(n, now + _dense(states[0], read[0])))]
 
     return Cell(gates, [r], first, step)
 

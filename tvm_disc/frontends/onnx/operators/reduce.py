@@ -45,7 +45,7 @@ def _at(n: Node, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
     flags = flags_of(n, axes, rank)
     if not n.attr("noop_with_empty_axes", 0):
         nothing = n.equal(n.scalar(n.total(axes)), 0)
-        flags = n.logical_or(flags, nothing)
+        flags = flags | nothing
     out: list[Dim] = []
     dims: list[Dim] = []
     for a in range(rank):
@@ -86,7 +86,7 @@ def _mean(n: Node, x: Expr, fold: Fold) -> Expr:
 
 
 def _l2(n: Node, x: Expr, fold: Fold) -> Expr:
-    return _on_floats(n, fold("sum", n.mul(x, x)), n.sqrt)
+    return _on_floats(n, fold("sum", x * x), n.sqrt)
 
 
 def _on_floats(n: Calc, x: Expr, function: Callable[[Expr], Expr]) -> Expr:
@@ -103,11 +103,11 @@ def _log_sum_exp(n: Node, x: Expr, fold: Fold) -> Expr:
     most = n.where(op("isfinite", most), most, 0)
     spread: Any = most
     total = fold("sum", n.exp(_less(n, wide, spread)))
-    return n.cast(n.add(n.log(total), most), dtype)
+    return n.cast(n.log(total) + most, dtype)
 
 
 def _less(n: Calc, x: Expr, by: Expr) -> Expr:
-    return n.sub(x, by)
+    return x - by
 
 
 _RULES: dict[str, tuple[Rule, int]] = {
@@ -120,7 +120,7 @@ _RULES: dict[str, tuple[Rule, int]] = {
     "ReduceMin": (_extreme("min", "all"), 18),
     "ReduceProd": (_plain("prod"), 18),
     "ReduceSum": (_plain("sum"), 13),
-    "ReduceSumSquare": (lambda n, x, fold: fold("sum", n.mul(x, x)), 18),
+    "ReduceSumSquare": (lambda n, x, fold: fold("sum", x * x), 18),
 }
 for _name, (_rule, _since) in _RULES.items():
     add(_name, _reduction(_rule, _since))

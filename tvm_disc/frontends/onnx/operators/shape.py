@@ -83,9 +83,9 @@ def _decoded(n: Node, x: Expr, codes: Expr, count: int, zero: bool) -> list[Dim]
     if not zero:
         own = n.concat([n.shape(x), const(np.ones(count), "int64")], 0)
         codes = n.where(n.equal(codes, 0), n.slice(own, 0, 0, count), codes)
-    given = n.where(n.less(codes, 0), 1, codes)
-    rest = n.floor_div(n.scalar(n.total(x)), n.maximum(n.reduce("prod", given, [0]), 1))
-    found = n.where(n.less(codes, 0), rest, codes)
+    given = n.where(codes < 0, 1, codes)
+    rest = n.scalar(n.total(x)) // n.maximum(n.reduce("prod", given, [0]), 1)
+    found = n.where(codes < 0, rest, codes)
     return n.lengths([n.item(found, k) for k in range(count)])
 
 
@@ -129,9 +129,9 @@ def flags_of(n: Calc, axes: Expr, rank: int) -> Expr:
     """Return for each axis whether ``axes``, which are unknown at compile time, contain it."""
     places = n.arange(rank)
     wide = n.cast(axes, "int64")
-    wide = n.where(n.less(wide, 0), n.add(wide, rank), wide)
+    wide = n.where(wide < 0, wide + rank, wide)
     hits = n.equal(n.expand(n.reshape(wide, [-1]), 1), places)
-    return n.greater(n.reduce("sum", n.cast(hits, "int64"), [0]), 0)
+    return n.reduce("sum", n.cast(hits, "int64"), [0]) > 0
 
 
 def _unsqueezed_at(n: Node, x: Expr, axes: Expr) -> Expr:
@@ -139,7 +139,7 @@ def _unsqueezed_at(n: Node, x: Expr, axes: Expr) -> Expr:
     new = flags_of(n, axes, rank)
     before = op("cumsum", n.cast(new, "int64"), axis=0, dtype="int64")
     own = n.concat([n.shape(x), const([1], "int64")], 0)
-    place = n.clip(n.sub(n.arange(rank), before), 0, n.rank(x))
+    place = n.clip(n.arange(rank) - before, 0, n.rank(x))
     dims = n.where(new, 1, n.take(own, place, 0))
     return n.reshape(x, n.lengths([n.item(dims, k) for k in range(rank)]))
 
@@ -217,8 +217,8 @@ def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
         if dim != wanted:
             raise TypeMismatch(f"a dim of {dim} cannot be broadcast to {wanted}")
         return dim
-    more = n.sub(n.scalar(dim), n.scalar(wanted))
-    if n.infer.is_natural(more) and not n.infer.is_natural(n.negative(more)):
+    more = n.scalar(dim) - n.scalar(wanted)
+    if n.infer.is_natural(more) and not n.infer.is_natural(-more):
         # The maximum would accept any smaller size; only 1 or `dim` itself is valid.
         return n.where(n.equal(n.scalar(wanted), 1), n.scalar(dim), n.scalar(wanted))
     return n.dim("maximum", dim, wanted)
@@ -315,7 +315,7 @@ def _eye_like(n: Node) -> Expr:
     x = n[0]
     dtype = dtype_of(int(n.attr("dtype"))) if n.attr("dtype") else n.dtype(x)
     rows, columns = (n.arange(n.size(x, a)) for a in range(2))
-    ahead = n.add(n.expand(rows, 1), int(n.attr("k", 0)))
+    ahead = n.expand(rows, 1) + int(n.attr("k", 0))
     return n.cast(n.equal(ahead, columns), dtype)
 
 

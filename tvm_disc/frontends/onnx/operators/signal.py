@@ -17,16 +17,12 @@ def _window(n: Node, parts: tuple[float, ...]) -> Expr:
     real = n.cast(n.arange(count), "float64")
     whole = n.cast(n.scalar(count), "float64")
     if not n.attr("periodic", 1):
-        whole = n.sub(whole, 1.0)
-    angle = n.div(n.mul(real, 2 * math.pi), whole)
+        whole = whole - 1.0
+    angle = real * (2 * math.pi) / whole
     total: Expr | None = None
     for k, part in enumerate(parts):
-        term = (
-            n.full(part, [count], "float64")
-            if not k
-            else n.mul(_cos(n, n.mul(angle, float(k))), part)
-        )
-        total = term if total is None else n.sub(total, term) if k % 2 else n.add(total, term)
+        term = n.full(part, [count], "float64") if not k else _cos(n, angle * float(k)) * part
+        total = term if total is None else total - term if k % 2 else total + term
     assert total is not None
     return n.cast(total, dtype_of(int(n.attr("output_datatype", 1))))
 
@@ -59,8 +55,8 @@ def waves(n: Node, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
     accuracy.
     """
     i, j = n.expand(n.arange(rows), 1), n.arange(columns)
-    turns = n.floor_mod(n.mul(i, j), n.scalar(size))
-    angle = n.div(n.mul(n.cast(turns, "float64"), 2 * math.pi), n.scalar(size, "float64"))
+    turns = i * j % n.scalar(size)
+    angle = n.cast(turns, "float64") * (2 * math.pi) / n.scalar(size, "float64")
     return n.cast(_cos(n, angle), "float32"), n.cast(_sin(n, angle), "float32")
 
 
@@ -86,10 +82,10 @@ def _dft_at(n: Node, axis: Expr) -> Expr:
     """
     x, rank = n[0], n.rank(n[0]) - 1
     dims, place = n.slice(n.shape(x), 0, 0, rank), n.arange(rank)
-    axis = n.where(n.less(axis, 0), n.add(axis, rank + 1), axis)
+    axis = n.where(axis < 0, axis + (rank + 1), axis)
     here = n.equal(place, axis)
-    before = n.reduce("prod", n.where(n.less(place, axis), dims, 1), [0])
-    after = n.reduce("prod", n.where(n.greater(place, axis), dims, 1), [0])
+    before = n.reduce("prod", n.where(place < axis, dims, 1), [0])
+    after = n.reduce("prod", n.where(place > axis, dims, 1), [0])
     size = n.reduce("sum", n.where(here, dims, 0), [0])
     flat = n.reshape(x, [*n.lengths([before, size, after]), n.size(x, rank)])
     made = _dft(n, flat, 1)
@@ -154,16 +150,16 @@ def _complex(n: Node, pieces: list[Expr], sizes: tuple[Dim, Dim, Dim], inverse: 
     pieces = [n.slice(p, n.rank(p) - 1, 0, used) for p in pieces]
     cos, sin = waves(n, used, out, length)
     a = pieces[0]
-    real, imaginary = _product(n, a, cos), n.negative(_product(n, a, sin))
+    real, imaginary = _product(n, a, cos), -_product(n, a, sin)
     if inverse:
-        imaginary = n.negative(imaginary)
+        imaginary = -imaginary
     if len(pieces) > 1:
         b = pieces[1]
         cross, along = _product(n, b, sin), _product(n, b, cos)
-        real = n.sub(real, cross) if inverse else n.add(real, cross)
-        imaginary = n.add(imaginary, along)
+        real = real - cross if inverse else real + cross
+        imaginary = imaginary + along
     if inverse:
-        real, imaginary = (n.div(p, n.scalar(length, "float32")) for p in (real, imaginary))
+        real, imaginary = (p / n.scalar(length, "float32") for p in (real, imaginary))
     return [real, imaginary]
 
 
@@ -174,13 +170,13 @@ def _real_inverse(n: Node, pieces: list[Expr], have: Dim, length: Dim) -> Expr:
     pieces = [n.slice(p, n.rank(p) - 1, 0, used) for p in pieces]
     cos, sin = waves(n, used, length, length)
     place = n.arange(used)
-    twice = n.mul(place, 2)
-    alone = n.logical_or(n.equal(place, 0), n.equal(twice, n.scalar(length)))
+    twice = place * 2
+    alone = n.equal(place, 0) | n.equal(twice, n.scalar(length))
     weight = n.expand(n.where(alone, const(1.0, "float32"), 2.0), 1)
-    total = _product(n, pieces[0], n.mul(cos, weight))
+    total = _product(n, pieces[0], cos * weight)
     if len(pieces) > 1:
-        total = n.sub(total, _product(n, pieces[1], n.mul(sin, weight)))
-    return n.div(total, n.scalar(length, "float32"))
+        total = total - _product(n, pieces[1], sin * weight)
+    return total / n.scalar(length, "float32")
 
 
 @row("STFT", since=17)
@@ -200,12 +196,12 @@ def _stft(n: Node) -> Expr:
     span = size if window is None else n.size(window, 0)
     rest = n.dim("subtract", n.size(x, 1), size)
     frames = n.dim("add", n.dim("floor_divide", rest, hop), 1)
-    begin = n.mul(n.arange(frames), n.scalar(hop))
-    places = n.add(n.expand(begin, 1), n.arange(span))
+    begin = n.arange(frames) * n.scalar(hop)
+    places = n.expand(begin, 1) + n.arange(span)
     parts = []
     for part in _parts(n, n.cast(x, "float32")):
         read = n.take(part, places, 1)
-        parts.append(read if window is None else n.mul(read, n.cast(window, "float32")))
+        parts.append(read if window is None else read * n.cast(window, "float32"))
     out = size
     if n.attr("onesided", 1):  # for a real signal
         half = n.dim("add", n.dim("floor_divide", size, 2), 1)
@@ -225,23 +221,23 @@ def _mel(n: Node) -> Expr:
     bins = n.dim("add", n.dim("floor_divide", whole_length, 2), 1)
     least, most = (_mels(n, v) for v in (low, high))
     edge = n.dim("add", bands, 2)
-    step = n.div(n.sub(most, least), n.scalar(edge, "float64"))
-    edges = n.add(n.mul(n.cast(n.arange(edge), "float64"), step), least)
-    hertz = n.mul(n.sub(n.exp(n.mul(edges, math.log(10) / 2595.0)), 1.0), 700.0)
-    whole = n.div(n.mul(n.cast(n.add(length, 1), "float64"), hertz), n.cast(rate, "float64"))
+    step = (most - least) / n.scalar(edge, "float64")
+    edges = n.cast(n.arange(edge), "float64") * step + least
+    hertz = (n.exp(edges * (math.log(10) / 2595.0)) - 1.0) * 700.0
+    whole = n.cast(length + 1, "float64") * hertz / n.cast(rate, "float64")
     place = n.floor(whole)
     first, middle, last = (n.slice(place, 0, k, n.dim("add", bands, k)) for k in range(3))
     at = n.expand(n.cast(n.arange(bins), "float64"), 1)
-    rise, fall = n.sub(middle, first), n.sub(last, middle)
-    up = n.div(n.sub(at, first), n.maximum(rise, 1.0))
-    down = n.div(n.sub(last, at), n.maximum(fall, 1.0))
+    rise, fall = middle - first, last - middle
+    up = (at - first) / n.maximum(rise, 1.0)
+    down = (last - at) / n.maximum(fall, 1.0)
     flat = n.equal(rise, 0.0)
-    on_rise = n.logical_and(n.greater_equal(at, first), n.less_equal(at, middle))
+    on_rise = (at >= first) & (at <= middle)
     up = n.where(flat, n.cast(n.equal(at, middle), "float64"), n.where(on_rise, up, 0.0))
-    on_fall = n.logical_and(n.greater_equal(at, middle), n.less(at, last))
+    on_fall = (at >= middle) & (at < last)
     made = n.where(on_fall, n.where(n.equal(fall, 0.0), up, down), up)
     return n.cast(made, dtype_of(int(n.attr("output_datatype", 1))))
 
 
 def _mels(n: Node, hertz: Expr) -> Expr:
-    return n.mul(n.log(n.add(n.div(hertz, 700.0), 1.0)), 2595.0 / math.log(10))
+    return n.log(hertz / 700.0 + 1.0) * (2595.0 / math.log(10))

@@ -59,12 +59,12 @@ def _everywhere(n: Node, vector: Any, axes: Any, rank: int, default: int) -> lis
         full = n.concat([wide, const(np.full(rank, default), "int64")], 0)
         return [n.item(full, a) for a in range(rank)]
     at = n.cast(axes, "int64")
-    at = n.where(n.less(at, 0), n.add(at, rank), at)
+    at = n.where(at < 0, at + rank, at)
     found: list[Dim] = []
     for a in range(rank):
         hit = n.equal(at, a)
         total = n.reduce("sum", n.where(hit, wide, 0), [0])
-        some = n.greater(n.reduce("sum", n.cast(hit, "int64"), [0]), 0)
+        some = n.reduce("sum", n.cast(hit, "int64"), [0]) > 0
         found.append(n.where(some, total, default))
     return found
 
@@ -100,15 +100,15 @@ def _stepped(n: Calc, x: Expr, axis: int, bounds: tuple[Dim, Dim, Expr]) -> Expr
     size = n.scalar(n.size(x, axis))
     first, last = (n.clip(n.scalar(b), -FAR, FAR) for b in bounds[:2])
     step = bounds[2]
-    up = n.greater(step, 0)
-    low, high = n.where(up, n.like(0, size), -1), n.where(up, size, n.sub(size, 1))
-    first, last = (n.where(n.less(b, 0), n.add(b, size), b) for b in (first, last))
+    up = step > 0
+    low, high = n.where(up, n.like(0, size), -1), n.where(up, size, size - 1)
+    first, last = (n.where(b < 0, b + size, b) for b in (first, last))
     first = n.minimum(n.maximum(first, 0), high)
     last = n.minimum(n.maximum(last, low), high)
-    span = n.where(up, n.sub(last, first), n.sub(first, last))
+    span = n.where(up, last - first, first - last)
     stride = n.maximum(n.abs(step), 1)
-    count = n.floor_div(n.add(n.maximum(span, 0), n.sub(stride, 1)), stride)
-    places = n.add(n.mul(n.arange(count), step), first)
+    count = (n.maximum(span, 0) + (stride - 1)) // stride
+    places = n.arange(count) * step + first
     return n.take(x, places, axis)
 
 
@@ -178,7 +178,7 @@ def _trimmed(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim]) -> tuple[Expr, 
     left = list(pair)
     for side, width in enumerate(pair):
         if isinstance(width, Expr) and not n.infer.is_natural(width):
-            cuts[side] = n.maximum(n.negative(width), 0)
+            cuts[side] = n.maximum(-width, 0)
             left[side] = n.maximum(width, 0)
     if not any(isinstance(c, Expr) for c in cuts):
         return x, pair
@@ -192,16 +192,16 @@ def _mirrored(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim], mode: str) -> 
     """Return ``x`` padded along one axis by its own elements."""
     size = n.size(x, axis)
     length = n.dim("add", n.dim("add", size, pair[0]), pair[1])
-    place = n.sub(n.arange(length), n.scalar(pair[0]))
+    place = n.arange(length) - n.scalar(pair[0])
     if mode == "edge":
-        last = n.sub(n.scalar(size), 1)
+        last = n.scalar(size) - 1
         place = n.minimum(n.maximum(place, 0), last)
     elif mode == "wrap":
-        place = n.floor_mod(place, n.maximum(n.scalar(size), 1))
+        place = place % n.maximum(n.scalar(size), 1)
     else:
-        period = n.maximum(n.mul(n.sub(n.scalar(size), 1), 2), 1)
-        turned = n.floor_mod(place, period)
-        place = n.minimum(turned, n.sub(period, turned))
+        period = n.maximum((n.scalar(size) - 1) * 2, 1)
+        turned = place % period
+        place = n.minimum(turned, period - turned)
     return n.take(x, place, axis)
 
 

@@ -28,14 +28,14 @@ def _causal_conv(n: Node) -> list[Expr]:
     reach = n.dim("subtract", kernel, 1)
     whole = n.pad(x, [(0, 0), (0, 0), (reach, 0)], 0) if past is None else n.concat([past, x], 2)
     y = _depthwise(n, whole, w, (channels, kernel), n.size(x, 2))
-    y = y if n.get(2) is None else n.add(y, n.expand(n.cast(n[2], WIDE), 1))
+    y = y if n.get(2) is None else y + n.expand(n.cast(n[2], WIDE), 1)
     how = str(n.attr("activation", "none"))
     if how not in ("none", "silu", "swish"):
         raise Unsupported(f"activation: expected none, silu or swish, found {how!r}")
     y = n.cast(y, dtype)
     if how != "none":
         real = n.cast(y, WIDE)
-        y = n.cast(n.mul(real, n.sigmoid(real)), dtype)
+        y = n.cast(real * n.sigmoid(real), dtype)
     return [y, n.slice(whole, 2, n.size(x, 2), None)]
 
 
@@ -45,8 +45,8 @@ def _depthwise(n: Calc, x: Expr, w: Expr, sizes: tuple[Dim, Dim], length: Dim) -
     x, w = n.cast(x, WIDE), n.cast(w, WIDE)
     if isinstance(channels, int) and isinstance(kernel, int) and channels * kernel:
         return op("nn.conv1d", x, w, groups=channels)
-    places = n.add(n.expand(n.arange(length), 1), n.arange(kernel))
-    return n.reduce("sum", n.mul(n.take(x, places, 2), w), [3])
+    places = n.expand(n.arange(length), 1) + n.arange(kernel)
+    return n.reduce("sum", n.take(x, places, 2) * w, [3])
 
 
 # -- linear attention --------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def _linear_attention(n: Node) -> list[Expr]:
         return n.transpose(apart, [1, 0, *range(2, 3 + len(dims))])
 
     query, key, value = laid(0, group, keys), laid(1, keys, 1), laid(2, 1, values)
-    reads = [n.mul(query, default_scale(n, query, n.attr("scale"))), key, value]
+    reads = [query * default_scale(n, query, n.attr("scale")), key, value]
     if rule.startswith("gated"):
         reads.append(n.exp(_decay(n, laid(4, -1), [length, batch, heads, keys])))
     if rule.endswith("delta"):
@@ -97,11 +97,11 @@ def _turn(
     query, key, value, *more = (n.take(x, t, 0) for x in reads)
     state = now[0]
     if rule.startswith("gated"):
-        state = n.mul(state, more[0])
+        state = state * more[0]
     if rule.endswith("delta"):
-        given = n.reduce("sum", n.mul(state, key), [2], True)
-        value = n.mul(n.sub(value, given), more[-1])
-    state = n.add(state, n.mul(key, value))
+        given = n.reduce("sum", state * key, [2], True)
+        value = (value - given) * more[-1]
+    state = state + key * value
     return [state], [n.matmul(query, state)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import pairwise
+from operator import add, and_
 
 import numpy as np
 
@@ -38,11 +39,11 @@ def _col2im(n: Node) -> Expr:
     x = n.reshape(n.transpose(x, order), [n.size(x, 0), channels, *lines])
     for k in range(rank):
         tap, place = n.arange(block[k]), n.expand(n.arange(image[k]), 1)
-        begin = n.sub(n.add(place, pads[k]), n.mul(tap, dilations[k]))  # [image, block]
-        window = n.floor_div(begin, strides[k])
-        inside = n.logical_and(n.greater_equal(begin, 0), n.less(window, n.scalar(counts[k])))
-        inside = n.logical_and(inside, n.equal(n.floor_mod(begin, strides[k]), 0))
-        at = n.add(n.mul(tap, n.scalar(counts[k])), n.maximum(window, 0))
+        begin = place + pads[k] - tap * dilations[k]  # [image, block]
+        window = begin // strides[k]
+        inside = (begin >= 0) & (window < n.scalar(counts[k]))
+        inside = inside & n.equal(begin % strides[k], 0)
+        at = tap * n.scalar(counts[k]) + n.maximum(window, 0)
         read = n.take(x, n.where(inside, at, 0), 2 + k)
         shown = n.expand(inside, 2, rank - 1 - k) if k < rank - 1 else inside
         x = n.reduce("sum", n.where(shown, read, n.like(0, x)), [3 + k])
@@ -96,7 +97,7 @@ def _counted(n: Node, x: Expr, grams: np.ndarray) -> Expr:
     """Return how often each row of ``grams`` occurs in each row of ``x``, over all skips."""
     size = grams.shape[1]
     steps = range(1, 2 + int(n.required("max_skip_count"))) if size > 1 else range(1, 2)
-    return reduce(n.add, [_hits(n, x, grams, step) for step in steps])
+    return reduce(add, [_hits(n, x, grams, step) for step in steps])
 
 
 def _hits(n: Node, x: Expr, grams: np.ndarray, step: int) -> Expr:
@@ -104,6 +105,6 @@ def _hits(n: Node, x: Expr, grams: np.ndarray, step: int) -> Expr:
     size = grams.shape[1]
     reach = n.dim("subtract", n.size(x, 1), step * (size - 1))
     begins = n.arange(n.dim("maximum", reach, 0))
-    words = [n.expand(n.take(x, n.add(begins, step * k), 1), 2) for k in range(size)]
+    words = [n.expand(n.take(x, begins + (step * k), 1), 2) for k in range(size)]
     same = [n.equal(w, n.like(grams[:, k], x)) for k, w in enumerate(words)]
-    return n.reduce("sum", n.cast(reduce(n.logical_and, same), "int32"), [1])
+    return n.reduce("sum", n.cast(reduce(and_, same), "int32"), [1])

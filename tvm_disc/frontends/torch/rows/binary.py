@@ -26,7 +26,7 @@ def _arithmetic(name: str) -> Row:
         if dtype == "bool":
             return m.apply(_ON_TRUTHS[name], a, b)
         if alpha != 1:
-            b = m.mul(b, alpha if is_float(dtype) else int(alpha))
+            b = b * (alpha if is_float(dtype) else int(alpha))
         return m.apply(name, a, b)
 
     return row
@@ -62,13 +62,13 @@ def _ignoring_nan(name: str) -> Row:
 def divided(m: Maker, a: Any, b: Any, *, rounding_method: str | None = None) -> Value:
     """Return a quotient, exact or rounded."""
     dtype = m.out_dtype
-    a, b = m.tensor(a, dtype), m.tensor(b, dtype)
+    above, below = m.tensor(a, dtype), m.tensor(b, dtype)
     if rounding_method is None:
-        return m.div(a, b)
-    b = m.divisor(b, a)
+        return above / below
+    below = m.divisor(below, above)
     if rounding_method == "floor":
-        return m.floor_div(a, b)
-    return m.apply("trunc", m.div(a, b)) if is_float(dtype) else m.div(a, b)
+        return above // below
+    return m.apply("trunc", above / below) if is_float(dtype) else above / below
 
 
 def _div_mode(m: Maker, a: Any, b: Any, *, rounding_mode: str | None = None) -> Value:
@@ -92,12 +92,12 @@ def _plain(name: str) -> Row:
 def _remainder(m: Maker, a: Any, b: Any) -> Value:
     """Return Python's ``%``; a zero remainder has the sign of ``a``, as in PyTorch's kernel."""
     dtype = m.out_dtype
-    a, b = m.tensor(a, dtype), m.tensor(b, dtype)
+    above, below = m.tensor(a, dtype), m.tensor(b, dtype)
     if not is_float(dtype):
-        return m.floor_mod(a, m.divisor(b, a))
-    rest = m.apply("mod", a, b)
-    other = m.not_equal(m.less(rest, 0.0), m.less(b, 0.0))
-    return m.where(m.logical_and(m.not_equal(rest, 0.0), other), m.add(rest, b), rest)
+        return above % m.divisor(below, above)
+    rest = m.apply("mod", above, below)
+    other = m.not_equal(rest < 0.0, below < 0.0)
+    return m.where(m.not_equal(rest, 0.0) & other, rest + below, rest)
 
 
 def _fmod(m: Maker, a: Any, b: Any) -> Value:
@@ -142,12 +142,12 @@ def powered(m: Maker, base: Any, exponent: Any) -> Value:
             return made
     a, b = m.tensor(base, dtype), m.tensor(exponent, dtype)
     if is_float(dtype):
-        return m.power(a, b)
+        return a**b
     # float64 is exact for every integer power that does not overflow the result.
-    wide = m.power(m.cast(a, "float64"), m.cast(b, "float64"))
+    wide = m.cast(a, "float64") ** m.cast(b, "float64")
     # A negative power is exact for 1 and -1, and 0 for every other base, including 0.
     parts = m.where(m.equal(a, 0), 0.0, m.apply("trunc", wide))
-    return m.cast(m.where(m.less(b, 0), parts, m.apply("round", wide)), dtype)
+    return m.cast(m.where(b < 0, parts, m.apply("round", wide)), dtype)
 
 
 def _known_power(m: Maker, x: Value, exponent: float) -> Value | None:
@@ -164,8 +164,8 @@ def _known_power(m: Maker, x: Value, exponent: float) -> Value | None:
     if exponent == -0.5:
         return m.rsqrt(x)
     if exponent in (-1, -2):
-        below = x if exponent == -1 else m.mul(x, x)
-        return m.div(m.tensor(1.0, x.dtype), below)
+        below = x if exponent == -1 else x * x
+        return m.tensor(1.0, x.dtype) / below
     return None
 
 
@@ -176,9 +176,9 @@ def _product_power(m: Maker, x: Value, times: int) -> Value:
     result: Value | None = None
     while times:
         if times & 1:
-            result = x if result is None else m.mul(result, x)
+            result = x if result is None else result * x
         times >>= 1
-        x = m.mul(x, x) if times else x
+        x = x * x if times else x
     assert result is not None
     return result
 
@@ -196,12 +196,12 @@ def _atan2(m: Maker, y: Any, x: Any) -> Value:
     dtype = m.out_dtype
     y, x = m.tensor(y, dtype), m.tensor(x, dtype)
     rise, run = m.abs(y), m.abs(x)
-    slope = m.div(rise, run)
-    slope = m.where(m.logical_and(m.isinf(rise), m.isinf(run)), 1.0, slope)
-    slope = m.where(m.logical_and(m.equal(rise, 0.0), m.equal(run, 0.0)), 0.0, slope)
+    slope = rise / run
+    slope = m.where(m.isinf(rise) & m.isinf(run), 1.0, slope)
+    slope = m.where(m.equal(rise, 0.0) & m.equal(run, 0.0), 0.0, slope)
     angle = m.apply("atan", slope)
-    angle = m.where(sign_bit(m, x), m.sub(m.like(math.pi, angle), angle), angle)
-    return m.where(sign_bit(m, y), m.negative(angle), angle)
+    angle = m.where(sign_bit(m, x), m.like(math.pi, angle) - angle, angle)
+    return m.where(sign_bit(m, y), -angle, angle)
 
 
 def _addcmul(m: Maker, x: Value, a: Value, b: Value, *, value: Any = 1) -> Value:
@@ -217,17 +217,17 @@ def _in(m: Maker, *values: Value) -> list[Value]:
 
 
 def _plus_scaled(m: Maker, x: Value, y: Value, scale: Any) -> Value:
-    y = y if scale == 1 else m.mul(y, scale)
-    return m.add(m.cast(x, m.out_dtype), y)
+    y = y if scale == 1 else y * scale
+    return m.cast(x, m.out_dtype) + y
 
 
 def _lerp(m: Maker, a: Value, b: Value, weight: Any) -> Value:
     dtype = m.out_dtype
     part = m.tensor(weight, dtype)
-    step = m.mul(part, m.sub(b, a))
-    far = m.mul(m.sub(part, 1.0), m.sub(b, a))
-    near = m.less(m.abs(part), 0.5)
-    return m.where(near, m.add(a, step), m.add(b, far))
+    step = part * (b - a)
+    far = (part - 1.0) * (b - a)
+    near = m.abs(part) < 0.5
+    return m.where(near, a + step, b + far)
 
 
 def _hypot(m: Maker, a: Any, b: Any) -> Value:
@@ -235,34 +235,34 @@ def _hypot(m: Maker, a: Any, b: Any) -> Value:
     dtype = m.out_dtype
     a, b = (m.abs(m.tensor(v, dtype)) for v in (a, b))
     top, low = m.maximum(a, b), m.minimum(a, b)
-    part = m.div(low, m.where(m.equal(top, 0.0), 1.0, top))
-    grown = m.sqrt(m.add(m.mul(part, part), 1.0))
-    infinite = m.logical_or(m.isinf(a), m.isinf(b))
-    return m.where(infinite, math.inf, m.mul(top, grown))
+    part = low / m.where(m.equal(top, 0.0), 1.0, top)
+    grown = m.sqrt(part * part + 1.0)
+    infinite = m.isinf(a) | m.isinf(b)
+    return m.where(infinite, math.inf, top * grown)
 
 
 def _copysign(m: Maker, a: Any, b: Any) -> Value:
     """Return the magnitude of ``a`` with the sign of ``b``, including that of a zero or NaN."""
     dtype = m.out_dtype
     size, sign = m.abs(m.tensor(a, dtype)), m.tensor(b, dtype)
-    return m.where(sign_bit(m, sign), m.negative(size), size)
+    return m.where(sign_bit(m, sign), -size, size)
 
 
 def _ldexp(m: Maker, a: Any, b: Any) -> Value:
     dtype = m.out_dtype
-    return m.mul(m.tensor(a, dtype), m.power(m.tensor(2.0, dtype), m.tensor(b, dtype)))
+    return m.tensor(a, dtype) * m.tensor(2.0, dtype) ** m.tensor(b, dtype)
 
 
 def _logaddexp(base: str) -> Row:
     def row(m: Maker, a: Value, b: Value) -> Value:
         dtype = m.out_dtype
         scale = 1.0 if base == "e" else math.log(2.0)
-        a, b = (m.mul(m.cast(v, dtype), scale) for v in (a, b))
+        a, b = (m.cast(v, dtype) * scale for v in (a, b))
         top = m.maximum(a, b)
-        gap = m.negative(m.abs(m.sub(a, b)))
-        grown = m.add(top, m.log1p(m.exp(gap)))
-        same = m.logical_and(m.isinf(a), m.equal(a, b))
-        return m.div(m.where(same, a, grown), scale)
+        gap = -m.abs(a - b)
+        grown = top + m.log1p(m.exp(gap))
+        same = m.isinf(a) & m.equal(a, b)
+        return m.where(same, a, grown) / scale
 
     return row
 

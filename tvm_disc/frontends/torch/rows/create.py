@@ -55,11 +55,11 @@ def stepped(m: Maker, start: Any, end: Any, step: Any) -> Value:
         made = m.call("arange", *ends, start=None, stop=None, step=None, dtype="int64")
         return m.cast(Value(made, "int64", (size,)), dtype)
     if whole:
-        scaled = m.mul(m.arange(size), m.tensor(step, "int64"))
-        return m.cast(m.add(scaled, m.tensor(start, "int64")), dtype)
+        scaled = m.arange(size) * m.tensor(step, "int64")
+        return m.cast(scaled + m.tensor(start, "int64"), dtype)
     places = m.arange(size, "float64")
-    scaled = m.mul(places, m.tensor(step, "float64"))
-    return m.cast(m.add(scaled, m.tensor(start, "float64")), dtype)
+    scaled = places * m.tensor(step, "float64")
+    return m.cast(scaled + m.tensor(start, "float64"), dtype)
 
 
 def _linspace(m: Maker, start: Any, end: Any, steps: int, **kwargs: Any) -> Value:
@@ -67,12 +67,12 @@ def _linspace(m: Maker, start: Any, end: Any, steps: int, **kwargs: Any) -> Valu
     dtype, (size,) = m.out_dtype, m.out_dims
     first, last = m.tensor(start, "float64"), m.tensor(end, "float64")
     gaps = m.maximum(m.tensor(size - 1, "float64"), 1.0)
-    step = m.div(m.sub(last, first), gaps)
+    step = (last - first) / gaps
     places = m.arange(size)
-    back = m.sub(m.tensor(size - 1, "int64"), places)
-    up = m.add(m.mul(m.cast(places, "float64"), step), first)
-    down = m.sub(last, m.mul(m.cast(back, "float64"), step))
-    near = m.less(m.mul(places, 2), m.tensor(size, "int64"))
+    back = m.tensor(size - 1, "int64") - places
+    up = m.cast(places, "float64") * step + first
+    down = last - m.cast(back, "float64") * step
+    near = places * 2 < m.tensor(size, "int64")
     return m.cast(m.where(near, up, down), dtype)
 
 

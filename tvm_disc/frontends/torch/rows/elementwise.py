@@ -64,8 +64,8 @@ def _sign(m: Maker, x: Value) -> Value:
     """Return the sign; 0 for NaN and -0.0, because PyTorch's kernel compares with 0 twice."""
     if x.dtype == "bool" or not x.is_float:
         return x if x.dtype == "bool" else m.apply("sign", x)
-    below = m.where(m.less(x, 0.0), -1.0, 0.0, x.dtype)
-    return m.where(m.greater(x, 0.0), 1.0, below)
+    below = m.where(x < 0.0, -1.0, 0.0, x.dtype)
+    return m.where(x > 0.0, 1.0, below)
 
 
 def _abs(m: Maker, x: Value) -> Value:
@@ -73,12 +73,12 @@ def _abs(m: Maker, x: Value) -> Value:
 
 
 def _neg(m: Maker, x: Value) -> Value:
-    return m.negative(x)
+    return -x
 
 
 def _reciprocal(m: Maker, x: Value) -> Value:
     x = m.cast(x, m.out_dtype)
-    return m.div(m.tensor(1.0, x.dtype), x)
+    return m.tensor(1.0, x.dtype) / x
 
 
 def _relu(m: Maker, x: Value) -> Value:
@@ -118,30 +118,30 @@ def _leaky_relu(m: Maker, x: Value, negative_slope: Any = 0.01) -> Value:
 
 
 def _elu(m: Maker, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
-    scaled = m.mul(x, float(input_scale)) if input_scale != 1 else x
-    low = m.mul(m.expm1(scaled), float(alpha))
-    made = m.where(m.greater(x, 0.0), x, low)
-    return m.mul(made, float(scale)) if scale != 1 else made
+    scaled = x * float(input_scale) if input_scale != 1 else x
+    low = m.expm1(scaled) * float(alpha)
+    made = m.where(x > 0.0, x, low)
+    return made * float(scale) if scale != 1 else made
 
 
 def gelu(m: Maker, x: Value, *, approximate: str = "none") -> Value:
     """Return the Gaussian error linear unit, exact or by its tanh approximation."""
     if approximate == "tanh":
-        cube = m.mul(m.mul(x, x), x)
-        inner = m.add(x, m.mul(cube, 0.044715))
-        grown = m.tanh(m.mul(inner, math.sqrt(2 / math.pi)))
+        cube = x * x * x
+        inner = x + cube * 0.044715
+        grown = m.tanh(inner * math.sqrt(2 / math.pi))
     else:
-        grown = m.erf(m.mul(x, math.sqrt(0.5)))
-    return m.mul(m.mul(x, 0.5), m.add(grown, 1.0))
+        grown = m.erf(x * math.sqrt(0.5))
+    return x * 0.5 * (grown + 1.0)
 
 
 def _silu(m: Maker, x: Value) -> Value:
-    return m.mul(x, m.sigmoid(x))
+    return x * m.sigmoid(x)
 
 
 def _log_sigmoid(m: Maker, x: Value) -> Value:
-    size = m.negative(m.abs(x))
-    return m.sub(m.minimum(x, 0.0), m.log1p(m.exp(size)))
+    size = -m.abs(x)
+    return m.minimum(x, 0.0) - m.log1p(m.exp(size))
 
 
 def _predicate(name: str) -> Row:
@@ -156,7 +156,7 @@ def _predicate(name: str) -> Row:
 
 
 def _logical_not(m: Maker, x: Value) -> Value:
-    return m.logical_not(m.cast(x, "bool"))
+    return ~m.cast(x, "bool")
 
 
 def _bitwise_not(m: Maker, x: Value) -> Value:
@@ -191,7 +191,7 @@ def sign_bit(m: Maker, x: Value) -> Value:
         return m.full(False, x.dims, "bool")
     if is_float(x.dtype):
         x = _bits(m, x, f"int{_width(x.dtype)}")
-    return m.less(x, m.like(0, x))
+    return x < m.like(0, x)
 
 
 def _nan_to_num(
@@ -210,7 +210,7 @@ def _nan_to_num(
 
 def _square(m: Maker, x: Value) -> Value:
     x = m.cast(x, m.out_dtype)
-    return m.mul(x, x)
+    return x * x
 
 
 _REAL = (

@@ -195,7 +195,7 @@ def _index_add(
     m: Maker, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1
 ) -> Value:
     source = m.cast(source, x.dtype)
-    return _written_along(m, x, dim, index, source if alpha == 1 else m.mul(source, alpha), "add")
+    return _written_along(m, x, dim, index, source if alpha == 1 else source * alpha, "add")
 
 
 def _index_copy(m: Maker, x: Value, dim: int, index: Value, source: Value) -> Value:

@@ -47,7 +47,7 @@ def linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Valu
     """Return ``x @ weight.T + bias``."""
     if weight.rank == 1:
         made = matmul(m, x, weight)
-        return made if bias is None else m.add(made, bias)
+        return made if bias is None else made + bias
     row = x.rank == 1
     x = m.expand(x, 0) if row else x
     made = Value(m.call("nn.dense", x, weight, units=None), x.dtype, (*x.dims[:-1], weight.dims[0]))
@@ -62,11 +62,11 @@ def _added(compute: Callable[[Maker, Value, Value], Value]) -> Row:
     def row(m: Maker, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
         made = compute(m, a, b)
         if alpha != 1:
-            made = m.mul(made, alpha)
+            made = made * alpha
         if beta == 0:
             return made
         x = m.cast(x, made.dtype)
-        return m.add(made, x if beta == 1 else m.mul(x, beta))
+        return made + (x if beta == 1 else x * beta)
 
     return row
 
@@ -76,7 +76,7 @@ def _batch_sum(m: Maker, a: Value, b: Value) -> Value:
 
 
 def _outer(m: Maker, a: Value, b: Value) -> Value:
-    return m.mul(m.expand(a, 1), m.expand(b, 0))
+    return m.expand(a, 1) * m.expand(b, 0)
 
 
 def _shared_heads(m: Maker, x: Value, heads: Dim) -> Value:
@@ -92,7 +92,7 @@ def _shared_heads(m: Maker, x: Value, heads: Dim) -> Value:
 
 def causal_mask(m: Maker, queries: Dim, keys: Dim) -> Value:
     """Return the mask of keys at or before each query."""
-    return m.less_equal(m.expand(m.arange(keys), 0), m.expand(m.arange(queries), 1))
+    return m.expand(m.arange(keys), 0) <= m.expand(m.arange(queries), 1)
 
 
 def _sees_a_key(m: Maker, mask: Value) -> Value | None:
@@ -128,12 +128,12 @@ def attention(
     size = query.dims[-1]
     if scale is None:
         if isinstance(size, int):
-            scaled = m.mul(query, 1 / math.sqrt(size) if size else 1.0)
+            scaled = query * (1 / math.sqrt(size) if size else 1.0)
         else:
             root = m.sqrt(m.tensor(size, query.dtype))
-            scaled = m.div(query, root)
+            scaled = query / root
     else:
-        scaled = m.mul(query, float(scale))
+        scaled = query * float(scale)
     scores = product(m, scaled, key, transpose_b=True)
     mask = causal_mask(m, *scores.dims[-2:]) if is_causal else attn_mask
     seen = None
@@ -141,7 +141,7 @@ def attention(
         scores = m.where(mask, scores, -math.inf)
         seen = None if is_causal else m.reduce("any", mask, [-1], True)
     elif mask is not None:
-        scores = m.add(scores, m.cast(mask, scores.dtype))
+        scores = scores + m.cast(mask, scores.dtype)
         seen = _sees_a_key(m, mask)
     weights = Value(m.call("nn.softmax", scores, axis=-1), scores.dtype, scores.dims)
     found = product(m, weights, value)
@@ -197,18 +197,18 @@ def _grouped(
     places, ends = m.arange(x.dims[0]), m.cast(offs, "int64")
     found = m.call("searchsorted", ends, places, right=True, dtype="int64")
     group = Value(found, "int64", places.dims)
-    last = m.sub(m.tensor(weight.dims[0], "int64"), 1)
+    last = m.tensor(weight.dims[0], "int64") - 1
     # Sums of bfloat16 and float16 are rounded once.
     wide = x.dtype if x.dtype in ("float32", "float64") else "float32"
     own = m.cast(m.take(weight, m.minimum(group, last), 0), wide)
-    made = m.reduce("sum", m.mul(m.expand(m.cast(x, wide), 2), own), [1])
-    return m.cast(m.where(m.expand(m.less_equal(group, last), 1), made, 0.0), m.out_dtype)
+    made = m.reduce("sum", m.expand(m.cast(x, wide), 2) * own, [1])
+    return m.cast(m.where(m.expand(group <= last, 1), made, 0.0), m.out_dtype)
 
 
 def _cdist(m: Maker, a: Value, b: Value, p: float = 2.0, compute_mode: Any = None) -> Value:
     from tvm_disc.frontends.torch.rows.reduce import norm
 
-    gap = m.sub(m.expand(a, a.rank - 1), m.expand(b, b.rank - 2))
+    gap = m.expand(a, a.rank - 1) - m.expand(b, b.rank - 2)
     return norm(m, gap, float(p), [gap.rank - 1], False)
 
 
@@ -220,7 +220,7 @@ def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
     first, second = (m.literal(k, "int64") for k in np.triu_indices(rows, 1))
     from tvm_disc.frontends.torch.rows.reduce import norm
 
-    gap = m.sub(m.take(x, first, 0), m.take(x, second, 0))
+    gap = m.take(x, first, 0) - m.take(x, second, 0)
     return norm(m, gap, float(p), [1], False)
 
 

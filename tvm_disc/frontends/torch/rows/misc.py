@@ -36,11 +36,11 @@ def _embedding_bag(
     starts = m.slice(starts, 0, 0, bags) if include_last_offset else starts
     places = m.arange(indices.dims[0])
     found = m.call("searchsorted", starts, places, right=True, dtype="int64")
-    bag = m.sub(Value(found, "int64", places.dims), 1)
+    bag = Value(found, "int64", places.dims) - 1
     rows = m.take(weight, m.inside(indices, weight.dims[0]), 0)
     counted = m.full(1, indices.dims, weight.dtype)
     if per_sample_weights is not None:
-        rows = m.mul(rows, m.expand(per_sample_weights, 1))
+        rows = rows * m.expand(per_sample_weights, 1)
     if padding_idx >= 0:
         plain = m.not_equal(indices, padding_idx)
         rows = m.where(m.expand(plain, 1), rows, -math.inf if mode == 2 else 0.0)
@@ -50,11 +50,11 @@ def _embedding_bag(
     if mode == 2:
         low = m.full(-math.inf, [bags, width], weight.dtype)
         made = scattered(m, low, 0, at, rows, "max")
-        made = m.where(m.expand(m.greater(count, 0.0), 1), made, 0.0)
+        made = m.where(m.expand(count > 0.0, 1), made, 0.0)
     else:
         made = scattered(m, m.full(0, [bags, width], weight.dtype), 0, at, rows, "add")
     if mode == 1:
-        made = m.div(made, m.expand(m.maximum(count, 1.0), 1))
+        made = made / m.expand(m.maximum(count, 1.0), 1)
     if any(m.used(k) for k in (1, 2, 3)):
         raise Unsupported("results of embedding_bag that only its gradient reads")
     return made, None, None, None
@@ -76,7 +76,7 @@ def _channel_shuffle(m: Maker, x: Value, groups: int) -> Value:
 def _glu(m: Maker, x: Value, dim: int = -1) -> Value:
     half = m.out_dims[dim]
     first, second = m.slice(x, dim, 0, half), m.slice(x, dim, half, half + half)
-    return m.mul(first, m.sigmoid(second))
+    return first * m.sigmoid(second)
 
 
 def _bincount_size(m: Maker, *args: Any, **kwargs: Any) -> Value:
@@ -96,10 +96,10 @@ def _histc(m: Maker, x: Value, bins: int = 100, min: Any = 0, max: Any = 0) -> V
     if min == max:
         least, most = m.reduce("min", x, [0]), m.reduce("max", x, [0])
         alone = m.equal(least, most)
-        low = m.where(alone, m.sub(least, 1.0), least)
-        high = m.where(alone, m.add(most, 1.0), most)
-    place = m.div(m.mul(m.sub(x, low), float(bins)), m.sub(high, low))
-    inside = m.logical_and(m.greater_equal(x, low), m.less_equal(x, high))
+        low = m.where(alone, least - 1.0, least)
+        high = m.where(alone, most + 1.0, most)
+    place = (x - low) * float(bins) / (high - low)
+    inside = (x >= low) & (x <= high)
     place = m.cast(m.where(inside, place, 0.0), "int64")  # rounded towards 0, as PyTorch converts
     place = m.minimum(place, bins - 1)
     counts = m.full(0, [bins], x.dtype)

@@ -74,7 +74,7 @@ def _layer_norm(
 def _statistics(m: Maker, x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value]:
     """Return (mean, reciprocal of the standard deviation) with reduced axes kept."""
     variance, mean = moments(m, x, axes, 0.0, True)
-    return mean, m.rsqrt(m.add(variance, eps))
+    return mean, m.rsqrt(variance + eps)
 
 
 def _native_layer_norm(
@@ -211,11 +211,11 @@ def _by_batch(m: Maker, x: Value, weight: Any, bias: Any, eps: float) -> tuple[V
     """Return (result, mean, reciprocal of the standard deviation) by statistics of the batch."""
     axes = [a for a in range(x.rank) if a != 1]
     mean, scale = _statistics(m, x, axes, eps)
-    y = m.mul(m.sub(x, mean), scale)
+    y = (x - mean) * scale
     if weight is not None:
-        y = m.mul(y, m.along(m.cast(weight, x.dtype), 1, x.rank))
+        y = y * m.along(m.cast(weight, x.dtype), 1, x.rank)
     if bias is not None:
-        y = m.add(y, m.along(m.cast(bias, x.dtype), 1, x.rank))
+        y = y + m.along(m.cast(bias, x.dtype), 1, x.rank)
     return y, m.squeeze(mean, axes), m.squeeze(scale, axes)
 
 
@@ -241,8 +241,8 @@ def _functional_batch_norm(
 
 
 def _moved(m: Maker, old: Value, new: Value, momentum: float) -> Value:
-    part = m.mul(m.cast(new, old.dtype), momentum)
-    return m.add(m.mul(old, 1 - momentum), part)
+    part = m.cast(new, old.dtype) * momentum
+    return old * (1 - momentum) + part
 
 
 def _rms_norm(
@@ -251,13 +251,13 @@ def _rms_norm(
     wide = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
     y = m.cast(x, wide)
     axes = list(range(x.rank - len(shape), x.rank))
-    mean = m.reduce("mean", m.mul(y, y), axes, True)
+    mean = m.reduce("mean", y * y, axes, True)
     import torch
 
     least = torch.finfo(getattr(torch, x.dtype)).eps if eps is None else eps
-    y = m.mul(y, m.rsqrt(m.add(mean, float(least))))
+    y = y * m.rsqrt(mean + float(least))
     if weight is not None:
-        y = m.mul(y, m.cast(weight, wide))
+        y = y * m.cast(weight, wide)
     return m.cast(y, m.out_dtype)
 
 

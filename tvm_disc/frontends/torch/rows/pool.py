@@ -74,15 +74,15 @@ def _positions(
     sizes, line = x.dims[lead:], None
     inside: Value | None = None
     for k in range(rank):
-        starts = m.mul(m.arange(dims[lead + k]), window["strides"][k])
-        starts = m.sub(starts, window["padding"][k])
-        taps = m.mul(m.arange(window["pool_size"][k]), dilation[k])
-        at = m.add(m.along(starts, k, 2 * rank), m.along(taps, rank + k, 2 * rank))
-        here = m.logical_and(m.greater_equal(at, 0), m.less(at, m.tensor(sizes[k], "int64")))
-        inside = here if inside is None else m.logical_and(inside, here)
+        starts = m.arange(dims[lead + k]) * window["strides"][k]
+        starts = starts - window["padding"][k]
+        taps = m.arange(window["pool_size"][k]) * dilation[k]
+        at = m.along(starts, k, 2 * rank) + m.along(taps, rank + k, 2 * rank)
+        here = (at >= 0) & (at < m.tensor(sizes[k], "int64"))
+        inside = here if inside is None else inside & here
         scale = m.tensor(m.product(sizes[k + 1 :]), "int64")
-        part = m.mul(at, scale)
-        line = part if line is None else m.add(line, part)
+        part = at * scale
+        line = part if line is None else line + part
     assert line is not None and inside is not None
     grid = (*dims[lead:], math.prod(window["pool_size"]))
     shape = (*dims[lead:], *window["pool_size"])
@@ -94,12 +94,12 @@ def _positions(
     read = m.where(shown, read, lowest)
     values = m.reduce("max", read, [-1])
     # The first maximum that is not padding, or the last NaN, as PyTorch's kernel selects.
-    largest = m.logical_and(shown, m.equal(read, m.expand(values, values.rank)))
+    largest = shown & m.equal(read, m.expand(values, values.rank))
     at = m.reduce_position("argmax", m.cast(largest, "int8"), -1, False)
     if x.is_float:
         order = m.arange(grid[-1])
         last = m.reduce("max", m.where(m.isnan(read), order, -1), [-1])
-        at = m.where(m.less(last, 0), at, last)
+        at = m.where(last < 0, at, last)
     wide = m.broadcast(places, read.dims)
     found = m.gather(wide, m.expand(at, at.rank), -1)
     return values, m.squeeze(found, [-1])
@@ -145,24 +145,24 @@ def _counted_average(
     for k in range(rank):
         axis, size = 2 + k, x.dims[2 + k]
         step, taps, pad = window["strides"][k], window["pool_size"][k], window["padding"][k]
-        starts = m.sub(m.mul(m.arange(dims[k]), step), pad)
-        at = m.add(m.expand(starts, 1), m.arange(taps))
+        starts = m.arange(dims[k]) * step - pad
+        at = m.expand(starts, 1) + m.arange(taps)
         end = m.tensor(size, "int64")
-        here = m.logical_and(m.greater_equal(at, 0), m.less(at, end))
-        last = m.sub(end, m.tensor(1, "int64"))
+        here = (at >= 0) & (at < end)
+        last = end - m.tensor(1, "int64")
         safe = m.minimum(m.maximum(at, 0), last)
         read = m.take(found, safe, axis)
         wide = m.expand(here, 2, read.rank - axis - 2)
         found = m.reduce("sum", m.where(wide, read, 0), [axis + 1])
-        limit = m.add(end, pad) if how[0] else end
+        limit = end + pad if how[0] else end
         low = starts if how[0] else m.maximum(starts, 0)
-        high = m.minimum(m.add(starts, taps), limit)
-        own = m.along(m.sub(high, low), k, rank)
-        count = own if count is None else m.mul(count, own)
+        high = m.minimum(starts + taps, limit)
+        own = m.along(high - low, k, rank)
+        count = own if count is None else count * own
     assert count is not None
     if how[1] is not None:
-        return m.div(found, how[1])
-    return m.div(found, m.cast(count, x.dtype))
+        return found / how[1]
+    return found / m.cast(count, x.dtype)
 
 
 def _adaptive(kind: str, rank: int) -> Row:

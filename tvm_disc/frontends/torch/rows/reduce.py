@@ -93,13 +93,13 @@ def moments(
 ) -> tuple[Value, Value]:
     """Return (variance, mean) over some axes."""
     mean = m.reduce("mean", x, axes, True)
-    centred = m.sub(x, mean)
-    total = m.reduce("sum", m.mul(centred, centred), axes, keep)
+    centred = x - mean
+    total = m.reduce("sum", centred * centred, axes, keep)
     count = m.scalar(m.product([x.dims[a] for a in axes]), x.dtype)
-    below = m.sub(count, correction) if correction else count
+    below = count - correction if correction else count
     if not keep:
         mean = m.squeeze(mean, axes)
-    return m.div(total, m.maximum(below, 0.0)), mean
+    return total / m.maximum(below, 0.0), mean
 
 
 def _variance(root: bool, pair: bool) -> Row:
@@ -141,9 +141,9 @@ def norm(m: Maker, x: Value, order: float, axes: Sequence[int], keep: bool) -> V
     if order == 1:
         return m.reduce("sum", size, axes, keep)
     if order == 2:
-        return m.sqrt(m.reduce("sum", m.mul(x, x), axes, keep))
-    total = m.reduce("sum", m.power(size, float(order)), axes, keep)
-    return m.power(total, 1.0 / float(order))
+        return m.sqrt(m.reduce("sum", x * x, axes, keep))
+    total = m.reduce("sum", size ** float(order), axes, keep)
+    return total ** (1.0 / float(order))
 
 
 def _vector_norm(
@@ -159,8 +159,8 @@ def _logsumexp(m: Maker, x: Value, dim: Any, keepdim: bool = False) -> Value:
     axes = axes_of(x, dim)
     top = m.reduce("max", x, axes, True)
     top = m.where(m.isinf(top), 0.0, top)
-    total = m.reduce("sum", m.exp(m.sub(x, top)), axes, True)
-    found = m.add(m.log(total), top)
+    total = m.reduce("sum", m.exp(x - top), axes, True)
+    found = m.log(total) + top
     return found if keepdim else m.squeeze(found, axes)
 
 
@@ -186,12 +186,12 @@ def _logcumsumexp(m: Maker, x: Value, dim: int) -> Value:
         return x
     moved = m.move(x, dim, -1)
     places = m.arange(moved.dims[-1])
-    seen = m.less_equal(m.expand(places, 0), m.expand(places, 1))
+    seen = m.expand(places, 0) <= m.expand(places, 1)
     wide = m.where(seen, m.expand(moved, -2), -math.inf)
     top = m.reduce("max", wide, [-1], True)
     top = m.where(m.isinf(top), 0.0, top)
-    total = m.reduce("sum", m.exp(m.sub(wide, top)), [-1], True)
-    return m.move(m.squeeze(m.add(m.log(total), top), [-1]), -1, dim)
+    total = m.reduce("sum", m.exp(wide - top), [-1], True)
+    return m.move(m.squeeze(m.log(total) + top, [-1]), -1, dim)
 
 
 def _running_extreme(name: str) -> Row:
@@ -203,7 +203,7 @@ def _running_extreme(name: str) -> Row:
         moved = m.move(x, dim, -1)
         size = moved.dims[-1]
         places = m.arange(size)
-        seen = m.less_equal(m.expand(places, 0), m.expand(places, 1))
+        seen = m.expand(places, 0) <= m.expand(places, 1)
         number = m.cast(moved, "int8") if x.dtype == "bool" else moved
         lowest = _lowest(number.dtype, name)
         wide = m.where(seen, m.expand(number, -2), lowest)
@@ -211,8 +211,8 @@ def _running_extreme(name: str) -> Row:
         # The last of equal elements. A NaN is the extreme of all following positions.
         chosen = m.equal(wide, m.expand(values, -1))
         if number.is_float:
-            chosen = m.logical_or(chosen, m.isnan(wide))
-        at = m.where(m.logical_and(chosen, seen), places, -1)
+            chosen = chosen | m.isnan(wide)
+        at = m.where(chosen & seen, places, -1)
         found = m.reduce("max", at, [-1])
         values = m.gather(moved, found, -1)
         return m.move(values, -1, dim), m.move(found, -1, dim)
@@ -234,7 +234,7 @@ def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[V
         return x, m.tensor(0, "int64")
     size = m.scalar(x.dims[dim % x.rank])
     order = m.order(x, dim, ascending=True)
-    middle = m.floor_div(m.sub(size, 1), m.tensor(2, "int64"))
+    middle = (size - 1) // m.tensor(2, "int64")
     place = m.take(order, m.reshape(middle, [1]), dim)
     if is_float(x.dtype):  # NaN is sorted last
         last = m.slice(order, dim, -1, None)
@@ -251,9 +251,9 @@ def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tupl
         return x, m.tensor(0, "int64")
     if not is_float(x.dtype):
         return _median(m, x, dim, keepdim)
-    numbers = m.cast(m.logical_not(m.isnan(x)), "int64")
+    numbers = m.cast(~m.isnan(x), "int64")
     count = m.reduce("sum", numbers, [dim], True)
-    middle = m.maximum(m.floor_div(m.sub(count, 1), m.tensor(2, "int64")), 0)
+    middle = m.maximum((count - 1) // m.tensor(2, "int64"), 0)
     place = m.gather(m.order(x, dim, ascending=True), middle, dim)
     value = m.gather(x, place, dim)
     if keepdim:

@@ -35,7 +35,7 @@ class Weights:
 
 def _dense(m: Maker, x: Value, weight: Value, bias: Value | None) -> Value:
     made = product(m, x, weight, transpose_b=True)
-    return made if bias is None else m.add(made, bias)
+    return made if bias is None else made + bias
 
 
 def _parts(m: Maker, x: Value, count: int) -> list[Value]:
@@ -44,24 +44,24 @@ def _parts(m: Maker, x: Value, count: int) -> list[Value]:
 
 
 def _lstm_step(m: Maker, now: Value, past: Value, states: Sequence[Value]) -> list[Value]:
-    total = m.add(now, past)
+    total = now + past
     write, keep, fresh, read = _parts(m, total, 4)
     write, keep, read = (m.sigmoid(g) for g in (write, keep, read))
-    cell = m.add(m.mul(keep, states[1]), m.mul(write, m.tanh(fresh)))
-    return [m.mul(read, m.tanh(cell)), cell]
+    cell = keep * states[1] + write * m.tanh(fresh)
+    return [read * m.tanh(cell), cell]
 
 
 def _gru_step(m: Maker, now: Value, past: Value, states: Sequence[Value]) -> list[Value]:
     new, old = _parts(m, now, 3), _parts(m, past, 3)
-    reset, update = (m.sigmoid(m.add(a, b)) for a, b in zip(new[:2], old[:2], strict=True))
-    fresh = m.tanh(m.add(new[2], m.mul(reset, old[2])))
-    gap = m.sub(states[0], fresh)
-    return [m.add(m.mul(gap, update), fresh)]
+    reset, update = (m.sigmoid(a + b) for a, b in zip(new[:2], old[:2], strict=True))
+    fresh = m.tanh(new[2] + reset * old[2])
+    gap = states[0] - fresh
+    return [gap * update + fresh]
 
 
 def _plain_step(activation: str) -> Step:
     def step(m: Maker, now: Value, past: Value, states: Sequence[Value]) -> list[Value]:
-        return [m.apply(activation, m.add(now, past))]
+        return [m.apply(activation, now + past)]
 
     return step
 
@@ -72,7 +72,7 @@ def _steps(
     """Return (outputs ``[steps, batch, width]``, last states) of one direction."""
 
     def turn(t: Value, fixed: list[Value], state: list[Value]) -> tuple[list[Value], list[Value]]:
-        now = m.take(fixed[0], m.sub(fixed[1], t) if backward else t, 0)
+        now = m.take(fixed[0], fixed[1] - t if backward else t, 0)
         after = step(m, now, _dense(m, state[0], w.hidden, w.hidden_bias), state)
         if w.projection is not None:
             after[0] = product(m, after[0], w.projection, transpose_b=True)

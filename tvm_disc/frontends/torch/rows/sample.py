@@ -19,17 +19,17 @@ def _step(
     """Return the distance in the operand between adjacent elements of the result."""
     if corners:
         gaps = m.maximum(m.tensor(wanted - 1, dtype), 1.0)
-        return m.div(m.tensor(size - 1, dtype), gaps)
+        return m.tensor(size - 1, dtype) / gaps
     if scale:
         return m.tensor(1.0 / scale, dtype)
-    return m.div(m.tensor(size, dtype), m.tensor(wanted, dtype))
+    return m.tensor(size, dtype) / m.tensor(wanted, dtype)
 
 
 def _places(m: Maker, wanted: Dim, step: Value, corners: bool) -> Value:
     line = m.arange(wanted, step.dtype)
     if corners:
-        return m.mul(line, step)
-    return m.sub(m.mul(m.add(line, 0.5), step), 0.5)
+        return line * step
+    return (line + 0.5) * step - 0.5
 
 
 def _exact(x: Value) -> str:
@@ -38,7 +38,7 @@ def _exact(x: Value) -> str:
 
 
 def _clamped(m: Maker, place: Value, size: Dim) -> Value:
-    last = m.sub(m.tensor(size, "int64"), 1)
+    last = m.tensor(size, "int64") - 1
     return m.minimum(m.maximum(place, 0), last)
 
 
@@ -63,8 +63,8 @@ def _nearest(m: Maker, x: Value, axis: int, wanted: Dim, exact: bool, scale: flo
         return Value(made, x.dtype, dims)
     step = _step(m, size, wanted, False, scale)
     line = m.arange(wanted, "float32")
-    line = m.add(line, 0.5) if exact else line
-    place = m.cast(m.floor(m.mul(line, step)), "int64")
+    line = line + 0.5 if exact else line
+    place = m.cast(m.floor(line * step), "int64")
     return m.take(x, _clamped(m, place, size), axis)
 
 
@@ -77,27 +77,27 @@ def _linear(
     place = _places(m, wanted, _step(m, size, wanted, corners, scale, _exact(x)), corners)
     place = m.maximum(place, 0.0)
     low = m.floor(place)
-    part = m.along(m.cast(m.sub(place, low), x.dtype), axis, x.rank)
+    part = m.along(m.cast(place - low, x.dtype), axis, x.rank)
     first = m.cast(low, "int64")
     below = m.take(x, _clamped(m, first, size), axis)
-    above = m.take(x, _clamped(m, m.add(first, 1), size), axis)
-    rest = m.sub(m.tensor(1.0, x.dtype), part)
-    return m.add(m.mul(below, rest), m.mul(above, part))
+    above = m.take(x, _clamped(m, first + 1, size), axis)
+    rest = m.tensor(1.0, x.dtype) - part
+    return below * rest + above * part
 
 
 def _cubic(m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: float | None) -> Value:
     size = x.dims[axis]
     place = _places(m, wanted, _step(m, size, wanted, corners, scale, _exact(x)), corners)
     low = m.floor(place)
-    part = m.sub(place, low)
+    part = place - low
     first = m.cast(low, "int64")
     total: Value | None = None
     for tap in (-1, 0, 1, 2):
-        gap = m.abs(m.sub(part, float(tap)))
+        gap = m.abs(part - float(tap))
         weight = m.along(m.cast(_cubic_weight(m, gap, tap in (0, 1)), x.dtype), axis, x.rank)
-        read = m.take(x, _clamped(m, m.add(first, tap), size), axis)
-        term = m.mul(read, weight)
-        total = term if total is None else m.add(total, term)
+        read = m.take(x, _clamped(m, first + tap, size), axis)
+        term = read * weight
+        total = term if total is None else total + term
     assert total is not None
     return total
 
@@ -105,10 +105,10 @@ def _cubic(m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: flo
 def _cubic_weight(m: Maker, gap: Value, near: bool, a: float = _CUBIC) -> Value:
     """Return Keys' kernel at a distance up to 1, or from 1 to 2."""
     factors = (a + 2, -(a + 3), 0.0, 1.0) if near else (a, -5 * a, 8 * a, -4 * a)
-    found = m.mul(gap, factors[0])
+    found = gap * factors[0]
     for k in factors[1:3]:
-        found = m.mul(m.add(found, k), gap)
-    return m.add(found, factors[3])
+        found = (found + k) * gap
+    return found + factors[3]
 
 
 def _antialias(reach: float, kernel: Callable[[Maker, Value], Value]) -> Callable[..., Value]:
@@ -126,28 +126,28 @@ def _antialias(reach: float, kernel: Callable[[Maker, Value], Value]) -> Callabl
             return x
         step = _step(m, size, wanted, corners, scale, x.dtype)
         wide = m.maximum(step, 1.0)
-        center = m.mul(step, m.add(m.arange(wanted, x.dtype), 0.5))
-        center, half = m.expand(center, 1), m.mul(wide, reach)
+        center = step * (m.arange(wanted, x.dtype) + 0.5)
+        center, half = m.expand(center, 1), wide * reach
         at = m.expand(m.arange(size, x.dtype), 0)
-        first = m.floor(m.add(m.sub(center, half), 0.5))
-        end = m.floor(m.add(m.add(center, half), 0.5))
-        inside = m.logical_and(m.greater_equal(at, first), m.less(at, end))
-        gap = m.div(m.abs(m.add(m.sub(at, center), 0.5)), wide)
+        first = m.floor(center - half + 0.5)
+        end = m.floor(center + half + 0.5)
+        inside = (at >= first) & (at < end)
+        gap = m.abs(at - center + 0.5) / wide
         weights = m.where(inside, kernel(m, gap), 0.0)
-        weights = m.div(weights, m.reduce("sum", weights, [1], True))
+        weights = weights / m.reduce("sum", weights, [1], True)
         return m.move(matmul(m, m.move(x, axis, -1), m.swap(weights, 0, 1)), -1, axis)
 
     return along
 
 
 def _triangle(m: Maker, gap: Value) -> Value:
-    return m.maximum(m.sub(1.0, gap), 0.0)
+    return m.maximum(1.0 - gap, 0.0)
 
 
 def _keys(m: Maker, gap: Value) -> Value:
     """Return Keys' kernel with coefficient -1/2, which PyTorch uses for antialiasing."""
-    far = m.where(m.less(gap, 2.0), _cubic_weight(m, gap, False, -0.5), 0.0)
-    return m.where(m.less(gap, 1.0), _cubic_weight(m, gap, True, -0.5), far)
+    far = m.where(gap < 2.0, _cubic_weight(m, gap, False, -0.5), 0.0)
+    return m.where(gap < 1.0, _cubic_weight(m, gap, True, -0.5), far)
 
 
 def _scales(m: Maker, given: Any, rank: int) -> list[float | None]:

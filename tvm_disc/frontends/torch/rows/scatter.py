@@ -141,12 +141,12 @@ def _strided_scatter(m: Maker, x: Value, src: Value, axis: int, begin: Dim, step
     size, count = x.dims[axis], src.dims[axis]
     if count == 0:
         return x
-    offset = m.sub(m.arange(size), m.tensor(begin, "int64"))
-    place = m.floor_div(offset, step)
-    hit = m.equal(m.floor_mod(offset, step), 0)
-    after = m.greater_equal(offset, 0)
-    inside = m.less(place, m.tensor(count, "int64"))
-    here = m.logical_and(m.logical_and(hit, after), inside)
+    offset = m.arange(size) - m.tensor(begin, "int64")
+    place = offset // step
+    hit = m.equal(offset % step, 0)
+    after = offset >= 0
+    inside = place < m.tensor(count, "int64")
+    here = hit & after & inside
     read = m.take(src, m.where(here, place, 0), axis)
     return m.where(m.along(here, axis, x.rank), read, x)
 
@@ -165,7 +165,7 @@ def _masked_scatter(m: Maker, x: Value, mask: Value, source: Value) -> Value:
     count = Value(
         m.call("cumsum", line, axis=0, dtype="int64", exclusive=False), "int64", line.dims
     )
-    place = m.maximum(m.sub(count, 1), 0)
+    place = m.maximum(count - 1, 0)
     read = m.reshape(m.take(m.flat(source), place, 0), dims)
     return m.where(mask, read, m.broadcast(x, dims))
 
@@ -189,10 +189,10 @@ def _diagonal_scatter(
     order = [*lead, a, b]
     moved = m.transpose(x, order)
     rows, columns = m.arange(moved.dims[-2]), m.arange(moved.dims[-1])
-    gap = m.sub(m.expand(columns, 0), m.expand(rows, 1))
+    gap = m.expand(columns, 0) - m.expand(rows, 1)
     on = m.equal(gap, offset)
-    place = rows if offset >= 0 else m.add(rows, offset)
-    last = m.sub(m.tensor(src.dims[-1], "int64"), 1)
+    place = rows if offset >= 0 else rows + offset
+    last = m.tensor(src.dims[-1], "int64") - 1
     place = m.minimum(m.maximum(place, 0), last)
     read = m.expand(m.take(src, place, -1), src.rank)
     made = m.where(on, read, moved)

@@ -130,8 +130,8 @@ def _roll(m: Maker, x: Value, shifts: Any, dims: Any = ()) -> Value:
                 axis,
             )
             continue
-        places = m.sub(m.arange(size), m.tensor(shift, "int64"))
-        x = m.take(x, m.floor_mod(places, m.maximum(m.tensor(size, "int64"), 1)), axis)
+        places = m.arange(size) - m.tensor(shift, "int64")
+        x = m.take(x, places % m.maximum(m.tensor(size, "int64"), 1), axis)
     return x
 
 
@@ -255,8 +255,8 @@ def _diagonal(m: Maker, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1)
     rows, columns = moved.dims[-2:]
     line = m.reshape(moved, [*moved.dims[:-2], rows * columns])
     start = offset if offset >= 0 else -offset * columns
-    step = m.mul(m.arange(m.out_dims[-1]), m.tensor(columns + 1, "int64"))
-    return m.take(line, m.add(step, m.tensor(start, "int64")), -1)
+    step = m.arange(m.out_dims[-1]) * m.tensor(columns + 1, "int64")
+    return m.take(line, step + m.tensor(start, "int64"), -1)
 
 
 def _triangle(upper: bool) -> Row:
@@ -276,8 +276,8 @@ def _as_strided(
         raise Unsupported("as_strided of a tensor that is not contiguous")
     places = m.tensor(0 if storage_offset is None else storage_offset, "int64")
     for axis, (d, s) in enumerate(zip(size, stride, strict=True)):
-        step = m.mul(m.arange(d), m.tensor(s, "int64"))
-        places = m.add(places, m.along(step, axis, len(size)))
+        step = m.arange(d) * m.tensor(s, "int64")
+        places = places + m.along(step, axis, len(size))
     return m.take(m.flat(x), m.broadcast(places, size), 0)
 
 
@@ -287,8 +287,8 @@ def _unfold(m: Maker, x: Value, dimension: int, size: int, step: int) -> Value:
         return m.reshape(x, [size])
     axis = dimension % x.rank
     count = m.out_dims[axis]
-    starts = m.mul(m.arange(count), step)
-    places = m.add(m.expand(starts, 1), m.arange(size))
+    starts = m.arange(count) * step
+    places = m.expand(starts, 1) + m.arange(size)
     windows = m.take(x, places, axis)
     return m.move(windows, axis + 1, -1)
 

@@ -22,7 +22,7 @@ def _hidden(m: Maker, mask: Value | None, kind: int | None) -> Value | None:
     """Return which keys a query sees, in the layout of scores ``[batch, heads, queries, keys]``."""
     if mask is None:
         return None
-    seen = m.logical_not(m.cast(mask, "bool"))
+    seen = ~m.cast(mask, "bool")
     if kind == PADDING:
         return m.expand(seen, 1, 2)
     return m.expand(seen, 0, 2) if kind == PAIRS else seen
@@ -111,10 +111,10 @@ def _encoder_layer(
         )
 
     if norm_first:
-        x = m.add(src, attended(first(src)))
-        return m.add(x, fed(second(x)))
-    x = first(m.add(src, attended(src)))
-    return second(m.add(x, fed(x)))
+        x = src + attended(first(src))
+        return x + fed(second(x))
+    x = first(src + attended(src))
+    return second(x + fed(x))
 
 
 ROWS: Mapping[str, Row] = {
