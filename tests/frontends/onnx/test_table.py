@@ -10,7 +10,8 @@ onnx = pytest.importorskip("onnx")
 
 from tvm_disc.frontends.onnx import functions  # noqa: E402
 from tvm_disc.frontends.onnx.listing import MISSING, markdown  # noqa: E402
-from tvm_disc.frontends.onnx.table import add, every_row, find, row  # noqa: E402
+from tvm_disc.frontends.onnx.rows import FAMILIES, ROWS, find, joined  # noqa: E402
+from tvm_disc.frontends.onnx.table import Row  # noqa: E402
 
 
 def newest() -> int:
@@ -45,22 +46,24 @@ def test_rows_are_of_operators_that_exist() -> None:
     known = {s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == ""}
     # ONNX Runtime and converters from TensorFlow add these to ONNX's domain.
     own = {"Erfc", "SimplifiedLayerNormalization"}
-    assert {r.name for r in every_row() if r.domain == ""} <= known | own
+    assert {name for domain, name in ROWS if domain == ""} <= known | own
 
 
 def test_a_second_row_for_an_opset_is_refused() -> None:
     with pytest.raises(AssertionError, match="Relu has two rows since opset 1"):
-        add("Relu", lambda n: None)
+        joined([*FAMILIES.values(), [Row("Relu", str)]])
 
 
-def test_a_row_holds_up_to_the_next() -> None:
-    @row("Dropped", since=3, until=5, domain="test")
-    def convert(n: object) -> object:
-        return n
-
-    add("Dropped", str, since=8, domain="test")
-    found = [find("test", "Dropped", v) for v in (2, 3, 5, 6, 8, 99)]
+def test_a_row_is_valid_up_to_the_next() -> None:
+    rows = [
+        Row("A B", str, since=3, until=5),
+        Row("B", repr, since=8, domain="ai"),
+        Row("A", repr, since=8),
+    ]
+    table = joined([rows])
+    found = [find("", "A", v, table) for v in (2, 3, 5, 6, 8, 99)]
     assert [f and f.since for f in found] == [None, 3, 3, None, 8, 8]
+    assert find("", "B", 8, table) is None and find("ai", "B", 8, table) is not None
 
 
 def test_the_documentation_lists_it(root: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.table import normal
 
+SMALL = 64  # largest number of elements of a known result that is stored as a constant
 _NEWEST = 2**31 - 1  # the largest version that ONNX's schema lookup accepts
 
 
@@ -95,6 +96,19 @@ def _instantiate_graph(graph: Any, attrs: dict[str, Any]) -> None:
         kept.append(copy)
     del graph.node[:]
     graph.node.extend(kept)
+
+
+def free_names(graph: Any) -> list[str]:
+    """Return the names that a subgraph reads from enclosing graphs."""
+    inside = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+    inside |= {s.values.name for s in graph.sparse_initializer}
+    found: dict[str, None] = {}
+    for node in graph.node:
+        inner = [name for a in node.attribute for g in (a.g, *a.graphs) for name in free_names(g)]
+        found.update(dict.fromkeys(n for n in (*node.input, *inner) if n and n not in inside))
+        inside.update(node.output)
+    found.update(dict.fromkeys(v.name for v in graph.output if v.name not in inside))
+    return list(found)
 
 
 __all__ = ["body_of", "has_body", "instantiated", "schema_of", "type_proto"]

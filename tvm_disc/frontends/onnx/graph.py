@@ -12,15 +12,14 @@ from tvm_disc.frontends.calls import Expr, placed
 from tvm_disc.frontends.onnx import functions
 from tvm_disc.frontends.onnx.node import Node, attributes, name_of, title
 from tvm_disc.frontends.onnx.ranks import completed, declared_ranks, renamed
-from tvm_disc.frontends.onnx.table import find, normal
+from tvm_disc.frontends.onnx.rows import find
+from tvm_disc.frontends.onnx.table import normal
 from tvm_disc.frontends.onnx.tensors import Lazy, array_of, dense_of
 from tvm_disc.limits import MOST_NODES
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.ops.algebra import building
-
-SMALL = 64  # largest number of elements of a known result that is stored as a constant
 
 
 @dataclass
@@ -205,7 +204,7 @@ class Graph:
             return value
         self.infer.type_of(value)
         known = self.infer.value_of(value)
-        return ast.Constant(known) if known is not None and known.size <= SMALL else value
+        return ast.Constant(known) if known is not None and known.size <= functions.SMALL else value
 
 
 def _constant(read: Callable[[Any, str], Any], proto: Any, folder: str) -> ast.Constant:
@@ -286,19 +285,6 @@ def _described(node: Any, domain: str, opset: int) -> str:
     )
 
 
-def free_names(graph: Any) -> list[str]:
-    """Return the names that a subgraph reads from enclosing graphs."""
-    inside = {v.name for v in graph.input} | {t.name for t in graph.initializer}
-    inside |= {s.values.name for s in graph.sparse_initializer}
-    found: dict[str, None] = {}
-    for node in graph.node:
-        inner = [name for a in node.attribute for g in (a.g, *a.graphs) for name in free_names(g)]
-        found.update(dict.fromkeys(n for n in (*node.input, *inner) if n and n not in inside))
-        inside.update(node.output)
-    found.update(dict.fromkeys(v.name for v in graph.output if v.name not in inside))
-    return list(found)
-
-
 def results_of(values: Sequence[Any], names: Sequence[str]) -> Expr:
     """Return the result of ``main``: a tensor or a tuple; a sequence becomes a tuple of its
     elements.
@@ -318,4 +304,4 @@ def _result(value: Any, name: str) -> Expr:
     return value
 
 
-__all__ = ["Graph", "Model", "free_names", "refuse_unknown", "results_of"]
+__all__ = ["Graph", "Model", "refuse_unknown", "results_of"]

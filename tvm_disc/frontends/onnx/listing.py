@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tvm_disc.frontends.onnx.rows import FAMILIES
-from tvm_disc.frontends.onnx.table import Row, every_row
+from tvm_disc.frontends.onnx.rows import FAMILIES, joined
+from tvm_disc.frontends.onnx.table import Row
 
 BEGIN, END = "<!-- operators -->", "<!-- end of operators -->"
 # ONNX operators on strings and encoded images, for which programs have no element type.
@@ -24,19 +24,12 @@ def markdown() -> str:
     """Return a Markdown table with one row for each family of operators."""
     lines = ["| family | operators, with the first opsets of their rows where there are several |"]
     lines.append("|---|---|")
-    for family in FAMILIES:
-        names = list(_names(family.__name__))
-        if names:
-            lines.append(f"| {family.__name__.rpartition('.')[2]} | {', '.join(names)} |")
+    lines += [f"| {family} | {', '.join(_names(rows))} |" for family, rows in FAMILIES.items()]
     return "\n".join(lines)
 
 
-def _names(module: str) -> Iterator[str]:
-    found: dict[tuple[str, str], list[Row]] = {}
-    for r in every_row():
-        if r.convert.__module__ == module:
-            found.setdefault((r.domain, r.name), []).append(r)
-    for (domain, name), rows in found.items():
+def _names(family: Iterable[Row]) -> Iterator[str]:
+    for (domain, name), rows in joined([family]).items():
         shown = f"{domain}.{name}" if domain else name
         many = len(rows) > 1 or rows[0].since > 1
         yield f"{shown} ({', '.join(str(r.since) for r in rows)})" if many else shown

@@ -13,14 +13,11 @@ from tvm_disc.frontends.onnx.external import check_external, check_model_file
 from tvm_disc.frontends.onnx.functions import opsets_of
 from tvm_disc.frontends.onnx.graph import Graph, Model, refuse_unknown, results_of
 from tvm_disc.frontends.onnx.inputs import variables
-from tvm_disc.frontends.onnx.rows import FAMILIES
 from tvm_disc.frontends.onnx.size import function_key, node_limit
 from tvm_disc.frontends.onnx.texts import check_texts
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.module import IRModule
-
-assert FAMILIES  # importing the families registers their rows
 
 
 def from_onnx(model: Any, folder: str = "") -> IRModule:

@@ -8,30 +8,9 @@ from typing import Any
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import MICROSOFT, row
+from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 
 
-@row("Relu")
-def _relu(n: Node) -> Expr:
-    return op("nn.relu", n[0])
-
-
-@row("Sigmoid")
-def _sigmoid(n: Node) -> Expr:
-    return n.sigmoid(n[0])
-
-
-@row("Tanh")
-def _tanh(n: Node) -> Expr:
-    return n.tanh(n[0])
-
-
-@row("LeakyRelu")
-def _leaky_relu(n: Node) -> Expr:
-    return op("nn.leaky_relu", n[0], alpha=float(n.attr("alpha", 0.01)))
-
-
-@row("PRelu")
 def _prelu(n: Node) -> Expr:
     """Convert PRelu. Slopes broadcast from the last axis; before opset 7 rank 1 means per
     channel.
@@ -42,20 +21,17 @@ def _prelu(n: Node) -> Expr:
     return n.where(x < 0, x * slope, x)
 
 
-@row("Elu")
 def _elu(n: Node) -> Expr:
     x = n[0]
     return n.where(x < 0, n.expm1(x) * float(n.attr("alpha", 1.0)), x)
 
 
-@row("Celu")
 def _celu(n: Node) -> Expr:
     x, alpha = n[0], float(n.attr("alpha", 1.0))
     below = n.expm1(x / alpha) * alpha
     return n.maximum(x, 0) + n.minimum(below, 0)
 
 
-@row("Selu")
 def _selu(n: Node) -> Expr:
     x = n[0]
     alpha = float(n.attr("alpha", 1.67326319217681884765625))
@@ -64,12 +40,6 @@ def _selu(n: Node) -> Expr:
     return n.where(x > 0, x, below) * gamma
 
 
-@row("ThresholdedRelu")
-def _thresholded_relu(n: Node) -> Expr:
-    return n.where(n[0] > float(n.attr("alpha", 1.0)), n[0], 0)
-
-
-@row("HardSigmoid")
 def _hard_sigmoid(n: Node) -> Expr:
     return hard_sigmoid(n, n[0], float(n.attr("alpha", 0.2)), float(n.attr("beta", 0.5)))
 
@@ -79,45 +49,22 @@ def hard_sigmoid(n: Calc, x: Expr, alpha: float, beta: float) -> Expr:
     return n.clip(x * alpha + beta, 0, 1)
 
 
-@row("HardSwish")
-def _hard_swish(n: Node) -> Expr:
-    return n[0] * hard_sigmoid(n, n[0], 1 / 6, 0.5)
-
-
-@row("Softplus")
-def _softplus(n: Node) -> Expr:
-    return softplus(n, n[0])
-
-
 def softplus(n: Calc, x: Expr) -> Expr:
     """Return ``log(1 + exp(x))``, computed so that ``exp`` does not overflow."""
     rest = n.log1p(n.exp(-n.abs(x)))
     return n.maximum(x, 0) + rest
 
 
-@row("Softsign")
-def _softsign(n: Node) -> Expr:
-    return n[0] / (n.abs(n[0]) + 1)
-
-
-@row("Mish")
-def _mish(n: Node) -> Expr:
-    return n[0] * n.tanh(softplus(n, n[0]))
-
-
-@row("Swish")
 def _swish(n: Node) -> Expr:
     alpha = float(n.attr("alpha", 1.0))
     inner = n[0] if alpha == 1 else n[0] * alpha
     return n[0] * n.sigmoid(inner)
 
 
-@row("QuickGelu", domain=MICROSOFT)
 def _quick_gelu(n: Node) -> Expr:
     return n[0] * n.sigmoid(n[0] * float(n.attr("alpha", 1.702)))
 
 
-@row("Shrink")
 def _shrink(n: Node) -> Expr:
     x = n[0]
     bias, limit = float(n.attr("bias", 0.0)), float(n.attr("lambd", 0.5))
@@ -128,7 +75,6 @@ def _shrink(n: Node) -> Expr:
     return n.cast(shrunk, dtype)
 
 
-@row("Gelu")
 def _gelu(n: Node) -> Expr:
     how = str(n.attr("approximate", "none"))
     if how not in ("none", "tanh"):
@@ -148,23 +94,11 @@ def gelu_tanh(n: Calc, x: Expr) -> Expr:
     return x * 0.5 * (n.tanh(inner) + 1)
 
 
-@row("Gelu", domain=MICROSOFT)
-def _gelu_microsoft(n: Node) -> Expr:
-    return gelu(n, n[0])
-
-
-@row("BiasGelu", domain=MICROSOFT)
-def _bias_gelu(n: Node) -> Expr:
-    return gelu(n, n[0] + n[1])
-
-
-@row("FastGelu", domain=MICROSOFT)
 def _fast_gelu(n: Node) -> Expr:
     bias = n.get(1)
     return gelu_tanh(n, n[0] if bias is None else n[0] + bias)
 
 
-@row("Dropout")
 def _dropout(n: Node) -> list[Any]:
     """Convert Dropout for inference: the identity, and a mask of ones."""
     training = n.get(2)
@@ -194,34 +128,12 @@ def _flattened(n: Node, name: str) -> Expr:
     return n.reshape(op(name, flat, axis=-1), n.sizes(x))
 
 
-@row("Softmax")
-def _softmax_flattened(n: Node) -> Expr:
-    return _flattened(n, "nn.softmax")
-
-
-@row("Softmax", since=13)
-def _softmax(n: Node) -> Expr:
-    return n.softmax(n[0], int(n.attr("axis", -1)))
-
-
-@row("LogSoftmax")
-def _log_softmax_flattened(n: Node) -> Expr:
-    return _flattened(n, "nn.log_softmax")
-
-
-@row("LogSoftmax", since=13)
-def _log_softmax(n: Node) -> Expr:
-    return op("nn.log_softmax", n[0], axis=int(n.attr("axis", -1)))
-
-
-@row("Hardmax")
 def _hardmax_flattened(n: Node) -> Expr:
     x, axis = n[0], n.axis(int(n.attr("axis", 1)), n.rank(n[0]))
     flat = n.reshape(x, [n.product(n.sizes(x)[:axis]), n.product(n.sizes(x)[axis:])])
     return n.reshape(_first_largest(n, flat, 1), n.sizes(x))
 
 
-@row("Hardmax", since=13)
 def _hardmax(n: Node) -> Expr:
     return _first_largest(n, n[0], n.axis(int(n.attr("axis", -1)), n.rank(n[0])))
 
@@ -233,4 +145,35 @@ def _first_largest(n: Node, x: Expr, axis: int) -> Expr:
     return n.cast(n.equal(places, best), n.dtype(x))
 
 
-__all__ = ["gelu", "gelu_tanh", "hard_sigmoid", "softplus"]
+ROWS: tuple[Row, ...] = (
+    Row("Relu", lambda n: op("nn.relu", n[0])),
+    Row("Sigmoid", lambda n: n.sigmoid(n[0])),
+    Row("Tanh", lambda n: n.tanh(n[0])),
+    Row("LeakyRelu", lambda n: op("nn.leaky_relu", n[0], alpha=float(n.attr("alpha", 0.01)))),
+    Row("PRelu", _prelu),
+    Row("Elu", _elu),
+    Row("Celu", _celu),
+    Row("Selu", _selu),
+    Row("ThresholdedRelu", lambda n: n.where(n[0] > float(n.attr("alpha", 1.0)), n[0], 0)),
+    Row("HardSigmoid", _hard_sigmoid),
+    Row("HardSwish", lambda n: n[0] * hard_sigmoid(n, n[0], 1 / 6, 0.5)),
+    Row("Softplus", lambda n: softplus(n, n[0])),
+    Row("Softsign", lambda n: n[0] / (n.abs(n[0]) + 1)),
+    Row("Mish", lambda n: n[0] * n.tanh(softplus(n, n[0]))),
+    Row("Swish", _swish),
+    Row("QuickGelu", _quick_gelu, domain=MICROSOFT),
+    Row("Shrink", _shrink),
+    Row("Gelu", _gelu),
+    Row("Gelu", lambda n: gelu(n, n[0]), domain=MICROSOFT),
+    Row("BiasGelu", lambda n: gelu(n, n[0] + n[1]), domain=MICROSOFT),
+    Row("FastGelu", _fast_gelu, domain=MICROSOFT),
+    Row("Dropout", _dropout),
+    Row("Softmax", lambda n: _flattened(n, "nn.softmax")),
+    Row("Softmax", lambda n: n.softmax(n[0], int(n.attr("axis", -1))), since=13),
+    Row("LogSoftmax", lambda n: _flattened(n, "nn.log_softmax")),
+    Row("LogSoftmax", lambda n: op("nn.log_softmax", n[0], axis=int(n.attr("axis", -1))), since=13),
+    Row("Hardmax", _hardmax_flattened),
+    Row("Hardmax", _hardmax, since=13),
+)
+
+__all__ = ["ROWS", "gelu", "gelu_tanh", "hard_sigmoid", "softplus"]

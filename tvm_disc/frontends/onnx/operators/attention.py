@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm_disc.frontends.calc import Calc, Demand, Dim, Expr
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
 LOWEST = -3.4028234663852886e38
@@ -90,7 +90,6 @@ def default_scale(n: Calc, x: Expr, given: Any) -> Any:
 # -- attention ---------------------------------------------------------------------------------
 
 
-@row("Attention", since=23)
 def _attention(n: Node) -> list[Any]:
     """Convert Attention. A mask, causality, windows and lengths may each exclude keys."""
     flat = n.rank(n[0]) == 3
@@ -234,7 +233,6 @@ def rotated(n: Calc, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
     return made if every else n.concat([made, n.slice(x, rank - 1, whole, None)], rank - 1)
 
 
-@row("RotaryEmbedding", since=23)
 def _rotary(n: Node) -> Expr:
     """Convert RotaryEmbedding of ``[batch, heads, length, width]``, or of rank 3 with flat
     heads.
@@ -281,7 +279,13 @@ def _angles(n: Node, heads: int, width: int) -> list[Any]:
     )
 
 
+ROWS: tuple[Row, ...] = (
+    Row("Attention", _attention, since=23),
+    Row("RotaryEmbedding", _rotary, since=23),
+)
+
 __all__ = [
+    "ROWS",
     "Heads",
     "causal",
     "default_scale",

@@ -11,7 +11,7 @@ import numpy as np
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, const, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import CLASSIC, row
+from tvm_disc.frontends.onnx.table import CLASSIC, Row
 from tvm_disc.frontends.onnx.tensors import array_of
 
 MEMBER = 6  # the mode of a node that tests whether a value is in a set
@@ -41,7 +41,6 @@ class Forest:
     depth: int
 
 
-@row("TreeEnsemble", domain=CLASSIC, since=5)
 def _tree_ensemble(n: Node) -> Expr:
     """Convert TreeEnsemble: all trees of all rows descend in parallel, for the maximum depth."""
     x = n[0]
@@ -178,3 +177,6 @@ def _members(n: Node, modes: np.ndarray, leaves: int) -> np.ndarray:
     for at, members in zip(asked, sets, strict=True):
         table[at, : len(members)] = members
     return table
+
+
+ROWS: tuple[Row, ...] = (Row("TreeEnsemble", _tree_ensemble, domain=CLASSIC, since=5),)

@@ -9,10 +9,10 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
 from tvm_disc.frontends.calls import UnknownRows
 from tvm_disc.frontends.loop import Loop, choose, counted
-from tvm_disc.frontends.onnx.graph import SMALL, free_names
+from tvm_disc.frontends.onnx.functions import SMALL, free_names
 from tvm_disc.frontends.onnx.grown import Gathered, Growing
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.relay import expr as ast
 
 UNROLLED = 8  # maximum number of iterations that are unrolled
@@ -51,7 +51,6 @@ def _tensors(values: Sequence[Any], what: str) -> None:
         )
 
 
-@row("If")
 def _if(n: Node) -> Any:
     """Convert an If: both branches, or the one that the condition or the declared ranks select."""
     cond = n.reshape(n[0], [])
@@ -124,7 +123,6 @@ def _if_taken(n: Node, cond: Expr, taken: int, results: list[Expr]) -> list[Expr
 # -- loops -------------------------------------------------------------------------------------
 
 
-@row("Loop")
 def _loop(n: Node) -> list[Any]:
     body, state = n.required("body"), list(n.inputs[2:])
     most, cond = n.get(0), n.get(1)
@@ -215,7 +213,6 @@ def _declared(n: Node, x: Expr, value: Any) -> Expr:
 # -- scans -------------------------------------------------------------------------------------
 
 
-@row("Scan", since=8, until=8)
 def _scan_batched(n: Node) -> list[Any]:
     """Convert Scan of opset 8, which runs one scan for every batch entry."""
     body, many = n.required("body"), int(n.required("num_scan_inputs"))
@@ -249,7 +246,6 @@ def _scan_batched(n: Node) -> list[Any]:
     return [n.reshape(x, [batch, *n.sizes(x)[1:]]) for x in made]
 
 
-@row("Scan", since=9)
 def _scan(n: Node) -> list[Any]:
     body, many = n.required("body"), int(n.required("num_scan_inputs"))
     _tensors(n.inputs, "a scan")
@@ -294,3 +290,11 @@ def _turns(
 
     last, found = counted(n, times, [*items, *tensors.values()], state, turn)
     return last, [n.reshape(x, [times, *n.sizes(x)[1:]]) for x in found]
+
+
+ROWS: tuple[Row, ...] = (
+    Row("If", _if),
+    Row("Loop", _loop),
+    Row("Scan", _scan_batched, since=8, until=8),
+    Row("Scan", _scan, since=9),
+)

@@ -10,7 +10,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, op
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.slices import padded
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,6 @@ def spatial(n: Calc, x: Expr) -> int:
     return rank
 
 
-@row("Conv")
 def _conv(n: Node) -> Expr:
     made = convolved(n, n[0], weights_of(n, 1), "nn.conv{}d")
     return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
@@ -142,7 +141,6 @@ def convolved(n: Node, x: Expr, w: Expr, name: str, *more: Expr, **attrs: Any) -
     )
 
 
-@row("ConvTranspose")
 def _conv_transpose(n: Node) -> Expr:
     made = _transposed(n, n[0], weights_of(n, 1))
     return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
@@ -251,11 +249,6 @@ def _resized(n: Calc, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> E
     return x
 
 
-@row("ConvInteger")
-def _conv_integer(n: Node) -> Expr:
-    return integer_conv(n, n[0], n[1], n.get(2), n.get(3))
-
-
 def integer_conv(n: Node, x: Expr, w: Expr, x_zero: Any, w_zero: Any) -> Expr:
     """Return the int32 convolution of 8-bit tensors minus their zero points."""
     zero = n.cast(n.reshape(x_zero, []), "int32") if x_zero is not None else n.scalar(0, "int32")
@@ -272,7 +265,14 @@ def integer_conv(n: Node, x: Expr, w: Expr, x_zero: Any, w_zero: Any) -> Expr:
     return convolved(n, x, w, "nn.conv{}d", out_dtype="int32")
 
 
+ROWS: tuple[Row, ...] = (
+    Row("Conv", _conv),
+    Row("ConvTranspose", _conv_transpose),
+    Row("ConvInteger", lambda n: integer_conv(n, n[0], n[1], n.get(2), n.get(3))),
+)
+
 __all__ = [
+    "ROWS",
     "Window",
     "bordered",
     "convolved",

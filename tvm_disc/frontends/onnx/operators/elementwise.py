@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import mul
-from typing import Any
 
 import numpy as np
 
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.frontends.calc import Expr, const, greatest_of, is_float, least_of, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import CLASSIC, Convert, add, row
+from tvm_disc.frontends.onnx.table import CLASSIC, Convert, Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
 _UNARY = {
@@ -77,20 +76,12 @@ def operands(n: Node) -> tuple[Expr, Expr]:
     return a, b
 
 
-for _name, _relay in _UNARY.items():
-    add(_name, _unary(_relay))
-for _name, _relay in _BINARY.items():
-    add(_name, _binary(_relay))
-
-
-@row("Div")
 def _div(n: Node) -> Expr:
     """Convert Div; integer division rounds towards zero."""
     a, b = operands(n)
     return op("divide" if is_float(n.dtype(a)) else "trunc_divide", a, b)
 
 
-@row("Mod")
 def _mod(n: Node) -> Expr:
     a, b = n[0], n[1]
     floats = is_float(n.dtype(a))
@@ -109,7 +100,6 @@ def _other_sign(n: Node, a: Expr, b: Expr) -> Expr:
     return op("not_equal", a < 0, b < 0)
 
 
-@row("Pow")
 def _pow(n: Node) -> Expr:
     """Convert Pow. The result has the type of the base; exponents 1, 2 and 3 become products."""
     base, exponent = operands(n)
@@ -136,22 +126,6 @@ def _whole(n: Node, x: Expr) -> Expr:
     return op("round", x)
 
 
-@row("Reciprocal")
-def _reciprocal(n: Node) -> Expr:
-    return 1 / n[0]
-
-
-@row("Round")
-def _round(n: Node) -> Expr:
-    return n.round_even(n[0])
-
-
-@row("Identity")
-def _identity(n: Node) -> Any:
-    return n.inputs[0]
-
-
-@row("IsInf")
 def _isinf(n: Node) -> Expr:
     x = n[0]
     above, below = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
@@ -170,25 +144,16 @@ def _variadic(name: str) -> Convert:
     return convert
 
 
-add("Sum", _variadic("add"))
-
-
 def _extreme(name: str) -> Convert:
     """Return the converter of Max or Min; NaN propagates."""
     return _variadic(name)
 
 
-add("Max", _extreme("maximum"))
-add("Min", _extreme("minimum"))
-
-
-@row("Mean")
 def _mean(n: Node) -> Expr:
     total: Expr = _variadic("add")(n)
     return total / len(n) if len(n) > 1 else total
 
 
-@row("BitShift")
 def _bit_shift(n: Node) -> Expr:
     """Convert BitShift. A shift by the width or more gives the sign bit to the right, 0 to the
     left.
@@ -201,12 +166,6 @@ def _bit_shift(n: Node) -> Expr:
     return moved if signed else n.where(by < bits, moved, 0)
 
 
-@row("Where")
-def _where(n: Node) -> Expr:
-    return n.where(n[0], n[1], n[2])
-
-
-@row("Binarizer", domain=CLASSIC)
 def _binarizer(n: Node) -> Expr:
     return n.cast(n[0] > float(n.attr("threshold", 0.0)), n.dtype(n[0]))
 
@@ -214,7 +173,6 @@ def _binarizer(n: Node) -> Expr:
 # -- limits ------------------------------------------------------------------------------------
 
 
-@row("Clip")
 def _clip_by_attributes(n: Node) -> Expr:
     x = n[0]
     low, high = n.attr("min"), n.attr("max")
@@ -222,7 +180,6 @@ def _clip_by_attributes(n: Node) -> Expr:
     return x if high is None else n.minimum(x, high)
 
 
-@row("Clip", since=11)
 def _clip(n: Node) -> Expr:
     x = n[0]
     low, high = n.get(1), n.get(2)
@@ -233,15 +190,9 @@ def _clip(n: Node) -> Expr:
 # -- casts -------------------------------------------------------------------------------------
 
 
-@row("Cast")
 def _cast(n: Node) -> Expr:
     to = n.required("to")
     return cast_to(n, n[0], dtype_of(int(to)) if not isinstance(to, str) else to.lower())
-
-
-@row("CastLike")
-def _cast_like(n: Node) -> Expr:
-    return cast_to(n, n[0], n.dtype(n[1]))
 
 
 def cast_to(n: Node, x: Expr, dtype: str) -> Expr:
@@ -254,7 +205,6 @@ def cast_to(n: Node, x: Expr, dtype: str) -> Expr:
     return n.cast(x, dtype)
 
 
-@row("BitCast")
 def _bit_cast(n: Node) -> Expr:
     dtype = dtype_of(int(n.required("to")))
     if np.dtype(dtype).itemsize != np.dtype(n.dtype(n[0])).itemsize:
@@ -265,4 +215,28 @@ def _bit_cast(n: Node) -> Expr:
     return x if dtype == n.dtype(x) else op("reinterpret", x, dtype=dtype)
 
 
-__all__ = ["cast_to", "greatest_of", "least_of", "operands"]
+ROWS: tuple[Row, ...] = (
+    *(Row(name, _unary(relay)) for name, relay in _UNARY.items()),
+    *(Row(name, _binary(relay)) for name, relay in _BINARY.items()),
+    Row("Div", _div),
+    Row("Mod", _mod),
+    Row("Pow", _pow),
+    Row("Reciprocal", lambda n: 1 / n[0]),
+    Row("Round", lambda n: n.round_even(n[0])),
+    Row("Identity", lambda n: n.inputs[0]),
+    Row("IsInf", _isinf),
+    Row("Sum", _variadic("add")),
+    Row("Max", _extreme("maximum")),
+    Row("Min", _extreme("minimum")),
+    Row("Mean", _mean),
+    Row("BitShift", _bit_shift),
+    Row("Where", lambda n: n.where(n[0], n[1], n[2])),
+    Row("Binarizer", _binarizer, domain=CLASSIC),
+    Row("Clip", _clip_by_attributes),
+    Row("Clip", _clip, since=11),
+    Row("Cast", _cast),
+    Row("CastLike", lambda n: cast_to(n, n[0], n.dtype(n[1]))),
+    Row("BitCast", _bit_cast),
+)
+
+__all__ = ["ROWS", "cast_to", "greatest_of", "least_of", "operands"]

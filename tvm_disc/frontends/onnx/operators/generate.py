@@ -13,7 +13,7 @@ from zlib import crc32
 
 from tvm_disc.frontends.calc import Dim, Expr, const, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
 U32 = "uint32"
@@ -59,27 +59,23 @@ def _where(n: Node) -> tuple[list[Dim], str]:
     return [int(d) for d in n.required("shape")], _dtype(n, None)
 
 
-@row("RandomUniform", "RandomUniformLike")
 def _uniform(n: Node) -> Expr:
     dims, dtype = _where(n)
     low, high = float(n.attr("low", 0.0)), float(n.attr("high", 1.0))
     return n.cast(uniform(n, dims) * (high - low) + low, dtype)
 
 
-@row("RandomNormal", "RandomNormalLike")
 def _normal(n: Node) -> Expr:
     dims, dtype = _where(n)
     mean, scale = float(n.attr("mean", 0.0)), float(n.attr("scale", 1.0))
     return n.cast(normal(n, dims) * scale + mean, dtype)
 
 
-@row("Bernoulli")
 def _bernoulli(n: Node) -> Expr:
     chance = n.cast(n[0], "float32")
     return n.cast(uniform(n, n.sizes(n[0])) < chance, _dtype(n, n[0]))
 
 
-@row("Multinomial")
 def _multinomial(n: Node) -> Expr:
     """Convert Multinomial: select the class whose cumulative probability interval has the
     number.
@@ -93,3 +89,11 @@ def _multinomial(n: Node) -> Expr:
     found = n.reduce("sum", n.cast(below, "int64"), [2])
     last = n.scalar(n.size(n[0], 1)) - 1
     return n.cast(n.minimum(found, last), dtype)
+
+
+ROWS: tuple[Row, ...] = (
+    Row("RandomUniform RandomUniformLike", _uniform),
+    Row("RandomNormal RandomNormalLike", _normal),
+    Row("Bernoulli", _bernoulli),
+    Row("Multinomial", _multinomial),
+)

@@ -13,7 +13,7 @@ import numpy as np
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op, parts
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 
 F64 = "float64"
 
@@ -59,7 +59,6 @@ def _how(n: Node, default: str = "half_pixel") -> How:
     )
 
 
-@row("Upsample", since=7)
 def _upsample(n: Node) -> Expr:
     rank = n.rank(n[0])
     scales = n.attr("scales")
@@ -73,7 +72,6 @@ def _fields(how: How) -> list[Any]:
     return list(vars(how).values())
 
 
-@row("Resize", since=10)
 def _resize_10(n: Node) -> Expr:
     rank = n.rank(n[0])
     how = How(str(n.attr("mode", "nearest")), "asymmetric", "floor", -0.75, False, False, 0.0)
@@ -81,7 +79,6 @@ def _resize_10(n: Node) -> Expr:
     return _by_scales(n, list(range(rank)), factors, [(0.0, 1.0)] * rank, how)
 
 
-@row("Resize", since=11)
 def _resize(n: Node) -> Expr:
     x, how = n[0], _how(n)
     rank = n.rank(x)
@@ -361,7 +358,6 @@ def _cubic(n: Calc, apart: Expr, a: float) -> Expr:
 # -- grids and boxes ---------------------------------------------------------------------------
 
 
-@row("GridSample")
 def _grid_sample(n: Node) -> Expr:
     x, grid = n[0], n[1]
     rank = n.rank(x)
@@ -378,7 +374,6 @@ def _grid_sample(n: Node) -> Expr:
     )
 
 
-@row("AffineGrid")
 def _affine_grid(n: Node) -> Expr:
     """Convert AffineGrid: the coordinates of every pixel of an image, transformed by a matrix."""
     theta, corners = n[0], bool(n.attr("align_corners", 0))
@@ -409,7 +404,6 @@ def _spatial_of(n: Node, theta: Expr) -> int:
     return rows
 
 
-@row("NonMaxSuppression")
 def _non_max_suppression(n: Node) -> Expr:
     boxes, scores = n[0], n[1]
     if n.attr("center_point_box", 0):
@@ -436,7 +430,6 @@ def _non_max_suppression(n: Node) -> Expr:
     return n.cast(n.slice(found, 0, 0, end), "int64")
 
 
-@row("RoiAlign")
 def _roi_align(n: Node) -> Expr:
     """Convert RoiAlign; since opset 16 a pixel's coordinate is its center."""
     x, rois, picks = n[0], n[1], n[2]
@@ -461,14 +454,12 @@ def _roi_align(n: Node) -> Expr:
     )
 
 
-@row("MaxRoiPool")
 def _max_roi_pool(n: Node) -> Expr:
     pooled = tuple(int(v) for v in n.required("pooled_shape"))
     scale = float(n.attr("spatial_scale", 1.0))
     return op("vision.roi_pool", n[0], n[1], pooled_size=pooled, spatial_scale=scale, layout="NCHW")
 
 
-@row("DeformConv", since=19)
 def _deform_conv(n: Node) -> Expr:
     """Convert DeformConv: sample the input at offset positions into columns, then multiply by the
     kernel.
@@ -517,3 +508,16 @@ def _deform_conv(n: Node) -> Expr:
     made = n.matmul(left, n.reshape(columns, [batch, groups, inner, pixels]))
     made = n.reshape(made, [batch, out, *outs])
     return made if n.get(3) is None else op("nn.bias_add", made, n[3], axis=1)
+
+
+ROWS: tuple[Row, ...] = (
+    Row("Upsample", _upsample, since=7),
+    Row("Resize", _resize_10, since=10),
+    Row("Resize", _resize, since=11),
+    Row("GridSample", _grid_sample),
+    Row("AffineGrid", _affine_grid),
+    Row("NonMaxSuppression", _non_max_suppression),
+    Row("RoiAlign", _roi_align),
+    Row("MaxRoiPool", _max_roi_pool),
+    Row("DeformConv", _deform_conv, since=19),
+)

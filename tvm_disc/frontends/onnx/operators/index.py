@@ -9,7 +9,7 @@ import numpy as np
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import CLASSIC, row
+from tvm_disc.frontends.onnx.table import CLASSIC, Row
 
 
 def wrapped(n: Calc, picks: Expr, size: Dim) -> Expr:
@@ -23,7 +23,6 @@ def wrapped(n: Calc, picks: Expr, size: Dim) -> Expr:
     return n.where(picks < 0, from_end, picks)
 
 
-@row("Gather")
 def _gather(n: Node) -> Expr:
     x, picks = n[0], n[1]
     axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
@@ -34,7 +33,6 @@ def _gather(n: Node) -> Expr:
     return n.take(x, wrapped(n, picks, n.size(x, axis)), axis)
 
 
-@row("ArrayFeatureExtractor", domain=CLASSIC)
 def _features(n: Node) -> Expr:
     """Convert ArrayFeatureExtractor: entries of the last axis; a vector is a batch of one."""
     x = n.expand(n[0], 0) if n.rank(n[0]) == 1 else n[0]
@@ -42,14 +40,12 @@ def _features(n: Node) -> Expr:
     return n.take(x, wrapped(n, n.reshape(n[1], [-1]), n.size(x, axis)), axis)
 
 
-@row("GatherElements")
 def _gather_elements(n: Node) -> Expr:
     x = n[0]
     axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
     return op("gather", x, wrapped(n, n[1], n.size(x, axis)), axis=axis)
 
 
-@row("GatherND")
 def _gather_nd(n: Node) -> Expr:
     """Convert GatherND: ONNX has the coordinates in the last axis, Relay in the first."""
     x, batch = n[0], int(n.attr("batch_dims", 0))
@@ -99,7 +95,6 @@ def _numbers(n: Node, scatter: Callable[[Expr, Expr], Expr]) -> Expr:
     return n.not_equal(made, 0)
 
 
-@row("Scatter", "ScatterElements")
 def _scatter_elements(n: Node) -> Expr:
     axis = n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
     picks = wrapped(n, n[1], n.size(n[0], axis))
@@ -107,7 +102,6 @@ def _scatter_elements(n: Node) -> Expr:
     return _numbers(n, lambda x, y: op("scatter_elements", x, picks, y, axis=axis, reduction=how))
 
 
-@row("ScatterND")
 def _scatter_nd(n: Node) -> Expr:
     # The ranks determine the number of coordinates.
     depth = n.rank(n[1]) - 1 + n.rank(n[0]) - n.rank(n[2])
@@ -116,7 +110,6 @@ def _scatter_nd(n: Node) -> Expr:
     return _numbers(n, lambda x, y: op("scatter_nd", x, coords, y, mode=how))
 
 
-@row("OneHot")
 def _one_hot(n: Node) -> Expr:
     """Convert OneHot; an index out of range sets no element."""
     picks, values = n.cast(n[0], "int64"), n[2]
@@ -128,7 +121,6 @@ def _one_hot(n: Node) -> Expr:
     return n.where(hit, on, off)
 
 
-@row("TensorScatter")
 def _tensor_scatter(n: Node) -> Expr:
     """Convert TensorScatter: write entries into a cache from one position per batch entry on."""
     cache, update = n[0], n[1]
@@ -151,4 +143,15 @@ def _tensor_scatter(n: Node) -> Expr:
     return n.where(shown, read, cache)
 
 
-__all__ = ["wrapped"]
+ROWS: tuple[Row, ...] = (
+    Row("Gather", _gather),
+    Row("ArrayFeatureExtractor", _features, domain=CLASSIC),
+    Row("GatherElements", _gather_elements),
+    Row("GatherND", _gather_nd),
+    Row("Scatter ScatterElements", _scatter_elements),
+    Row("ScatterND", _scatter_nd),
+    Row("OneHot", _one_hot),
+    Row("TensorScatter", _tensor_scatter),
+)
+
+__all__ = ["ROWS", "wrapped"]

@@ -7,28 +7,24 @@ from typing import Any
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 
 
-@row("DepthToSpace")
 def _depth_to_space(n: Node) -> Expr:
     mode = str(n.attr("mode", "DCR"))
     return op("nn.depth_to_space", n[0], block_size=int(n.required("blocksize")), mode=mode)
 
 
-@row("SpaceToDepth")
 def _space_to_depth(n: Node) -> Expr:
     mode = str(n.attr("mode", "DCR"))
     return op("nn.space_to_depth", n[0], block_size=int(n.required("blocksize")), mode=mode)
 
 
-@row("ReverseSequence")
 def _reverse_sequence(n: Node) -> Expr:
     axes = {"seq_axis": int(n.attr("time_axis", 0)), "batch_axis": int(n.attr("batch_axis", 1))}
     return op("reverse_sequence", n[0], n.cast(n[1], "int64"), **axes)
 
 
-@row("Trilu")
 def _trilu(n: Node) -> Expr:
     """Convert Trilu; if the diagonal is unknown at compile time, a computed mask selects
     elements.
@@ -45,7 +41,6 @@ def _trilu(n: Node) -> Expr:
     return n.where(inside, x, n.like(0, x))
 
 
-@row("CenterCropPad")
 def _center_crop_pad(n: Node) -> Expr:
     """Convert CenterCropPad: crop or pad each axis on both sides; an odd element goes to the
     end.
@@ -79,7 +74,6 @@ def _centred(n: Node, x: Expr, axis: int, wanted: Dim) -> Expr:
     return n.where(n.along(inside, axis, n.rank(x)), read, n.like(0, x))
 
 
-@row("Compress")
 def _compress(n: Node) -> Expr:
     """Convert Compress; the condition may be shorter than the axis."""
     x, cond = n[0], n[1]
@@ -90,10 +84,20 @@ def _compress(n: Node) -> Expr:
     return n.take(x, found, n.axis(int(axis), n.rank(x)))
 
 
-@row("NonZero")
 def _non_zero(n: Node) -> Expr:
     """Convert NonZero: coordinates, one row per axis."""
     x = n[0]
     if n.rank(x) == 0:
         raise Unsupported("expected rank 1 or more, found a tensor of rank 0")
     return n.cast(n.transpose(op("argwhere", x), [1, 0]), "int64")
+
+
+ROWS: tuple[Row, ...] = (
+    Row("DepthToSpace", _depth_to_space),
+    Row("SpaceToDepth", _space_to_depth),
+    Row("ReverseSequence", _reverse_sequence),
+    Row("Trilu", _trilu),
+    Row("CenterCropPad", _center_crop_pad),
+    Row("Compress", _compress),
+    Row("NonZero", _non_zero),
+)

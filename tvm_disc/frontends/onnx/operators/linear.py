@@ -10,15 +10,10 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, is_float, op
 from tvm_disc.frontends.loop import counted
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import MICROSOFT, row
+from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 from tvm_disc.relay import expr as ast
 
 FEW = 5  # maximum size of a matrix whose determinant is expanded
-
-
-@row("MatMul")
-def _matmul(n: Node) -> Expr:
-    return product(n, n[0], n[1])
 
 
 def product(n: Calc, a: Expr, b: Expr, out: str = "") -> Expr:
@@ -29,11 +24,6 @@ def product(n: Calc, a: Expr, b: Expr, out: str = "") -> Expr:
     made = n.matmul(a, b, out)
     rank = n.rank(made)
     return n.squeeze(made, [rank - 2] * row_ + [rank - 1] * column)
-
-
-@row("Gemm")
-def _gemm(n: Node) -> Expr:
-    return gemm(n)
 
 
 def gemm(n: Node) -> Expr:
@@ -59,7 +49,6 @@ def _scaled(n: Calc, x: Expr, factor: float, floats: bool) -> Expr:
     return x * (factor if floats else int(factor))
 
 
-@row("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def _fused_matmul(n: Node) -> Expr:
     a, b = n[0], n[1]
     if n.attr("transBatchA", 0) or n.attr("transBatchB", 0):
@@ -72,7 +61,6 @@ def _fused_matmul(n: Node) -> Expr:
 # -- einsum ------------------------------------------------------------------------------------
 
 
-@row("Einsum")
 def _einsum(n: Node) -> Expr:
     """Convert Einsum. Relay's einsum names every axis, and no letter repeats within an operand."""
     left, arrow, out = str(n.required("equation")).replace(" ", "").partition("->")
@@ -119,7 +107,6 @@ def _without_diagonals(n: Node, x: Expr, term: str) -> tuple[Expr, str]:
     return x, term
 
 
-@row("Det")
 def _det(n: Node) -> Expr:
     """Convert Det: Leibniz's formula for small matrices, Gaussian elimination for others."""
     if n.rank(n[0]) < 2:
@@ -177,4 +164,12 @@ def _cell(n: Node, x: Expr, i: int, j: int, rank: int) -> Expr:
     return n.pick(n.pick(x, rank - 2, i), rank - 2, j)
 
 
-__all__ = ["gemm", "product"]
+ROWS: tuple[Row, ...] = (
+    Row("MatMul", lambda n: product(n, n[0], n[1])),
+    Row("Gemm", lambda n: gemm(n)),
+    Row("FusedMatMul TransposeMatMul", _fused_matmul, domain=MICROSOFT),
+    Row("Einsum", _einsum),
+    Row("Det", _det),
+)
+
+__all__ = ["ROWS", "gemm", "product"]

@@ -25,19 +25,17 @@ from tvm_disc.frontends.onnx.operators.attention import (
 from tvm_disc.frontends.onnx.operators.convolution import convolved
 from tvm_disc.frontends.onnx.operators.linear import gemm
 from tvm_disc.frontends.onnx.operators.normalize import layer_norm, rms_norm
-from tvm_disc.frontends.onnx.table import MICROSOFT, row
+from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 
 # -- normalisation -----------------------------------------------------------------------------
 
 
-@row("SkipLayerNormalization", domain=MICROSOFT)
 def _skip_layer_norm(n: Node) -> list[Any]:
     total = _with_skip(n, n.get(4))
     epsilon = float(n.attr("epsilon", 1e-12))
     return [layer_norm(n, total, n[2], n.get(3), -1, epsilon), None, None, total]
 
 
-@row("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def _skip_rms_norm(n: Node) -> list[Any]:
     total = _with_skip(n, n.get(3))
     return [rms_norm(n, total, n[2], -1, float(n.attr("epsilon", 1e-12)))[0], None, None, total]
@@ -48,13 +46,11 @@ def _with_skip(n: Node, bias: Any) -> Expr:
     return total if bias is None else total + bias
 
 
-@row("SimplifiedLayerNormalization", domain=MICROSOFT)
 def _rms(n: Node) -> Any:
     y, inverse = rms_norm(n, n[0], n[1], int(n.attr("axis", -1)), float(n.attr("epsilon", 1e-5)))
     return [y, inverse] if len(n.outputs) > 1 else y
 
 
-@row("EmbedLayerNormalization", domain=MICROSOFT)
 def _embed(n: Node) -> list[Any]:
     """Convert EmbedLayerNormalization: sum word, position and segment embeddings, then
     normalize.
@@ -79,7 +75,6 @@ def _embed(n: Node) -> list[Any]:
 # -- attention ---------------------------------------------------------------------------------
 
 
-@row("Attention", domain=MICROSOFT)
 def _attention(n: Node) -> list[Any]:
     """Convert Attention: one product computes queries, keys and values from one input."""
     heads = int(n.required("num_heads"))
@@ -137,7 +132,6 @@ def _masked(n: Node, found: Expr, mask: Expr, columns: Dim) -> Expr:
     return found + n.where(seen, n.like(0.0, found), low)
 
 
-@row("MultiHeadAttention", domain=MICROSOFT)
 def _multi_head(n: Node) -> list[Any]:
     heads = int(n.required("num_heads"))
     query, key, value, bias = n[0], n.get(1), n.get(2), n.get(3)
@@ -156,7 +150,6 @@ def _multi_head(n: Node) -> list[Any]:
     return [_attended(n, Heads(query, key, value), mask=n.get(4)), key, value]
 
 
-@row("GroupQueryAttention", domain=MICROSOFT)
 def _group_query(n: Node) -> list[Any]:
     """Convert GroupQueryAttention: query heads share heads of keys and values; the cache grows."""
     heads, groups = int(n.required("num_heads")), int(n.required("kv_num_heads"))
@@ -183,7 +176,6 @@ def _group_query(n: Node) -> list[Any]:
     return [joined_heads(n, weighted(n, found, wide.value)), key, value]
 
 
-@row("RotaryEmbedding", domain=MICROSOFT)
 def _rotary(n: Node) -> Expr:
     x, place, cos, sin = n[0], n[1], n[2], n[3]
     flat = n.rank(x) == 3
@@ -208,7 +200,6 @@ def _rotary(n: Node) -> Expr:
 # -- products ----------------------------------------------------------------------------------
 
 
-@row("MatMulNBits", domain=MICROSOFT)
 def _matmul_bits(n: Node) -> Expr:
     """Convert MatMulNBits: weights of a few bits are unpacked at import."""
     bits, block = int(n.attr("bits", 4)), int(n.required("block_size"))
@@ -266,7 +257,6 @@ def _spread(x: np.ndarray, bits: int) -> np.ndarray:
     return np.asarray(parts.reshape(*x.shape[:-1], -1))
 
 
-@row("FusedConv", domain=MICROSOFT)
 def _fused_conv(n: Node) -> Expr:
     made = convolved(n, n[0], n[1], "nn.conv{}d")
     made = made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
@@ -291,12 +281,10 @@ def _activated(n: Node, x: Expr, name: str) -> Expr:
     raise Unsupported(f"activation {name!r} is not supported")
 
 
-@row("FusedGemm", domain=MICROSOFT)
 def _fused_gemm(n: Node) -> Expr:
     return _activated(n, gemm(n), str(n.attr("activation", "")))
 
 
-@row("BiasSplitGelu", domain=MICROSOFT)
 def _bias_split_gelu(n: Node) -> Expr:
     total = n[0] + n[1]
     half = n.dim("floor_divide", n.size(total, 2), 2)
@@ -304,6 +292,18 @@ def _bias_split_gelu(n: Node) -> Expr:
     return left * gelu(n, right)
 
 
-@row("BiasAdd", domain=MICROSOFT)
-def _bias_add(n: Node) -> Expr:
-    return n[0] + n[1] + n[2]
+ROWS: tuple[Row, ...] = (
+    Row("SkipLayerNormalization", _skip_layer_norm, domain=MICROSOFT),
+    Row("SkipSimplifiedLayerNormalization", _skip_rms_norm, domain=MICROSOFT),
+    Row("SimplifiedLayerNormalization", _rms, domain=MICROSOFT),
+    Row("EmbedLayerNormalization", _embed, domain=MICROSOFT),
+    Row("Attention", _attention, domain=MICROSOFT),
+    Row("MultiHeadAttention", _multi_head, domain=MICROSOFT),
+    Row("GroupQueryAttention", _group_query, domain=MICROSOFT),
+    Row("RotaryEmbedding", _rotary, domain=MICROSOFT),
+    Row("MatMulNBits", _matmul_bits, domain=MICROSOFT),
+    Row("FusedConv", _fused_conv, domain=MICROSOFT),
+    Row("FusedGemm", _fused_gemm, domain=MICROSOFT),
+    Row("BiasSplitGelu", _bias_split_gelu, domain=MICROSOFT),
+    Row("BiasAdd", lambda n: n[0] + n[1] + n[2], domain=MICROSOFT),
+)

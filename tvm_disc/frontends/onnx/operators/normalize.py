@@ -8,12 +8,11 @@ from typing import Any
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 from tvm_disc.relay import expr as ast
 
 
-@row("BatchNormalization")
 def _batch_norm(n: Node) -> Any:
     x = n[0]
     dtype = n.dtype(x)
@@ -42,13 +41,11 @@ def _batch_norm_training(n: Node, x: Expr, stats: Sequence[Expr], epsilon: float
     return [y * gamma + beta, *running]
 
 
-@row("InstanceNormalization")
 def _instance_norm(n: Node) -> Expr:
     epsilon = float(n.attr("epsilon", 1e-5))
     return op("nn.instance_norm", n[0], n[1], n[2], axis=1, epsilon=epsilon)
 
 
-@row("GroupNormalization", since=18)
 def _group_norm_by_group(n: Node) -> Expr:
     """Convert GroupNormalization of opset 18, whose scale and shift are per group."""
     groups = int(n.required("num_groups"))
@@ -60,11 +57,6 @@ def _group_norm_by_group(n: Node) -> Expr:
     return _grouped(n, both[0], both[1])
 
 
-@row("GroupNormalization", since=21)
-def _group_norm(n: Node) -> Expr:
-    return _grouped(n, n[1], n[2])
-
-
 def _grouped(n: Node, gamma: Expr, beta: Expr) -> Expr:
     x, dtype = n[0], n.dtype(n[0])
     wide = dtype if int(n.attr("stash_type", 1)) != 1 else "float32"
@@ -74,7 +66,6 @@ def _grouped(n: Node, gamma: Expr, beta: Expr) -> Expr:
     return n.cast(made, dtype)
 
 
-@row("LayerNormalization")
 def _layer_norm(n: Node) -> Any:
     axis = n.axis(int(n.attr("axis", -1)), n.rank(n[0]))
     wide = dtype_of(int(n.attr("stash_type", 1)))
@@ -119,7 +110,6 @@ def _layer_norm_with_statistics(n: Node, axis: int, epsilon: float, wide: str) -
     return [y if n.get(2) is None else y + n[2], mean, inverse]
 
 
-@row("RMSNormalization", "SimplifiedLayerNormalization")
 def _rms_norm(n: Node) -> Any:
     axis = n.axis(int(n.attr("axis", -1)), n.rank(n[0]))
     wide = dtype_of(int(n.attr("stash_type", 1)))
@@ -141,7 +131,6 @@ def rms_norm(
     return n.cast(big * inverse, dtype) * gamma, inverse
 
 
-@row("LpNormalization")
 def _lp_norm(n: Node) -> Expr:
     x, p = n[0], int(n.attr("p", 2))
     axis = n.axis(int(n.attr("axis", -1)), n.rank(x))
@@ -152,7 +141,6 @@ def _lp_norm(n: Node) -> Expr:
     return n.where(n.equal(norm, 0), n.like(0, x), x / norm)
 
 
-@row("MeanVarianceNormalization")
 def _mean_variance(n: Node) -> Expr:
     x = n[0]
     axes = [n.axis(int(a), n.rank(x)) for a in n.attr("axes", [0, 2, 3])]
@@ -161,7 +149,6 @@ def _mean_variance(n: Node) -> Expr:
     return centred / (n.sqrt(variance) + 1e-9)
 
 
-@row("LRN")
 def _lrn(n: Node) -> Expr:
     """Convert LRN over channels; for an even size the window has one more element after."""
     x, size = n[0], int(n.required("size"))
@@ -178,4 +165,16 @@ def _lrn(n: Node) -> Expr:
     return x / (total * (alpha / size) + bias) ** n.like(beta, x)
 
 
-__all__ = ["layer_norm", "rms_norm"]
+ROWS: tuple[Row, ...] = (
+    Row("BatchNormalization", _batch_norm),
+    Row("InstanceNormalization", _instance_norm),
+    Row("GroupNormalization", _group_norm_by_group, since=18),
+    Row("GroupNormalization", lambda n: _grouped(n, n[1], n[2]), since=21),
+    Row("LayerNormalization", _layer_norm),
+    Row("RMSNormalization SimplifiedLayerNormalization", _rms_norm),
+    Row("LpNormalization", _lp_norm),
+    Row("MeanVarianceNormalization", _mean_variance),
+    Row("LRN", _lrn),
+)
+
+__all__ = ["ROWS", "layer_norm", "rms_norm"]

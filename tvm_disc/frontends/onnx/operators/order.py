@@ -6,17 +6,7 @@ from typing import Any
 
 from tvm_disc.frontends.calc import Dim, Expr, op, parts
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import Convert, add, row
-
-
-@row("TopK")
-def _top_k_by_attribute(n: Node) -> list[Expr]:
-    return _top(n, n[0], int(n.required("k")))
-
-
-@row("TopK", since=10)
-def _top_k(n: Node) -> list[Expr]:
-    return _top(n, n[0], n.length(n[1]))
+from tvm_disc.frontends.onnx.table import Convert, Row
 
 
 def _top(n: Node, x: Expr, k: Dim) -> list[Expr]:
@@ -46,10 +36,6 @@ def _arg(name: str) -> Convert:
     return convert
 
 
-add("ArgMax", _arg("argmax"))
-add("ArgMin", _arg("argmin"))
-
-
 def _running(name: str) -> Convert:
     """Return the converter of a cumulative operator.
 
@@ -77,11 +63,6 @@ def _running(name: str) -> Convert:
     return convert
 
 
-add("CumSum", _running("cumsum"))
-add("CumProd", _running("cumprod"))
-
-
-@row("Unique")
 def _unique(n: Node) -> list[Any]:
     x, ordered = n[0], bool(n.attr("sorted", 1))
     axis = n.attr("axis")
@@ -116,3 +97,14 @@ def _unique_rows(n: Node, x: Expr, axis: int, ordered: bool) -> list[Any]:
         inverse = n.take(running, first, 0) - 1
     counts = n.reduce("sum", n.cast(same, "int64"), [1])
     return [n.take(x, kept, axis), n.cast(kept, "int64"), inverse, n.take(counts, kept, 0)]
+
+
+ROWS: tuple[Row, ...] = (
+    Row("TopK", lambda n: _top(n, n[0], int(n.required("k")))),
+    Row("TopK", lambda n: _top(n, n[0], n.length(n[1])), since=10),
+    Row("ArgMax", _arg("argmax")),
+    Row("ArgMin", _arg("argmin")),
+    Row("CumSum", _running("cumsum")),
+    Row("CumProd", _running("cumprod")),
+    Row("Unique", _unique),
+)

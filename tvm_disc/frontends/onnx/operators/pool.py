@@ -18,7 +18,7 @@ from tvm_disc.frontends.onnx.operators.convolution import (
     window_of,
 )
 from tvm_disc.frontends.onnx.operators.slices import padded
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 
 
 def _window(n: Node, x: Expr) -> Window:
@@ -93,7 +93,6 @@ def _none(n: Node, x: Expr) -> tuple[int, ...]:
     return (0,) * 2 * spatial(n, x)
 
 
-@row("MaxPool")
 def _max_pool(n: Node) -> Any:
     x = n[0]
     window = _window(n, x)
@@ -159,7 +158,6 @@ def _places(n: Node, x: Expr, window: Window, best: Expr, counts: Sequence[Dim])
     return found
 
 
-@row("AveragePool")
 def _average_pool(n: Node) -> Expr:
     x = n[0]
     window, whole = _window(n, x), bool(n.attr("count_include_pad", 0))
@@ -182,7 +180,6 @@ def _sums(n: Node, x: Expr, window: Window) -> Expr:
     return made * size
 
 
-@row("LpPool")
 def _lp_pool(n: Node) -> Expr:
     x, p = n[0], float(n.attr("p", 2))
     window = _window(n, x)
@@ -206,23 +203,11 @@ def _over_space(n: Node) -> list[int]:
     return list(range(2, n.rank(n[0])))
 
 
-@row("GlobalAveragePool")
-def _global_average(n: Node) -> Expr:
-    return n.reduce("mean", n[0], _over_space(n), True)
-
-
-@row("GlobalMaxPool")
-def _global_max(n: Node) -> Expr:
-    return n.reduce("max", n[0], _over_space(n), True)
-
-
-@row("GlobalLpPool")
 def _global_lp(n: Node) -> Expr:
     p = float(n.attr("p", 2))
     return _root(n, n.reduce("sum", _power(n, n[0], p), _over_space(n), True), p)
 
 
-@row("MaxUnpool")
 def _max_unpool(n: Node) -> Expr:
     """Convert MaxUnpool: scatter elements to the positions that max pooling returned."""
     x, picks = n[0], n[1]
@@ -256,3 +241,14 @@ def _moved(n: Node, picks: Expr, own: Sequence[Dim], sizes: Sequence[Dim]) -> Ex
         found = found + rest % size * n.scalar(step)
         rest, step = rest // size, n.dim("multiply", step, want)
     return found
+
+
+ROWS: tuple[Row, ...] = (
+    Row("MaxPool", _max_pool),
+    Row("AveragePool", _average_pool),
+    Row("LpPool", _lp_pool),
+    Row("GlobalAveragePool", lambda n: n.reduce("mean", n[0], _over_space(n), True)),
+    Row("GlobalMaxPool", lambda n: n.reduce("max", n[0], _over_space(n), True)),
+    Row("GlobalLpPool", _global_lp),
+    Row("MaxUnpool", _max_unpool),
+)

@@ -11,7 +11,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, const, is_float, op
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.convolution import integer_conv
-from tvm_disc.frontends.onnx.table import MICROSOFT, row
+from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
 
@@ -62,8 +62,6 @@ def dequantize(n: Calc, x: Expr, scale: Expr, zero: Any) -> Expr:
     return n.cast(whole * n.cast(scale, "float32"), dtype)
 
 
-@row("QuantizeLinear")
-@row("QuantizeLinear", domain=MICROSOFT)
 def _quantize_linear(n: Node) -> Expr:
     x, axis, block = n[0], int(n.attr("axis", 1)), int(n.attr("block_size", 0))
     zero = n.get(2)
@@ -74,8 +72,6 @@ def _quantize_linear(n: Node) -> Expr:
     return quantize(n, x, laid(n, n[1], x, axis, block), zero, dtype)
 
 
-@row("DequantizeLinear")
-@row("DequantizeLinear", domain=MICROSOFT)
 def _dequantize_linear(n: Node) -> Expr:
     x, axis, block = n[0], int(n.attr("axis", 1)), int(n.attr("block_size", 0))
     zero = None if n.get(2) is None else laid(n, n[2], x, axis, block)
@@ -84,7 +80,6 @@ def _dequantize_linear(n: Node) -> Expr:
     return n.cast(made, dtype_of(int(wanted))) if wanted else made
 
 
-@row("DynamicQuantizeLinear")
 def _dynamic(n: Node) -> list[Expr]:
     """Convert DynamicQuantizeLinear: quantize to uint8 by the range of the elements and zero."""
     quantized, scale, zero = dynamic(n, n[0])
@@ -141,11 +136,6 @@ def _zero(n: Calc, zero: Any) -> Expr:
     return n.cast(n.reshape(zero, []) if flat else zero, "int32")
 
 
-@row("MatMulInteger")
-def _matmul_integer(n: Node) -> Expr:
-    return integer_product(n, n[0], n[1], n.get(2), n.get(3))
-
-
 def _rescaled(n: Calc, total: Expr, factor: Expr, zero: Expr) -> Expr:
     """Return int32 sums scaled by ``factor`` and quantized to the type of ``zero``."""
     real = n.cast(total, "float32") * factor
@@ -155,7 +145,6 @@ def _rescaled(n: Calc, total: Expr, factor: Expr, zero: Expr) -> Expr:
     return n.cast(n.cast(n.clip(whole, float(kind.min), float(kind.max)), "int32"), dtype)
 
 
-@row("QLinearMatMul")
 def _qlinear_matmul(n: Node) -> Expr:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n[k] for k in range(8))
     total = integer_product(n, a, b, a_zero, b_zero)
@@ -170,7 +159,6 @@ def _scale(n: Calc, x: Expr) -> Expr:
     return n.reshape(x, []) if n.literals(x) in ([], [1]) else x
 
 
-@row("QLinearConv")
 def _qlinear_conv(n: Node) -> Expr:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (n[k] for k in range(8))
     total = integer_conv(n, x, w, x_zero, w_zero)
@@ -198,17 +186,6 @@ def _maybe(n: Node, k: int) -> Any:
     return None if n.get(k) is None else _scale(n, n[k])
 
 
-@row("QLinearAdd", domain=MICROSOFT)
-def _qlinear_add(n: Node) -> Expr:
-    return _qlinear(lambda c, a, b: a + b)(n)
-
-
-@row("QLinearMul", domain=MICROSOFT)
-def _qlinear_mul(n: Node) -> Expr:
-    return _qlinear(lambda c, a, b: a * b)(n)
-
-
-@row("QLinearSigmoid", "QLinearLeakyRelu", "QLinearGlobalAveragePool", domain=MICROSOFT)
 def _qlinear_unary(n: Node) -> Expr:
     """Convert a unary operator on a quantized tensor, computed in floats."""
     x = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
@@ -223,7 +200,6 @@ def _qlinear_unary(n: Node) -> Expr:
     return quantize(n, y, _scale(n, n[3]), _maybe(n, 4), n.dtype(n[0]))
 
 
-@row("QLinearConcat", domain=MICROSOFT)
 def _qlinear_concat(n: Node) -> Expr:
     groups = [n.inputs[k : k + 3] for k in range(2, len(n), 3)]
     items = [dequantize(n, x, _scale(n, s), _scale(n, z)) for x, s, z in groups]
@@ -231,7 +207,6 @@ def _qlinear_concat(n: Node) -> Expr:
     return quantize(n, joined, _scale(n, n[0]), _maybe(n, 1), n.dtype(groups[0][0]))
 
 
-@row("DynamicQuantizeMatMul", domain=MICROSOFT)
 def _dynamic_matmul(n: Node) -> Expr:
     a, scale, zero = dynamic(n, n[0])
     total = integer_product(n, a, n[1], zero, n.get(3))
@@ -239,11 +214,29 @@ def _dynamic_matmul(n: Node) -> Expr:
     return made if n.get(4) is None else made + n[4]
 
 
-@row("MatMulIntegerToFloat", domain=MICROSOFT)
 def _matmul_to_float(n: Node) -> Expr:
     total = integer_product(n, n[0], n[1], n.get(4), n.get(5))
     made = n.cast(total, "float32") * (_scale(n, n[2]) * _scale(n, n[3]))
     return made if n.get(6) is None else made + n[6]
 
 
-__all__ = ["dequantize", "dynamic", "integer_product", "quantize"]
+ROWS: tuple[Row, ...] = (
+    Row("QuantizeLinear", _quantize_linear),
+    Row("QuantizeLinear", _quantize_linear, domain=MICROSOFT),
+    Row("DequantizeLinear", _dequantize_linear),
+    Row("DequantizeLinear", _dequantize_linear, domain=MICROSOFT),
+    Row("DynamicQuantizeLinear", _dynamic),
+    Row("MatMulInteger", lambda n: integer_product(n, n[0], n[1], n.get(2), n.get(3))),
+    Row("QLinearMatMul", _qlinear_matmul),
+    Row("QLinearConv", _qlinear_conv),
+    Row("QLinearAdd", lambda n: _qlinear(lambda c, a, b: a + b)(n), domain=MICROSOFT),
+    Row("QLinearMul", lambda n: _qlinear(lambda c, a, b: a * b)(n), domain=MICROSOFT),
+    Row(
+        "QLinearSigmoid QLinearLeakyRelu QLinearGlobalAveragePool", _qlinear_unary, domain=MICROSOFT
+    ),
+    Row("QLinearConcat", _qlinear_concat, domain=MICROSOFT),
+    Row("DynamicQuantizeMatMul", _dynamic_matmul, domain=MICROSOFT),
+    Row("MatMulIntegerToFloat", _matmul_to_float, domain=MICROSOFT),
+)
+
+__all__ = ["ROWS", "dequantize", "dynamic", "integer_product", "quantize"]

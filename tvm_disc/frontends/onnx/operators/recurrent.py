@@ -18,7 +18,7 @@ from tvm_disc.frontends.calc import Calc, Demand, Expr, const, op
 from tvm_disc.frontends.loop import counted
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.activation import hard_sigmoid, softplus
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.relay import expr as ast
 
 Function: TypeAlias = Callable[[Expr], Expr]
@@ -288,16 +288,8 @@ def _rnn_cell(
     return Cell(gates, [r], first, step)
 
 
-@row("LSTM")
-def _lstm(n: Node) -> list[Expr]:
-    return _recurrent(n, 4, ("Sigmoid", "Tanh", "Tanh"), (5, 6), _lstm_cell)
-
-
-@row("GRU")
-def _gru(n: Node) -> list[Expr]:
-    return _recurrent(n, 3, ("Sigmoid", "Tanh"), (5,), _gru_cell)
-
-
-@row("RNN")
-def _rnn(n: Node) -> list[Expr]:
-    return _recurrent(n, 1, ("Tanh",), (5,), _rnn_cell)
+ROWS: tuple[Row, ...] = (
+    Row("LSTM", lambda n: _recurrent(n, 4, ("Sigmoid", "Tanh", "Tanh"), (5, 6), _lstm_cell)),
+    Row("GRU", lambda n: _recurrent(n, 3, ("Sigmoid", "Tanh"), (5,), _gru_cell)),
+    Row("RNN", lambda n: _recurrent(n, 1, ("Tanh",), (5,), _rnn_cell)),
+)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from tvm_disc.frontends.calc import Calc, Dim, Expr, is_float, op
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.shape import dropped, flags_of, kept_dims
-from tvm_disc.frontends.onnx.table import add
+from tvm_disc.frontends.onnx.table import Row
 
 # Emits a Relay reduction over the node's axes, which remain with length 1.
 Fold: TypeAlias = Callable[[str, Expr], Expr]
@@ -122,5 +122,8 @@ _RULES: dict[str, tuple[Rule, int]] = {
     "ReduceSum": (_plain("sum"), 13),
     "ReduceSumSquare": (lambda n, x, fold: fold("sum", x * x), 18),
 }
-for _name, (_rule, _since) in _RULES.items():
-    add(_name, _reduction(_rule, _since))
+
+
+ROWS: tuple[Row, ...] = (
+    *(Row(name, _reduction(rule, since)) for name, (rule, since) in _RULES.items()),
+)

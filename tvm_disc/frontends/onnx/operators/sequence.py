@@ -9,7 +9,7 @@ from tvm_disc.frontends.calc import Dim, Expr, const
 from tvm_disc.frontends.onnx.grown import Gathered, Growing
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.control import run
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 
 
 def _items(n: Node, k: int) -> list[Any]:
@@ -31,17 +31,6 @@ def _position(n: Node, k: int, size: int, default: int) -> int:
     return place + size if place < 0 else place
 
 
-@row("SequenceConstruct")
-def _construct(n: Node) -> Any:
-    return [list(n.inputs)]
-
-
-@row("SequenceEmpty")
-def _empty(n: Node) -> Any:
-    return [[]]
-
-
-@row("SequenceLength")
 def _length(n: Node) -> Expr:
     sequence = n.get(0)
     if isinstance(sequence, Gathered):
@@ -49,7 +38,6 @@ def _length(n: Node) -> Expr:
     return const(len(_items(n, 0)), "int64")
 
 
-@row("SequenceAt")
 def _at(n: Node) -> Any:
     sequence = n.get(0)
     if isinstance(sequence, Gathered) and not sequence.first:
@@ -61,7 +49,6 @@ def _at(n: Node) -> Any:
     return [items[place]]
 
 
-@row("SequenceInsert")
 def _insert(n: Node) -> Any:
     sequence = n.get(0)
     if isinstance(sequence, Growing) and n.get(2) is None:
@@ -71,14 +58,12 @@ def _insert(n: Node) -> Any:
     return [items]
 
 
-@row("SequenceErase")
 def _erase(n: Node) -> Any:
     items = list(_items(n, 0))
     del items[_position(n, 1, len(items), len(items) - 1)]
     return [items]
 
 
-@row("ConcatFromSequence")
 def _concat(n: Node) -> Expr:
     sequence, axis = n.get(0), int(n.required("axis"))
     if isinstance(sequence, Gathered):
@@ -87,7 +72,6 @@ def _concat(n: Node) -> Expr:
     return n.stack(items, axis) if n.attr("new_axis", 0) else n.concat(items, axis)
 
 
-@row("SplitToSequence")
 def _split(n: Node) -> Any:
     """Convert SplitToSequence; the number of pieces must be known at compile time."""
     x, axis = n[0], n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
@@ -104,7 +88,6 @@ def _split(n: Node) -> Any:
     return [[n.squeeze(p, [axis]) for p in pieces] if drop else pieces]
 
 
-@row("SequenceMap")
 def _map(n: Node) -> Any:
     body, count = n.required("body"), len(_items(n, 0))
     made = []
@@ -114,18 +97,23 @@ def _map(n: Node) -> Any:
     return [list(r) for r in zip(*made, strict=True)] if made else [[] for _ in n.outputs]
 
 
-@row("Optional")
-def _optional(n: Node) -> Any:
-    return [n.get(0)]
-
-
-@row("OptionalHasElement")
-def _has_element(n: Node) -> Expr:
-    return const(n.get(0) is not None)
-
-
-@row("OptionalGetElement")
 def _get_element(n: Node) -> Any:
     if n.get(0) is None:
         raise Unsupported("the optional has no element")
     return [n.get(0)]
+
+
+ROWS: tuple[Row, ...] = (
+    Row("SequenceConstruct", lambda n: [list(n.inputs)]),
+    Row("SequenceEmpty", lambda n: [[]]),
+    Row("SequenceLength", _length),
+    Row("SequenceAt", _at),
+    Row("SequenceInsert", _insert),
+    Row("SequenceErase", _erase),
+    Row("ConcatFromSequence", _concat),
+    Row("SplitToSequence", _split),
+    Row("SequenceMap", _map),
+    Row("Optional", lambda n: [n.get(0)]),
+    Row("OptionalHasElement", lambda n: const(n.get(0) is not None)),
+    Row("OptionalGetElement", _get_element),
+)

@@ -11,14 +11,13 @@ import numpy as np
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, is_float, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.frontends.onnx.tensors import array_of, dense_of, dtype_of
 from tvm_disc.relay import expr as ast
 
 FAR = 1 << 40  # longer than any axis
 
 
-@row("Constant")
 def _constant(n: Node) -> Expr:
     folder = n.graph.model.folder
     if "value" in n.attrs:
@@ -32,12 +31,6 @@ def _constant(n: Node) -> Expr:
     raise Unsupported(f"a constant of {', '.join(n.attrs) or 'nothing'}")
 
 
-@row("Shape")
-def _shape(n: Node) -> Expr:
-    return n.shape(n[0])
-
-
-@row("Shape", since=15)
 def _shape_part(n: Node) -> Expr:
     rank = n.rank(n[0])
     first, last, _ = slice(n.attr("start", 0), n.attr("end")).indices(rank)
@@ -46,23 +39,12 @@ def _shape_part(n: Node) -> Expr:
     return n.slice(n.shape(n[0]), 0, first, max(first, last))
 
 
-@row("Size")
-def _size(n: Node) -> Expr:
-    return n.scalar(n.total(n[0]))
-
-
 # -- reshape -----------------------------------------------------------------------------------
 
 
-@row("Reshape")
 def _reshape_by_attribute(n: Node) -> Expr:
     if n.get(1) is None:
         return op("reshape", n[0], newshape=tuple(n.required("shape")), allowzero=False)
-    return reshaped(n)
-
-
-@row("Reshape", since=5)
-def _reshape(n: Node) -> Expr:
     return reshaped(n)
 
 
@@ -89,7 +71,6 @@ def _decoded(n: Node, x: Expr, codes: Expr, count: int, zero: bool) -> list[Dim]
     return n.lengths([n.item(found, k) for k in range(count)])
 
 
-@row("Flatten")
 def _flatten(n: Node) -> Expr:
     sizes = n.sizes(n[0])
     axis = int(n.attr("axis", 1))
@@ -110,7 +91,6 @@ def axes_of(n: Node, k: int, since: int = 13) -> list[int] | None:
     return None if found is None else [int(a) for a in found]
 
 
-@row("Unsqueeze")
 def _unsqueeze(n: Node) -> Expr:
     x = n[0]
     if n.opset >= 13 and n.known(n[1]) is None:
@@ -144,7 +124,6 @@ def _unsqueezed_at(n: Node, x: Expr, axes: Expr) -> Expr:
     return n.reshape(x, n.lengths([n.item(dims, k) for k in range(rank)]))
 
 
-@row("Squeeze")
 def _squeeze(n: Node) -> Expr:
     x = n[0]
     if n.opset >= 13 and n.get(1) is not None and n.known(n[1]) is None:
@@ -178,7 +157,6 @@ def kept_dims(n: Calc, x: Expr, axes: Expr) -> list[Dim]:
 # -- broadcast, concatenation, split ------------------------------------------------------------
 
 
-@row("Expand")
 def _expand(n: Node) -> Expr:
     """Convert Expand, which broadcasts both ways: a requested dim of 1 leaves the input's dim."""
     x = n[0]
@@ -224,20 +202,17 @@ def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
     return n.dim("maximum", dim, wanted)
 
 
-@row("Transpose")
 def _transpose(n: Node) -> Expr:
     order = n.attr("perm")
     rank = n.rank(n[0])
     return n.transpose(n[0], list(order) if order is not None else list(range(rank))[::-1])
 
 
-@row("Concat")
 def _concat(n: Node) -> Expr:
     axis = int(n.attr("axis", 1) if n.opset < 4 else n.required("axis"))
     return n.concat([n[k] for k in range(len(n))], axis)
 
 
-@row("Split")
 def _split(n: Node) -> list[Expr]:
     x = n[0]
     axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
@@ -277,7 +252,6 @@ def equal_parts(n: Calc, x: Expr, axis: int, count: int, rest: bool) -> list[Exp
     return [n.slice(x, axis, a, b) for a, b in pairwise(cuts)]
 
 
-@row("Tile")
 def _tile(n: Node) -> Expr:
     x = n[0]
     known = n.known(n[1])
@@ -292,7 +266,6 @@ def _tile(n: Node) -> Expr:
 # -- creation ----------------------------------------------------------------------------------
 
 
-@row("ConstantOfShape")
 def _constant_of_shape(n: Node) -> Expr:
     given = n.attr("value")
     value = np.zeros(1, "float32") if given is None else array_of(given, n.graph.model.folder)
@@ -300,7 +273,6 @@ def _constant_of_shape(n: Node) -> Expr:
     return n.full(value.reshape(-1)[0].item(), dims, str(value.dtype))
 
 
-@row("Range")
 def _range(n: Node) -> Expr:
     dtype = n.dtype(n[0])
     bounds = [n.reshape(n[k], []) for k in range(3)]
@@ -310,7 +282,6 @@ def _range(n: Node) -> Expr:
     return op("arange", *bounds, dtype=dtype)
 
 
-@row("EyeLike")
 def _eye_like(n: Node) -> Expr:
     x = n[0]
     dtype = dtype_of(int(n.attr("dtype"))) if n.attr("dtype") else n.dtype(x)
@@ -327,4 +298,33 @@ def spread(
     return [found.get(a, default) for a in range(rank)]
 
 
-__all__ = ["axes_of", "both_ways", "dropped", "equal_parts", "flags_of", "kept_dims", "spread"]
+ROWS: tuple[Row, ...] = (
+    Row("Constant", _constant),
+    Row("Shape", lambda n: n.shape(n[0])),
+    Row("Shape", _shape_part, since=15),
+    Row("Size", lambda n: n.scalar(n.total(n[0]))),
+    Row("Reshape", _reshape_by_attribute),
+    Row("Reshape", lambda n: reshaped(n), since=5),
+    Row("Flatten", _flatten),
+    Row("Unsqueeze", _unsqueeze),
+    Row("Squeeze", _squeeze),
+    Row("Expand", _expand),
+    Row("Transpose", _transpose),
+    Row("Concat", _concat),
+    Row("Split", _split),
+    Row("Tile", _tile),
+    Row("ConstantOfShape", _constant_of_shape),
+    Row("Range", _range),
+    Row("EyeLike", _eye_like),
+)
+
+__all__ = [
+    "ROWS",
+    "axes_of",
+    "both_ways",
+    "dropped",
+    "equal_parts",
+    "flags_of",
+    "kept_dims",
+    "spread",
+]

@@ -7,7 +7,7 @@ import math
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
 
@@ -35,21 +35,6 @@ def _sin(n: Node, x: Expr) -> Expr:
     return op("sin", x)
 
 
-@row("HannWindow", since=17)
-def _hann(n: Node) -> Expr:
-    return _window(n, (0.5, 0.5))
-
-
-@row("HammingWindow", since=17)
-def _hamming(n: Node) -> Expr:
-    return _window(n, (25 / 46, 1 - 25 / 46))
-
-
-@row("BlackmanWindow", since=17)
-def _blackman(n: Node) -> Expr:
-    return _window(n, (0.42, 0.5, 0.08))
-
-
 def waves(n: Node, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
     """Return cosines and sines of ``2 pi i j / size``; ``i j`` is reduced modulo ``size`` for
     accuracy.
@@ -60,12 +45,6 @@ def waves(n: Node, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
     return n.cast(_cos(n, angle), "float32"), n.cast(_sin(n, angle), "float32")
 
 
-@row("DFT", since=17)
-def _dft_17(n: Node) -> Expr:
-    return _dft(n, n[0], int(n.attr("axis", 1)))
-
-
-@row("DFT", since=20)
 def _dft_20(n: Node) -> Expr:
     if n.get(2) is None:
         return _dft(n, n[0], -2)
@@ -179,7 +158,6 @@ def _real_inverse(n: Node, pieces: list[Expr], have: Dim, length: Dim) -> Expr:
     return total / n.scalar(length, "float32")
 
 
-@row("STFT", since=17)
 def _stft(n: Node) -> Expr:
     """Convert STFT: overlapping frames of a signal, multiplied by a window and transformed."""
     x, dtype = n[0], n.dtype(n[0])
@@ -211,7 +189,6 @@ def _stft(n: Node) -> Expr:
     return n.cast(n.stack(made, 3), dtype)
 
 
-@row("MelWeightMatrix", since=17)
 def _mel(n: Node) -> Expr:
     """Convert MelWeightMatrix: triangles over the bins of a spectrum, evenly spaced in mels."""
     bands, whole_length = n.length(n[0]), n.length(n[1])
@@ -241,3 +218,14 @@ def _mel(n: Node) -> Expr:
 
 def _mels(n: Node, hertz: Expr) -> Expr:
     return n.log(hertz / 700.0 + 1.0) * (2595.0 / math.log(10))
+
+
+ROWS: tuple[Row, ...] = (
+    Row("HannWindow", lambda n: _window(n, (0.5, 0.5)), since=17),
+    Row("HammingWindow", lambda n: _window(n, (25 / 46, 1 - 25 / 46)), since=17),
+    Row("BlackmanWindow", lambda n: _window(n, (0.42, 0.5, 0.08)), since=17),
+    Row("DFT", lambda n: _dft(n, n[0], int(n.attr("axis", 1))), since=17),
+    Row("DFT", _dft_20, since=20),
+    Row("STFT", _stft, since=17),
+    Row("MelWeightMatrix", _mel, since=17),
+)

@@ -11,12 +11,11 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.shape import spread
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 
 FAR = 1 << 40  # longer than any axis
 
 
-@row("Slice")
 def _slice_by_attributes(n: Node) -> Expr:
     starts, ends = list(n.required("starts")), list(n.required("ends"))
     axes = list(n.attr("axes") or range(len(starts)))
@@ -24,7 +23,6 @@ def _slice_by_attributes(n: Node) -> Expr:
     return cut(n, n[0], axes, starts, ends, [1] * len(axes))
 
 
-@row("Slice", since=10)
 def _slice(n: Node) -> Expr:
     x, rank = n[0], n.rank(n[0])
     axes = n.known(n.get(3)) if n.get(3) is not None else None
@@ -115,7 +113,6 @@ def _stepped(n: Calc, x: Expr, axis: int, bounds: tuple[Dim, Dim, Expr]) -> Expr
 # -- padding -----------------------------------------------------------------------------------
 
 
-@row("Pad")
 def _pad_by_attributes(n: Node) -> Expr:
     widths = n.attr("pads") or n.required("paddings")
     return padded(
@@ -123,7 +120,6 @@ def _pad_by_attributes(n: Node) -> Expr:
     )
 
 
-@row("Pad", since=11)
 def _pad(n: Node) -> Expr:
     x, rank = n[0], n.rank(n[0])
     fill = n.get(2)
@@ -205,4 +201,11 @@ def _mirrored(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim], mode: str) -> 
     return n.take(x, place, axis)
 
 
-__all__ = ["cut", "padded"]
+ROWS: tuple[Row, ...] = (
+    Row("Slice", _slice_by_attributes),
+    Row("Slice", _slice, since=10),
+    Row("Pad", _pad_by_attributes),
+    Row("Pad", _pad, since=11),
+)
+
+__all__ = ["ROWS", "cut", "padded"]

@@ -12,7 +12,7 @@ from tvm_disc.frontends.calc import Calc, Dim, Expr, op
 from tvm_disc.frontends.loop import counted
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.attention import default_scale
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 
 WIDE = "float32"  # element type of accumulations
 
@@ -20,7 +20,6 @@ WIDE = "float32"  # element type of accumulations
 # -- causal convolution --------------------------------------------------------------------------
 
 
-@row("CausalConvWithState")
 def _causal_conv(n: Node) -> list[Expr]:
     """Convert CausalConvWithState: a depthwise convolution over the past and the input."""
     x, w, past = n[0], n[1], n.get(3)
@@ -52,7 +51,6 @@ def _depthwise(n: Calc, x: Expr, w: Expr, sizes: tuple[Dim, Dim], length: Dim) -
 # -- linear attention --------------------------------------------------------------------------
 
 
-@row("LinearAttention")
 def _linear_attention(n: Node) -> list[Expr]:
     """Convert LinearAttention as a loop over tokens.
 
@@ -114,3 +112,9 @@ def _rate(n: Node, dims: list[Dim]) -> Expr:
     """Return the update rate of each head; all heads may share one."""
     wide: Any = n.broadcast(n.cast(n[5], WIDE), dims)
     return n.expand(n.transpose(wide, [1, 0, 2]), 3, 2)
+
+
+ROWS: tuple[Row, ...] = (
+    Row("CausalConvWithState", _causal_conv),
+    Row("LinearAttention", _linear_attention),
+)

@@ -11,10 +11,9 @@ import numpy as np
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Expr, const
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import Row
 
 
-@row("Col2Im")
 def _col2im(n: Node) -> Expr:
     """Convert Col2Im: every element is the sum of the windows that cover it, axis by axis."""
     x = n[0]
@@ -58,7 +57,6 @@ def _axes(n: Node) -> int:
 # -- n-grams -----------------------------------------------------------------------------------
 
 
-@row("TfIdfVectorizer")
 def _tf_idf(n: Node) -> Expr:
     """Convert TfIdfVectorizer: weighted counts of known n-grams of integers.
 
@@ -108,3 +106,9 @@ def _hits(n: Node, x: Expr, grams: np.ndarray, step: int) -> Expr:
     words = [n.expand(n.take(x, begins + (step * k), 1), 2) for k in range(size)]
     same = [n.equal(w, n.like(grams[:, k], x)) for k, w in enumerate(words)]
     return n.reduce("sum", n.cast(reduce(and_, same), "int32"), [1])
+
+
+ROWS: tuple[Row, ...] = (
+    Row("Col2Im", _col2im),
+    Row("TfIdfVectorizer", _tf_idf),
+)
