@@ -1,6 +1,6 @@
 """Decomposition of composite operators into core operators, which fusion can handle.
 
-Each rule is a row: operator name -> function from (builder, call) to an expression. Shapes remain
+Each rule is a row: operator name -> function from (terms, call) to the result. Shapes remain
 symbolic. Intermediates keep reduced dims as 1 (keepdims), so that no reshape is needed.
 """
 
@@ -16,187 +16,163 @@ from tvm import relax
 from tvm.relax import op as R
 
 from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay.ops.algebra import building, where
 from tvm_disc.relay_passes.resize import resize
+from tvm_disc.relay_passes.terms import Term, Terms, scalar
 
 Expr: TypeAlias = Any
-Rule: TypeAlias = Callable[[Any, Any], Expr]
+# Returns the result of a call, or None if the call is kept.
+Rule: TypeAlias = Callable[[Terms, Any], "Term | Expr | None"]
 
 
-def scalar(value: float, dtype: str) -> Expr:
-    """Return a scalar literal of a dtype."""
-    if dtype == "bfloat16":
-        return relax.const(value, dtype)
-    return relax.const(np.array(value, dtype=dtype), dtype)
-
-
-def _dtype(x: Expr) -> str:
-    return str(x.ty.dtype)
-
-
-def _softmax(emit: Any, call: Any) -> Expr:
-    x, axis = call.args[0], int(call.attrs.axis)
-    shifted = emit(R.subtract(x, emit(R.max(x, axis, keepdims=True))))
-    e = emit(R.exp(shifted))
-    total = emit(R.sum(e, axis, keepdims=True))
-    dtype = _dtype(x)
-    if dtype not in ("float32", "float64"):
-        return R.divide(e, total)
+def _softmax(t: Terms, call: Any) -> Term:
+    x, axis = t.of(call.args[0]), int(call.attrs.axis)
+    e = t.apply("exp", x - t.reduce("max", x, axis))
+    total = t.reduce("sum", e, axis)
+    if x.dtype not in ("float32", "float64"):
+        return e / total
     # One division per row instead of one per element; the sum is in [1, length], so this is safe.
-    return R.multiply(e, emit(R.divide(scalar(1.0, dtype), total)))
+    return e * (1.0 / total)
 
 
-def _log_softmax(emit: Any, call: Any) -> Expr:
-    x, axis = call.args[0], int(call.attrs.axis)
-    shifted = emit(R.subtract(x, emit(R.max(x, axis, keepdims=True))))
-    total = emit(R.sum(emit(R.exp(shifted)), axis, keepdims=True))
-    return R.subtract(shifted, emit(R.log(total)))
+def _log_softmax(t: Terms, call: Any) -> Term:
+    x, axis = t.of(call.args[0]), int(call.attrs.axis)
+    shifted = x - t.reduce("max", x, axis)
+    return shifted - t.apply("log", t.reduce("sum", t.apply("exp", shifted), axis))
 
 
-def _normalize(emit: Any, x: Expr, axes: list[int], epsilon: float) -> Expr:
+def _normalize(t: Terms, x: Term, axes: list[int], epsilon: float) -> Term:
     """Return (x - mean) / sqrt(variance + epsilon), computed in two passes."""
-    centred = emit(R.subtract(x, emit(R.mean(x, axes, keepdims=True))))
-    variance = emit(R.mean(emit(R.multiply(centred, centred)), axes, keepdims=True))
-    scale = emit(R.rsqrt(emit(R.add(variance, scalar(epsilon, _dtype(x))))))
-    return emit(R.multiply(centred, scale))
+    centred = x - t.reduce("mean", x, axes)
+    variance = t.reduce("mean", centred * centred, axes)
+    return t.bound(centred * t.apply("rsqrt", variance + epsilon))
 
 
-def _affine(emit: Any, y: Expr, gamma: Expr, beta: Expr, center: bool, use_scale: bool) -> Expr:
-    if use_scale:
-        y = emit(R.multiply(y, gamma))
-    return R.add(y, beta) if center else y
+def _affine(t: Terms, y: Term, call: Any, axes: list[int]) -> Term:
+    """Return ``y * gamma + beta``, or the part of it that the attributes select."""
+    gamma, beta = (_align(t, p, axes, call.args[0]) for p in call.args[1:])
+    if bool(call.attrs.scale):
+        y = y * gamma
+    return y + beta if bool(call.attrs.center) else y
 
 
-def _layer_norm(emit: Any, call: Any) -> Expr:
-    x, gamma, beta = call.args
+def _layer_norm(t: Terms, call: Any) -> Term:
     axes = [int(a) for a in call.attrs.axes]
-    y = _normalize(emit, x, axes, float(call.attrs.epsilon))
-    gamma, beta = (_align(emit, p, axes, x) for p in (gamma, beta))
-    return _affine(emit, y, gamma, beta, bool(call.attrs.center), bool(call.attrs.scale))
+    y = _normalize(t, t.of(call.args[0]), axes, float(call.attrs.epsilon))
+    return _affine(t, y, call, axes)
 
 
-def _align(emit: Any, param: Expr, axes: list[int], x: Expr) -> Expr:
+def _align(t: Terms, param: Term | Expr, axes: list[int], x: Expr) -> Term:
     """Return a parameter over ``axes`` of ``x``, reshaped so that it broadcasts against ``x``.
 
     Its dims become those of ``x``, which the operator requires to be equal. With separate symbols
     TVM could not infer the shape of the product.
     """
+    term = param if isinstance(param, Term) else t.of(param)
     dims = list(x.ty.shape.values)
     rank = len(dims)
     axes = [a % rank for a in axes]
     shape: list[Any] = [dims[a] if a in axes else 1 for a in range(rank)]
     if axes == list(range(rank - len(axes), rank)):
         shape = shape[rank - len(axes) :]
-        if all(a.same_as(b) for a, b in zip(shape, param.ty.shape.values, strict=True)):
-            return param
-    return emit(reshape_call(param, shape))
+        given = t.expr(term).ty.shape.values
+        if all(a.same_as(b) for a, b in zip(shape, given, strict=True)):
+            return term
+    return t.bound(t.reshape(term, shape))
 
 
-def _rms_norm(emit: Any, call: Any) -> Expr:
-    x, gamma = call.args[0], call.args[1]
+def _rms_norm(t: Terms, call: Any) -> Term:
+    x = t.of(call.args[0])
     axes = [int(a) for a in call.attrs.axes]
-    square = emit(R.mean(emit(R.multiply(x, x)), axes, keepdims=True))
-    scale = emit(R.rsqrt(emit(R.add(square, scalar(float(call.attrs.epsilon), _dtype(x))))))
-    gamma = _align(emit, gamma, axes, x)
-    return R.multiply(emit(R.multiply(x, scale)), gamma)
+    square = t.reduce("mean", x * x, axes)
+    scaled = x * t.apply("rsqrt", square + float(call.attrs.epsilon))
+    return scaled * _align(t, call.args[1], axes, call.args[0])
 
 
-def _batch_norm_value(emit: Any, call: Any) -> Expr:
+def _batch_norm_value(t: Terms, call: Any) -> Term:
     """Return the inference form of batch norm: one multiplication and one addition per element.
 
     Scale and shift depend only on parameters, so constant folding evaluates them.
     """
-    x, gamma, beta, mean, variance = call.args
+    x, gamma, beta, mean, variance = map(t.of, call.args)
     axis = int(call.attrs.axis)
-    dtype = _dtype(x)
-    inverse = emit(R.rsqrt(emit(R.add(variance, scalar(float(call.attrs.epsilon), dtype)))))
-    scale = emit(R.multiply(gamma, inverse)) if bool(call.attrs.scale) else inverse
-    shift = emit(R.negative(emit(R.multiply(mean, scale))))
+    scale = t.apply("rsqrt", variance + float(call.attrs.epsilon))
+    if bool(call.attrs.scale):
+        scale = gamma * scale
+    shift = -(mean * scale)
     if bool(call.attrs.center):
-        shift = emit(R.add(beta, shift))
-    scale, shift = (_align(emit, p, [axis], x) for p in (scale, shift))
-    return R.add(emit(R.multiply(x, scale)), shift)
+        shift = beta + shift
+    scale, shift = (_align(t, p, [axis], call.args[0]) for p in (scale, shift))
+    return x * scale + shift
 
 
-def _group_norm(emit: Any, call: Any) -> Expr:
-    x, gamma, beta = call.args
+def _group_norm(t: Terms, call: Any) -> Term:
+    x = t.of(call.args[0])
     axis, groups = int(call.attrs.channel_axis), int(call.attrs.num_groups)
-    shape = list(x.ty.shape.values)
+    shape = list(x.expr.ty.shape.values)
     axis %= len(shape)
     split = [*shape[:axis], groups, tvm.tirx.floordiv(shape[axis], groups), *shape[axis + 1 :]]
-    grouped = emit(reshape_call(x, split))
     axes = [axis + 1, *(int(a) % len(shape) + 1 for a in call.attrs.axes)]
-    y = emit(
-        reshape_call(_normalize(emit, grouped, axes, float(call.attrs.epsilon)), x.ty.shape.values)
-    )
-    gamma, beta = (_align(emit, p, [axis], x) for p in (gamma, beta))
-    return _affine(emit, y, gamma, beta, bool(call.attrs.center), bool(call.attrs.scale))
+    y = _normalize(t, t.reshape(x, split), axes, float(call.attrs.epsilon))
+    return _affine(t, t.bound(t.reshape(y, shape)), call, [axis])
 
 
-def _instance_norm(emit: Any, call: Any) -> Expr:
-    x, gamma, beta = call.args
+def _instance_norm(t: Terms, call: Any) -> Term:
     axis, axes = int(call.attrs.channel_axis), [int(a) for a in call.attrs.axes]
-    y = _normalize(emit, x, axes, float(call.attrs.epsilon))
-    gamma, beta = (_align(emit, p, [axis], x) for p in (gamma, beta))
-    return _affine(emit, y, gamma, beta, bool(call.attrs.center), bool(call.attrs.scale))
+    y = _normalize(t, t.of(call.args[0]), axes, float(call.attrs.epsilon))
+    return _affine(t, y, call, [axis])
 
 
-def _gelu(emit: Any, call: Any) -> Expr:
-    x = call.args[0]
-    d = _dtype(x)
-    inner = emit(R.erf(emit(R.multiply(x, scalar(0.5**0.5, d)))))
-    half = emit(R.multiply(x, scalar(0.5, d)))
-    return R.multiply(half, emit(R.add(inner, scalar(1.0, d))))
+def _gelu(t: Terms, call: Any) -> Term:
+    x = t.of(call.args[0])
+    inner = t.apply("erf", x * 0.5**0.5)
+    return x * 0.5 * (inner + 1.0)
 
 
-def _gelu_tanh(emit: Any, call: Any) -> Expr:
-    x = call.args[0]
-    d = _dtype(x)
-    cube = emit(R.multiply(emit(R.multiply(x, x)), x))
-    inner = emit(R.add(x, emit(R.multiply(cube, scalar(0.044715, d)))))
-    t = emit(R.tanh(emit(R.multiply(inner, scalar((2 / np.pi) ** 0.5, d)))))
-    half = emit(R.multiply(x, scalar(0.5, d)))
-    return R.multiply(half, emit(R.add(t, scalar(1.0, d))))
+def _gelu_tanh(t: Terms, call: Any) -> Term:
+    x = t.of(call.args[0])
+    inner = x + x * x * x * 0.044715
+    return x * 0.5 * (t.apply("tanh", inner * (2 / np.pi) ** 0.5) + 1.0)
 
 
-def _silu(emit: Any, call: Any) -> Expr:
-    x = call.args[0]
-    return R.multiply(x, emit(R.sigmoid(x)))
+def _silu(t: Terms, call: Any) -> Term:
+    x = t.of(call.args[0])
+    return x * t.apply("sigmoid", x)
 
 
-def _leaky_relu(emit: Any, call: Any) -> Expr:
-    x = call.args[0]
-    zero, alpha = scalar(0.0, _dtype(x)), scalar(float(call.attrs.alpha), _dtype(x))
-    return R.where(emit(R.greater(x, zero)), x, emit(R.multiply(x, alpha)))
+def _leaky_relu(t: Terms, call: Any) -> Term:
+    x = t.of(call.args[0])
+    return where(x > 0.0, x, x * float(call.attrs.alpha))
 
 
-def _prelu(emit: Any, call: Any) -> Expr:
-    x, slope = call.args
-    rank = len(x.ty.shape.values)
-    if len(slope.ty.shape.values) == 1 and rank > 1:
-        slope = _align(emit, slope, [int(call.attrs.axis)], x)
-    zero = scalar(0.0, _dtype(x))
-    return R.where(emit(R.greater(x, zero)), x, emit(R.multiply(x, slope)))
+def _prelu(t: Terms, call: Any) -> Term:
+    x, slope = map(t.of, call.args)
+    rank = len(x.expr.ty.shape.values)
+    if len(slope.expr.ty.shape.values) == 1 and rank > 1:
+        slope = _align(t, slope, [int(call.attrs.axis)], x.expr)
+    return where(x > 0.0, x, x * slope)
 
 
-def _variance(emit: Any, call: Any) -> Expr:
-    x = call.args[0]
+def _variance(t: Terms, call: Any) -> Term:
+    x = t.of(call.args[0])
     axes = None if call.attrs.axis is None else [int(a) for a in call.attrs.axis]
-    centred = emit(R.subtract(x, emit(R.mean(x, axes, keepdims=True))))
-    square = emit(R.multiply(centred, centred))
-    return R.mean(square, axes, keepdims=bool(call.attrs.keepdims))
+    centred = x - t.reduce("mean", x, axes)
+    square = t.expr(centred * centred)
+    return t.made(R.mean(square, axes, keepdims=bool(call.attrs.keepdims)), x.dtype)
 
 
-def _square(emit: Any, call: Any) -> Expr:
-    return R.multiply(call.args[0], call.args[0])
+def _square(t: Terms, call: Any) -> Term:
+    x = t.of(call.args[0])
+    return x * x
 
 
-def _full_like(emit: Any, call: Any) -> Expr:
+def _full_like(t: Terms, call: Any) -> Expr:
     x = call.args[0]
-    return R.full(x.ty.shape, call.args[1], _dtype(x))
+    return R.full(x.ty.shape, call.args[1], str(x.ty.dtype))
 
 
 def _like(value: float) -> Rule:
-    def rule(emit: Any, call: Any) -> Expr:
+    def rule(t: Terms, call: Any) -> Expr:
         x = call.args[0]
         dtype = str(call.ty.dtype)
         return R.full(x.ty.shape, scalar(value, dtype), dtype)
@@ -204,15 +180,15 @@ def _like(value: float) -> Rule:
     return rule
 
 
-def _stack(emit: Any, call: Any) -> Expr:
+def _stack(t: Terms, call: Any) -> Expr:
     axis = int(call.attrs.axis or 0)
-    return R.concat([emit(R.expand_dims(f, axis)) for f in call.args[0].fields], axis)
+    return R.concat([t.expr(t.made(R.expand_dims(f, axis), "")) for f in call.args[0].fields], axis)
 
 
 def _global_pool(reduce: Callable[..., Expr]) -> Rule:
     """Return a rule that converts adaptive pooling to size 1 into a reduction over spatial axes."""
 
-    def rule(emit: Any, call: Any) -> Expr | None:
+    def rule(t: Terms, call: Any) -> Expr | None:
         size = call.attrs.output_size
         rank = len(call.args[0].ty.shape.values)
         if size is None or any(int(s) != 1 for s in size):
@@ -222,11 +198,11 @@ def _global_pool(reduce: Callable[..., Expr]) -> Rule:
     return rule
 
 
-def _batch_flatten(emit: Any, call: Any) -> Expr:
+def _batch_flatten(t: Terms, call: Any) -> Expr:
     return reshape_call(call.args[0], call.ty.shape.values)
 
 
-def _dropout_value(emit: Any, call: Any) -> Expr:
+def _dropout_value(t: Terms, call: Any) -> Expr:
     return call.args[0]
 
 
@@ -261,7 +237,7 @@ FIRST_OF_TUPLE: Mapping[str, Rule] = {
 }
 
 
-def _split(emit: Any, call: Any) -> Expr:
+def _split(t: Terms, call: Any) -> Expr:
     """Return ``split`` as a tuple of slices."""
     x, axis = call.args[0], int(call.attrs.axis)
     extents = [t.shape.values[axis] for t in call.ty.fields]
@@ -269,7 +245,8 @@ def _split(emit: Any, call: Any) -> Expr:
     pieces = []
     for extent in extents:
         end = begin + extent
-        pieces.append(emit(R.strided_slice(x, [axis], [begin], [end], assume_inbound=True)))
+        piece = R.strided_slice(x, [axis], [begin], [end], assume_inbound=True)
+        pieces.append(t.expr(t.made(piece, "")))
         begin = end
     return relax.Tuple(pieces)
 
@@ -280,26 +257,31 @@ class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op):
             return call
-        name = str(call.op.name)
-        emit = self.builder_.emit
+        terms = Terms(self.builder_.emit)
+        with building(terms):
+            return self._decomposed(terms, str(call.op.name), call)
+
+    def _decomposed(self, terms: Terms, name: str, call: Any) -> Expr:
         if name == "relax.split":
-            return _split(emit, call)
+            return _split(terms, call)
         if name in FIRST_OF_TUPLE:
-            value = emit(self._as_typed(FIRST_OF_TUPLE[name](emit, call), call.ty.fields[0]))
+            first = self._as_typed(FIRST_OF_TUPLE[name](terms, call), call.ty.fields[0])
+            value = self.builder_.emit(first)
             # The other fields (running statistics, mask) are passed through.
             rest = [call.args[3], call.args[4]] if name.endswith("batch_norm") else [value]
             return relax.Tuple([value, *rest])
         rule = RULES.get(name)
-        result = None if rule is None else rule(emit, call)
+        result = None if rule is None else rule(terms, call)
         return call if result is None else self._as_typed(result, call.ty)
 
-    def _as_typed(self, result: Expr, ty: Any) -> Expr:
+    def _as_typed(self, result: Term | Expr, ty: Any) -> Expr:
         """Return ``result`` with the shape of the composite operator.
 
         TVM infers shapes in terms of the operands' dims. Where these are equal only by proof, its
         inference would fail at the next operator.
         """
-        result = self.builder_.normalize(result)
+        expr = result.expr if isinstance(result, Term) else result
+        result = self.builder_.normalize(expr)
         shape = getattr(ty, "shape", None)
         if shape is None or tvm_ffi.structural_equal(shape, result.ty.shape):
             return result
