@@ -1,8 +1,7 @@
 """Operators on tensors, which the current builder emits: ``x * x + 4``.
 
-Import rules and front ends have tensor types of their own; all are subclasses of :class:`Algebra`.
-Their operators are emitted by the current builder, which ``building`` sets for the conversion of
-one operator of a program.
+The tensor types of import rules, decompositions and front ends are subclasses of :class:`Algebra`.
+The current builder emits their operators; ``building`` sets it while one operator is converted.
 """
 
 from __future__ import annotations
