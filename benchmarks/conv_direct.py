@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_disc  # noqa: E402
 from tvm_disc import relay  # noqa: E402
-from tvm_disc.schedules.gemm.plan import plan_pixels  # noqa: E402
+from tvm_disc.schedules.conv.plan import plan_pixels  # noqa: E402
 
 # in, out, groups, kernel, stride, pixels of a side
 Layer = tuple[int, int, int, int, int, int]

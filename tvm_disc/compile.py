@@ -16,8 +16,7 @@ from tvm import relax
 
 from tvm_disc.build_key import build_key
 from tvm_disc.codegen.build import begin_kernel, begin_shared, emit_levels, uses_workers
-from tvm_disc.codegen.cuda.card import card_of_records
-from tvm_disc.codegen.cuda.target import refuse_on_device, split_target
+from tvm_disc.codegen.device_target import refuse_on_device, split_target
 from tvm_disc.codegen.export import export
 from tvm_disc.codegen.kept import Keeping, Kept, kept
 from tvm_disc.codegen.machine_code import Compiling, compile_program
@@ -50,7 +49,6 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay.files import as_module, is_file_name, load_file, load_params
 from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import Imported
-from tvm_disc.relay.json.reader import load_json
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.object_ops import uses_boxes
 from tvm_disc.relay.text.parser import parse
@@ -462,6 +460,8 @@ def _device_records(device: Device, options: Options) -> Records | None:
     """Return the records of one GPU that runs code for this device; None without a file."""
     if options.records is None:
         return None
+    from tvm_disc.codegen.cuda.card import card_of_records
+
     path = records_path(options.records)
     return warned_records(path, card_context(card_of_records(path, device)))
 
@@ -539,8 +539,12 @@ def read(source: Source) -> Any:
         return model
     if is_file_name(source):
         return load_file(source)
+    if isinstance(source, str) and source.lstrip().startswith("{"):
+        from tvm_disc.relay.json.reader import load_json
+
+        return as_module(load_json(source))
     if isinstance(source, str):
-        return as_module(load_json(source)) if source.lstrip().startswith("{") else parse(source)
+        return parse(source)
     raise TypeMismatch(
         "source: expected a Relay module, function, text, JSON or file, a Relax module, an ONNX "
         f"model or file, or a torch.export.ExportedProgram, found {type(source).__name__}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tvm import tirx
@@ -13,12 +13,6 @@ from tvm.tirx import op as O
 
 from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
 from tvm_disc.abi.state import LIMIT, RESULT_LIMIT
-from tvm_disc.codegen.cuda.driver import open_functions
-from tvm_disc.codegen.cuda.graphs import Graphs
-from tvm_disc.codegen.cuda.image import Placed, with_images
-from tvm_disc.codegen.cuda.launch import launch_functions
-from tvm_disc.codegen.cuda.nvrtc import compile_source
-from tvm_disc.codegen.cuda.source import device_source
 from tvm_disc.codegen.host.abi import STATE_SLOT, static_cell, void_pointer
 from tvm_disc.codegen.host.entry import HostEmitter
 from tvm_disc.codegen.host.functions import object_functions, raise_function
@@ -41,6 +35,10 @@ from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.tir.builder import Block, call, prim_func
 from tvm_disc.tir.index import product
+
+if TYPE_CHECKING:
+    from tvm_disc.codegen.cuda.graphs import Graphs
+    from tvm_disc.codegen.cuda.image import Placed
 
 SLOT = GlobalVar(STATE_SLOT)
 SMALL = 16  # elements of a tensor that counts as small
@@ -79,6 +77,10 @@ def with_device_code(
     if machine.device is None:
         return section, None
     assert len(machines) == 1
+    from tvm_disc.codegen.cuda.image import with_images
+    from tvm_disc.codegen.cuda.nvrtc import compile_source
+    from tvm_disc.codegen.cuda.source import device_source
+
     source = device_source(machine.code, machine.device)
     images = compile_source(source, machine.device.architectures)
     return with_images(section, [f.name for f in machine.code], images)
@@ -107,6 +109,9 @@ def _emit(
     entry = {**inlined, **_entry(versions, machine, own)}
     support = _support(machine.threads)
     if placed is not None:
+        from tvm_disc.codegen.cuda.driver import open_functions
+        from tvm_disc.codegen.cuda.launch import launch_functions
+
         graphs = graphs_of(versions)
         opened = open_functions(placed, graphs is not None)
         most = max((len(f.func.params) for f in machine.code), default=1)
@@ -118,6 +123,8 @@ def graphs_of(versions: Sequence[Program]) -> Graphs | None:
     """Return the CUDA graph cache of a program, keyed by version and dims; None if it keeps no
     graphs.
     """
+    from tvm_disc.codegen.cuda.graphs import Graphs
+
     most = max(program.graphs for program in versions)
     return Graphs(most, 1 + len(key_dims(versions[-1].signature))) if most else None
 

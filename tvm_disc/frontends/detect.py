@@ -10,11 +10,14 @@ from typing import Any
 import tvm
 
 from tvm_disc.errors import BadInput
-from tvm_disc.frontends.onnx import from_onnx
-from tvm_disc.frontends.onnx.external import files_beside
-from tvm_disc.frontends.relax import from_relax
-from tvm_disc.frontends.torch import Exported, from_pytorch, load_program
 from tvm_disc.relay.files import is_file_name
+from tvm_disc.support.late import Late
+
+exported = Late("tvm_disc.frontends.torch.export:exported")
+from_onnx = Late("tvm_disc.frontends.onnx.model:from_onnx")
+from_pytorch = Late("tvm_disc.frontends.torch.program:from_pytorch")
+from_relax = Late("tvm_disc.frontends.relax:from_relax")
+_load_program = Late("tvm_disc.frontends.torch.export:load_program")
 
 
 def read_model(source: Any) -> Any | None:
@@ -50,6 +53,8 @@ def files_of(source: Any) -> list[Path] | None:
     """
     try:
         if _is_file(source, ".onnx"):
+            from tvm_disc.frontends.onnx.external import files_beside
+
             return [Path(source), *files_beside(Path(source))]
     # the reader raises the error again with a better message
     except (OSError, ValueError, BadInput):
@@ -60,8 +65,8 @@ def files_of(source: Any) -> list[Path] | None:
 READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (lambda source: isinstance(source, tvm.IRModule), from_relax),
     (_is_onnx, from_onnx),
-    (lambda source: _is_file(source, ".pt2"), lambda source: from_pytorch(load_program(source))),
+    (lambda source: _is_file(source, ".pt2"), lambda source: from_pytorch(_load_program(source))),
     (lambda source: _is_class(source, "torch", "ExportedProgram"), from_pytorch),
-    (lambda source: isinstance(source, Exported), from_pytorch),
+    (lambda source: _is_class(source, "tvm_disc", "Exported"), from_pytorch),
     (lambda source: _is_class(source, "torch", "Module"), from_pytorch),
 )

@@ -66,8 +66,6 @@ from tvm_disc.runtime.inputs import (
     unique_names,
 )
 from tvm_disc.runtime.objects import Codec
-from tvm_disc.runtime.page import write_page
-from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Event, Profile, new_record, read_record
 from tvm_disc.runtime.recovery import recovered
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
@@ -466,6 +464,8 @@ class Executable:
         sizes = self._sizes(shapes, dims)
         if picture is not None:
             path = file_path("picture", picture)
+            from tvm_disc.runtime.picture import draw
+
             draw(self._manifest["calls"], self._manifest["refused"], path, sizes)
         lines = explanation(self._manifest, self._code.lines(), sizes)
         if shapes is not None:
@@ -493,6 +493,8 @@ class Executable:
         sizes = checked_dims(self._manifest, dims or {})
         timed = self.profile(*sample_inputs(self._manifest, sizes)) if profile else None
         try:
+            from tvm_disc.runtime.page import write_page
+
             write_page(target, self._manifest, self._code.lines(), sizes, timed)
         except OSError as error:
             raise BadInput(f"explain_html: {target}: {error.strerror or error}") from None

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tvm
 import tvm_ffi
@@ -24,7 +24,6 @@ from tvm.ir import GlobalVar
 
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
-from tvm_disc.schedules.cuda.kernel import Ahead, device_functions, with_runs
 from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
 from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Stage, Variant
@@ -46,6 +45,9 @@ from tvm_disc.tir.builder import (
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import IndexSpace, add, mul, product
 from tvm_disc.tir.llvm_ops import tuned_for
+
+if TYPE_CHECKING:
+    from tvm_disc.schedules.cuda.kernel import Ahead
 
 Expr: TypeAlias = Any
 
@@ -136,6 +138,8 @@ def build_kernel(
     """
     symbols = group.symbols()
     if machine.device is not None:
+        from tvm_disc.schedules.cuda.kernel import device_functions, with_runs
+
         choice = with_runs(choice)
         funcs = device_functions(group, choice, solver, machine, index_space(solver), ahead)
         entry, emit = next(iter(funcs)), lambda: funcs

@@ -9,71 +9,60 @@ from typing import TypeAlias
 
 from tvm_disc.errors import BadOption, Unsupported, WhyNot
 from tvm_disc.graph.nodes import Node
-from tvm_disc.schedules.attention.template import plan_attention
-from tvm_disc.schedules.conv.channel_window import plan_channel_window
-from tvm_disc.schedules.conv.window import plan_window
-from tvm_disc.schedules.conv.window_tile import plan_window_tile
-from tvm_disc.schedules.conv.winograd import winograd_plans
-from tvm_disc.schedules.cuda import handover
-from tvm_disc.schedules.cuda.library import (
-    LibraryProduct,
-    emit_product,
-    library_product,
-)
-from tvm_disc.schedules.cuda.policy import CUDA
 from tvm_disc.schedules.dispatch.choose import Choice, analytic, moved_bytes
 from tvm_disc.schedules.dispatch.learn import choose_measured, import_choice
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.dispatch.variant import LIBRARY, Variant, feasible, variants_of
-from tvm_disc.schedules.gemm.plan import plan_conv, plan_dot, plan_pixels
+from tvm_disc.schedules.gemm.plan import plan_dot
 from tvm_disc.schedules.gemm.vendor import FAMILY, plan_vendor
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
 from tvm_disc.schedules.loops.fallback import plan_reduce
 from tvm_disc.schedules.loops.template import plan_loop
 from tvm_disc.schedules.multi_stage import staged_plans
-from tvm_disc.schedules.opaque.scatter import plan_scatter
-from tvm_disc.schedules.opaque.sorting import plan_search, plan_sort
-from tvm_disc.schedules.opaque.table import plan_special
 from tvm_disc.schedules.rows.template import plan_rows
-from tvm_disc.schedules.transpose.interleave import plan_interleave
-from tvm_disc.schedules.transpose.template import plan_transpose
 from tvm_disc.shape import Solver
+from tvm_disc.support.late import Late
 from tvm_disc.tir.builder import i64
 
 Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | list[Plan] | WhyNot"]
 
+# Templates by kind of group, in the order in which they are tried. A ``Late`` one is imported when
+# it is tried first, so that a build imports only the families that its groups may use.
 POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     "loop": (
-        ("interleave", plan_interleave),
-        ("transpose", plan_transpose),
+        ("interleave", Late("tvm_disc.schedules.transpose.interleave:plan_interleave")),
+        ("transpose", Late("tvm_disc.schedules.transpose.template:plan_transpose")),
         ("loop", plan_loop),
     ),
     "row": (("row", plan_rows),),
     "dot": (("gemm", plan_dot), ("reduce", plan_reduce)),
-    "attention": (("attention", plan_attention),),
+    "attention": (("attention", Late("tvm_disc.schedules.attention.template:plan_attention")),),
     "conv": (
-        ("implicit gemm", plan_conv),
-        ("channel window", plan_channel_window),
-        ("pixel gemm", plan_pixels),
-        ("window tile", plan_window_tile),
-        ("window", plan_window),
+        ("implicit gemm", Late("tvm_disc.schedules.conv.plan:plan_conv")),
+        ("channel window", Late("tvm_disc.schedules.conv.channel_window:plan_channel_window")),
+        ("pixel gemm", Late("tvm_disc.schedules.conv.plan:plan_pixels")),
+        ("window tile", Late("tvm_disc.schedules.conv.window_tile:plan_window_tile")),
+        ("window", Late("tvm_disc.schedules.conv.window:plan_window")),
         ("reduce", plan_reduce),
     ),
     "vendor": ((FAMILY, lambda group, solver, machine: plan_vendor(group, solver)),),
     "reduce": (("reduce", plan_reduce),),
     "opaque": (
-        ("scatter", plan_scatter),
-        ("sort", plan_sort),
-        ("search", plan_search),
-        ("special", plan_special),
+        ("scatter", Late("tvm_disc.schedules.opaque.scatter:plan_scatter")),
+        ("sort", Late("tvm_disc.schedules.opaque.sorting:plan_sort")),
+        ("search", Late("tvm_disc.schedules.opaque.sorting:plan_search")),
+        ("special", Late("tvm_disc.schedules.opaque.table:plan_special")),
     ),
 }
 
-# By kind of device; None is the CPU.
-POLICIES: dict[str | None, dict[str, tuple[tuple[str, Template], ...]]] = {
-    None: POLICY,
-    "cuda": CUDA,
-}
+
+def policy_for(machine: Machine) -> dict[str, tuple[tuple[str, Template], ...]]:
+    """Return the templates of a CPU or a GPU by kind of group."""
+    if machine.device is None:
+        return POLICY
+    from tvm_disc.schedules.cuda.policy import CUDA
+
+    return CUDA
 
 
 def own_templates(
@@ -157,6 +146,8 @@ def _of_processor(
     found: list[Plan | WhyNot] = []
     found += staged_plans(group, solver, machine, lambda p: _part_plan(p, solver, machine))
     if group.kind == "conv":
+        from tvm_disc.schedules.conv.winograd import winograd_plans
+
         made = winograd_plans(group, plans, machine)
         found += (
             [made] if isinstance(made, WhyNot) else [_complete(p, p.family, group) for p in made]
@@ -171,8 +162,7 @@ def _templates(group: Group, solver: Solver, machine: Machine) -> tuple[tuple[st
 
     An empty product is left to the last one, which packs nothing.
     """
-    kind = None if machine.device is None else machine.device.kind
-    policy = (*machine.templates.get(group.kind, ()), *POLICIES[kind][group.kind])
+    policy = (*machine.templates.get(group.kind, ()), *policy_for(machine)[group.kind])
     if group.kind in ("dot", "conv") and any(_is_empty(p, solver) for p in group.params):
         policy = policy[-1:]
     return (("empty", plan_empty), *policy)
@@ -219,6 +209,9 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
     notes = _notes(choice, space)
     ahead, given = None, None
     if machine.device is not None and group.kind == "dot":
+        from tvm_disc.schedules.cuda import handover
+        from tvm_disc.schedules.cuda.library import LibraryProduct, emit_product, library_product
+
         library = library_product(group, solver, machine)
         if isinstance(library, LibraryProduct):
             given = handover.handed_over(group, library, choice, space.variants, solver, machine)

@@ -10,7 +10,7 @@ from tests.schedules.conv.channels_last import channels_last
 from tests.schedules.conv.layers import IMAGES, LAYERS, RNG, conv, data, image, windows
 from tvm_disc import relay
 from tvm_disc.schedules.conv.pixels import FilterPanels
-from tvm_disc.schedules.gemm.plan import plan_pixels
+from tvm_disc.schedules.conv.plan import plan_pixels
 
 PASSES = {"before fuse": channels_last}
 # Of most of these layers the channel window takes the constant weights.

@@ -37,21 +37,21 @@ from tvm_disc.codegen.cuda.calls import (
 )
 from tvm_disc.codegen.cuda.image import Placed
 from tvm_disc.codegen.host.abi import i32
+from tvm_disc.codegen.host.device import DEVICE_NUMBER, OPEN
 from tvm_disc.codegen.host.memory import bits_of, lock, words
 from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
 from tvm_disc.tir.imports import provide
 
 Expr: TypeAlias = Any
 
-OPEN, OPEN_LOCKED, FIND, FIND_LIBRARY = (
-    GlobalVar(f"tvm_disc_{n}") for n in ("open", "open_locked", "find", "find_library")
+OPEN_LOCKED, FIND, FIND_LIBRARY = (
+    GlobalVar(f"tvm_disc_{n}") for n in ("open_locked", "find", "find_library")
 )
 LIBRARY = "libcuda.so.1"
 _NOW, _GLOBAL = 2, 0x100
 _MAJOR, _MINOR = 75, 76  # device attributes: compute capability
 _THRESHOLD = 4  # attribute of a memory pool: bytes that it keeps
 NAME_BYTES = 128
-DEVICE_NUMBER = 0
 
 provide(RELEASE_TEXT)
 
@@ -280,4 +280,4 @@ def _pool(step: _Steps, cell: Buffer) -> None:
     step("cuMemPoolSetAttribute", cell[i64(0)], i64(_THRESHOLD), cell_address(limit))
 
 
-__all__ = ["FIND_LIBRARY", "LIBRARY", "OPEN", "open_functions"]
+__all__ = ["FIND_LIBRARY", "LIBRARY", "open_functions"]

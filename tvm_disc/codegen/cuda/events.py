@@ -14,24 +14,22 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from tvm import tirx
-from tvm.ir import GlobalVar
 
 from tvm_disc.codegen.cuda.calls import cell_address, driver
 from tvm_disc.codegen.cuda.stream import stream
+from tvm_disc.codegen.host.device import EVENT_WORDS, EVENTS_BEGIN, EVENTS_END
 from tvm_disc.codegen.host.memory import words
 from tvm_disc.codegen.host.profile import NOW
 from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
 
 Expr: TypeAlias = Any
 
-BEGIN, END = (GlobalVar(f"tvm_disc_events_{n}") for n in ("begin", "end"))
-EVENT_WORDS = 2
 _NS_IN_MS = 1e6
 
 
 def event_functions() -> dict[Any, Any]:
     """Return the private functions around a timed kernel."""
-    return {BEGIN: _begin(), END: _end()}
+    return {EVENTS_BEGIN: _begin(), EVENTS_END: _end()}
 
 
 def _parameters(block: Block, *names: str) -> tuple[list[Any], list[Buffer]]:
@@ -85,4 +83,4 @@ def _measured(block: Block, state: Buffer, events: tuple[Expr, Expr]) -> tuple[E
     return status, block.bind("took", tirx.Cast("int64", ns))  # rounded to the nearest
 
 
-__all__ = ["BEGIN", "END", "EVENT_WORDS", "event_functions"]
+__all__ = ["event_functions"]

@@ -40,20 +40,26 @@ from tvm_disc.abi.state import (
 from tvm_disc.codegen.cuda.calls import cell_address, driver, raise_error
 from tvm_disc.codegen.cuda.stream import refuse, stream
 from tvm_disc.codegen.host.abi import as_pointer, i32
+from tvm_disc.codegen.host.device import (
+    CURSOR,
+    FAILED,
+    GIVE_FOR,
+    GRAPH,
+    GRAPH_BEGIN,
+    GRAPH_END,
+    LEAVE,
+    STATE,
+    TAKE_FOR,
+)
 from tvm_disc.codegen.host.memory import GIVE, TAKE, bits_of, release, words
 from tvm_disc.codegen.host.results import words_at
 from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
 
 Expr: TypeAlias = Any
 
-BEGIN, NODE, END, LEAVE, FORGET, BUILD, DROP_GRAPHS, TAKE_FOR, GIVE_FOR = (
-    GlobalVar(f"tvm_disc_graph_{name}")
-    for name in ("begin", "node", "end", "leave", "forget", "build", "drop", "take", "give")
+NODE, FORGET, BUILD, DROP_GRAPHS = (
+    GlobalVar(f"tvm_disc_graph_{name}") for name in ("node", "forget", "build", "drop")
 )
-# The record of a call: the state, whether something failed, its graph or 0, the position in the
-# graph's tape, and whether cuBLASLt computed the last product.
-STATE, FAILED, GRAPH, CURSOR, TAKEN = range(5)
-RECORD_WORDS = 5
 # A graph: time of the last use, or 0; the driver's handles; the workspace and its size; an event
 # after the last node; the tape of nodes, its length and capacity; whether the nodes differ from the
 # executable graph. The key follows.
@@ -83,9 +89,9 @@ def graph_functions(graphs: Graphs, most_words: int) -> dict[Any, Any]:
         most_words: maximum number of arguments of a device function.
     """
     return {
-        BEGIN: _begin(graphs),
+        GRAPH_BEGIN: _begin(graphs),
         NODE: _node(most_words),
-        END: _end(),
+        GRAPH_END: _end(),
         LEAVE: _leave(),
         FORGET: _forget(),
         BUILD: _build(most_words),
@@ -409,17 +415,8 @@ def _give() -> Any:
 
 
 __all__ = [
-    "BEGIN",
     "DROP_GRAPHS",
-    "END",
-    "FAILED",
-    "GIVE_FOR",
-    "GRAPH",
-    "LEAVE",
     "NODE",
-    "RECORD_WORDS",
-    "TAKEN",
-    "TAKE_FOR",
     "Graphs",
     "graph_functions",
 ]

@@ -31,9 +31,8 @@ from tvm_disc.codegen.cuda.calls import (
     raise_error,
     raise_status,
 )
-from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER, OPEN
 from tvm_disc.codegen.cuda.events import event_functions
-from tvm_disc.codegen.cuda.graphs import DROP_GRAPHS, GRAPH, NODE, Graphs, graph_functions
+from tvm_disc.codegen.cuda.graphs import DROP_GRAPHS, NODE, Graphs, graph_functions
 from tvm_disc.codegen.cuda.library import library_functions
 from tvm_disc.codegen.cuda.stream import refuse, stream
 from tvm_disc.codegen.host.abi import (
@@ -47,6 +46,7 @@ from tvm_disc.codegen.host.abi import (
     static_cell,
     void_pointer,
 )
+from tvm_disc.codegen.host.device import COPY, DEVICE_NUMBER, GRAPH, OPEN, READ, WAIT
 from tvm_disc.codegen.host.memory import (
     DROP,
     GIVE,
@@ -67,7 +67,6 @@ from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
 
 Expr: TypeAlias = Any
 
-COPY, READ, WAIT = (GlobalVar(f"tvm_disc_device_{n}") for n in ("copy", "read", "wait"))
 LEFT = GlobalVar("tvm_disc_device_left")
 
 
@@ -378,4 +377,4 @@ def _download(slot: Any) -> Any:
     return packed(DOWNLOAD, emit)
 
 
-__all__ = ["COPY", "READ", "WAIT", "launch_functions"]
+__all__ = ["launch_functions"]

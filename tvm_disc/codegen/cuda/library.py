@@ -17,9 +17,9 @@ from tvm.tirx import op as O
 from tvm_disc.abi.state import LIBRARY_CALLS, LIBRARY_CODES, LIBRARY_HANDLE
 from tvm_disc.codegen.cuda.calls import call_code, cell_address
 from tvm_disc.codegen.cuda.driver import FIND_LIBRARY
-from tvm_disc.codegen.cuda.graphs import GRAPH, STATE, TAKEN
 from tvm_disc.codegen.cuda.stream import stream
 from tvm_disc.codegen.host.abi import as_pointer, i32
+from tvm_disc.codegen.host.device import GRAPH, STATE, TAKEN
 from tvm_disc.codegen.host.memory import bits_of, words
 from tvm_disc.codegen.host.results import words_at
 from tvm_disc.schedules.cuda.library import (

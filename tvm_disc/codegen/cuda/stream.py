@@ -8,8 +8,8 @@ from tvm import tirx
 from tvm.tirx import op as O
 
 from tvm_disc.codegen.cuda.calls import raise_status
-from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER
 from tvm_disc.codegen.host.abi import CUDA, i32
+from tvm_disc.codegen.host.device import DEVICE_NUMBER
 from tvm_disc.codegen.host.memory import bits_of
 from tvm_disc.tir.builder import Block, Buffer, i64
 

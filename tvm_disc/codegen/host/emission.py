@@ -9,10 +9,8 @@ from typing import Any, Protocol, TypeAlias
 from tvm import tirx
 
 from tvm_disc.abi.state import HOME
-from tvm_disc.codegen.cuda.events import BEGIN, END, EVENT_WORDS
-from tvm_disc.codegen.cuda.graphs import TAKEN
-from tvm_disc.codegen.cuda.launch import WAIT
 from tvm_disc.codegen.host.abi import as_pointer
+from tvm_disc.codegen.host.device import EVENT_WORDS, EVENTS_BEGIN, EVENTS_END, TAKEN, WAIT
 from tvm_disc.codegen.host.memory import GIVE, TAKE
 from tvm_disc.codegen.host.profile import NOW, RECORD, launch_bytes, launch_flops, launch_variant
 from tvm_disc.codegen.plan.program import Launch
@@ -113,12 +111,12 @@ class Emission:
         with self.block.when(asked):
             self.block.eval(call(NOW, start.data))
             if events is not None:
-                self.block.eval(call(BEGIN, self.state, events.data))
+                self.block.eval(call(EVENTS_BEGIN, self.state, events.data))
                 self.block.store(self.record, TAKEN, i64(0))
         yield
         with self.block.when(asked):
             if events is not None:
-                self.block.eval(call(END, self.state, events.data, start.data, end.data))
+                self.block.eval(call(EVENTS_END, self.state, events.data, start.data, end.data))
             elif self.device:
                 self.block.eval(call(WAIT, self.state))
             if events is None:

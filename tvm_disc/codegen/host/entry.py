@@ -18,8 +18,6 @@ from tvm.tirx import stmt as S
 from tvm_disc.abi.entries import ENTRY
 from tvm_disc.abi.record import WHOLE_CALL
 from tvm_disc.abi.state import CONSTANTS, DEVICE_CONSTANTS
-from tvm_disc.codegen.cuda.driver import OPEN
-from tvm_disc.codegen.cuda.graphs import RECORD_WORDS
 from tvm_disc.codegen.host.abi import (
     ANY_TYPE,
     ANY_VALUE,
@@ -31,6 +29,7 @@ from tvm_disc.codegen.host.abi import (
     static_cell,
     void_pointer,
 )
+from tvm_disc.codegen.host.device import OPEN, RECORD_WORDS
 from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.graph import CallGraph, key_dims
 from tvm_disc.codegen.host.memory import state_of

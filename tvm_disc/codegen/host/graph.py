@@ -9,8 +9,16 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.codegen.cuda.graphs import BEGIN, END, FAILED, GIVE_FOR, GRAPH, LEAVE, TAKE_FOR
 from tvm_disc.codegen.host.abi import as_pointer
+from tvm_disc.codegen.host.device import (
+    FAILED,
+    GIVE_FOR,
+    GRAPH,
+    GRAPH_BEGIN,
+    GRAPH_END,
+    LEAVE,
+    TAKE_FOR,
+)
 from tvm_disc.codegen.host.emission import Emission, EntryExits
 from tvm_disc.codegen.host.memory import bits_of
 from tvm_disc.codegen.host.results import words_at
@@ -45,13 +53,13 @@ class CallGraph:
         for k, number in enumerate(key):
             self.block.store(numbers, k, i64(number))
         with self.block.when(tirx.EQ(self.host.profile, i64(0))):
-            self.block.eval(call(BEGIN, self._record(), numbers.data))
+            self.block.eval(call(GRAPH_BEGIN, self._record(), numbers.data))
         self.host.graph = True
 
     def end(self) -> None:
         """Emit the launch of the graph."""
         with self.block.when(self._has_graph()):
-            self.block.eval(call(END, self._record()))
+            self.block.eval(call(GRAPH_END, self._record()))
         with self.block.when(tirx.NE(self.host.record[i64(FAILED)], i64(0))):
             self.exits.fail()
         self.host.graph = False

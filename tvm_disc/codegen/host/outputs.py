@@ -12,7 +12,6 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType, StringImm
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER
 from tvm_disc.codegen.host.abi import (
     ANY_PADDING,
     ANY_TYPE,
@@ -39,6 +38,7 @@ from tvm_disc.codegen.host.abi import (
     plain_dim,
     void_pointer,
 )
+from tvm_disc.codegen.host.device import DEVICE_NUMBER
 from tvm_disc.codegen.host.emission import Emission, EntryExits
 from tvm_disc.codegen.host.memory import TENSOR
 from tvm_disc.codegen.host.overlap import Spans

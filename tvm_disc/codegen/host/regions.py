@@ -10,8 +10,8 @@ from tvm.tirx import op as O
 
 from tvm_disc.abi.formula import ALIGNMENT_BYTES
 from tvm_disc.abi.state import THREADS
-from tvm_disc.codegen.cuda.launch import COPY, READ
 from tvm_disc.codegen.host.abi import as_pointer, i32
+from tvm_disc.codegen.host.device import COPY, READ
 from tvm_disc.codegen.host.emission import Allocator, Emission, Exits, KeptMemory
 from tvm_disc.codegen.plan.placement import tops
 from tvm_disc.codegen.plan.program import (

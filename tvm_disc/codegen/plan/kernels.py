@@ -16,7 +16,6 @@ from tvm_disc.relay_passes.bfloat16 import MOVES, PRODUCTS
 from tvm_disc.schedules.elements import is_float
 from tvm_disc.schedules.group import solver_of
 from tvm_disc.schedules.kernel import Group, Kernel, Machine
-from tvm_disc.schedules.opaque.nonzero import nonzero_kernels
 from tvm_disc.schedules.select import make_kernel
 from tvm_disc.shape import Solver, parse_constraint
 
@@ -183,6 +182,8 @@ class KernelLibrary:
         """
         key = (len(shape), dtype)
         if key not in self._nonzero:
+            from tvm_disc.schedules.opaque.nonzero import nonzero_kernels
+
             made = nonzero_kernels(*key, self._solver_factory(), self.machine)
             count, fill, declared, size = made
             self._add(count, declared)

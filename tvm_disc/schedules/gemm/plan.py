@@ -1,4 +1,4 @@
-"""The *dot* and *convolution* templates: a fused group as one GEMM.
+"""The *dot* template: a fused group as one GEMM.
 
 Operands are index lambdas. Head splits, transposes and im2col are therefore index changes inside
 the packing or loading of a tile. Element-wise consumers run on the tile while it is in registers.
@@ -16,21 +16,16 @@ import tvm
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.conv.contraction import channels_last, matmul_dims
-from tvm_disc.schedules.conv.implicit import ConvView
-from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands, ConvShape
-from tvm_disc.schedules.conv.pixels import PixelView
+from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.cost import gemm_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
-from tvm_disc.schedules.gemm.partition import has_masks
 from tvm_disc.schedules.gemm.space import GemmKnobs, doubt, tiles
 from tvm_disc.schedules.gemm.split_k import PartsOfK
 from tvm_disc.schedules.gemm.view import MatMulView, View
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.packing import Packing
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import Block, i64, index_var
 from tvm_disc.tir.index import IndexSpace, product
@@ -61,7 +56,7 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
         # All batch items share one matrix: treat the batch dims as more rows.
         batch, m = (), product([*batch, m])
     view = MatMulView(group, node, batch, m, n, k, machine.isa.quads)
-    plans = _gemm_plans(group, view, solver, machine)
+    plans = gemm_plans(group, view, solver, machine)
     return plans + _parts_of_k(view, plans[0], _tiles(view, machine)[0], solver, machine)
 
 
@@ -80,115 +75,11 @@ def sums_of(a: Node, b: Node, node: Node) -> str | None:
     )
 
 
-# -- convolution ------------------------------------------------------------------------------
-
-
-def _no_product(node: Node, last: bool) -> str | None:
-    """Return why a window is not a matrix product, or None if it is one.
-
-    ``last`` is the required layout: whether the channels of the image are its last dim.
-    """
-    if not node.weighted:
-        return "a pooling window has no weights"
-    if channels_last(node) is not last:
-        return f"{'pixels' if last else 'channels'} are contiguous in memory"
-    data, weight = node.inputs
-    if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
-        return "with one channel per group it is not a matrix product"
-    if sums_of(data, weight, node) is None:
-        return f"{data.dtype} x {weight.dtype} -> {node.dtype} is not supported yet"
-    if any(static_dim(d) is None for d in weight.shape):
-        return "the size of the window is not known at compile time"
-    return None
-
-
-def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans of a convolution as an implicit GEMM: rows are output channels, columns
-    pixels.
-    """
-    node = group.anchor
-    assert node is not None
-    refused = _no_product(node, last=False)
-    if refused is not None:
-        return WhyNot("implicit gemm", refused)
-    data, weight = node.inputs
-    sums = sums_of(data, weight, node)
-    assert sums is not None
-    view = ConvView(group, node)
-    weights = view.weights(sums)
-    found = tiles(machine.isa, sums, ConvShape.of(node, view.groups, bool(weights)).known_columns)
-    # tiles that differ only in m_blocks are equal here, since rows are divided at run time
-    found = [t for t in found if t.m_blocks == found[0].m_blocks]
-    if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
-        return _gemm_plans(group, view, solver, machine)
-    return [
-        _conv_plan(group, view, weights, tile, doubt(tile, found[0], True), machine)
-        for tile in found
-    ]
-
-
-def _conv_plan(
-    group: Group,
-    view: ConvView,
-    weights: dict[Node, Packing],
-    tile: macro_kernel.GemmTile,
-    factor: float,
-    machine: Machine,
-) -> Plan:
-    node, dtype = view.node, _dtypes(view)[0]
-    shape = ConvShape.of(node, view.groups, bool(weights))
-    near = machine.memory.weights_bytes
-    cut_with = partial(ConvCut, shape, tile, _itemsize(dtype), machine.threads, near)
-    cut = cut_with()
-
-    def emit(body: Body) -> None:
-        out = Epilogue(view, body)
-        data, weight = (body.buffers[n] for n in node.inputs)
-        packed, stores = bool(weights), (out.scalar, out.vector)
-        operands = ConvOperands(node, data, weight, packed, *stores, out.writes, out.reads)
-        where = (body.low, body.block, body.scratch)
-        ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, *where).emit(
-            body.lo, body.hi
-        )
-
-    batch, m, n, k = (i64(x) for x in view.sizes)
-    spec = _sizes_only(view, {"a_packed": True}, {})
-    return Plan(
-        tasks=i64(cut.tasks),
-        work=batch * m * n * k * 2,
-        emit=emit,
-        scratch_elems=cut.elems,
-        scratch_dtype=dtype,
-        packed=weights,
-        packed_dtypes=dict.fromkeys(weights, dtype),
-        may_alias=True,
-        knobs=GemmKnobs.of(tile),
-        cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
-        features=(batch, m, n, k),
-        notes={
-            "tile": f"{tile.m_r}x{tile.n_r}",
-            "packed": "weights" if weights else "-",
-            "depth": str(cut.depth),
-        },
-    )
-
-
-def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans of a channels-last convolution: rows are pixels, columns output channels."""
-    node = group.anchor
-    assert node is not None
-    refused = _no_product(node, last=True)
-    if refused is not None:
-        return WhyNot("pixel gemm", refused)
-    if any(static_dim(d) == 0 for d in node.inputs[1].shape):
-        return WhyNot("pixel gemm", "the size of the window is not known at compile time")
-    return _gemm_plans(group, PixelView(group, node), solver, machine)
-
-
 # -- common ------------------------------------------------------------------------------------
 
 
-def _gemm_plans(group: Group, view: View, solver: Solver, machine: Machine) -> list[Plan]:
+def gemm_plans(group: Group, view: View, solver: Solver, machine: Machine) -> list[Plan]:
+    """Return one plan per candidate tile, the default first."""
     found = _tiles(view, machine)
     packed = bool(view.packed(found[0]))
     return [
@@ -199,7 +90,7 @@ def _gemm_plans(group: Group, view: View, solver: Solver, machine: Machine) -> l
 
 def _tiles(view: View, machine: Machine) -> Sequence[macro_kernel.GemmTile]:
     """Return the candidate tiles, the default first."""
-    return tiles(machine.isa, _dtypes(view)[0], static_dim(view.sizes[2]))
+    return tiles(machine.isa, dtypes_of(view)[0], static_dim(view.sizes[2]))
 
 
 def _parts_of_k(
@@ -207,7 +98,7 @@ def _parts_of_k(
 ) -> list[Plan]:
     """Return the split-K plans."""
     packed = view.packed(tile)
-    spec = _sizes_only(view, packed, _in_place(view.group, view, solver, packed))
+    spec = sizes_only(view, packed, _in_place(view.group, view, solver, packed))
 
     def operands(one: MatMulView, body: Body) -> macro_kernel.GemmSpec:
         return cast(macro_kernel.GemmSpec, _operands(one, body, spec, packed, tile))
@@ -224,7 +115,7 @@ def _gemm_plan(
     machine: Machine,
 ) -> Plan:
     packed = view.packed(tile)
-    spec = _sizes_only(view, packed, _in_place(group, view, solver, packed))
+    spec = sizes_only(view, packed, _in_place(group, view, solver, packed))
 
     def emit(body: Body) -> None:
         full = _operands(view, body, spec, packed, tile)
@@ -265,10 +156,6 @@ def _kept_in(role: str, node: Node, spec: Any) -> str:
     if spec.quads:
         return "int32"
     return "uint16" if node.dtype == "bfloat16" else node.dtype
-
-
-def _itemsize(dtype: str) -> int:
-    return int(tvm.DataType(dtype).bits) // 8
 
 
 def _never(*args: Any) -> None:
@@ -323,7 +210,7 @@ def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Stride
     return _Strides(node, _size(stride), _size(k_stride))
 
 
-def _dtypes(view: View) -> tuple[str, str]:
+def dtypes_of(view: View) -> tuple[str, str]:
     """Return (accumulator dtype, operand dtype); an operand of another dtype is converted in a
     copy.
     """
@@ -332,10 +219,10 @@ def _dtypes(view: View) -> tuple[str, str]:
     return sums, a.dtype if a.dtype == b.dtype else next(d for d in (a.dtype, b.dtype) if d != sums)
 
 
-def _sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, _Strides]) -> Any:
+def sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, _Strides]) -> Any:
     """Return the part of the specification on which sizes, tasks and scratch depend."""
     batch, m, n, k = (_size(x) for x in view.sizes)
-    sums, operand = _dtypes(view)
+    sums, operand = dtypes_of(view)
     forms: dict[str, Any] = {"load_a": _never, "load_b": _never}
     spec = macro_kernel.GemmSpec(
         batch, m, n, k, store=_never, dtype=operand, acc_dtype=sums, **forms

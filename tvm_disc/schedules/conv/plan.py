@@ -1,0 +1,130 @@
+"""The *convolution* templates that are one GEMM: implicit, or of pixels for the NHWC layout."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import tvm
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.conv.contraction import channels_last
+from tvm_disc.schedules.conv.implicit import ConvView
+from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands, ConvShape
+from tvm_disc.schedules.conv.pixels import PixelView
+from tvm_disc.schedules.gemm.cost import gemm_ns
+from tvm_disc.schedules.gemm.epilogue import Epilogue
+from tvm_disc.schedules.gemm.macro_kernel import GemmTile
+from tvm_disc.schedules.gemm.partition import has_masks
+from tvm_disc.schedules.gemm.plan import dtypes_of, gemm_plans, sizes_only, sums_of
+from tvm_disc.schedules.gemm.space import GemmKnobs, doubt, tiles
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.packing import Packing
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+
+
+def _no_product(node: Node, last: bool) -> str | None:
+    """Return why a window is not a matrix product, or None if it is one.
+
+    ``last`` is the required layout: whether the channels of the image are its last dim.
+    """
+    if not node.weighted:
+        return "a pooling window has no weights"
+    if channels_last(node) is not last:
+        return f"{'pixels' if last else 'channels'} are contiguous in memory"
+    data, weight = node.inputs
+    if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
+        return "with one channel per group it is not a matrix product"
+    if sums_of(data, weight, node) is None:
+        return f"{data.dtype} x {weight.dtype} -> {node.dtype} is not supported yet"
+    if any(static_dim(d) is None for d in weight.shape):
+        return "the size of the window is not known at compile time"
+    return None
+
+
+def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """Return plans of a convolution as an implicit GEMM: rows are output channels, columns
+    pixels.
+    """
+    node = group.anchor
+    assert node is not None
+    refused = _no_product(node, last=False)
+    if refused is not None:
+        return WhyNot("implicit gemm", refused)
+    data, weight = node.inputs
+    sums = sums_of(data, weight, node)
+    assert sums is not None
+    view = ConvView(group, node)
+    weights = view.weights(sums)
+    found = tiles(machine.isa, sums, ConvShape.of(node, view.groups, bool(weights)).known_columns)
+    # tiles that differ only in m_blocks are equal here, since rows are divided at run time
+    found = [t for t in found if t.m_blocks == found[0].m_blocks]
+    if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
+        return gemm_plans(group, view, solver, machine)
+    return [
+        _conv_plan(group, view, weights, tile, doubt(tile, found[0], True), machine)
+        for tile in found
+    ]
+
+
+def _conv_plan(
+    group: Group,
+    view: ConvView,
+    weights: dict[Node, Packing],
+    tile: GemmTile,
+    factor: float,
+    machine: Machine,
+) -> Plan:
+    node, dtype = view.node, dtypes_of(view)[0]
+    shape = ConvShape.of(node, view.groups, bool(weights))
+    near = machine.memory.weights_bytes
+    cut_with = partial(ConvCut, shape, tile, _itemsize(dtype), machine.threads, near)
+    cut = cut_with()
+
+    def emit(body: Body) -> None:
+        out = Epilogue(view, body)
+        data, weight = (body.buffers[n] for n in node.inputs)
+        packed, stores = bool(weights), (out.scalar, out.vector)
+        operands = ConvOperands(node, data, weight, packed, *stores, out.writes, out.reads)
+        where = (body.low, body.block, body.scratch)
+        ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, *where).emit(
+            body.lo, body.hi
+        )
+
+    batch, m, n, k = (i64(x) for x in view.sizes)
+    spec = sizes_only(view, {"a_packed": True}, {})
+    return Plan(
+        tasks=i64(cut.tasks),
+        work=batch * m * n * k * 2,
+        emit=emit,
+        scratch_elems=cut.elems,
+        scratch_dtype=dtype,
+        packed=weights,
+        packed_dtypes=dict.fromkeys(weights, dtype),
+        may_alias=True,
+        knobs=GemmKnobs.of(tile),
+        cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
+        features=(batch, m, n, k),
+        notes={
+            "tile": f"{tile.m_r}x{tile.n_r}",
+            "packed": "weights" if weights else "-",
+            "depth": str(cut.depth),
+        },
+    )
+
+
+def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """Return plans of a channels-last convolution: rows are pixels, columns output channels."""
+    node = group.anchor
+    assert node is not None
+    refused = _no_product(node, last=True)
+    if refused is not None:
+        return WhyNot("pixel gemm", refused)
+    if any(static_dim(d) == 0 for d in node.inputs[1].shape):
+        return WhyNot("pixel gemm", "the size of the window is not known at compile time")
+    return gemm_plans(group, PixelView(group, node), solver, machine)
+
+
+def _itemsize(dtype: str) -> int:
+    return int(tvm.DataType(dtype).bits) // 8

@@ -1,0 +1,1 @@
+"""Tools that do not know programs or machines."""

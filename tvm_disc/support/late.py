@@ -1,0 +1,26 @@
+"""Functions whose module is imported by the first call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Late:
+    """A function named by ``"module:name"``; the first call imports the module."""
+
+    place: str
+
+    @property
+    def function(self) -> Any:
+        """The function itself."""
+        module, _, name = self.place.partition(":")
+        return getattr(import_module(module), name)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.function(*args, **named)
+
+
+__all__ = ["Late"]
