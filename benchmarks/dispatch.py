@@ -45,7 +45,7 @@ from dispatch_cases import CASES, Prepared
 from dispatch_cost import growth, tree_bench, tree_instructions, tree_ns
 
 from tvm_disc import Options, relay
-from tvm_disc.compile import context_of
+from tvm_disc.codegen.machine import context_of
 from tvm_disc.schedules.dispatch.choose import Choice, analytic, table
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import choose_measured, time_table

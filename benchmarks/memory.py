@@ -19,7 +19,8 @@ from tvm import relax
 
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.codegen.build import emit_tir
-from tvm_disc.compile import describe, prepare
+from tvm_disc.codegen.manifest import describe
+from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
 from tvm_disc.options import Options
 

@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.encoder import encoder
 from tvm_disc import relay
-from tvm_disc.compile import import_versions, kernel_calls
 from tvm_disc.graph.nodes import free_symbols, is_tensor
 from tvm_disc.relay_passes import (
     DecomposeComposite,
@@ -29,6 +28,7 @@ from tvm_disc.relay_passes import (
     PropagateShapeConstraints,
     Simplify,
 )
+from tvm_disc.relay_passes.versions import import_versions, kernel_calls
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "relax"
 RELAY = DATA.parent / "relay" / "models"

@@ -20,7 +20,16 @@ from tvm_disc.errors import DiscError
 
 # The rooms that a process has which loads and calls a saved program; all others belong to the
 # compiler. Of other packages it has NumPy's and tvm_ffi's.
-OF_A_LOADED_PROGRAM = {"abi", "errors", "locks", "options", "paths", "processor", "runtime"}
+OF_A_LOADED_PROGRAM = {
+    "abi",
+    "errors",
+    "locks",
+    "options",
+    "paths",
+    "processor",
+    "runtime",
+    "support",
+}
 FOREIGN = {"tvm", "scipy", "xgboost", "onnx", "torch", "tqdm", "matplotlib"}
 CALL = """
 import json, sys

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_disc.build_key import build_key
 from tvm_disc.codegen.build import begin_kernel, begin_shared, emit_levels, uses_workers
+from tvm_disc.codegen.build_key import build_key
 from tvm_disc.codegen.device_target import refuse_on_device, split_target
 from tvm_disc.codegen.export import export
-from tvm_disc.codegen.kept import Keeping, Kept, kept
+from tvm_disc.codegen.kept import (
+    Keeping,
+    Kept,
+    compile_counter,
+    count_compilation,
+    through_cache,
+)
+from tvm_disc.codegen.machine import default_threads, device_machine, machine_of
 from tvm_disc.codegen.machine_code import Compiling, compile_program
 from tvm_disc.codegen.manifest import describe
 from tvm_disc.codegen.plan.capture import keep_graphs
@@ -27,7 +33,6 @@ from tvm_disc.codegen.plan.lower import lower_program
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.plan.tail_recursion import program_launches
 from tvm_disc.codegen.target import (
-    has_threads,
     level_of,
     resolve_target,
     resolve_targets,
@@ -35,23 +40,18 @@ from tvm_disc.codegen.target import (
     triple_of,
 )
 from tvm_disc.codegen.threads.module import home_of_process
-from tvm_disc.codegen.units import Emitted
 from tvm_disc.deadline import entered, within
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
-from tvm_disc.errors import BadInput, BadOption, TypeMismatch, Unsupported
+from tvm_disc.errors import BadOption, Unsupported
 from tvm_disc.faults import machine_faults
-from tvm_disc.frontends import exported, read_model
+from tvm_disc.frontends import exported
+from tvm_disc.frontends.sources import Source, read
 from tvm_disc.handlers import handled, with_handlers
-from tvm_disc.options import Options, threads_of_pool
-from tvm_disc.processor import cores
+from tvm_disc.options import Options
 from tvm_disc.progress import shown
-from tvm_disc.relay import expr as ast
-from tvm_disc.relay.files import as_module, is_file_name, load_file, load_params
+from tvm_disc.relay.files import load_params
 from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import Imported
-from tvm_disc.relay.module import IRModule
-from tvm_disc.relay.object_ops import uses_boxes
-from tvm_disc.relay.text.parser import parse
 from tvm_disc.relay_passes import (
     ChannelsLast,
     DecomposeComposite,
@@ -59,56 +59,21 @@ from tvm_disc.relay_passes import (
     HoistProducts,
     MergeProducts,
     NarrowWeights,
-    PropagateShapeConstraints,
     Simplify,
     WidenBFloat16,
 )
 from tvm_disc.relay_passes.hooks import Hooks, read_hooks, run_hook
+from tvm_disc.relay_passes.versions import Told, groups, kernel_calls, versions_of
 from tvm_disc.runtime.code import Code, number_of
 from tvm_disc.runtime.executable import Executable
-from tvm_disc.schedules.dispatch.records import (
-    Context,
-    Records,
-    cpu_name,
-    records_path,
-    warned_records,
-)
-from tvm_disc.schedules.dispatch.shipped import memory_for, model_for
-from tvm_disc.schedules.dispatch.signature import template_hash
-from tvm_disc.schedules.dispatch.tree import read_trees
 from tvm_disc.schedules.kernel import Machine
-from tvm_disc.schedules.select import own_templates
-from tvm_disc.shape import Solver, special_version
+from tvm_disc.shape import Solver
 from tvm_disc.shape.constraints import check_constraints
 from tvm_disc.store import Store, store_of
 from tvm_disc.target.device import Device
-from tvm_disc.target.isa import Isa
-from tvm_disc.target.processor import processor_of
 
-Source: TypeAlias = Any
 Params: TypeAlias = Mapping[str, np.ndarray] | str | os.PathLike[str] | None
-VERSION = "0.1.0"
 
-
-@dataclass(frozen=True)
-class Told:
-    """Arguments of the graph passes that are not part of the module."""
-
-    params: Mapping[str, Any]
-    constraints: Sequence[str]
-    options: Options
-    premises: Sequence[str] = ()
-
-    def propagate(self) -> Any:
-        """Return a new pass `propagate`; its remaining guards are checked by the host program."""
-        told: Any = {"params": self.params, "check_indices": self.options.check_indices}
-        return PropagateShapeConstraints(
-            self.constraints, portable=False, premises=self.premises, **told
-        )
-
-
-# Whether convolutions use the NHWC layout; benchmarks set this to False to compare.
-CHANNELS_LAST = True
 
 # Every graph pass in order, with the reason for its position. The names are part of the interface:
 # `passes` of `build`, dumps, timings and errors use them.
@@ -132,15 +97,11 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("merge-hoisted", lambda told: MergeProducts()),
     # After all passes that move convolutions or fold operators into them, as a connected region is
     # converted to NHWC as a whole. Before fusion, so that remaining permutations are fused.
-    ("layout", lambda told: ChannelsLast(enabled=CHANNELS_LAST)),
+    ("layout", lambda told: ChannelsLast()),
     # Last: afterwards groups are closed functions, and buffers are allocated per group.
     ("fuse", lambda told: FuseDISC(enabled=told.options.fuse)),
 )
 STAGES = tuple(name for name, _ in PASSES)
-
-
-# Active counters of `compile_counter`; each compilation increments the element of each list.
-_counters: list[list[int]] = []
 
 
 def build(
@@ -200,6 +161,26 @@ def build(
         return with_handlers(machine_faults()(work))
 
 
+@dataclass(frozen=True)
+class Job:
+    """The arguments of a build, with resolved targets."""
+
+    source: Source
+    params: Params
+    targets: Sequence[Any]
+    device: Device | None
+    constraints: Sequence[str]
+    options: Options
+    passes: Mapping[str, Any] | None
+    store: Store | None
+
+    def key(self) -> str | None:
+        """Return the key of the program in the cache, or None if it cannot be cached."""
+        told = (self.options.threads or default_threads(), self.device)
+        arguments = (self.source, self.params, self.targets, self.constraints, self.options)
+        return build_key(*arguments, self.passes, told)
+
+
 def _build(
     source: Source,
     params: Params,
@@ -219,16 +200,8 @@ def _build(
         raise Unsupported("target: a GPU program has one host, found a list of several")
     number = number_of([level_of(t) for t in targets], options.level)
     store = store_of(options)
-
-    def compiled(key: str | None) -> Kept:
-        graph = fused_graph(source, params, constraints, options, trace, passes)
-        return _compiled(graph, targets, device, options, store, key, trace)
-
-    def name() -> str | None:
-        told = (CHANNELS_LAST, options.threads or default_threads(), device)
-        return build_key(source, params, targets, constraints, options, passes, told)
-
-    program = compiled(None) if store is None else _found_or(compiled, store, name, targets, trace)
+    job = Job(source, params, targets, device, constraints, options, passes, store)
+    program = through_cache(partial(compiled, job, trace), store, job.key, targets, trace)
     home = partial(home_of_process, store) if program.manifest["threads"] else int
     code = Code(program.levels, program.manifest, options.level, saved=False)
     exe = Executable(code, program.constants, home=home, export=partial(export, store=store))
@@ -240,59 +213,35 @@ def _build(
     return exe
 
 
-def _found_or(
-    compiled: Callable[[str | None], Kept],
-    store: Store,
-    name: Callable[[], str | None],
-    targets: Sequence[Any],
-    trace: Trace,
-) -> Kept:
-    """Return the program from the cache, or compile it and add it to the cache."""
-
-    def emitted(number: int) -> Emitted:
-        if name() != key:
-            raise BadInput("source: the model's file has changed since the program was built")
-        return compiled(None).levels[number].emitted()
-
-    with trace.stage("find"):
-        key = name()
-        found = None if key is None else kept(store, key, targets, emitted)
-    return compiled(key) if found is None else found
-
-
-def _compiled(
-    graph: Fused,
-    targets: Sequence[Any],
-    device: Device | None,
-    options: Options,
-    store: Store | None,
-    key: str | None,
-    trace: Trace,
-) -> Kept:
-    """Compile a fused graph to machine code; cache the program if ``key`` is not None."""
+def compiled(job: Job, trace: Trace, key: str | None) -> Kept:
+    """Compile a program: all stages in order. Cache it if ``key`` is not None."""
+    # Graph passes: independent of the target.
+    graph = fused_graph(job.source, job.params, job.constraints, job.options, trace, job.passes)
     with ExitStack() as begun:
         say = partial(trace.say, SUMMARY)
         # LLVM compiles the first kernels while later kernels are still being scheduled.
-        compiling = [begun.enter_context(Compiling(t, store, say)) for t in targets]
+        compiling = [begun.enter_context(Compiling(t, job.store, say)) for t in job.targets]
+        # Kernels, and the launches of each version, for each target.
         fronts = [
-            with_kernels(graph, t, options, trace, device, c)
-            for t, c in zip(targets, compiling, strict=True)
+            with_kernels(graph, target, job.options, trace, job.device, objects)
+            for target, objects in zip(job.targets, compiling, strict=True)
         ]
-        # The memory plan requires all launches in their final order.
+        # Host program. Its memory plan requires all launches in their final order.
         with trace.stage("host program"):
             emitted, constants = emit_levels([(f.programs, f.machine) for f in fronts])
             trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
             for program in emitted:
                 trace.show("program.tir.py", program)
-        keeping = begun.enter_context(Keeping(store, key, constants))
+        keeping = begun.enter_context(Keeping(job.store, key, constants))
+        # Machine code of the host program; that of most kernels is complete by now.
         with trace.stage("machine code"):
             levels = [
-                compile_program(e, f.target, store, c)
-                for e, f, c in zip(emitted, fronts, compiling, strict=True)
+                compile_program(e, f.target, job.store, objects)
+                for e, f, objects in zip(emitted, fronts, compiling, strict=True)
             ]
         trace.say(CODE, lambda: "\n".join(level.source("ll") for level in levels))
-        for count in _counters:
-            count[0] += 1
+        count_compilation()
+        # Description for the run time and for `explain`.
         entered("description")
         manifest = describe_levels(fronts)
         with trace.stage("keep"):
@@ -354,7 +303,7 @@ def fused_graph(
     (first, _), *others = PASSES
     module = _hooked(trace, f"before {first}", hooks, module)
     with trace.stage(first):
-        versions = _versions(module, told)
+        versions = versions_of(module, told)
         for version in versions:
             _report(trace, first, version.mod, options)
             trace.say(FACTS, version.solver.describe)
@@ -401,7 +350,7 @@ def with_kernels(
     if compiling is None or device is not None:
         compiling = Compiling(target, None)
     library = KernelLibrary(Solver, machine, {}, partial(begin_kernel, compiling, machine))
-    library.expected = sum(map(_groups, graph.versions))
+    library.expected = sum(groups(v.mod) for v in graph.versions)
     with trace.stage("kernels"):
         # The special version first: kernels that both versions use are named after its groups.
         programs = [lower_program(v.mod, v.solver, library) for v in graph.versions]
@@ -419,66 +368,6 @@ def with_kernels(
             f"{len(program_launches(programs[0]))}",
         )
     return Prepared(programs, graph.versions, library, machine, target, graph.refused)
-
-
-def machine_of(target: Any, options: Options) -> Machine:
-    """Return the target properties that templates and the choice of variants depend on."""
-    records = None
-    mcpu = str(target.attrs.get("mcpu", ""))
-    if options.records is not None:
-        path = records_path(options.records)
-        # Records that were measured on a remote machine carry its ``mcpu`` instead of a CPU name.
-        records = warned_records(path, context_of(target), context_of(target, mcpu))
-    trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
-    threads = options.threads or default_threads()
-    processor = processor_of(target, here=runs_here(target))
-    return Machine(
-        processor.isa,
-        threads,
-        model_for(processor),
-        records=records,
-        trees=trees,
-        own_threads=has_threads(target),
-        memory=memory_for(processor),
-        templates=own_templates(options.templates),
-        winograd=options.winograd,
-    )
-
-
-def device_machine(device: Device, options: Options) -> Machine:
-    """Return the GPU's properties for templates; the ISA is that of one GPU thread."""
-    trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
-    records = _device_records(device, options)
-    isa = Isa(lanes_f32=1, registers=255, fma=True, device=True)
-    templates = own_templates(options.templates)
-    return Machine(
-        isa, 1, records=records, trees=trees, templates=templates, device=device, tf32=options.tf32
-    )
-
-
-def _device_records(device: Device, options: Options) -> Records | None:
-    """Return the records of one GPU that runs code for this device; None without a file."""
-    if options.records is None:
-        return None
-    from tvm_disc.codegen.cuda.card import card_of_records
-
-    path = records_path(options.records)
-    return warned_records(path, card_context(card_of_records(path, device)))
-
-
-def card_context(key: str) -> Context:
-    """Return the context that records measured on a GPU must match; ``key`` identifies the GPU."""
-    return Context(key, VERSION, template_hash())
-
-
-def context_of(target: Any, cpu: str | None = None) -> Context:
-    """Return the context that a record must match to be used by a build.
-
-    A remote machine's ``cpu`` is LLVM's name of it: its records count for any build for that
-    target.
-    """
-    mcpu = str(target.attrs.get("mcpu", ""))
-    return Context(f"{cpu or cpu_name()}; {mcpu}", VERSION, template_hash())
 
 
 def _hooked(trace: Trace, place: str, hooks: Hooks, mod: Any) -> Any:
@@ -504,79 +393,6 @@ def _count_bindings(mod: Any) -> int:
     return sum(len(block.bindings) for f in functions for block in f.body.blocks)
 
 
-def kernel_calls(mod: Any) -> int:
-    """Return the number of kernel calls in a fused module, counting loop bodies once."""
-    functions = dict(mod.functions_items())
-    plain = [f for f in functions.values() if isinstance(f, relax.Function) and not _kernel(f)]
-    calls = [b.value for f in plain for block in f.body.blocks for b in block.bindings]
-    called = [functions.get(getattr(c, "op", None)) for c in calls]
-    return sum(f is not None and _kernel(f) for f in called)
-
-
-def _groups(version: Imported) -> int:
-    return sum(_kernel(f) for _, f in version.mod.functions_items())
-
-
-def _kernel(func: Any) -> bool:
-    return func.attrs is not None and "disc.kind" in func.attrs
-
-
-def default_threads() -> int:
-    """Return TVM's configured number of pool threads, or the number of cores of this process."""
-    return threads_of_pool() or cores()
-
-
-def read(source: Source) -> Any:
-    """Return an accepted source as a Relay module, or as a Relax module for other front ends."""
-    if isinstance(source, IRModule):
-        return source
-    if isinstance(source, ast.Function):
-        return IRModule.from_expr(source)
-    if isinstance(source, ast.Expr):
-        return IRModule.from_expr(source)
-    model = read_model(source)
-    if model is not None:
-        return model
-    if is_file_name(source):
-        return load_file(source)
-    if isinstance(source, str) and source.lstrip().startswith("{"):
-        from tvm_disc.relay.json.reader import load_json
-
-        return as_module(load_json(source))
-    if isinstance(source, str):
-        return parse(source)
-    raise TypeMismatch(
-        "source: expected a Relay module, function, text, JSON or file, a Relax module, an ONNX "
-        f"model or file, or a torch.export.ExportedProgram, found {type(source).__name__}"
-    )
-
-
-def import_versions(
-    module: Any, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str], several: bool
-) -> list[Imported]:
-    """Return the versions of a Relax module, the general one last.
-
-    If ``several`` is set and the program is simpler when certain input dims are equal, a special
-    version for that case comes first.
-    """
-    return _versions(module, Told(params or {}, constraints, Options(versions=several)))
-
-
-def _versions(module: Any, told: Told) -> list[Imported]:
-    def read(premises: Sequence[str]) -> Imported:
-        propagate = PASSES[0][1](replace(told, premises=premises))
-        mod = propagate.transform_module(module, None)
-        return Imported(mod, propagate.solver, external=propagate.external)
-
-    general = read(())
-    # Boxed values hide the dims that a special version would be selected by.
-    several = told.options.versions and not uses_boxes(general.mod)
-    special = special_version(read, general) if several else None
-    if special is None:
-        return [general]
-    return [replace(special[0], premises=special[1]), general]
-
-
 def describe_levels(fronts: Sequence[Prepared]) -> dict[str, Any]:
     """Return the manifest: that of the last target, and for each target the entries that differ."""
     found = [describe(f.programs, f.versions, f.library, f.refused) for f in fronts]
@@ -588,17 +404,6 @@ def describe_levels(fronts: Sequence[Prepared]) -> dict[str, Any]:
     own_threads = any(uses_workers(f.programs, f.machine) for f in fronts)
     threads = triple_of(fronts[-1].target.attrs) if own_threads else ""
     return {**common, "levels": levels, "threads": threads}
-
-
-@contextmanager
-def compile_counter() -> Iterator[list[int]]:
-    """Yield a list with one element: the number of compilations since the block was entered."""
-    count = [0]
-    _counters.append(count)
-    try:
-        yield count
-    finally:
-        _counters[:] = [c for c in _counters if c is not count]
 
 
 __all__ = ["PASSES", "STAGES", "build", "compile_counter", "prepare"]

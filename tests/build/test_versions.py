@@ -15,10 +15,11 @@ from tests.build.cases import assert_same
 from tests.relay.helpers import DATA, run
 from tvm_disc import Options, relay
 from tvm_disc.codegen.build import emit_tir
-from tvm_disc.compile import compile_counter, import_versions, prepare
+from tvm_disc.compile import compile_counter, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, GuardFailed
 from tvm_disc.graph.nodes import free_symbols
+from tvm_disc.relay_passes.versions import import_versions
 
 
 def bert() -> relay.IRModule:

@@ -10,8 +10,9 @@ import pytest
 
 import tvm_disc
 from tvm_disc import relay
+from tvm_disc.codegen.machine import machine_of
 from tvm_disc.codegen.target import resolve_target
-from tvm_disc.compile import machine_of, prepare
+from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
 from tvm_disc.options import Options
 from tvm_disc.relay_passes.dim_facts import facts_about

@@ -21,11 +21,12 @@ from tests.relay.helpers import DATA, JSONS, TEXTS
 from tvm_disc import relay
 from tvm_disc.abi import artifact
 from tvm_disc.abi.manifest import checked_manifest
-from tvm_disc.compile import import_versions, prepare
+from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
 from tvm_disc.errors import ParseError
-from tvm_disc.frontends import from_onnx
+from tvm_disc.frontends import from_onnx, sources
 from tvm_disc.options import Options
+from tvm_disc.relay_passes.versions import import_versions
 from tvm_disc.schedules.dispatch import records
 from tvm_disc.schedules.dispatch.learn import import_choice
 from tvm_disc.schedules.dispatch.signature import group_key
@@ -146,7 +147,7 @@ def _file(suffix: str, read: Callable[[Path], object]) -> Callable[[bytes], obje
 def _module(path: Path) -> object:
     """A file of text or JSON, imported if it is short; errors of parsing must say where."""
     try:
-        found = tvm_disc.compile.read(path)
+        found = sources.read(path)
     except ParseError as error:
         if not error.line and "node" not in str(error) and "graph" not in str(error):
             raise Unlocated(str(error)) from None

@@ -18,10 +18,10 @@ from tests.fuzz.children import Limits, run
 from tests.fuzz.rows import ROWS, is_parts
 from tests.relay.samples import Sample, samples_of, symbols
 from tvm_disc import relay
-from tvm_disc.compile import import_versions
 from tvm_disc.errors import DiscError
 from tvm_disc.relay.attrs import AttrError, complete_attrs
 from tvm_disc.relay.ops.row import OpRow
+from tvm_disc.relay_passes.versions import import_versions
 
 LIMITS = Limits(cpu_s=10)
 

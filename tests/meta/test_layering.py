@@ -27,7 +27,6 @@ ORDER = [
     {"relay_passes"},
     {"schedules"},
     {"codegen"},
-    {"build_key"},
     {"compile"},
     {"tuning", "dynamo", "relay_api"},
     {"__init__"},

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tvm_disc import relay
-from tvm_disc.compile import import_versions
 from tvm_disc.errors import ShapeConflict, TypeMismatch, Unsupported
+from tvm_disc.relay_passes.versions import import_versions
 
 X = relay.var("x", shape=(relay.Any(), 3))
 ONE = relay.const(1.0)

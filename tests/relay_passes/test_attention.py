@@ -12,8 +12,9 @@ from tvm import relax
 
 from tests.relay_passes.propagate_helpers import load
 from tvm_disc import relay
-from tvm_disc.compile import import_versions, read
+from tvm_disc.frontends.sources import read
 from tvm_disc.relay_passes import DecomposeComposite, FuseDISC, MergeProducts, Simplify
+from tvm_disc.relay_passes.versions import import_versions
 
 
 def plan(source: Any, constraints: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:

@@ -10,8 +10,8 @@ import pytest
 import tvm
 
 from tvm_disc import relay
-from tvm_disc.compile import import_versions, kernel_calls
 from tvm_disc.relay_passes import DecomposeComposite, FuseDISC, MergeProducts, Simplify
+from tvm_disc.relay_passes.versions import import_versions, kernel_calls
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

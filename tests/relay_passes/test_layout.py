@@ -15,9 +15,10 @@ import tvm
 import tvm_disc
 from tests.models import function, rows
 from tvm_disc import Options, relay
-from tvm_disc.compile import PASSES, Told, import_versions
+from tvm_disc.compile import PASSES
 from tvm_disc.relay_passes import ChannelsLast, DecomposeComposite, FuseDISC, Simplify
 from tvm_disc.relay_passes.rewrite import bindings_of
+from tvm_disc.relay_passes.versions import Told, import_versions
 
 IMAGE = ("n", 3, "h", "w")
 SHAPES = ((1, 3, 16, 16), (2, 3, 17, 9), (0, 3, 8, 8), (1, 3, 1, 1), (3, 3, 5, 24))
@@ -201,7 +202,8 @@ def graph(source: Any) -> Graph:
 @pytest.fixture(autouse=True)
 def compare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs keep their layout, unless a test says so."""
-    monkeypatch.setattr("tvm_disc.compile.CHANNELS_LAST", False)
+    without = tuple((name, make) for name, make in PASSES if name != "layout")
+    monkeypatch.setattr("tvm_disc.compile.PASSES", without)
 
 
 def converted(source: Any) -> Any:
@@ -262,7 +264,7 @@ def test_what_does_not_pay_stays_as_it_was(model: Callable[[Any], Any]) -> None:
 
 
 def test_a_refusal_says_what_would_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tvm_disc.compile.CHANNELS_LAST", True)
+    monkeypatch.setattr("tvm_disc.compile.PASSES", PASSES)
     x = rows("n", 8, "h", "w")
     exe = tvm_disc.build(function(x, block(x, 16, 8, 3)))
     reason = "channels last: 2 images would be transposed for 1 convolution"

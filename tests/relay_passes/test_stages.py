@@ -15,9 +15,10 @@ from tvm import relax
 import tvm_disc
 from tests.models import function, mlp, mlp_reference, rows
 from tvm_disc import Options, relay, relay_passes
-from tvm_disc.compile import PASSES, STAGES, Told, import_versions
+from tvm_disc.compile import PASSES, STAGES
 from tvm_disc.errors import BadInput, ShapeConflict, TypeMismatch, Unsupported
 from tvm_disc.relay_passes.module_facts import solver_of, without_solver
+from tvm_disc.relay_passes.versions import Told, import_versions
 from tvm_disc.shape import Solver
 
 DATA = Path(__file__).resolve().parents[1] / "data"

@@ -9,8 +9,8 @@ import pytest
 
 import tvm_disc
 from tvm_disc import relay
+from tvm_disc.codegen.machine import machine_of
 from tvm_disc.codegen.target import resolve_target
-from tvm_disc.compile import machine_of
 from tvm_disc.schedules.dispatch.cost_model import Memory
 from tvm_disc.target.isa import isa_of
 from tvm_disc.tir.llvm_ops import streams
@@ -62,7 +62,7 @@ def program(name: str, dtype: str = "float32", threads: int = 1) -> Any:
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of a kernel that touches 4 KiB do not fit the caches."""
     memory = Memory(far_bytes=4096)
-    monkeypatch.setattr("tvm_disc.compile.memory_for", lambda processor: memory)
+    monkeypatch.setattr("tvm_disc.codegen.machine.memory_for", lambda processor: memory)
 
 
 def stores_past(exe: Any) -> bool:

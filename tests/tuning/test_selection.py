@@ -12,7 +12,8 @@ import pytest
 import tvm_disc
 from tvm_disc import Options, relay
 from tvm_disc.abi.blas import expose
-from tvm_disc.compile import context_of, prepare
+from tvm_disc.codegen.machine import context_of
+from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import choose_measured, library_known

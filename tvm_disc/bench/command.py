@@ -110,7 +110,8 @@ def bench_model(
     from tvm_disc.bench.compare import OURS, Effort, Engine, measure
     from tvm_disc.bench.points import cases_of, sweep_of
     from tvm_disc.bench.report import Report
-    from tvm_disc.compile import default_threads, read
+    from tvm_disc.codegen.machine import default_threads
+    from tvm_disc.frontends.sources import read
 
     ranges, peers = _ranges(args.values), _peers(args.peer)
     _check(args)

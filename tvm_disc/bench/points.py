@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_disc.abi.formula import evaluate
-from tvm_disc.compile import import_versions
 from tvm_disc.errors import BadInput
+from tvm_disc.relay_passes.versions import import_versions
 from tvm_disc.schedules.dispatch.sampling import bounds
 from tvm_disc.shape import Solver
 from tvm_disc.tuning.shapes import equal_pairs

@@ -147,7 +147,7 @@ def relax_vm(path: str, threads: int) -> Opened:
 
     import tvm_disc
     from tvm_disc.codegen.target import host_target
-    from tvm_disc.compile import read
+    from tvm_disc.frontends.sources import read
 
     module = read(path)
     names = [p.name_hint for p in module["main"].params]

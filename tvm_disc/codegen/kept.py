@@ -8,7 +8,8 @@ maps the constants from the cache's file.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +18,8 @@ import numpy as np
 
 from tvm_disc.codegen.machine_code import MachineCode
 from tvm_disc.codegen.units import Emitted
+from tvm_disc.debug import Trace
+from tvm_disc.errors import BadInput
 from tvm_disc.store import Store
 
 
@@ -77,4 +80,53 @@ def kept(
     return Kept(levels, told["manifest"], constants)
 
 
-__all__ = ["Keeping", "Kept", "kept"]
+def through_cache(
+    compiled: Callable[[str | None], Kept],
+    store: Store | None,
+    name: Callable[[], str | None],
+    targets: Sequence[Any],
+    trace: Trace,
+) -> Kept:
+    """Return the program from the cache, or compile it and add it to the cache.
+
+    Args:
+        compiled: compiles the program, and writes it to the cache under a key if it is not None.
+        store: the cache, None without one.
+        name: returns the key of the build, or None if the build cannot be cached.
+    """
+    if store is None:
+        return compiled(None)
+
+    def emitted(number: int) -> Emitted:
+        if name() != key:
+            raise BadInput("source: the model's file has changed since the program was built")
+        return compiled(None).levels[number].emitted()
+
+    with trace.stage("find"):
+        key = name()
+        found = None if key is None else kept(store, key, targets, emitted)
+    return compiled(key) if found is None else found
+
+
+# Active counters of `compile_counter`; each compilation increments the element of each list.
+_counters: list[list[int]] = []
+
+
+def count_compilation() -> None:
+    """Count one compiled program in the counters of this process."""
+    for count in _counters:
+        count[0] += 1
+
+
+@contextmanager
+def compile_counter() -> Iterator[list[int]]:
+    """Yield a list with one element: the number of compilations since the block was entered."""
+    count = [0]
+    _counters.append(count)
+    try:
+        yield count
+    finally:
+        _counters[:] = [c for c in _counters if c is not count]
+
+
+__all__ = ["Keeping", "Kept", "compile_counter", "count_compilation", "kept", "through_cache"]

@@ -72,8 +72,11 @@ from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
 from tvm_disc.runtime.structure import Structure
 from tvm_disc.runtime.summary import checked_dims, shortened
+from tvm_disc.support.late import Late
 
 Array: TypeAlias = Any
+_draw = Late("tvm_disc.runtime.picture:draw")
+_write_page = Late("tvm_disc.runtime.page:write_page")
 
 
 class Executable:
@@ -464,9 +467,7 @@ class Executable:
         sizes = self._sizes(shapes, dims)
         if picture is not None:
             path = file_path("picture", picture)
-            from tvm_disc.runtime.picture import draw
-
-            draw(self._manifest["calls"], self._manifest["refused"], path, sizes)
+            _draw(self._manifest["calls"], self._manifest["refused"], path, sizes)
         lines = explanation(self._manifest, self._code.lines(), sizes)
         if shapes is not None:
             lines += ["", f"workspace: {self.workspace_bytes(shapes)} bytes for {dict(shapes)}"]
@@ -493,9 +494,7 @@ class Executable:
         sizes = checked_dims(self._manifest, dims or {})
         timed = self.profile(*sample_inputs(self._manifest, sizes)) if profile else None
         try:
-            from tvm_disc.runtime.page import write_page
-
-            write_page(target, self._manifest, self._code.lines(), sizes, timed)
+            _write_page(target, self._manifest, self._code.lines(), sizes, timed)
         except OSError as error:
             raise BadInput(f"explain_html: {target}: {error.strerror or error}") from None
 

@@ -14,8 +14,9 @@ from tqdm import tqdm
 from tvm import tirx
 
 from tvm_disc.abi.blas import expose
+from tvm_disc.codegen.machine import card_context, context_of
 from tvm_disc.codegen.plan.program import Define, If, Launch, Loop, Program, Region
-from tvm_disc.compile import Params, Prepared, build, card_context, context_of, prepare
+from tvm_disc.compile import Params, Prepared, build, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.options import POINTS, Options, file_path

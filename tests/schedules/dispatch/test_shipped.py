@@ -10,8 +10,8 @@ import pytest
 import tvm
 from tvm import tirx
 
+from tvm_disc.codegen.machine import machine_of
 from tvm_disc.codegen.target import host_cpu, resolve_target
-from tvm_disc.compile import machine_of
 from tvm_disc.options import Options
 from tvm_disc.schedules.dispatch.cost import cost_table
 from tvm_disc.schedules.dispatch.cost_model import CostModel, Memory

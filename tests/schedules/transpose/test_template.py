@@ -131,7 +131,7 @@ def test_whichever_way_memory_wants_it(
 ) -> None:
     """Runs along either side, alone and with other work around, past the caches or not."""
     memory = Memory(turn_tiles=turn_tiles, stream_bytes=stream_bytes)
-    monkeypatch.setattr("tvm_disc.compile.memory_for", lambda processor: memory)
+    monkeypatch.setattr("tvm_disc.codegen.machine.memory_for", lambda processor: memory)
     moved = program(tensor(2), "transpose(%x, axes=[1, 0])")
     more = program(tensor(2), "nn.relu(transpose(nn.relu(%x), axes=[1, 0]))")
     sides = [1, 4, 8, 11, 15, 16, 17, 32, 33, 64, 100, 257, 528]

@@ -1,0 +1,42 @@
+"""All sources that ``build`` accepts, read into Relay or Relax modules."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.frontends.detect import read_model
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay.files import as_module, is_file_name, load_file
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.text.parser import parse
+
+Source: TypeAlias = Any
+
+
+def read(source: Source) -> Any:
+    """Return an accepted source as a Relay module, or as a Relax module for other front ends."""
+    if isinstance(source, IRModule):
+        return source
+    if isinstance(source, ast.Function):
+        return IRModule.from_expr(source)
+    if isinstance(source, ast.Expr):
+        return IRModule.from_expr(source)
+    model = read_model(source)
+    if model is not None:
+        return model
+    if is_file_name(source):
+        return load_file(source)
+    if isinstance(source, str) and source.lstrip().startswith("{"):
+        from tvm_disc.relay.json.reader import load_json
+
+        return as_module(load_json(source))
+    if isinstance(source, str):
+        return parse(source)
+    raise TypeMismatch(
+        "source: expected a Relay module, function, text, JSON or file, a Relax module, an ONNX "
+        f"model or file, or a torch.export.ExportedProgram, found {type(source).__name__}"
+    )
+
+
+__all__ = ["Source", "read"]

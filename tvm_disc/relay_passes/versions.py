@@ -1,0 +1,82 @@
+"""Versions of a program: one for every input, and a special one for dims that are usually equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_disc.options import Options
+from tvm_disc.relay.importer.module import Imported
+from tvm_disc.relay.object_ops import uses_boxes
+from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
+from tvm_disc.shape import special_version
+
+
+@dataclass(frozen=True)
+class Told:
+    """Arguments of the graph passes that are not part of the module."""
+
+    params: Mapping[str, Any]
+    constraints: Sequence[str]
+    options: Options
+    premises: Sequence[str] = ()
+
+    def propagate(self) -> Any:
+        """Return a new pass `propagate`; its remaining guards are checked by the host program."""
+        told: Any = {"params": self.params, "check_indices": self.options.check_indices}
+        return PropagateShapeConstraints(
+            self.constraints, portable=False, premises=self.premises, **told
+        )
+
+
+def import_versions(
+    module: Any, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str], several: bool
+) -> list[Imported]:
+    """Return the versions of a Relax module, the general one last.
+
+    If ``several`` is set and the program is simpler when certain input dims are equal, a special
+    version for that case comes first.
+    """
+    return versions_of(module, Told(params or {}, constraints, Options(versions=several)))
+
+
+def versions_of(module: Any, told: Told) -> list[Imported]:
+    """Return the versions of a module after `propagate`, the general one last."""
+
+    def read(premises: Sequence[str]) -> Imported:
+        propagate = replace(told, premises=premises).propagate()
+        mod = propagate.transform_module(module, None)
+        return Imported(mod, propagate.solver, external=propagate.external)
+
+    general = read(())
+    # Boxed values hide the dims that a special version would be selected by.
+    several = told.options.versions and not uses_boxes(general.mod)
+    special = special_version(read, general) if several else None
+    if special is None:
+        return [general]
+    return [replace(special[0], premises=special[1]), general]
+
+
+def kernel_calls(mod: Any) -> int:
+    """Return the number of kernel calls in a fused module, counting loop bodies once."""
+    functions = dict(mod.functions_items())
+    plain = [f for f in functions.values() if isinstance(f, relax.Function) and not _kernel(f)]
+    calls = [b.value for f in plain for block in f.body.blocks for b in block.bindings]
+    called = [functions.get(getattr(c, "op", None)) for c in calls]
+    return sum(f is not None and _kernel(f) for f in called)
+
+
+def groups(mod: Any) -> int:
+    """Return the number of groups of a fused module, which become kernels."""
+    return sum(_kernel(f) for _, f in mod.functions_items())
+
+
+def _kernel(func: Any) -> bool:
+    return func.attrs is not None and "disc.kind" in func.attrs
+
+
+__all__ = ["Told", "groups", "import_versions", "kernel_calls", "versions_of"]
