@@ -33,6 +33,7 @@ from tvm_disc.codegen.section import layout_constants, shared
 from tvm_disc.codegen.units import Emitted, shared_units, unit_of_kernel
 from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.kernel import Kernel, Machine
+from tvm_disc.support.late import Late
 from tvm_disc.tir.builder import Block, call, prim_func
 from tvm_disc.tir.index import product
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tvm_disc.codegen.cuda.image import Placed
 
 SLOT = GlobalVar(STATE_SLOT)
+compile_source = Late("tvm_disc.codegen.cuda.nvrtc:compile_source")
 SMALL = 16  # elements of a tensor that counts as small
 
 
@@ -78,7 +80,6 @@ def with_device_code(
         return section, None
     assert len(machines) == 1
     from tvm_disc.codegen.cuda.image import with_images
-    from tvm_disc.codegen.cuda.nvrtc import compile_source
     from tvm_disc.codegen.cuda.source import device_source
 
     source = device_source(machine.code, machine.device)
