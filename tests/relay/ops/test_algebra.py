@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tvm_disc import relay
+from tvm_disc.errors import BadNode
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.ops.algebra import Algebra, building, clip, where
@@ -72,3 +74,12 @@ def test_numbers_have_the_type_of_the_last_tensor() -> None:
         test = x < 1
     assert [t.dtype for t in found] == ["int32"] * 3
     assert (test.dtype, ctx.literal(test.dims[0])) == ("bool", 4)
+
+
+def test_relay_expressions_accept_no_numbers() -> None:
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    assert isinstance(x // y, relay.Call) and (x // y).op.name == "floor_divide"
+    assert (~x).op.name == "logical_not" and x.equal(y).op.name == "equal"
+    for compute in (lambda: x // 2, lambda: 2**x, lambda: x.equal(2)):
+        with pytest.raises(BadNode, match='convert "2" with `const` first'):
+            compute()
