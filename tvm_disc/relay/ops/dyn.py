@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tvm_disc.relay.ops.references import References
 
+from .indexing import SLICE
+from .nn import UPSAMPLING, UPSAMPLING_3D
 from .row import BROADCAST, ELEMWISE, INJECTIVE, OPAQUE, OUT_ELEMWISE, REQUIRED, OpRow, op
 from .window_attrs import resize_attrs
 
@@ -34,27 +36,14 @@ ROWS: tuple[OpRow, ...] = (
         "data scale_h scale_w",
         INJECTIVE,
         image.dyn_upsampling,
-        {
-            "scale_h": REQUIRED,
-            "scale_w": REQUIRED,
-            "layout": "NCHW",
-            "method": "nearest_neighbor",
-            "align_corners": False,
-        },
+        UPSAMPLING,
     ),
     op(
         "dyn.nn.upsampling3d",
         "data scale_d scale_h scale_w",
         INJECTIVE,
         image.dyn_upsampling,
-        {
-            "scale_d": REQUIRED,
-            "scale_h": REQUIRED,
-            "scale_w": REQUIRED,
-            "layout": "NCDHW",
-            "method": "nearest_neighbor",
-            "coordinate_transformation_mode": "half_pixel",
-        },
+        UPSAMPLING_3D,
     ),
     op(
         "dyn.one_hot",
@@ -77,13 +66,7 @@ ROWS: tuple[OpRow, ...] = (
         "data begin end strides",
         INJECTIVE,
         ref.dyn_strided_slice,
-        {
-            "begin": REQUIRED,
-            "end": REQUIRED,
-            "strides": REQUIRED,
-            "axes": REQUIRED,
-            "slice_mode": "end",
-        },
+        SLICE,
     ),
     op("dyn.tile", "data reps", INJECTIVE, ref.dyn_tile, {"reps": REQUIRED}),
     op(

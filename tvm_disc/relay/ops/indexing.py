@@ -12,6 +12,14 @@ elem = References("elementwise")
 ref = References("transform")
 
 # Sizes for results of operators without operands.
+SLICE = {
+    "begin": REQUIRED,
+    "end": REQUIRED,
+    "strides": REQUIRED,
+    "axes": REQUIRED,
+    "slice_mode": "end",
+}
+
 ROWS: tuple[OpRow, ...] = (
     op("adv_index", "*inputs", INJECTIVE, ref.adv_index),
     op(
@@ -73,13 +81,7 @@ ROWS: tuple[OpRow, ...] = (
         "data",
         INJECTIVE,
         ref.strided_slice,
-        {
-            "begin": REQUIRED,
-            "end": REQUIRED,
-            "strides": REQUIRED,
-            "axes": REQUIRED,
-            "slice_mode": "end",
-        },
+        SLICE,
     ),
     op(
         "take", "data indices", INJECTIVE, ref.take, {"axis": None, "batch_dims": 0, "mode": "clip"}

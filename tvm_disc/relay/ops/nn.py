@@ -9,6 +9,22 @@ from .row import BROADCAST, ELEMWISE, INJECTIVE, OPAQUE, OUT_ELEMWISE, REQUIRED,
 image = References("image")
 ref = References("nn")
 
+UPSAMPLING = {
+    "scale_h": REQUIRED,
+    "scale_w": REQUIRED,
+    "layout": "NCHW",
+    "method": "nearest_neighbor",
+    "align_corners": False,
+}
+UPSAMPLING_3D = {
+    "scale_d": REQUIRED,
+    "scale_h": REQUIRED,
+    "scale_w": REQUIRED,
+    "layout": "NCDHW",
+    "method": "nearest_neighbor",
+    "coordinate_transformation_mode": "half_pixel",
+}
+
 ROWS: tuple[OpRow, ...] = (
     op("nn.batch_flatten", "data", INJECTIVE, ref.batch_flatten),
     op(
@@ -112,26 +128,13 @@ ROWS: tuple[OpRow, ...] = (
         "data",
         INJECTIVE,
         image.upsampling,
-        {
-            "scale_h": REQUIRED,
-            "scale_w": REQUIRED,
-            "layout": "NCHW",
-            "method": "nearest_neighbor",
-            "align_corners": False,
-        },
+        UPSAMPLING,
     ),
     op(
         "nn.upsampling3d",
         "data",
         INJECTIVE,
         image.upsampling,
-        {
-            "scale_d": REQUIRED,
-            "scale_h": REQUIRED,
-            "scale_w": REQUIRED,
-            "layout": "NCDHW",
-            "method": "nearest_neighbor",
-            "coordinate_transformation_mode": "half_pixel",
-        },
+        UPSAMPLING_3D,
     ),
 )
