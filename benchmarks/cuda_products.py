@@ -23,9 +23,9 @@ from typing import Any
 import tvm_disc
 from tvm_disc import Options, relay
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.errors import DeviceError, Unsupported
 from tvm_disc.schedules.dispatch.signature import group_key
+from tvm_disc.support.debug import Trace
 
 PRODUCTS = ((768, 768), (3072, 768), (768, 3072), (1024, 1024), (4096, 4096))  # (n, k)
 ROWS = (1, 4, 16, 31, 64, 100, 128, 256, 384, 512, 1024, 2048, 4096)

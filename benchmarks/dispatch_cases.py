@@ -14,8 +14,8 @@ from tvm_disc import Options, relay
 from tvm_disc.abi.blas import expose
 from tvm_disc.codegen.machine import context_of
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.schedules.dispatch.signature import template_hash
+from tvm_disc.support.debug import Trace
 from tvm_disc.tuning.tune import Task, tasks_of
 
 LENGTHS = (5, 24, 43, 62, 81, 100, 119, 128)

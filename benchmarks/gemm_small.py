@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tvm_disc import Options, relay
 from tvm_disc.abi.blas import expose
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.schedules.dispatch.variant import SERIAL
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.shape import Solver
+from tvm_disc.support.debug import Trace
 from tvm_disc.tuning.entry import build_bench
 from tvm_disc.tuning.measure import Effort, local_session
 from tvm_disc.tuning.tune import tasks_of

@@ -21,8 +21,8 @@ from tvm_disc.abi.formula import evaluate
 from tvm_disc.codegen.build import emit_tir
 from tvm_disc.codegen.manifest import describe
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.options import Options
+from tvm_disc.support.debug import Trace
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "relax"
 # Around vectors (16), tiles (9, 14, 36, 48), and where a second thread begins to pay.

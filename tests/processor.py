@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import tvm
 
-from tvm_disc import processor
 from tvm_disc.codegen.target import instruction_sets
+from tvm_disc.support import processor
 
 AVX512 = processor.PLAIN["x86_64"]["x86-64-v4"]
 

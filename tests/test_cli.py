@@ -17,7 +17,7 @@ from tests.models import TINY
 from tests.processor import needs
 from tvm_disc.__main__ import main
 from tvm_disc.errors import BadInput
-from tvm_disc.processor import PLAIN
+from tvm_disc.support.processor import PLAIN
 
 Capture = pytest.CaptureFixture[str]
 

@@ -21,11 +21,11 @@ import tvm_disc
 from tvm_disc.abi.artifact import check_place
 from tvm_disc.abi.manifest import read_manifest, signature_text
 from tvm_disc.bench import command as bench
-from tvm_disc.console import outcome
-from tvm_disc.debug import format_timings
 from tvm_disc.errors import BadInput
 from tvm_disc.options import POINTS, Options
 from tvm_disc.runtime.code import level_lines, levels_in
+from tvm_disc.support.console import outcome
+from tvm_disc.support.debug import format_timings
 
 COMMANDS = "build|run|explain|profile|signature|tune|bench|cache"
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _cache(args: argparse.Namespace) -> None:
-    from tvm_disc.store import store_of
+    from tvm_disc.support.store import store_of
 
     store = store_of(Options.from_env())
     if store is None:

@@ -40,15 +40,10 @@ from tvm_disc.codegen.target import (
     triple_of,
 )
 from tvm_disc.codegen.threads.module import home_of_process
-from tvm_disc.deadline import entered, within
-from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadOption, Unsupported
-from tvm_disc.faults import machine_faults
 from tvm_disc.frontends import exported
 from tvm_disc.frontends.sources import Source, read
-from tvm_disc.handlers import handled, with_handlers
 from tvm_disc.options import Options
-from tvm_disc.progress import shown
 from tvm_disc.relay.files import load_params
 from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import Imported
@@ -69,7 +64,12 @@ from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.shape import Solver
 from tvm_disc.shape.constraints import check_constraints
-from tvm_disc.store import Store, store_of
+from tvm_disc.support.deadline import entered, within
+from tvm_disc.support.debug import CODE, FACTS, SUMMARY, Trace
+from tvm_disc.support.faults import machine_faults
+from tvm_disc.support.handlers import handled, with_handlers
+from tvm_disc.support.progress import shown
+from tvm_disc.support.store import Store, store_of
 from tvm_disc.target.device import Device
 
 Params: TypeAlias = Mapping[str, np.ndarray] | str | os.PathLike[str] | None

@@ -7,7 +7,7 @@ environment variable:
 variable            field         value
 ==================  ============  =====================================================
 ``DISC_CACHE``      ``cache``     folder for compiled code, or ``off``
-``DISC_DEBUG``      ``debug``     0 .. 5, the levels of ``tvm_disc.debug``
+``DISC_DEBUG``      ``debug``     0 .. 5, the levels of ``tvm_disc.support.debug``
 ``DISC_DUMP``       ``dump_dir``  directory for numbered dumps of every stage
 ``DISC_RECORDS``    ``records``   file of measured times to choose variants by
 ``DISC_THREADS``    ``threads``   threads that the program is compiled for, at least 1

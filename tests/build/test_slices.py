@@ -18,7 +18,7 @@ from tvm_disc.relay.attrs import complete_attrs
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.lowering.slice import slice_extent
 from tvm_disc.relay.ops.table import OPS
-from tvm_disc.relay_passes.propagate_context import substitute
+from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.shape import Solver
 
 DIMS = range(5)

@@ -16,10 +16,10 @@ from tests.relay.helpers import DATA, run
 from tvm_disc import Options, relay
 from tvm_disc.codegen.build import emit_tir
 from tvm_disc.compile import compile_counter, prepare
-from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, GuardFailed
 from tvm_disc.graph.nodes import free_symbols
 from tvm_disc.relay_passes.versions import import_versions
+from tvm_disc.support.debug import Trace
 
 
 def bert() -> relay.IRModule:

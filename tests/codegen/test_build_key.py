@@ -17,7 +17,7 @@ from tests.models import TREES, mlp, mlp_reference
 from tvm_disc import Options, compile, relay
 from tvm_disc.compile import compile_counter
 from tvm_disc.errors import BadInput, ParseError
-from tvm_disc.store import Store
+from tvm_disc.support.store import Store
 
 SHAPES = [(0, 16), (1, 16), (7, 16), (64, 16)]
 

@@ -13,11 +13,11 @@ from tvm_disc import relay
 from tvm_disc.codegen.machine import machine_of
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.options import Options
 from tvm_disc.relay_passes.dim_facts import facts_about
 from tvm_disc.schedules.dispatch.sampling import with_likely
 from tvm_disc.shape import Solver
+from tvm_disc.support.debug import Trace
 from tvm_disc.tuning.shapes import program_points
 
 LANES = machine_of(resolve_target(None), Options()).lanes

@@ -15,10 +15,10 @@ from tvm_disc import relay
 from tvm_disc.codegen import known
 from tvm_disc.codegen.known import making_of
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.options import Options
 from tvm_disc.schedules import kernel as kernels
-from tvm_disc.store import Store
+from tvm_disc.support.debug import Trace
+from tvm_disc.support.store import Store
 
 SIZES = ((0, 3), (1, 1), (7, 5), (16, 64), (33, 17), (300, 40))
 

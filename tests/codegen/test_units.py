@@ -88,7 +88,7 @@ def test_another_process_finds_it(tmp_path: Path) -> None:
         "import numpy as np, tvm_disc\n"
         "from tvm_disc import relay\n"
         "from tvm_disc.codegen import machine_code\n"
-        "from tvm_disc.store import Store\n"
+        "from tvm_disc.support.store import Store\n"
         "puts = []\n"
         "put = Store.put\n"
         "Store.put = lambda self, key, data: puts.append(key) or put(self, key, data)\n"

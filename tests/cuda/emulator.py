@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 
 import tvm_disc.codegen.build
-from tvm_disc import processor
 from tvm_disc.codegen.cuda.nvrtc import Image
+from tvm_disc.support import processor
 
 HERE = Path(__file__).parent
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(([^)]*)\) \{')

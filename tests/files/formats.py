@@ -22,7 +22,6 @@ from tvm_disc import relay
 from tvm_disc.abi import artifact
 from tvm_disc.abi.manifest import checked_manifest
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.errors import ParseError
 from tvm_disc.frontends import from_onnx, sources
 from tvm_disc.options import Options
@@ -33,6 +32,7 @@ from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.dispatch.tree import read_trees
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
+from tvm_disc.support.debug import Trace
 
 LONGEST_SEED = 70_000  # bytes; longer ones make few cases a second
 IMPORTED = 4_000  # bytes; modules up to this length are imported too

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from tvm_disc.limits import FOLDED_ELEMENTS, MOST_FOLDED, may_fold
+from tvm_disc.support.limits import FOLDED_ELEMENTS, MOST_FOLDED, may_fold
 
 BUILDS = """
 import resource, warnings

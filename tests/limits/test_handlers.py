@@ -17,9 +17,9 @@ from tvm import tirx
 import tvm_disc
 from tests.models import function, rows
 from tvm_disc import relay
-from tvm_disc.deadline import at, entered
 from tvm_disc.errors import TypeMismatch
-from tvm_disc.handlers import with_handlers
+from tvm_disc.support.deadline import at, entered
+from tvm_disc.support.handlers import with_handlers
 
 SIGNAL = signal.SIGUSR1
 

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper  # noqa: E402
 from tests.frontends.onnx.helpers import BOOL, F32, I64, build, model, node  # noqa: E402
 from tvm_disc.errors import Unsupported  # noqa: E402
 from tvm_disc.frontends.onnx.size import node_limit  # noqa: E402
-from tvm_disc.limits import MOST_DEPTH, MOST_NODES, NODES_PER_NODE, most_nodes  # noqa: E402
+from tvm_disc.support.limits import MOST_DEPTH, MOST_NODES, NODES_PER_NODE, most_nodes  # noqa: E402
 
 OPSETS = [helper.make_opsetid("", 21), helper.make_opsetid("d", 1)]
 

@@ -18,7 +18,7 @@ from tests.models import function, mlp, mlp_reference, rows
 from tests.processor import absent_for, needs
 from tvm_disc import relay
 from tvm_disc.codegen import export
-from tvm_disc.processor import HIDDEN, PLAIN, architecture
+from tvm_disc.support.processor import HIDDEN, PLAIN, architecture
 
 MISSING = [tool for tool in ("cmake", "g++") if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")

@@ -17,9 +17,9 @@ import tvm_disc
 from tests.models import function, rows
 from tvm_disc import relay
 from tvm_disc.errors import BadInput
-from tvm_disc.locks import Lock
 from tvm_disc.options import Options
 from tvm_disc.runtime import saved
+from tvm_disc.support.locks import Lock
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="signals and forks are POSIX's")
 

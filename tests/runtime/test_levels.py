@@ -18,11 +18,12 @@ from tests.models import function, mlp, mlp_reference, rows
 from tests.processor import absent_for
 from tests.relay.helpers import DATA
 from tests.runtime.entries import CALLS, X, entries
-from tvm_disc import processor, relay
+from tvm_disc import relay
 from tvm_disc.codegen.target import resolve_targets
 from tvm_disc.errors import BadOption, Unsupported, WrongProcessor
 from tvm_disc.options import Options
-from tvm_disc.processor import HIDDEN
+from tvm_disc.support import processor
+from tvm_disc.support.processor import HIDDEN
 
 LEVELS = ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
 HERE = [level for level in LEVELS if processor.architecture() == "x86_64" and not absent_for(level)]

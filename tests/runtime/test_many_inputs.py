@@ -11,9 +11,9 @@ from tvm import ir
 import tvm_disc
 from tvm_disc import compile, relay
 from tvm_disc.codegen.host.numpy_entry import LOOPED, direct_entry
-from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput
 from tvm_disc.options import Options
+from tvm_disc.support.debug import Trace
 
 MIXED = ["float32"] * (LOOPED + 1) + ["int64"] * 3 + ["float32"] * LOOPED + ["int32"]
 

@@ -17,9 +17,9 @@ import tvm_disc
 from tests.models import mlp, mlp_reference
 from tests.processor import needs, run_on
 from tests.runtime.entries import CALLS, X, entries
-from tvm_disc import processor
 from tvm_disc.errors import WrongProcessor
-from tvm_disc.processor import HIDDEN
+from tvm_disc.support import processor
+from tvm_disc.support.processor import HIDDEN
 from tvm_disc.tuning.entry import require_machine
 
 pytestmark = pytest.mark.skipif(processor.architecture() != "x86_64", reason="about x86-64")

@@ -14,13 +14,13 @@ import tvm_disc
 from tests.schedules.variants import bench_of, results
 from tvm_disc import Options, relay
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.errors import Unsupported
 from tvm_disc.schedules.dispatch.variant import Plan, Variant
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.multi_stage import staged_plans
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
+from tvm_disc.support.debug import Trace
 from tvm_disc.target.isa import Isa
 
 

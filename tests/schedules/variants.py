@@ -8,8 +8,8 @@ import numpy as np
 
 from tvm_disc import Options
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.shape import Solver
+from tvm_disc.support.debug import Trace
 from tvm_disc.tuning.entry import Bench, build_bench
 from tvm_disc.tuning.measure import local_session, may_run
 from tvm_disc.tuning.tune import tasks_of

@@ -12,8 +12,8 @@ import tvm_disc
 from tvm_disc import relay
 from tvm_disc.codegen.build import emit_tir
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.options import Options
+from tvm_disc.support.debug import Trace
 from tvm_disc.tir.builder import Block, dtype_of, i64
 from tvm_disc.tir.hoisted import Sizes
 

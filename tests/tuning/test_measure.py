@@ -14,12 +14,12 @@ from tvm import tirx
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.errors import WrongProcessor
 from tvm_disc.graph.nodes import Node
-from tvm_disc.processor import architecture
 from tvm_disc.schedules.dispatch.signature import describe_group, group_key, template_hash
 from tvm_disc.schedules.dispatch.variant import Need
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
+from tvm_disc.support.processor import architecture
 from tvm_disc.target.isa import isa_of
 from tvm_disc.tir.builder import i64
 from tvm_disc.tuning.entry import build_bench

@@ -14,7 +14,6 @@ from tvm_disc import Options, relay
 from tvm_disc.abi.blas import expose
 from tvm_disc.codegen.machine import context_of
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import choose_measured, library_known
 from tvm_disc.schedules.dispatch.records import Journal, Record
@@ -22,6 +21,7 @@ from tvm_disc.schedules.dispatch.tree import leaves
 from tvm_disc.schedules.dispatch.variant import SERIAL, Variant
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.shape import Solver
+from tvm_disc.support.debug import Trace
 from tvm_disc.tuning.tune import Task, tasks_of
 
 OPTIONS = Options(threads=2)

@@ -18,9 +18,9 @@ import tvm
 
 from tvm_disc.codegen.machine_code import context_text
 from tvm_disc.codegen.target import runs_here
-from tvm_disc.digests import digest_of_file, digest_of_package
 from tvm_disc.frontends.detect import files_of
 from tvm_disc.options import Options
+from tvm_disc.support.digests import digest_of_file, digest_of_package
 from tvm_disc.target.processor import processor_of
 
 # version of the entry format; entries of other versions have other keys

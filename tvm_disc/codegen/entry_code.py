@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from tvm_disc import processor
 from tvm_disc.abi.entries import BIND, CHECK
 from tvm_disc.codegen.threads.home import THREADS
 from tvm_disc.errors import WrongProcessor
-from tvm_disc.processor import Level
+from tvm_disc.support import processor
+from tvm_disc.support.processor import Level
 
 PREFIX = "__tvm_ffi_"
 # variables that TVM's loader sets in every library; levels share them

@@ -27,9 +27,9 @@ from tvm_disc.codegen.linker import make
 from tvm_disc.codegen.machine_code import MachineCode
 from tvm_disc.codegen.threads.module import threads_code
 from tvm_disc.errors import ArtifactError
-from tvm_disc.faults import disk_full, is_full
-from tvm_disc.processor import Level
-from tvm_disc.store import Store
+from tvm_disc.support.faults import disk_full, is_full
+from tvm_disc.support.processor import Level
+from tvm_disc.support.store import Store
 
 ABI_SYMBOL = "tvm_disc_abi"
 SIGNATURE_SYMBOL = "tvm_disc_signature"

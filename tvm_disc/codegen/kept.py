@@ -18,9 +18,9 @@ import numpy as np
 
 from tvm_disc.codegen.machine_code import MachineCode
 from tvm_disc.codegen.units import Emitted
-from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput
-from tvm_disc.store import Store
+from tvm_disc.support.debug import Trace
+from tvm_disc.support.store import Store
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from tvm_disc.digests import digest_of_package
 from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.signature import canonical_text
 from tvm_disc.schedules.dispatch.tree import features, to_json
 from tvm_disc.schedules.gemm.vendor import FAMILY
 from tvm_disc.schedules.kernel import Kernel, Machine
+from tvm_disc.support.digests import digest_of_package
 from tvm_disc.tir.builder import index_var
 
 # Machine fields outside the key: covered by the choice, shared state, or excluding a kernel from

@@ -7,7 +7,6 @@ from typing import Any
 
 from tvm_disc.codegen.target import has_threads, runs_here
 from tvm_disc.options import Options, threads_of_pool
-from tvm_disc.processor import cores
 from tvm_disc.schedules.dispatch.records import (
     Context,
     Records,
@@ -20,6 +19,7 @@ from tvm_disc.schedules.dispatch.signature import template_hash
 from tvm_disc.schedules.dispatch.tree import read_trees
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.select import own_templates
+from tvm_disc.support.processor import cores
 from tvm_disc.target.device import Device
 from tvm_disc.target.isa import Isa
 from tvm_disc.target.processor import processor_of

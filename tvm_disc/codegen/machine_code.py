@@ -23,12 +23,12 @@ from tvm_disc.codegen.linker import make
 from tvm_disc.codegen.llvm_helper import Helper
 from tvm_disc.codegen.llvm_process import object_file
 from tvm_disc.codegen.units import Emitted, Unit
-from tvm_disc.deadline import stack_of_builds
 from tvm_disc.errors import OutOfResources
-from tvm_disc.faults import check_memory, disk_full, file_limit, is_full, no_thread
-from tvm_disc.locks import Lock
-from tvm_disc.processor import cores
-from tvm_disc.store import Store
+from tvm_disc.support.deadline import stack_of_builds
+from tvm_disc.support.faults import check_memory, disk_full, file_limit, is_full, no_thread
+from tvm_disc.support.locks import Lock
+from tvm_disc.support.processor import cores
+from tvm_disc.support.store import Store
 from tvm_disc.tir.llvm_ops import link
 
 Module: TypeAlias = Any

@@ -9,9 +9,9 @@ import numpy as np
 
 from tvm_disc.abi.formula import ALIGNMENT_BYTES, rounded
 from tvm_disc.codegen.plan.constants import Constant, bytes_of
-from tvm_disc.faults import mapped
-from tvm_disc.processor import cores
 from tvm_disc.schedules.packing import Form, Packing
+from tvm_disc.support.faults import mapped
+from tvm_disc.support.processor import cores
 
 
 def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[int]]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import tvm
 
-from tvm_disc import processor
 from tvm_disc.errors import Unsupported, shown
+from tvm_disc.support import processor
 from tvm_disc.target.isa import isa_of
 
 # TVM gives buffer variables in different functions different TBAA types. After LLVM inlines a

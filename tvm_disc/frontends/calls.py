@@ -18,11 +18,11 @@ import numpy as np
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.fold import folded
-from tvm_disc.literals import aligned
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.builder import call
 from tvm_disc.relay.ops.algebra import Algebra, Number
+from tvm_disc.support.literals import aligned
 
 Expr: TypeAlias = ast.Expr
 T = TypeVar("T", bound=Algebra)  # a tensor of the front end

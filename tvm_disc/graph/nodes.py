@@ -16,7 +16,7 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import CORE, CoreOp, OpClass
-from tvm_disc.literals import literal_value
+from tvm_disc.support.literals import literal_value
 
 Expr: TypeAlias = Any
 Dim: TypeAlias = Any  # an int64 PrimExpr

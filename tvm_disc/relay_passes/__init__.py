@@ -9,7 +9,7 @@ from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.hoist import HoistProducts
 from tvm_disc.relay_passes.layout import ChannelsLast
 from tvm_disc.relay_passes.narrow_weights import NarrowWeights
-from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
+from tvm_disc.relay_passes.propagation.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 
 __all__ = [

@@ -22,7 +22,6 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, static_dim
-from tvm_disc.literals import as_literal
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.rewrite import (
     Sequence_,
@@ -34,6 +33,7 @@ from tvm_disc.relay_passes.rewrite import (
     rewrite_function,
 )
 from tvm_disc.shape import Solver
+from tvm_disc.support.literals import as_literal
 
 
 def MergeProducts(solver: Solver | None = None) -> Any:

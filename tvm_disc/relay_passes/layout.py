@@ -30,7 +30,6 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, static_dim
-from tvm_disc.literals import as_literal
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.layout_rules import (
     FILLED,
@@ -54,6 +53,7 @@ from tvm_disc.relay_passes.rewrite import (
     rewrite_function,
 )
 from tvm_disc.shape import Solver
+from tvm_disc.support.literals import as_literal
 
 Expr: TypeAlias = Any
 

@@ -27,7 +27,6 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import BFLOAT16, OpClass
 from tvm_disc.graph.nodes import Node, const_node, static_dim
-from tvm_disc.literals import as_literal
 from tvm_disc.relay.kernel_ops import dequantize_call
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.rewrite import (
@@ -38,6 +37,7 @@ from tvm_disc.relay_passes.rewrite import (
     rewrite_function,
 )
 from tvm_disc.shape import Solver
+from tvm_disc.support.literals import as_literal
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

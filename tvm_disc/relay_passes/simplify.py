@@ -13,8 +13,6 @@ from tvm.relax import op as R
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, is_one, is_tensor, static_dim
-from tvm_disc.limits import MOST_FOLDED
-from tvm_disc.literals import as_literal
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.ops.literals import literal
 from tvm_disc.relay_passes.module_facts import solver_of
@@ -26,6 +24,8 @@ from tvm_disc.relay_passes.rewrite import (
     rewrite_function,
 )
 from tvm_disc.shape import Solver
+from tvm_disc.support.limits import MOST_FOLDED
+from tvm_disc.support.literals import as_literal
 
 Rule: TypeAlias = Callable[[Sequence_, Node], "Node | None"]
 

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm_disc.options import Options
 from tvm_disc.relay.importer.module import Imported
 from tvm_disc.relay.object_ops import uses_boxes
-from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
+from tvm_disc.relay_passes.propagation.propagate import PropagateShapeConstraints
 from tvm_disc.shape import special_version
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm_disc import processor
 from tvm_disc.abi.entries import CHECK
 from tvm_disc.errors import BadOption, WrongProcessor
-from tvm_disc.processor import Level
+from tvm_disc.support import processor
+from tvm_disc.support.processor import Level
 
 
 class Code:

@@ -13,8 +13,8 @@ import numpy as np
 import tvm_ffi
 
 from tvm_disc.abi.entries import DOWNLOAD, UPLOAD
-from tvm_disc.locks import Lock
 from tvm_disc.runtime.arrays import leaves
+from tvm_disc.support.locks import Lock
 
 Tensor: TypeAlias = Any
 _CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}

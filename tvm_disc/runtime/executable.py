@@ -30,7 +30,6 @@ from tvm_disc.abi.state import (
     THREADS,
 )
 from tvm_disc.errors import ArtifactError, BadInput, WrongProcessor, shown
-from tvm_disc.locks import Lock
 from tvm_disc.options import MOST_THREADS, file_path
 from tvm_disc.runtime.arrays import (
     CONVERTERS,
@@ -73,6 +72,7 @@ from tvm_disc.runtime.shape_log import ShapeLog
 from tvm_disc.runtime.structure import Structure
 from tvm_disc.runtime.summary import checked_dims, shortened
 from tvm_disc.support.late import Late
+from tvm_disc.support.locks import Lock
 
 Array: TypeAlias = Any
 _draw = Late("tvm_disc.runtime.picture:draw")

@@ -25,7 +25,7 @@ from tvm_ffi.libinfo import load_lib_ctypes
 from tvm_disc.abi.artifact import check_library, machine_name, opened
 from tvm_disc.abi.manifest import checked_manifest
 from tvm_disc.errors import ArtifactError
-from tvm_disc.locks import Lock
+from tvm_disc.support.locks import Lock
 
 # checksum of the loaded content of each file, by device and inode
 _LOADED: dict[tuple[int, int], int] = {}

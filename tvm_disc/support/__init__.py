@@ -1,1 +1,1 @@
-"""Tools that do not know programs or machines."""
+"""Used by all layers: limits, deadlines, signals, locks, caches of files, console output."""

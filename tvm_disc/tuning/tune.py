@@ -17,7 +17,6 @@ from tvm_disc.abi.blas import expose
 from tvm_disc.codegen.machine import card_context, context_of
 from tvm_disc.codegen.plan.program import Define, If, Launch, Loop, Program, Region
 from tvm_disc.compile import Params, Prepared, build, prepare
-from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.options import POINTS, Options, file_path
 from tvm_disc.schedules.cuda.library import LibraryProduct, library_product
@@ -33,6 +32,7 @@ from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
+from tvm_disc.support.debug import Trace
 from tvm_disc.tir.builder import i64
 from tvm_disc.tuning.device import (
     AnyDevice,

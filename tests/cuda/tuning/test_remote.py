@@ -21,8 +21,9 @@ from tests.cuda.tuning.products import SIZES as DENSE_SIZES
 from tests.cuda.tuning.products import tuned as dense_tuned
 from tests.cuda.tuning.timed import BEST, SIZES, Clock, softmax, tuned, wanted, wave
 from tests.models import function, rows
-from tvm_disc import Options, processor, relay
+from tvm_disc import Options, relay
 from tvm_disc.errors import ArtifactError, BadInput, DeviceError, WrongProcessor
+from tvm_disc.support import processor
 from tvm_disc.tuning import probe, remote_device, tune
 from tvm_disc.tuning.remote import Remote
 

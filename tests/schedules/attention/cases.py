@@ -10,7 +10,7 @@ import numpy as np
 import tvm_disc
 from tvm_disc import Options, relay
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
+from tvm_disc.support.debug import Trace
 
 # (queries, keys): empty, one, around the register tiles and the blocks, primes, several blocks.
 LENGTHS = (

@@ -13,9 +13,9 @@ import tvm_disc
 from tvm_disc import Options, relay
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.support.debug import Trace
 from tvm_disc.target.isa import isa_of
 from tvm_disc.tuning.tune import tasks_of
 

@@ -20,7 +20,6 @@ from tvm_disc import Options, relay
 from tvm_disc.abi import blas
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.choose import analytic
 from tvm_disc.schedules.dispatch.cost_model import CostModel
@@ -31,6 +30,7 @@ from tvm_disc.schedules.gemm.vendor import calls_vendor, plan_vendor
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
+from tvm_disc.support.debug import Trace
 from tvm_disc.target.isa import isa_of
 from tvm_disc.tir.builder import i64
 from tvm_disc.tuning.entry import build_bench

@@ -17,12 +17,12 @@ from tvm_disc import relay
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import fused_graph
-from tvm_disc.debug import Trace
 from tvm_disc.options import Options
 from tvm_disc.schedules.dispatch.shipped import memory_for, model_for
 from tvm_disc.schedules.group import Machine
 from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.shape import Solver
+from tvm_disc.support.debug import Trace
 from tvm_disc.target.processor import processor_of
 
 FOLDER = Path(__file__).parent

@@ -21,8 +21,8 @@ from tvm.script import tirx as T
 from benchmarks import vecmath as bench
 from tests.processor import needs
 from tvm_disc.errors import TypeMismatch
-from tvm_disc.processor import PLAIN
 from tvm_disc.schedules.math import functions
+from tvm_disc.support.processor import PLAIN
 
 UNARY = sorted(set(functions.MATH) - {"power"})
 # One function for each technique of the bodies, where all of them would be slow to build.

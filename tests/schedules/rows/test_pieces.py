@@ -13,10 +13,10 @@ import pytest
 import tvm_disc
 from tvm_disc import Options, relay
 from tvm_disc.compile import prepare
-from tvm_disc.debug import Trace
 from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
+from tvm_disc.support.debug import Trace
 
 SHAPES = [(1, 1), (0, 7), (16, 63), (33000, 1), (1, 70001), (3001, 33), (517, 257), (40, 9000)]
 

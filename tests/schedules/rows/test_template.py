@@ -13,9 +13,9 @@ from tests.processor import needs
 from tvm_disc.compile import build
 from tvm_disc.graph.nodes import Node
 from tvm_disc.options import Options
-from tvm_disc.processor import PLAIN
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.elements import is_below_maximum
+from tvm_disc.support.processor import PLAIN
 
 # 1, below and at a vector, primes, tile - 1, tile, several blocks, empty.
 LENGTHS = (1, 2, 7, 8, 13, 15, 16, 17, 63, 64, 65, 127, 1031, 2100)

@@ -20,8 +20,8 @@ from tvm.ir import Call, GlobalVar
 from tvm.tirx import transform as T
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.locks import Lock
 from tvm_disc.schedules.cuda.kernel import DeviceFunction
+from tvm_disc.support.locks import Lock
 from tvm_disc.target.device import Device
 from tvm_disc.tir.builder import const
 from tvm_disc.tir.division import opaque

@@ -9,7 +9,6 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from tvm_disc.deadline import at
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node, link_users, read_call, tensor_type
 from tvm_disc.relay_passes.bfloat16 import MOVES, PRODUCTS
@@ -18,6 +17,7 @@ from tvm_disc.schedules.group import solver_of
 from tvm_disc.schedules.kernel import Group, Kernel, Machine
 from tvm_disc.schedules.select import make_kernel
 from tvm_disc.shape import Solver, parse_constraint
+from tvm_disc.support.deadline import at
 
 Expr: TypeAlias = Any
 

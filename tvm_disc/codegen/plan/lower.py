@@ -51,10 +51,10 @@ from tvm_disc.codegen.plan.tail_recursion import (
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import CORE, OpClass
 from tvm_disc.graph.nodes import is_tensor, static_dim
-from tvm_disc.literals import literal_value
 from tvm_disc.relay.kernel_ops import CHECKED
 from tvm_disc.relay.object_ops import is_general, is_object, object_op
 from tvm_disc.shape import Solver
+from tvm_disc.support.literals import literal_value
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import mul, product
 

@@ -20,8 +20,8 @@ from tvm_disc.codegen.threads.home import THREADS, home_functions
 from tvm_disc.codegen.threads.launch import LAUNCH, launch_functions
 from tvm_disc.codegen.threads.worker import worker_functions
 from tvm_disc.codegen.units import Emitted
-from tvm_disc.locks import Lock
-from tvm_disc.store import Store
+from tvm_disc.support.locks import Lock
+from tvm_disc.support.store import Store
 
 
 def thread_functions(triple: str) -> dict[Any, Any]:

@@ -19,8 +19,8 @@ import numpy as np
 
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.dtypes import item_bytes
-from tvm_disc.limits import MODEL_FILE_BYTES, UNREAD_FILE_BYTES, memory_bytes
-from tvm_disc.literals import room_for
+from tvm_disc.support.limits import MODEL_FILE_BYTES, UNREAD_FILE_BYTES, memory_bytes
+from tvm_disc.support.literals import room_for
 
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 # Types whose elements NumPy reads directly from the file.

@@ -15,11 +15,11 @@ from tvm_disc.frontends.onnx.ranks import completed, declared_ranks, renamed
 from tvm_disc.frontends.onnx.rows import find
 from tvm_disc.frontends.onnx.table import normal
 from tvm_disc.frontends.onnx.tensors import Lazy, array_of, dense_of
-from tvm_disc.limits import MOST_NODES
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.ops.algebra import building
+from tvm_disc.support.limits import MOST_NODES
 
 
 @dataclass

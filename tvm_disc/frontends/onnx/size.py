@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from tvm_disc.errors import Unsupported, shown
 from tvm_disc.frontends.onnx.table import normal
-from tvm_disc.limits import LOOP_BODY, MOST_DEPTH, most_nodes
+from tvm_disc.support.limits import LOOP_BODY, MOST_DEPTH, most_nodes
 
 Key: TypeAlias = tuple[str, str, str]  # domain, name and overload
 Functions: TypeAlias = Mapping[Key, Any]

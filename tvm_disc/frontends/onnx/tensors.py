@@ -10,7 +10,7 @@ import numpy as np
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.dtypes import DTYPES, dtype_of
 from tvm_disc.frontends.onnx.external import is_external, read_elements
-from tvm_disc.literals import aligned
+from tvm_disc.support.literals import aligned
 
 
 def array_of(tensor: Any, folder: str) -> np.ndarray:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from tvm_disc.locks import Lock
+from tvm_disc.support.locks import Lock
 
 _EXPORTING = Lock()
 _ATTRIBUTES = (

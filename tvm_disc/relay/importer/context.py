@@ -17,12 +17,12 @@ from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
-from tvm_disc.literals import Literals, as_literal
 from tvm_disc.relay.expr import Span
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
 from tvm_disc.relay.ops.algebra import Number
 from tvm_disc.shape import Guard, Solver
+from tvm_disc.support.literals import Literals, as_literal
 
 Expr: TypeAlias = Any
 Dim: TypeAlias = Any

@@ -16,9 +16,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from tvm_disc.deadline import at
 from tvm_disc.errors import TypeMismatch, Unsupported
-from tvm_disc.literals import Literals
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.branches import Branches
@@ -46,6 +44,8 @@ from tvm_disc.relay.importer.walk import ModuleWalk
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.shape import Solver, Wish
+from tvm_disc.support.deadline import at
+from tvm_disc.support.literals import Literals
 
 Expr: TypeAlias = Any
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.limits import may_fold
 from tvm_disc.relay.ops.table import OPS
+from tvm_disc.support.limits import may_fold
 
 Attrs = Mapping[str, Any]
 

@@ -11,7 +11,6 @@ from tvm import tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
-from tvm_disc.limits import may_fold
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.index import rows
 from tvm_disc.relay.importer.lowering.nn import require_factors
@@ -37,6 +36,7 @@ from tvm_disc.relay.importer.lowering.transform import (
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
 from tvm_disc.relay.ops.algebra import where
+from tvm_disc.support.limits import may_fold
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .errors import DiscError
+from tvm_disc.errors import DiscError
 
 DONE, REFUSED, INTERRUPTED = 0, 1, 130
 

@@ -22,10 +22,11 @@ import pytest
 
 import tvm_disc
 from tests.models import rows
-from tvm_disc import deadline, progress, relay
+from tvm_disc import relay
 from tvm_disc.codegen.plan import kernels
 from tvm_disc.errors import BadOption, BuildTimeout
 from tvm_disc.options import Options
+from tvm_disc.support import deadline, progress
 
 SHOWN = Options(progress=True, fuse=False)
 

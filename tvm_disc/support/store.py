@@ -23,8 +23,8 @@ from typing import IO, TypeAlias
 
 import numpy as np
 
-from .digests import digest_of_bytes
-from .options import Options
+from tvm_disc.options import Options
+from tvm_disc.support.digests import digest_of_bytes
 
 __all__ = ["ALIGNMENT", "DEFAULT_BYTES", "Large", "Store", "default_folder", "store_of"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from .faults import mapped
-from .processor import cores
+from tvm_disc.support.faults import mapped
+from tvm_disc.support.processor import cores
 
 __all__ = ["digest_of_bytes", "digest_of_file", "digest_of_package"]
 

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from .deadline import entered
-from .errors import BadOption
+from tvm_disc.errors import BadOption
+from tvm_disc.support.deadline import entered
 
 __all__ = [
     "CODE",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
-from .errors import BuildTimeout
+from tvm_disc.errors import BuildTimeout
 
 __all__ = ["at", "entered", "stack_of_builds", "watched_by", "watching", "within"]
 

@@ -14,10 +14,10 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import is_tensor
-from tvm_disc.literals import literal_value
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, objects, value_of
+from tvm_disc.support.literals import literal_value
 
 Expr: TypeAlias = Any
 Dim: TypeAlias = Any

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tvm_disc.options import Options
-from tvm_disc.store import Store, default_folder, store_of
+from tvm_disc.support.store import Store, default_folder, store_of
 
 KEYS = [f"{k:02x}{'0' * 38}" for k in range(20)]
 

@@ -10,11 +10,10 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-from tvm_disc.deadline import at
 from tvm_disc.errors import DiscError, TypeMismatch
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.relay_passes.propagate_context import (
+from tvm_disc.relay_passes.propagation.context import (
     Context,
     Lost,
     Prim,
@@ -22,8 +21,9 @@ from tvm_disc.relay_passes.propagate_context import (
     Tuple_,
     substitute,
 )
-from tvm_disc.relay_passes.propagate_finish import drop_dead, sequence
-from tvm_disc.relay_passes.propagate_rules import RULES
+from tvm_disc.relay_passes.propagation.finish import drop_dead, sequence
+from tvm_disc.relay_passes.propagation.rules import RULES
+from tvm_disc.support.deadline import at
 
 
 class Walker:

@@ -25,7 +25,7 @@ from tvm_disc.relay.importer.positions import bounds
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
 from tvm_disc.relay.ops.table import OPS
-from tvm_disc.relay_passes.propagate_context import Context, Prim, ShapeValue, Tuple_, as_dims
+from tvm_disc.relay_passes.propagation.context import Context, Prim, ShapeValue, Tuple_, as_dims
 
 Args: TypeAlias = Sequence[Any]
 Rule: TypeAlias = Callable[[Context, Any, Args], Any]

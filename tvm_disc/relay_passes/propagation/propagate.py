@@ -5,7 +5,7 @@ A Relay module is translated in the process: facts are gathered on Relay's nodes
 operators.
 
 A Relax module is walked forward over its bindings, without recursion over the graph. Each
-operator's row (`propagate_rules.py`) computes the dims of the result from the dims of the operands,
+operator's row (`rules.py`) computes the dims of the result from the dims of the operands,
 states the conditions that must hold, and may replace the call. Integer tensors that hold shapes
 are evaluated symbolically (`relay/importer/elements.py`), so that their consumers have literal
 shapes.
@@ -31,15 +31,15 @@ from tvm_disc.relay.inference.infer import annotate_inputs
 from tvm_disc.relay.module import IRModule, carried_by
 from tvm_disc.relay.ops.coverage import require_operators
 from tvm_disc.relay_passes.module_facts import with_solver
-from tvm_disc.relay_passes.propagate_context import Context, substitute
-from tvm_disc.relay_passes.propagate_finish import (
+from tvm_disc.relay_passes.propagation.context import Context, substitute
+from tvm_disc.relay_passes.propagation.finish import (
     drop_dead,
     emit_guards,
     return_type,
     sequence,
     with_checks,
 )
-from tvm_disc.relay_passes.propagate_walk import Walker
+from tvm_disc.relay_passes.propagation.walk import Walker
 from tvm_disc.shape import Solver, declare_facts
 
 # Number of traversals: each starts with all facts of the previous one, and few find new facts.

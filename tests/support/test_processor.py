@@ -13,9 +13,9 @@ import tvm
 import tvm_disc
 from tests.models import mlp, mlp_reference
 from tests.processor import AVX512, absent_for, needs
-from tvm_disc import processor
 from tvm_disc.codegen.target import host_target, instruction_sets, resolve_target
 from tvm_disc.errors import BadOption
+from tvm_disc.support import processor
 from tvm_disc.target.isa import isa_of
 
 # What LLVM's CPUs have besides: instructions that code generation takes only if it is told to

@@ -16,10 +16,11 @@ import pytest
 import tvm_disc
 from tests.models import rows
 from tvm_disc import compile as compiler
-from tvm_disc import deadline, relay
+from tvm_disc import relay
 from tvm_disc.codegen.plan import kernels
 from tvm_disc.errors import BadOption, BuildTimeout, TypeMismatch
 from tvm_disc.options import Options
+from tvm_disc.support import deadline
 
 LIMIT_S = 2.0
 SLACK_S = 5.0  # on a machine with other work

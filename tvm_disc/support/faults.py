@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from .errors import DiscError, OutOfMemory, OutOfResources
-from .limits import HEADROOM_BYTES, LLVM_BYTES_PER_BYTE
+from tvm_disc.errors import DiscError, OutOfMemory, OutOfResources
+from tvm_disc.support.limits import HEADROOM_BYTES, LLVM_BYTES_PER_BYTE
 
 __all__ = [
     "check_memory",

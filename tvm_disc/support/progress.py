@@ -18,8 +18,8 @@ from weakref import WeakSet
 
 from tqdm import tqdm
 
-from .deadline import watched_by, watching
-from .options import Options
+from tvm_disc.options import Options
+from tvm_disc.support.deadline import watched_by, watching
 
 DELAY_S, INTERVAL_S = 2.0, 0.25
 COUNTED = "{desc}, kernel {n_fmt} of {total_fmt} |{bar:10}| {elapsed}{postfix}"

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tvm_disc.literals import ALIGNMENT, Literals, aligned, as_literal, literal_value
+from tvm_disc.support.literals import ALIGNMENT, Literals, aligned, as_literal, literal_value
 
 DTYPES = ["bool", "int8", "uint8", "int32", "int64", "uint16", "float16", "float32", "float64"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tvm_disc.console import described, one_line, outcome
 from tvm_disc.errors import BadInput
+from tvm_disc.support.console import described, one_line, outcome
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_process_may_have_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reader_that_has_enough_is_no_error(root: Path) -> None:
     """As ``tvm-disc explain model.onnx | head -1``."""
     program = (
-        "import sys; from tvm_disc.console import outcome\n"
+        "import sys; from tvm_disc.support.console import outcome\n"
         "sys.exit(outcome(lambda: [print('line') for _ in range(100_000)], False))"
     )
     with subprocess.Popen(

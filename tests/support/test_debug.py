@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_disc.debug import (
+from tvm_disc.support.debug import (
     CODE,
     FACTS,
     IR,

@@ -16,7 +16,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
-from .deadline import watching
+from tvm_disc.support.deadline import watching
 
 __all__ = ["handled", "with_handlers"]
 
