@@ -61,10 +61,10 @@ def only_rows(knobs: RowKnobs) -> Iterator[None]:
         yield
 
 
-def made(module: Any) -> tuple[Any, dict[str, str]]:
+def made(module: Any, facts: Sequence[str] = ()) -> tuple[Any, dict[str, str]]:
     """A program, and its device functions by the first part of their names: k0, k1, ..."""
     emulator.sources()
-    program = built(module)
+    program = built(module, facts)
     found = {}
     for text in "".join(emulator.sources()).split('extern "C" __global__ ')[1:]:
         if ") {" in text:

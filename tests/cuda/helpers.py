@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from tvm_disc.tir.builder import i64
 ORDERS = (0, 1, 5)
 
 
-def built(module: Any) -> Any:
+def built(module: Any, facts: Sequence[str] = ()) -> Any:
     """A program for the device."""
-    return tvm_disc.build(module, target="cuda")
+    return tvm_disc.build(module, target="cuda", constraints=facts)
 
 
 def has_driver() -> bool:

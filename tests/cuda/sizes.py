@@ -28,7 +28,7 @@ TEMPLATES: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
      ("product.py", "tile.py", "views.py")),
     ("pools and depthwise convolutions", WINDOWS, ("window.py",)),
     ("any contraction", ("loops/fallback.py",), ("reduce.py", "epilogue.py")),
-    ("attention", ("attention/*.py",), ("attention.py",)),
+    ("attention", ("attention/*.py",), ("attention/*.py",)),
     ("sorts", ("opaque/sorting.py",), ("sorting.py",)),
 )  # fmt: skip
 SHARED = ("cuda/vector.py",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,13 @@ from unittest import mock
 
 import tvm_disc
 import tvm_disc.codegen.build
+from tests.cuda.attention.forced import only_attention
 from tests.cuda.forced import only_rows, only_strips, only_sums, only_tile
 from tests.cuda.helpers import noise
 from tests.models import function, rows
+from tests.schedules.attention.cases import FACTS, attend, qkv
 from tvm_disc import relay
+from tvm_disc.schedules.cuda.attention.tile import FlashKnobs
 from tvm_disc.schedules.cuda.reduce import ReduceKnobs
 from tvm_disc.schedules.cuda.rows.template import RowKnobs
 from tvm_disc.schedules.cuda.tile import TileKnobs
@@ -36,6 +39,7 @@ class Case:
     program: Callable[[], Any]
     number: int = 1
     forced: Callable[[], AbstractContextManager[None]] = nullcontext
+    facts: Sequence[str] = ()
 
 
 def _relu() -> Any:
@@ -80,6 +84,11 @@ def _channels_last() -> Any:
     return function(x, relay.nn.conv2d(x, weight, channels=64, kernel_size=(3, 3), **attrs))
 
 
+def _attention() -> Any:
+    inputs = qkv(64, 64)
+    return relay.Function(inputs, attend(*inputs))
+
+
 SMALL = TileKnobs(32, 32, 16, 4, 4)
 CASES = (
     Case("relu", _relu),
@@ -88,6 +97,7 @@ CASES = (
     Case("softmax_held", _softmax, 2, lambda: only_rows(RowKnobs(32))),
     Case("softmax_columns", _columns, 1, lambda: only_rows(RowKnobs(8, columns=32))),
     Case("matmul", _matmul, 1, lambda: only_tile(SMALL)),
+    Case("attention", _attention, 1, lambda: only_attention(FlashKnobs(32, 32, 4, 4)), FACTS),
     Case("vector", _vector, 1, lambda: only_sums(ReduceKnobs(8, columns=32))),
     Case("pool", _pool, 0, only_strips),
     Case("conv_channels_last", _channels_last, 1, lambda: only_tile(SMALL)),
@@ -113,7 +123,7 @@ def text(case: Case) -> str:
         case.forced(),
         contextlib.suppress(_Enough),
     ):
-        tvm_disc.build(case.program(), target="cuda", options=options)
+        tvm_disc.build(case.program(), target="cuda", constraints=case.facts, options=options)
     found = [f for f in sources[0].split('extern "C" __global__ ')[1:] if ") {" in f]
     return readable(found[case.number])
 

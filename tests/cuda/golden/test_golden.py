@@ -26,7 +26,7 @@ def kept(name: str) -> str:
 
 def test_no_division_in_a_loop() -> None:
     """A thread divides for where it is; its loops add."""
-    for name in ("softmax", "softmax_held", "matmul", "conv_channels_last"):
+    for name in ("softmax", "softmax_held", "matmul", "conv_channels_last", "attention"):
         body = kept(name)
         loops = body[body.index("for (", body.index("for (") + 1) :]
         assert "disc_div" not in loops, name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_disc.schedules.cuda.attention import plan_query
+from tvm_disc.schedules.cuda.attention.template import plan_attention
 from tvm_disc.schedules.cuda.elements import plan_elements
 from tvm_disc.schedules.cuda.extremes import plan_extremes
 from tvm_disc.schedules.cuda.positions import plan_compact_rows
@@ -22,7 +22,7 @@ CUDA: dict[str, tuple[tuple[str, Template], ...]] = {
     "loop": (("transpose", plan_tiles), ("elements", plan_elements)),
     "row": (("row", plan_row),),
     "dot": (("product", plan_product), ("contraction", plan_contraction)),
-    "attention": (("attention", plan_query),),
+    "attention": (("attention", plan_attention),),
     "conv": (
         ("window", plan_window),
         ("convolution", plan_convolution),
