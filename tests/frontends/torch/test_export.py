@@ -124,6 +124,35 @@ def test_derived_sizes_do_not_narrow_ranges() -> None:
         exe(*tensors((17, 3)))
 
 
+class Length(nn.Module):  # type: ignore[misc, name-defined]
+    """Sizes that become integers of Python."""
+
+    def __init__(self, length: Callable[[Any], int]) -> None:
+        super().__init__()
+        self.length = length
+
+    def forward(self, x: Any) -> Any:
+        return x + torch.arange(self.length(x))[:, None]
+
+
+LENGTHS = {"int": lambda x: int(x.shape[0]), "len": len}
+
+
+@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS)
+def test_sizes_as_integers_of_python(length: Callable[[Any], int]) -> None:
+    """PyTorch fixes them in a module that is run, which contradicts ``dynamic_shapes``."""
+    shapes = ({0: torch.export.Dim("rows")},)
+    exe = tvm_disc.build(Length(length), example_inputs=tensors((6, 3)), dynamic_shapes=shapes)
+    same(exe, Length(length), *(tensors((n, 3)) for n in (1, 2, 5, 6, 31)))
+
+
+def test_a_size_that_the_module_fixes_contradicts_dynamic_shapes() -> None:
+    shapes = ({0: torch.export.Dim("rows")},)
+    module = of(lambda x: x + torch.zeros(6, 1))
+    with pytest.raises(Unsupported, match=r"PyTorch cannot export.*rows"):
+        tvm_disc.build(module, example_inputs=tensors((6, 3)), dynamic_shapes=shapes)
+
+
 def test_small_volumes() -> None:
     layers = [nn.Conv3d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool3d(2), nn.Conv3d(4, 4, 3, 1, 1)]
     module = nn.Sequential(*layers, nn.MaxPool3d(2)).eval()

@@ -39,12 +39,14 @@ class Exported:
         oblivious: whether it was traced in PyTorch's size-oblivious mode.
         notes: sentences for the user about the program.
         settled: texts of guards that exclude a size of 1 for which the module is the same program.
+        strict: whether the module's bytecode was analysed instead of run.
     """
 
     program: Any
     oblivious: bool = False
     notes: tuple[str, ...] = ()
     settled: frozenset[str] = frozenset()
+    strict: bool = False
 
 
 def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> Exported:
@@ -106,6 +108,17 @@ def oblivious(enabled: bool = True) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep PyTorch from logging failures of an export, which it raises too."""
+    guards = logging.getLogger("torch._guards")
+    before, guards.disabled = guards.disabled, True
+    try:
+        yield
+    finally:
+        guards.disabled = before
+
+
 class _Tries:
     """Ways to export one module, the most dynamic first."""
 
@@ -151,6 +164,10 @@ class _Tries:
         # export. The last way makes them assertions of the program, which are proved or checked on
         # entry.
         yield lambda: self._made(Ones(), sparing=False, later=True)
+        # ``int(size)`` and ``len(tensor)`` return an integer of Python if the module is run, which
+        # fixes the size. PyTorch's analysis of the bytecode keeps them symbolic.
+        if self.given is not None:
+            yield lambda: self._made(self.ones, sparing=True, strict=True)
 
     def _settled(self, dynamic: Ones) -> Exported | None:
         """Export with some of the dims of size 1 dynamic.
@@ -179,11 +196,12 @@ class _Tries:
             "exported by PyTorch, needs it; give an example of another size, or dynamic_shapes"
             for leaf, axis in fixed
         )
-        return Exported(made.program, made.oblivious, notes)
+        return replace(made, notes=notes)
 
     def _made(
-        self, dynamic: Ones, sparing: bool, later: bool = False, doubled: Ones = frozenset()
-    ) -> Exported | None:
+        self, dynamic: Ones, sparing: bool, later: bool = False, doubled: Ones = frozenset(),
+        strict: bool = False,
+    ) -> Exported | None:  # fmt: skip
         """Export in one way; return None if that fails.
 
         Args:
@@ -191,14 +209,15 @@ class _Tries:
             sparing: whether to use the size-oblivious mode.
             later: conditions become assertions of the graph.
             doubled: dims of size 1 whose size is 2 in the example.
+            strict: whether PyTorch analyses the module's bytecode instead of running it.
         """
         import torch
 
         args, kwargs, shapes = self._example(dynamic, doubled)
-        how = {"prefer_deferred_runtime_asserts_over_guards": True} if later else {}
+        how = {"prefer_deferred_runtime_asserts_over_guards": later, "strict": strict}
         try:
             with ExitStack() as stack:
-                for context in (torch.no_grad(), whole_layers(), oblivious(sparing)):
+                for context in (torch.no_grad(), whole_layers(), oblivious(sparing), _unlogged()):
                     stack.enter_context(context)
                 program = torch.export.export(
                     self.module, args, kwargs or None, dynamic_shapes=shapes, **how
@@ -206,7 +225,7 @@ class _Tries:
         except Exception as error:  # PyTorch runs the module, which may raise any exception
             self.failures.append(error)
             return None
-        return Exported(program, sparing)
+        return Exported(program, sparing, strict=strict)
 
     def settled(self, made: Exported) -> frozenset[str]:
         """Return texts of guards that exclude a size of 1, where the program is right for 1 too.
@@ -242,7 +261,7 @@ class _Tries:
             for axis in range(len(getattr(value, "shape", ())))
             if isinstance(_dim(value, axis), int)
         }
-        found = one._made(Ones(), made.oblivious)
+        found = one._made(Ones(), made.oblivious, strict=made.strict)
         return None if found is None else found.program
 
     def _leaves(self) -> tuple[list[Any], Any]:
