@@ -10,11 +10,19 @@ import pytest
 
 from tests.cuda.attention.forced import PLANS, only_attention
 from tests.cuda.forced import check_all, made
-from tests.schedules.attention.cases import FACTS, SCALE, attend, qkv, random, reference, tensor
-from tests.schedules.attention.test_guard import guarded
-from tests.schedules.attention.test_guard import reference as guarded_reference
+from tests.schedules.attention.cases import (
+    FACTS,
+    SCALE,
+    attend,
+    guarded,
+    guarded_reference,
+    qkv,
+    random,
+    reference,
+    tensor,
+)
 from tvm_disc import relay
-from tvm_disc.schedules.cuda.attention.template import QUERIES, TILES
+from tvm_disc.schedules.cuda.attention.template import TILES
 
 # (queries, keys): none, one, primes, around tiles of 16, 32 and 64, several tiles and parts.
 LENGTHS = (
@@ -121,6 +129,6 @@ def test_heads_of_unknown_size(gpu: ctypes.CDLL) -> None:
 def test_the_model_chooses_by_the_number_of_queries(gpu: ctypes.CDLL) -> None:
     inputs = qkv(64, 64)
     program, _ = compiled(inputs, attend(*inputs), FACTS)
-    text = str(program.explain())
-    assert "FlashKnobs" not in text
-    assert "queries=" in text and f"parts={QUERIES[1].parts}" in text
+    text = str(program.explain(full=True))
+    few, many = "attention(keys=128, parts=1)", "attention(queries=32, keys=32"
+    assert few in text and many in text and "columns=4, parts=8" in text

@@ -97,3 +97,22 @@ def random(m: int, n: int, depth: int, width: int, dtype: str = "float32") -> li
     rng = np.random.default_rng(m * 7919 + n)
     shapes = [(2, 3, m, depth), (2, 3, n, depth), (2, 3, n, width)]
     return [rng.standard_normal(s).astype(dtype) for s in shapes]
+
+
+def guarded(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    """The attention of PyTorch's exporter: zeros for weights that are NaN."""
+    scores = relay.nn.batch_matmul(flat(q), flat(k)) * relay.const(SCALE)
+    scores = relay.reshape_like(scores, q, **HEADS)
+    weights = relay.nn.softmax(scores if mask is None else relay.add(scores, mask))
+    weights = relay.where(relay.isnan(weights), relay.const(0.0), weights)
+    result = relay.nn.batch_matmul(flat(weights), flat(v), transpose_b=False)
+    return relay.reshape_like(result, q, **HEADS)
+
+
+def guarded_reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: Any = 0) -> np.ndarray:
+    """:func:`guarded` in float64."""
+    with np.errstate(invalid="ignore"):
+        s = q.astype("float64") @ k.astype("float64").swapaxes(-1, -2) * SCALE + mask
+        e = np.exp(s - s.max(-1, keepdims=True, initial=-np.inf))
+        weights = e / e.sum(-1, keepdims=True)
+    return np.asarray(np.where(np.isnan(weights), 0, weights) @ v.astype("float64"))

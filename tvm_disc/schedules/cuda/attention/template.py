@@ -200,7 +200,9 @@ class _Attentions:
         if parts > 1:
             rest = partial(combine_parts, core, parts)
             passes = (Pass(tasks, emit, grid), Pass(total, rest))
-            works.append((Work(ceil_div(total, i64(COMBINE)), COMBINE, i64(3 * parts)), 1))
+            # reads no operand, only the partial results: maxima, then sums and results
+            blocks = ceil_div(total, i64(COMBINE))
+            works.append((Work(blocks, COMBINE, i64(3 * parts), memory=0.0, waits=2), 1))
         return Plan(
             tasks=tasks,
             work=product([batch, m, n]) * (2 * (i64(depth) + i64(core.values.n))),
