@@ -57,7 +57,8 @@ PARTS = 64
 TOGETHER = (32, 256)
 # factor of memory traffic if a thread reads a line of memory that adjacent threads do not use
 SPREAD = 8.0
-LOADS_AT_ONCE = 4  # of a loop that the compiler unrolls
+LOADS_AT_ONCE = 8  # of a thread
+NEXT_IN_SECTOR = 2.0  # how much longer loads take of which the next ones are in the same 32 bytes
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,9 @@ class _Contractions:
         steps = _ceil(count, knobs.together * knobs.parts * of_sum)
         barriers = 0 if knobs.together == 1 else 3
         loads = 1 if anchor.cls is OpClass.REDUCE else 2
-        busy, waits = loads * self.device.costs.load, _ceil(steps, LOADS_AT_ONCE)
+        busy = loads * self.device.costs.load * memory
+        slow = memory if knobs.together > 1 else min(memory, NEXT_IN_SECTOR)
+        waits = _ceil(steps, LOADS_AT_ONCE) * int(slow)
         works = [(Work(blocks, grid.threads, steps, barriers, memory, busy, waits), 1)]
         if knobs.parts > 1:
             works.append((Work(_ceil(total, THREADS), THREADS, i64(knobs.parts)), 1))
