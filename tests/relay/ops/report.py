@@ -61,7 +61,9 @@ def run(row: OpRow, mode: str) -> int:
     if mode == "none":
         return sum(_static(row, choice) for choice in (every[0], every[-1]))
     executable = tvm_disc.build(make_case(row, open_dims(mode)).function)
-    ran = sum(_compared(row, executable, choice, k) for k, choice in enumerate(every))
+    ran = sum(
+        _compared(row, samples_of(row), executable, choice, k) for k, choice in enumerate(every)
+    )
     return ran * _counted(row)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from tvm_disc.errors import BadNode, Unsupported, shown
 from tvm_disc.relay.expr import GlobalVar
 from tvm_disc.relay.inference.infer import infer_types
-from tvm_disc.relay.module import IRModule, register_standard_library
+from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.text.parser import parse
 from tvm_disc.relay_api.prelude.library import STANDARD
 
@@ -70,6 +70,5 @@ def _no_tensor_arrays(name: str, *_given: Any, **_named: Any) -> NoReturn:
 TensorArrayOps = partial(_no_tensor_arrays, "TensorArrayOps")
 StaticTensorArrayOps = partial(_no_tensor_arrays, "StaticTensorArrayOps")
 
-register_standard_library(standard)
 
 __all__ = ["Prelude", "StaticTensorArrayOps", "TensorArrayOps", "standard"]
