@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -13,14 +14,19 @@ class Late:
 
     place: str
 
-    @property
     def function(self) -> Any:
-        """The function itself."""
+        """Return the function itself."""
         module, _, name = self.place.partition(":")
         return getattr(import_module(module), name)
 
+    def __getattr__(self, name: str) -> Any:
+        """Return the function's signature, for ``inspect``."""
+        if name == "__signature__":
+            return inspect.signature(self.function())
+        raise AttributeError(name)
+
     def __call__(self, *args: Any, **named: Any) -> Any:
-        return self.function(*args, **named)
+        return self.function()(*args, **named)
 
 
 __all__ = ["Late"]
