@@ -32,6 +32,7 @@ from tvm_disc.codegen.host.abi import (
 from tvm_disc.codegen.host.device import OPEN, RECORD_WORDS
 from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.graph import CallGraph, key_dims
+from tvm_disc.codegen.host.inputs import read_inputs
 from tvm_disc.codegen.host.memory import state_of
 from tvm_disc.codegen.host.outputs import CallerTensors
 from tvm_disc.codegen.host.overlap import failed
@@ -87,8 +88,7 @@ class HostEmitter:
     def function(self) -> Any:
         """Return the packed entry function."""
         self._read_arity()
-        for i in range(len(self.tensors.program.inputs)):
-            self._read_input(i)
+        self._read_inputs()
         for program, offsets in self.versions[:-1]:
             # All comparisons are combined into one branch, as every call evaluates them.
             with self.block.when(reduce(tirx.And, [c for c, _ in self._checks(program)])):
@@ -239,16 +239,17 @@ class HostEmitter:
             self.block.store(address, 0, value)
         self.host.profile = self.block.bind("profile", address[i64(0)])
 
-    def _read_input(self, position: int) -> None:
-        name, shape, dtype = self.tensors.program.signature.inputs[position]
-        where = f"input '{name}'"
-        handle = self.tensors.handle(position, where)
-        self.tensors.check_kind(handle, len(shape), dtype, where)
-        dims = self.tensors.dims(handle, len(shape))
-        self.tensors.check_compact(handle, dims, where)
-        self.tensors.check_memory(handle, dims, where)
-        self.host.inputs.append(self.block.bind(f"data{position}", self.tensors.data(handle)))
-        self.tensors.input_dims.append(dims)
+    def _read_inputs(self) -> None:
+        """Check all inputs; bind their addresses and dims."""
+        program, tensors = self.tensors.program, self.tensors
+        found = read_inputs(self.block, tensors.args, program)
+        if found is not None:
+            self.host.inputs, tensors.input_dims = found
+            return
+        for position in range(len(program.inputs)):
+            data, dims = tensors.read(position)
+            self.host.inputs.append(self.block.bind(f"data{position}", data))
+            tensors.input_dims.append(dims)
 
     def _checks(self, program: Program) -> list[tuple[Expr, str]]:
         """Bind the symbols of the inputs; return the conditions of a call with their error

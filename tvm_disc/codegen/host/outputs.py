@@ -69,6 +69,17 @@ class CallerTensors:
 
     # -- tensors of the caller ------------------------------------------------------------------
 
+    def read(self, position: int) -> tuple[Expr, list[Expr]]:
+        """Emit the checks of an input; return the address of its elements, and its dims."""
+        name, shape, dtype = self.program.signature.inputs[position]
+        where = f"input '{name}'"
+        handle = self.handle(position, where)
+        self.check_kind(handle, len(shape), dtype, where)
+        dims = self.dims(handle, len(shape))
+        self.check_compact(handle, dims, where)
+        self.check_memory(handle, dims, where)
+        return self.data(handle), dims
+
     def handle(self, position: int, where: str) -> Expr:
         """Emit a check that an argument is a tensor; return its DLTensor."""
         block = self.block
