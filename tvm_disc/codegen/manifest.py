@@ -8,7 +8,7 @@ from typing import Any
 from tvm_disc.codegen.host.abi import plain_dim
 from tvm_disc.codegen.host.numpy_entry import takes_numpy
 from tvm_disc.codegen.plan.capture import waits
-from tvm_disc.codegen.plan.formula import readable_formula, under, workspace_formula
+from tvm_disc.codegen.plan.formula import readable_formula, steps_of, under, workspace_formula
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.outline import memory_outline, outline
 from tvm_disc.codegen.plan.program import Program
@@ -27,9 +27,9 @@ def describe(
 ) -> dict[str, Any]:
     """Return the manifest of a program."""
     program, general, premises = programs[0], programs[-1], versions[0].premises
-    workspace = workspace_formula(program.region)
+    workspace = _workspace(program)
     for premise in premises:
-        workspace = under(premise.text, workspace, workspace_formula(general.region))
+        workspace = under(premise.text, workspace, _workspace(general))
     return {
         "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
         "outputs": program.output_tree,
@@ -66,6 +66,10 @@ def describe(
         },
         "refused": [str(r) for r in dict.fromkeys(refused)],
     }
+
+
+def _workspace(program: Program) -> str:
+    return "; ".join([*steps_of(program.definitions), workspace_formula(program.region)])
 
 
 def described_device(machine: Machine) -> dict[str, Any] | None:

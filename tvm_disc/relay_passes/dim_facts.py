@@ -31,7 +31,11 @@ def facts_about(solver: Solver, dims: Sequence[Any]) -> list[str]:
     ``dims`` have such a dim, the result is empty. If only the program has one, the result has
     equations alone.
     """
-    read = {symbol for symbol, source in solver.symbols() if not source.startswith("input ")}
+    read = {
+        symbol
+        for symbol, source in solver.symbols()
+        if not source.startswith("input ") and symbol not in solver.definitions
+    }
     found = [] if read.intersection(dims) else _equations(solver, dims)
     if read:
         return found

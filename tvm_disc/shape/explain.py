@@ -20,6 +20,7 @@ from .terms import Atom, Cond
 class Described(Protocol):
     """The part of a solver's interface that a description requires."""
 
+    definitions: dict[Any, Any]
     guards: list[Guard]
     wishes: list[Wish]
     unchecked: list[str]
@@ -107,7 +108,8 @@ def describe(solver: Described) -> str:
     """Return a table of symbols, facts, guards, and equalities that would simplify the program."""
     lines = ["symbols"]
     for var, source in solver.symbols():
-        value = show(solver.simplify(var))
+        defined = var in solver.definitions
+        value = show(solver.definitions[var] if defined else solver.simplify(var))
         lo, hi = solver.range_of(var)
         same = "" if value == str(var.name) else f" = {value}"
         top = "" if hi is None else str(hi)

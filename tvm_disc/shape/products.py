@@ -41,6 +41,9 @@ class Questions(Protocol):
     def known_same_elements(self, shape_a: Sequence[Any], shape_b: Sequence[Any]) -> bool | None:
         """Return whether the products are equal."""
 
+    def define(self, name: str, value: Any, source: str) -> Any:
+        """Return a new symbol for an expression."""
+
     def require(self, cond: Any, context: str, message: str = "") -> None:
         """Prove the condition or add a guard."""
 
@@ -51,12 +54,18 @@ class Questions(Protocol):
         """Record that `a == b` would simplify the program."""
 
 
+LONG = 4
+"""Number of dims above which a broadcast dim is a symbol with a definition."""
+
+
 class Joins:
     """Map from each broadcast dim to the dims that it combines.
 
     Among compatible dims broadcasting is associative, commutative and idempotent. A set of them
     therefore has one expression of linear size. Without this, the dims of a chain over three
-    operands would double in length with every operator.
+    operands would double in length with every operator. A broadcast of more than `LONG` dims is a
+    symbol, defined by the two dims that it joins: the work for a chain is then linear in its
+    length.
     """
 
     def __init__(self) -> None:
@@ -81,10 +90,20 @@ class Joins:
         or 1.
         """
         parts = {**self.parts(solver, a), **self.parts(solver, b)}
+        if len(parts) > LONG:
+            return self._defined(solver, a, b, parts)
         *first, result = parts.values()
         for dim in reversed(first):
             result = tirx.Select(tirx.EQ(dim, _one()), result, dim)
         result = self._made[frozenset(parts)] = solver.simplify(result)
+        self._parts[solver.key(result)] = parts
+        return result
+
+    def _defined(self, solver: Questions, a: Any, b: Any, parts: dict[Any, Any]) -> Any:
+        first = solver.name_of(next(iter(parts.values())))
+        source = f"the broadcast of {first} and {len(parts) - 1} other dims"
+        result = solver.define("joined", tirx.Select(tirx.EQ(a, _one()), b, a), source)
+        self._made[frozenset(parts)] = result
         self._parts[solver.key(result)] = parts
         return result
 

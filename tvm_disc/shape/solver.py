@@ -106,6 +106,8 @@ class Solver:
         # sentences of a front end about the source
         self.notes: list[str] = []
         self.joins = Joins()
+        # symbol -> the expression over earlier symbols that it stands for
+        self.definitions: dict[Any, Any] = {}
 
     def _fresh_state(self) -> State:
         st = State(self._terms, self.budget)
@@ -136,6 +138,15 @@ class Solver:
         self._names.setdefault(str(var.name), var)
         if not self._sources.get(atom):  # keep the first source: equal dims may be one symbol
             self._sources[atom] = source
+
+    def define(self, name: str, value: Dim, source: str) -> Any:
+        """Return a new symbol for an expression, of which proofs only know the range."""
+        symbol = self.symbol(name, source)
+        self.definitions[symbol] = value
+        lo, hi = self.range_of(value)
+        if lo or hi is not None:
+            self.assume_range(symbol, lo or None, hi, "definition")
+        return symbol
 
     def resolve(self, name: str) -> Any:
         """Return the symbol with this name, for constraint strings, or None."""

@@ -41,7 +41,7 @@ from tvm_disc.codegen.host.raising import raise_text
 from tvm_disc.codegen.host.regions import Regions
 from tvm_disc.codegen.objects.code import Errors, ObjectCode, raised
 from tvm_disc.codegen.objects.heap import Reg
-from tvm_disc.codegen.plan.program import AllocOutput, Copy, HostFunction, Program
+from tvm_disc.codegen.plan.program import AllocOutput, Copy, Define, HostFunction, Program
 from tvm_disc.codegen.threads.glue import install_launch
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
@@ -252,8 +252,8 @@ class HostEmitter:
             tensors.input_dims.append(dims)
 
     def _checks(self, program: Program) -> list[tuple[Expr, str]]:
-        """Bind the symbols of the inputs; return the conditions of a call with their error
-        messages.
+        """Bind the symbols of the inputs and those defined by them; return the conditions of a
+        call with their error messages.
         """
         known: set[Any] = set()
         pending: list[tuple[Expr, Expr, str]] = []
@@ -270,7 +270,12 @@ class HostEmitter:
             (tirx.EQ(actual, i64(declared)), f"{where}: expected {plain_dim(declared)}")
             for declared, actual, where in pending
         ]
-        return checks + [(g.cond, g.message) for g in program.region.take_guards()]
+        for step in program.region.take_leading():
+            if isinstance(step, Define):
+                self.regions.instruction(step)
+            else:
+                checks.append((step.cond, step.message))
+        return checks
 
     def _load_state(self) -> None:
         cell = static_cell(self.block, self.slot_gv)

@@ -6,7 +6,7 @@ result, the program writes into these and returns nothing.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from tvm import tirx
 from tvm.ir import PointerType, PrimType, StringImm
@@ -39,7 +39,7 @@ from tvm_disc.codegen.host.abi import (
     void_pointer,
 )
 from tvm_disc.codegen.host.device import DEVICE_NUMBER
-from tvm_disc.codegen.host.emission import Emission, EntryExits
+from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.memory import TENSOR
 from tvm_disc.codegen.host.overlap import Spans
 from tvm_disc.codegen.plan.program import AllocOutput, Program, Value
@@ -47,6 +47,16 @@ from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
+
+
+class TensorExits(Protocol):
+    """Emits early exits of a function that reads or accepts tensors of the caller."""
+
+    def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
+        """Emit an error exit if ``cond`` is false; everything allocated is freed."""
+
+    def fail(self) -> None:
+        """Emit an exit with an error that was already raised; everything allocated is freed."""
 
 
 class CallerTensors:
@@ -58,7 +68,7 @@ class CallerTensors:
         allocated: positions of outputs that are allocated so far.
     """
 
-    def __init__(self, host: Emission, exits: EntryExits, program: Program) -> None:
+    def __init__(self, host: Emission, exits: TensorExits, program: Program) -> None:
         self.host, self.exits, self.block, self.program = host, exits, host.block, program
         self.args = tirx.Var("args", void_pointer())
         self.result = tirx.Var("result", void_pointer())

@@ -167,16 +167,16 @@ class Regions:
 
     def run(self, region: Region) -> None:
         """Emit the instructions of an open region."""
-        for instruction in region.instructions[len(region.leading_guards()) :]:
+        for instruction in region.instructions[len(region.leading()) :]:
             self.instruction(instruction)
 
     def open_region(self, region: Region) -> None:
-        """Open a region: emit its leading guards, then its memory; it has no cells yet.
+        """Open a region: emit its leading steps, then its memory; it has no cells yet.
 
-        The guards come first because a leading guard may protect the size of the workspace.
+        A leading guard may protect the size of the workspace, which may use a definition.
         """
-        for guard in region.leading_guards():
-            self._guard(guard)
+        for step in region.leading():
+            self.instruction(step)
         self.open_cells.append([])
         self._open_workspace(region)
 
@@ -191,7 +191,8 @@ class Regions:
         self.emitters[type(instruction)](instruction)
 
     def _define(self, instruction: Define) -> None:
-        self.block.define(instruction.var, i64(instruction.value))
+        name = str(instruction.var.name)
+        self.block.define(instruction.var, self.block.number(name, i64(instruction.value)))
 
     def _guard(self, instruction: Guard) -> None:
         if instruction.found:

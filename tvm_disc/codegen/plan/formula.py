@@ -13,7 +13,7 @@ from tvm import tirx
 
 from tvm_disc.abi.formula import evaluate_all, value_of
 from tvm_disc.codegen.plan.placement import tops
-from tvm_disc.codegen.plan.program import Region
+from tvm_disc.codegen.plan.program import Define, Region
 from tvm_disc.errors import Unsupported
 from tvm_disc.shape.chains import ROW, joined, terms
 
@@ -147,6 +147,11 @@ class Formulas:
     def values(self, texts: Sequence[str], dims: Mapping[str, int]) -> list[int]:
         """Return the values of formulas."""
         return evaluate_all(self.steps, texts, dims)
+
+
+def steps_of(definitions: Sequence[Define]) -> list[str]:
+    """Return definitions as steps of a formula."""
+    return [f"{step.var.name} = {formula(step.value)}" for step in definitions]
 
 
 def workspace_formula(region: Region) -> str:

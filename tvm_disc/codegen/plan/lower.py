@@ -111,6 +111,7 @@ class _Lowerer:
             tree,
             self.constants,
             self.library.kernels(),
+            definitions=[s for s in body.leading() if isinstance(s, Define)],
             functions=functions,
             boxed=self.objects.boxed,
         )
@@ -216,10 +217,14 @@ class _Lowerer:
     def binding(self, binding: Any) -> None:
         """Lower one binding."""
         var = binding.var
-        if isinstance(binding, relax.MatchCast):
-            self.here.env[var] = self._match(self.value(binding.value), binding.ty)
-            return
         value = binding.value
+        if isinstance(binding, relax.MatchCast):
+            if isinstance(value, relax.ShapeExpr):
+                for declared, dim in zip(binding.ty.values, value.values, strict=True):
+                    self._unify(declared, dim, str(var.name))
+            else:
+                self.here.env[var] = self._match(self.value(value), binding.ty)
+            return
         if isinstance(value, tvm.ir.Call):
             self.here.env[var] = self._call(var, value)
         elif isinstance(value, relax.If):
@@ -261,9 +266,7 @@ class _Lowerer:
 
     def _unify(self, declared: Expr, actual: Expr, where: str) -> None:
         if isinstance(declared, tirx.Var) and declared not in self.here.defined:
-            self.here.defined.add(declared)
-            self.here.add(Define(declared, actual))
-            self.here.settle_guards()
+            self.here.define(declared, actual)
         elif not self.solver.known_eq(declared, actual):
             cond = tirx.EQ(i64(declared), i64(actual))
             self.here.add(Guard(cond, f"{where}: expected {declared}"))

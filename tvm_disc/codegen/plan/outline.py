@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import tvm
 from tvm import tirx
 
-from tvm_disc.codegen.plan.formula import Formulas, formula
+from tvm_disc.codegen.plan.formula import Formulas, formula, steps_of
 from tvm_disc.codegen.plan.kernels import substitute
 from tvm_disc.codegen.plan.memory import lifetimes, written
 from tvm_disc.codegen.plan.program import Copy, Home, If, Launch, Loop, Program, Region, Storage
@@ -77,7 +77,8 @@ def memory_outline(program: Program) -> dict[str, Any] | None:
                 "bytes": sizes[storage.slot],
                 "above": list(region.slots[storage.slot].above),
             }
-    return {"steps": shared.steps, "calls": before[-1], "slots": found} if all(found) else None
+    steps = [*steps_of(program.definitions), *shared.steps]
+    return {"steps": steps, "calls": before[-1], "slots": found} if all(found) else None
 
 
 def _inner(step: Any) -> Iterator[Launch | Copy]:

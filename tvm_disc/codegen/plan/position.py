@@ -7,8 +7,9 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_disc.codegen.plan.program import Guard, Instruction, Region, Storage, Value
+from tvm_disc.codegen.plan.program import Define, Guard, Instruction, Region, Storage, Value
 from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
 
 
 class Position:
@@ -49,7 +50,16 @@ class Position:
             if id(guard) in self.settled or not all(s in self.defined for s in guard.symbols):
                 continue
             self.settled.add(id(guard))
-            self.add(Guard(guard.cond, guard.message))
+            self._add_early(Guard(guard.cond, guard.message))
+
+    def define(self, var: Any, value: Any) -> None:
+        """Bind a symbol: before the workspace allocation if the symbols of ``value`` are bound
+        there.
+        """
+        self.defined.add(var)
+        if self._add_early(Define(var, value)):
+            self.at_entry = {*self.at_entry, var}
+        self.settle_guards()
 
     def settle_sizes(self, shape: Sequence[Any], what: str) -> None:
         """Guard the dims of a result that may be negative, in a branch, a loop or a function.
@@ -73,11 +83,15 @@ class Position:
             text = f"{what}: {size} must not be negative: it is the size of axis {axis} of a result"
             self._add_early(Guard(dim >= 0, text))
 
-    def _add_early(self, guard: Guard) -> None:
-        """Add a guard at the start of the region if its symbols are bound there, else here."""
+    def _add_early(self, step: Guard | Define) -> bool:
+        """Add a step at the start of the region if its symbols are bound there, else here; return
+        whether they are.
+        """
         steps = self.region.instructions
-        early = all(v in self.at_entry for v in tirx.analysis.undefined_vars(guard.cond))
-        steps.insert(len(self.region.leading_guards()) if early else len(steps), guard)
+        read = step.cond if isinstance(step, Guard) else i64(step.value)
+        early = all(v in self.at_entry for v in tirx.analysis.undefined_vars(read))
+        steps.insert(len(self.region.leading()) if early else len(steps), step)
+        return early
 
     def within(self, region: Region, run: Callable[[], Any]) -> Any:
         """Run ``run()`` with its instructions in ``region``; symbols that it binds are local to

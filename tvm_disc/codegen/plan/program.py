@@ -175,14 +175,14 @@ class Region:
     results: list[Value] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
 
-    def leading_guards(self) -> list[Guard]:
-        """Return the guards before all other instructions."""
-        head = takewhile(lambda step: isinstance(step, Guard), self.instructions)
-        return [step for step in head if isinstance(step, Guard)]
+    def leading(self) -> list[Guard | Define]:
+        """Return the guards and definitions before all other instructions."""
+        head = takewhile(lambda step: isinstance(step, Guard | Define), self.instructions)
+        return [step for step in head if isinstance(step, Guard | Define)]
 
-    def take_guards(self) -> list[Guard]:
-        """Remove the leading guards and return them."""
-        head = self.leading_guards()
+    def take_leading(self) -> list[Guard | Define]:
+        """Remove the leading guards and definitions, and return them."""
+        head = self.leading()
         del self.instructions[: len(head)]
         return head
 
@@ -257,6 +257,7 @@ class Program:
     Attributes:
         constants: in the order of the constant section.
         kernels: every kernel once.
+        definitions: symbols that a call computes first, each from the inputs' and earlier ones.
     """
 
     signature: Signature
@@ -267,6 +268,7 @@ class Program:
     constants: list[Constant]
     kernels: list[Kernel]
     symbols: dict[str, str] = field(default_factory=dict)
+    definitions: list[Define] = field(default_factory=list)
     functions: list[HostFunction] = field(default_factory=list)
     verify: bool = False  # check at the end of every call that no block is leaked
     boxed: bool = False  # has values in reference-counted blocks

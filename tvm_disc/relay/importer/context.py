@@ -78,6 +78,8 @@ class Emitter:
         self._roomy: set[Any] = set()  # keys of tensor sizes that already have an overflow guard
         self._sizes: set[Any] = set()  # keys of dims that are known to be non-negative
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
+        # the sequence that binds a symbol of the solver's definitions
+        self._defined: dict[Any, list[Any]] = {}
 
     # -- queries -------------------------------------------------------------------------------
 
@@ -185,9 +187,21 @@ class Emitter:
     def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Tensor:
         """Bind ``call`` to a fresh variable of a tensor type."""
         ty = relax.TensorType([self.simplify(d) for d in dims], dtype)
+        self._define(ty.shape.values)
         self.require_sizes(ty.shape.values)
         self._require_room(ty.shape.values)
         return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
+
+    def _define(self, dims: Sequence[Dim]) -> None:
+        """Bind the defined symbols among ``dims`` that no visible sequence has bound."""
+        for dim in dims if self.solver.definitions else ():
+            for symbol in tirx.analysis.undefined_vars(dim):
+                value = self.solver.definitions.get(symbol)
+                if value is None or any(s is self._defined.get(symbol) for s in self.sequences):
+                    continue
+                self._define([value])
+                self._defined[symbol] = self.sequences[-1]
+                self.match(relax.ShapeExpr([value]), relax.ShapeType([symbol]))
 
     def require_sizes(self, dims: Sequence[Dim]) -> None:
         """Require that the dims of a result are non-negative: proved, or guarded at run time.
@@ -279,6 +293,7 @@ class Emitter:
     def forget(self) -> None:
         """Drop the record of materialized values after their bindings were removed."""
         self._made.clear()
+        self._defined.clear()
 
     def _materialize(self, tensor: Tensor) -> Expr:
         value = value_of(tensor)
