@@ -180,3 +180,32 @@ def test_a_question_without_an_answer_costs_its_budget_once(
     assert solver.budget.exhausted == 1
     assert solver.known(claim) is None
     assert solver.budget.exhausted == 1
+
+
+def test_cached_ranges_follow_later_facts() -> None:
+    """Facts about the numerator, the divisor, a linked symbol, and the atom itself."""
+    solver = Solver()
+    n, m, k = (solver.symbol(name) for name in "nmk")
+    size = tirx.min((n + m) // (k + 1), n)
+    assert solver.range_of(size) == (0, None)
+    solver.assume("n <= 40", "user")
+    assert solver.range_of(size) == (0, 40)
+    solver.assume("m <= n", "user")
+    solver.assume("k >= 3", "user")
+    assert solver.range_of(size) == (0, 20)
+    solver.assume(m <= 8, "user")
+    assert solver.range_of(size) == (0, 12)
+    solver.assume((n + m) // (k + 1) >= 2, "user")
+    assert solver.range_of((n + m) // (k + 1)) == (2, 12)
+
+
+def test_cached_ranges_of_a_hypothesis_end_with_it() -> None:
+    solver = Solver()
+    n = solver.symbol("n")
+    solver.assume("n <= 100", "user")
+    with solver.trial():
+        solver.assume("n <= 7", "trial")
+        assert solver.range_of(n // 4) == (0, 1)
+    assert solver.range_of(n // 4) == (0, 25)
+    with pytest.raises(ShapeConflict, match="contradicts 'n <= 100'"):
+        solver.assume(n // 4 >= 26, "user")

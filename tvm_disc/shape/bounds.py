@@ -95,7 +95,7 @@ def mono_lower(st: State, mono: Mono) -> Bound:
 
 def atom_range(st: State, atom: Atom) -> tuple[Bound, Bound]:
     """Return the interval of one atom, from its definition and from facts about it."""
-    lo, hi = _defined_range(st, atom)
+    lo, hi = (0, None) if atom.kind == "sym" else _known_range(st, atom)
     given_lo, given_hi = st.lo.get(atom), st.hi.get(atom)
     if given_lo is not None and (lo is None or given_lo > lo):
         lo = given_lo
@@ -104,9 +104,19 @@ def atom_range(st: State, atom: Atom) -> tuple[Bound, Bound]:
     return lo, hi
 
 
+def _known_range(st: State, atom: Atom) -> tuple[Bound, Bound]:
+    """Return :func:`_defined_range`, cached."""
+    key = atom, st.inside_atom
+    found = st.range_cache.get(key)
+    if found is not None and found[0] >= st.stamp(atom.syms):
+        return found[1]
+    result = _defined_range(st, atom)
+    if st.budget.left > 0:
+        st.range_cache[key] = st.epoch, result
+    return result
+
+
 def _defined_range(st: State, atom: Atom) -> tuple[Bound, Bound]:
-    if atom.kind == "sym":
-        return 0, None
     if atom.kind in ("quo", "opaque"):
         return None, None
     if atom.kind == "div":
@@ -114,8 +124,7 @@ def _defined_range(st: State, atom: Atom) -> tuple[Bound, Bound]:
     if atom.kind == "tdiv":
         return None, None
     args = atom.args[1:] if atom.kind == "sel" else atom.args
-    los = [_interval(st, p)[0] for p in args]
-    his = [_interval(st, p)[1] for p in args]
+    los, his = zip(*(_interval(st, p) for p in args), strict=True)
     low = min((x for x in los if x is not None), default=None) if None not in los else None
     high = max((x for x in his if x is not None), default=None) if None not in his else None
     if atom.kind == "min":

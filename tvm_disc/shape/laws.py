@@ -182,6 +182,8 @@ def _div_ceiling(st: State, num: Poly, den: Poly) -> Poly | None:
 def _div_in_range(st: State, num: Poly, den: Poly) -> Poly | None:
     if not positive(st, den):
         return None
+    if st.budget.left > 0 and st.witnesses.vary(_div(st, num, den)):
+        return None
     lo, hi = lower(st, num), upper(st, num)
     k = den.as_const
     if k is not None:

@@ -69,6 +69,10 @@ class State:
         self.norm_cache: dict[Poly, tuple[int, Poly]] = {}
         self.atom_cache: dict[Atom, tuple[int, Poly]] = {}
         self.bound_cache: dict[tuple[Poly, int], tuple[int, int | None]] = {}
+        # (atom, `inside_atom`) -> epoch, and the range that follows from the atom's definition
+        self.range_cache: dict[tuple[Atom, bool], tuple[int, tuple[int | None, int | None]]] = {}
+        # results of `stamp` since the last change of an epoch or a group
+        self._stamps: dict[frozenset[Atom], int] = {}
         # normal forms found after a query's budget was used up: valid for that query only
         self.weak_cache: dict[Poly | Atom, tuple[int, int, Poly]] = {}
         self.proof_cache: dict[tuple[Cond, int], tuple[int, bool | None]] = {}
@@ -115,6 +119,7 @@ class State:
     def link(self, syms: Iterable[Atom]) -> None:
         """Record that facts about one of these symbols may improve results about the others."""
         syms = list(syms)
+        self._stamps.clear()
         if len(syms) > 1:
             self._linked.update(syms)
         roots = sorted({self.find(s) for s in syms})
@@ -133,18 +138,24 @@ class State:
         self._linked.update(syms)
         if syms:
             self._group_changed[self.find(syms[0])] = self.epoch
+            self._stamps.clear()
 
     def touch_only(self, sym: Atom) -> None:
         """Record that `sym` was defined and nothing else changed."""
         self.epoch += 1
         self._changed[sym] = self.epoch
+        self._stamps.clear()
 
-    def stamp(self, syms: Iterable[Atom]) -> int:
+    def stamp(self, syms: frozenset[Atom]) -> int:
         """Return the epoch of the last fact that is relevant to these symbols."""
-        newest = 0
-        for s in syms:
-            newest = max(newest, self._changed.get(s, 0), self._group_changed.get(self.find(s), 0))
-        return newest
+        found = self._stamps.get(syms)
+        if found is None:
+            changed, groups = self._changed, self._group_changed
+            found = max(
+                (max(changed.get(s, 0), groups.get(self.find(s), 0)) for s in syms), default=0
+            )
+            self._stamps[syms] = found
+        return found
 
     def hit(self, law: str) -> None:
         """Count one use of a law."""

@@ -110,7 +110,7 @@ class Poly:
     coefficients.
     """
 
-    __slots__ = ("_atoms", "_hash", "_mentions", "_syms", "terms")
+    __slots__ = ("_atoms", "_hash", "_mentions", "_negated", "_syms", "terms")
 
     def __init__(self, terms: tuple[tuple[Mono, int], ...]) -> None:
         self.terms = terms
@@ -118,6 +118,7 @@ class Poly:
         self._syms: frozenset[Atom] | None = None
         self._mentions: frozenset[Atom] | None = None
         self._atoms: tuple[Atom, ...] | None = None
+        self._negated: Poly | None = None
 
     @staticmethod
     def of(terms: Mapping[Mono, int]) -> Poly:
@@ -216,7 +217,11 @@ class Poly:
         return Poly.of(out)
 
     def __neg__(self) -> Poly:
-        return Poly(tuple((m, -c) for m, c in self.terms))
+        found = self._negated
+        if found is None:
+            found = self._negated = Poly(tuple((m, -c) for m, c in self.terms))
+            found._negated = self
+        return found
 
     def __sub__(self, other: Poly) -> Poly:
         if self is other:
