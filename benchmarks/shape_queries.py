@@ -1,16 +1,27 @@
-"""How long the solver takes for the questions of a deep encoder.
+"""Measure the solver's queries: of a deep encoder, or of any command that builds programs.
 
 python benchmarks/shape_queries.py [layers]
+python benchmarks/shape_queries.py --of MODULE [ARGUMENT...]
+
+The second form runs a module as ``python -m`` does and prints its slowest queries, for example
+``--of tvm_disc build model.onnx`` or ``--of tests.fuzz --modules 100 --quick``.
 """
 
 from __future__ import annotations
 
+import atexit
+import runpy
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from tvm import tirx
 
 from tvm_disc.shape import Solver
+from tvm_disc.shape.budget import Budget
+
+SHOWN = 10
 
 
 def main(layers: int) -> None:
@@ -48,5 +59,56 @@ def main(layers: int) -> None:
     )
 
 
+class Queries:
+    """The slowest outermost queries of this process: (CPU seconds, units, method)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.slowest: list[tuple[float, int, str]] = []
+        self._began: dict[Budget, float] = {}
+
+    def watch(self) -> None:
+        """Measure every query from now on."""
+        enter, leave = Budget.__enter__, Budget.__exit__
+
+        def begin(budget: Budget) -> Budget:
+            self._began.setdefault(budget, time.thread_time())
+            return enter(budget)
+
+        def end(budget: Budget, *error: Any) -> None:
+            outermost, units = budget.outermost, budget.limit - budget.left
+            leave(budget, *error)
+            if outermost:
+                method = sys._getframe(1).f_locals.get("method")
+                self._add(time.thread_time() - self._began.pop(budget), units, method)
+
+        Budget.__enter__, Budget.__exit__ = begin, end  # type: ignore[method-assign, assignment]
+
+    def _add(self, seconds: float, units: int, method: Any) -> None:
+        self.count += 1
+        self.seconds += seconds
+        row = seconds, units, str(getattr(method, "__name__", "?"))
+        self.slowest = sorted([*self.slowest, row], reverse=True)[:SHOWN]
+
+    def report(self) -> None:
+        """Print the totals and the slowest queries."""
+        print(f"{self.count} queries in {self.seconds:.2f} s of processor time; the slowest:")
+        for seconds, units, method in self.slowest:
+            print(f"  {1e3 * seconds:7.2f} ms  {units:6d} units  {method}", flush=True)
+
+
+def watched(module: str, arguments: Sequence[str]) -> None:
+    """Run a module with its queries measured."""
+    queries = Queries()
+    queries.watch()
+    atexit.register(queries.report)  # also after `sys.exit`
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 12)
+    if sys.argv[1:2] == ["--of"]:
+        watched(sys.argv[2], sys.argv[3:])
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 12)

@@ -106,7 +106,7 @@ class Solver:
         # sentences of a front end about the source
         self.notes: list[str] = []
         self.joins = Joins()
-        # symbol -> the expression over earlier symbols that it stands for
+        # symbol -> its value, an expression over earlier symbols
         self.definitions: dict[Any, Any] = {}
 
     def _fresh_state(self) -> State:
