@@ -169,12 +169,19 @@ def _div_range(st: State, num: Poly, den: Poly) -> tuple[Bound, Bound]:
 
 def definition_facts(st: State, atom: Atom) -> tuple[Poly, ...]:
     """Return polynomials `f >= 0` that follow from the definition of the atom."""
+    if atom.kind == "div" and (lower(st, atom.args[1], 0) or 0) < 1:
+        return ()
+    if atom.definition is None:
+        atom.definition = _definition(atom)
+    return atom.definition
+
+
+def _definition(atom: Atom) -> tuple[Poly, ...]:
     me = Poly.mono((atom,))
     if atom.kind == "div":
         num, den = atom.args
-        if (lower(st, den, 0) or 0) >= 1:
-            rem = num - den * me
-            return (rem, (den - rem).plus(-1))
+        rem = num - den * me
+        return (rem, (den - rem).plus(-1))
     if atom.kind == "min":
         return tuple(p - me for p in atom.args)
     if atom.kind == "max":
@@ -258,13 +265,16 @@ class _Search:
 
     def _relaxations(self, p: Poly) -> Iterator[tuple[Poly, int]]:
         """Yield pairs `(r, k)` with `k * p >= r`."""
+        targets: dict[Atom, list[tuple[Mono, int]]] = {}
+        for target, c in p.terms:
+            for atom in dict.fromkeys(target) if c < 0 else ():
+                targets.setdefault(atom, []).append((target, c))
         for f in self._inequalities(p):
+            self.st.budget.left -= len(f.terms) // 4
             for mono, coeff in f.terms:
                 if coeff >= 0 or not mono:
                     continue
-                for target, c in p.terms:
-                    if c >= 0 or not target:
-                        continue
+                for target, c in targets.get(mono[0], ()):
                     cofactor = mono_div(target, mono)
                     if cofactor is None or (cofactor and mono_lower(self.st, cofactor) is None):
                         continue

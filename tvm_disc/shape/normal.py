@@ -15,7 +15,6 @@ from .state import State
 from .terms import (
     FALSE,
     TRUE,
-    ZERO,
     Atom,
     Cond,
     Mono,
@@ -55,13 +54,13 @@ def _rebuild(st: State, p: Poly) -> Poly:
     values = {a: norm_atom(st, a) for a in p.atoms()}
     if all(v.as_atom is a for a, v in values.items()):
         return p
-    out = ZERO
+    out: dict[Mono, int] = {}
     for mono, coeff in p.terms:
         part = Poly.const(coeff)
         for atom in mono:
             part = part * values[atom]
-        out = out + part
-    return out
+        part.add_to(out)
+    return Poly.of(out)
 
 
 def norm_atom(st: State, atom: Atom) -> Poly:

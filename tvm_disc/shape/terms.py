@@ -36,12 +36,14 @@ class Atom:
     opaque (text, address, s...) any other expression, equal only to itself; it reads symbols s...
     """
 
-    __slots__ = ("args", "kind", "mentions", "rank", "syms", "uid")
+    __slots__ = ("args", "definition", "kind", "mentions", "rank", "syms", "uid")
 
     def __init__(self, uid: int, kind: str, args: tuple[Any, ...], inner: frozenset[Atom]) -> None:
         self.uid = uid
         self.kind = kind
         self.args = args
+        # polynomials that are at least 0 by the atom's definition, once they are computed
+        self.definition: tuple[Poly, ...] | None = None
         # this atom and every atom inside it
         self.mentions: frozenset[Atom] = inner | {self}
         depth = 1 + max((a.rank[0] for a in inner), default=-1)
@@ -290,16 +292,20 @@ class Poly:
 
     def replace(self, atom: Atom, value: Poly) -> Poly:
         """Return the polynomial with a top-level atom replaced by `value`."""
-        out = ZERO
+        out: dict[Mono, int] = {}
         for mono, coeff in self.terms:
+            part = Poly(((mono, coeff),))
             if atom in mono:
                 part = Poly.mono(tuple(a for a in mono if a is not atom), coeff)
                 for _ in range(mono.count(atom)):
                     part = part * value
-            else:
-                part = Poly.mono(mono, coeff)
-            out = out + part
-        return out
+            part.add_to(out)
+        return Poly.of(out)
+
+    def add_to(self, total: dict[Mono, int]) -> None:
+        """Add every term to a sum by monomial, which `Poly.of` takes once it is complete."""
+        for mono, coeff in self.terms:
+            total[mono] = total.get(mono, 0) + coeff
 
     def divmod_poly(self, den: Poly) -> tuple[Poly, Poly]:
         """Return `(q, r)` with `self == q*den + r`, dividing leading terms while this is exact."""
