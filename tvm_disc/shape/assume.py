@@ -31,6 +31,11 @@ def assume(st: State, c: Cond) -> None:
     _assume(st, c)
 
 
+def _given_up(st: State) -> bool:
+    """Return whether a hypothesis needs no more facts: no answer is searched without budget."""
+    return st.depth > 0 and st.budget.left <= 0
+
+
 def _assume(st: State, c: Cond) -> None:
     if c.op == "and":
         for part in c.args:
@@ -103,6 +108,8 @@ def quotient(st: State, e: Poly, k: Poly) -> Poly:
 
 def _solve(st: State, p: Poly) -> None:
     """Add `p == 0` for a normal polynomial."""
+    if _given_up(st):
+        return
     value = p.as_const
     if value is not None:
         if value:
@@ -210,9 +217,9 @@ def _refresh(st: State, atom: Atom) -> None:
     ors = [c for c in st.ors if not syms.isdisjoint(c.syms)]
     compound = [a for a in (*st.subst, *st.lo, *st.hi) if a.kind not in ("sym", "quo", "opaque")]
     stale = [a for a in dict.fromkeys(compound) if not syms.isdisjoint(a.syms) and a is not atom]
-    st.rules = [r for r in st.rules if r not in rules]
-    st.ineqs = [f for f in st.ineqs if f not in ineqs]
-    st.ors = [c for c in st.ors if c not in ors]
+    st.rules = [r for r in st.rules if syms.isdisjoint(r.syms)]
+    st.ineqs = [f for f in st.ineqs if syms.isdisjoint(f.syms)]
+    st.ors = [c for c in st.ors if syms.isdisjoint(c.syms)]
     for r in rules:
         _solve(st, norm(st, r))
     for f in ineqs:
@@ -349,6 +356,8 @@ def _assume_ne(st: State, p: Poly) -> None:
 
 def assume_ge(st: State, p: Poly) -> None:
     """Add `p >= 0` for a normal polynomial."""
+    if _given_up(st):
+        return
     c = cond_ge(p)
     if c.op != "ge":
         if c.op == "false":
