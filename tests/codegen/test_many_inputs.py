@@ -9,7 +9,8 @@ import pytest
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.codegen.host.inputs import FEW, PART
+from tvm_disc.codegen.host.inputs import PART
+from tvm_disc.codegen.host.outputs import FEW
 from tvm_disc.errors import BadInput
 
 RANKS = (2, 0, 1, 3)

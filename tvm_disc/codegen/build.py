@@ -17,9 +17,9 @@ from tvm_disc.codegen.host.abi import STATE_SLOT, static_cell, void_pointer
 from tvm_disc.codegen.host.entry import HostEmitter
 from tvm_disc.codegen.host.functions import object_functions, raise_function
 from tvm_disc.codegen.host.graph import key_dims
-from tvm_disc.codegen.host.inputs import input_functions
 from tvm_disc.codegen.host.memory import TRIM, memory_functions, new_state, state_of
 from tvm_disc.codegen.host.numpy_entry import direct_entry, takes_numpy
+from tvm_disc.codegen.host.outputs import FEW
 from tvm_disc.codegen.host.overlap import FAIL, OVERLAP, fail_function, overlap_function
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.profile import profile_functions
@@ -194,8 +194,11 @@ def _entry(
     served = list(zip(versions, own, strict=True))
     device = machine.device is not None
     functions[main] = HostEmitter(served, SLOT, names, errors, own_threads, device).function()
-    for name, function in input_functions(versions[-1], device).items():
-        functions[GlobalVar(name)] = function
+    if len(versions[-1].inputs) > FEW:
+        from tvm_disc.codegen.host.inputs import input_functions
+
+        for name, function in input_functions(versions[-1], device).items():
+            functions[GlobalVar(name)] = function
     if heaped:
         functions[RAISE] = raise_function(errors)
     if versions[-1].outputs:

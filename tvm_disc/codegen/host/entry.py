@@ -32,9 +32,8 @@ from tvm_disc.codegen.host.abi import (
 from tvm_disc.codegen.host.device import OPEN, RECORD_WORDS
 from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.graph import CallGraph, key_dims
-from tvm_disc.codegen.host.inputs import read_inputs
 from tvm_disc.codegen.host.memory import state_of
-from tvm_disc.codegen.host.outputs import CallerTensors
+from tvm_disc.codegen.host.outputs import FEW, CallerTensors
 from tvm_disc.codegen.host.overlap import failed
 from tvm_disc.codegen.host.profile import kernel_numbers
 from tvm_disc.codegen.host.raising import raise_text
@@ -242,9 +241,10 @@ class HostEmitter:
     def _read_inputs(self) -> None:
         """Check all inputs; bind their addresses and dims."""
         program, tensors = self.tensors.program, self.tensors
-        found = read_inputs(self.block, tensors.args, program)
-        if found is not None:
-            self.host.inputs, tensors.input_dims = found
+        if len(program.inputs) > FEW:
+            from tvm_disc.codegen.host.inputs import read_inputs
+
+            self.host.inputs, tensors.input_dims = read_inputs(self.block, tensors.args, program)
             return
         for position in range(len(program.inputs)):
             data, dims = tensors.read(position)

@@ -23,7 +23,6 @@ from tvm_disc.codegen.plan.program import Program
 from tvm_disc.tir.builder import Block, Buffer, i64
 
 Expr: TypeAlias = Any
-FEW = 32  # number of inputs that the entry reads itself
 PART = 16
 WORD_BYTES = 8
 
@@ -43,20 +42,15 @@ class _Asserts:
 
 
 def input_functions(program: Program, device: bool) -> dict[str, Any]:
-    """Return the functions ``(args, table)`` by name; none if the entry reads the inputs itself."""
+    """Return the functions ``(args, table)`` by name."""
     return {_name(first): _function(program, first, device) for first in _parts(program)}
 
 
-def read_inputs(
-    block: Block, args: Expr, program: Program
-) -> tuple[list[Expr], list[list[Expr]]] | None:
+def read_inputs(block: Block, args: Expr, program: Program) -> tuple[list[Expr], list[list[Expr]]]:
     """Emit calls of :func:`input_functions`; return each input's address and dims.
 
     The values are reads of the table, so that none of them stays in a register between its uses.
-    Returns None if the entry reads the inputs itself.
     """
-    if not list(_parts(program)):
-        return None
     stack = block.stack("inputs", WORD_BYTES * sum(_words(program)), WORD_BYTES)
     table = block.declare("table", block.bind("t", _words_at(stack.data)), "int64")
     for first in _parts(program):
@@ -71,8 +65,7 @@ def read_inputs(
 
 def _parts(program: Program) -> Iterator[int]:
     """Yield the first input of each part."""
-    count = len(program.inputs)
-    yield from range(0, count if count > FEW else 0, PART)
+    yield from range(0, len(program.inputs), PART)
 
 
 def _name(first: int) -> str:

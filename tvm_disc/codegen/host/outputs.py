@@ -47,6 +47,7 @@ from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
+FEW = 32  # number of inputs that the entry reads itself; more are read by ``codegen.host.inputs``
 
 
 class TensorExits(Protocol):
