@@ -191,7 +191,7 @@ def file_path(what: str, value: object, error: type[DiscError] = BadInput) -> Pa
     except (TypeError, UnicodeEncodeError):
         named = False
     if not named:
-        raise error(f"{what}: expected a path that the system can name, found {shown(value)}")
+        raise error(f"{what}: expected a valid path, found {shown(value)}")
     return path
 
 

@@ -72,7 +72,7 @@ def test_refusals(model: str, argv: list[str], message: str, capsys: Capture) ->
 
 def test_a_library_is_refused(tmp_path: Path, capsys: Capture) -> None:
     found = refusal(["bench", str(tmp_path / "m.so")], capsys)
-    assert "is compiled already, which no other engine reads; give the model" in found
+    assert "is a compiled program, which other engines cannot read; pass the model" in found
 
 
 def test_a_missing_file_is_refused(tmp_path: Path, capsys: Capture) -> None:

@@ -55,9 +55,9 @@ def test_options_have_the_types_of_tvm() -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("llvm -mcp=skylake", "llvm has no option '-mcp=skylake'; it has cl-opt, device"),
+        ("llvm -mcp=skylake", "unknown llvm option '-mcp=skylake'; expected one of cl-opt, device"),
         ("llvm -opt-level=fast", "-opt-level takes a value of type int, found 'fast'"),
-        ("llvm -mcpu=x86-64v3", "LLVM knows no CPU 'x86-64v3' for .*; it knows x86-64-v3"),
+        ("llvm -mcpu=x86-64v3", "unknown CPU 'x86-64v3' for .*; LLVM supports x86-64-v3"),
         ({"kind": "llvm", "mcpu": "skylake", "mtriple": "aarch64-linux-gnu"}, "no CPU 'skylake'"),
         ({"kind": "llvm", "opt-level": "a"}, "Option 'opt-level': expected type 'int'"),
         ('{"kind": "llvm",', "is not JSON"),

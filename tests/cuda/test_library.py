@@ -48,7 +48,7 @@ def test_a_bias_and_a_weight_along_n(blas: ctypes.CDLL) -> None:
     x = rows("n", 24)
     product = relay.nn.matmul(x, weight(24, 10))
     program = built(function(x, relay.nn.bias_add(product, weight(10))))
-    assert "always the product and the bias, where it is found" in program.explain()
+    assert "always the product and the bias, if it is installed" in program.explain()
     for n in SIZES:
         value = noise(n, 24)
         wanted = value @ noise(24, 10) + noise(10)

@@ -96,7 +96,7 @@ HOSTILE: list[tuple[str, Callable[[], Any], str]] = [
     ("mutual recursion", lambda: circle(3), "'d.f0' -> 'd.f2' -> 'd.f1' -> 'd.f0'"),
     ("much recursion", lambda: circle(5000), "cannot call themselves"),
     ("recursion in a branch", through_a_branch, "cannot call themselves, found 'd.f' -> 'd.f'"),
-    ("nested loops", lambda: nested(12), "bodies of loops are tried 3 times; at most"),
+    ("nested loops", lambda: nested(12), "bodies of loops are converted 3 times; at most"),
     ("nested loops, deep", lambda: nested(25), "nest fewer loops"),
 ]
 

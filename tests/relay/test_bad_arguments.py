@@ -51,7 +51,7 @@ CASES = [
     (lambda: relay.IRModule(5), "functions: expected a mapping by name, found int"),
     (lambda: relay.IRModule({"main": 5}), "expected a relay.Function, found int"),
     (lambda: relay.IRModule.from_expr(5), "expected a Relay expression, found int"),
-    (lambda: relay.Tuple(5), "a tuple is made of a sequence of expressions, found 5"),
+    (lambda: relay.Tuple(5), "a tuple requires a sequence of expressions, found 5"),
     (lambda: relay.TupleGetItem(X, "a"), "a tuple index is an integer, found 'a'"),
     (lambda: relay.TupleGetItem(X, -1), "a tuple index cannot be negative, found -1"),
     (lambda: relay.Let(5, X, X), "let binds a relay.Var, found 5"),

@@ -73,7 +73,7 @@ def test_a_server_that_tells_no_processor(
     known = session.get_function
     absent = lambda name: known(name if "llvm" not in name else "no.such.function")  # noqa: E731
     monkeypatch.setattr(session, "get_function", absent)
-    with pytest.raises(ArtifactError, match=r"the session's machine does not tell its processor"):
+    with pytest.raises(ArtifactError, match=r"the session's machine did not report its processor"):
         tune(mlp(), records=tmp_path / "r.jsonl", progress=False, remote=session)
 
 

@@ -108,8 +108,8 @@ def test_a_truncated_file_is_continued(records: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.jsonl"
     path.write_bytes(records.read_bytes()[:-20])
     result = tuned(path)
-    assert 0 < result.measured <= 12 and "1 damaged lines were left out" in result.warning
-    with pytest.warns(UserWarning, match="damaged lines were left out"):
+    assert 0 < result.measured <= 12 and "1 damaged lines were skipped" in result.warning
+    with pytest.warns(UserWarning, match="damaged lines were skipped"):
         tvm_disc.build(mlp(), options=Options(records=path))
 
 

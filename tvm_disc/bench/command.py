@@ -62,8 +62,8 @@ def add(
         action="append",
         default=[],
         metavar="NAME[=PYTHON]",
-        help=f"an engine to compare with, of {', '.join(PEERS)}, and the Python that has it; "
-        "repeat for more, default: all that are installed here; none for ours alone",
+        help=f"an engine to compare with ({', '.join(PEERS)}), and the Python in which it is "
+        "installed; may be repeated; default: all installed engines; none for no comparison",
     )
     bench.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="turns per engine and point"
@@ -221,8 +221,8 @@ def _check(args: argparse.Namespace) -> None:
 
     if args.model.suffix == ".so":
         raise BadInput(
-            f"{args.model} is compiled already, which no other engine reads; "
-            "give the model that it was made of"
+            f"{args.model} is a compiled program, which other engines cannot "
+            "read; pass the model that it was built from"
         )
     for name in ("points", "rounds", "threads"):
         count = getattr(args, name)

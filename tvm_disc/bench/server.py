@@ -40,7 +40,8 @@ def ordered(wanted: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
     if set(wanted) <= set(given):
         return [given[name] for name in wanted]
     if len(wanted) != len(given):
-        raise ValueError(f"it takes {len(wanted)} inputs ({', '.join(wanted)}), not {len(given)}")
+        names = ", ".join(wanted)
+        raise ValueError(f"expected {len(wanted)} inputs ({names}), found {len(given)}")
     return list(given.values())
 
 

@@ -189,7 +189,7 @@ def _parse(words: list[str]) -> dict[str, Any]:
         key, _, text = word.lstrip("-").partition("=")
         if key not in kinds:
             known = ", ".join(sorted(map(str, kinds)))
-            raise Unsupported(f"target: llvm has no option {word!r}; it has {known}")
+            raise Unsupported(f"target: unknown llvm option {word!r}; expected one of {known}")
         result[key] = _value(key, text, str(kinds[key]))
     return result
 
@@ -234,6 +234,6 @@ def _known_cpu(given: dict[str, Any]) -> dict[str, Any]:
     if cpus and str(cpu) not in cpus:
         near = difflib.get_close_matches(str(cpu), cpus, n=3) or cpus[-3:]
         raise Unsupported(
-            f"target: LLVM knows no CPU {str(cpu)!r} for {triple}; it knows {', '.join(near)} ..."
+            f"target: unknown CPU {str(cpu)!r} for {triple}; LLVM supports {', '.join(near)} ..."
         )
     return given

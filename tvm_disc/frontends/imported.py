@@ -89,7 +89,7 @@ def from_pytorch(program: Any, input_infos: Any = None, **options: Any) -> Impor
     if given:
         raise Unsupported(
             f"from_pytorch: {', '.join(given)}: an exported program carries the names, shapes and "
-            "element types of its inputs; leave it out, and give dims to torch.export.export"
+            "element types of its inputs; omit it, and pass dynamic_shapes to torch.export.export"
         )
     return Imported(module)
 

@@ -26,7 +26,7 @@ class OpClass(Enum):
     REDUCE = "an associative reduction over some axes"
     DOT = "a contraction: matmul"
     CONV = "a convolution or a pooling window"
-    OPAQUE = "a kernel of its own"
+    OPAQUE = "a separate kernel"
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ def _listing(row: OpRow) -> str:
 def _coerce(op: str, name: str, default: Any, value: AttrValue) -> AttrValue:
     value = plain_value(value)
     if value != default and _whole(op, name) and not isinstance(value, int):
-        raise AttrError(f"{op}: attribute {name!r} must be a whole number, found {value!r}")
+        raise AttrError(f"{op}: attribute {name!r} must be an integer, found {value!r}")
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if isinstance(default, bool) and number:
         return bool(value)

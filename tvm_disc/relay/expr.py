@@ -394,7 +394,7 @@ class Tuple(Expr):
     def __post_init__(self) -> None:
         fields: object = self.fields
         if not isinstance(fields, Iterable):
-            raise BadNode(f"a tuple is made of a sequence of expressions, found {shown(fields)}")
+            raise BadNode(f"a tuple requires a sequence of expressions, found {shown(fields)}")
         self.fields = tuple(as_expr(f) for f in self.fields)
 
     def __len__(self) -> int:

@@ -173,7 +173,7 @@ class Inference:
             dims = tuple(rt.Any() if d is None else d for d in literals)
             return rt.TensorType(dims, value.dtype)
         if isinstance(value, Bottom):
-            raise Unsupported("the type of what never returns")
+            raise Unsupported("the type of an expression that never returns")
         raise Unsupported("the type of a value that is no tensor and no tuple of tensors")
 
 

@@ -25,7 +25,7 @@ def while_loop(
     loop = Var("while_loop")
     values = list(loop_bodies(*loop_vars))
     if len(values) != len(loop_vars):
-        raise BadNode(f"{len(loop_vars)} loop variables, but the body gives {len(values)}")
+        raise BadNode(f"{len(loop_vars)} loop variables, but the body returns {len(values)}")
     body = If(
         cond(*loop_vars),  # type: ignore[arg-type]
         loop(*values),

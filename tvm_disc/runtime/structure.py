@@ -46,8 +46,8 @@ class Structure:
                 )
             except (RuntimeError, KeyError) as error:
                 raise BadInput(
-                    "this program takes or gives objects of a class that PyTorch does not know in "
-                    f"this process: {error}; import the package that registers it with "
+                    "this program takes or returns objects of a class that is not registered with "
+                    f"PyTorch in this process: {error}; import the package that registers it with "
                     "torch.utils._pytree"
                 ) from None
             assert given is not None

@@ -80,8 +80,8 @@ class _Build(Generic[T]):
         elif self.slowest[1]:
             place += f", after {self.slowest[0]:.1f} s for {self.slowest[1]}, the slowest so far"
         return BuildTimeout(
-            f"the build took longer than time_limit={self.seconds:g} s; it was in {place}. Give it "
-            "more time, or try Options(fuse=False)"
+            f"the build took longer than time_limit={self.seconds:g} s; it was in {place}. "
+            "Increase time_limit, or try Options(fuse=False)"
         )
 
 

@@ -35,7 +35,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FILES = (errno.EMFILE, errno.ENFILE)
 _BAD_ALLOC = "std::bad_alloc"
 _NO_MEMORY = (
-    "the build: expected more memory than the machine or a limit gives this process; raise the "
+    "the build: out of memory: the machine or a limit allows this process too little; raise the "
     "limit, end other programs, or build the program on a larger machine and save it"
 )
 _NO_THREAD = "can't start new thread"  # Python's message; the exception class is not specific

@@ -42,7 +42,9 @@ def made(compiler: str | None) -> bytes:
         options = ["-std=gnu11", "-shared", "-fPIC", "-O1", str(source), "-o", str(library), "-ldl"]
         wrong = make([command, *options], library)
         if wrong is not None:
-            raise ArtifactError(f"{command} could not compile what asks for a GPU: {wrong}")
+            raise ArtifactError(
+                f"{command} could not compile the library that queries the GPU: {wrong}"
+            )
         return library.read_bytes()
 
 

@@ -90,11 +90,11 @@ class Fleet:
             names = {str(m.get_function("target.llvm_get_system_cpu")()) for m in self.machines}
         except AttributeError as error:
             raise ArtifactError(
-                f"tune: {self.where} does not tell its processor ({said(error)}); its server needs "
-                "all of TVM, the compiler too"
+                f"tune: {self.where} did not report its processor ({said(error)}); its server "
+                "needs all of TVM, including the compiler"
             ) from None
         if len(names) > 1:
-            raise ArtifactError(f"machines of one key must be alike; found {sorted(names)}")
+            raise ArtifactError(f"machines of one key must be identical; found {sorted(names)}")
         return names.pop()
 
     def sessions(self, benches: Sequence[Bench]) -> list[list[Session]]:
@@ -125,7 +125,7 @@ class Fleet:
         names = {("none" if d.card is None else d.card.key, d.library) for d in found}
         if len(names) > 1:
             listed = ", ".join(f"{n}{' with cublasLt' * has}" for n, has in sorted(names))
-            raise ArtifactError(f"machines of one key must be alike; found {listed}")
+            raise ArtifactError(f"machines of one key must be identical; found {listed}")
         return found
 
 

@@ -152,7 +152,7 @@ def said(error: Exception) -> str:
     """Return the message of a remote error without its remote traceback."""
     lines = str(error).rpartition(_FROM_REMOTE)[2].strip().splitlines()
     text = lines[-1] if lines else type(error).__name__
-    return text.replace(_LONGER, "give Remote a larger timeout_s; what was measured is kept")
+    return text.replace(_LONGER, "give Remote a larger timeout_s; measured times are kept")
 
 
 __all__ = ["RemoteDevice", "RemoteProgram", "said"]

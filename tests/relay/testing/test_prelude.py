@@ -140,7 +140,7 @@ REFUSED = {
     "tensor arrays": (
         lambda p: p.get_global_var("read", "float32"),
         Unsupported,
-        "tensor_array_read_float32: there are no tensor arrays",
+        "tensor_array_read_float32: tensor arrays are not supported",
     ),
     "an unknown function": (lambda p: p.fold, AttributeError, "no function 'fold'"),
     "no number": (lambda p: testing.count(p, 3), BadInput, "expected a value of nat, found 3"),

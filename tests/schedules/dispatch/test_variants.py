@@ -214,7 +214,7 @@ def test_only_plans_with_needs_are_refused() -> None:
     solver = Solver()
     n = symbol(solver)
     variants = variants_of([plan(n, needs=(Need("even", n > 3),))], machine(2))
-    with pytest.raises(Unsupported, match="rests on facts"):
+    with pytest.raises(Unsupported, match="every variant requires facts"):
         analytic(group_of(n), variants, solver, CostModel())
 
 

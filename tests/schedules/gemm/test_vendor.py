@@ -157,7 +157,7 @@ def test_times_of_a_library_need_one() -> None:
     [
         (lambda: matmul(True), "the group computes more than a matrix product"),
         (lambda: matmul(dtype="float16"), "cannot compute this product of float16"),
-        (dense, "the constant weight is packed for our tiles"),
+        (dense, "the constant weight is packed for the generated tiles"),
     ],
 )
 def test_what_a_library_cannot_do_is_refused(source: Callable[[], Any], reason: str) -> None:

@@ -23,13 +23,15 @@ def program(body: str, params: str = "%x: Tensor[(?, ?), float32]") -> Executabl
 
 
 def walk_of(run: Executable) -> list[str]:
-    return [line.strip() for line in run.explain().splitlines() if line.strip().startswith("walk:")]
+    return [
+        line.strip() for line in run.explain().splitlines() if line.strip().startswith("traversal:")
+    ]
 
 
 @pytest.mark.parametrize("op", ["sum", "mean", "prod", "max", "min"])
 def test_over_the_first_axis(op: str, rng: np.random.Generator) -> None:
     run = program(f"{op}(%x, axis=[0])")
-    assert walk_of(run) == ["walk: panels of columns"]
+    assert walk_of(run) == ["traversal: panels of columns"]
     for shape in SHAPES:
         if shape[0] == 0 and op != "sum":
             continue

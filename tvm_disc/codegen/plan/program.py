@@ -25,7 +25,7 @@ class Home(Enum):
     CONSTANT = "the constant section of the program"
     WORKSPACE = "a slot of the region's workspace"
     OUTPUT = "a tensor returned to the caller"
-    CELL = "a block of its own, reached through a mutable cell"
+    CELL = "a separate block, referenced by a mutable cell"
     BOX = "a block with a reference count"
 
 

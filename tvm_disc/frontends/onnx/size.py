@@ -57,8 +57,8 @@ def node_limit(graph: Any, functions: Functions) -> int:
             of_it = f"; one call of function {_named(largest)} is {sizes[largest].nodes} nodes"
         raise Unsupported(
             f"the ONNX model has {written} nodes, and {found.nodes} after functions are inlined "
-            f"and bodies of loops are tried {LOOP_BODY} times; at most {limit} are allowed "
-            f"for such a model{of_it}. Call functions less often, or nest fewer loops"
+            f"and bodies of loops are converted {LOOP_BODY} times; at most {limit} are allowed "
+            f"for a model of this size{of_it}. Call functions less often, or nest fewer loops"
         )
     return limit
 
@@ -99,7 +99,7 @@ def _size(what: str, body: Any, sizes: Mapping[Key, Size]) -> Size:
             raise Unsupported(
                 f"{what} of the ONNX model: bodies of branches and loops and calls of functions "
                 f"are nested more than {MOST_DEPTH} deep at node {shown(node.name)} of operator "
-                f"{shown(node.op_type)}; nest fewer"
+                f"{shown(node.op_type)}; reduce the nesting"
             )
     return Size(nodes, depth)
 

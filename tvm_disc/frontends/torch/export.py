@@ -192,8 +192,8 @@ class _Tries:
         fixed = sorted(self._fixed(made.program))
         names = _leaf_names(made.program)
         notes = tuple(
-            f"input '{names[leaf]}' axis {axis} is 1 in the example and stays 1: the module, "
-            "exported by PyTorch, needs it; give an example of another size, or dynamic_shapes"
+            f"input '{names[leaf]}' axis {axis} is 1 in the example and is fixed to 1: PyTorch's "
+            "export of the module requires it; pass an example of another size, or dynamic_shapes"
             for leaf, axis in fixed
         )
         return replace(made, notes=notes)

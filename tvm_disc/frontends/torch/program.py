@@ -54,7 +54,7 @@ def from_pytorch(program: Any) -> IRModule:
     if not isinstance(program, torch.export.ExportedProgram):
         raise TypeMismatch(
             f"expected a torch.export.ExportedProgram, found {type(program).__name__}; "
-            "torch.export.export makes one, or give build(module, example_inputs=...) the module"
+            "create one with torch.export.export, or call build(module, example_inputs=...)"
         )
     # Rebuilding a loaded program loses its guards.
     recorded = Record(tuple(program._guards_code), tuple(recorded_guards(program)), own)

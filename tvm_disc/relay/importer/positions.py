@@ -134,7 +134,7 @@ def read_in_place(
             return None
         count, size = product([dims[a] for a in axes]), data.dims[first + k]
         if not ctx.same(count, size):
-            ctx.solver.wish_eq(count, size, ctx.where("positions read all of it in order"))
+            ctx.solver.wish_eq(count, size, ctx.where("the positions read all elements in order"))
             return None
         counting += axes
     if counting != sorted(set(counting)):

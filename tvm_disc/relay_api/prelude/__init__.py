@@ -61,8 +61,8 @@ class Prelude:
 
 def _no_tensor_arrays(name: str, *_given: Any, **_named: Any) -> NoReturn:
     raise Unsupported(
-        f"{name}: there are no tensor arrays of one element type; take List of "
-        "relay.TensorType with relay.Any() dims, and map, nth, update or concat on it"
+        f"{name}: tensor arrays are not supported; use List of relay.TensorType with "
+        "relay.Any() dims, and map, nth, update or concat on it"
     )
 
 

@@ -93,7 +93,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
             "tile": f"{tile.scores.m_r}x{tile.scores.n_r}, {tile.values.m_r}x{tile.values.n_r}",
             "block": f"{tile.queries} queries, {tile.keys} keys",
             **({} if spread(found) is None else {"hidden keys": "skipped at both ends of a row"}),
-            "in place": ", ".join(n for n, p in zip("QKV", places, strict=True) if p) or "-",
+            "in place": ", ".join(n for n, p in zip("QKV", places, strict=True) if p) or "none",
         },
     )
 

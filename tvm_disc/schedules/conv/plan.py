@@ -108,7 +108,7 @@ def _conv_plan(
         features=(batch, m, n, k),
         notes={
             "tile": f"{tile.m_r}x{tile.n_r}",
-            "packed": "weights" if weights else "-",
+            "packed": "weights" if weights else "none",
             "depth": str(cut.depth),
         },
     )

@@ -65,11 +65,11 @@ def note(given: LibraryProduct, choice: Choice) -> str:
     if choice.tree == Leaf(0) and not choice.variants[0].of_library:
         return f"never {given.what}"
     if choice.tree == Leaf(1):
-        return f"always {given.what}, where it is found"
+        return f"always {given.what}, if it is installed"
     asked = [text for _, text in choice.features]
     named = [v.plan.family for v in choice.variants]
     said = trees.show(choice.tree, asked, named).replace("\n", "\n          ")
-    return f"{given.what}, where it is found and this says so:\n          {said}"
+    return f"{given.what}, if it is installed and this tree selects it:\n          {said}"
 
 
 def _by_model(

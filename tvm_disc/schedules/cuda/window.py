@@ -67,7 +67,7 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
     """Return a plan of strips, and contraction plans."""
     node = group.anchor
     if node is None or not _has_windows(node):
-        return WhyNot("window", "neither pooling nor a convolution of each channel by itself")
+        return WhyNot("window", "neither pooling nor a depthwise convolution")
     if any(static_dim(t) is None for t in _taps(node)):
         return WhyNot("window", "the window's size is not known")
     strips = _Strips(group, node, solver, machine)

@@ -147,7 +147,7 @@ def fit(
     features).
     """
     if not any(v.safe for v in variants):
-        raise Unsupported("every variant rests on facts that may not hold")
+        raise Unsupported("every variant requires facts that may not hold")
     loss = _wary(losses(costs, weights), variants)
     best: tuple[float, list[int]] | None = None
     for layout in dict.fromkeys(v.plan.layout for v in variants):

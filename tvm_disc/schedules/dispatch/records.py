@@ -91,7 +91,7 @@ class Records:
         shown = ", ".join(map(str, self.damaged[:5])) + (", ..." if len(self.damaged) > 5 else "")
         kept = len(self.times)
         return (
-            f"{path}: {len(self.damaged)} damaged lines were left out (line {shown}); "
+            f"{path}: {len(self.damaged)} damaged lines were skipped (line {shown}); "
             f"{kept} records were read"
         )
 

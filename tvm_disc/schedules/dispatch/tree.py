@@ -160,7 +160,7 @@ def _check_form(tree: Any, where: str) -> None:
     while stack:
         node, level = stack.pop()
         if level > DEEPEST:
-            raise BadInput(f"{where}: expected at most {DEEPEST} questions on a path")
+            raise BadInput(f"{where}: expected at most {DEEPEST} splits on a path")
         if isinstance(node, dict) and "run" in node:
             continue
         fits = isinstance(node, dict) and {"if", "below", "then", "else"} <= set(node)

@@ -139,10 +139,17 @@ def _gemm_plan(
         layout=f"{tile.n_r} columns" if packed else "",
         notes={
             "tile": f"{tile.m_r}x{tile.n_r}",
-            "packed": ", ".join(packed) or "-",
-            "in place": ", ".join(n for n in ("a_affine", "b_affine") if getattr(spec, n)) or "-",
+            "packed": ", ".join(map(_role, packed)) or "none",
+            "in place": ", ".join(n for n in "AB" if getattr(spec, f"{n.lower()}_affine"))
+            or "none",
         },
     )
+
+
+def _role(name: str) -> str:
+    """Return the name of a packed operand in ``explain``: ``B``, or ``B scale``."""
+    matrix, _, part = name.partition("_")
+    return matrix.upper() if part == "packed" else f"{matrix.upper()} {part}"
 
 
 def _packed_dtypes(packed: dict[str, Any], spec: Any) -> dict[Node, str]:

@@ -50,7 +50,7 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
     if letter is None or any(x.dtype != node.dtype or len(x.shape) < 2 for x in node.inputs):
         return WhyNot(FAMILY, f"BLAS cannot compute this product of {node.dtype}")
     if node.inputs[1] in group.constants:
-        return WhyNot(FAMILY, "the constant weight is packed for our tiles")
+        return WhyNot(FAMILY, "the constant weight is packed for the generated tiles")
     view = product_view(group)
     ats = operands_of(view)
     places = [strides_of(group, solver, at) for at in ats]

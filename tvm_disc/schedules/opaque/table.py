@@ -37,5 +37,5 @@ def plan_special(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNo
     node = group.anchor or group.nodes[-1]
     plan = PLANS.get(node.op)
     return (
-        WhyNot("special", f"{node.op} is not an operator of ours") if plan is None else plan(node)
+        WhyNot("special", f"{node.op} is not a built-in operator") if plan is None else plan(node)
     )

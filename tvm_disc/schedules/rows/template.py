@@ -167,8 +167,8 @@ class _Rows:
             scratch_dtype=self.work.scratch_dtype,
             notes={
                 "stages": str(self.work.sched.stages),
-                "kept": ", ".join(n.name for n in kept) or "-",
-                "walk": walk if self.vectorizable() else f"{walk}, one element at a time",
+                "stored between stages": ", ".join(n.name for n in kept) or "none",
+                "traversal": walk if self.vectorizable() else f"{walk}, one element at a time",
             },
         )
 

@@ -95,8 +95,8 @@ def _triangle(find: Callable[..., Any]) -> Row:
 
 def _random(m: Maker, *args: Any, **kwargs: Any) -> Value:
     raise Unsupported(
-        "random numbers; compute them outside and give them as an input, or call eval() on the "
-        "module if they belong to training"
+        "random numbers; compute them outside and pass them as an input, or call eval() on the "
+        "module if only training needs them"
     )
 
 

@@ -190,9 +190,8 @@ def _grouped(
     """
     if x.rank != 2 or weight.rank != 3 or offs is None or bias is not None:
         raise Unsupported(
-            "a grouped product other than of rows in groups and a matrix for each group: expected "
-            f"operands of rank 2 and 3 with offsets and no bias, found rank {x.rank} and "
-            f"{weight.rank}"
+            "a grouped product in this form: expected operands of rank 2 and 3 with offsets and no "
+            f"bias, found rank {x.rank} and {weight.rank}"
         )
     places, ends = m.arange(x.dims[0]), m.cast(offs, "int64")
     found = m.call("searchsorted", ends, places, right=True, dtype="int64")

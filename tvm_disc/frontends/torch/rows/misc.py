@@ -81,7 +81,7 @@ def _glu(m: Maker, x: Value, dim: int = -1) -> Value:
 
 def _bincount_size(m: Maker, *args: Any, **kwargs: Any) -> Value:
     raise Unsupported(
-        "the size of the result is the greatest element of its operand, which only a call knows"
+        "the size of the result is the greatest element of the operand, known only at run time"
     )
 
 

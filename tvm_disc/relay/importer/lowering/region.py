@@ -136,7 +136,11 @@ def _yolo_reorg(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x: Tensor = args[0]
     s = int(attrs["stride"])
     batch, channels, high, wide = x.dims
-    ctx.solver.require_divides(i64(s * s), channels, ctx.where("the channels must be whole blocks"))
+    ctx.solver.require_divides(
+        i64(s * s),
+        channels,
+        ctx.where("the number of channels must be a multiple of the block size"),
+    )
     for d in (high, wide):
         ctx.solver.require_divides(i64(s), d, ctx.where(f"blocks of {s} must divide the image"))
     part = ctx.solver.simplify(tirx.floordiv(channels, i64(s * s)))

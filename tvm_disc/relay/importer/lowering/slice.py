@@ -115,7 +115,7 @@ def _read_extents(
         first, length = found[2 * k], found[2 * k + 1]
         step = 1 if attrs["slice_mode"] == "size" else int(strides[k])
         if step == 1:
-            ctx.solver.assume(first + length <= x.dims[axis], "a slice lies within its operand")
+            ctx.solver.assume(first + length <= x.dims[axis], "a slice must be within its operand")
         extents[axis] = (first, length, step)
     return extents
 
