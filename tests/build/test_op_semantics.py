@@ -368,7 +368,7 @@ W1 = ((1, 3, None), "float32")
         (Unsupported, "reduction 'or'", "scatter_elements", [V, I1, V], {"reduction": "or"}),
         (
             Unsupported,
-            "expected floats to average, found int8",
+            "expected a floating-point operand, found int8",
             "nn.adaptive_avg_pool1d",
             [((1, 1, None), "int8")],
             {"output_size": (2,)},

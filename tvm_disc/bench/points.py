@@ -157,7 +157,7 @@ def _values(name: str, given: Sequence[int], count: int) -> list[int]:
 
 
 def _between(low: int, high: int, part: float) -> int:
-    """logarithmic spacing, so that few values are powers of two"""
+    """Return the value at a fraction of the way from low to high, on a logarithmic scale."""
     steps: float = (high / low) ** part
     return round(low * steps)
 

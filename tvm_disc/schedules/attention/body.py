@@ -215,8 +215,8 @@ class AttentionBody:
         return blocks, tile_at
 
     def _keys_in_place(self) -> Expr:
-        """Return the condition that few queries use inner products with keys contiguous along
-        depth.
+        """Return the condition under which inner products read keys in place: few queries, and keys
+        contiguous along depth.
         """
         z, place = self.sizes, self._place(self.keys)
         if not self._inner(place):

@@ -74,7 +74,7 @@ class _Place:
                     weight = weight * part[tap]
                 value = low.at(self.x, [batch, c, *reversed(at)])
                 weight = block.bind("weight", weight)
-                # A zero weight also hides NaN.
+                # A zero weight must also exclude NaN.
                 shown = tirx.Select(tirx.EQ(weight, self._float(0)), self._float(0), value * weight)
                 block.store(total, 0, total[i64(0)] + shown)
             place = low.space.join([self.entry, c, self.m], self.node.shape)

@@ -157,7 +157,7 @@ def _keeping_ratio(
 ) -> Expr:
     """Resize with one scale for all axes: the smallest or the largest of their ratios."""
     if policy not in ("not_larger", "not_smaller"):
-        raise Unsupported(f"keep_aspect_ratio_policy: {policy!r}")
+        raise Unsupported(f"unsupported keep_aspect_ratio_policy {policy!r}")
     sizes = [n.size(n[0], a) for a in axes]
     pick = n.minimum if policy == "not_larger" else n.maximum
     ratios = [_as(n, _ratio(n, o, d)) for o, d in zip(outs, sizes, strict=True)]
@@ -282,7 +282,7 @@ def _coordinates(n: Calc, p: Axis, mode: str) -> Expr:
         along = place * part * span / gaps
         alone = part * span / 2.0
         return n.where(one, alone, along) + first * span
-    raise Unsupported(f"coordinate_transformation_mode: {mode!r}")
+    raise Unsupported(f"unsupported coordinate_transformation_mode {mode!r}")
 
 
 def _sampled(n: Calc, x: Expr, p: Axis, where: Expr, how: How) -> Expr:
@@ -340,7 +340,7 @@ def _nearest(n: Calc, where: Expr, rounding: str) -> Expr:
     elif rounding == "round_prefer_floor":
         whole = n.ceil(where - 0.5)
     else:
-        raise Unsupported(f"nearest_mode: {rounding!r}")
+        raise Unsupported(f"unsupported nearest_mode {rounding!r}")
     return n.cast(whole, "int64")
 
 
@@ -437,7 +437,7 @@ def _roi_align(n: Node) -> Expr:
     default = "half_pixel" if n.opset >= 16 else "output_half_pixel"
     mode = str(n.attr("coordinate_transformation_mode", default))
     if mode not in ("half_pixel", "output_half_pixel"):
-        raise Unsupported(f"coordinate_transformation_mode: {mode!r}")
+        raise Unsupported(f"unsupported coordinate_transformation_mode {mode!r}")
     if mode == "half_pixel":
         rois = rois - (0.5 / scale)
     entries = n.expand(n.cast(picks, n.dtype(rois)), 1)

@@ -111,7 +111,7 @@ def _recurrent(
     direction = str(n.attr("direction", "forward"))
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if ways is None:
-        raise Unsupported(f"direction: {direction!r}")
+        raise Unsupported(f"unsupported direction {direction!r}")
     functions = _activations(n, defaults, len(ways))
     batch_first = bool(n.attr("layout", 0))
     _fit(n, count * width, width, len(ways))

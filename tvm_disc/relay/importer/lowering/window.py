@@ -241,7 +241,7 @@ def _adaptive_pool(average: bool, rank: int) -> Rule:
         layout = attrs["layout"]
         axes = spatial_axes(ctx, layout, SPATIAL[rank])
         if average and not is_float(x.dtype):
-            raise Unsupported(ctx.where(f"expected floats to average, found {x.dtype}"))
+            raise Unsupported(ctx.where(f"expected a floating-point operand, found {x.dtype}"))
         sizes = steps(ctx, attrs, "output_size", rank) if attrs["output_size"] else []
         for axis, size in zip(axes, sizes, strict=False):
             x = _adapt_axis(ctx, x, axis, size, average)
