@@ -192,10 +192,10 @@ def test_const_narrows_as_relay_does() -> None:
         (lambda: relay.exp(X, data=X), "exp got 'data' twice"),
         (lambda: relay.reshape(X, [1, SHAPE]), "attribute 'newshape' must be numbers"),
         (lambda: relay.exp("x"), "expected a Relay expression, found str"),
-        (lambda: relay.Function([ONE], X), "a function parameter is a relay.Var"),  # type: ignore[list-item]
+        (lambda: relay.Function([ONE], X), "a function parameter: expected a relay.Var"),  # type: ignore[list-item]
         (lambda: relay.IRModule.from_expr(3), "expected a Relay expression"),  # type: ignore[arg-type]
-        (lambda: relay.TensorType(3), "a shape is a sequence"),  # type: ignore[arg-type]
-        (lambda: relay.TensorType(("n",)), "a dimension is an int"),  # type: ignore[arg-type]
+        (lambda: relay.TensorType(3), "a shape: expected a sequence"),  # type: ignore[arg-type]
+        (lambda: relay.TensorType(("n",)), "a dimension: expected an int"),  # type: ignore[arg-type]
     ],
 )
 def test_misuse_is_a_type_error(build: Any, message: str) -> None:

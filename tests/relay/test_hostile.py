@@ -36,7 +36,7 @@ TEXTS = {
     "%x." + "1" * 5000: "2:44: expected a number, found 5001 digits",
     "let %y: int4096 = %x; %y": r"2:50: unknown type 'int4096'",
     "let %y: Tensor[(1), int4096] = %x; %y": r"2:62: unknown element type 'int4096'",
-    "let %y: Tensor[(99999999999999999999), int8] = %x; %y": r"2:58: a dimension is .*2\*\*63",
+    "let %y: Tensor[(99999999999999999999), int8] = %x; %y": r"2:58: a dimension must be .*2\*\*63",
     "let %y: Tensor[(1), float327] = %x; %y": r"2:62: unknown element type 'float327'",
     "add(%x, 99999999999i8)": r"2:50: 99999999999 does not fit int8",
     "meta[relay.Constant][99999999999999999999]": r"2:42: no metadata section",

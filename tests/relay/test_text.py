@@ -163,7 +163,7 @@ REFUSALS = {
     "twice": (HEADER + "def @f() { 1 } def @f() { 2 }", "function @f is defined twice"),
     "type": (HEADER + "def @main(%x: Lisst[int32]) { %x }", "unknown type 'Lisst'"),
     "dtype": (HEADER + "def @main(%x: Tensor[(1), floaty]) { %x }", "unknown element type"),
-    "dim": (HEADER + "def @main(%x: Tensor[(-1), int8]) { %x }", "plain non-negative number"),
+    "dim": (HEADER + "def @main(%x: Tensor[(-1), int8]) { %x }", "expected a non-negative integer"),
     "meta": (HEADER + "def @main() { meta[relay.Constant][0] }", "no metadata section"),
     "brace": (HEADER + "def @main() { 1", r"expected '}' after the expression, found the end"),
     "rest": (HEADER + "def @main() { 1 } 2", "expected a definition or the end of the text"),

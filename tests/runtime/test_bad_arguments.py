@@ -282,5 +282,5 @@ def test_names_of_dims_and_inputs_are_free(name: str, tmp_path: Any) -> None:
 
 
 def test_half_a_character_is_no_name() -> None:
-    with pytest.raises(BadNode, match="the name of a variable has half of a character"):
+    with pytest.raises(BadNode, match="the name of a variable contains an unpaired surrogate"):
         relay.var("a\ud800", shape=(3,))

@@ -56,9 +56,9 @@ def var(
 ) -> Var:
     """Return a variable: a tensor of ``shape``, or of the annotated type, or of inferred type."""
     if not isinstance(name_hint, str):
-        raise BadNode(f"the name of a variable is a text, found {shown(name_hint)}")
+        raise BadNode(f"the name of a variable: expected a string, found {shown(name_hint)}")
     if not name_hint.isascii() and any("\ud800" <= c <= "\udfff" for c in name_hint):
-        raise BadNode(f"the name of a variable has half of a character: {shown(name_hint)}")
+        raise BadNode(f"the name of a variable contains an unpaired surrogate: {shown(name_hint)}")
     if not isinstance(type_annotation, Type | str | None):
         raise BadNode(
             f"variable '{name_hint}': expected a relay type, found {shown(type_annotation)}"
@@ -88,7 +88,7 @@ def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
     except ValueError:  # ragged lists
         array = np.asarray(None)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-        raise BadNode(f"a constant holds numbers or bools, found {str(value)[:80]!r}")
+        raise BadNode(f"a constant: expected numbers or bools, found {str(value)[:80]!r}")
     narrow = {"int64": "int32", "float64": "float32"}.get(array.dtype.name)
     if dtype is None and narrow is None:
         return Constant(array)
@@ -96,7 +96,7 @@ def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
         made = array.astype(dtype.dtype if isinstance(dtype, TensorType) else dtype or narrow)
     except (TypeError, ValueError, RecursionError):
         raise BadNode(
-            f"a constant has an element type such as float32, found {shown(dtype)}"
+            f"a constant: expected an element type such as float32, found {shown(dtype)}"
         ) from None
     if array.dtype.kind in "iuf" and made.dtype.kind in "iu" and not np.array_equal(array, made):
         raise BadNode(f"{str(value)[:80]} does not fit {made.dtype}; say another dtype")

@@ -262,7 +262,7 @@ class Constant(Expr):
         try:
             self.data = np.asarray(data).view(HostArray)
         except (ValueError, RecursionError):  # ragged or self-referencing lists
-            raise BadNode(f"a constant holds numbers or bools, found {shown(data)}") from None
+            raise BadNode(f"a constant: expected numbers or bools, found {shown(data)}") from None
 
 
 @dataclass(eq=False, repr=False)
@@ -318,13 +318,15 @@ class Function(Expr):
         span: Span | None = None,
     ) -> None:
         if not isinstance(params, Iterable):
-            raise BadNode(f"function parameters are a sequence of relay.Var, found {shown(params)}")
+            raise BadNode(
+                f"function parameters: expected a sequence of relay.Var, found {shown(params)}"
+            )
         params = tuple(params)
         if len({id(p) for p in params}) < len(params):
-            raise BadNode("a function parameter is given twice; each is a relay.Var of its own")
+            raise BadNode("a function parameter occurs twice; pass a separate relay.Var for each")
         for param in params:
             if not isinstance(param, Var):
-                raise BadNode(f"a function parameter is a relay.Var, found {shown(param)}")
+                raise BadNode(f"a function parameter: expected a relay.Var, found {shown(param)}")
         self.params = tuple(params)
         self.body = as_expr(body)
         self.ret_type = ret_type
@@ -394,7 +396,7 @@ class Tuple(Expr):
     def __post_init__(self) -> None:
         fields: object = self.fields
         if not isinstance(fields, Iterable):
-            raise BadNode(f"a tuple requires a sequence of expressions, found {shown(fields)}")
+            raise BadNode(f"a tuple: expected a sequence of expressions, found {shown(fields)}")
         self.fields = tuple(as_expr(f) for f in self.fields)
 
     def __len__(self) -> int:
@@ -419,7 +421,7 @@ class TupleGetItem(Expr):
         self.tuple_value = as_expr(self.tuple_value)
         index: object = self.index
         if not isinstance(index, int | np.integer):
-            raise BadNode(f"a tuple index is an integer, found {shown(index)}")
+            raise BadNode(f"a tuple index: expected an integer, found {shown(index)}")
         if self.index < 0:
             raise BadNode(f"a tuple index cannot be negative, found {self.index}")
 

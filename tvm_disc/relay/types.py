@@ -169,16 +169,16 @@ def as_dim(value: object) -> Dim:
         return made
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise BadNode(
-            f"a dimension is an int, relay.Any() or a size variable, found {shown(value)}"
+            f"a dimension: expected an int, relay.Any() or a size variable, found {shown(value)}"
         )
     try:
         number = int(value.__index__())
     except TypeError:  # an array of several elements
-        raise BadNode(f"a dimension is an int, found {shown(value)}") from None
+        raise BadNode(f"a dimension: expected an int, found {shown(value)}") from None
     if number < 0:
         raise BadNode(f"a dimension cannot be negative, found {number}")
     if number >= 1 << 63:
-        raise BadNode("a dimension is less than 2**63")
+        raise BadNode("a dimension must be less than 2**63")
     return number
 
 
@@ -229,7 +229,7 @@ class TensorType(Type):
     def __post_init__(self) -> None:
         shape: object = self.shape
         if not isinstance(shape, Iterable):  # a single number is a common mistake
-            raise BadNode(f"a shape is a sequence of dimensions, found {shown(shape)}")
+            raise BadNode(f"a shape: expected a sequence of dimensions, found {shown(shape)}")
         object.__setattr__(self, "shape", tuple(as_dim(d) for d in shape))
         dtype = shown(self.dtype) if isinstance(self.dtype, list | dict) else str(self.dtype)
         dtype = _DTYPES.get(dtype, dtype)

@@ -128,7 +128,7 @@ class Entry:
         read-only.
         """
         if self.name not in USER_ROWS:
-            raise BadNode(f"{self.name} is an operator of Relay's, which stays as it is")
+            raise BadNode(f"{self.name} is an operator of Relay and cannot be changed")
         return USER_ROWS[self.name]
 
     def _renew(self) -> None:

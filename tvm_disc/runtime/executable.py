@@ -97,7 +97,7 @@ class Executable:
         export: Callable[..., None] | None = None,
     ) -> None:
         if not isinstance(code, Code):
-            raise BadInput(f"an Executable is made by build or load, not from {shown(code)}")
+            raise BadInput(f"an Executable is created by build or load, not from {shown(code)}")
         self._code = code
         self._export = export  # saves the program; None if it was loaded
         # address of the thread pool

@@ -128,9 +128,12 @@ def test_boxes_that_overlap_are_suppressed() -> None:
         ),
         (
             node("Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode="best"),
-            "coordinate_transformation_mode: 'best'",
+            "unsupported coordinate_transformation_mode 'best'",
         ),
-        (node("Resize", ["x", "", "s"], ["y"], nearest_mode="best"), "nearest_mode: 'best'"),
+        (
+            node("Resize", ["x", "", "s"], ["y"], nearest_mode="best"),
+            "unsupported nearest_mode 'best'",
+        ),
     ],
 )
 def test_ways_that_do_not_exist_are_refused(made: Any, words: str) -> None:

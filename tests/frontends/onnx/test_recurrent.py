@@ -189,7 +189,7 @@ def test_one_direction_matches_the_evaluator() -> None:
     ("attributes", "words"),
     [
         ({"activations": ["Best", "Tanh", "Tanh"]}, "activation 'best'"),
-        ({"direction": "sideways"}, "direction: 'sideways'"),
+        ({"direction": "sideways"}, "unsupported direction 'sideways'"),
         ({"activations": ["Tanh"]}, "1 activations: expected 3"),
     ],
 )

@@ -205,7 +205,7 @@ WRONG_KINDS = [
     (relay.RefType(SHAPE), "kind for a type inside another"),
     (relay.TypeRelation(None, [SHAPE], 1), "argument of a relation"),
     (relay.GlobalTypeVar("L")(), "type L is undefined"),
-    (A(B), "callee of a type call is the name of a data type, found A"),
+    (A(B), "callee of a type call: expected the name of a data type, found A"),
 ]
 
 

@@ -208,5 +208,5 @@ def test_a_parameter_cannot_become_a_call() -> None:
             return relay.exp(var)
 
     x = scalar("x")
-    with pytest.raises(BadNode, match=r"a function parameter is a relay\.Var"):
+    with pytest.raises(BadNode, match=r"a function parameter: expected a relay\.Var"):
         Wrong().visit(relay.Function([x], x))

@@ -139,15 +139,15 @@ def test_members_are_what_was_given() -> None:
 
 BAD_NODES: list[tuple[Callable[[], Any], str]] = [
     (lambda: relay.Tuple([relay.Var("a"), 4]), 'convert "4" with `const` first'),
-    (lambda: relay.Tuple(9), "a tuple is made of a sequence"),
+    (lambda: relay.Tuple(9), "a tuple: expected a sequence"),
     (lambda: relay.TupleGetItem(relay.Var("a"), -1), "cannot be negative, found -1"),
     (lambda: relay.TupleGetItem(relay.Var("a"), "first"), "is an integer, found 'first'"),
     (lambda: relay.Let("a", relay.const(1), relay.const(2)), "let binds a relay.Var"),
     (lambda: relay.If(True, relay.Var("a"), relay.Var("b")), 'convert "True"'),
-    (lambda: relay.Function([relay.const(1)], relay.const(1)), "parameter is a relay.Var"),
+    (lambda: relay.Function([relay.const(1)], relay.const(1)), "parameter: expected a relay.Var"),
     (lambda: relay.Function([relay.Var("a")] * 2, relay.const(1)), "is given twice"),
     (lambda: relay.Call(relay.Var("f"), relay.Var("a")), "Call: args"),
-    (lambda: relay.Constant([[1], [2, 3]]), "holds numbers or bools"),
+    (lambda: relay.Constant([[1], [2, 3]]), "expected numbers or bools"),
     (lambda: relay.Clause(relay.PatternWildcard(), None), "expected a Relay expression"),
     (lambda: 1.5 * relay.Var("a"), 'convert "1.5" with `const` first'),
     (lambda: relay.save_json(3), "expected a relay module, expression or type, found int"),

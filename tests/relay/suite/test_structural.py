@@ -410,7 +410,7 @@ def test_values_without_an_end_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: TensorType(12), "a shape is a sequence of dimensions, found 12"),
+        (lambda: TensorType(12), "a shape: expected a sequence of dimensions, found 12"),
         (lambda: TensorType((1,), "int7"), "expected an element type .* found 'int7'"),
         (lambda: TupleType("ab"), "TupleType: fields: expected a sequence, found 'ab'"),
         (lambda: FuncType(None, TupleType([])), "FuncType: arg_types: expected a sequence"),
@@ -420,10 +420,10 @@ def test_values_without_an_end_are_refused(name: str) -> None:
         (lambda: relay.PatternTuple(8), "PatternTuple: patterns: expected a sequence, found 8"),
         (lambda: relay.Match(relay.Tuple([]), 8), "Match: clauses: expected a sequence, found 8"),
         (lambda: relay.Let("v", relay.const(0), relay.const(0)), "let binds a relay.Var"),
-        (lambda: relay.Function([relay.const(0)], relay.const(0)), "parameter is a relay.Var"),
+        (lambda: relay.Function([relay.const(0)], relay.const(0)), "parameter: expected a relay.Var"),
         (lambda: relay.Function([relay.Var("v")] * 2, relay.const(0)), "given twice"),
         (lambda: relay.TupleGetItem(relay.Var("v"), -2), "cannot be negative, found -2"),
-        (lambda: relay.const("seven"), "a constant holds numbers or bools, found 'seven'"),
+        (lambda: relay.const("seven"), "a constant: expected numbers or bools, found 'seven'"),
     ],
 )
 def test_what_is_no_node_is_never_compared(make: Make, message: str) -> None:

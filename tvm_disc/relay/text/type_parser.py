@@ -159,9 +159,9 @@ class TypeParser(TokenStream):
             return dim
         text = self.expect_kind("int", "a dimension: a number, ? or meta[...]").text
         if not text.isdigit():
-            self.fail(f"a dimension is a plain non-negative number, not {text}", token)
+            self.fail(f"a dimension: expected a non-negative integer, found {text}", token)
         if len(text) > 19 or int(text) >= 1 << 63:
-            self.fail("a dimension is less than 2**63", token)
+            self.fail("a dimension must be less than 2**63", token)
         return int(text)
 
     def _meta_type(self) -> ty.Type:

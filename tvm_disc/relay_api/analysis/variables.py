@@ -152,7 +152,9 @@ def _check_all(types: Iterable[ty.Type], place: str, mod: IRModule | None) -> No
 
 def _check_type_call(t: ty.TypeCall, mod: IRModule | None) -> None:
     if not isinstance(t.func, ty.GlobalTypeVar):
-        raise BadNode(f"{t}: the callee of a type call is the name of a data type, found {t.func}")
+        raise BadNode(
+            f"{t}: the callee of a type call: expected the name of a data type, found {t.func}"
+        )
     _check(t.func, "callee of a type call", ty.TypeKind.AdtHandle, mod)
     if mod is None or t.func not in mod:
         raise BadNode(f"{t}: type {t.func} is undefined")

@@ -122,7 +122,7 @@ def suppress(
         ctx.require_eq(one, other, "scores and order must agree")
     ctx.require_eq(boxes.dims[0], places.dims[0], "the batch dims of boxes and scores must agree")
     ctx.require_eq(boxes.dims[1], places.dims[2], "there must be one score for each box")
-    ctx.require_eq(boxes.dims[2], i64(4), "a box has four numbers")
+    ctx.require_eq(boxes.dims[2], i64(4), "a box must have four numbers")
     limit, threshold = (ctx.reshape(x, []) for x in limits)
     operands = [boxes, scores, places, valid, cast(ctx, limit, "int64")]
     operands += [cast(ctx, threshold, boxes.dtype), *([classes] if classes else [])]

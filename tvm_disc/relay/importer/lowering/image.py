@@ -76,7 +76,7 @@ def _region(ctx: Emitter, args: Args, attrs: Attrs, rank: int) -> list[Tensor]:
             message = f"roi: expected {2 * rank} numbers, found {len(roi)}"
             raise TypeMismatch(ctx.where(message))
         return [ctx.scalar(float(v), F32) for v in roi]
-    ctx.require_eq(product(args[0].dims), i64(2 * rank), "the region has two ends per axis")
+    ctx.require_eq(product(args[0].dims), i64(2 * rank), "the region must have two ends per axis")
     line = cast(ctx, ctx.reshape(args[0], [i64(2 * rank)]), F32)
     ends = [sliced(ctx, line, {0: (i64(k), i64(1), 1)}) for k in range(2 * rank)]
     return [ctx.reshape(e, []) for e in ends]
@@ -150,7 +150,7 @@ def _scaled(ctx: Emitter, dim: Any, scale: Any) -> Any:
         if literal is not None:
             return i64(round(literal * scale))
         scale = ctx.scalar(scale, "float64")
-    ctx.require_eq(product(scale.dims), i64(1), "a scale is one number")
+    ctx.require_eq(product(scale.dims), i64(1), "a scale must be one number")
     factor = cast(ctx, ctx.reshape(scale, []), "float64")
     exact = number(ctx, dim, "float64") * factor
     size = ctx.apply("round", exact)  # halves are rounded to even

@@ -43,7 +43,7 @@ def _roi(pool: bool) -> Rule:
         data, rois = args
         _float32(ctx, data, rois)
         x, restore = channels_first(ctx, data, str(attrs["layout"]), "NCHW")
-        ctx.require_eq(rois.dims[1], i64(5), "a region has 5 numbers")
+        ctx.require_eq(rois.dims[1], i64(5), "a region must have 5 numbers")
         for a in (0, 2, 3):
             ctx.solver.require_le(i64(1), x.dims[a], ctx.where(f"axis {a} must not be empty"))
         pooled = steps(ctx, attrs, "pooled_size", 2)

@@ -65,8 +65,8 @@ def _affine_grid(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     height, width = (int(d) for d in attrs["target_shape"])
     if min(height, width) < 2:
         raise TypeMismatch(ctx.where(f"target_shape {(height, width)}: expected at least (2, 2)"))
-    ctx.require_eq(x.dims[1], i64(2), "an affine matrix has 2 rows")
-    ctx.require_eq(x.dims[2], i64(3), "an affine matrix has 3 columns")
+    ctx.require_eq(x.dims[1], i64(2), "an affine matrix must have 2 rows")
+    ctx.require_eq(x.dims[2], i64(3), "an affine matrix must have 3 columns")
     lines = []
     for axis, size in ((3, width), (2, height)):
         step = cast(ctx, iota(ctx, i64(size)), F32) * ((2.0 - 1e-7) / (size - 1))
@@ -128,7 +128,7 @@ def _crop_and_resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = cast(ctx, x, F32)
     height, width = (int(d) for d in attrs["crop_size"])
     ctx.require_eq(picks.dims[0], boxes.dims[0], "there must be a batch entry for each box")
-    ctx.require_eq(boxes.dims[1], i64(4), "a box has 4 numbers")
+    ctx.require_eq(boxes.dims[1], i64(4), "a box must have 4 numbers")
     count = boxes.dims[0]
     sizes = [number(ctx, d, F32) for d in x.dims[2:]]
     places = [

@@ -425,7 +425,7 @@ def padded(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tenso
             wide = np.pad(x.constant, list(pairs), constant_values=value)
             return ctx.constant(wide.astype(x.constant.dtype))
         return ctx.emit(R.nn.pad(ctx.expr(x), widths, "constant", value), dims, x.dtype)
-    ctx.require_eq(product(fill.dims), i64(1), "the pad value is one element")
+    ctx.require_eq(product(fill.dims), i64(1), "the pad value must be one element")
     inner = filled(ctx, x.dims, ctx.scalar(1, "bool"), "bool")
     inside = ctx.emit(R.nn.pad(ctx.expr(inner), widths, "constant", 0.0), dims, "bool")
     bare = ctx.emit(R.nn.pad(ctx.expr(x), widths, "constant", 0.0), dims, x.dtype)
