@@ -18,7 +18,7 @@ from tests.models import TREES, mlp
 from tvm_disc import paths, relay
 from tvm_disc.errors import DiscError
 
-# The rooms that a process has which loads and calls a saved program; all others belong to the
+# The packages that a process has which loads and calls a saved program; all others belong to the
 # compiler. Of other packages it has NumPy's and tvm_ffi's.
 OF_A_LOADED_PROGRAM = {"abi", "errors", "options", "paths", "runtime", "support"}
 FOREIGN = {"tvm", "scipy", "xgboost", "onnx", "torch", "tqdm", "matplotlib"}
@@ -62,8 +62,8 @@ def test_a_loaded_program_needs_nothing_of_the_compiler(kind: str, tmp_path: Pat
         tvm_disc.build(mlp() if kind == "tensors" else relay.parse(TREES)).save(path)
     before, after = json.loads(python(CALL, str(path)))
     assert before == ["tvm_disc", "tvm_disc.paths"]
-    rooms = {m.split(".")[1] for m in after if m.startswith("tvm_disc.")}
-    assert rooms == OF_A_LOADED_PROGRAM
+    packages = {m.split(".")[1] for m in after if m.startswith("tvm_disc.")}
+    assert packages == OF_A_LOADED_PROGRAM
     assert not FOREIGN & {m.split(".")[0] for m in after}
 
 
@@ -77,24 +77,24 @@ def test_the_command_line_runs_a_library_without_the_compiler(tmp_path: Path) ->
         "print(sorted({m.split('.')[1] for m in sys.modules if m.startswith('tvm_disc.')}))",
         str(path),
     )
-    *_, foreign, rooms = found.splitlines()
+    *_, foreign, packages = found.splitlines()
     assert foreign == "[]"
     # Of `bench` the file of its options, which imports the rest when the command is run.
     shell = {"__main__", "bench"}
     wanted = sorted({*OF_A_LOADED_PROGRAM, *shell})
-    assert rooms == str(wanted)
+    assert packages == str(wanted)
 
 
 def test_public_names_are_listed_before_they_are_imported() -> None:
-    listed, rooms, told = json.loads(
+    listed, packages, told = json.loads(
         python(
             "import json, pydoc, sys, tvm_disc\n"
             "listed = dir(tvm_disc)\n"
-            "rooms = [m for m in sys.modules if m.startswith('tvm_disc.')]\n"
-            "print(json.dumps([listed, rooms, pydoc.plain(pydoc.render_doc(tvm_disc))]))"
+            "packages = [m for m in sys.modules if m.startswith('tvm_disc.')]\n"
+            "print(json.dumps([listed, packages, pydoc.plain(pydoc.render_doc(tvm_disc))]))"
         )
     )
-    assert rooms == ["tvm_disc.paths"]
+    assert packages == ["tvm_disc.paths"]
     assert set(tvm_disc.__all__) <= set(listed)
     classes = ("class Executable", "class Options", "class DiscError")
     assert [name for name in ("build(", "load(", "tune(", *classes) if name not in told] == []
@@ -108,7 +108,7 @@ def test_a_star_brings_all_names() -> None:
     assert found.split() == ["tvm_disc.compile", "tvm_disc.tuning.tune", "True", "tvm_disc.relay"]
 
 
-def test_no_room_takes_the_place_of_a_function() -> None:
+def test_no_package_takes_the_place_of_a_function() -> None:
     found = python(
         "import tvm_disc.tuning.tune, tvm_disc.compile\n"
         "print(callable(tvm_disc.tune), callable(tvm_disc.build), callable(tvm_disc.load))"

@@ -1,4 +1,4 @@
-"""Who imports whom in the package, read from the sources: also inside functions and for types."""
+"""Imports between the modules of the package, read from their sources, also inside functions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PACKAGE = "tvm_disc"
 FACES = {PACKAGE, f"{PACKAGE}.paths", f"{PACKAGE}.relay"}
 
 
-def room_of(module: str) -> str:
-    """``tvm_disc.shape.solver`` is in ``shape``; the package itself is ``__init__``."""
+def package_of(module: str) -> str:
+    """Return the sub-package of a module; ``__init__`` for the package itself."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 

@@ -1,4 +1,4 @@
-"""Imports go one way: no room imports a later one, not even inside a function, and no circle."""
+"""Imports follow the layers: no package imports a later one, also inside functions; no cycles."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.imports import FACES, PACKAGE, graph, imports, modules, named, room_of, strings
+from tests.meta.imports import FACES, PACKAGE, graph, imports, modules, named, package_of, strings
 
-# Left never imports right.  Rooms of one step do not import each other.
+# Left never imports right.  Packages of one step do not import each other.
 ORDER = [
     {"paths"},
     {"errors"},
@@ -31,24 +31,24 @@ ORDER = [
     {"bench"},
     {"__main__"},
 ]
-STEP = {room: step for step, rooms in enumerate(ORDER) for room in rooms}
+STEP = {package: step for step, packages in enumerate(ORDER) for package in packages}
 
 
 def violations(module: str, targets: Iterable[str]) -> list[str]:
-    """The imports of a module that go the wrong way."""
-    room = room_of(module)
+    """Return the imports of a module that violate the layers."""
+    package = package_of(module)
     found = []
     for target in sorted(targets):
-        other = room_of(target)
-        if room == other and room != "__init__":
+        other = package_of(target)
+        if package == other and package != "__init__":
             continue
-        if STEP.get(other, len(ORDER)) >= STEP[room] and module not in FACES:
+        if STEP.get(other, len(ORDER)) >= STEP[package] and module not in FACES:
             found.append(f"{module} imports {target}")
     return found
 
 
 def circle(imported: Mapping[str, Iterable[str]]) -> list[str]:
-    """Modules that import each other in turn, the first named again at the end; empty if none."""
+    """Return a cycle of imports, with the first module repeated at the end; empty if none."""
     try:
         graphlib.TopologicalSorter(imported).prepare()
     except graphlib.CycleError as found:
@@ -56,8 +56,8 @@ def circle(imported: Mapping[str, Iterable[str]]) -> list[str]:
     return []
 
 
-def test_every_room_has_a_place(root: Path) -> None:
-    unplaced = {room_of(module) for module, _ in modules(root)} - set(STEP)
+def test_every_package_has_a_place(root: Path) -> None:
+    unplaced = {package_of(module) for module, _ in modules(root)} - set(STEP)
     assert not unplaced, f"add to ORDER, and to the table in CONTRIBUTING.md: {sorted(unplaced)}"
 
 
@@ -101,7 +101,7 @@ def test_no_circle_among_files(root: Path) -> None:
     ],
 )
 def test_the_check_sees_what_it_should(module: str, source: str, count: int) -> None:
-    known = {f"{PACKAGE}.{room}" for room in STEP}
+    known = {f"{PACKAGE}.{package}" for package in STEP}
     assert len(violations(module, imports(source, module, False, known))) == count
 
 

@@ -27,7 +27,7 @@ GLOSSARY = {
     r"\bstrangers?\b": "untrusted, independent",
     r"\b(?:who|what|when|where)ever (?:has|is|survives|comes)\b": "any thread that, if",
     r"\b(?:for ever|at hand|gives? way|comes? apart)\b": "without limit, available, yields, splits",
-    r"\b(?:doors?|rooms?)\b(?! -->| --write)": "entry point, package, space",
+    r"\b(?:doors?|rooms?)\b": "entry point, package, space",
     r"(?<!nearest )(?<!nearest-)\bneighbours?\b": "adjacent elements, next",
     r"\b(?:goes|go) by\b": "depends on",
     r"\bof such\b": "of these",
@@ -84,7 +84,7 @@ def test_private_terms_are_found(text: str, count: int) -> None:
         ("``codegen.spools`` and :class:`Absentee`", ["Absentee", "codegen.spools"]),
         ("`tvm_disc.build`, `tvm.relax`, `exe.load`", []),
         ("`tvm_disc.bulid`", ["tvm_disc.bulid"]),
-        ("python -m tests.meta.rooms, python -m tests.absent", ["tests.absent"]),
+        ("python -m tests.meta.packages, python -m tests.absent", ["tests.absent"]),
         ("writes `index.txt` and `00_propagate.relax.py`", []),
     ],
 )

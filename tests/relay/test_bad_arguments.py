@@ -46,7 +46,7 @@ CASES = [
     (lambda: X + 1, 'convert "1" with `const` first'),
     (
         lambda: relay.Function(5, X),
-        "function parameters: expected a sequence of relay.Var, found 5",
+        "function: expected a sequence of relay.Var, found 5",
     ),
     (lambda: relay.Function([5], X), "a function parameter: expected a relay.Var, found 5"),
     (lambda: relay.Function([X, X], X), "a function parameter occurs twice"),

@@ -318,9 +318,7 @@ class Function(Expr):
         span: Span | None = None,
     ) -> None:
         if not isinstance(params, Iterable):
-            raise BadNode(
-                f"function parameters: expected a sequence of relay.Var, found {shown(params)}"
-            )
+            raise BadNode(f"function: expected a sequence of relay.Var, found {shown(params)}")
         params = tuple(params)
         if len({id(p) for p in params}) < len(params):
             raise BadNode("a function parameter occurs twice; pass a separate relay.Var for each")

@@ -59,9 +59,9 @@ def same_program(general: Any, special: Any, symbol: Any, guards: Sequence[Recor
 
 
 def _replacements(program: Any) -> Values:
-    """Return the symbols that the exporter found equal to others, with what replaces them.
+    """Return the symbols that the exporter found equal to others, with their replacements.
 
-    Guards are recorded with the symbols of their time; shapes have the replacements.
+    Recorded guards contain the original symbols; shapes contain the replacements.
     """
     env = environment_of(program)
     return {} if env is None else dict(env.replacements)

@@ -44,7 +44,7 @@ _REDUCED = frozenset("sum mean max min prod all any".split())
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of a value: ``now``, where the program had ``was``."""
+    """Change of a value's layout: ``was`` in the original program, ``now`` in the new one."""
 
     was: str
     now: str

@@ -77,8 +77,8 @@ class Site:
         args: its operands as integers, each with its parameters; a constant has none.
         shapes: the dims of the operands, None where one is not known.
         shape: the dims of the result, likewise.
-        out: the parameters of the quantize that the result reaches in its range, if any.
-        is_last: whether the quantize reads this very result.
+        out: the parameters of the quantize that follows without a change of range, if any.
+        is_last: whether that quantize reads the result of this call directly.
     """
 
     call: Call

@@ -1,4 +1,4 @@
-"""Generate the diagram of packages and imports: ``python -m tests.meta.rooms --write``.
+"""Generate the diagram of packages and imports: ``python -m tests.meta.packages --write``.
 
 The diagram is a section of CONTRIBUTING.md; without ``--write`` it is printed.
 """
@@ -10,48 +10,49 @@ import graphlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.meta.imports import FACES, PACKAGE, graph, room_of
+from tests.meta.imports import FACES, PACKAGE, graph, package_of
 
-BEGIN = "<!-- begin: python -m tests.meta.rooms --write -->"
-END = "<!-- end: rooms -->"
+BEGIN = "<!-- begin: python -m tests.meta.packages --write -->"
+END = "<!-- end: packages -->"
 # These modules import all others, which says nothing about the layers.
 OUTSIDE = {"__init__", "__main__", "paths"}
 
 
-def rooms(root: Path) -> dict[str, set[str]]:
+def packages(root: Path) -> dict[str, set[str]]:
     """Return the packages that each package imports."""
     found: dict[str, set[str]] = {}
     for module, targets in graph(root).items():
-        room = room_of(module)
-        if room not in OUTSIDE and module not in FACES:
-            others = found.setdefault(room, set())
-            others.update(o for o in map(room_of, targets) if o not in {room, *OUTSIDE})
+        package = package_of(module)
+        if package not in OUTSIDE and module not in FACES:
+            others = found.setdefault(package, set())
+            others.update(o for o in map(package_of, targets) if o not in {package, *OUTSIDE})
     return found
 
 
 def reduced(imported: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """Return the transitive reduction: imports that others imply are omitted."""
     below: dict[str, set[str]] = {}
-    for room in graphlib.TopologicalSorter(imported).static_order():
-        below[room] = set().union(imported.get(room, ()), *(below[o] for o in imported[room]))
+    for package in graphlib.TopologicalSorter(imported).static_order():
+        direct = imported[package]
+        below[package] = direct.union(*(below[o] for o in direct))
     return {
-        room: {o for o in others if not any(o in below[x] for x in others - {o})}
-        for room, others in imported.items()
+        package: {o for o in others if not any(o in below[x] for x in others - {o})}
+        for package, others in imported.items()
     }
 
 
 def picture(root: Path) -> str:
     """Return the diagram as the section of CONTRIBUTING.md."""
-    imported = rooms(root)
+    imported = packages(root)
     lines = ["```mermaid", "flowchart BT"]
-    for room in sorted(imported):
-        folder = root / PACKAGE / room
+    for package in sorted(imported):
+        folder = root / PACKAGE / package
         inside = sorted(p.parent.name for p in folder.glob("*/__init__.py"))
-        label = f"{room}/" if folder.is_dir() else f"{room}.py"
+        label = f"{package}/" if folder.is_dir() else f"{package}.py"
         text = "<br/>".join([f"<b>{label}</b>", *(" ".join(x) for x in _rows(inside))])
-        lines.append(f'    {room}["{text}"]')
+        lines.append(f'    {package}["{text}"]')
     edges = reduced(imported)
-    lines += [f"    {room} --> {other}" for room in sorted(edges) for other in sorted(edges[room])]
+    lines += [f"    {one} --> {other}" for one in sorted(edges) for other in sorted(edges[one])]
     return "\n".join([*lines, "```"])
 
 

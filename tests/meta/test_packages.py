@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.rooms import BEGIN, END, picture, reduced, rooms, section
+from tests.meta.packages import BEGIN, END, packages, picture, reduced, section
 
 
 def test_the_picture_is_up_to_date(root: Path) -> None:
     _, drawn, _ = section((root / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    assert drawn == picture(root), "run: python -m tests.meta.rooms --write"
+    assert drawn == picture(root), "run: python -m tests.meta.packages --write"
 
 
-def test_rooms_see_what_they_import(root: Path) -> None:
-    found = rooms(root)
+def test_packages_see_what_they_import(root: Path) -> None:
+    found = packages(root)
     assert "shape" in found["relay"]
     assert "schedules" in found["codegen"]
     assert found["errors"] == set()
