@@ -11,7 +11,7 @@ program's, a median over rounds. What is not clearly better stays as it is.
 far_bytes      rows and loops that never store past the caches, and always: from so many bytes on,
                operands and results together, at which always is the faster, then read
 stream_bytes   the same of transposes, where registers fill lines (AVX-512)
-turn_tiles     runs along the result's rows of 0 (never), 8, 16, 32, 64 tiles
+run_tiles     runs along the result's rows of 0 (never), 8, 16, 32, 64 tiles
 weights_bytes  convolutions whose weights stay near while images go by, up to so many bytes
 
 ``--write`` puts what was found into the shipped file of this processor, which
@@ -193,7 +193,7 @@ def first_gain(gains: Mapping[int, float]) -> int | None:
 def turns(base: Memory, shapes: Sequence[Shape], rounds: int) -> int:
     """The tiles of a run that take the least time in the geometric mean."""
     source = _transpose()
-    programs = [compiled(source, replace(base, turn_tiles=n)) for n in TILES]
+    programs = [compiled(source, replace(base, run_tiles=n)) for n in TILES]
     logs = []
     for shape in shapes:
         args = arrays(source, shape)
@@ -201,11 +201,11 @@ def turns(base: Memory, shapes: Sequence[Shape], rounds: int) -> int:
         found = ratios([lambda p=p: p(*args, out=out) for p in programs], rounds)  # noqa: B023
         logs.append(np.log(found))
         text = "  ".join(f"{n}: {v:5.2f}" for n, v in zip(TILES, found, strict=True))
-        print(f"turn_tiles {'x'.join(map(str, shape)):>11}  {text}", flush=True)
+        print(f"run_tiles {'x'.join(map(str, shape)):>11}  {text}", flush=True)
     mean = np.exp(np.mean(logs, axis=0))
-    print("turn_tiles        mean  " + "  ".join(
+    print("run_tiles        mean  " + "  ".join(
         f"{n}: {v:5.2f}" for n, v in zip(TILES, mean, strict=True)))  # fmt: skip
-    return better(TILES, mean, base.turn_tiles)
+    return better(TILES, mean, base.run_tiles)
 
 
 def near_weights(base: Memory, rounds: int) -> int:
@@ -254,7 +254,7 @@ def main() -> None:
     if isa.lanes_f32 == LANES:
         one = {"transpose": (_transpose, 1)}
         found["stream_bytes"] = limit("stream_bytes", "stream_bytes", one, base, sides, rounds)
-    found["turn_tiles"] = turns(base, sides, rounds)
+    found["run_tiles"] = turns(base, sides, rounds)
     if not args.quick:
         found["weights_bytes"] = near_weights(base, rounds)
     known = {name: value for name, value in found.items() if value is not None}

@@ -46,7 +46,7 @@ def test_machines_that_were_measured_keep_what_was_measured() -> None:
     """Whatever a table or the system says of their caches."""
     intel, amd = machine_for("cascadelake"), machine_for("znver4")
     assert intel.memory == Memory()
-    assert amd.memory == Memory(turn_tiles=32, stream_bytes=10 << 20)
+    assert amd.memory == Memory(run_tiles=32, stream_bytes=10 << 20)
     assert intel.model == replace(CostModel(), **shipped("x86-64-v4")["model"], near_bytes=509e3)
     assert amd.model == CostModel(**shipped("znver4")["model"])
     for name, found in (("cascadelake", intel), ("znver4", amd)):
@@ -57,10 +57,10 @@ def test_machines_that_were_measured_keep_what_was_measured() -> None:
 def test_a_processor_nobody_has_measured_goes_by_its_own_caches() -> None:
     model, memory = model_for(FUTURE), memory_for(FUTURE)
     assert model.near_bytes == 3 << 19 and memory.far_bytes == 99 << 20
-    assert memory.ask_bytes == 3 << 20 and memory.stream_bytes < memory.far_bytes / 2
+    assert memory.prefetch_bytes == 3 << 20 and memory.stream_bytes < memory.far_bytes / 2
     assert model.op_ns == shipped("x86-64-v3")["model"]["op_ns"]
-    assert memory.turn_tiles > 0  # there are no registers that fill a line
-    assert memory_for(replace(FUTURE, isa=Isa(16, 32, True))).turn_tiles == 0
+    assert memory.run_tiles > 0  # there are no registers that fill a line
+    assert memory_for(replace(FUTURE, isa=Isa(16, 32, True))).run_tiles == 0
 
 
 def test_a_processor_of_no_level_takes_the_plain_constants() -> None:

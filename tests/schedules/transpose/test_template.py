@@ -124,13 +124,13 @@ def test_anywhere_in_a_line_of_cache(
         assert (room[:begin] == 0xA5).all() and (room[begin + x.nbytes :] == 0xA5).all()
 
 
-@pytest.mark.parametrize("turn_tiles", [0, 1, 3, 32])
+@pytest.mark.parametrize("run_tiles", [0, 1, 3, 32])
 @pytest.mark.parametrize("stream_bytes", [1 << 12, 1 << 40])
 def test_whichever_way_memory_wants_it(
-    turn_tiles: int, stream_bytes: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    run_tiles: int, stream_bytes: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs along either side, alone and with other work around, past the caches or not."""
-    memory = Memory(turn_tiles=turn_tiles, stream_bytes=stream_bytes)
+    memory = Memory(run_tiles=run_tiles, stream_bytes=stream_bytes)
     monkeypatch.setattr("tvm_disc.codegen.machine.memory_for", lambda processor: memory)
     moved = program(tensor(2), "transpose(%x, axes=[1, 0])")
     more = program(tensor(2), "nn.relu(transpose(nn.relu(%x), axes=[1, 0]))")

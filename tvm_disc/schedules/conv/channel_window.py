@@ -92,7 +92,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
 
     def emit(body: Body) -> None:
         emitter = _Emitter(group, node, body, lanes, columns, masks, cut)
-        emitter.run(machine.memory.ask_bytes)
+        emitter.run(machine.memory.prefetch_bytes)
 
     sums = i64(product([*node.shape, *spec.extents]))
     cost = None if cut is None else _sums(node, cut, taps, columns).ns
@@ -202,14 +202,14 @@ class _Emitter:
         self.channels, self.input_channels = node.shape[-1], self.data.shape[-1]
         self.stride, self.gap = self.geo.strides[-1], self.geo.dilation[-1]
 
-    def run(self, ask_bytes: int) -> None:
+    def run(self, prefetch_bytes: int) -> None:
         """Emit all rows of the range.
 
-        Inputs and results of at least ``ask_bytes`` bytes are prefetched one row ahead.
+        Inputs and results of at least ``prefetch_bytes`` bytes are prefetched one row ahead.
         """
         low, body, node = self.low, self.body, self.node
-        self.far_results = self._is_far(node, ask_bytes)
-        self.far_input = self._is_far(self.data, ask_bytes)
+        self.far_results = self._is_far(node, prefetch_bytes)
+        self.far_input = self._is_far(self.data, prefetch_bytes)
         self.vectors = self.block.bind("vectors", tirx.floordiv(i64(self.channels), self.lanes))
         self.rest = self.block.bind("rest", i64(self.channels) - self.vectors * self.lanes)
         # With one channel the index is a literal 0, along which no vector can be read.
@@ -224,10 +224,10 @@ class _Emitter:
             with low.loop("tile", tiles) as tile:
                 self._tile(lines, tile)
 
-    def _is_far(self, node: Node, ask_bytes: int) -> Expr:
-        """Return the condition that a value does not fit in a cache of ``ask_bytes`` bytes."""
+    def _is_far(self, node: Node, prefetch_bytes: int) -> Expr:
+        """Return the condition that a value does not fit in a cache of ``prefetch_bytes`` bytes."""
         size = product(node.shape) * (int(DataType(node.dtype).bits) // 8)
-        return self.block.bind("far", bind_opaque(self.block, "bytes", size) >= ask_bytes)
+        return self.block.bind("far", bind_opaque(self.block, "bytes", size) >= prefetch_bytes)
 
     def _block_of(self, task: Expr) -> tuple[Expr, Expr]:
         """Return the block of channels and the row of a task; rows of one block are consecutive
@@ -284,7 +284,7 @@ class _Emitter:
         with block.otherwise(), low.scope():
             self._vectors(lines, tile)
 
-    def _ask(self, lines: _Lines, tile: _Tile, first: Expr) -> None:
+    def _prefetch_next(self, lines: _Lines, tile: _Tile, first: Expr) -> None:
         """Emit prefetches of a part of the data that the next row reads and stores under this tile.
 
         A vector is half a cache line in each of several columns, a pattern that hardware
@@ -322,7 +322,7 @@ class _Emitter:
             first = bind_opaque(self.block, "channel", v * self.lanes)
             weights = bind_opaque(self.block, "weights", first * math.prod(self.taps))
             if tile.inside:
-                self._ask(lines, tile, first)
+                self._prefetch_next(lines, tile, first)
             self._sums(lines, tile, Channels(first, weights, self.lanes, inputs=first))
 
     def _blocks(self, lines: _Lines, tile: _Tile, cut: GroupCut) -> None:
@@ -346,7 +346,7 @@ class _Emitter:
         with low.loop("v", span[1], begin=i64(0)) as v:
             at = cut.channels(block, run, span[0] + v, math.prod(self.taps))
             if tile.inside:
-                self._ask(lines, tile, at.first)
+                self._prefetch_next(lines, tile, at.first)
             if at.mask is None or self.masks:
                 self._sums(lines, tile, at)
                 return

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tvm_disc.target.processor import Processor
 
-TURN_TILES = 32
+ACROSS_TILES = 32
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class Memory:
     """Access patterns that suit a machine's memory.
 
     Attributes:
-        turn_tiles: a transpose iterates over runs of this many tiles along the result's rows, if
+        run_tiles: a transpose iterates over runs of this many tiles along the result's rows, if
             these
             are longer than the operand's; with 0, always along the operand's rows, with
             prefetching.
-        ask_bytes: transposes prefetch from this result size on.
+        prefetch_bytes: transposes prefetch from this result size on.
         stream_bytes: transposes use non-temporal stores from this result size on.
         far_bytes: rows and loops use non-temporal stores from this total of operands and results
             on.
@@ -76,8 +76,8 @@ class Memory:
         scores_bytes: largest intermediate result of an attention in stages.
     """
 
-    turn_tiles: int = 0
-    ask_bytes: int = 1 << 20
+    run_tiles: int = 0
+    prefetch_bytes: int = 1 << 20
     stream_bytes: int = 3 << 20
     far_bytes: int = 32 << 20
     weights_bytes: int = 256 << 10
@@ -89,8 +89,8 @@ class Memory:
         caches = processor.caches
         return Memory(
             # Without full-line stores to hide latency, a run along the longer side suffices.
-            turn_tiles=0 if processor.isa.masks else TURN_TILES,
-            ask_bytes=caches.l2_bytes,
+            run_tiles=0 if processor.isa.masks else ACROSS_TILES,
+            prefetch_bytes=caches.l2_bytes,
             # An operand and a result in half of the last level; the rest is left to others.
             stream_bytes=caches.last_bytes // 4,
             far_bytes=caches.last_bytes,

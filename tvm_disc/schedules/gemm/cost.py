@@ -22,11 +22,11 @@ from tvm_disc.schedules.gemm.outer import ROWS, few_steps
 from tvm_disc.schedules.gemm.partition import (
     GemmSpec,
     copies_a,
+    has_close_rows,
     inner_cost,
     is_one,
     known,
     last_columns,
-    lies_dense,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import i64
@@ -104,7 +104,7 @@ def _packs(spec: GemmSpec, tile: GemmTile, m: Values) -> Values | float:
     """Return 1 where B is packed into panels at run time, and 0 where it is read in place."""
     if spec.b_affine is None or not is_one(spec.b_affine.stride):
         return 1.0
-    return 0.0 if lies_dense(spec, tile) else np.asarray(m > tile.pack_rows, np.float64)
+    return 0.0 if has_close_rows(spec, tile) else np.asarray(m > tile.pack_rows, np.float64)
 
 
 def _instead(

@@ -23,9 +23,9 @@ from tvm_disc.schedules.gemm.partition import (
     choice,
     copies_a,
     div,
+    has_close_rows,
     is_one,
     least,
-    lies_dense,
     reads_masked,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
@@ -65,7 +65,7 @@ class Operands:
         m, lanes = self.plan.m, self.tile.lanes
         if self.spec.dtype != self.spec.acc_dtype:
             return True
-        if lies_dense(self.spec, self.tile):
+        if has_close_rows(self.spec, self.tile):
             m = 0
         ragged: Any = columns % lanes != 0 if isinstance(columns, int) else None
         ragged = False if self.masks_b() else ragged

@@ -363,7 +363,7 @@ def reads_masked(spec: GemmSpec, tile: GemmTile) -> bool:
     return has_masks(tile.lanes * int(tvm.DataType(spec.dtype).bits) // 8, spec.dtype)
 
 
-def lies_dense(spec: GemmSpec, tile: GemmTile) -> bool:
+def has_close_rows(spec: GemmSpec, tile: GemmTile) -> bool:
     """Return whether the rows of a row-major B are close enough to read panels in place for any
     M.
     """

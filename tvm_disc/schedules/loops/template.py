@@ -212,7 +212,7 @@ class _Loop:
 
     def _along(self, body: Body, vector: bool) -> None:
         low = body.low
-        self.lined = vector and self._may_lie_anywhere(body)
+        self.lined = vector and self._alignment_varies(body)
         past = self._past_caches(body, self.split) if vector else None
         low.past = past
         self._nest(body, self.split, vector)
@@ -240,7 +240,7 @@ class _Loop:
         far = far_elems(self.far_bytes, arrays)
         return PastCaches.of(body.block, body.outputs, sizes, width, far, self.lined)
 
-    def _may_lie_anywhere(self, body: Body) -> bool:
+    def _alignment_varies(self, body: Body) -> bool:
         """Return whether vectors are aligned to lines of the first result at run time.
 
         A result of known size is allocated on a line, and needs no alignment.

@@ -68,7 +68,7 @@ def tile_side(work: TransposeWork, lanes: int) -> int:
 class TileRuns:
     """Emits tiles of whole registers, in runs along the operand's rows or the result's.
 
-    Runs follow the result's rows if these are longer and the machine's ``turn_tiles`` is set. A
+    Runs follow the result's rows if these are longer and the machine's ``run_tiles`` is set. A
     tile is as wide as a cache line, or as a register if that is wider.
 
     If all rows of the result begin at the same offset in a cache line, tiles are aligned to lines,
@@ -162,7 +162,7 @@ class TileRuns:
         """Return the tiles of a run along the operand's rows, and the result's; one of them is
         1.
         """
-        number, most = self.body.block.number, self.memory.turn_tiles
+        number, most = self.body.block.number, self.memory.run_tiles
         if most == 0:
             whole = self.streams * (self.a.tiles - RUN_TILES)
             return number("across", RUN_TILES + whole), i64(1)
@@ -177,7 +177,7 @@ class TileRuns:
         Consecutive runs follow the operand's rows, or with prefetches are side by side.
         """
         bind = self.body.block.number
-        if self.memory.turn_tiles == 0:
+        if self.memory.run_tiles == 0:
             run = bind("run", tirx.truncdiv(number, rows))
             return run, bind("row", number - run * rows)
         row = bind("row", tirx.truncdiv(number, runs))
@@ -227,9 +227,9 @@ class TileRuns:
         number = self.body.block.number
         return [number("one", x + self.turned * (y - x)) for x, y in zip(few, many, strict=True)]
 
-    def _asks(self) -> bool:
+    def _prefetches(self) -> bool:
         """Return whether lines of a large operand are prefetched."""
-        return self.may_stream and self.memory.turn_tiles == 0
+        return self.may_stream and self.memory.run_tiles == 0
 
     def _tiles(self, outer: Sequence[Expr], at: Place, count: Expr, stream: bool) -> None:
         """Emit ``count`` tiles from ``at`` on."""
@@ -237,8 +237,8 @@ class TileRuns:
         step_a, step_b = self._chosen((side, 0), (0, side))
         with low.loop("i", count) as i:
             a, b = block.number("a", at[0] + i * step_a), block.number("b", at[1] + i * step_b)
-            if self._asks():
-                with block.when(self._bytes() >= self.memory.ask_bytes), low.scope():
+            if self._prefetches():
+                with block.when(self._bytes() >= self.memory.prefetch_bytes), low.scope():
                     self._fetch_next(outer, a, b)
             self._tile(outer, a, b, stream)
 

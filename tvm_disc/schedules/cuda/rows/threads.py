@@ -100,7 +100,7 @@ class Threads(Walk):
     ) -> None:
         self.rows, self.knobs, self.threads, self.at = rows, knobs, knobs.together, at
         work, self.pairs = rows.work_of(knobs)
-        self.rooms: dict[Node, Buffer] = {}
+        self.arrays: dict[Node, Buffer] = {}
         super().__init__(work, body, outer, tail, 1)
         self.begin, self.part, self.row = i64(0), cast(Any, None), cast(Any, None)
         self.count = at.count(self.length)
@@ -289,13 +289,13 @@ class Threads(Walk):
         """
         if self.knobs.held:
             size = self.knobs.lanes * self.knobs.held
-            self.rooms[node] = self.block.alloc("kept", size, storage_dtype(node.dtype))
+            self.arrays[node] = self.block.alloc("kept", size, storage_dtype(node.dtype))
         return None
 
     def _kept_reader(self, node: Node) -> Reader:
-        if node not in self.rooms:
+        if node not in self.arrays:
             return super()._kept_reader(node)
-        return lambda index: loaded(self.rooms[node][self._number()], node.dtype)
+        return lambda index: loaded(self.arrays[node][self._number()], node.dtype)
 
     def _number(self) -> Expr:
         """Return the index of the current element among those in this thread's registers."""
@@ -323,8 +323,8 @@ class Threads(Walk):
         if self.lanes is None:
             super()._store(node, index, value)
             return
-        if node in self.rooms:
-            self.low.store(self.rooms[node], self._number(), value, node.dtype)
+        if node in self.arrays:
+            self.low.store(self.arrays[node], self._number(), value, node.dtype)
             if node not in self.group.outputs:
                 return
         buffer = self.body.outputs[self._output_of(node)]
