@@ -218,7 +218,9 @@ def _stay_inside(ctx: Context, picks: Any, data: Any, axis: int) -> None:
     # Indices from constants or data are the model's responsibility, as in its framework.
     if isinstance(data, Tensor) and high is not None and ctx.literal(high) is None:
         dim = data.dims[ctx.axis(axis, data.rank)]
-        ctx.solver.require_le(ctx.simplify(high + 1), dim, ctx.where("positions stay inside"))
+        ctx.solver.require_le(
+            ctx.simplify(high + 1), dim, ctx.where("the positions must be in bounds")
+        )
 
 
 def _gather_nd(ctx: Context, call: Any, args: Args) -> Any:
