@@ -48,7 +48,8 @@ from .expr import (
     TupleWrapper,
     Var,
 )
-from .module import IRModule, register_standard_library
+from .module import IRModule
+from .module import register_standard_library as _register_standard_library
 from .ops.table import OPS
 from .types import (
     Any,
@@ -142,7 +143,7 @@ _LAZY = {
 
 pass_context.register()
 pipelines.register()
-register_standard_library(lambda path: _import_module(_RELAY["prelude"]).standard(path))
+_register_standard_library(lambda path: _import_module(_RELAY["prelude"]).standard(path))
 
 
 def __getattr__(name: str) -> _Anything:
