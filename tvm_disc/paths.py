@@ -69,8 +69,12 @@ RELAY: Mapping[str, str] = {
     **{
         path: f"{_API}.missing:{path}"
         for path in (
+            "backend.name_transforms",
+            "backend.utils",
             "collage",
             "data_dep_optimization",
+            "op.contrib",
+            "op.contrib.register",
             "quantize",
             "quantize._annotate",
             "quantize.quantize",

@@ -129,7 +129,7 @@ class Compiling:
         self._store = None if self._told is None else store
         self._objects: dict[str, Future[bytes]] = {}
         self._units: dict[str, str] = {}  # unit keys of kernels whose code is cached, by symbol
-        self._context = tvm.transform.PassContext.current()
+        self._context = _without_instruments(tvm.transform.PassContext.current())
         # One thread per compiler: None denotes LLVM in this process.
         self._workers = ThreadPoolExecutor(2, "tvm_disc LLVM")
         self._free: SimpleQueue[Helper | None] = SimpleQueue()
@@ -241,6 +241,18 @@ class Compiling:
             raise CancelledError
         with self._context:  # a PassContext is local to its thread
             return _object_of(lowered, self._target)
+
+
+def _without_instruments(given: Any) -> Any:
+    """Return a context for threads that run LLVM alone: no pass runs there, and entering it must
+    not call the user's instruments.
+    """
+    if not given.instruments:
+        return given
+    config = dict(given.config)
+    return tvm.transform.PassContext(
+        given.opt_level, given.required_pass, given.disabled_pass, None, config
+    )
 
 
 def compile_tir(mod: Module, target: Any) -> Module:

@@ -105,6 +105,7 @@ if _TYPE_CHECKING:
     from tvm_disc.relay_api.prelude import Prelude
     from tvm_disc.relay_api.structural import assert_structural_equal, structural_equal
     from tvm_disc.relay_api.transform import build_config as build_config
+    from tvm_disc.relay_api.transform.passes import SpanCheck as SpanCheck
     from tvm_disc.relay_api.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 
     from .convert import to_relax
@@ -116,6 +117,7 @@ if _TYPE_CHECKING:
 # Modules of names that are imported on first use. A build needs none of them, and those of
 # ``relay_api`` need the compiler, which is in a higher layer than this package.
 _LAZY = {
+    "SpanCheck": "tvm_disc.relay_api.transform.passes",
     "ExprFunctor": "tvm_disc.relay_api.expr_functor",
     "ExprMutator": "tvm_disc.relay_api.expr_functor",
     "ExprVisitor": "tvm_disc.relay_api.expr_functor",

@@ -44,6 +44,9 @@ class Sketch(Emitter):
     def require_sizes(self, dims: Sequence[Any]) -> None:
         """Do nothing: the expression may be unused, and then no guard proves its dims."""
 
+    def refuse_bools(self, args: Sequence[Tensor]) -> None:
+        """Do nothing: as in Relay, such a call has a type; only programs refuse to compute it."""
+
     def elements(self, tensor: Tensor) -> np.ndarray | None:
         """Return the elements; if unknown, ones in their place (an unknown dim counts as 1)."""
         if tensor.constant is not None:

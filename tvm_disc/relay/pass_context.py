@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import tvm
@@ -11,8 +13,7 @@ import tvm_ffi
 from tvm_disc.errors import BadNode, shown
 
 # Type of each key's value. Keys without an effect here are accepted: in Relay they tuned
-# compilation
-# and never changed a result.
+# compilation and never changed a result.
 KEYS: dict[str, type] = {
     "relay.FuseOps.link_params": bool,
     "relay.FuseOps.max_depth": int,
@@ -81,13 +82,34 @@ def _with_relay_names(names: Callable[[], Any]) -> Callable[[], Any]:
     return list_configs
 
 
+def _none_as_empty(method: Callable[..., None], position: int) -> Callable[..., None]:
+    """Return ``method`` with None replaced by an empty list in one positional argument."""
+
+    @wraps(method)
+    def call(self: Any, *given: Any, **named: Any) -> None:
+        args = inspect.signature(method).bind(self, *given, **named)
+        args.apply_defaults()
+        values = list(args.args)
+        values[position] = [] if values[position] is None else values[position]
+        method(*values)
+
+    return call
+
+
 def register() -> None:
-    """Make every ``tvm.transform.PassContext`` accept and list Relay's keys."""
+    """Make every ``tvm.transform.PassContext`` accept and list Relay's keys.
+
+    ``PassInfo(required=None)`` and ``override_instruments(None)``, which TVM 0.27 documents and
+    rejects, mean an empty list.
+    """
     made = tvm.transform.PassContext
     if not getattr(made, "_takes_relay_keys", False):
         made.__init__ = _with_relay_keys(made.__init__)
         made.list_configs = staticmethod(_with_relay_names(made.list_configs))
         made._takes_relay_keys = True
+        made.override_instruments = _none_as_empty(made.override_instruments, 1)
+        info = tvm.transform.PassInfo
+        info.__init__ = _none_as_empty(info.__init__, 3)
 
 
 __all__ = ["KEYS", "register"]

@@ -13,7 +13,7 @@ class Missing(ModuleType):
     """A module or function; calling it, or a member of it, raises Unsupported with its reason."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, f"Not here: {reason}.")
+        super().__init__(name, f"Not supported: {reason}.")
         self.__dict__["_reason"] = reason
         self.__dict__["__path__"] = []
 
@@ -27,21 +27,33 @@ class Missing(ModuleType):
         raise Unsupported(f"{path}: {self.__dict__['_reason']}")
 
 
-_NETWORK = "this network is not shipped; relay.frontend.from_onnx and from_pytorch read models"
+_NETWORK = (
+    "this network is not shipped; import models with relay.frontend.from_onnx or from_pytorch"
+)
+_EXTERNAL = (
+    "it selects operators for a code generator outside of this compiler; programs are compiled by "
+    "this compiler alone, and MergeComposite and dataflow_pattern.partition group operators"
+)
+_TRAINED = "quantize the model in the training framework"
+_C_NAMES = "it names functions of generated C code, and a program here is native code"
 
 # Reasons by module path below relay.
 REASONS: Mapping[str, str] = {
-    "collage": "it places parts of a program with several compilers; there is one here",
+    "backend.name_transforms": _C_NAMES,
+    "backend.utils": _C_NAMES,
+    "collage": "it divides a program among several compilers, and there is only one here",
     "data_dep_optimization": (
-        "it replaces dense weights by sparse ones, for kernels that are not here; programs with "
-        "relay.nn.sparse_dense compile"
+        "it replaces dense weights by sparse ones, for kernels that do not exist here; programs "
+        "with relay.nn.sparse_dense compile"
     ),
     "quantize": (
-        "quantise the model where it was trained; quantised operators (relay.qnn) compile, and "
+        f"{_TRAINED}; quantized operators (relay.qnn) compile, and "
         "relay.transform.FakeQuantizationToInteger makes integer operators of a QDQ model"
     ),
-    "quantize._annotate": "models are quantised where they are trained",
-    "quantize.quantize": "models are quantised where they are trained",
+    "op.contrib": _EXTERNAL,
+    "op.contrib.register": _EXTERNAL,
+    "quantize._annotate": _TRAINED,
+    "quantize.quantize": _TRAINED,
     **dict.fromkeys(
         (
             "testing.byoc",
@@ -53,7 +65,7 @@ REASONS: Mapping[str, str] = {
         ),
         _NETWORK,
     ),
-    "testing.byoc": "programs are not handed to external code generators",
+    "testing.byoc": _EXTERNAL,
     "testing.py_converter": (
         "programs run as native code; relay.create_executor evaluates expressions"
     ),

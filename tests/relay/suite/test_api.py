@@ -61,7 +61,7 @@ relay.transform.ToMixedPrecision relay.transform.function_pass relay.transform.r
 
 # Not here: asking for the name raises its reason.
 REFUSED = """
-relay.op.contrib relay.qnn.requantize_config
+relay.qnn.requantize_config
 """.split()
 
 # Not here: using it raises its reason.

@@ -392,7 +392,11 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: relay.fromtext(str(relay.IRModule.from_expr(P))), ParseError, "version"),
     (lambda: relay.fromtext('#[version = "9.1"]\n'), ParseError, "9.1"),
     (lambda: relay.testing.yolo_detection(), Unsupported, "this network is not shipped"),
-    (lambda: relay.testing.inception_v3(), Unsupported, "from_onnx and from_pytorch read models"),
+    (
+        lambda: relay.testing.inception_v3(),
+        Unsupported,
+        "import models with relay.frontend.from_onnx",
+    ),
 ]
 
 

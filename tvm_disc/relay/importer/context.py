@@ -460,6 +460,11 @@ class Emitter:
             raise TypeMismatch(self.where(f"expected operands of one dtype, found {dtypes}"))
         return dtypes[0]
 
+    def refuse_bools(self, args: Sequence[Tensor]) -> None:
+        """Raise TypeMismatch for bool operands, whose differences and quotients are not defined."""
+        if any(a.dtype == "bool" for a in args):
+            raise TypeMismatch(self.where("expected numbers, found bool; cast it first"))
+
     def axis(self, axis: int, rank: int) -> int:
         """Return ``axis`` as a non-negative number.
 

@@ -130,6 +130,9 @@ class Forms:
             if isinstance(value, Closure):
                 value = self._reifier.reified(value, kind)
             self.kinds.unify(kind, self.kind_of(value), what)
+            # An element of a list that is always empty: its type stays unknown.
+            if isinstance(resolve(kind), Hole):
+                return value
             return self.converted(value, kind, what)
         if isinstance(kind, TensorKind) and isinstance(value, Tensor):
             return self._fitting(value, kind, what)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tvm_disc.errors import BadInput, BadOption, shown
-from tvm_disc.relay.expr import Expr, Function, GlobalVar, Let, Var, as_expr
+from tvm_disc.relay.expr import Constant, Expr, Function, GlobalVar, Let, Var, as_expr
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay_api.executors.programs import (
     Programs,
@@ -49,7 +51,7 @@ class Executor:
 
         Args:
             expr: what to run; ``main`` by default.
-            binds: expressions for free variables of ``expr``.
+            binds: expressions or arrays for free variables of ``expr``.
 
         Raises:
             BadInput: there is nothing to run, or variables are free.
@@ -60,7 +62,7 @@ class Executor:
             return self._function("main")
         expr = as_expr(expr)
         for var, value in reversed(list((binds or {}).items())):
-            expr = Let(var, value, expr)
+            expr = Let(var, value if isinstance(value, Expr) else _constant(var, value), expr)
         if isinstance(expr, Function | GlobalVar):
             return self._function(expr)
         return self._function(expr)()
@@ -79,6 +81,14 @@ class Executor:
 
         run.program = program  # type: ignore[attr-defined]
         return run
+
+
+def _constant(var: Var, value: Any) -> Constant:
+    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    if array.dtype.kind not in "biuf":
+        where = f"binds: '{var.name_hint}'"
+        raise BadInput(f"{where}: expected an expression or an array, found {shown(value)}")
+    return Constant(array)
 
 
 def create_executor(

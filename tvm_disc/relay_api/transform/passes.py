@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm_disc.errors import BadInput, BadNode, shown
-from tvm_disc.relay.expr import Constructor, Expr, Function, GlobalVar, Var, as_expr
+from tvm_disc.relay.expr import Constructor, Expr, Function, GlobalVar, Op, Var, as_expr
 from tvm_disc.relay.inference.infer import infer_type
 from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.text.short import brief
 from tvm_disc.relay.types import Type
 from tvm_disc.relay.visit import post_order
 from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes
@@ -81,6 +82,24 @@ def InferType() -> Pass:
 def AnnotateSpans() -> Pass:
     """Return a pass without effect: parsed expressions already have spans."""
     return _module("AnnotateSpans", 0, lambda mod: mod)
+
+
+def SpanCheck() -> Pass:
+    """Return a pass that refuses a module with an expression that has no span.
+
+    Raises:
+        BadNode: names the function and the expression.
+    """
+
+    def change(mod: IRModule) -> IRModule:
+        for name, func in mod.functions.items():
+            for node in post_order(func):
+                if node.span is None and not isinstance(node, Op | Constructor | GlobalVar):
+                    where = f"SpanCheck: @{name.name_hint}"
+                    raise BadNode(f"{where}: expected a span of {brief(node)}, found none")
+        return mod
+
+    return _module("SpanCheck", 0, change)
 
 
 def ToANormalForm() -> Pass:

@@ -72,6 +72,16 @@ def on_numbers(rule: Rule) -> Rule:
     return only_on("numbers", lambda dtype: dtype != "bool", rule)
 
 
+def arithmetic(rule: Rule) -> Rule:
+    """Return ``rule`` for programs that compute no bools; type inference accepts them."""
+
+    def checked(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
+        ctx.refuse_bools(args)
+        return rule(ctx, args, attrs)
+
+    return checked
+
+
 def number(ctx: Emitter, value: Any, dtype: str) -> Tensor:
     """Return a dim, or an expression of dims, as a scalar tensor."""
     literal = ctx.literal(value)
@@ -408,7 +418,7 @@ LOWER: Mapping[str, Rule] = {
     **{name: on_floats(unary(getattr(R, name))) for name in _REAL},
     **{name: on_numbers(unary(getattr(R, name))) for name in ("negative", "sign")},
     **{name: binary(getattr(R, name)) for name in _BINARY},
-    **{name: on_numbers(binary(getattr(R, name))) for name in _ARITHMETIC},
+    **{name: arithmetic(binary(getattr(R, name))) for name in _ARITHMETIC},
     **{
         f"bitwise_{name}": _on_bits(binary(getattr(R, f"bitwise_{name}")))
         for name in ("and", "or", "xor")
