@@ -69,9 +69,9 @@ class Options:
         tf32: for a GPU program, whether the vendor's matrix library may round float32 operands to
             TF32 (10 bits of mantissa) to use tensor cores; False computes in float32.
         check_indices: reject a call with an index out of bounds or an integer division by 0. None
-            follows the source framework (docs/semantics.md): PyTorch programs check, ONNX and Relay
-            programs do not; GPU programs do not, as a check would wait for the device. No program
-            reads or writes outside of a tensor in any case.
+            follows the source framework (docs/semantics.md): PyTorch programs check, ONNX programs
+            only if it is True, Relay programs never; GPU programs do not, as a check would wait for
+            the device. No program reads or writes outside of a tensor in any case.
         load: generate machine code within ``build`` if the target is this machine; False defers it
             to the first call, which saves time if the program is only saved.
         level: for a program with several targets, the one to run, such as ``x86-64-v2``; None takes

@@ -14,11 +14,13 @@ ROWS: tuple[Corner, ...] = (
         "embedding, index_select, gather, index, take, scatter, index_add, index_put, one_hot, "
         "nll_loss; Gather*, Scatter*; take, gather, gather_nd, scatter_elements, scatter_nd",
         "an index out of range",
-        "PyTorch: `IndexOutside`, unless `check_indices=False`. ONNX, Relay: a read uses an index "
-        "in range, a write is skipped. Memory outside the tensor is never accessed",
+        "PyTorch: `IndexOutside`, unless `check_indices=False`. ONNX: the same with "
+        "`check_indices=True`, except GatherND and ScatterND. Otherwise, and in Relay, a read uses "
+        "an index in range, a write is skipped. Memory outside the tensor is never accessed",
         (f"{_INDICES}::test_an_index_is_refused_where_eager_refuses_it",
          f"{_INDICES}::test_unchecked_indices_stay_inside_memory",
-         f"{_ONNX}::test_indices_outside", f"{_RELAY}::test_indices_outside"),
+         f"{_ONNX}::test_indices_outside", f"{_ONNX}::test_indices_outside_are_refused_on_request",
+         f"{_RELAY}::test_indices_outside"),
         pytorch="raises",
         onnx="an error; ONNX Runtime raises",
         relay="take: clip, wrap, or undefined (fast); others undefined",
@@ -37,8 +39,10 @@ ROWS: tuple[Corner, ...] = (
     Corner(
         "floor_divide, remainder, fmod, div with rounding; Div, Mod; divide, floor_divide, mod",
         "an integer divided by 0",
-        "PyTorch: `DivisionByZero`, unless `check_indices=False`. ONNX, Relay: 0",
+        "PyTorch: `DivisionByZero`, unless `check_indices=False`. ONNX: the same with "
+        "`check_indices=True`, otherwise 0. Relay: 0",
         (f"{_INDICES}::test_integers_divided_by_zero", f"{_ONNX}::test_integers_by_zero",
+         f"{_ONNX}::test_integers_by_zero_are_refused_on_request",
          f"{_RELAY}::test_integers_by_zero"),
         pytorch="raises",
         onnx="undefined; ONNX Runtime ends the process",

@@ -13,6 +13,7 @@ pytest.importorskip("onnx")
 from onnx import TensorProto, helper
 
 import tvm_disc
+from tvm_disc.errors import DivisionByZero, IndexOutside, TypeMismatch
 
 node = helper.make_node
 I64, F32 = TensorProto.INT64, TensorProto.FLOAT
@@ -73,6 +74,40 @@ def test_indices_outside(name: str) -> None:
         got = np.asarray(exe(*given.values()))
         allowed = np.concatenate([TABLE.ravel(), np.ravel(given.get("u", []))])
         assert np.isin(got, allowed).all(), (name, index)
+
+
+@pytest.mark.parametrize("name", [n for n in INDICES if not n.endswith("ND")])
+def test_indices_outside_are_refused_on_request(name: str) -> None:
+    """ONNX Runtime refuses them in every call."""
+    size = 3 if name.endswith("axis 1") else 4
+    given = operands(name, 0)
+    made = INDICES[name][0]
+    exe = tvm_disc.build(model(made, given), options=tvm_disc.Options(check_indices=True))
+    free = tvm_disc.build(model(made, given))
+    for index in (0, size - 1, -size):
+        values = operands(name, index).values()
+        np.testing.assert_array_equal(exe(*values), free(*values))
+    for index in (size, -size - 1, 1 << 40):
+        found = f"expected -{size} <= index < {size}, found {index}"
+        with pytest.raises(IndexOutside, match=f"{made.op_type} 'y': the indices: {found}"):
+            exe(*operands(name, index).values())
+
+
+def test_a_constant_index_outside_is_refused_by_the_build() -> None:
+    made = model(node("Gather", ["x", "i"], ["y"], axis=1), {"x": TABLE})
+    made.graph.initializer.append(helper.make_tensor("i", I64, [2], [0, 3]))
+    with pytest.raises(TypeMismatch, match="expected -3 <= index < 3, found an index between"):
+        tvm_disc.build(made, options=tvm_disc.Options(check_indices=True))
+
+
+@pytest.mark.parametrize("name", ["Div", "Mod"])
+def test_integers_by_zero_are_refused_on_request(name: str) -> None:
+    a, b = np.array([7, -7, 0]), np.array([2, 3, 5])
+    made = model(node(name, ["a", "b"], ["y"]), {"a": a, "b": b}, I64)
+    exe = tvm_disc.build(made, options=tvm_disc.Options(check_indices=True))
+    np.testing.assert_array_equal(exe(a, b), [3, -2, 0] if name == "Div" else [1, 2, 0])
+    with pytest.raises(DivisionByZero, match=f"{name} 'y': expected a divisor other than 0"):
+        exe(a, np.array([2, 0, 5]))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])

@@ -90,6 +90,15 @@ def test_read_from_data(made: Any, lengths: dict[str, int | None], values: list[
     same(model([made], inputs), *[[x, *v] for v in values])
 
 
+@pytest.mark.parametrize("line", [[-2, 2, 3], [-1, -1, 2], [0, 0, 0], [5, -1, 2]])
+def test_codes_that_describe_no_shape_are_refused(line: list[int]) -> None:
+    made = model([node("Reshape", ["x", "s"], ["y"])], {"x": (F32, ["a", 3]), "s": (I64, [3])})
+    exe = build(made)
+    with pytest.raises(GuardFailed, match="x: float32"):
+        exe(normal(4, 3), np.array(line))
+    assert exe(normal(4, 3), np.array([0, 1, -1])).shape == (4, 1, 3)
+
+
 def test_a_negative_border_cuts() -> None:
     made = over([node("Pad", ["x", "s"], ["y"])], s=np.array([1, -1, 0, 2]))
     same(made, *matrices(), want=lambda x: np.pad(x[:, 1:], [(1, 0), (0, 2)]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.frontends.calc import Expr, const, greatest_of, is_float, least_of, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import Node, title
 from tvm_disc.frontends.onnx.table import CLASSIC, Convert, Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
@@ -79,14 +79,24 @@ def operands(n: Node) -> tuple[Expr, Expr]:
 def _div(n: Node) -> Expr:
     """Convert Div; integer division rounds towards zero."""
     a, b = operands(n)
-    return op("divide" if is_float(n.dtype(a)) else "trunc_divide", a, b)
+    if is_float(n.dtype(a)):
+        return op("divide", a, b)
+    return op("trunc_divide", a, _divisor(n, a, b))
+
+
+def _divisor(n: Node, a: Expr, b: Expr) -> Expr:
+    """Return an integer divisor; ``Options(check_indices=True)`` refuses calls in which it is 0."""
+    known = n.known(b)
+    if known is not None and known.all():
+        return b
+    return op("assert_nonzero", b, a, what=title(n.proto), default=False)
 
 
 def _mod(n: Node) -> Expr:
     a, b = n[0], n[1]
     floats = is_float(n.dtype(a))
     if not floats:
-        return op("trunc_mod" if n.attr("fmod", 0) else "floor_mod", a, b)
+        return op("trunc_mod" if n.attr("fmod", 0) else "floor_mod", a, _divisor(n, a, b))
     # The remainder of a finite number divided by an infinite one is the number itself.
     whole = op("isinf", b) & op("isfinite", a)
     rest = n.where(whole, a, op("trunc_mod", a, b))

@@ -1,4 +1,8 @@
-"""Rows of gathers and scatters. Negative indices count from the end."""
+"""Rows of gathers and scatters. Negative indices count from the end.
+
+``Options(check_indices=True)`` refuses calls with an index outside of its axis, except for GatherND
+and ScatterND, whose coordinates have several axes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import numpy as np
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import Node, title
 from tvm_disc.frontends.onnx.table import CLASSIC, Row
 
 
@@ -23,9 +27,20 @@ def wrapped(n: Calc, picks: Expr, size: Dim) -> Expr:
     return n.where(picks < 0, from_end, picks)
 
 
+def checked(n: Node, picks: Expr, size: Dim) -> Expr:
+    """Return indices along an axis of length ``size`` with the check that the option enables."""
+    known = n.known(picks)
+    if known is not None and isinstance(size, int) and ((-size <= known) & (known < size)).all():
+        return picks
+    what = f"{title(n.proto)}: the indices"
+    low, high = n.scalar(n.dim("subtract", 0, size)), n.scalar(size)
+    return op("assert_inside", picks, low, high, what=what, default=False)
+
+
 def _gather(n: Node) -> Expr:
-    x, picks = n[0], n[1]
+    x = n[0]
     axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
+    picks = checked(n, n[1], n.size(x, axis))
     known = n.known(picks)
     if known is not None and known.ndim == 0:
         # A constant scalar index needs no comparison with the length of the axis.
@@ -37,13 +52,15 @@ def _features(n: Node) -> Expr:
     """Convert ArrayFeatureExtractor: entries of the last axis; a vector is a batch of one."""
     x = n.expand(n[0], 0) if n.rank(n[0]) == 1 else n[0]
     axis = n.rank(x) - 1
-    return n.take(x, wrapped(n, n.reshape(n[1], [-1]), n.size(x, axis)), axis)
+    size = n.size(x, axis)
+    return n.take(x, wrapped(n, checked(n, n.reshape(n[1], [-1]), size), size), axis)
 
 
 def _gather_elements(n: Node) -> Expr:
     x = n[0]
     axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
-    return op("gather", x, wrapped(n, n[1], n.size(x, axis)), axis=axis)
+    size = n.size(x, axis)
+    return op("gather", x, wrapped(n, checked(n, n[1], size), size), axis=axis)
 
 
 def _gather_nd(n: Node) -> Expr:
@@ -97,7 +114,8 @@ def _numbers(n: Node, scatter: Callable[[Expr, Expr], Expr]) -> Expr:
 
 def _scatter_elements(n: Node) -> Expr:
     axis = n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
-    picks = wrapped(n, n[1], n.size(n[0], axis))
+    size = n.size(n[0], axis)
+    picks = wrapped(n, checked(n, n[1], size), size)
     how = _reduction(n)
     return _numbers(n, lambda x, y: op("scatter_elements", x, picks, y, axis=axis, reduction=how))
 

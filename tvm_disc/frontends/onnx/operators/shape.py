@@ -63,11 +63,12 @@ def reshaped(n: Node) -> Expr:
 def _decoded(n: Node, x: Expr, codes: Expr, count: int, zero: bool) -> list[Dim]:
     """Return the dims of shape codes that are unknown at compile time: 0 copies, -1 is inferred."""
     if not zero:
-        own = n.concat([n.shape(x), const(np.ones(count), "int64")], 0)
+        own = n.concat([n.shape(x), const(np.full(count, -2), "int64")], 0)
         codes = n.where(n.equal(codes, 0), n.slice(own, 0, 0, count), codes)
-    given = n.where(codes < 0, 1, codes)
+    inferred = n.equal(codes, -1)  # a lesser number stays negative, and is refused as a size
+    given = n.where(inferred, 1, codes)
     rest = n.scalar(n.total(x)) // n.maximum(n.reduce("prod", given, [0]), 1)
-    found = n.where(codes < 0, rest, codes)
+    found = n.where(inferred, rest, codes)
     return n.lengths([n.item(found, k) for k in range(count)])
 
 
