@@ -8,12 +8,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import tvm
 
 pytest.importorskip("onnx")
 
-from tvm_disc.support.limits import FOLDED_ELEMENTS, MOST_FOLDED, may_fold
+from tests.frontends.onnx.helpers import F32, build, model, node
+from tvm_disc.support.limits import ALL_FOLDED, FOLDED_ELEMENTS, MOST_FOLDED, FoldBudget, may_fold
 
 BUILDS = """
 import resource, warnings
@@ -101,3 +105,40 @@ def test_no_constant_is_larger_than_its_model(root: Path) -> None:
 )
 def test_what_is_computed_at_build(elements: float, operands: int, folded: bool) -> None:
     assert may_fold(elements, operands) is folded
+
+
+def test_all_constants_together_are_limited() -> None:
+    budget = FoldBudget()
+    while budget.left >= FOLDED_ELEMENTS:
+        assert budget.allows(FOLDED_ELEMENTS, 0)
+        budget.spend(FOLDED_ELEMENTS, 0)
+    assert not budget.allows(FOLDED_ELEMENTS, 0) and budget.left < ALL_FOLDED
+    # A result that is no larger than its operands makes no program larger.
+    assert budget.allows(FOLDED_ELEMENTS, FOLDED_ELEMENTS)
+
+
+@pytest.mark.parametrize(("most", "folded"), [(100_000, True), (10_000, False), (0, False)])
+def test_ranges_beyond_the_limit_are_computed_by_the_program(
+    monkeypatch: pytest.MonkeyPatch, most: int, folded: bool
+) -> None:
+    monkeypatch.setattr("tvm_disc.support.limits.ALL_FOLDED", most)
+    names = [f"r{k}" for k in range(5)]
+    ranges = [node("Range", ["zero", "stop", "one"], [name]) for name in names]
+    made = model(
+        [*ranges, node("Sum", names, ["s"]), node("Add", ["x", "s"], ["y"])],
+        {"x": (F32, ["n", 6000])},
+        zero=np.float32(0), stop=np.float32(6000), one=np.float32(1),
+    )  # fmt: skip
+    seen = []
+
+    @tvm.transform.module_pass(opt_level=0)
+    def look(mod: Any, _ctx: Any) -> Any:
+        seen.append(mod.script())
+        return mod
+
+    exe = build(made, passes={"before simplify": look})
+    for rows in (1, 2, 3, 7, 0):
+        x = np.ones((rows, 6000), "float32")
+        np.testing.assert_array_equal(exe(x), x + 5 * np.arange(6000, dtype="float32"))
+    computed = seen[0].count("R.arange(")
+    assert (computed == 0) is folded, seen[0]

@@ -14,6 +14,7 @@ from tvm import relax
 
 from tvm_disc.graph.core_ops import CORE
 from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
+from tvm_disc.support.limits import FoldBudget
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -25,8 +26,11 @@ class Sequence_:
     Invariant: every node in ``lookup`` is a parameter, a literal or bound earlier in ``bindings``.
     """
 
-    def __init__(self, solver: Solver, outer: Mapping[Any, Node]) -> None:
+    def __init__(
+        self, solver: Solver, outer: Mapping[Any, Node], folding: FoldBudget | None = None
+    ) -> None:
         self.solver = solver
+        self.folding = folding or FoldBudget()
         self.lookup: dict[Any, Node] = dict(outer)
         self.bindings: list[Any] = []
         self.nodes: list[Node] = []
@@ -230,7 +234,7 @@ def _variables(expr: Any) -> list[Any]:
 
 def _substituted(seq: Any, outer: Sequence_) -> Any:
     """Return a branch with outer variables replaced."""
-    inner = Sequence_(outer.solver, outer.lookup)
+    inner = Sequence_(outer.solver, outer.lookup, outer.folding)
     inner.renamed.update(outer.renamed)
     inner.bindings = [b for block in seq.blocks for b in block.bindings]
     for binding in inner.bindings:

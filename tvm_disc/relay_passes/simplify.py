@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -217,9 +218,13 @@ def _fold(out: Sequence_, node: Node) -> Node | None:
     if not values or len(values) < len(node.inputs) or any(x.size > MOST_FOLDED for x in values):
         return None
     shape = [d for d in map(static_dim, node.shape) if d is not None]
-    value = _literal(node, values) if len(shape) == len(node.shape) else None
+    sizes = prod(shape), sum(x.size for x in values)
+    if len(shape) < len(node.shape) or not out.folding.allows(*sizes):
+        return None
+    value = _literal(node, values)
     if value is None:
         return None
+    out.folding.spend(*sizes)
     value = np.ascontiguousarray(value.astype(node.dtype)).reshape(shape)
     return const_node(as_literal(value, node.dtype))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 __all__ = [
+    "ALL_FOLDED",
     "FOLDED_ELEMENTS",
     "HEADROOM_BYTES",
     "LLVM_BYTES_PER_BYTE",
@@ -21,6 +22,7 @@ __all__ = [
     "MOST_NODES",
     "NODES_PER_NODE",
     "UNREAD_FILE_BYTES",
+    "FoldBudget",
     "may_fold",
     "memory_bytes",
     "most_nodes",
@@ -82,9 +84,29 @@ FOLDED_ELEMENTS = 1 << 22
 MOST_FOLDED = 1 << 26
 
 
+# All results together may have at most this many elements more than their operands: a graph of many
+# small nodes must not make a program of many large constants.
+ALL_FOLDED = 1 << 27
+
+
 def may_fold(elements: float, operands: int) -> bool:
     """Return whether a build may compute a constant of ``elements`` from so many elements."""
     return elements <= min(MOST_FOLDED, max(FOLDED_ELEMENTS, 2 * operands))
+
+
+class FoldBudget:
+    """Elements that the constants of a build may still have beyond their operands."""
+
+    def __init__(self) -> None:
+        self.left = ALL_FOLDED
+
+    def allows(self, elements: float, operands: int) -> bool:
+        """Return whether a constant of ``elements`` may be computed from so many elements."""
+        return may_fold(elements, operands) and elements - operands <= self.left
+
+    def spend(self, elements: int, operands: int) -> None:
+        """Count a constant that was computed."""
+        self.left -= max(0, elements - operands)
 
 
 # -- memory of machine code ------------------------------------------------------------------------

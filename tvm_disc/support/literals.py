@@ -13,6 +13,8 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from tvm_disc.support.limits import FoldBudget
+
 ALIGNMENT = 64  # bytes; machine code from TVM uses loads of this alignment on tensors
 _SMALL = 1 << 12  # bytes up to which copying is cheaper than sharing
 
@@ -57,6 +59,7 @@ class Literals:
         # keyed by id; the array is kept alive so that its id is not reused
         self._made: dict[int, tuple[np.ndarray, Any]] = {}
         self._turned: dict[tuple[int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = {}
+        self.folding = FoldBudget()
 
     def __call__(self, array: np.ndarray) -> Any:
         """Return the literal of an array."""

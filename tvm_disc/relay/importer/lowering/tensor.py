@@ -331,7 +331,8 @@ def arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if all(a.constant is not None for a in args[:3]):
         literals = [a.constant.reshape(()).item() for a in args[:3]]
         count = (literals[1] - literals[0]) / literals[2] if literals[2] else inf
-        if may_fold(count, 3):
+        if ctx.literals.folding.allows(count, 3):
+            ctx.literals.folding.spend(int(count), 3)
             return ctx.constant(np.arange(*literals).astype(attrs["dtype"]))
     if any(is_float(a.dtype) and not _is_whole(a) for a in args[:3]):
         return _float_range(ctx, args[:3], attrs["dtype"])

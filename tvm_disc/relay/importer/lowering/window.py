@@ -405,9 +405,12 @@ def _mirrored(ctx: Emitter, x: Tensor, pairs: Sequence[Any], mode: str) -> Tenso
     return ctx.emit(R.nn.pad(ctx.expr(x), widths, mode), dims, x.dtype)
 
 
-def _may_pad(literal: np.ndarray, pairs: Sequence[Any]) -> bool:
+def _may_pad(ctx: Emitter, literal: np.ndarray, pairs: Sequence[Any]) -> bool:
     wide = prod(n + int(a) + int(b) for n, (a, b) in zip(literal.shape, pairs, strict=True))
-    return may_fold(wide, literal.size)
+    allowed = ctx.literals.folding.allows(wide, literal.size)
+    if allowed:
+        ctx.literals.folding.spend(wide, literal.size)
+    return allowed
 
 
 def padded(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
@@ -421,7 +424,7 @@ def padded(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tenso
     dims = [d + sum(int(w) for w in pair) for d, pair in zip(x.dims, pairs, strict=True)]
     if fill.constant is not None:
         value = fill.constant.reshape(()).item()
-        if x.constant is not None and min(widths) >= 0 and _may_pad(x.constant, pairs):
+        if x.constant is not None and min(widths) >= 0 and _may_pad(ctx, x.constant, pairs):
             wide = np.pad(x.constant, list(pairs), constant_values=value)
             return ctx.constant(wide.astype(x.constant.dtype))
         return ctx.emit(R.nn.pad(ctx.expr(x), widths, "constant", value), dims, x.dtype)
