@@ -98,6 +98,7 @@ class _Lowerer:
         names = [(v.storage.name, v.shape, v.dtype) for v in inputs]
         body = self.here.region
         functions = self.objects.lower_waiting()
+        self.here.require_placed()
         self.here.region = body
         if self.objects.boxed:
             place_counts(body, [])
@@ -464,6 +465,7 @@ class _Lowerer:
         result = self._exit(leave, done, chosen.var, tail, func.body.body)
         leave.results = [self._escape(header, self._escape(leave, v)) for v in leaves(result)]
         body.results = [self._escape(header, self._escape(body, v)) for v in next_values]
+        self.here.leave()
         self.here.region, self.here.defined, self.here.settled = outer, outer_defined, settled
         self.here.at_entry = entry
         for c, following in zip(carried, body.results, strict=True):

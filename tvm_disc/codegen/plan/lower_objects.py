@@ -228,6 +228,7 @@ class ObjectLowerer:
         """Lower every function that is called."""
         while self.waiting:
             made, func = self.waiting.pop()
+            self.here.leave()
             self.here.region, self.here.defined = Region(), set()
             for box, p in zip(made.params, func.params, strict=True):
                 self.here.env[p] = self.opened(box, p.ty)

@@ -8,6 +8,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.codegen.plan.program import Define, Guard, Instruction, Region, Storage, Value
+from tvm_disc.errors import Unsupported
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 
@@ -19,7 +20,9 @@ class Position:
         env: value of each Relax variable: a value, a box, or a tuple of them.
         defined: symbols that are bound here.
         at_entry: symbols that are bound when the region's workspace is allocated.
+        bound: symbols that are bound in any region left so far.
         settled: guards that were emitted, and sizes that are checked or known.
+        placed: guards that were emitted in any region.
         values: the value that was computed into each storage.
     """
 
@@ -29,7 +32,9 @@ class Position:
         self.env: dict[Any, Any] = {}
         self.defined: set[Any] = set()
         self.at_entry: set[Any] = set()
+        self.bound: set[Any] = set()
         self.settled: set[Any] = set()
+        self.placed: set[int] = set()
         self.values: dict[Storage, Value] = {}
         self.counter = 0
 
@@ -50,6 +55,7 @@ class Position:
             if id(guard) in self.settled or not all(s in self.defined for s in guard.symbols):
                 continue
             self.settled.add(id(guard))
+            self.placed.add(id(guard))
             self._add_early(Guard(guard.cond, guard.message))
 
     def define(self, var: Any, value: Any) -> None:
@@ -60,6 +66,27 @@ class Position:
         if self._add_early(Define(var, value)):
             self.at_entry = {*self.at_entry, var}
         self.settle_guards()
+
+    def require_placed(self) -> None:
+        """Refuse a program that does not check one of its guards.
+
+        Guards about symbols that no region binds do not count: they belong to values that were
+        dropped, such as those of a loop body that was imported again.
+
+        Raises:
+            Unsupported: the symbols of a guard are bound, but never together.
+        """
+        self.leave()
+        for guard in self.solver.guards:
+            if id(guard) not in self.placed and self.bound.issuperset(guard.symbols):
+                raise Unsupported(
+                    f"a condition cannot be checked: {guard.message}; its sizes are known only in "
+                    "different branches or functions"
+                )
+
+    def leave(self) -> None:
+        """Record the symbols of the region that ends."""
+        self.bound |= self.defined
 
     def settle_sizes(self, shape: Sequence[Any], what: str) -> None:
         """Guard the dims of a result that may be negative, in a branch, a loop or a function.
@@ -103,5 +130,6 @@ class Position:
         try:
             return run()
         finally:
+            self.leave()
             self.region, self.defined, self.settled = outer, known, settled
             self.at_entry = entry

@@ -16,7 +16,8 @@ with all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import tvm
@@ -41,6 +42,7 @@ from tvm_disc.relay_passes.propagation.finish import (
 )
 from tvm_disc.relay_passes.propagation.walk import Walker
 from tvm_disc.shape import Solver, declare_facts
+from tvm_disc.shape.facts import Guard
 
 # Number of traversals: each starts with all facts of the previous one, and few find new facts.
 MAX_WALKS = 3
@@ -159,7 +161,7 @@ def propagate(
             break
     blocks = drop_dead(blocks, body)
     params = [walker.context.env_param(p) for p in func.params]
-    settle_guards(solver, merged, first_guard)
+    settle_guards(solver, merged, fresh.values(), first_guard)
     if name and not portable and len(solver.guards) > first_guard:
         raise Unsupported(
             f"function '{name}' requires a run-time check, which a called function cannot have: "
@@ -242,12 +244,37 @@ def merge_inputs(func: Any, solver: Solver) -> dict[Any, Any]:
     return merged
 
 
-def settle_guards(solver: Solver, merged: dict[Any, Any], first: int) -> None:
-    """Remove guards that the merged input types imply, since the types are checked anyway."""
-    solver.guards[first:] = [g for g in solver.guards[first:] if not _in_types(g, merged)]
+def settle_guards(
+    solver: Solver, merged: Mapping[Any, Any], fresh: Iterable[Any], first: int
+) -> None:
+    """Remove guards that the merged input types imply, which are checked anyway, and write the
+    others in the symbols that the last walk binds.
+
+    Args:
+        merged: inputs' symbols that no type has any more, with their replacement.
+        fresh: symbols of values whose shape a walk could not infer. The last walk binds their
+            canonical form.
+        first: the number of guards of other functions.
+    """
+    known = ((s, solver.simplify(s)) for s in fresh)
+    replaced = {**merged, **{s: e for s, e in known if not e.same_as(s)}}
+    kept = [g for g in solver.guards[first:] if not _in_types(g, merged)]
+    solver.guards[first:] = [_renamed(g, replaced) for g in kept]
 
 
-def _in_types(guard: Any, merged: dict[Any, Any]) -> bool:
+def _renamed(guard: Guard, replaced: Mapping[Any, Any]) -> Guard:
+    """Return a guard with symbols replaced, unless it is their equality: the match that would bind
+    the symbol compares.
+    """
+    if not any(s in replaced for s in guard.symbols):
+        return guard
+    cond = substitute(guard.cond, replaced)
+    if tvm.sym.Analyzer().can_prove(cond):
+        return guard
+    return replace(guard, cond=cond, symbols=tuple(tirx.analysis.undefined_vars(cond)))
+
+
+def _in_types(guard: Any, merged: Mapping[Any, Any]) -> bool:
     if not any(v in merged for v in guard.symbols):
         return False
     return bool(tvm.sym.Analyzer().can_prove(substitute(guard.cond, merged)))
