@@ -2,14 +2,18 @@
 
 A program may round otherwise than NumPy does. So every operator is computed several times: as it
 is, and with its results moved a little, as rounding would move them. The distance between the runs
-says how far a float may be off; where an integer, a truth value or a shape differs between them,
-the answer hangs on rounding, and nothing can be said.
+says how far a float may be off; where an integer, a bool or a shape differs between them, the
+answer depends on rounding, and nothing is compared.
+
+With ``special``, NaN and infinities are values: each must be at the same positions in a result.
+Integers that are computed from them are undefined, and so are overflows of 16-bit floats, which a
+fused kernel may keep in 32 bits.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +24,8 @@ from tvm_disc import relay
 RUNS = 3  # the first as NumPy computes it
 REL = 1e-4  # of the largest element, beside the distance between the runs
 LARGEST_FLOAT, LARGEST_INT, MOST_ELEMENTS, STEPS = 1e6, 1 << 24, 20_000, 4000
+
+DIVISIONS = ("divide", "floor_divide", "floor_mod", "mod", "power", "trunc_divide", "trunc_mod")
 
 # Not uint64: random states fill all of its bits.
 WIDE = tuple(map(np.dtype, ("int32", "uint32", "int64")))
@@ -44,9 +50,9 @@ MISSING = object()
 class _Run(Machine):
     """One evaluation; ``number`` 0 moves nothing."""
 
-    def __init__(self, mod: Any, number: int, seed: int) -> None:
+    def __init__(self, mod: Any, number: int, seed: int, special: bool = False) -> None:
         super().__init__(mod)
-        self.number, self.steps = number, 0
+        self.number, self.steps, self.special = number, 0, special
         self.rng = np.random.default_rng((number, seed))
 
     def node(self, e: Any, env: Any, memo: Any) -> Any:
@@ -68,7 +74,9 @@ class _Run(Machine):
             return made
         flat = made if isinstance(made, tuple) else (made,)
         for array in flat:
-            sane(array)
+            if self.special:
+                comparable(e.op.name, array, _leaves(args))
+            sane(array, self.special)
         if not self.number:
             return made
         scale = max((_size(a) for a in _leaves(args)), default=0.0)
@@ -83,41 +91,60 @@ class _Run(Machine):
         step = max(3e-6, 2 * float(np.finfo(array.dtype).eps))
         room = np.abs(array) + 0.05 * max(scale, _size(array))
         noise = self.rng.uniform(-1, 1, array.shape) * step * room
-        return np.asarray(array + noise).astype(array.dtype)
+        moved = np.asarray(array + noise).astype(array.dtype)
+        return np.where(np.isfinite(array), moved, array)
 
 
-def evaluate(expr: Any, env: Env, mod: Any = None, number: int = 0, seed: int = 0) -> Any:
+def evaluate(
+    expr: Any, env: Env, mod: Any = None, number: int = 0, seed: int = 0, special: bool = False
+) -> Any:
     """The value of an expression where ``env`` has those of some of its nodes, by ``id``.
 
     raises: Undefined.
     """
-    with warnings.catch_warnings(), np.errstate(all="ignore", invalid="warn", divide="warn"):
+    told = "ignore" if special else "warn"
+    with warnings.catch_warnings(), np.errstate(all="ignore", invalid=told, divide=told):
         warnings.simplefilter("error")
         try:
-            return _Run(mod, number, seed).eval(expr, dict(env))
+            return _Run(mod, number, seed, special).eval(expr, dict(env))
         except Undefined:
             raise
         except (*UNDEFINED, Warning) as error:
             raise Undefined(f"{type(error).__name__}: {error}") from error
 
 
-def call(mod: Any, inputs: Mapping[str, np.ndarray], seed: int = 0) -> list[Any]:
+def call(
+    mod: Any, inputs: Mapping[str, np.ndarray], seed: int = 0, special: bool = False
+) -> list[Any]:
     """The results of ``main`` in every run. raises: Undefined."""
     main = mod["main"]
     env = {id(p): inputs[p.name_hint] for p in main.params}
-    return [evaluate(main.body, env, mod, number, seed) for number in range(RUNS)]
+    return [evaluate(main.body, env, mod, number, seed, special) for number in range(RUNS)]
 
 
-def sane(array: np.ndarray) -> None:
+def sane(array: np.ndarray, special: bool = False) -> None:
     """raises: Undefined where sizes or numbers grow beyond what is worth comparing."""
     if array.size > MOST_ELEMENTS:
         raise Undefined("large array")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if array.dtype.kind == "f" and not special and not np.isfinite(array).all():
         raise Undefined("not finite")
     if array.dtype.kind == "f" and _size(array) > LARGEST_FLOAT:
         raise Undefined("large numbers")
     if array.dtype in WIDE and _size(array) > LARGEST_INT:
         raise Undefined("large numbers")
+
+
+def comparable(name: str, made: np.ndarray, args: Sequence[Any]) -> None:
+    """raises: Undefined where NaN and infinities leave the result of an operator undefined."""
+    arrays = [np.asarray(a) for a in args]
+    finite = all(np.isfinite(a).all() for a in arrays if a.dtype.kind == "f")
+    if made.dtype.kind in "iu" and not finite:
+        raise Undefined(f"{name}: integers from numbers that are not finite")
+    if made.dtype.itemsize == 2 and finite and not np.isfinite(made).all():
+        raise Undefined(f"{name}: overflow of a 16-bit float")
+    divides = name in DIVISIONS and made.dtype.kind in "iu"
+    if divides and not np.asarray(arrays[1]).all():
+        raise Undefined(f"{name}: division of integers by zero")
 
 
 def stable(runs: list[Any]) -> bool:
@@ -128,8 +155,10 @@ def stable(runs: list[Any]) -> bool:
             if a.shape != b.shape or a.dtype != b.dtype:
                 return False
             if a.dtype.kind == "f":
-                near = np.abs(a.astype("float64") - b.astype("float64"))
-                if near.size and not near.max() <= 0.01 * max(1.0, _size(a)):  # nor where it is NaN
+                if not _same_special(a, b):
+                    return False
+                near = np.abs(_finite(a) - _finite(b))
+                if near.size and not near.max() <= 0.01 * max(1.0, _size(a)):
                     return False
             elif not np.array_equal(a, b):
                 return False
@@ -158,11 +187,12 @@ def _different(a: np.ndarray, wanted: list[np.ndarray]) -> str | None:
             return None
         at = tuple(int(i) for i in np.argwhere(a != b)[0])
         return f"{a[at]} at {at}, expected {b[at]}; {np.sum(a != b)} of {a.size} differ"
-    exact = [w.astype("float64") for w in wanted]
+    exact = [_finite(w) for w in wanted]
     spread = np.max([np.abs(w - exact[0]) for w in exact], axis=0)
     rel = max(REL, 20 * float(np.finfo(b.dtype).eps))
     room = 8 * spread + rel * max(1.0, _size(b))
-    far = ~(np.abs(a.astype("float64") - exact[0]) <= room)  # also where it is not a number
+    # A finite number instead of NaN or an infinity is as wrong as the reverse.
+    far = ~_where_same_special(a, b) | (np.abs(_finite(a) - exact[0]) > room)
     if not far.any():
         return None
     at = tuple(int(i) for i in np.argwhere(far)[0])
@@ -177,8 +207,24 @@ def _leaves(values: Any) -> list[Any]:
 
 
 def _size(array: Any) -> float:
-    array = np.asarray(array)
-    return float(np.max(np.abs(array.astype("float64")), initial=0.0))
+    """The largest absolute value of the finite elements."""
+    return float(np.max(np.abs(_finite(np.asarray(array))), initial=0.0))
+
+
+def _finite(array: np.ndarray) -> np.ndarray:
+    """The elements in 64 bits, with zero for NaN and infinities."""
+    wide = array.astype("float64")
+    return np.where(np.isfinite(wide), wide, 0.0)
+
+
+def _where_same_special(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where both are finite, both NaN, or the same infinity."""
+    a, b = a.astype("float64"), b.astype("float64")
+    return np.asarray((np.isfinite(a) & np.isfinite(b)) | (a == b) | (np.isnan(a) & np.isnan(b)))
+
+
+def _same_special(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(_where_same_special(a, b).all())
 
 
 def _short(array: np.ndarray) -> bool:

@@ -19,7 +19,7 @@ from tests.fuzz.case import Case, kept
 from tests.fuzz.children import Limits, run
 from tests.fuzz.judge import judge
 from tests.fuzz.maker import Maker
-from tests.fuzz.meaning import difference, stable
+from tests.fuzz.meaning import Undefined, call, difference, stable
 from tests.fuzz.odd import wild_worlds
 from tests.fuzz.shrink import smallest
 from tests.fuzz.warm import warm
@@ -187,6 +187,45 @@ def test_a_right_program_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     assert campaign.judged(simple(lambda x: relay.add(x, x), (2, 3), (1, 1), (0, 4))) is None
 
 
+SPECIAL: dict[str, tuple[Callable[[np.ndarray], np.ndarray], bool]] = {
+    "right": (lambda x: x + x, False),
+    "NaN is 0": (lambda x: np.where(np.isnan(x), 0, x + x).astype("float32"), True),
+    "infinity is large": (lambda x: np.clip(x + x, -3e38, 3e38), True),
+    "infinity is NaN": (lambda x: np.where(np.isinf(x), np.nan, x + x).astype("float32"), True),
+    "the other infinity": (lambda x: np.where(np.isinf(x), -x, x + x), True),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_nan_and_infinities_are_compared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, wrong = SPECIAL[name]
+    monkeypatch.setattr(tvm_disc, "build", lambda *_, **__: Program(work))
+    case = simple(lambda x: relay.add(x, x), (2, 3), (4, 1), (3, 3))
+    found = [judge(replace(case, seed=seed)) for seed in range(12)]
+    kinds = {finding.kind for finding in found if finding is not None}
+    assert kinds == ({"wrong result of wild contents"} if wrong else set())
+
+
+UNDEFINED: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
+    "integers": (lambda x: relay.cast(x, "int32"), np.nan, "integers from numbers that are not"),
+    "positions": (lambda x: relay.argsort(x), np.inf, "integers from numbers that are not finite"),
+    "16 bits": (lambda x: relay.exp(relay.cast(x, "float16")), 50.0, "overflow of a 16-bit float"),
+    "divisors": (
+        lambda x: relay.floor_divide(relay.const([7]), relay.cast(x, "int32")),
+        0.0,
+        "division of integers by zero",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNDEFINED)
+def test_what_special_values_leave_undefined_is_not_compared(name: str) -> None:
+    body, value, message = UNDEFINED[name]
+    case = simple(body, (2, 3))
+    with pytest.raises(Undefined, match=message):
+        call(case.module, {"x": np.full((2, 3), value, "float32")}, special=True)
+
+
 def test_a_hang_is_seen_by_its_processor_time() -> None:
     def spin(tell: Callable[[str], None]) -> None:
         tell("call 3")
@@ -220,6 +259,10 @@ def test_rounding_is_no_difference_and_numbers_that_hang_on_it_are_not_compared(
     assert difference(np.float32([1.1, 2.0]), runs) is not None
     assert stable(runs) and not stable([np.int32(1), np.int32(2), np.int32(1)])
     assert not stable([np.float32([1.0]), np.float32([np.nan]), np.float32([1.0])])
+    special = [np.float32([np.nan, np.inf, 1.0 + k * 1e-4]) for k in range(3)]
+    assert stable(special) and difference(special[0], special) is None
+    assert difference(np.float32([np.nan, -np.inf, 1.0]), special) is not None
+    assert difference(np.float32([np.nan, np.inf, np.nan]), special) is not None
 
 
 def test_a_case_is_made_small() -> None:
