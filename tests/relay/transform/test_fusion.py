@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import tvm
 from tvm_disc.relay.dataflow_pattern import is_op, wildcard
 
 from tests.relay.transform.helpers import check, optimized, same
 from tvm_disc import relay
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, TypeMismatch
 
 CASES = {
     "fu_a": (
@@ -391,3 +392,67 @@ def test_a_long_chain_is_cut() -> None:
     groups = [n for n in relay.post_order(made["main"].body) if isinstance(n, relay.Function)]
     assert len(groups) == 3
     assert same(optimized(made, relay.transform.DefuseOps()), mod)
+
+
+def groups(mod: Any, level: int = 2, **config: Any) -> list[int]:
+    """Number of operators in each function of a module that was fused."""
+    config = {f"relay.FuseOps.{key}": value for key, value in config.items()}
+    with tvm.transform.PassContext(opt_level=level, config=config):
+        made = relay.transform.FuseOps()(mod)
+    assert relay.free_vars(made["main"]) == []
+    return [
+        sum(relay.testing.count_ops(f.body).values())
+        for f in relay.post_order(made["main"])
+        if isinstance(f, relay.Function) and f.attrs.get("Primitive")
+    ]
+
+
+def chain(length: int) -> relay.IRModule:
+    x = y = relay.var("x", shape=(4,))
+    for _ in range(length):
+        y = relay.exp(y)
+    return relay.IRModule.from_expr(relay.Function([x], y))
+
+
+@pytest.mark.parametrize(
+    ("length", "most", "sizes"),
+    [(5, 10, [5]), (10, 10, [10]), (12, 10, [10, 2]), (5, 1, [1] * 5), (300, 256, [256, 44])],
+)
+def test_the_largest_group_is_that_of_the_context(length: int, most: int, sizes: Any) -> None:
+    assert sorted(groups(chain(length), max_depth=most), reverse=True) == sizes
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_constants_are_inside_of_a_group_if_parameters_are_linked(linked: bool) -> None:
+    x = relay.var("x", shape=(4, 3))
+    func = relay.Function([x], relay.take(relay.exp(x), relay.const([2, 0]), axis=0))
+    with tvm.transform.PassContext(config={"relay.FuseOps.link_params": linked}):
+        made = relay.transform.FuseOps(2)(relay.IRModule.from_expr(func))
+    call = made["main"].body
+    assert len(call.args) == len(call.op.params) == (1 if linked else 2)
+
+
+def test_stop_fusion_ends_a_group() -> None:
+    x = relay.var("x", shape=(4,))
+    stopped = relay.annotation.stop_fusion(relay.exp(x))
+    mod = relay.IRModule.from_expr(relay.Function([x], relay.tanh(stopped)))
+    assert groups(mod) == [1, 1]
+    assert "stop_fusion" not in str(relay.transform.FuseOps(2)(mod))
+
+
+def test_a_group_may_end_in_one_result_of_an_operator() -> None:
+    x, w = relay.var("x", shape=(2, 9)), relay.var("w", shape=(3, 3))
+    part = relay.split(x, 3, axis=1)[0]
+    mod = relay.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(part, w)))
+    made = relay.transform.FuseOps(2)(mod)["main"].body
+    assert isinstance(made.args[0].op, relay.Function)
+    assert made.args[0].checked_type == relay.TensorType((2, 3))
+
+
+def test_types_are_inferred_before_operators_are_grouped() -> None:
+    x, w = relay.var("x", shape=(1, 2, 4, 4)), relay.var("w")
+    y = relay.nn.conv2d(x, w, kernel_size=(3, 3), padding=(1, 1), channels=2)
+    mod = relay.IRModule.from_expr(relay.Function([x, w], relay.add(y, relay.add(y, y))))
+    assert groups(mod) == [3]
+    with pytest.raises(TypeMismatch, match="conv2d"):
+        groups(relay.IRModule.from_expr(relay.Function([w], relay.nn.conv2d(w, w))))

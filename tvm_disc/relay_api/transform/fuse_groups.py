@@ -139,7 +139,7 @@ def _between(source: Node, sink: Node) -> list[Node]:
     return list(found)
 
 
-def _join(node: Node, allowed: Condition) -> None:
+def _join(node: Node, most: int, allowed: Condition) -> None:
     """Merge a node and all nodes up to its parent into the parent's group, if each kind is
     allowed.
     """
@@ -149,7 +149,7 @@ def _join(node: Node, allowed: Condition) -> None:
         return
     target = node.parent.root()
     roots = {n.root() for n in (node, *way)} - {target}
-    if target.size + sum(r.size for r in roots) > MOST_NODES:
+    if target.size + sum(r.size for r in roots) > most:
         return
     for root in roots:
         root.joined = target
@@ -164,7 +164,7 @@ def _may_end_a_chain(kind: int, is_last: bool) -> bool:
     return kind <= Pattern.REDUCE or kind == Pattern.OUT_ELEMWISE
 
 
-def _fuse(node: Node, phase: int) -> None:
+def _fuse(node: Node, phase: int, most: int) -> None:
     """Fuse one node in one of three phases: injective nodes in the second, tuples in the third."""
     parent = node.parent
     if parent is None or node.kind == Pattern.OPAQUE:
@@ -172,28 +172,32 @@ def _fuse(node: Node, phase: int) -> None:
     if phase == 2:
         inside = parent.kind == TUPLE and parent.root().kind <= Pattern.INJECTIVE
         if node.kind <= Pattern.INJECTIVE and inside and parent.root().kind != TUPLE:
-            _join(node, lambda kind, _: kind <= Pattern.INJECTIVE)
+            _join(node, most, lambda kind, _: kind <= Pattern.INJECTIVE)
         return
     if parent.root() is node.root() or parent.kind == TUPLE:
         return
     if node.kind == Pattern.OUT_ELEMWISE:
         if phase == 0 and node.way == Pattern.ELEMWISE:
-            _join(node, lambda kind, _: kind <= Pattern.BROADCAST)
+            _join(node, most, lambda kind, _: kind <= Pattern.BROADCAST)
     elif node.kind <= Pattern.BROADCAST:
         if node.way <= Pattern.REDUCE:
-            _join(node, _may_end_a_chain)
+            _join(node, most, _may_end_a_chain)
     elif node.kind in (Pattern.INJECTIVE, TUPLE) and phase == 1:
-        _join(node, lambda kind, _: kind <= Pattern.INJECTIVE)
+        _join(node, most, lambda kind, _: kind <= Pattern.INJECTIVE)
 
 
-def find_groups(func: Function, types: KnownTypes, level: int) -> dict[Expr, Node]:
-    """Return the grouped values of a function; below level 1 each operator is a group."""
+def find_groups(
+    func: Function, types: KnownTypes, level: int, most: int = MOST_NODES
+) -> dict[Expr, Node]:
+    """Return the grouped values of a function, at most ``most`` per group; below level 1 each
+    operator is a group.
+    """
     nodes = find_nodes(func, types)
     for phase in range(3) if level >= 1 else ():
         for node in nodes.values():
             if not isinstance(node.expr, Constant):
-                _fuse(node, phase)
+                _fuse(node, phase, most)
     return nodes
 
 
-__all__ = ["Node", "find_groups", "is_primitive"]
+__all__ = ["MOST_NODES", "Node", "find_groups", "is_primitive"]

@@ -6,47 +6,72 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm_disc.errors import BadNode, shown
-from tvm_disc.relay.expr import Call, Constant, Expr, Function, Var
+from tvm_disc.relay.expr import Call, Constant, Expr, Function, TupleGetItem, Var
 from tvm_disc.relay.inference.infer import infer_type
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.visit import children
 from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes
 from tvm_disc.relay_api.dataflow_pattern.patterns import DFPattern
 from tvm_disc.relay_api.expr_functor import rewrite_post_order
-from tvm_disc.relay_api.transform.fuse_groups import Node, find_groups, is_primitive
+from tvm_disc.relay_api.transform.fuse_groups import (
+    MOST_NODES,
+    Node,
+    find_groups,
+    is_primitive,
+)
 from tvm_disc.relay_api.transform.rules import op_name, row_of
 from tvm_disc.relay_api.transform.substitute import applied, fresh
 
 RESHAPES = frozenset(["reshape", "dyn.reshape", "expand_dims", "squeeze", "reshape_like"])
 
 
-def fuse_ops(func: Function, level: int) -> Expr:
-    """Return ``func`` with every group of operators as a function with ``Primitive=1``."""
+def fuse_ops(func: Function, level: int, most: int = MOST_NODES, link_params: bool = False) -> Expr:
+    """Return ``func`` with every group of operators as a function with ``Primitive=1``.
+
+    Args:
+        level: below 1 each operator is a group.
+        most: the number of values in a group.
+        link_params: keep all constants inside of the functions, not only scalars.
+    """
     if is_primitive(func):
         return func
     types = KnownTypes(func)
-    nodes = find_groups(func, types, level)
+    nodes = find_groups(func, types, level, most)
     members: dict[Node, set[Expr]] = {}
     for node in nodes.values():
         members.setdefault(node.root(), set()).add(node.expr)
     done: dict[Expr, Expr] = {}
 
+    def kept(node: Constant) -> bool:
+        return link_params or (node.data.ndim == 0 and level >= 1)
+
     def leave(node: Expr, made: Expr) -> Expr:
         group = nodes.get(node)
+        if op_name(node) == "annotation.stop_fusion" and isinstance(made, Call):
+            return made.args[0]
         if group is None or group.joined is not None:
             return made
-        return _as_call(node, members[group], types, done, level) or made
+        inside = members[group]
+        if not _is_function(node, inside):
+            return made
+        return _as_call(node, _inputs(node, inside, kept), inside, types, done)
 
     return rewrite_post_order(func, leave, done=done)
 
 
+def _is_function(root: Expr, inside: set[Expr]) -> bool:
+    """Return whether a group becomes a function: it ends in an operator, or in one of its
+    results.
+    """
+    if isinstance(root, TupleGetItem):
+        return root.tuple_value in inside and row_of(root.tuple_value) is not None
+    return row_of(root) is not None
+
+
 def _as_call(
-    root: Expr, inside: set[Expr], types: KnownTypes, done: dict[Expr, Expr], level: int
-) -> Expr | None:
-    """Return a call of a group's function; None if the group has no operators."""
-    if not any(row_of(node) is not None for node in inside) or row_of(root) is None:
-        return None
-    args = _inputs(root, inside, level)
+    root: Expr, args: list[Expr], inside: set[Expr], types: KnownTypes, done: dict[Expr, Expr]
+) -> Expr:
+    """Return a call of a group's function."""
     params = [Var(f"p{i}", types.of(arg)) for i, arg in enumerate(args)]
     body = rewrite_post_order(root, known=dict(zip(args, params, strict=True)))
     attrs: dict[str, Any] = {"Primitive": 1}
@@ -55,8 +80,8 @@ def _as_call(
     return Call(Function(params, body, types.of(root), attrs=attrs), [done[a] for a in args])
 
 
-def _inputs(root: Expr, inside: set[Expr], level: int) -> list[Expr]:
-    """Return the inputs of a group in order of first use; scalar constants stay inside."""
+def _inputs(root: Expr, inside: set[Expr], kept: Callable[[Constant], bool]) -> list[Expr]:
+    """Return the inputs of a group in order of first use; ``kept`` constants stay inside."""
     found: dict[Expr, None] = {}
     todo, seen = [root], set()
     while todo:
@@ -65,8 +90,7 @@ def _inputs(root: Expr, inside: set[Expr], level: int) -> list[Expr]:
             continue
         seen.add(node)
         if node not in inside:
-            number = isinstance(node, Constant) and node.data.ndim == 0 and level >= 1
-            if not number:
+            if not (isinstance(node, Constant) and kept(node)):
                 found[node] = None
             continue
         operands = children(node)[1:] if isinstance(node, Call) else children(node)

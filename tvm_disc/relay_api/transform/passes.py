@@ -29,6 +29,7 @@ from tvm_disc.relay_api.transform.functions import (
     inline_globals,
     remove_unused_functions,
 )
+from tvm_disc.relay_api.transform.fuse_groups import MOST_NODES
 from tvm_disc.relay_api.transform.fuse_ops import defuse_ops, fuse_ops, merge_composite
 from tvm_disc.relay_api.transform.lambda_lift import lambda_lift
 from tvm_disc.relay_api.transform.manager import (
@@ -215,13 +216,18 @@ def CombineParallelBatchMatmul(min_num_branches: int = 3) -> FunctionPass:
 def FuseOps(fuse_opt_level: int = -1) -> FunctionPass:
     """Return a pass that puts groups of operators in functions with ``Primitive=1``.
 
-    Below level 1 each operator is a group. The compiler plans its own groups regardless of this
-    pass;
-    the pass serves readers, and scripts that count groups.
+    Below level 1 each operator is a group. ``relay.FuseOps.max_depth`` limits the values of a
+    group, and ``relay.FuseOps.link_params`` keeps all constants inside. The compiler plans its own
+    groups regardless of this pass; the pass serves readers, and scripts that count groups.
     """
 
-    def run(func: Function, _mod: IRModule, ctx: Any) -> Any:
-        return fuse_ops(func, ctx.opt_level if fuse_opt_level < 0 else fuse_opt_level)
+    def run(func: Function, mod: IRModule, ctx: Any) -> Any:
+        level = ctx.opt_level if fuse_opt_level < 0 else fuse_opt_level
+        most = int(ctx.config.get("relay.FuseOps.max_depth", MOST_NODES))
+        linked = bool(ctx.config.get("relay.FuseOps.link_params", False))
+        typed = infer_type(func, mod)
+        assert isinstance(typed, Function)
+        return fuse_ops(typed, level, most, linked)
 
     return FunctionPass(run, PassInfo(0, "FuseOps", list(TYPED), False))
 
