@@ -12,7 +12,7 @@ from tvm_disc import relay
 from tvm_disc.codegen.plan.position import Position
 from tvm_disc.codegen.plan.program import Guard, Region
 from tvm_disc.errors import GuardFailed, Unsupported
-from tvm_disc.relay_passes.propagate import settle_guards
+from tvm_disc.relay_passes.propagation.propagate import settle_guards
 from tvm_disc.shape import Solver
 
 

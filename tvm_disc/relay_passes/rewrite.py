@@ -14,8 +14,8 @@ from tvm import relax
 
 from tvm_disc.graph.core_ops import CORE
 from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
-from tvm_disc.support.limits import FoldBudget
 from tvm_disc.shape import Solver
+from tvm_disc.support.limits import FoldBudget
 
 Expr: TypeAlias = Any
 

@@ -19,7 +19,6 @@ from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import objects, value_of
 from tvm_disc.relay.kernel_ops import FUNCTIONS, function_call
 from tvm_disc.relay.ops.algebra import maximum, minimum, where
-from tvm_disc.support.limits import may_fold
 
 Attrs: TypeAlias = Mapping[str, Any]
 Args: TypeAlias = Sequence[Any]

@@ -36,7 +36,6 @@ from tvm_disc.relay.importer.lowering.transform import (
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
 from tvm_disc.relay.ops.algebra import where
-from tvm_disc.support.limits import may_fold
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
