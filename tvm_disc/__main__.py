@@ -254,7 +254,7 @@ def _tune(args: argparse.Namespace) -> None:
     print(done)
 
 
-def _remote(text: str, machines: int) -> Any:
+def _remote(text: str, machines: int) -> object:
     """Return the machines of an RPC tracker, from ``HOST:PORT/KEY``."""
     from tvm_disc.tuning.remote import Remote
 
@@ -354,7 +354,7 @@ def _load(args: argparse.Namespace) -> tvm_disc.Executable:
     return tvm_disc.load(args.model, args.level)
 
 
-def _targets(texts: Sequence[str]) -> Any:
+def _targets(texts: Sequence[str]) -> object:
     """Return several targets as a list, one as a string, and None if none is given; splits
     ``a,b``.
     """
@@ -395,7 +395,7 @@ def _array(path: Path) -> Any:
     return array
 
 
-def _arrays(path: Path) -> dict[str, Any]:
+def _arrays(path: Path) -> dict[str, object]:
     try:
         arrays = np.load(path)
     except _NOT_NUMPY:
@@ -439,7 +439,7 @@ def _pair(item: str, form: str) -> tuple[str, str]:
     return name.strip(), rest.strip()
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: object) -> list[Any]:
     """Return the arrays of a result, with tuples flattened."""
     if isinstance(value, (tuple, list)):
         return [leaf for item in value for leaf in _leaves(item)]
@@ -450,7 +450,7 @@ def _described(array: Any) -> str:
     return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
 
 
-def _seconds(exe: tvm_disc.Executable, inputs: Mapping[str, Any]) -> float:
+def _seconds(exe: tvm_disc.Executable, inputs: Mapping[str, object]) -> float:
     start = time.perf_counter()
     exe(**inputs)
     return time.perf_counter() - start

@@ -71,6 +71,7 @@ from tvm_disc.support.handlers import handled, with_handlers
 from tvm_disc.support.progress import shown
 from tvm_disc.support.store import Store, store_of
 from tvm_disc.target.device import Device
+from tvm_disc.typing import Expr
 
 Params: TypeAlias = Mapping[str, np.ndarray] | str | os.PathLike[str] | None
 
@@ -184,7 +185,7 @@ class Job:
 def _build(
     source: Source,
     params: Params,
-    target: Any,
+    target: object,
     constraints: Sequence[str],
     options: Options,
     passes: Mapping[str, Any] | None,
@@ -265,7 +266,7 @@ class Prepared:
 def prepare(
     source: Source,
     params: Params,
-    target: Any,
+    target: object,
     constraints: Sequence[str],
     options: Options,
     trace: Trace,
@@ -293,7 +294,7 @@ def fused_graph(
     constraints: Sequence[str],
     options: Options,
     trace: Trace,
-    passes: Mapping[str, Any] | None = None,
+    passes: Mapping[str, object] | None = None,
 ) -> Fused:
     """Run ``PASSES`` and the user's passes on each version of the program."""
     told = Told(_params(params), check_constraints(constraints), options)
@@ -310,7 +311,7 @@ def fused_graph(
     fused, refused = [], []
     for version in versions:
         mod = _hooked(trace, f"after {first}", hooks, version.mod)
-        reasons: list[Any] = []
+        reasons: list[Expr] = []
         for name, make in others:
             mod = _hooked(trace, f"before {name}", hooks, mod)
             with trace.stage(name):
@@ -327,7 +328,7 @@ def fused_graph(
     return Fused(fused, refused[0])
 
 
-def _params(params: Params) -> Mapping[str, Any]:
+def _params(params: Params) -> Mapping[str, object]:
     """Return the parameters by input name, read from a file if a path is given."""
     named = load_params(params) if isinstance(params, str | os.PathLike) else params
     return check_params(named or {})

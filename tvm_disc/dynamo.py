@@ -83,7 +83,7 @@ def _warn(text: str, *args: object) -> None:
         report.reasons.append(text % args)
 
 
-def backend(module: Any, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+def backend(module: Any, example_inputs: Sequence[object], **options: object) -> Callable[..., Any]:
     """Return the compiled form of a graph; ``torch.compile`` calls this for every graph.
 
     Parameters and buffers are constants of the program, which is rebuilt if one changes. Graphs
@@ -104,7 +104,7 @@ def backend(module: Any, example_inputs: Sequence[Any], **options: Any) -> Calla
     fixed = {id(t) for t in own}
     frozen = {k: t for k, t in enumerate(inputs) if id(t) in fixed or _is_weight(torch, t)}
 
-    def compiler(graph: Any, examples: Sequence[Any]) -> Callable[..., Any]:
+    def compiler(graph: object, examples: Sequence[object]) -> Callable[..., Any]:
         whole = len(examples) == len(inputs)
         return _boxed(Compiler().runner(graph, frozen if whole else {}))
 
@@ -119,7 +119,7 @@ def backend(module: Any, example_inputs: Sequence[Any], **options: Any) -> Calla
 def _boxed(run: Runner) -> Callable[..., Any]:
     """Return a function that empties its argument list, so that PyTorch can free the arguments."""
 
-    def boxed(args: list[Any]) -> Sequence[Any]:
+    def boxed(args: list[object]) -> Sequence[Any]:
         given = list(args)
         args.clear()
         return run(given)
@@ -128,10 +128,10 @@ def _boxed(run: Runner) -> Callable[..., Any]:
     return boxed
 
 
-def _counted(function: Callable[..., Any], size: int) -> Callable[..., Any]:
+def _counted(function: Callable[..., object], size: int) -> Callable[..., Any]:
     """Return a PyTorch function whose calls are reported as ``size`` operators."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         _add(in_pytorch=size)
         return function(*args)
 
@@ -158,7 +158,7 @@ class Compiler:
     def __init__(self) -> None:
         self._left = MOST_BUILDS
 
-    def runner(self, graph: Any, frozen: Mapping[int, Any]) -> Runner:
+    def runner(self, graph: object, frozen: Mapping[int, object]) -> Runner:
         """Return a function that runs a graph: a program, or programs and nodes in PyTorch.
 
         Args:
@@ -202,7 +202,7 @@ class Compiler:
         _add(programs=1)
         return found, program
 
-    def _culprit(self, graph: Any, frozen: Mapping[int, Any]) -> frozenset[str]:
+    def _culprit(self, graph: object, frozen: Mapping[int, object]) -> frozenset[str]:
         """Return the first node with which a graph cannot be built, by bisection."""
         places = {n: k for k, n in enumerate(_holes(graph))}
         good, bad = 0, count(graph)
@@ -282,7 +282,7 @@ class Program:
             _add(compiled=self._size)
         return results
 
-    def _run(self, args: Sequence[Any]) -> list[Any]:
+    def _run(self, args: Sequence[object]) -> list[Any]:
         import torch
 
         graph = self._found

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from tvm_disc.errors import ArtifactError
 
@@ -50,7 +50,7 @@ class Trailer:
         return fields + _CHECK.pack(zlib.crc32(fields, zlib.crc32(manifest)))
 
 
-def append_manifest(library: Path, manifest: Mapping[str, Any], abi: int) -> None:
+def append_manifest(library: Path, manifest: Mapping[str, object], abi: int) -> None:
     """Append manifest and trailer to a linked library."""
     text = json.dumps(manifest).encode()
     with library.open("r+b") as file:
@@ -98,7 +98,7 @@ def replacing(path: Path) -> Iterator[Path]:
         raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
-def read_description(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], Trailer]:
+def read_description(path: Path, file: IO[bytes]) -> tuple[dict[str, object], Trailer]:
     """Return the manifest and the trailer, both checked; the library is not read.
 
     Raises:

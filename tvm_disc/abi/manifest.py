@@ -32,7 +32,7 @@ def signature_text(manifest: Mapping[str, Any]) -> str:
     return f"({inputs}) -> ({results})"
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> dict[str, object]:
     """Return the manifest of a saved program, for any processor, without loading the program.
 
     Raises:
@@ -42,7 +42,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         return checked_manifest(path, file)[0]
 
 
-def checked_manifest(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], Trailer]:
+def checked_manifest(path: Path, file: IO[bytes]) -> tuple[dict[str, object], Trailer]:
     """Return the manifest and the trailer of a file that this package can load."""
     manifest, trailer = read_description(path, file)
     if trailer.abi != ABI_VERSION:

@@ -58,7 +58,7 @@ class ConstructorValue:
         return _text(self, depth=4)
 
 
-def _pairs(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
+def _pairs(a: object, b: object) -> list[tuple[object, object]] | None:
     """Return the pairs that must be equal for ``a`` and ``b`` to be equal; None if they differ."""
     if isinstance(a, ConstructorValue) and isinstance(b, ConstructorValue):
         if a.name != b.name or len(a) != len(b):
@@ -81,7 +81,7 @@ def _text(value: Any, depth: int) -> str:
     return repr(value)
 
 
-def from_list(items: Sequence[Any], cons: str = "Cons", nil: str = "Nil") -> ConstructorValue:
+def from_list(items: Sequence[object], cons: str = "Cons", nil: str = "Nil") -> ConstructorValue:
     """Return a Python sequence as a linked list."""
     if not isinstance(items, Sequence):
         raise BadInput(f"from_list: expected a sequence, found {shown(items)}")
@@ -91,7 +91,7 @@ def from_list(items: Sequence[Any], cons: str = "Cons", nil: str = "Nil") -> Con
     return result
 
 
-def to_list(value: ConstructorValue) -> list[Any]:
+def to_list(value: ConstructorValue) -> list[object]:
     """Return the elements of a linked list, whose nodes have an element and a rest."""
     items: list[Any] = []
     if not isinstance(value, ConstructorValue):

@@ -242,7 +242,7 @@ def _check(args: argparse.Namespace) -> None:
             )
 
 
-def _with(args: argparse.Namespace, **changed: Any) -> argparse.Namespace:
+def _with(args: argparse.Namespace, **changed: object) -> argparse.Namespace:
     made = copy.copy(args)
     vars(made).update(changed)
     return made
@@ -252,7 +252,7 @@ def _progress(count: int) -> Callable[[Any], None]:
     """Return a function that reports completed points on a terminal."""
     done = 0
 
-    def tell(row: Any) -> None:
+    def tell(row: object) -> None:
         nonlocal done
         done += 1
         if sys.stderr.isatty():

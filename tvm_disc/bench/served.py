@@ -85,7 +85,7 @@ class Served:
         self.process.stdout.close()
         self._said.close()
 
-    def _ask(self, **request: Any) -> Mapping[str, Any]:
+    def _ask(self, **request: object) -> Mapping[str, Any]:
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")

@@ -33,7 +33,7 @@ MOST_CALLS = 1000  # maximum calls per turn
 READ_ONNX = ("onnxruntime", "openvino")
 
 
-def ordered(wanted: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
+def ordered(wanted: Sequence[str], given: Mapping[str, object]) -> list[Any]:
     """Return the arrays in an engine's order: by name if it knows the names, otherwise by
     position.
     """
@@ -198,7 +198,7 @@ def engine_of(name: str) -> Callable[[str, int], Opened]:
     return found
 
 
-def leaves(value: Any) -> list[Any]:
+def leaves(value: object) -> list[Any]:
     """Return the arrays of a nested result."""
     if isinstance(value, np.ndarray):
         return [value]
@@ -261,7 +261,7 @@ def serve(engine: str, path: str, threads: int, answer: Callable[[dict[str, Any]
             answer({"error": text_of(error)})
 
 
-def _plain(array: Any) -> Any:
+def _plain(array: object) -> Any:
     """Return an array as a type that ``.npz`` files can hold."""
     array = np.asarray(array)
     return array.astype("float32") if array.dtype.kind == "V" else array
@@ -274,7 +274,7 @@ def main(argv: Sequence[str]) -> None:
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def answer(fields: dict[str, Any]) -> None:
+    def answer(fields: dict[str, object]) -> None:
         channel.write(json.dumps(fields) + "\n")
         channel.flush()
 

@@ -225,7 +225,7 @@ def _slot_function() -> Any:
     return prim_func([out], block.stmt())
 
 
-def _bind(slot: Any, threads: int) -> Any:
+def _bind(slot: object, threads: int) -> Any:
     """Return ``(address of constants, address of thread pool or 0) -> None``; the caller keeps
     both alive.
     """

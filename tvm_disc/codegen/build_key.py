@@ -40,11 +40,11 @@ _PACKAGES = (
 def build_key(
     source: Any,
     params: Any,
-    targets: Sequence[Any],
+    targets: Sequence[object],
     constraints: Sequence[str],
     options: Options,
     passes: Mapping[str, Any] | None,
-    extra: Sequence[Any],
+    extra: Sequence[object],
 ) -> str | None:
     """Return the cache key of a build, or None if the build cannot be cached.
 

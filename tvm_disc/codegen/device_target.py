@@ -13,6 +13,7 @@ import tvm
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.errors import Unsupported
 from tvm_disc.target.device import CUDA, DEFAULT, Device, cuda_device
+from tvm_disc.typing import Target
 
 _VENDOR = "nvidia/"
 _ARCHITECTURE = re.compile(r"(?:sm_|compute_)?(\d{2,3})a?$")
@@ -48,7 +49,7 @@ def split_target(target: Any) -> tuple[Device | None, Any]:
     return cuda_device(_architectures(names)), host or _no_environment()
 
 
-def _tagged(target: Any) -> Any:
+def _tagged(target: object) -> object:
     """Return TVM's target for a tag such as ``nvidia/nvidia-h100``, with the host if it has one."""
     name = target.get("tag") if isinstance(target, dict) else target
     if not isinstance(name, str) or not name.strip().startswith(_VENDOR):
@@ -65,13 +66,13 @@ def _tagged(target: Any) -> Any:
     return found if host is None else {"kind": "cuda", "arch": found.attrs["arch"], "host": host}
 
 
-def _no_environment() -> Any:
+def _no_environment() -> object:
     """Return this machine's CPU if the environment's target is the GPU, otherwise None."""
     named = os.environ.get("DISC_TARGET")
     return {"kind": "llvm", "mcpu": "native"} if named and _kind(named) == "cuda" else None
 
 
-def _kind(target: Any) -> str:
+def _kind(target: object) -> str:
     if isinstance(target, tvm.target.Target):
         return str(target.kind.name)
     if isinstance(target, dict):
@@ -84,7 +85,7 @@ def _kind(target: Any) -> str:
     return ""
 
 
-def _options(target: Any) -> dict[str, Any]:
+def _options(target: Target) -> dict[str, object]:
     if isinstance(target, tvm.target.Target):
         host = target.host
         return {"arch": target.attrs.get("arch"), "host": host}

@@ -57,7 +57,7 @@ class Keeping:
 
 
 def kept(
-    store: Store, key: str, targets: Sequence[Any], emitted: Callable[[int], Emitted]
+    store: Store, key: str, targets: Sequence[object], emitted: Callable[[int], Emitted]
 ) -> Kept | None:
     """Return the cached program of a key, or None.
 

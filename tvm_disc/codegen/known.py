@@ -24,6 +24,7 @@ from tvm_disc.schedules.gemm.vendor import FAMILY
 from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.support.digests import digest_of_package
 from tvm_disc.tir.builder import index_var
+from tvm_disc.typing import TVMFunction
 
 # Machine fields outside the key: covered by the choice, shared state, or excluding a kernel from
 # the cache.
@@ -79,7 +80,7 @@ def making_of(kernel: Kernel, machine: Machine) -> str | None:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
 
 
-def _renamed(function: Any, names: Mapping[Any, Any]) -> Any:
+def _renamed(function: TVMFunction, names: Mapping[Any, Any]) -> object:
     """Return the group with symbols replaced by ``names``.
 
     ``bind_symbolic_vars`` would infer types again, and Relax's inference rejects some operands that
@@ -90,7 +91,7 @@ def _renamed(function: Any, names: Mapping[Any, Any]) -> Any:
     )
 
 
-def _choice(choice: Choice, names: Mapping[Any, Any]) -> Any:
+def _choice(choice: Choice, names: Mapping[Any, Any]) -> object:
     """Return variants and decision tree, with the group's symbols replaced by canonical names."""
     asked = features(choice.tree)
     texts = {k: canonical_text(choice.features[k][0], names) for k in asked}

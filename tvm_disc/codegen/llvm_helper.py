@@ -48,7 +48,7 @@ class Helper:
             raise
         self._target: bytes | None = tvm.ir.save_json(target).encode()
 
-    def object_of(self, lowered: Any) -> bytes | None:
+    def object_of(self, lowered: object) -> bytes | None:
         """Return the object of a module; None if the process failed and cannot be used again."""
         source, sink = self._process.stdin, self._process.stdout
         assert source is not None and sink is not None

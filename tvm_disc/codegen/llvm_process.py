@@ -19,6 +19,8 @@ import tempfile
 import threading
 from typing import IO, Any
 
+from tvm_disc.typing import RuntimeModule
+
 STACK_BYTES = 64 << 20  # LLVM's recursion needs more than the default thread stack of some systems
 # required free disk space if memfd is missing; more than any object needs
 LEAST_FREE_BYTES = 256 << 20
@@ -40,7 +42,7 @@ def read(file: IO[bytes]) -> bytes | None:
     return data if len(head) == _SIZE_BYTES and len(data) == size else None
 
 
-def object_file(module: Any, folder: str | None = None) -> bytes:
+def object_file(module: RuntimeModule, folder: str | None = None) -> bytes:
     """Return the object file of an LLVM module.
 
     LLVM calls ``abort`` if a write fails. It therefore writes to a file in memory, which needs no

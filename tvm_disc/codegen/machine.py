@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tvm_disc.codegen.target import has_threads, runs_here
 from tvm_disc.options import Options, threads_of_pool
@@ -23,11 +22,12 @@ from tvm_disc.support.processor import cores
 from tvm_disc.target.device import Device
 from tvm_disc.target.isa import Isa
 from tvm_disc.target.processor import processor_of
+from tvm_disc.typing import Target
 
 VERSION = "0.1.0"
 
 
-def machine_of(target: Any, options: Options) -> Machine:
+def machine_of(target: Target, options: Options) -> Machine:
     """Return the target properties that templates and the choice of variants depend on."""
     records = None
     mcpu = str(target.attrs.get("mcpu", ""))
@@ -77,7 +77,7 @@ def card_context(key: str) -> Context:
     return Context(key, VERSION, template_hash())
 
 
-def context_of(target: Any, cpu: str | None = None) -> Context:
+def context_of(target: Target, cpu: str | None = None) -> Context:
     """Return the context that a record must match to be used by a build.
 
     A remote machine's ``cpu`` is LLVM's name of it: its records count for any build for that

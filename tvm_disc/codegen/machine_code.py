@@ -30,6 +30,7 @@ from tvm_disc.support.locks import Lock
 from tvm_disc.support.processor import cores
 from tvm_disc.support.store import Store
 from tvm_disc.tir.llvm_ops import link
+from tvm_disc.typing import Target
 
 Module: TypeAlias = Any
 # Statement simplification is omitted on purpose: it would inline bindings of values that kernels
@@ -92,7 +93,7 @@ class MachineCode:
 
 
 def compile_program(
-    emitted: Emitted, target: Any, store: Store | None, begun: Compiling | None = None
+    emitted: Emitted, target: Target, store: Store | None, begun: Compiling | None = None
 ) -> MachineCode:
     """Return the machine code of a program; units in ``store`` are not compiled again.
 
@@ -123,7 +124,7 @@ class Compiling:
     """
 
     def __init__(
-        self, target: Any, store: Store | None, say: Callable[[str], None] = lambda text: None
+        self, target: Target, store: Store | None, say: Callable[[str], None] = lambda text: None
     ) -> None:
         self._target, self._told, self._say = target, context_text(), say
         self._store = None if self._told is None else store
@@ -260,7 +261,7 @@ def compile_tir(mod: Module, target: Any) -> Module:
     return _generated(_lowered(mod, target, ()), target)
 
 
-def lower_unit(unit: Unit, target: Any) -> Module:
+def lower_unit(unit: Unit, target: object) -> Module:
     """Return a unit as lowered TIR for LLVM."""
     return _lowered(unit.module, target, unit.outside)
 
@@ -285,7 +286,7 @@ def _generated(lowered: Module, target: Any) -> Module:
         return tvm.get_global_func("target.build.llvm")(lowered, target)
 
 
-def _object_of(lowered: Module, target: Any) -> bytes:
+def _object_of(lowered: Module, target: Target) -> bytes:
     """Return the object file of a lowered module.
 
     Raises:
@@ -299,7 +300,7 @@ def _object_of(lowered: Module, target: Any) -> bytes:
         return object_file(_generated(lowered, target))
 
 
-def _object_beside(lowered: Module, target: Any, limit: int) -> bytes:
+def _object_beside(lowered: Module, target: object, limit: int) -> bytes:
     """Return the object file that another process makes, under a limit on the size of files.
 
     LLVM calls ``abort`` if it reaches the limit, which holds for files in memory, too.
@@ -322,7 +323,7 @@ def _object_beside(lowered: Module, target: Any, limit: int) -> bytes:
     return found
 
 
-def _key(made_from: str, target: Any, context: str) -> str:
+def _key(made_from: str, target: object, context: str) -> str:
     """Return the cache key of an object: its content, target, pass context and versions."""
     versions = (str(_FORMAT), tvm.__version__, tvm_ffi.__version__)
     told = (*versions, str(target), context, made_from)

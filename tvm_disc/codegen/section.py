@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tvm_disc.abi.formula import ALIGNMENT_BYTES, rounded
 from tvm_disc.codegen.plan.constants import Constant, bytes_of
-from tvm_disc.schedules.packing import Form, Packing
 from tvm_disc.support.faults import mapped
 from tvm_disc.support.processor import cores
+
+if TYPE_CHECKING:
+    from tvm_disc.schedules.packing import Form, Packing
 
 
 def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[int]]:

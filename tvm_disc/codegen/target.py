@@ -14,6 +14,7 @@ import tvm
 from tvm_disc.errors import Unsupported, shown
 from tvm_disc.support import processor
 from tvm_disc.target.isa import isa_of
+from tvm_disc.typing import Target
 
 # TVM gives buffer variables in different functions different TBAA types. After LLVM inlines a
 # kernel, two variables of one scratch buffer would count as disjoint, and stores would move past
@@ -47,7 +48,7 @@ def host_target() -> dict[str, Any]:
     return {**plain, "mattr": [f"-{name}" for name in absent]} if absent else plain
 
 
-def instruction_sets(target: Any) -> list[str]:
+def instruction_sets(target: Target) -> list[str]:
     """Return the instruction sets that code for a target may use beyond the architecture's
     baseline.
     """
@@ -56,7 +57,7 @@ def instruction_sets(target: Any) -> list[str]:
     return [name for name in known if name in found]
 
 
-def resolve_targets(target: Any = None) -> list[Any]:
+def resolve_targets(target: object = None) -> list[object]:
     """Return the resolved targets of one target or a list.
 
     They are sorted by vector width, then by number of instruction sets, then in the given order; a
@@ -96,7 +97,7 @@ def runs_here(target: Any) -> bool:
     return "mtriple" not in target.attrs and target.attrs.get("mcpu") == host_cpu()
 
 
-def has_threads(target: Any) -> bool:
+def has_threads(target: Target) -> bool:
     """Return whether programs for a target use this project's thread pool: on 64-bit Linux, not
     Android.
 
@@ -148,7 +149,7 @@ def _cpus(triple: str) -> list[str]:
     return [str(c) for c in tvm.get_global_func("target.llvm_get_cpu_archlist")(machine)]
 
 
-def _as_dict(target: Any) -> dict[str, Any]:
+def _as_dict(target: object) -> dict[str, Any]:
     if isinstance(target, dict):
         return dict(target)
     if isinstance(target, (list, tuple)):
@@ -194,7 +195,7 @@ def _parse(words: list[str]) -> dict[str, Any]:
     return result
 
 
-def _value(key: str, text: str, kind: str) -> Any:
+def _value(key: str, text: str, kind: str) -> object:
     """Return the value of an option, parsed by TVM's type of it."""
     if kind.startswith("Array"):
         if not all(text.split(",")):
@@ -209,7 +210,7 @@ def _value(key: str, text: str, kind: str) -> Any:
     return text
 
 
-def _known_triple(given: dict[str, Any]) -> dict[str, Any]:
+def _known_triple(given: dict[str, object]) -> dict[str, Any]:
     """Return the target if its triple has a known architecture: TVM crashes for others."""
     triple = given.get("mtriple")
     if triple is not None and not _ARCHITECTURE.match(str(triple)):

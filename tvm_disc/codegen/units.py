@@ -21,6 +21,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import GlobalVar
 
+from tvm_disc.typing import Call, Expr
+
 Function: TypeAlias = Any
 Functions: TypeAlias = Mapping[Any, Function]  # keyed by global variable
 _NUMBER = re.compile(r"_body\d*$|_v?\d+$")
@@ -94,7 +96,7 @@ class _Names:
         self._functions = {gv: f for part in parts for gv, f in part.items()}
         self._known: dict[Any, str] = dict(known or {})
 
-    def tells(self, gv: Any) -> bool:
+    def tells(self, gv: object) -> bool:
         """Return whether a function's symbol contains a digest of its content."""
         return gv in self._functions
 
@@ -126,7 +128,7 @@ def _content(func: Function, names: _Names) -> tuple[str, int]:
 
 
 @lru_cache(maxsize=512)
-def _digest_of(func: Function, callees: tuple[tuple[Any, str], ...]) -> tuple[str, int]:
+def _digest_of(func: Function, callees: tuple[tuple[Expr, str], ...]) -> tuple[str, int]:
     """Implement :func:`_content`, cached for functions that programs of a process share."""
     names = dict(callees)
     text = tvm.ir.save_json(_calling(func, lambda gv: _extern(names[gv])))
@@ -141,7 +143,7 @@ def _extern(name: str) -> Callable[[Any], Any]:
 def _calling(func: Function, other: Callable[[Any], Callable[[Any], Any]]) -> Function:
     """Return ``func`` with each call of a global function rewritten by ``other``."""
 
-    def changed(call: Any) -> Any:
+    def changed(call: Call) -> Expr:
         return other(call.op)(call) if isinstance(call.op, GlobalVar) else call
 
     body = tvm_ffi.structural_map(func.body, (tvm.ir.Call, changed), order="post")
@@ -149,10 +151,10 @@ def _calling(func: Function, other: Callable[[Any], Callable[[Any], Any]]) -> Fu
 
 
 @lru_cache(maxsize=1024)
-def _callees(func: Function) -> tuple[Any, ...]:
+def _callees(func: Function) -> tuple[Expr, ...]:
     found: dict[Any, None] = {}
 
-    def look(call: Any) -> None:
+    def look(call: Call) -> None:
         if isinstance(call.op, GlobalVar):
             found[call.op] = None
 
@@ -160,7 +162,7 @@ def _callees(func: Function) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _called_from_outside(parts: Iterable[Functions]) -> frozenset[Any]:
+def _called_from_outside(parts: Iterable[Functions]) -> frozenset[Expr]:
     """Return the functions that are called from another part than their own."""
     return frozenset(
         gv for part in parts for f in part.values() for gv in _callees(f) if gv not in part

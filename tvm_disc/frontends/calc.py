@@ -137,15 +137,15 @@ class Calc(Calls[Expr, Dim]):
         """
         return self.infer.scope()
 
-    def formulas(self, x: Expr) -> Sequence[Any]:
+    def formulas(self, x: Expr) -> Sequence[object]:
         """Return the dims as formulas, which :meth:`same` compares."""
         return self.infer.dims_of(x)
 
-    def same(self, a: Any, b: Any) -> bool:
+    def same(self, a: object, b: object) -> bool:
         """Return whether two dims are proved equal."""
         return self.infer.same(a, b)
 
-    def outside(self, formula: Any) -> Dim:
+    def outside(self, formula: object) -> Dim:
         """Raise UnknownRows: formulas of a body are not valid outside."""
         raise UnknownRows("rows of a loop must have dims that are known before it")
 

@@ -90,14 +90,14 @@ def is_one(dim: Any) -> bool:
     return isinstance(dim, int) and dim == 1
 
 
-def joined_dim(a: Any, b: Any) -> Any:
+def joined_dim(a: object, b: object) -> object:
     """Return the broadcast of two dims, which are checked elsewhere."""
     if is_one(a):
         return b
     return a if isinstance(a, int) or is_one(b) or not isinstance(b, int) else b
 
 
-def joined_dims(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+def joined_dims(shapes: Sequence[Sequence[object]]) -> tuple[Any, ...]:
     """Return the shape to which operands are broadcast."""
     rank = max((len(s) for s in shapes), default=0)
     dims: list[Any] = [1] * rank
@@ -108,12 +108,12 @@ def joined_dims(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     return tuple(dims)
 
 
-def summed(dims: Sequence[Any]) -> Any:
+def summed(dims: Sequence[Any]) -> object:
     """Return the sum of dims, or None if one is unknown."""
     return None if None in dims else sum(dims[1:], dims[0])
 
 
-def sliced_dim(size: Any, begin: Any, end: Any, step: int) -> Any:
+def sliced_dim(size: Any, begin: Any, end: Any, step: int) -> object:
     """Return the length of a slice, or None if it has no simple formula."""
     if all(isinstance(v, int) for v in (size, begin, end)):
         return len(range(*slice(begin, end, step).indices(size)))
@@ -122,7 +122,7 @@ def sliced_dim(size: Any, begin: Any, end: Any, step: int) -> Any:
     return size if isinstance(begin, int) and begin == 0 and end == MOST and step == 1 else None
 
 
-def _all_literal(dims: Sequence[Any]) -> bool:
+def _all_literal(dims: Sequence[object]) -> bool:
     return all(isinstance(d, int) for d in dims)
 
 
@@ -213,15 +213,15 @@ class Calls(ABC, Generic[T, D]):
         """Return the dims, with None for those that are not literals."""
 
     @abstractmethod
-    def formulas(self, x: T) -> Sequence[Any]:
+    def formulas(self, x: T) -> Sequence[object]:
         """Return the dims as formulas, which :meth:`same` compares."""
 
     @abstractmethod
-    def same(self, a: Any, b: Any) -> bool:
+    def same(self, a: object, b: object) -> bool:
         """Return whether two dims are proved equal."""
 
     @abstractmethod
-    def outside(self, formula: Any) -> D:
+    def outside(self, formula: object) -> D:
         """Return a dim of a body's tensor in terms of values outside the body.
 
         Raises:
@@ -434,7 +434,7 @@ class Calls(ABC, Generic[T, D]):
         made = op("expand_dims", expr, axis=axis, num_newaxis=count)
         return self.made(made, lambda: self._wider(x, axis, [1] * count), x)
 
-    def _wider(self, x: T, axis: int, new: Sequence[Any], replaced: int = 0) -> list[Any]:
+    def _wider(self, x: T, axis: int, new: Sequence[object], replaced: int = 0) -> list[Any]:
         """Return the dims with ``new`` inserted at an axis, in place of ``replaced`` dims."""
         dims = self.sizes(x)
         return [*dims[:axis], *new, *dims[axis + replaced :]]

@@ -30,20 +30,20 @@ def read_model(source: Any) -> Any | None:
     return None
 
 
-def _is_class(source: Any, package: str, name: str) -> bool:
+def _is_class(source: object, package: str, name: str) -> bool:
     """Return whether an object's class has a name; the package need not be installed."""
     return any(
         c.__name__ == name and c.__module__.split(".")[0] == package for c in type(source).__mro__
     )
 
 
-def _is_file(source: Any, suffix: str) -> bool:
+def _is_file(source: object, suffix: str) -> bool:
     if isinstance(source, str) and "\n" in source:
         return False
     return isinstance(source, str | os.PathLike) and Path(source).suffix == suffix
 
 
-def _is_onnx(source: Any) -> bool:
+def _is_onnx(source: object) -> bool:
     return _is_file(source, ".onnx") or _is_class(source, "onnx", "ModelProto")
 
 

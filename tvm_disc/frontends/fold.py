@@ -17,7 +17,7 @@ from tvm_disc.relay.ops.literals import literal
 MOST = 4096  # maximum number of elements of all operands, and of the result
 
 
-def folded(name: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> np.ndarray | None:
+def folded(name: str, args: Sequence[object], attrs: Mapping[str, object]) -> np.ndarray | None:
     """Return the value of a call, or None if an operand is unknown or too large."""
     items = [_literals(a) for a in args]
     if any(i is None for i in items) or _elements(items) > MOST:
@@ -25,7 +25,7 @@ def folded(name: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> np.ndarr
     return literal(name, items, attrs, MOST)
 
 
-def _literals(arg: Any) -> Any:
+def _literals(arg: object) -> Any:
     if isinstance(arg, ast.Constant):
         return arg.data
     if isinstance(arg, ast.Tuple) and all(isinstance(f, ast.Constant) for f in arg.fields):

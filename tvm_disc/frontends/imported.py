@@ -78,7 +78,7 @@ def from_onnx(
     return Imported(onnx_room.from_onnx(read, folder))
 
 
-def from_pytorch(program: Any, input_infos: Any = None, **options: Any) -> Imported:
+def from_pytorch(program: object, input_infos: object = None, **options: object) -> Imported:
     """Return the Relay module of a ``torch.export.ExportedProgram``; it unpacks as ``mod, params``.
 
     The program has the names, shapes and element types of its inputs. Relay's ``input_infos`` and
@@ -94,7 +94,7 @@ def from_pytorch(program: Any, input_infos: Any = None, **options: Any) -> Impor
     return Imported(module)
 
 
-def _input(inputs: Mapping[str, Any], what: str, name: object) -> Any:
+def _input(inputs: Mapping[str, Any], what: str, name: object) -> object:
     if name not in inputs:
         raise BadInput(
             f"from_onnx: {what}: the model has no input {shown(name)}; "

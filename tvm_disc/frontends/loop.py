@@ -20,7 +20,7 @@ _NUMBERS = count()
 _Shape: TypeAlias = "tuple[str, list[tuple[rt.Dim, Callable[[], Any]]]]"
 
 
-def _itself(x: Any) -> Any:
+def _itself(x: object) -> object:
     return x
 
 

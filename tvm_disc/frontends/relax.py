@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
 from tvm import relax
 
 from tvm_disc.errors import TypeMismatch
 
 
-def from_relax(mod: Any) -> Any:
+def from_relax(mod: object) -> object:
     """Return the module after checks: it has a Relax function `main` and is well formed."""
     if not isinstance(mod, tvm.IRModule):
         raise TypeMismatch(f"expected a Relax module, found {type(mod).__name__}")

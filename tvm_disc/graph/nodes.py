@@ -17,8 +17,8 @@ from tvm import relax, tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import CORE, CoreOp, OpClass
 from tvm_disc.support.literals import literal_value
+from tvm_disc.typing import Call, Expr, TVMType, Var
 
-Expr: TypeAlias = Any
 Dim: TypeAlias = Any  # an int64 PrimExpr
 
 
@@ -87,7 +87,7 @@ class Node:
         return f"{self.name}: {self.op}[({shape}), {self.dtype}]"
 
 
-def tensor_type(ty: Any) -> tuple[tuple[Dim, ...], str]:
+def tensor_type(ty: TVMType) -> tuple[tuple[Dim, ...], str]:
     """Return shape and dtype of a Relax tensor type; raises Unsupported if the shape is unknown."""
     if not isinstance(ty, relax.TensorType):
         raise Unsupported(f"expected a tensor, found {ty}")
@@ -96,12 +96,12 @@ def tensor_type(ty: Any) -> tuple[tuple[Dim, ...], str]:
     return tuple(ty.shape.values), str(ty.dtype)
 
 
-def is_tensor(ty: Any) -> bool:
+def is_tensor(ty: object) -> bool:
     """Return whether a Relax type is a tensor type."""
     return isinstance(ty, relax.TensorType)
 
 
-def read_call(var: Any, call: Any, lookup: Mapping[Any, Node]) -> Node:
+def read_call(var: Expr, call: Call, lookup: Mapping[Var, Node]) -> Node:
     """Return the node of a call to a core operator bound to ``var``."""
     row = CORE[str(call.op.name)]
     inputs: list[Node] = []
@@ -114,7 +114,7 @@ def read_call(var: Any, call: Any, lookup: Mapping[Any, Node]) -> Node:
 
 
 def _read_operand(
-    arg: Any, lookup: Mapping[Any, Node], inputs: list[Node], prims: list[Any]
+    arg: Expr, lookup: Mapping[Var, Node], inputs: list[Node], prims: list[object]
 ) -> None:
     if isinstance(arg, relax.ShapeExpr):
         prims.append(tuple(arg.values))
@@ -139,7 +139,7 @@ def operand(arg: Any, lookup: Mapping[Any, Node]) -> Node:
     return node
 
 
-def const_node(expr: Any) -> Node:
+def const_node(expr: Expr) -> Node:
     """Return a ``const`` node with the literal's value as a NumPy array."""
     value = literal_value(expr)
     dtype = str(expr.ty.dtype)
@@ -184,19 +184,19 @@ def like_blocks(blocks: Sequence[Any], bindings: Sequence[Any]) -> list[Any]:
     return [(relax.DataflowBlock if dataflow else relax.BindingBlock)(list(bindings))]
 
 
-def static_dim(dim: Any) -> int | None:
+def static_dim(dim: object) -> int | None:
     """Return the value of a literal dim; None for others."""
     if isinstance(dim, int):
         return dim
     return int(dim.value) if isinstance(dim, tirx.IntImm) else None
 
 
-def is_one(dim: Any) -> bool:
+def is_one(dim: object) -> bool:
     """Return whether a dim is the literal 1, the only dim that broadcasts."""
     return static_dim(dim) == 1
 
 
-def free_symbols(exprs: Iterable[Any]) -> list[Any]:
+def free_symbols(exprs: Iterable[object]) -> list[Any]:
     """Return the symbolic variables of dims, each once, in order of appearance."""
     seen: dict[Any, None] = {}
     for e in exprs:

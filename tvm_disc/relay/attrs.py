@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from tvm.runtime import Device
@@ -214,7 +213,7 @@ def _listing(row: OpRow) -> str:
     return f"its attributes are: {names}" if names else "it has none"
 
 
-def _coerce(op: str, name: str, default: Any, value: AttrValue) -> AttrValue:
+def _coerce(op: str, name: str, default: object, value: AttrValue) -> AttrValue:
     value = plain_value(value)
     if value != default and _whole(op, name) and not isinstance(value, int):
         raise AttrError(f"{op}: attribute {name!r} must be an integer, found {value!r}")
@@ -231,7 +230,7 @@ def _whole(op: str, name: str) -> bool:
     return op in CLASS_OF and plain_kind(CLASS_OF[op], name) is int
 
 
-def plain_value(value: Any) -> AttrValue:
+def plain_value(value: object) -> AttrValue:
     """Return ``value`` as int, float, bool, str, None or a tuple of those; None for an expression.
 
     Raises:

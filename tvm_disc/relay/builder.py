@@ -251,7 +251,7 @@ def _bound(
     return {signatures.field_of(name, key): value for key, value in given.items()}
 
 
-def _signature(params: Mapping[str, Any]) -> inspect.Signature:
+def _signature(params: Mapping[str, object]) -> inspect.Signature:
     """Return the signature for ``inspect``. A required parameter after optional ones is
     keyword-only,
     since Python allows no other form.
@@ -267,11 +267,11 @@ def _signature(params: Mapping[str, Any]) -> inspect.Signature:
     return inspect.Signature(sorted(shown, key=lambda p: p.kind))
 
 
-def _tuple_arg(value: Any) -> Expr:
+def _tuple_arg(value: object) -> Expr:
     return Tuple(tuple(value)) if isinstance(value, (list, tuple)) else as_expr(value)
 
 
-def _holds_expr(value: Any) -> bool:
+def _holds_expr(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_holds_expr, value))
     return isinstance(value, (Expr, TupleWrapper))
@@ -285,7 +285,7 @@ def _rank(name: str) -> int:
     return int(match[1]) if match else 0
 
 
-def _listed(name: str, key: str, value: Any) -> Any:
+def _listed(name: str, key: str, value: Any) -> object:
     """Return an attribute value in list form where the row has a list.
 
     A single number becomes a list. Padding that is given once per spatial axis is repeated for the

@@ -17,14 +17,14 @@ def fields_of(attrs: Any) -> tuple[str, dict[str, Any]]:
     return str(info.type_key), {f.name: getattr(attrs, f.name) for f in info.fields}
 
 
-def with_dtypes(attrs: Any, names: Iterable[str], dtype: str) -> Any:
+def with_dtypes(attrs: object, names: Iterable[str], dtype: str) -> object:
     """Return a copy with ``dtype`` in the named fields; each field stays a string or a type."""
     key, fields = fields_of(attrs)
     changed = {n: dtype if isinstance(fields[n], str) else tvm_ffi.dtype(dtype) for n in names}
     return tvm.ir.make_node(key, **{**fields, **changed}) if changed else attrs
 
 
-def with_fields(attrs: Any, **changed: Any) -> Any:
+def with_fields(attrs: object, **changed: object) -> Any:
     """Return a copy with the named fields changed."""
     key, fields = fields_of(attrs)
     return tvm.ir.make_node(key, **{**fields, **changed})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from tvm_disc.relay.module import IRModule
 __all__ = ["to_relax"]
 
 
-def to_relax(mod: IRModule, params: Mapping[str, np.ndarray] | None = None) -> Any:
+def to_relax(mod: IRModule, params: Mapping[str, np.ndarray] | None = None) -> object:
     """Return ``mod`` as a Relax ``tvm.IRModule`` with a symbolic dim for every ``?``.
 
     Args:

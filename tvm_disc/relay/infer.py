@@ -41,7 +41,7 @@ class Sketch(Emitter):
         var = relax.Var("weights", relax.TensorType(list(dims), dtype))
         return Tensor(dims, dtype, var, constant=array)
 
-    def require_sizes(self, dims: Sequence[Any]) -> None:
+    def require_sizes(self, dims: Sequence[object]) -> None:
         """Do nothing: the expression may be unused, and then no guard proves its dims."""
 
     def refuse_bools(self, args: Sequence[Tensor]) -> None:
@@ -160,7 +160,7 @@ class Inference:
         dims: tuple[Any, ...] = self._evaluate(expr).dims
         return dims
 
-    def same(self, a: Any, b: Any) -> bool:
+    def same(self, a: object, b: object) -> bool:
         """Return whether two dims are proved equal."""
         return bool(self._importer.ctx.same(a, b))
 
@@ -168,7 +168,7 @@ class Inference:
         self._kept.append(expr)
         return self._importer.evaluate(expr, self._scope)
 
-    def _type(self, value: Any) -> rt.Type:
+    def _type(self, value: object) -> rt.Type:
         if isinstance(value, tuple):
             return rt.TupleType(tuple(self._type(v) for v in value))
         if isinstance(value, Tensor):

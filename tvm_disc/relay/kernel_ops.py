@@ -7,13 +7,13 @@ A call is ``disc.name(tensors..., R.shape(dims))``; attributes, ``dtype`` among 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import relax
 from tvm.ir import _ffi_api
 
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 # Name -> the attributes that the kernel reads.
 KERNELS: Mapping[str, tuple[str, ...]] = {
@@ -45,11 +45,11 @@ DEQUANTIZE = "disc.dequantize"
 CHECKED = "disc.checked"
 
 
-def _infer(call: Any, _: Any) -> Any:
+def _infer(call: Any, _: object) -> object:
     return relax.TensorType(list(call.args[-1].values), call.attrs["dtype"])
 
 
-def _infer_same(call: Any, _: Any) -> Any:
+def _infer_same(call: Any, _: object) -> object:
     return call.args[0].ty
 
 
@@ -68,7 +68,7 @@ _register()
 
 
 def kernel_call(
-    name: str, args: Sequence[Expr], dims: Sequence[Any], dtype: str, **attrs: Any
+    name: str, args: Sequence[Expr], dims: Sequence[Any], dtype: str, **attrs: object
 ) -> Expr:
     """Return a call of kernel ``name``."""
     assert set(attrs) == set(KERNELS[name]), name

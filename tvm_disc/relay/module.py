@@ -55,15 +55,15 @@ class IRModule:
         for name, func in (functions or {}).items():
             self[name] = func
 
-    def __tvm_ffi_object__(self) -> Any:
+    def __tvm_ffi_object__(self) -> object:
         """Return a ``tvm.IRModule`` that carries this module through TVM's pass manager."""
         return tvm.IRModule(attrs={CARRIED: _Carried(self)})
 
     @staticmethod
     def from_expr(
         expr: Expr | TupleWrapper,
-        functions: Mapping[Any, Function] | None = None,
-        type_defs: Mapping[Any, TypeData] | None = None,
+        functions: Mapping[object, Function] | None = None,
+        type_defs: Mapping[object, TypeData] | None = None,
     ) -> IRModule:
         """Return a module whose ``main`` is ``expr``, with other functions and data types beside
         it.
@@ -215,13 +215,13 @@ class IRModule:
         copy._constructors = dict(self._constructors)  # patterns refer to these objects
         return copy
 
-    def with_attr(self, name: str, value: Any) -> IRModule:
+    def with_attr(self, name: str, value: object) -> IRModule:
         """Return a copy with one more attribute."""
         copy = self.copy()
         copy.attrs[name] = value
         return copy
 
-    def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
+    def with_attrs(self, attrs: Mapping[str, object]) -> IRModule:
         """Return a copy with more attributes."""
         copy = self.copy()
         copy.attrs.update(attrs)

@@ -114,7 +114,7 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
     return params
 
 
-def save_param_dict(params: Mapping[str, Any]) -> bytes:
+def save_param_dict(params: Mapping[str, object]) -> bytes:
     """Return the bytes of a ``.params`` file, which TVM's ``load_param_dict`` reads as well.
 
     Values are NumPy arrays, TVM tensors, Relay constants or scalars.
@@ -130,7 +130,7 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     return b"".join(parts)
 
 
-def _host_array(value: Any) -> NDArray[Any]:
+def _host_array(value: object) -> NDArray[Any]:
     """Return a parameter as a NumPy array."""
     value = value.data if isinstance(value, Constant) else value
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)

@@ -14,18 +14,18 @@ object type. The importer emits calls of these external names; the host program 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import relax
 
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 PREFIX = "disc.object."
 GENERAL = "disc.general"  # attribute of functions that take and return boxed values
 
 
-def object_call(name: str, *args: Any) -> Expr:
+def object_call(name: str, *args: object) -> Expr:
     """Return ``name(args)`` as a Relax call."""
     return tvm.ir.Call(relax.ExternFunc(PREFIX + name), list(args))
 
@@ -38,7 +38,7 @@ def object_op(expr: Expr) -> str | None:
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
 
 
-def is_object(ty: Any) -> bool:
+def is_object(ty: object) -> bool:
     """Return whether a Relax type is that of boxed values."""
     return isinstance(ty, relax.ObjectType)
 

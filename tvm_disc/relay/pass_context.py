@@ -73,10 +73,10 @@ def _with_relay_keys(init: Callable[..., None]) -> Callable[..., None]:
 _TYPES = {bool: "IntImm", int: "IntImm", str: "runtime.String", list: "Array"}
 
 
-def _with_relay_names(names: Callable[[], Any]) -> Callable[[], Any]:
+def _with_relay_names(names: Callable[[], Any]) -> Callable[[], object]:
     """Return TVM's list of options, extended by Relay's keys."""
 
-    def list_configs() -> dict[str, Any]:
+    def list_configs() -> dict[str, object]:
         return {**names(), **{key: {"type": _TYPES[kind]} for key, kind in KEYS.items()}}
 
     return list_configs
@@ -102,13 +102,13 @@ def register() -> None:
     ``PassInfo(required=None)`` and ``override_instruments(None)``, which TVM 0.27 documents and
     rejects, mean an empty list.
     """
-    made = tvm.transform.PassContext
+    made: Any = tvm.transform.PassContext
     if not getattr(made, "_takes_relay_keys", False):
         made.__init__ = _with_relay_keys(made.__init__)
         made.list_configs = staticmethod(_with_relay_names(made.list_configs))
         made._takes_relay_keys = True
         made.override_instruments = _none_as_empty(made.override_instruments, 1)
-        info = tvm.transform.PassInfo
+        info: Any = tvm.transform.PassInfo
         info.__init__ = _none_as_empty(info.__init__, 3)
 
 

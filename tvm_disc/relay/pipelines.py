@@ -21,7 +21,7 @@ from tvm_disc.relay.module import IRModule, carried_by
 _SEEN = ("should_run", "run_before_pass", "run_after_pass")
 
 
-def _reading(method: Callable[..., Any], first: int = 0) -> Callable[..., Any]:
+def _reading(method: Callable[..., object], first: int = 0) -> Callable[..., object]:
     """Return ``method`` with a carrier in argument ``first`` replaced by its Relay module."""
 
     @functools.wraps(method)
@@ -41,18 +41,18 @@ def _reading_class(given: type) -> type:
     return type(given.__name__, (given,), body)
 
 
-def _module_pass(make: Callable[..., Any]) -> Callable[..., Any]:
+def _module_pass(make: Callable[..., object]) -> Callable[..., object]:
     """Return TVM's decorator of module passes, extended to passes over Relay modules."""
 
     @functools.wraps(make)
     def module_pass(
-        pass_func: Any = None,
+        pass_func: object = None,
         opt_level: int | None = None,
         name: str | None = None,
         required: Sequence[str] | None = None,
         traceable: bool = False,
-    ) -> Any:
-        def decorate(given: Any) -> Any:
+    ) -> object:
+        def decorate(given: object) -> object:
             if inspect.isclass(given) and hasattr(given, "transform_module"):
                 given = _reading_class(given)
             elif callable(given) and hasattr(given, "__name__"):
@@ -67,10 +67,10 @@ def _module_pass(make: Callable[..., Any]) -> Callable[..., Any]:
     return module_pass
 
 
-def _print_ir(make: Callable[[str], Any]) -> Callable[..., Any]:
+def _print_ir(make: Callable[[str], Any]) -> Callable[..., object]:
     """Return TVM's ``PrintIR``, which prints Relay modules as Relay text."""
 
-    def PrintIR(header: str = "") -> Any:
+    def PrintIR(header: str = "") -> object:
         """Print the header and the module to the standard error stream."""
         other = make(header)
 

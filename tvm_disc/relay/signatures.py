@@ -12,7 +12,7 @@ from typing import Any
 from tvm_disc.relay.ops.row import REQUIRED, OpRow
 
 
-def _takes(required: str, /, **optional: Any) -> Mapping[str, Any]:
+def _takes(required: str, /, **optional: object) -> Mapping[str, object]:
     """Return parameters without a default, then those with one."""
     return {**dict.fromkeys(required.split(), REQUIRED), **optional}
 
@@ -20,20 +20,20 @@ def _takes(required: str, /, **optional: Any) -> Mapping[str, Any]:
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
-def _pool(rank: int, **more: Any) -> Mapping[str, Any]:
+def _pool(rank: int, **more: object) -> Mapping[str, Any]:
     """Return the parameters of pooling; windows have size 1 by default."""
     ones = {"pool_size": (1,) * rank, "strides": (1,) * rank, "dilation": (1,) * rank}
     rest = {"padding": (0,) * rank, "layout": _LAYOUTS[rank], "out_layout": "", "ceil_mode": False}
     return _takes("data", **ones, **rest, **more)
 
 
-def _pool_grad(**more: Any) -> Mapping[str, Any]:
+def _pool_grad(**more: object) -> Mapping[str, object]:
     """Return the parameters of a pooling gradient, which has no dilation."""
     taken = {k: v for k, v in _pool(2, **more).items() if k not in ("data", "dilation")}
     return _takes("out_grad data", **taken)
 
 
-def _resize(rank: int) -> Mapping[str, Any]:
+def _resize(rank: int) -> Mapping[str, object]:
     return _takes(
         "data size",
         roi=None,
@@ -54,7 +54,7 @@ _CONV1D = {"strides": 1, "padding": 0, "dilation": 1, "groups": 1}
 _CONV2D = {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 _BITS = {"pack_dtype": "uint32", "out_dtype": "int16", "unipolar": True}
 
-SIGNATURES: Mapping[str, Mapping[str, Any]] = {
+SIGNATURES: Mapping[str, Mapping[str, object]] = {
     "argsort": _takes("data", axis=-1, is_ascend=1, dtype="int32"),
     "broadcast_to": _takes("data shape"),
     "concatenate": _takes("data axis"),
@@ -238,7 +238,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 }
 
 # Attributes that the function lacks and sets to another value than the row's default.
-FIXED: Mapping[str, Mapping[str, Any]] = {
+FIXED: Mapping[str, Mapping[str, object]] = {
     "nn.avg_pool2d_grad": {"dilation": ()},
     "nn.max_pool2d_grad": {"dilation": ()},
     "qnn.batch_matmul": {"transpose_b": True},

@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
 
 
 def on_device(
-    body: ExprLike, device: Any, constrain_result: bool = False, constrain_body: bool = True
+    body: ExprLike, device: object, constrain_result: bool = False, constrain_body: bool = True
 ) -> Call:
     """Return an ``on_device`` call of the expression; the device is dropped."""
     placed = {"constrain_result": constrain_result, "constrain_body": constrain_body}
@@ -25,7 +25,7 @@ def on_device(
 
 
 def function_on_device(
-    function: Function, param_devices: Sequence[Any], result_device: Any
+    function: Function, param_devices: Sequence[object], result_device: object
 ) -> Function:
     """Return the function; the devices of its parameters and result are dropped."""
     return function

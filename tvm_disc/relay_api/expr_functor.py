@@ -109,7 +109,7 @@ class ExprFunctor:
     def __init__(self) -> None:
         self.memo_map: dict[Any, Any] = {}
 
-    def visit(self, expr: Any) -> Any:
+    def visit(self, expr: object) -> Any:
         """Return the result for ``expr``; computed once per node."""
         if expr in self.memo_map:
             return self.memo_map[expr]
@@ -121,7 +121,7 @@ class ExprFunctor:
         finally:
             self._walking = False
 
-    def _visit_once(self, expr: Any) -> Any:
+    def _visit_once(self, expr: object) -> object:
         found = method_for(self, _METHODS, "expression", expr)(expr)
         self.memo_map[expr] = found
         return found
@@ -223,53 +223,53 @@ def rewrite_post_order(
 class ExprMutator(ExprFunctor):
     """Visitor that rebuilds an expression; sharing is kept and unchanged nodes are reused."""
 
-    def visit_function(self, fn: Function) -> Any:
+    def visit_function(self, fn: Function) -> object:
         return self._visit_parts(fn)
 
-    def visit_let(self, let: Let) -> Any:
+    def visit_let(self, let: Let) -> object:
         return self._visit_parts(let)
 
-    def visit_call(self, call: Call) -> Any:
+    def visit_call(self, call: Call) -> object:
         return self._visit_parts(call)
 
-    def visit_var(self, var: Var) -> Any:
+    def visit_var(self, var: Var) -> object:
         return var
 
-    def visit_global_id(self, global_var: GlobalVar) -> Any:
+    def visit_global_id(self, global_var: GlobalVar) -> object:
         """Return a global variable, under the method name that earlier releases of Relay used."""
         return global_var
 
-    def visit_if(self, if_: If) -> Any:
+    def visit_if(self, if_: If) -> object:
         return self._visit_parts(if_)
 
-    def visit_tuple(self, tup: Tuple) -> Any:
+    def visit_tuple(self, tup: Tuple) -> object:
         return self._visit_parts(tup)
 
-    def visit_tuple_getitem(self, item: TupleGetItem) -> Any:
+    def visit_tuple_getitem(self, item: TupleGetItem) -> object:
         return self._visit_parts(item)
 
-    def visit_global_var(self, gvar: GlobalVar) -> Any:
+    def visit_global_var(self, gvar: GlobalVar) -> object:
         return gvar
 
-    def visit_op(self, op: Op) -> Any:
+    def visit_op(self, op: Op) -> object:
         return op
 
-    def visit_constant(self, const: Constant) -> Any:
+    def visit_constant(self, const: Constant) -> object:
         return const
 
-    def visit_constructor(self, con: Constructor) -> Any:
+    def visit_constructor(self, con: Constructor) -> object:
         return con
 
-    def visit_match(self, match: Match) -> Any:
+    def visit_match(self, match: Match) -> object:
         return self._visit_parts(match)
 
-    def visit_ref_create(self, ref: RefCreate) -> Any:
+    def visit_ref_create(self, ref: RefCreate) -> object:
         return self._visit_parts(ref)
 
-    def visit_ref_write(self, write: RefWrite) -> Any:
+    def visit_ref_write(self, write: RefWrite) -> object:
         return self._visit_parts(write)
 
-    def visit_ref_read(self, read: RefRead) -> Any:
+    def visit_ref_read(self, read: RefRead) -> object:
         return self._visit_parts(read)
 
     def _visit_parts(self, node: Expr) -> Expr:

@@ -13,13 +13,13 @@ from tvm_disc.frontends import imported
 
 __path__: list[str] = []  # for imports of relay.frontend.common, which tvm_disc.paths resolves
 
-_IMPORTERS: dict[str, Callable[..., Any]] = {
+_IMPORTERS: dict[str, Callable[..., object]] = {
     "from_onnx": imported.from_onnx,
     "from_pytorch": imported.from_pytorch,
 }
 
 
-def register(name: str, importer: Callable[..., Any]) -> None:
+def register(name: str, importer: Callable[..., object]) -> None:
     """Register an importer as ``relay.frontend.<name>``.
 
     Raises:

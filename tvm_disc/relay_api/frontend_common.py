@@ -12,12 +12,12 @@ from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.types import TensorType
 
 
-def infer_type(node: Any, mod: IRModule | None = None) -> Expr:
+def infer_type(node: object, mod: IRModule | None = None) -> Expr:
     """Return the expression with inferred types."""
     return typed(as_expr(node), mod)
 
 
-def infer_shape(inputs: Any, mod: IRModule | None = None) -> tuple[Any, ...]:
+def infer_shape(inputs: object, mod: IRModule | None = None) -> tuple[object, ...]:
     """Return the dims of a tensor.
 
     Raises:
@@ -29,12 +29,12 @@ def infer_shape(inputs: Any, mod: IRModule | None = None) -> tuple[Any, ...]:
     return tuple(found.shape)
 
 
-def infer_channels(inputs: Any, transpose: bool = False) -> Any:
+def infer_channels(inputs: object, transpose: bool = False) -> object:
     """Return the number of output channels of a weight; ``transpose`` swaps its first dims."""
     return infer_shape(inputs)[1 if transpose else 0]
 
 
-def fold_constant(node: Any, mod: IRModule | None = None) -> Expr:
+def fold_constant(node: object, mod: IRModule | None = None) -> Expr:
     """Return the expression with constant subexpressions evaluated."""
     from tvm_disc.relay_api.transform.fold_constant import fold_constant as folded
 

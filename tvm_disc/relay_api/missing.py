@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tvm_disc.errors import Unsupported
 
@@ -22,7 +22,7 @@ class Missing(ModuleType):
             raise AttributeError(name)
         return Missing(f"{self.__name__}.{name}", self.__dict__["_reason"])
 
-    def __call__(self, *_args: Any, **_options: Any) -> NoReturn:
+    def __call__(self, *_args: object, **_options: object) -> NoReturn:
         path = self.__name__.removeprefix("tvm_disc.")
         raise Unsupported(f"{path}: {self.__dict__['_reason']}")
 

@@ -78,9 +78,9 @@ def upsampling(
 @refusing
 def upsampling3d(
     data: ExprLike,
-    scale_d: Any = 1,
-    scale_h: Any = 1,
-    scale_w: Any = 1,
+    scale_d: object = 1,
+    scale_h: object = 1,
+    scale_w: object = 1,
     layout: str = "NCDHW",
     method: str = "nearest_neighbor",
     coordinate_transformation_mode: str = "half_pixel",
@@ -104,7 +104,7 @@ def upsampling3d(
 def matmul(
     tensor_a: ExprLike,
     tensor_b: ExprLike,
-    units: Any = None,
+    units: object = None,
     out_dtype: str = "",
     transpose_a: bool = False,
     transpose_b: bool = False,
@@ -117,20 +117,20 @@ def matmul(
 
 
 @refusing
-def sparse_dense(dense_mat: ExprLike, sparse_mat: Any, sparse_lhs: bool = False) -> Call:
+def sparse_dense(dense_mat: ExprLike, sparse_mat: object, sparse_lhs: bool = False) -> Call:
     """Return the product of a dense and a CSR matrix: (values, columns, row starts), or SciPy's."""
     args = (dense_mat, *_compressed(sparse_mat))
     return call("nn.sparse_dense", args, sparse_lhs=sparse_lhs)
 
 
 @refusing
-def sparse_add(dense_mat: ExprLike, sparse_mat: Any) -> Call:
+def sparse_add(dense_mat: ExprLike, sparse_mat: object) -> Call:
     """Return the sum of a dense and a CSR matrix: (values, columns, row starts), or SciPy's."""
     return call("nn.sparse_add", (dense_mat, *_compressed(sparse_mat)))
 
 
 @refusing
-def sparse_transpose(x: Any) -> TupleWrapper:
+def sparse_transpose(x: object) -> TupleWrapper:
     """Return (values, columns, row starts) of the transposed CSR matrix."""
     return TupleWrapper(call("nn.sparse_transpose", _compressed(x)), 3)
 

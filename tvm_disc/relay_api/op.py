@@ -102,7 +102,7 @@ def known(value: Any) -> Any:
     return value.data.tolist() if isinstance(value, Constant) else value
 
 
-def is_expr(value: Any) -> bool:
+def is_expr(value: object) -> bool:
     """Return whether the value is an expression (after ``known``), which needs the ``dyn`` form."""
     return isinstance(value, (Expr, TupleWrapper))
 
@@ -126,7 +126,7 @@ def broadcast_to(data: ExprLike, shape: Any) -> Call:
 
 
 @refusing
-def collapse_sum_to(data: ExprLike, shape: Any) -> Call:
+def collapse_sum_to(data: ExprLike, shape: object) -> Call:
     """Return ``data`` summed over the axes that a broadcast from ``shape`` repeats."""
     given = as_expr(shape) if is_expr(shape) else const(np.array(shape, "int32"))
     return call("collapse_sum_to", (data, given))
@@ -142,13 +142,13 @@ def full(fill_value: ExprLike, shape: Any = (), dtype: str = "") -> Call:
 
 
 @refusing
-def zeros(shape: Any, dtype: str) -> Call:
+def zeros(shape: object, dtype: str) -> Call:
     """Return ``zeros``, or ``dyn.zeros`` if the shape is an expression."""
     return _filled("zeros", known(shape), dtype)
 
 
 @refusing
-def ones(shape: Any, dtype: str) -> Call:
+def ones(shape: object, dtype: str) -> Call:
     """Return ``ones``, or ``dyn.ones`` if the shape is an expression."""
     return _filled("ones", known(shape), dtype)
 
@@ -224,10 +224,10 @@ def expand_dims(data: ExprLike, axis: Any, num_newaxis: int = 1) -> Call:
 @refusing
 def strided_slice(
     data: ExprLike,
-    begin: Any,
-    end: Any,
-    strides: Any = None,
-    axes: Any = None,
+    begin: object,
+    end: object,
+    strides: object = None,
+    axes: object = None,
     slice_mode: str = "end",
 ) -> Call:
     """Return ``strided_slice``, or its ``dyn`` form if a bound is an expression.
@@ -257,7 +257,7 @@ def _bound(value: Any) -> Expr:
     return as_expr(value) if is_expr(value) else const(np.array(value))
 
 
-def _ints(value: Any) -> Any:
+def _ints(value: object) -> object:
     return (int(value),) if isinstance(value, (int, np.integer)) else value
 
 
@@ -279,7 +279,7 @@ def matrix_set_diag(
 
 
 @refusing
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Call:
+def arange(start: object, stop: object = None, step: object = None, dtype: str = "float32") -> Call:
     """Return ``start, start + step, ...`` below ``stop``; a single argument is ``stop``."""
     if stop is None:
         start, stop = 0, start
@@ -307,7 +307,7 @@ def gather(data: ExprLike, axis: int, indices: ExprLike) -> Call:
 @refusing
 def variance(
     data: ExprLike,
-    axis: Any = None,
+    axis: int | None = None,
     keepdims: bool = False,
     exclude: bool = False,
     unbiased: bool = False,
@@ -324,7 +324,7 @@ def variance(
 @refusing
 def std(
     data: ExprLike,
-    axis: Any = None,
+    axis: int | None = None,
     keepdims: bool = False,
     exclude: bool = False,
     unbiased: bool = False,
@@ -336,7 +336,7 @@ def std(
 @refusing
 def mean_variance(
     data: ExprLike,
-    axis: Any = None,
+    axis: int | None = None,
     keepdims: bool = False,
     exclude: bool = False,
     unbiased: bool = False,
@@ -346,7 +346,7 @@ def mean_variance(
 
 
 def _mean_variance(
-    data: ExprLike, axis: Any, keepdims: bool, exclude: bool, unbiased: bool
+    data: ExprLike, axis: int | None, keepdims: bool, exclude: bool, unbiased: bool
 ) -> tuple[Call, Call]:
     mean = call("mean", (data,), axis=axis, keepdims=True, exclude=exclude)
     spread = variance(data, axis, keepdims, exclude, unbiased, mean)
@@ -356,7 +356,7 @@ def _mean_variance(
 
 @refusing
 def mean_std(
-    data: ExprLike, axis: Any = None, keepdims: bool = False, exclude: bool = False
+    data: ExprLike, axis: int | None = None, keepdims: bool = False, exclude: bool = False
 ) -> TupleWrapper:
     """Return (mean, standard deviation)."""
     mean, spread = _mean_variance(data, axis, keepdims, exclude, False)
@@ -364,7 +364,7 @@ def mean_std(
 
 
 @refusing
-def logsumexp(data: ExprLike, axis: Any = None, keepdims: bool = False) -> Call:
+def logsumexp(data: ExprLike, axis: int | None = None, keepdims: bool = False) -> Call:
     """Return ``log(sum(exp(data)))``; the maximum is subtracted first, so that exp does not
     overflow.
     """
@@ -375,13 +375,13 @@ def logsumexp(data: ExprLike, axis: Any = None, keepdims: bool = False) -> Call:
 
 
 @refusing
-def reverse_reshape(data: ExprLike, newshape: Any) -> Call:
+def reverse_reshape(data: ExprLike, newshape: object) -> Call:
     """Return ``reshape`` whose special numbers are interpreted from the right."""
     return call("contrib_reverse_reshape", (data,), newshape=newshape)
 
 
 @refusing
-def segment_sum(data: ExprLike, segment_ids: ExprLike, num_segments: Any = None) -> Call:
+def segment_sum(data: ExprLike, segment_ids: ExprLike, num_segments: object = None) -> Call:
     """Return the sum of the rows of each segment.
 
     The number of segments is ``num_segments``, or the largest segment id plus one.
@@ -423,7 +423,9 @@ def stft(
 
 
 @refusing
-def strided_set(data: ExprLike, v: ExprLike, begin: Any, end: Any, strides: Any = None) -> Call:
+def strided_set(
+    data: ExprLike, v: ExprLike, begin: object, end: object, strides: object = None
+) -> Call:
     """Return ``data`` with ``v`` written to the elements that ``strided_slice`` would read."""
     bounds = [
         as_expr(b) if is_expr(b) else const(b)

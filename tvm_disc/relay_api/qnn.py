@@ -53,5 +53,5 @@ def simulated_dequantize(
     return call("qnn.simulated_dequantize", (data, _code(in_dtype), *params), axis=axis)
 
 
-def _code(dtype: Any) -> Any:
+def _code(dtype: object) -> Any:
     return const(SQNN_DTYPE_TO_CODE[dtype], "int32") if isinstance(dtype, str) else dtype

@@ -21,7 +21,7 @@ def threefry_key(seed: int) -> Constant:
 
 
 def uniform(
-    key: ExprLike, shape: Any, dtype: str = "float32", low: Any = 0.0, high: Any = 1.0
+    key: ExprLike, shape: object, dtype: str = "float32", low: object = 0.0, high: object = 1.0
 ) -> Call:
     """Return (next key, uniform random numbers from ``low`` to ``high``)."""
     args = (key, _number(low, dtype), _number(high, dtype))
@@ -29,7 +29,7 @@ def uniform(
 
 
 def normal(
-    key: ExprLike, shape: Any, dtype: str = "float32", mean: Any = 0.0, scale: Any = 1.0
+    key: ExprLike, shape: object, dtype: str = "float32", mean: object = 0.0, scale: object = 1.0
 ) -> Call:
     """Return (next key, normally distributed random numbers)."""
     args = (key, _number(mean, dtype), _number(scale, dtype))

@@ -84,7 +84,7 @@ class Entry:
         """Return whether an attribute is registered."""
         return attr_name in self.attributes
 
-    def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
+    def set_attr(self, attr_name: str, value: object, plevel: int = 10) -> None:
         """Register an attribute."""
         register_op_attr(self.name, attr_name, value, plevel)
 
@@ -112,7 +112,9 @@ class Entry:
         """Set the attribute class; attributes are plain mappings here in any case."""
         self.attrs_type_key = key
 
-    def add_type_rel(self, rel_name: str, type_rel_func: Callable[..., Any] | None = None) -> None:
+    def add_type_rel(
+        self, rel_name: str, type_rel_func: Callable[..., object] | None = None
+    ) -> None:
         """Set the type of the result: one of Relay's relations, or a function of operand types."""
         if type_rel_func is None and rel_name not in RELATIONS:
             known = ", ".join(RELATIONS)
@@ -140,25 +142,25 @@ class Entry:
 def _as(name: str) -> Callable[..., Type]:
     """Return the type relation of one of Relay's operators."""
 
-    def relation(types: Sequence[Type], attrs: Any) -> Type:
+    def relation(types: Sequence[Type], attrs: object) -> Type:
         operands = [Var("operand", t) for t in types]
         return OperatorTypes().result(OPS[name], types, Call(get_op(name), operands))
 
     return relation
 
 
-def _identity(types: Sequence[Type], attrs: Any) -> Type:
+def _identity(types: Sequence[Type], attrs: object) -> Type:
     return types[0]
 
 
-def _truth(types: Sequence[Type], attrs: Any) -> Type:
+def _truth(types: Sequence[Type], attrs: object) -> Type:
     data = types[0]
     if not isinstance(data, TensorType):
         raise BadNode(f"expected a tensor, found {data}")
     return TensorType(data.shape, "bool")
 
 
-RELATIONS: Mapping[str, Callable[..., Any]] = {
+RELATIONS: Mapping[str, Callable[..., object]] = {
     "Broadcast": _as("add"),
     "BroadcastComp": _as("less"),
     "Identity": _identity,
@@ -206,7 +208,7 @@ def unregister(op_name: str) -> None:
 
 
 @refusing
-def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
+def register_op_attr(op_name: str, attr_key: str, value: object = None, level: int = 10) -> Any:
     """Set an attribute of an operator; without a value, return a decorator that sets it.
 
     Raises:
@@ -224,7 +226,7 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 
 
 @refusing
-def register_pattern(op_name: str, pattern: int, level: int = 10) -> Any:
+def register_pattern(op_name: str, pattern: int, level: int = 10) -> object:
     """Set the fusion class of a user's operator."""
     entry = _entry(get(op_name).name)
     if pattern == OpPattern.TUPLE or pattern not in {int(p) for p in Pattern}:
@@ -234,7 +236,7 @@ def register_pattern(op_name: str, pattern: int, level: int = 10) -> Any:
 
 
 @refusing
-def register_stateful(op_name: str, stateful: bool, level: int = 10) -> Any:
+def register_stateful(op_name: str, stateful: bool, level: int = 10) -> object:
     """Register that calls of a user's operator have no side effects; others are refused."""
     if stateful:
         raise Unsupported(
@@ -243,8 +245,8 @@ def register_stateful(op_name: str, stateful: bool, level: int = 10) -> Any:
     return register_op_attr(op_name, "TOpIsStateful", stateful, level)
 
 
-def _refused(attr_key: str) -> Callable[..., Any]:
-    def use(op_name: str, *given: Any, **options: Any) -> Any:
+def _refused(attr_key: str) -> Callable[..., object]:
+    def use(op_name: str, *given: object, **options: object) -> object:
         raise Unsupported(f"{op_name}: {attr_key}: {REFUSED_ATTRIBUTES[attr_key]}")
 
     return use

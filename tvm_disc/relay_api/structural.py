@@ -159,7 +159,7 @@ class _Comparer:
         self.todo.extend(reversed(pairs))
         return True
 
-    def push_all(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+    def push_all(self, left: tuple[object, ...], right: tuple[object, ...]) -> bool:
         return len(left) == len(right) and self.push(*zip(left, right, strict=False))
 
     # -- leaves
@@ -251,7 +251,7 @@ class _Comparer:
             return a is b
         return ty.same_type(a, b, self.type_vars, self.free_type)
 
-    def values(self, a: Any, b: Any) -> bool:
+    def values(self, a: object, b: object) -> bool:
         if isinstance(a, float) and isinstance(b, float):
             near = as_float32(a) == as_float32(b) or math.isclose(a, b, rel_tol=self.rel_tol)
             return near or (a != a and b != b)

@@ -56,7 +56,7 @@ def method_for(
 class TypeFunctor:
     """Dispatch by class of type; a subclass defines ``visit_tensor_type`` and so on."""
 
-    def visit(self, typ: Any) -> Any:
+    def visit(self, typ: object) -> Any:
         """Return the result for ``typ``."""
         return method_for(self, _METHODS, "type", typ)(typ)
 
@@ -102,32 +102,32 @@ class TypeVisitor(TypeFunctor):
 class TypeMutator(TypeFunctor):
     """Visitor that rebuilds a type; an unchanged type is returned as the same object."""
 
-    def visit_type_var(self, var: TypeVar) -> Any:
+    def visit_type_var(self, var: TypeVar) -> object:
         return var
 
-    def visit_incomplete_type(self, typ: IncompleteType) -> Any:
+    def visit_incomplete_type(self, typ: IncompleteType) -> object:
         return typ
 
-    def visit_tensor_type(self, typ: TensorType) -> Any:
+    def visit_tensor_type(self, typ: TensorType) -> object:
         return typ
 
-    def visit_func_type(self, typ: FuncType) -> Any:
+    def visit_func_type(self, typ: FuncType) -> object:
         params, args = self._all(typ.type_params), self._all(typ.arg_types)
         return self._made(typ, FuncType(args, self.visit(typ.ret_type), params))
 
-    def visit_tuple_type(self, typ: TupleType) -> Any:
+    def visit_tuple_type(self, typ: TupleType) -> object:
         return self._made(typ, TupleType(self._all(typ.fields)))
 
-    def visit_ref_type(self, typ: RefType) -> Any:
+    def visit_ref_type(self, typ: RefType) -> object:
         return self._made(typ, RefType(self.visit(typ.value)))
 
-    def visit_global_type_var(self, var: GlobalTypeVar) -> Any:
+    def visit_global_type_var(self, var: GlobalTypeVar) -> object:
         return var
 
-    def visit_type_call(self, typ: TypeCall) -> Any:
+    def visit_type_call(self, typ: TypeCall) -> object:
         return self._made(typ, TypeCall(self.visit(typ.func), self._all(typ.args)))
 
-    def visit_type_data(self, typ: TypeData) -> Any:
+    def visit_type_data(self, typ: TypeData) -> object:
         header, variables = self.visit(typ.header), self._all(typ.type_vars)
         sigs = tuple(ConstructorSig(s.name, self._all(s.inputs)) for s in typ.constructors)
         made = replace(typ, header=header, type_vars=variables, constructors=sigs)

@@ -20,7 +20,7 @@ def _expr(value: Any, dtype: str) -> ExprLike:
 
 @refusing
 def get_valid_counts(
-    data: ExprLike, score_threshold: Any, id_index: int = 0, score_index: int = 1
+    data: ExprLike, score_threshold: object, id_index: int = 0, score_index: int = 1
 ) -> TupleWrapper:
     """Return (counts, boxes with the valid ones first, positions)."""
     args = (data, _expr(score_threshold, "float32"))
@@ -33,8 +33,8 @@ def non_max_suppression(
     data: ExprLike,
     valid_count: ExprLike,
     indices: ExprLike,
-    max_output_size: Any = -1,
-    iou_threshold: Any = 0.5,
+    max_output_size: object = -1,
+    iou_threshold: object = 0.5,
     force_suppress: bool = False,
     top_k: int = -1,
     coord_start: int = 2,
@@ -63,9 +63,9 @@ def non_max_suppression(
 def all_class_non_max_suppression(
     boxes: ExprLike,
     scores: ExprLike,
-    max_output_boxes_per_class: Any = -1,
-    iou_threshold: Any = -1.0,
-    score_threshold: Any = -1.0,
+    max_output_boxes_per_class: object = -1,
+    iou_threshold: object = -1.0,
+    score_threshold: object = -1.0,
     output_format: str = "onnx",
 ) -> TupleWrapper:
     """Return (positions, number) for ``onnx``; (positions, scores, number) for ``tensorflow``."""

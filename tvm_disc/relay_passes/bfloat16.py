@@ -10,7 +10,7 @@ and return their float32 accumulators.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -19,8 +19,7 @@ from tvm.relax import op as R
 from tvm_disc.graph.core_ops import BFLOAT16
 from tvm_disc.relay.call_attrs import fields_of, with_dtypes
 from tvm_disc.relay.kernel_ops import DEQUANTIZE, REINTERPRET
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Call, Expr, PassContext, TVMModule, TVMType
 
 WIDE = "float32"
 
@@ -42,7 +41,7 @@ def _is_narrow(x: Expr) -> bool:
     return isinstance(x.ty, relax.TensorType) and str(x.ty.dtype) == BFLOAT16
 
 
-def _narrow_fields(ty: Any) -> list[bool]:
+def _narrow_fields(ty: TVMType) -> list[bool]:
     """Return whether a value, or each field of a tuple, is a bfloat16 tensor."""
     fields = ty.fields if isinstance(ty, tvm.ir.TupleType) else [ty]
     return [isinstance(t, relax.TensorType) and str(t.dtype) == BFLOAT16 for t in fields]
@@ -55,7 +54,7 @@ def _tensors(args: Any) -> list[Expr]:
 
 def _map_tensors(args: Any, fn: Callable[[Expr], Expr]) -> list[Expr]:
     """Return the operands with ``fn`` applied to bfloat16 tensors, also inside tuples."""
-    result = []
+    result: list[Expr] = []
     for arg in args:
         if isinstance(arg, tvm.ir.Tuple):
             result.append(relax.Tuple(_map_tensors(arg.fields, fn)))
@@ -64,7 +63,7 @@ def _map_tensors(args: Any, fn: Callable[[Expr], Expr]) -> list[Expr]:
     return result
 
 
-def _wide_attrs(attrs: Any, product: bool) -> Any:
+def _wide_attrs(attrs: Any, product: bool) -> object:
     """Return attributes with bfloat16 replaced by float32, including a product's ``out_dtype``."""
     if attrs is None:
         return None
@@ -74,8 +73,8 @@ def _wide_attrs(attrs: Any, product: bool) -> Any:
 
 
 @relax.expr_functor.mutator
-class _Widener(relax.PyExprMutator):  # type: ignore[misc]
-    def visit_call_(self, call: Any) -> Any:
+class _Widener(relax.PyExprMutator):
+    def visit_call_(self, call: Call) -> Expr:
         ty = call.ty
         call = self.visit_expr_post_order(call)
         if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op):
@@ -92,7 +91,7 @@ class _Widener(relax.PyExprMutator):  # type: ignore[misc]
     def _widened(self, x: Expr) -> Expr:
         return self.builder_.emit(R.astype(x, WIDE))
 
-    def _narrowed(self, call: Any, ty: Any) -> Expr:
+    def _narrowed(self, call: Expr, ty: TVMType) -> Expr:
         """Return the result, rounded to bfloat16 in each field that had that type."""
         narrow = _narrow_fields(ty)
         if not any(narrow):
@@ -109,11 +108,11 @@ class _Widener(relax.PyExprMutator):  # type: ignore[misc]
         )
 
 
-def _mentions(mod: Any) -> bool:
+def _mentions(mod: TVMModule) -> bool:
     """Return whether any value of a module is a bfloat16 tensor."""
     found: list[Any] = []
 
-    def look(expr: Any) -> None:
+    def look(expr: object) -> None:
         if not found and isinstance(expr, tvm.ir.Call | relax.Var | tvm.ir.GenericConst):
             ty = getattr(expr, "ty", None)
             if ty is not None and any(_narrow_fields(ty)):
@@ -125,10 +124,10 @@ def _mentions(mod: Any) -> bool:
     return bool(found)
 
 
-def WidenBFloat16() -> Any:
+def WidenBFloat16() -> object:
     """Return a module pass that computes bfloat16 in float32 and rounds each operator's result."""
 
-    def widen(mod: Any, ctx: Any) -> Any:
+    def widen(mod: TVMModule, ctx: PassContext) -> object:
         if not _mentions(mod):
             return mod
         mutator = _Widener(mod)

@@ -53,7 +53,7 @@ def facts_about(solver: Solver, dims: Sequence[Any]) -> list[str]:
     return found
 
 
-def _equations(solver: Solver, dims: Sequence[Any]) -> list[str]:
+def _equations(solver: Solver, dims: Sequence[object]) -> list[str]:
     """Return the equations that the constraint language can express."""
     named = {d: tirx.Var(f"d{k}", "int64") for k, d in enumerate(dims)}
     known = {str(v.name): v for v in named.values()}

@@ -34,15 +34,16 @@ from tvm_disc.relay_passes.rewrite import (
 )
 from tvm_disc.shape import Solver
 from tvm_disc.support.literals import as_literal
+from tvm_disc.typing import PassContext, TVMFunction
 
 
-def MergeProducts(solver: Solver | None = None) -> Any:
+def MergeProducts(solver: Solver | None = None) -> object:
     """Return a module pass; equal left operands must be one value, which ``Simplify`` ensures."""
 
-    def merge(mod: Any, ctx: Any) -> Any:
+    def merge(mod: object, ctx: PassContext) -> Any:
         known = solver_of(mod, solver)
 
-        def merged(func: Any) -> Any:
+        def merged(func: TVMFunction) -> Any:
             if not _share_an_operand(func):
                 return func
             return rewrite_function(func, known, (), [merge_dots, drop_dead])
@@ -52,7 +53,7 @@ def MergeProducts(solver: Solver | None = None) -> Any:
     return tvm.transform.module_pass(merge, opt_level=0, name="MergeProducts")
 
 
-def _share_an_operand(func: Any) -> bool:
+def _share_an_operand(func: TVMFunction) -> bool:
     """Return whether two products with literal weights read the same value."""
     products = (b.value for b in bindings_of(func) if is_call(b.value, "matmul"))
     read = [p.args[0] for p in products if isinstance(p.args[1], tvm.ir.GenericConst)]

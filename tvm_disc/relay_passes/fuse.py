@@ -10,7 +10,7 @@ that a group function is closed and equal groups are structurally equal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -25,11 +25,20 @@ from tvm_disc.relay_passes.fusion_plan import plan_fusion
 from tvm_disc.relay_passes.module_facts import solver_of, without_solver
 from tvm_disc.relay_passes.rewrite import is_core
 from tvm_disc.shape import Solver
+from tvm_disc.typing import (
+    Binding,
+    Expr,
+    GlobalVar,
+    PassContext,
+    SeqExpr,
+    TVMFunction,
+    TVMModule,
+    TVMType,
+    Var,
+)
 
-Expr: TypeAlias = Any
 
-
-def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> Any:
+def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> object:
     """Return a module pass that outlines fused groups; its ``refused`` has the last run's reasons.
 
     Args:
@@ -40,7 +49,7 @@ def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> Any:
     """
     refused: list[WhyNot] = []
 
-    def fuse(mod: Any, ctx: Any) -> Any:
+    def fuse(mod: Any, ctx: PassContext) -> object:
         refused.clear()
         return without_solver(_fuse_module(mod, solver_of(mod, solver), enabled, refused))
 
@@ -49,7 +58,7 @@ def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> Any:
     return result
 
 
-def _fuse_module(mod: Any, solver: Solver, enabled: bool, refused: list[WhyNot]) -> Any:
+def _fuse_module(mod: TVMModule, solver: Solver, enabled: bool, refused: list[WhyNot]) -> object:
     outliner = _Outliner(mod, solver, enabled, refused)
     for gv, func in mod.functions_items():
         if isinstance(func, relax.Function) and not _is_group(func):
@@ -57,12 +66,14 @@ def _fuse_module(mod: Any, solver: Solver, enabled: bool, refused: list[WhyNot])
     return outliner.finish()
 
 
-def _is_group(func: Any) -> bool:
+def _is_group(func: TVMFunction) -> bool:
     return func.attrs is not None and "disc.kind" in func.attrs
 
 
 class _Outliner:
-    def __init__(self, mod: Any, solver: Solver, enabled: bool, refused: list[WhyNot]) -> None:
+    def __init__(
+        self, mod: TVMModule, solver: Solver, enabled: bool, refused: list[WhyNot]
+    ) -> None:
         self.builder = relax.BlockBuilder(mod)
         self.solver, self.enabled, self.refused = solver, enabled, refused
         self.count = 0
@@ -72,7 +83,7 @@ class _Outliner:
     def finish(self) -> Any:
         return self.builder.get()
 
-    def function(self, gv: Any, func: Any) -> None:
+    def function(self, gv: GlobalVar, func: TVMFunction) -> None:
         lookup: dict[Any, Node] = {}
         for p in func.params:
             self._declare(lookup, p)
@@ -80,7 +91,7 @@ class _Outliner:
         new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
         self.builder.update_func(gv, new)
 
-    def _declare(self, lookup: dict[Any, Node], var: Any) -> None:
+    def _declare(self, lookup: dict[Any, Node], var: Var) -> None:
         if is_tensor(var.ty) and var.ty.shape is not None:
             shape = tuple(var.ty.shape.values)
             lookup[var] = Node("param", (), shape, str(var.ty.dtype), var=var)
@@ -110,7 +121,7 @@ class _Outliner:
         self.refused.extend(plan.refused)
         return self._rebuild(seq, bindings, node_of, plan, lookup)
 
-    def _read(self, binding: Any, lookup: dict[Any, Node]) -> Node:
+    def _read(self, binding: Binding, lookup: dict[Any, Node]) -> Node:
         value = binding.value
         if is_core(binding):
             node = read_call(binding.var, value, lookup)
@@ -123,11 +134,11 @@ class _Outliner:
         lookup[binding.var] = node
         return node
 
-    def _external(self, binding: Any, lookup: Mapping[Any, Node]) -> Node:
+    def _external(self, binding: Binding, lookup: Mapping[Any, Node]) -> Node:
         """Return a node for a binding that is not a core operator; it only constrains the order."""
         sources: dict[Node, None] = {}
 
-        def look(e: Any) -> None:
+        def look(e: object) -> None:
             if isinstance(e, tvm.ir.Var) and e in lookup:
                 sources[lookup[e]] = None
 
@@ -140,8 +151,10 @@ class _Outliner:
             shape = tuple(ty.shape.values) if ty.shape is not None else ()
         return Node("external", tuple(sources), shape, dtype, var=binding.var, expr=binding.value)
 
-    def _mark_outputs(self, seq: Any, bindings: Sequence[Any], lookup: Mapping[Any, Node]) -> None:
-        def look(e: Any) -> None:
+    def _mark_outputs(
+        self, seq: SeqExpr, bindings: Sequence[object], lookup: Mapping[Var, Node]
+    ) -> None:
+        def look(e: object) -> None:
             if isinstance(e, tvm.ir.Var) and e in lookup:
                 lookup[e].is_output = True
 
@@ -151,12 +164,12 @@ class _Outliner:
 
     def _rebuild(
         self,
-        seq: Any,
+        seq: SeqExpr,
         bindings: Sequence[Any],
         node_of: Mapping[Any, Node],
         plan: FusionPlan,
         lookup: Mapping[Any, Node],
-    ) -> Any:
+    ) -> object:
         outputs = {id(g): plan.outputs(g) for g in plan.groups}
         pieces = _order(bindings, node_of, plan, outputs)
         out: list[Any] = []
@@ -167,7 +180,7 @@ class _Outliner:
                 out.append(self._keep(piece, lookup))
         return relax.SeqExpr(like_blocks(seq.blocks, out), seq.body)
 
-    def _keep(self, binding: Any, lookup: Mapping[Any, Node]) -> Any:
+    def _keep(self, binding: Binding, lookup: Mapping[Any, Node]) -> Any:
         value = binding.value
         if isinstance(value, relax.If):
             value = relax.If(
@@ -206,7 +219,7 @@ class _Outliner:
             bindings.append(relax.VarBinding(node.var, item))
         return bindings
 
-    def _representatives(self, symbols: Sequence[Any]) -> dict[Any, Any]:
+    def _representatives(self, symbols: Sequence[object]) -> dict[Any, Any]:
         """Return for each symbol the first symbol that equals it; a group has one name per
         equal dim.
         """
@@ -231,7 +244,7 @@ def _without_dead(nodes: Sequence[Node]) -> tuple[list[Node], set[Node]]:
     return [n for n in nodes if n not in dead], dead
 
 
-def _give_type(expr: Expr, ty: Any) -> None:
+def _give_type(expr: Expr, ty: TVMType) -> None:
     """Set the type of an expression unless its constructor has inferred it."""
     if expr.ty.is_missing():
         relax.expr._update_type(expr, ty)
@@ -310,17 +323,20 @@ def rename(expr: Expr, fresh: Mapping[Any, Any]) -> Expr:
     """Return ``expr`` with variables replaced."""
     if isinstance(expr, int | tirx.IntImm):
         return expr
-    return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda v: fresh.get(v, v)), order="post")
+    mapped: Expr = tvm_ffi.structural_map(
+        expr, (tvm.ir.Var, lambda v: fresh.get(v, v)), order="post"
+    )
+    return mapped
 
 
-def _rename_call(node: Node, fresh: Mapping[Any, Any], made_vars: Mapping[Node, Any]) -> Any:
+def _rename_call(node: Node, fresh: Mapping[Var, Expr], made_vars: Mapping[Node, object]) -> Expr:
     operands = (made_vars.get(x, x.expr) for x in node.inputs)
     call = node.expr
     args = [_rename_arg(a, fresh, operands) for a in call.args]
     return tvm.ir.Call(call.op, args, call.attrs, call.ty_args)
 
 
-def _rename_arg(arg: Any, fresh: Mapping[Any, Any], operands: Iterator[Any]) -> Any:
+def _rename_arg(arg: Expr, fresh: Mapping[Any, Any], operands: Iterator[Any]) -> Any:
     """Return an argument of a call, its tensors replaced by the next operands."""
     if isinstance(arg, relax.ShapeExpr):
         return relax.ShapeExpr([rename(d, fresh) for d in arg.values])
@@ -353,7 +369,7 @@ def _order(
     done: set[int] = set()
     result: list[Any] = []
 
-    def place(item: Any) -> None:
+    def place(item: object) -> None:
         stack = [(item, iter(_needs(item, node_of)))]
         done.add(id(item))
         while stack:
@@ -393,7 +409,7 @@ def _mentioned(node: Node) -> list[Any]:
     return free_symbols([*node.shape, *prims])
 
 
-def _dims_of(ty: Any) -> Sequence[Any] | None:
+def _dims_of(ty: TVMType) -> Sequence[Any] | None:
     shape = ty.shape if is_tensor(ty) else ty
     return shape.values if isinstance(shape, relax.ShapeExpr | relax.ShapeType) else None
 

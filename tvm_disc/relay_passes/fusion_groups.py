@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.attention import Attention
@@ -28,7 +27,7 @@ class GroupPlan:
     anchor: Node
     members: dict[Node, None] = field(default_factory=dict)
     frame: dict[Node, int] = field(default_factory=dict)
-    frames: list[tuple[Any, Sequence[Any]]] = field(default_factory=list)
+    frames: list[tuple[object, Sequence[object]]] = field(default_factory=list)
     span: tuple[int, int] = (0, 0)
     attention: Attention | None = None
 

@@ -9,7 +9,7 @@ operators on the same rows, the rest becomes loops, and index maps are merged in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.attention import feeds_scores, find_attention, is_lanewise
@@ -28,8 +28,7 @@ from tvm_disc.relay_passes.fusion_relations import (
     picks_by,
 )
 from tvm_disc.shape import Solver
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 def plan_fusion(nodes: Sequence[Node], solver: Solver, enabled: bool = True) -> FusionPlan:
@@ -194,7 +193,7 @@ class _Planner(Relations):
         group.frame[node] = frame
         return None
 
-    def _frame(self, group: GroupPlan, order: Any, shape: Sequence[Any]) -> int:
+    def _frame(self, group: GroupPlan, order: Any, shape: Sequence[object]) -> int:
         for k, (known, dims) in enumerate(group.frames):
             if known == order and self.equal(dims, shape):
                 return k
@@ -260,7 +259,7 @@ class _Planner(Relations):
             seen -= {n for n in again if n not in self.homes}
 
     def _row_reason(
-        self, group: GroupPlan, node: Node, domain: Sequence[Any], axes: Sequence[int]
+        self, group: GroupPlan, node: Node, domain: Sequence[Expr], axes: Sequence[int]
     ) -> str | None:
         if len(group.members) >= MAX_GROUP_NODES:
             return "the group has the maximum number of operators"
@@ -284,7 +283,7 @@ class _Planner(Relations):
             return "it depends on this group through another kernel"
         return None
 
-    def _is_row_value(self, node: Node, domain: Sequence[Any], axes: Sequence[int]) -> bool:
+    def _is_row_value(self, node: Node, domain: Sequence[Expr], axes: Sequence[int]) -> bool:
         """Return whether a node has one value per row: the outer dims, reduced ones omitted or
         1.
         """
@@ -292,11 +291,11 @@ class _Planner(Relations):
         kept = [1 if a in axes else d for a, d in enumerate(domain)]
         return self.equal(node.shape, outer) or self.equal(node.shape, kept)
 
-    def _row_view(self, node: Node, domain: Sequence[Any], axes: Sequence[int]) -> bool:
+    def _row_view(self, node: Node, domain: Sequence[Expr], axes: Sequence[int]) -> bool:
         return self._is_row_value(node.inputs[0], domain, axes)
 
     def _aligned(
-        self, source: Node, node: Node, domain: Sequence[Any], axes: Sequence[int]
+        self, source: Node, node: Node, domain: Sequence[object], axes: Sequence[int]
     ) -> bool:
         """Return whether ``source``, broadcast into ``node``, is read at the current row."""
         kept = [1 if a in axes else d for a, d in enumerate(domain)]

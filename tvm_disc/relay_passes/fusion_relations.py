@@ -28,7 +28,7 @@ class Relations:
             return group.anchor.inputs[0].shape
         return group.anchor.shape
 
-    def within(self, domain: Sequence[Any], shape: Sequence[Any]) -> bool:
+    def within(self, domain: Sequence[object], shape: Sequence[object]) -> bool:
         """Return whether ``domain`` provably has no more elements than ``shape``."""
         if self.solver.known_same_elements(list(domain), list(shape)):
             return True
@@ -52,7 +52,7 @@ class Relations:
             work.extend(n.inputs)
         return total
 
-    def equal(self, a: Sequence[Any], b: Sequence[Any]) -> bool:
+    def equal(self, a: Sequence[object], b: Sequence[object]) -> bool:
         """Return whether two shapes are proved equal."""
         return len(a) == len(b) and all(
             bool(self.solver.known_eq(x, y)) for x, y in zip(a, b, strict=True)

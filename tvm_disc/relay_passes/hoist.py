@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -25,8 +25,7 @@ from tvm.relax import op as R
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.rewrite import bindings_of, drop_dead, is_call, rewrite_function
 from tvm_disc.shape import Solver
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Call, Expr, PassContext, TVMFunction, TVMModule
 
 
 @dataclass
@@ -41,10 +40,10 @@ class _Product:
     weight: Expr
 
 
-def HoistProducts(solver: Solver | None = None) -> Any:
+def HoistProducts(solver: Solver | None = None) -> object:
     """Return a module pass; operands that only hoisted products read are removed from the loops."""
 
-    def hoist(mod: Any, ctx: Any) -> Any:
+    def hoist(mod: Any, ctx: PassContext) -> object:
         known = solver_of(mod, solver)
         hoisted = mod
         while (step := _first(hoisted, known)) is not None:
@@ -54,7 +53,7 @@ def HoistProducts(solver: Solver | None = None) -> Any:
     return tvm.transform.module_pass(hoist, opt_level=0, name="HoistProducts")
 
 
-def _tidied(mod: Any, before: Any, solver: Solver) -> Any:
+def _tidied(mod: Any, before: Any, solver: Solver) -> object:
     """Return the module with dead bindings removed from functions that differ from ``before``."""
     old = dict(before.functions_items())
     functions = {
@@ -64,7 +63,7 @@ def _tidied(mod: Any, before: Any, solver: Solver) -> Any:
     return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def _first(mod: Any, solver: Solver) -> tuple[Any, Any, Any, _Product] | None:
+def _first(mod: TVMModule, solver: Solver) -> tuple[Any, Any, Any, _Product] | None:
     """Return (loop, its caller, the call, the product) of the first product to hoist, or None."""
     functions = {gv: f for gv, f in mod.functions_items() if isinstance(f, relax.Function)}
     for gv, func in functions.items():
@@ -78,11 +77,11 @@ def _first(mod: Any, solver: Solver) -> tuple[Any, Any, Any, _Product] | None:
     return None
 
 
-def _calls(func: Any, gv: Any) -> list[Any]:
+def _calls(func: object, gv: object) -> list[Any]:
     return [b for b in bindings_of(func) if isinstance(b.value, tvm.ir.Call) and b.value.op == gv]
 
 
-def _products(func: Any, again: list[Any]) -> Iterator[_Product]:
+def _products(func: TVMFunction, again: list[Any]) -> Iterator[_Product]:
     params = list(func.params)
     defined: dict[Any, Any] = {b.var: b.value for b in bindings_of(func)}
     place = {p: k for k, p in enumerate(params)}
@@ -105,7 +104,7 @@ def _products(func: Any, again: list[Any]) -> Iterator[_Product]:
             yield _Product(rows, step, count, taken, value, value.args[1])
 
 
-def _is_next(value: Expr, step: Expr) -> bool:
+def _is_next(value: Any, step: Expr) -> bool:
     """Return whether ``value`` is ``step + 1``."""
     if not is_call(value, "add"):
         return False
@@ -118,7 +117,7 @@ def _literal(expr: Expr) -> int | None:
     return int(expr.value.numpy()) if scalar and "int" in str(expr.ty.dtype) else None
 
 
-def _bound(func: Any, step: Expr, place: dict[Any, int]) -> int | None:
+def _bound(func: TVMFunction, step: Expr, place: dict[Any, int]) -> int | None:
     """Return the parameter ``n`` of a body of the form ``step < n ? ... recursion ... :
     result``.
     """
@@ -133,7 +132,7 @@ def _bound(func: Any, step: Expr, place: dict[Any, int]) -> int | None:
     return None
 
 
-def _visits_every_row(caller: Any, call: Any, found: _Product, solver: Solver) -> bool:
+def _visits_every_row(caller: TVMFunction, call: Call, found: _Product, solver: Solver) -> bool:
     """Return whether the loop begins at 0 and ends at the number of rows."""
     defined = {b.var: b.value for b in bindings_of(caller)}
     rows = call.args[found.rows]
@@ -153,7 +152,7 @@ def _visits_every_row(caller: Any, call: Any, found: _Product, solver: Solver) -
     return False
 
 
-def _hoisted(mod: Any, gv: Any, caller: Any, call: Any, found: _Product) -> Any:
+def _hoisted(mod: Any, gv: Any, caller: Any, call: Call, found: _Product) -> object:
     loop, outer = mod[gv], mod[caller]
     inner, rows = loop.params[found.rows], call.args[found.rows]
     extra = relax.Var(f"{inner.name}_products", _result(inner, found))
@@ -161,7 +160,7 @@ def _hoisted(mod: Any, gv: Any, caller: Any, call: Any, found: _Product) -> Any:
     product = _typed(R.matmul(rows, found.weight, found.product.attrs.out_dtype), before)
     fresh = tvm.ir.GlobalVar(gv.name_hint)
 
-    def with_argument(old: Any, argument: Expr) -> Any:
+    def with_argument(old: Expr, argument: Expr) -> Expr:
         arguments = [*old.args, argument]
         return _typed(tvm.ir.Call(fresh, arguments, old.attrs, old.ty_args, old.span), old)
 
@@ -202,7 +201,7 @@ def _typed(expr: Expr, like: Expr) -> Expr:
     return expr
 
 
-def _like(func: Any, body: Expr, extra: list[Expr]) -> Any:
+def _like(func: Any, body: Expr, extra: list[Expr]) -> Expr:
     """Return ``func`` with another body and more parameters."""
     params = [*func.params, *extra]
     return relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs, func.span)

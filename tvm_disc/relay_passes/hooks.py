@@ -57,7 +57,7 @@ def _several(key: object, value: object) -> tuple[Pass, ...]:
     return given
 
 
-def run_hook(place: str, run: Pass, mod: Any) -> Any:
+def run_hook(place: str, run: Pass, mod: object) -> object:
     """Return the checked result of a user's pass; the module's facts about dims are kept.
 
     Raises:

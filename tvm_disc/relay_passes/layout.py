@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tvm
@@ -54,8 +54,7 @@ from tvm_disc.relay_passes.rewrite import (
 )
 from tvm_disc.shape import Solver
 from tvm_disc.support.literals import as_literal
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr, TVMFunction, TVMModule
 
 FEW_CHANNELS = 4
 """Up to this number of channels, a transpose is cheap compared to the convolution that reads it."""
@@ -70,11 +69,11 @@ def ChannelsLast(solver: Solver | None = None, enabled: bool = True) -> Any:
     """
     refused: list[WhyNot] = []
 
-    def convert(mod: Any, ctx: Any) -> Any:
+    def convert(mod: TVMModule, ctx: object) -> Any:
         refused.clear()
         known = solver_of(mod, solver)
 
-        def converted(func: Any) -> Any:
+        def converted(func: TVMFunction) -> Any:
             if not any(is_call(b.value, "nn.conv2d") for b in bindings_of(func)):
                 return func
             steps = [lambda out: _convert(out, refused), drop_dead]
@@ -184,11 +183,11 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _read_outside(out: Sequence_) -> set[Any]:
+def _read_outside(out: Sequence_) -> set[object]:
     """Return the variables that bindings other than core operators read."""
     found: set[Any] = set()
 
-    def look(expr: Any) -> None:
+    def look(expr: object) -> None:
         if isinstance(expr, tvm.ir.Var):
             found.add(expr)
 
@@ -217,7 +216,7 @@ def _is_moved(node: Node, k: int, rank: int, few: int) -> bool:
     return channels is None or channels > few
 
 
-def _widened(shape: Sequence[Any], rank: int) -> list[Any]:
+def _widened(shape: Sequence[Expr], rank: int) -> list[Any]:
     return [tirx.IntImm("int64", 1)] * (rank - len(shape)) + list(shape)
 
 
@@ -249,7 +248,7 @@ class _Writer:
         if self.replaced:
             out.substitute(self.replaced)
 
-    def _step(self, node: Node, step: Step, binding: Any) -> None:
+    def _step(self, node: Node, step: Step, binding: object) -> None:
         rank = len(node.shape)
         operands = [
             self._read(x, k, _operand_rank(node, x))
@@ -289,7 +288,7 @@ class _Writer:
         wide = np.ascontiguousarray(wide.transpose(channels_last_order(rank, k)))
         return as_literal(wide, str(expr.ty.dtype))
 
-    def _form(self, node: Node, var: Expr, k: int, rank: int) -> Expr:
+    def _form(self, node: Node, var: Expr, k: int, rank: int) -> Any:
         order = list(channels_last_order(rank, k))
         shape = list(node.shape)
         if node.op in FILLED:

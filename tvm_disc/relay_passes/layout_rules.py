@@ -23,8 +23,8 @@ from tvm_disc.graph.nodes import Node, is_one, is_tensor
 from tvm_disc.relay.call_attrs import with_fields
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.shape import Solver
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 Order: TypeAlias = Sequence[int]
 Dims: TypeAlias = Sequence[Any]
 
@@ -100,7 +100,7 @@ def _with_args(node: Node, tensors: Sequence[Expr], attrs: Any = None) -> Expr:
     """Return the call of ``node`` on other tensors; its scalar operands are kept."""
     left = iter(tensors)
 
-    def again(arg: Any) -> Any:
+    def again(arg: Expr) -> Any:
         if isinstance(arg, tvm.ir.Tuple) and all(is_tensor(f.ty) for f in arg.fields):
             return relax.Tuple([next(left) for _ in arg.fields])
         return next(left) if is_tensor(arg.ty) else arg

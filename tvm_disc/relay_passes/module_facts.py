@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_disc.shape import Solver
+from tvm_disc.typing import TVMModule
 
 ATTRIBUTE = "disc.solver"
 
@@ -21,13 +22,13 @@ def solver_of(mod: Any, given: Solver | None = None) -> Solver:
     return found if isinstance(found, Solver) else Solver()
 
 
-def with_solver(mod: Any, solver: Solver) -> Any:
+def with_solver(mod: TVMModule, solver: Solver) -> object:
     """Return the module with a solver attached."""
     known = (mod.attrs or {}).get(ATTRIBUTE) is solver
     return mod if known else mod.with_attr(ATTRIBUTE, solver)
 
 
-def without_solver(mod: Any) -> Any:
+def without_solver(mod: Any) -> object:
     """Return the module without its solver, which TVM cannot serialize as JSON."""
     return mod.without_attr(ATTRIBUTE) if ATTRIBUTE in (mod.attrs or {}) else mod
 

@@ -38,6 +38,7 @@ from tvm_disc.relay_passes.rewrite import (
 )
 from tvm_disc.shape import Solver
 from tvm_disc.support.literals import as_literal
+from tvm_disc.typing import PassContext, TVMFunction, TVMModule
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -75,15 +76,15 @@ class Numbers:
         return value
 
 
-def NarrowWeights(solver: Solver | None = None) -> Any:
+def NarrowWeights(solver: Solver | None = None) -> object:
     """Return a module pass; its ``refused`` has the reasons of the last run."""
     refused: list[WhyNot] = []
 
-    def narrow(mod: Any, ctx: Any) -> Any:
+    def narrow(mod: TVMModule, ctx: PassContext) -> Any:
         refused.clear()
         known = solver_of(mod, solver)
 
-        def changed(func: Any) -> Any:
+        def changed(func: TVMFunction) -> object:
             rule = _Products(refused)
             made = rewrite_function(func, known, [rule], [drop_dead])
             return made if rule.found else func
@@ -223,7 +224,7 @@ def _move(node: Node) -> Any:
     return _slice(node) if node.op == "relax.strided_slice" else None
 
 
-def _slice(node: Node) -> Any:
+def _slice(node: Node) -> object:
     """Return a slice with literal bounds as a function, or None."""
     bounds = [[static_dim(x) for x in p] for p in node.prims]
     if len(bounds) not in (3, 4) or any(x is None for p in bounds for x in p):

@@ -11,7 +11,7 @@ bounds read the border, because ``take`` clips them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import relax, tirx
@@ -19,14 +19,13 @@ from tvm.relax import op as R
 
 from tvm_disc.relay.ops.algebra import maximum, where
 from tvm_disc.relay_passes.terms import Term, Terms, scalar
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Call, Expr
 
 F32 = "float32"
 FLOATS = ("float32", "float64")
 
 
-def resize(t: Terms, call: Any) -> Term | None:
+def resize(t: Terms, call: Call) -> Term | None:
     """Return ``image.resize2d`` in core operators, or None if its attributes are not supported."""
     attrs, x = call.attrs, t.of(call.args[0])
     dims = call.args[0].ty.shape.values
@@ -51,7 +50,7 @@ def resize(t: Terms, call: Any) -> Term | None:
             x = _taken(t, x, t.cast(NEAREST[rounding](t, at), "int64"), axis)
         else:
             alpha = float(attrs.cubic_alpha) if method == "cubic" else None
-            along = [1] * len(dims)
+            along: list[Any] = [1] * len(dims)
             along[axis] = size
             x = _weighted(t, x, at, axis, along, alpha)
     return x

@@ -7,7 +7,7 @@ rewritten value keeps its shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -16,8 +16,7 @@ from tvm_disc.graph.core_ops import CORE
 from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
 from tvm_disc.shape import Solver
 from tvm_disc.support.limits import FoldBudget
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Binding, Expr, Var
 
 
 class Sequence_:
@@ -86,7 +85,7 @@ class Sequence_:
                     self.bindings.append(_renamed_binding(self, binding))
         self.results = [self.rename(r) for r in self.results]
 
-    def _again(self, binding: Any, replaced: Mapping[Any, Any]) -> None:
+    def _again(self, binding: Binding, replaced: Mapping[Var, Expr]) -> None:
         call = binding.value
         args = [self.rename(a) for a in call.args]
         if any(a is not b for a, b in zip(args, call.args, strict=True)):
@@ -98,7 +97,7 @@ class Sequence_:
         self.nodes.append(node)
         self.bindings.append(binding)
 
-    def rename(self, expr: Any) -> Any:
+    def rename(self, expr: Expr) -> Any:
         """Return an operand after the replacements so far."""
         if isinstance(expr, tvm.ir.Var):
             return self.renamed.get(expr, expr)
@@ -110,12 +109,13 @@ class Sequence_:
         return expr
 
 
-def operand_expr(node: Node) -> Any:
+def operand_expr(node: Node) -> Expr:
     """Return the Relax expression of a node as an operand."""
-    return node.expr if node.op == "const" else node.var
+    found: Expr = node.expr if node.op == "const" else node.var
+    return found
 
 
-def is_core(binding: Any) -> bool:
+def is_core(binding: Binding) -> bool:
     """Return whether a binding calls a core operator and has a known shape."""
     value = binding.value
     return (
@@ -132,7 +132,7 @@ def drop_dead(out: Sequence_) -> None:
     """Remove unused calls and tuples."""
     used: set[Any] = set()
 
-    def look(e: Any) -> None:
+    def look(e: object) -> None:
         if isinstance(e, tvm.ir.Var):
             used.add(e)
 
@@ -154,7 +154,7 @@ def drop_dead(out: Sequence_) -> None:
     out.nodes = [n for n in out.nodes if n.var in alive]
 
 
-def map_functions(mod: Any, change: Callable[[Any], Any]) -> Any:
+def map_functions(mod: Any, change: Callable[[Any], Any]) -> object:
     """Return the module with ``change`` applied to every Relax function."""
     functions = {
         gv: change(func) if isinstance(func, relax.Function) else func
@@ -176,14 +176,14 @@ def bindings_of(expr: Any) -> Iterator[Any]:
                 yield from bindings_of(binding.value.false_branch)
 
 
-def is_call(value: Any, name: str) -> bool:
+def is_call(value: object, name: str) -> bool:
     """Return whether an expression calls the Relax operator ``name``."""
     return isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") == f"relax.{name}"
 
 
 def rewrite_function(
     func: Any, solver: Solver, rules: Sequence[Any], finish: Sequence[Any] = ()
-) -> Any:
+) -> object:
     """Apply ``rules`` to every core call of a function, then each ``finish`` step per sequence."""
     lookup: dict[Any, Node] = {}
     for p in func.params:
@@ -221,10 +221,10 @@ def _rewrite_sequence(
     return relax.SeqExpr(like_blocks(seq.blocks, out.bindings), body)
 
 
-def _variables(expr: Any) -> list[Any]:
+def _variables(expr: object) -> list[Any]:
     found: list[Any] = []
 
-    def look(e: Any) -> None:
+    def look(e: object) -> None:
         if isinstance(e, tvm.ir.Var):
             found.append(e)
 
@@ -250,7 +250,7 @@ def _literals(nodes: Sequence[Node]) -> list[Node]:
     return list({x: None for n in nodes for x in n.inputs if x.op == "const"})
 
 
-def _rewrite_call(out: Sequence_, binding: Any, rules: Sequence[Any]) -> None:
+def _rewrite_call(out: Sequence_, binding: Binding, rules: Sequence[Any]) -> None:
     call = binding.value
     args = [out.rename(a) for a in call.args]
     if any(a is not b for a, b in zip(args, call.args, strict=True)):
@@ -297,11 +297,11 @@ def _rewrite_other(
         out.lookup[binding.var] = Node("external", (), shape, str(ty.dtype), var=binding.var)
 
 
-def _renamed_binding(out: Sequence_, binding: Any) -> Any:
+def _renamed_binding(out: Sequence_, binding: Binding) -> object:
     value = binding.value
     if isinstance(value, tvm.ir.Call):
         args = [out.rename(a) for a in value.args]
-        new = tvm.ir.Call(value.op, args, value.attrs, value.ty_args)
+        new: Expr = tvm.ir.Call(value.op, args, value.attrs, value.ty_args)
     elif isinstance(value, tvm.ir.TupleGetItem):
         new = relax.TupleGetItem(out.rename(value.tuple_value), int(value.index))
     else:

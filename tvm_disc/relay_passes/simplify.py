@@ -27,11 +27,12 @@ from tvm_disc.relay_passes.rewrite import (
 from tvm_disc.shape import Solver
 from tvm_disc.support.limits import MOST_FOLDED
 from tvm_disc.support.literals import as_literal
+from tvm_disc.typing import Expr, TVMModule
 
 Rule: TypeAlias = Callable[[Sequence_, Node], "Node | None"]
 
 
-def _same_shape(out: Sequence_, a: Sequence[Any], b: Sequence[Any]) -> bool:
+def _same_shape(out: Sequence_, a: Sequence[Expr], b: Sequence[Expr]) -> bool:
     return len(a) == len(b) and all(
         bool(out.solver.known_eq(x, y)) for x, y in zip(a, b, strict=True)
     )
@@ -66,7 +67,7 @@ _IDENTITIES = (
 )
 
 
-def _structurally(a: Sequence[Any], b: Sequence[Any]) -> bool:
+def _structurally(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
     return all(bool(tvm_ffi.structural_equal(x, y)) for x, y in zip(a, b, strict=True))
 
 
@@ -169,7 +170,7 @@ def _op_before_view(out: Sequence_, node: Node) -> Node | None:
     return _reshape(out, out.emit(call, sources[0].shape, node.dtype, node), node)
 
 
-def _in_place_of(node: Node, tensors: Sequence[Any]) -> list[Any]:
+def _in_place_of(node: Node, tensors: Sequence[Expr]) -> list[object]:
     """Return the call's operands with its tensors replaced; others (clip's limits) are kept."""
     left = iter(tensors)
     return [next(left) if is_tensor(a.ty) else a for a in node.expr.args]
@@ -286,23 +287,23 @@ def _same_literal(a: Node, b: Node) -> bool:
     )
 
 
-def _prims(node: Node) -> list[Any]:
+def _prims(node: Node) -> list[object]:
     flat: list[Any] = []
     for p in node.prims:
         flat.extend(p if isinstance(p, tuple) else (p,))
     return flat
 
 
-def Simplify(solver: Solver | None = None) -> Any:
+def Simplify(solver: Solver | None = None) -> object:
     """Return a module pass that applies ``RULES``; ``solver`` has facts about the module's symbols.
 
     By default the solver is the module's own, which ``PropagateShapeConstraints`` attaches.
     """
 
-    def simplify(mod: Any, ctx: Any) -> Any:
+    def simplify(mod: TVMModule, ctx: object) -> Any:
         known = solver_of(mod, solver)
 
-        def simple(func: Any) -> Any:
+        def simple(func: object) -> object:
             rules = [*(rule for _, rule in RULES), _SameExpression()]
             return rewrite_function(func, known, rules, [drop_dead])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -11,8 +11,7 @@ from tvm.relax import op as R
 
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.ops.algebra import Algebra, Number
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 def scalar(value: Any, dtype: str) -> Expr:

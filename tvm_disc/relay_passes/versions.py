@@ -14,6 +14,7 @@ from tvm_disc.relay.importer.module import Imported
 from tvm_disc.relay.object_ops import uses_boxes
 from tvm_disc.relay_passes.propagation.propagate import PropagateShapeConstraints
 from tvm_disc.shape import special_version
+from tvm_disc.typing import TVMFunction, TVMModule
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,10 @@ class Told:
 
 
 def import_versions(
-    module: Any, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str], several: bool
+    module: TVMModule,
+    params: Mapping[str, np.ndarray] | None,
+    constraints: Sequence[str],
+    several: bool,
 ) -> list[Imported]:
     """Return the versions of a Relax module, the general one last.
 
@@ -44,7 +48,7 @@ def import_versions(
     return versions_of(module, Told(params or {}, constraints, Options(versions=several)))
 
 
-def versions_of(module: Any, told: Told) -> list[Imported]:
+def versions_of(module: TVMModule, told: Told) -> list[Imported]:
     """Return the versions of a module after `propagate`, the general one last."""
 
     def read(premises: Sequence[str]) -> Imported:
@@ -70,12 +74,12 @@ def kernel_calls(mod: Any) -> int:
     return sum(f is not None and _kernel(f) for f in called)
 
 
-def groups(mod: Any) -> int:
+def groups(mod: TVMModule) -> int:
     """Return the number of groups of a fused module, which become kernels."""
     return sum(_kernel(f) for _, f in mod.functions_items())
 
 
-def _kernel(func: Any) -> bool:
+def _kernel(func: TVMFunction) -> bool:
     return func.attrs is not None and "disc.kind" in func.attrs
 
 

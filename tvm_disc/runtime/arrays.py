@@ -15,6 +15,7 @@ import tvm_ffi
 
 from tvm_disc.abi import numpy_layout
 from tvm_disc.errors import BadInput
+from tvm_disc.typing import RuntimeTensor
 
 NDARRAY = np.ndarray
 # Properties of this interpreter that the entry for NumPy arrays reads: CPython 3.14 added a word
@@ -64,7 +65,7 @@ def arrays_are_readable() -> bool:
     )
 
 
-def check_writable(position: int, tensor: Any) -> None:
+def check_writable(position: int, tensor: object) -> None:
     """Raise BadInput for an output that cannot be written."""
     if not hasattr(type(tensor), "__dlpack__"):
         raise BadInput(f"output {position}: expected a tensor, found {type(tensor).__name__}")
@@ -107,7 +108,7 @@ def remember(
             )
 
 
-def as_array(tensor: Any) -> Any:
+def as_array(tensor: RuntimeTensor) -> Any:
     """Return a tensor as a NumPy array that shares its memory."""
     try:
         return np.from_dlpack(tensor)
@@ -118,7 +119,7 @@ def as_array(tensor: Any) -> Any:
         return np.from_dlpack(own._create_view(own.shape, "uint16")).view(ml_dtypes.bfloat16)
 
 
-def as_tensor(array: Any) -> Any:
+def as_tensor(array: object) -> object:
     """Return an array in a form that programs accept; bfloat16, which has no DLPack export,
     becomes a TVM tensor.
     """
@@ -141,7 +142,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: as_array}
 
 
-def converter(first: Any) -> Callable[[Any], Any]:
+def converter(first: object) -> Callable[[Any], Any]:
     """Return the result conversion for callers whose first input is ``first``, and cache it by
     type.
     """
@@ -157,7 +158,7 @@ def converter(first: Any) -> Callable[[Any], Any]:
     return CONVERTERS[kind]
 
 
-def _unchanged(tensor: Any) -> Any:
+def _unchanged(tensor: RuntimeTensor) -> object:
     return tensor
 
 

@@ -23,7 +23,7 @@ _HERE = str(Path(__file__).parent)
 class Program(Protocol):
     """An object that calls compiled code."""
 
-    def ends(self, closed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    def ends(self, closed: Callable[[Callable[..., object]], Callable[..., object]]) -> None:
         """Replace the entry by ``closed(entry)`` for all further calls."""
 
 
@@ -35,10 +35,10 @@ def waits_at_the_end(program: Program) -> None:
     _PROGRAMS.add(program)
 
 
-def _closed(main: Callable[..., Any]) -> Callable[..., Any]:
+def _closed(main: Callable[..., object]) -> Callable[..., object]:
     """Return an entry that blocks daemon threads forever."""
 
-    def entry(*args: Any) -> Any:
+    def entry(*args: object) -> Any:
         while threading.current_thread().daemon:
             time.sleep(MOST_SECONDS)
         return main(*args)

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.runtime.arrays import as_tensor, numpy_dtype
+from tvm_disc.typing import RuntimeTensor
 
 MOST = 2**63 - 1  # largest int64, the type of sizes in programs
 _NUMBERS = "biuf"  # kinds of NumPy dtypes: bool, signed, unsigned, float
@@ -62,7 +63,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def ordered(
-    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+    names: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[Any, ...]:
     """Return positional and named inputs in the order of ``names``.
 
@@ -99,7 +100,7 @@ def prepared_inputs(signature: Signature, args: Sequence[Any]) -> list[Any]:
         raise MemoryError(f"out of memory for a copy of {described(names, args)}") from None
 
 
-def prepared(name: str, dtype: str, value: Any) -> Any:
+def prepared(name: str, dtype: str, value: Any) -> object:
     """Return ``value`` as a tensor that programs can read; unchanged if it is one already.
 
     Raises:
@@ -132,7 +133,7 @@ def _compact(where: str, dtype: str, array: np.ndarray) -> np.ndarray:
     return array if plain else np.array(array, order="C")
 
 
-def _dense(where: str, tensor: Any) -> Any:
+def _dense(where: str, tensor: RuntimeTensor) -> Any:
     """Return a PyTorch tensor as a contiguous one without gradient."""
     try:
         return tensor.detach().contiguous()
@@ -157,12 +158,12 @@ def check_exported(where: str, tensor: Any) -> None:
         raise BadInput(f"{where}: expected a tensor with DLPack export, found {found}") from None
 
 
-def is_exported(tensor: Any) -> bool:
+def is_exported(tensor: RuntimeTensor) -> bool:
     """Return whether a tensor can be exported by DLPack."""
     return _export_error(tensor) is None
 
 
-def _export_error(tensor: Any) -> Exception | None:
+def _export_error(tensor: object) -> Exception | None:
     try:
         tvm_ffi.from_dlpack(tensor)
     except Exception as error:  # any class: the tensor's library raises it
@@ -176,7 +177,7 @@ def first_line(error: Exception) -> str:
     return line if len(line) <= _LINE else line[:_LINE] + "..."
 
 
-def _converted(name: str, dtype: str, value: Any) -> Any:
+def _converted(name: str, dtype: str, value: object) -> object:
     """Return Python numbers as an array of ``dtype`` with the same values."""
     try:
         given = np.asarray(value)
@@ -208,7 +209,7 @@ def _fit(given: np.ndarray, array: np.ndarray) -> bool:
     return whole and least <= int(given.min()) and int(given.max()) <= most
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # ValueError: an integer has too many digits
@@ -216,7 +217,7 @@ def _shown(value: Any) -> str:
     return f"{type(value).__name__} {text[:_SAMPLE]}{'...' if len(text) > _SAMPLE else ''}"
 
 
-def described(names: Sequence[str], args: Sequence[Any], outputs: Sequence[Any] = ()) -> str:
+def described(names: Sequence[str], args: Sequence[object], outputs: Sequence[object] = ()) -> str:
     """Return a text like ``x: float32[3, 4], y: int`` for messages."""
     named = [*zip(names, args, strict=True)]
     named += [(f"output {k}", tensor) for k, tensor in enumerate(outputs)]
@@ -261,7 +262,7 @@ def sample_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> 
         raise MemoryError(f"out of memory for a sample of {dtype}{list(shape)}") from None
 
 
-def integer(what: str, value: Any, least: int, most: int) -> int:
+def integer(what: str, value: object, least: int, most: int) -> int:
     """Return ``value`` as an integer between ``least`` and ``most``.
 
     Raises:

@@ -47,7 +47,7 @@ class Codec:
                 return name.removesuffix(suffix)
         return name
 
-    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    def flatten(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
         """Return the flat arguments of a call.
 
         Raises:
@@ -69,7 +69,7 @@ class Codec:
                 flat.append(given[name])
         return tuple(flat)
 
-    def rebuild(self, result: Any, convert: Callable[[Any], Any]) -> Any:
+    def rebuild(self, result: object, convert: Callable[[Any], Any]) -> Any:
         """Return the Python result of a call from its flat form."""
         return self._value(self.result, result, convert)
 
@@ -135,7 +135,7 @@ class _Encoder:
         self.kept.append(made)  # keeps the object alive: `known` is keyed by id
         return made
 
-    def _constructor(self, value: ConstructorValue, name: str) -> tuple[int, list[Any]]:
+    def _constructor(self, value: ConstructorValue, name: str) -> tuple[int, list[object]]:
         """Return (tag, forms of the fields) of a value's constructor."""
         for tag, (ctor, fields) in enumerate(self.types[name]):
             if ctor == value.name:
@@ -149,7 +149,7 @@ class _Encoder:
         found = value.name
         raise BadInput(f"{self.where}: expected a {name} (one of {options}), found {found}")
 
-    def _linked(self, items: list[Any], rows: Any, name: str) -> ConstructorValue:
+    def _linked(self, items: list[object], rows: Any, name: str) -> ConstructorValue:
         plain = [ctor for ctor, fields in rows if not fields]
         pairs = [ctor for ctor, fields in rows if len(fields) == 2 and fields[1] == ["data", name]]
         if len(rows) != 2 or len(plain) != 1 or len(pairs) != 1:
@@ -236,7 +236,7 @@ def _decode(
     return _child(*root, made, types)
 
 
-def _child(ref: int, kind: Any, made: Mapping[int, Any], types: Mapping[str, Any]) -> Any:
+def _child(ref: int, kind: Any, made: Mapping[int, object], types: Mapping[str, Any]) -> Any:
     if ref >= 0:
         return made[ref]
     if kind[0] == "tuple":

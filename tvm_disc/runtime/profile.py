@@ -145,8 +145,8 @@ class Profile:
 
 
 def _traced(
-    name: str, category: str, start_ns: int, length_ns: int, args: Mapping[str, Any]
-) -> dict[str, Any]:
+    name: str, category: str, start_ns: int, length_ns: int, args: Mapping[str, object]
+) -> dict[str, object]:
     times = {"ts": start_ns / 1e3, "dur": length_ns / 1e3}
     return {"name": name, "cat": category, "ph": "X", "pid": 0, "tid": 0, **times, "args": args}
 

@@ -84,7 +84,7 @@ def _values(text: str, signature: Signature, args: Sequence[Any]) -> str:
     return ""
 
 
-def _raise_for_all(error: Exception, names: Sequence[str], args: Sequence[Any]) -> None:
+def _raise_for_all(error: Exception, names: Sequence[str], args: Sequence[object]) -> None:
     """Raise errors that converted inputs cannot avoid."""
     if is_of_device(error):
         raise DeviceError(str(error)) from None
@@ -97,7 +97,7 @@ def _is_of_program(error: Exception) -> bool:
     return hasattr(error, "__tvm_ffi_error__")
 
 
-def _written(position: int, tensor: Any) -> Any:
+def _written(position: int, tensor: object) -> Any:
     given = as_tensor(tensor)
     check_exported(f"output {position}", given)
     return given

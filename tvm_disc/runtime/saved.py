@@ -89,7 +89,7 @@ def _runtime() -> None:
         load_lib_ctypes("apache-tvm", "tvm_runtime", "RTLD_GLOBAL")
 
 
-def _module(path: Path, file: IO[bytes], fresh: bool) -> Any:
+def _module(path: Path, file: IO[bytes], fresh: bool) -> object:
     """Load the library of an open file under a unique name."""
     try:
         _runtime()

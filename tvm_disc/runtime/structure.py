@@ -105,7 +105,7 @@ class Structure:
                 raise BadInput(f"missing input {name}; expected {expected}")
         return given
 
-    def nested(self, result: Any) -> Any:
+    def nested(self, result: object) -> Any:
         """Return the flat result of a call as the module nests it, then what it has written."""
         _, tree = self._loaded()
         if tree is None:
@@ -126,7 +126,7 @@ class Structure:
         return (*made, *flat) if type(made) is tuple else (made, *flat)
 
 
-def _is_flat(value: Any) -> bool:
+def _is_flat(value: object) -> bool:
     return hasattr(value, "dtype") or isinstance(value, bool | int | float)
 
 

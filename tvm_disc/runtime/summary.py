@@ -24,7 +24,7 @@ def dim_names(manifest: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(name for d in dims for name in _NAME.findall(d)))
 
 
-def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, int]:
+def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, object]) -> dict[str, int]:
     """Return a size for every dim: the given ones by name or by input and axis (``x.0``), defaults
     for the others.
 
@@ -97,7 +97,7 @@ def number_of(text: str, dims: Mapping[str, int]) -> int | None:
         return None
 
 
-def summary(manifest: Mapping[str, Any], dims: Mapping[str, int] | None) -> list[str]:
+def summary(manifest: Mapping[str, object], dims: Mapping[str, int] | None) -> list[str]:
     """Return the first lines of the description: inputs, results, kernels, guards, workspace."""
     lines = []
     for name, texts in summary_rows(manifest, dims):

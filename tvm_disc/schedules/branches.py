@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -22,8 +22,7 @@ from tvm_disc.schedules.group import Group
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import Block, i64, pointer
 from tvm_disc.tir.hoisted import Sizes
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 def emit_choice(

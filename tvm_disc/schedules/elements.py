@@ -47,9 +47,9 @@ from tvm_disc.tir.builder import (
 )
 from tvm_disc.tir.index import IndexSpace, add, mul, product
 from tvm_disc.tir.rounding import difference
+from tvm_disc.typing import Expr, Size
 
-Expr: TypeAlias = Any
-Index: TypeAlias = Sequence[Any]
+Index: TypeAlias = Sequence[Expr]
 
 
 class ElementReader(Protocol):
@@ -130,7 +130,7 @@ def _clip(low: ElementReader, node: Node, index: Index) -> Expr:
     return minimum(maximum(x, lo), hi)
 
 
-def _prim(value: Any) -> Expr:
+def _prim(value: Expr) -> Expr:
     return i64(value) if isinstance(value, int) else value
 
 
@@ -261,7 +261,7 @@ def _strided_slice(low: ElementReader, node: Node, index: Index) -> Expr:
 COUNTED = "fast"  # negative positions count from the end; others are clamped
 
 
-def _clamp(position: Expr, extent: Any, mode: str) -> Expr:
+def _clamp(position: Expr, extent: Size, mode: str) -> Expr:
     """Return a position inside an axis for any input; an empty axis is not read."""
     position, extent, zero, one = same_lanes(cast(position, "int64"), i64(extent), i64(0), i64(1))
     last = tirx.max(extent, one) - one
@@ -338,7 +338,7 @@ def _pad(low: ElementReader, node: Node, index: Index) -> Expr:
     mode = node.attrs.get("pad_mode") or "constant"
     if mode != "constant":
         return low.at(source, _mirrored(low, node, index, mode))
-    inside: Expr = None
+    inside: Expr | None = None
     at: list[Expr] = []
     for axis, dim in enumerate(source.shape):
         before, after = widths[2 * axis], widths[2 * axis + 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm_disc.graph.nodes import Node, free_symbols
 from tvm_disc.schedules.dispatch.cost_model import CostModel, Memory
@@ -14,9 +14,8 @@ from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Likely, Solver
 from tvm_disc.target.device import Device
 from tvm_disc.target.isa import Isa
-from tvm_disc.tir.builder import Block, Buffer
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block
+from tvm_disc.typing import UNSET, Buffer, Expr
 
 
 @dataclass
@@ -113,8 +112,8 @@ class Body:
     low: Lowering
     buffers: dict[Node, Buffer]
     outputs: list[Buffer]
-    scratch: Buffer | None
+    scratch: Buffer  # None if the plan needs none
     lo: Expr
     hi: Expr
-    thread: Expr = None
-    round: Expr = None
+    thread: Expr = UNSET
+    round: Expr = UNSET

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import tvm
 import tvm_ffi
@@ -30,26 +30,16 @@ from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Stage, Variant
 from tvm_disc.schedules.gemm.micro_kernel import may_alias
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.packing import Packing
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import (
-    Block,
-    Buffer,
-    byte_offset,
-    call,
-    i64,
-    index_var,
-    prim_func,
-    storage_dtype,
-)
+from tvm_disc.tir.builder import Block, byte_offset, call, i64, index_var, prim_func, storage_dtype
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import IndexSpace, add, mul, product
 from tvm_disc.tir.llvm_ops import tuned_for
+from tvm_disc.typing import UNSET, Buffer, Expr, Size
 
 if TYPE_CHECKING:
     from tvm_disc.schedules.cuda.kernel import Ahead
-
-Expr: TypeAlias = Any
+    from tvm_disc.schedules.packing import Packing
 
 SMALL_INDEX = (1 << 31) - (1 << 16)  # the lanes of a masked vector may be past the last element
 # Gap between the scratch memory of two threads. A thread prefetches up to 32 steps of 64 columns
@@ -300,7 +290,9 @@ def _body_function(group: Group, plan: Plan, solver: Solver, symbols: Sequence[A
         block.declare(f"y{i}", ptr, node.dtype)
         for i, (node, ptr) in enumerate(zip(group.outputs, outs, strict=True))
     ]
-    temp = block.declare("tmp", scratch, plan.scratch_dtype) if uses_scratch(plan) else None
+    temp: Buffer = UNSET
+    if uses_scratch(plan):
+        temp = block.declare("tmp", scratch, plan.scratch_dtype)
     plan.emit(Body(block, low, buffers, outputs, temp, lo, hi))
     # The module's symbols are the body's parameters, as the same variables.
     func = prim_func([*ins, *outs, scratch, *symbols, lo, hi], block.stmt())
@@ -322,7 +314,7 @@ class _Driver:
         self.threads = index_var("threads")
         self.block = Block()
 
-    def function(self, some: Expr) -> Any:
+    def function(self, some: Expr | None) -> Any:
         """Return the kernel's entry, which returns at once unless ``some`` holds."""
         emit_choice(self.block, self.choice, some, self._run)
         params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.threads]
@@ -346,11 +338,12 @@ class _Driver:
         return places, at
 
     def _part(self, variant: Variant, part: Stage, places: dict[Node, Any], room: Expr) -> None:
-        plan, parts, block = part.plan, variant.run.parts, self.block
+        plan, block = part.plan, self.block
+        parts: Size = variant.run.parts
         body = self.bodies[_body_key(variant.plan, part)]
         nodes = [places[n] for n in (*part.sources, *part.targets)]
 
-        def run(number: Expr, lo: Expr, hi: Expr) -> None:
+        def run(number: Expr | None, lo: Expr, hi: Expr) -> None:
             skip = room
             if uses_scratch(plan) and number is not None:
                 share = add(each * _bytes(plan.scratch_dtype), GAP_BYTES)

@@ -19,7 +19,6 @@ from tvm_disc.schedules.elements import ELEMENTS
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import (
     Block,
-    Buffer,
     const,
     element_dtype,
     i64,
@@ -34,9 +33,9 @@ from tvm_disc.tir.builder import (
 )
 from tvm_disc.tir.index import IndexSpace
 from tvm_disc.tir.non_temporal import PastCaches
+from tvm_disc.typing import Buffer, Expr
 
-Expr: TypeAlias = Any
-Index: TypeAlias = Sequence[Any]
+Index: TypeAlias = Sequence[Expr]
 Reader: TypeAlias = Callable[[Index], Expr]
 
 
@@ -62,7 +61,7 @@ class Lowering:
         self._scopes: list[dict[tuple[Any, ...], Expr]] = [{}]
         self._resolved: list[set[Any]] = [set()]
         self._guards = 0
-        self._mask: Expr = None
+        self._mask: Expr | None = None
         self._equal_dims: Container[tuple[Node, int]] = ()
         # non-temporal stores of results, or None for plain stores
         self.past: PastCaches | None = None
@@ -140,7 +139,8 @@ class Lowering:
         key = (node, *index)
         for scope in reversed(self._scopes):
             if key in scope:
-                return scope[key]
+                found: Expr = scope[key]
+                return found
         value = make()
         if self._guards:
             return value
@@ -171,7 +171,7 @@ class Lowering:
                 self.defined.append(var)
                 self.space.define(self.block, var)
 
-    def _is_resolved(self, var: Any) -> bool:
+    def _is_resolved(self, var: Expr) -> bool:
         return any(var in scope for scope in self._resolved)
 
     @contextmanager
@@ -244,7 +244,7 @@ class Lowering:
         return (node, axis) in self._equal_dims
 
     @property
-    def mask(self) -> Expr:
+    def mask(self) -> Expr | None:
         """The lanes that exist at this point; None means all."""
         return self._mask
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import NoReturn, TypeAlias
 
 import tvm
 from tvm import tirx
@@ -29,8 +29,8 @@ from tvm_disc.schedules.rows.stages import row_domain, schedule_stages
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import add, mul, product
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 Planner: TypeAlias = Callable[[Group], Plan]
 
 DOUBT = 1.15  # factor on the predicted time, because the model is less certain of stages
@@ -164,7 +164,7 @@ def _joined(stages: Sequence[Stage]) -> Plan:
     )
 
 
-def _never(_body: Any) -> None:
+def _never(_body: object) -> NoReturn:
     raise AssertionError("the stages of a plan are emitted, not the plan")
 
 

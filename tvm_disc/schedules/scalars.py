@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import tvm
@@ -24,8 +24,8 @@ from tvm_disc.tir.builder import (
     value_dtype,
     with_lanes,
 )
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 Binary: TypeAlias = Callable[[Expr, Expr], Expr]
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_disc.typing import Expr
+
 INT, FLOAT, BOOL = "int64", "float64", "bool"
 
 
@@ -22,7 +24,7 @@ class Mistyped(Exception):
     """Raised for operands of a wrong type; the parser adds the column (internal)."""
 
 
-def kind_of(e: Any) -> str:
+def kind_of(e: Expr) -> str:
     """Return the type of an expression: `int64`, `float64` or `bool`."""
     dtype = str(e.ty.dtype)
     return BOOL if dtype == "bool" else FLOAT if dtype.startswith("float") else INT
@@ -43,11 +45,11 @@ def literal(e: Any) -> Any:
     return e.value if isinstance(e, tirx.IntImm | tirx.FloatImm) else None
 
 
-def _wrapped(value: Any) -> Any:
+def _wrapped(value: Expr) -> Any:
     return real(value) if isinstance(value, float) else integer(int(value))
 
 
-def as_float(e: Any) -> Any:
+def as_float(e: Expr) -> Any:
     """Return the expression converted to float64."""
     known = literal(_number(e))
     if known is not None:
@@ -55,13 +57,13 @@ def as_float(e: Any) -> Any:
     return e if kind_of(e) == FLOAT else tirx.Cast(FLOAT, e)
 
 
-def _number(e: Any) -> Any:
+def _number(e: Expr) -> Any:
     if kind_of(e) == BOOL:
         raise Mistyped("expected a number, found a condition")
     return e
 
 
-def condition(e: Any) -> Any:
+def condition(e: Expr) -> Any:
     """Return the expression if it is a condition.
 
     Raises:
@@ -72,7 +74,7 @@ def condition(e: Any) -> Any:
     return e
 
 
-def _joint(a: Any, b: Any) -> tuple[Any, Any, bool]:
+def _joint(a: Expr, b: Expr) -> tuple[Any, Any, bool]:
     """Return two numbers in their common type, and whether that is float64."""
     real_ones = FLOAT in (kind_of(_number(a)), kind_of(_number(b)))
     return (as_float(a), as_float(b), True) if real_ones else (a, b, False)
@@ -82,7 +84,7 @@ Binary = Callable[[Any, Any], Any]
 
 
 def _arithmetic(of_numbers: Binary, of_ints: Binary, of_floats: Binary | None) -> Binary:
-    def apply(a: Any, b: Any) -> Any:
+    def apply(a: Expr, b: Expr) -> Any:
         a, b, is_real = _joint(a, b)
         if is_real and of_floats is None:
             raise Mistyped("expected integers, found a floating-point number")
@@ -94,7 +96,7 @@ def _arithmetic(of_numbers: Binary, of_ints: Binary, of_floats: Binary | None) -
     return apply
 
 
-def _true_quotient(a: Any, b: Any) -> Any:
+def _true_quotient(a: Expr, b: Expr) -> Any:
     a, b = as_float(a), as_float(b)
     x, y = literal(a), literal(b)
     if y == 0:
@@ -102,14 +104,14 @@ def _true_quotient(a: Any, b: Any) -> Any:
     return real(x / y) if x is not None and y is not None else tirx.Div(a, b)
 
 
-def _shifted(a: Any, by: Any, left: bool) -> Any:
+def _shifted(a: Expr, by: Any, left: bool) -> Any:
     count = literal(by)
     if count is None or not 0 <= count < 62 or kind_of(a) != INT:
         raise Mistyped("expected an integer shifted by a literal below 62")
     return a * integer(1 << count) if left else tirx.floordiv(a, integer(1 << count))
 
 
-def _power(a: Any, b: Any) -> Any:
+def _power(a: Expr, b: Expr) -> Any:
     times = literal(b)
     if kind_of(_number(a)) == FLOAT and times == 0.5:
         return _root(a)
@@ -146,7 +148,7 @@ _RELATIONS: Mapping[str, tuple[Binary, Any]] = {
 RELATIONS = frozenset(_RELATIONS)
 
 
-def related(sign: str, a: Any, b: Any) -> Any:
+def related(sign: str, a: Expr, b: Expr) -> Any:
     """Return the condition `a sign b`."""
     of_numbers, node = _RELATIONS[sign]
     a, b, _ = _joint(a, b)
@@ -166,7 +168,7 @@ def negated(a: Any) -> Any:
     return tirx.Not(condition(a))
 
 
-def chosen(test: Any, a: Any, b: Any) -> Any:
+def chosen(test: Expr, a: Expr, b: Expr) -> Any:
     """Return `a if test else b`."""
     if kind_of(a) == BOOL:
         yes, no = tirx.And(condition(test), a), tirx.And(tirx.Not(test), condition(b))
@@ -175,14 +177,14 @@ def chosen(test: Any, a: Any, b: Any) -> Any:
     return tirx.Select(condition(test), a, b)
 
 
-def _truncated(e: Any) -> Any:
+def _truncated(e: Expr) -> Any:
     if kind_of(_number(e)) == INT:
         return e
     known = literal(e)
     return tirx.Cast(INT, e) if known is None else integer(int(known))
 
 
-def _floored(e: Any) -> Any:
+def _floored(e: Expr) -> Any:
     if kind_of(_number(e)) == INT:
         return e
     known = literal(e)
@@ -193,13 +195,13 @@ def _floored(e: Any) -> Any:
     return tirx.Sub(whole, tirx.Select(above, integer(1), integer(0)))
 
 
-def _ceiled(e: Any) -> Any:
+def _ceiled(e: Expr) -> Any:
     if kind_of(_number(e)) == INT:
         return e
     return BINARY["-"](integer(0), _floored(BINARY["-"](real(0.0), e)))
 
 
-def _rounded(e: Any) -> Any:
+def _rounded(e: Expr) -> Any:
     """Return the nearest integer, with ties rounded to even as in Python."""
     if kind_of(_number(e)) == INT:
         return e
@@ -213,11 +215,11 @@ def _rounded(e: Any) -> Any:
     return tirx.Add(below, tirx.Select(up, integer(1), integer(0)))
 
 
-def _root(e: Any) -> Any:
+def _root(e: Expr) -> Any:
     return tirx.sqrt(as_float(e))
 
 
-def _magnitude(e: Any) -> Any:
+def _magnitude(e: Expr) -> Any:
     return EXTREMA["max"](e, BINARY["-"](integer(0), _number(e)))
 
 

@@ -7,11 +7,12 @@ is the number of terms.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
 from tvm import tirx
 
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
+
 T = TypeVar("T")
 ROW = 16  # maximum number of parts that are joined linearly
 

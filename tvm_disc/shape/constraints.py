@@ -104,7 +104,7 @@ def parse_constraint(
     return _Parser(text, resolve, sorted(names)).constraint()
 
 
-def _all(conditions: Iterable[Any], last: Any = None) -> Any:
+def _all(conditions: Iterable[object], last: object = None) -> Any:
     found = [*conditions] if last is None else [*conditions, last]
     return reduce(lambda a, b: joined("and", a, b), found)
 
@@ -162,7 +162,7 @@ class _Parser:
         kind, value, _ = self.tokens[self.at]
         return "the end" if kind == "end" else f"'{value}'"
 
-    def constraint(self) -> Any:
+    def constraint(self) -> object:
         """Parse the whole text."""
         if self.tokens[0][1] == "likely" and len(self.tokens) > 1 and self.tokens[1][1] == "(":
             self.at = 1
@@ -185,14 +185,14 @@ class _Parser:
         except Mistyped as error:
             self._fail(str(error), column)
 
-    def _apart(self, part: Callable[[], Any]) -> tuple[Any, list[Any]]:
+    def _apart(self, part: Callable[[], object]) -> tuple[object, list[object]]:
         """Return ``part()`` and the conditions under which it is defined."""
         outer, self.defined = self.defined, []
         out = part()
         inner, self.defined = self.defined, outer
         return out, inner
 
-    def _choice(self) -> Any:
+    def _choice(self) -> object:
         out, needs = self._apart(self._disjunction)
         if self._peek() != "if":
             self.defined += needs
@@ -206,13 +206,13 @@ class _Parser:
         self.defined += [joined("or", test, x) for x in needs_other]
         return found
 
-    def _disjunction(self) -> Any:
+    def _disjunction(self) -> object:
         return self._words("or", self._conjunction)
 
-    def _conjunction(self) -> Any:
+    def _conjunction(self) -> object:
         return self._words("and", self._negation)
 
-    def _words(self, word: str, part: Callable[[], Any]) -> Any:
+    def _words(self, word: str, part: Callable[[], object]) -> Any:
         out = part()
         while self._peek() == word:
             column = self._next()[2]
@@ -222,10 +222,10 @@ class _Parser:
                 out = joined("and", out, joined("or", self._skipped(word, out.a), _all(needs)))
         return out
 
-    def _skipped(self, word: str, left: Any) -> Any:
+    def _skipped(self, word: str, left: object) -> object:
         return negated(left) if word == "and" else left
 
-    def _negation(self) -> Any:
+    def _negation(self) -> object:
         if self._peek() != "not":
             return self._relation()
         column = self._next()[2]
@@ -252,7 +252,7 @@ class _Parser:
         self.at += 1
         return int(value)
 
-    def _relation(self) -> Any:
+    def _relation(self) -> object:
         left = self._sum()
         out = None
         while self._peek() in RELATIONS:
@@ -263,13 +263,13 @@ class _Parser:
             left = right
         return left if out is None else out
 
-    def _sum(self) -> Any:
+    def _sum(self) -> object:
         return self._operators(("+", "-"), self._product)
 
     def _product(self) -> Any:
         return self._operators(("*", "/", "//", "%", "<<", ">>"), self._factor)
 
-    def _operators(self, signs: tuple[str, ...], part: Callable[[], Any]) -> Any:
+    def _operators(self, signs: tuple[str, ...], part: Callable[[], object]) -> object:
         out = part()
         while self._peek() in signs:
             _, sign, column = self._next()
@@ -289,7 +289,7 @@ class _Parser:
         yield
         self.depth -= 1
 
-    def _factor(self) -> Any:
+    def _factor(self) -> object:
         with self._deeper():
             if self._peek() == "-":
                 column = self._next()[2]
@@ -300,7 +300,7 @@ class _Parser:
                 out = self._made(column, BINARY["**"], out, self._factor())
             return out
 
-    def _atom(self) -> Any:
+    def _atom(self) -> object:
         if self._peek() == "(":
             return self._arguments()[0]
         kind, value, column = self.tokens[self.at]
@@ -320,7 +320,7 @@ class _Parser:
             self._unknown(value, column)
         return integer(dim) if isinstance(dim, int) else dim
 
-    def _arguments(self, many: bool = False) -> list[Any]:
+    def _arguments(self, many: bool = False) -> list[object]:
         self._expect("(")
         found = [self._choice()]
         while many and self._peek() == ",":

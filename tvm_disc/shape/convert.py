@@ -13,6 +13,8 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_disc.typing import Expr
+
 from .chains import joined
 from .terms import (
     FALSE,
@@ -58,7 +60,7 @@ class Converter:
 
     # -- reading
 
-    def poly(self, e: Any) -> Poly:
+    def poly(self, e: Expr) -> Poly:
         """Return the polynomial of an integer expression, Python integer or polynomial."""
         if isinstance(e, int):
             return Poly.const(int(e))
@@ -117,7 +119,7 @@ class Converter:
             return self._choice(e.asobject(), 1, 0)
         return self._opaque(e)
 
-    def _sum(self, e: Any) -> Poly:
+    def _sum(self, e: Expr) -> Poly:
         """Return a sum, without recursion along its left side, which may be very deep."""
         terms = []
         while type(e).__name__ in ("Add", "Sub"):
@@ -128,7 +130,7 @@ class Converter:
             found = found + self.poly(term) if kind == "Add" else found - self.poly(term)
         return found
 
-    def symbol(self, var: Any) -> Poly:
+    def symbol(self, var: Expr) -> Poly:
         """Return the polynomial of a variable."""
         key = _address(var)
         found = self._sym.get(key)
@@ -159,14 +161,14 @@ class Converter:
             return self._shift(e, e.args[0], e.args[1], left=name == "shift_left")
         return self._opaque(e)
 
-    def _shift(self, e: Any, value: Any, by: Any, left: bool) -> Poly:
+    def _shift(self, e: Expr, value: Expr, by: Any, left: bool) -> Poly:
         k = self.poly(by).as_const
         if k is None or not 0 <= k < 62:
             return self._opaque(e)
         a = self.poly(value)
         return a.scale(1 << k) if left else self.terms.poly("div", a, Poly.const(1 << k))
 
-    def _opaque(self, e: Any) -> Poly:
+    def _opaque(self, e: Expr) -> Poly:
         """Return an opaque atom for an expression, with the symbols that it reads."""
         read = [self.symbol(v) for v in tirx.analysis.undefined_vars(e)]
         atom = self.terms.atom("opaque", str(e), _address(e), *read)
@@ -174,7 +176,7 @@ class Converter:
         self._atoms_written[atom] = tirx.Cast("int64", e) if boolean else e
         return Poly.mono((atom,))
 
-    def _cond(self, e: Any) -> Cond:
+    def _cond(self, e: Expr) -> Cond:
         kind = type(e).__name__
         if kind in _COMPARE and str(e.a.ty.dtype).startswith("float"):
             return cond_not(cond_eq(self._opaque(e)))
@@ -318,7 +320,7 @@ class Converter:
         return tirx.EQ(a, b) if c.op == "eq" else tirx.NE(a, b)
 
 
-def _address(e: Any) -> int:
+def _address(e: Expr) -> int:
     return int(e.__chandle__())
 
 

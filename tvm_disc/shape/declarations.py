@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from tvm_disc.errors import BadInput, shown
 
@@ -14,7 +13,7 @@ from .solver import Solver
 
 
 def declare_facts(
-    solver: Solver, dims: Mapping[str, Any], constraints: Sequence[str], premises: Sequence[str]
+    solver: Solver, dims: Mapping[str, object], constraints: Sequence[str], premises: Sequence[str]
 ) -> None:
     """Add a user's constraints and premises to a solver.
 
@@ -46,7 +45,7 @@ def declare_facts(
         solver.assume(parse_constraint(text, dims.get, dims), "premise of this version")
 
 
-def _resolve(dims: Mapping[str, Any], sizes: dict[str, int], name: str) -> Any:
+def _resolve(dims: Mapping[str, object], sizes: dict[str, int], name: str) -> object:
     """Return the dim called `name`, or None; a static size is also added to `sizes`."""
     dim = dims.get(name)
     size = dim if isinstance(dim, int) else literal(dim)

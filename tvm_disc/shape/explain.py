@@ -32,13 +32,13 @@ class Described(Protocol):
     def facts(self) -> list[Fact]:
         """Return every fact, in the order given."""
 
-    def simplify(self, e: Any) -> Any:
+    def simplify(self, e: object) -> Any:
         """Return the canonical expression."""
 
-    def range_of(self, e: Any) -> tuple[int | None, int | None]:
+    def range_of(self, e: object) -> tuple[int | None, int | None]:
         """Return the inclusive range; None means unbounded."""
 
-    def known(self, cond: Any) -> bool | None:
+    def known(self, cond: object) -> bool | None:
         """Return whether a condition holds."""
 
 
@@ -87,7 +87,7 @@ def reasons(
     return [str(f) for f in needed] + [f"by {law}" for law in st.hits]
 
 
-def operations(expr: Any) -> int:
+def operations(expr: object) -> int:
     """Return the number of comparisons and arithmetic operations in an expression."""
     parts = [getattr(expr, name) for name in _PARTS if hasattr(expr, name)]
     return bool(parts) + sum(operations(part) for part in parts)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+
+from tvm_disc.typing import Expr
 
 _CONSTANT = re.compile(r"T\.(?:int64|int32|bool)\((-?\w+)\)")
 
 
-def show(e: Any) -> str:
+def show(e: object) -> str:
     """Return the text of a dim or condition."""
     if hasattr(e, "asobject"):
         e = e.asobject()
     return _CONSTANT.sub(r"\1", str(e)).replace("T.", "")
 
 
-def show_shape(shape: Sequence[Any]) -> str:
+def show_shape(shape: Sequence[Expr]) -> str:
     """Return the text of a shape."""
     return f"({', '.join(show(d) for d in shape)})"

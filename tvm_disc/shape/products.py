@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from tvm import tirx
 
+from tvm_disc.typing import Expr
+
 from .terms import Poly
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
@@ -17,28 +19,30 @@ class Questions(Protocol):
 
     joins: Joins
 
-    def simplify(self, e: Any) -> Any:
+    def simplify(self, e: object) -> Any:
         """Return the canonical expression."""
 
-    def key(self, e: Any) -> Poly:
+    def key(self, e: object) -> Poly:
         """Return the normal form; dims with equal keys are proved equal."""
 
-    def const(self, e: Any) -> int | None:
+    def const(self, e: object) -> int | None:
         """Return the value, if only one is possible."""
 
-    def name_of(self, e: Any) -> str:
+    def name_of(self, e: object) -> str:
         """Return an expression in terms of the user's inputs."""
 
-    def known(self, cond: Any) -> bool | None:
+    def known(self, cond: object) -> bool | None:
         """Return whether a condition holds."""
 
-    def known_eq(self, a: Any, b: Any) -> bool | None:
+    def known_eq(self, a: object, b: object) -> bool | None:
         """Return whether `a == b`."""
 
-    def known_ne_one(self, e: Any) -> bool | None:
+    def known_ne_one(self, e: object) -> bool | None:
         """Return whether `e != 1`."""
 
-    def known_same_elements(self, shape_a: Sequence[Any], shape_b: Sequence[Any]) -> bool | None:
+    def known_same_elements(
+        self, shape_a: Sequence[object], shape_b: Sequence[object]
+    ) -> bool | None:
         """Return whether the products are equal."""
 
     def define(self, name: str, value: Any, source: str) -> Any:
@@ -47,10 +51,10 @@ class Questions(Protocol):
     def require(self, cond: Any, context: str, message: str = "") -> None:
         """Prove the condition or add a guard."""
 
-    def require_eq(self, a: Any, b: Any, context: str) -> None:
+    def require_eq(self, a: object, b: object, context: str) -> None:
         """Prove `a == b` or add a guard."""
 
-    def wish_eq(self, a: Any, b: Any, context: str) -> None:
+    def wish_eq(self, a: object, b: object, context: str) -> None:
         """Record that `a == b` would simplify the program."""
 
 
@@ -73,7 +77,7 @@ class Joins:
         self._parts: dict[Any, dict[Any, Any]] = {}
         self._made: dict[frozenset[Any], Any] = {}
 
-    def parts(self, solver: Questions, dim: Any) -> dict[Any, Any]:
+    def parts(self, solver: Questions, dim: object) -> dict[Any, Any]:
         """Return the dims that ``dim`` combines, by normal form; only itself if there are none."""
         key = solver.key(dim)
         return self._parts.get(key, {key: dim})
@@ -85,7 +89,7 @@ class Joins:
         together = self.parts(solver, a).keys() | self.parts(solver, b).keys()
         return self._made.get(frozenset(together))
 
-    def of(self, solver: Questions, a: Any, b: Any) -> Any:
+    def of(self, solver: Questions, a: Expr, b: Expr) -> Any:
         """Return the broadcast of dims that a guard makes compatible: the first that is not 1,
         or 1.
         """
@@ -158,11 +162,11 @@ def _one() -> Any:
     return tirx.IntImm("int64", 1)
 
 
-def _plainer(a: Any, b: Any) -> Any:
+def _plainer(a: Expr, b: Expr) -> object:
     return b if isinstance(b, tirx.IntImm) else a
 
 
-def group_dims(solver: Questions, src: Sequence[Any], dst: Sequence[Any]) -> list[Group] | None:
+def group_dims(solver: Questions, src: Sequence[Expr], dst: Sequence[Expr]) -> list[Group] | None:
     """Return minimal contiguous groups with equal products, or None if the totals may differ.
 
     before: (b, s, 12, 64) -> (b*s, 768)
@@ -180,7 +184,7 @@ def group_dims(solver: Questions, src: Sequence[Any], dst: Sequence[Any]) -> lis
 
 
 def _grow(
-    solver: Questions, src: Sequence[Any], dst: Sequence[Any], left: list[int], right: list[int]
+    solver: Questions, src: Sequence[Expr], dst: Sequence[Expr], left: list[int], right: list[int]
 ) -> list[Group]:
     """Split after the fewest dims whose products are equal.
 
@@ -196,7 +200,11 @@ def _grow(
 
 
 def _first_cut(
-    solver: Questions, src: Sequence[Any], dst: Sequence[Any], left: list[int], right: list[int]
+    solver: Questions,
+    src: Sequence[object],
+    dst: Sequence[object],
+    left: list[int],
+    right: list[int],
 ) -> tuple[int, int]:
     for total in range(2, len(left) + len(right)):
         for i in range(max(1, total - len(right)), min(len(left), total - 1) + 1):
@@ -207,7 +215,7 @@ def _first_cut(
     return len(left), len(right)
 
 
-def _pick(shape: Sequence[Any], axes: Sequence[int]) -> list[Any]:
+def _pick(shape: Sequence[object], axes: Sequence[int]) -> list[Any]:
     return [shape[i] for i in axes]
 
 

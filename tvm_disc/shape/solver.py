@@ -24,6 +24,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.errors import ShapeConflict
+from tvm_disc.typing import Expr
 
 from .assume import assume
 from .bounds import lower, upper
@@ -158,7 +159,7 @@ class Solver:
 
     # -- facts
 
-    def assume(self, cond: Any, why: str) -> None:
+    def assume(self, cond: object, why: str) -> None:
         """Add a condition, or constraint text, as true.
 
         Raises:
@@ -296,7 +297,7 @@ class Solver:
         return self._ask(self._convert.cond(cond))
 
     @_query
-    def known_hard(self, cond: Any) -> bool | None:
+    def known_hard(self, cond: Expr) -> bool | None:
         """Return `known`, or else the answer of Z3: tens of milliseconds, for dims below 2**31."""
         if isinstance(cond, str):
             cond = parse_constraint(cond, self.resolve)
@@ -383,7 +384,7 @@ class Solver:
         return p.as_const
 
     @_query
-    def why(self, claim: Any) -> list[str]:
+    def why(self, claim: object) -> list[str]:
         """Return a minimal set of facts that proves the claim, then the laws used; empty if
         unknown.
         """
@@ -422,7 +423,7 @@ class Solver:
         self._add(_kind(c), self._text(cond), f"guard of {context}", c)
         self.guards.append(Guard(expr, text, symbols, context))
 
-    def require_text(self, cond: Any, text: str, sizes: Mapping[str, int] | None = None) -> None:
+    def require_text(self, cond: object, text: str, sizes: Mapping[str, int] | None = None) -> None:
         """Require a condition written as ``text``; `sizes` are its static dims, for messages.
 
         The message quotes the text if the condition is computed or always false.
@@ -462,7 +463,7 @@ class Solver:
     def _is_operand(self, x: Dim, choice: Any) -> bool:
         return self._same(x, choice.a) or self._same(x, choice.b)
 
-    def _negated(self, cond: Any) -> Any:
+    def _negated(self, cond: object) -> Any:
         return self._convert.cond_expr(cond_not(self._convert.cond(cond)))
 
     def require_le(self, a: Dim, b: Dim, context: str) -> None:
@@ -495,7 +496,7 @@ class Solver:
             self.wishes.append(wish)
 
     @_query
-    def broadcast_dim(self, a: Dim, b: Dim, context: str) -> Any:
+    def broadcast_dim(self, a: Dim, b: Dim, context: str) -> object:
         """Return the dim of broadcasting `a` against `b`, guarded if they may be incompatible."""
         return broadcast(self, a, b, context)
 
@@ -519,7 +520,7 @@ class Solver:
         ]
         return self._facts + hints
 
-    def equations(self, dims: Sequence[Dim]) -> list[Any]:
+    def equations(self, dims: Sequence[Dim]) -> list[Expr]:
         """Return the known equations over these symbols alone."""
         known = {self._p(d).as_atom for d in dims}
         facts = [f for f in self._facts if f.kind in ("eq", "same_elements")]
@@ -577,7 +578,7 @@ class Solver:
     def _same_elements(self, a: Sequence[Dim], b: Sequence[Dim]) -> Cond:
         return cond_eq(poly_product(map(self._p, a)) - poly_product(map(self._p, b)))
 
-    def _text(self, cond: Any) -> str:
+    def _text(self, cond: object) -> str:
         return cond.text if isinstance(cond, _Given) else show(cond)
 
 

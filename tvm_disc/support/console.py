@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tvm_disc.errors import DiscError
 
@@ -76,7 +75,7 @@ def one_line(message: str) -> str:
 def short_warnings() -> Iterator[None]:
     """Print warnings as one line each, without the source location."""
 
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+    def show(message: Warning | str, *_: object, **__: object) -> None:
         print(f"warning: {one_line(str(message))}", file=sys.stderr)
 
     with warnings.catch_warnings():

@@ -14,12 +14,13 @@ import tvm_ffi
 from tvm import relax
 
 from tvm_disc.support.limits import FoldBudget
+from tvm_disc.typing import Expr
 
 ALIGNMENT = 64  # bytes; machine code from TVM uses loads of this alignment on tensors
 _SMALL = 1 << 12  # bytes up to which copying is cheaper than sharing
 
 
-def as_literal(array: np.ndarray, dtype: str) -> Any:
+def as_literal(array: np.ndarray, dtype: str) -> Expr:
     """Return a literal that shares the array's memory if type, layout and alignment allow, else
     copies.
 

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, TextIO
+from typing import ClassVar, TextIO
 from weakref import WeakSet
 
 from tqdm import tqdm
@@ -32,9 +32,9 @@ class _Bar(tqdm):  # type: ignore[misc]
     """
 
     monitor_interval = 0
-    _instances: ClassVar[WeakSet[Any]] = WeakSet()
+    _instances: ClassVar[WeakSet[object]] = WeakSet()
 
-    def refresh(self, nolock: bool = False, lock_args: Any = None) -> bool:
+    def refresh(self, nolock: bool = False, lock_args: object = None) -> bool:
         """Draw the bar. Unlike tqdm's own method, it releases the lock if the stream raises."""
         del nolock, lock_args
         with self.get_lock():
@@ -124,7 +124,7 @@ class Line:
         bar.refresh()
 
 
-def wanted(options: Options, stream: Any) -> bool:
+def wanted(options: Options, stream: object) -> bool:
     """Return whether a build shows a line: as the option says; by default on a terminal without
     debug output.
     """

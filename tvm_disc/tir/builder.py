@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tvm
@@ -25,10 +25,7 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType
 from tvm.tirx import stmt as S
 
-Expr: TypeAlias = Any  # tvm.ir.Expr; TVM ships no types
-Var: TypeAlias = Any
-Buffer: TypeAlias = Any
-Stmt: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr, Size, Stmt, Var
 
 INDEX = "int64"
 BFLOAT16 = "bfloat16"
@@ -140,7 +137,7 @@ def truth(value: Expr) -> Expr:
     return tirx.NE(value, zero)
 
 
-def element_pointer(buffer: Buffer, index: Expr) -> Expr:
+def element_pointer(buffer: Buffer, index: Size) -> Expr:
     """Return the address of one element."""
     kind = PointerType(PrimType(str(buffer.dtype)), "global")
     return tirx.call_intrin(kind, "tirx.address_of", buffer[i64(index)])
@@ -162,12 +159,12 @@ def prefetch(buffer: Buffer, index: Expr, to_write: bool, near: bool = True) -> 
 
     The element may be out of bounds. ``near`` selects all cache levels instead of the second on.
     """
-    kind, near, data = (tirx.IntImm("int32", k) for k in (int(to_write), 3 if near else 2, 1))
+    kind, level, data = (tirx.IntImm("int32", k) for k in (int(to_write), 3 if near else 2, 1))
     where = element_pointer(buffer, index)
-    return tirx.call_llvm_intrin("void", "llvm.prefetch", where, kind, near, data)
+    return tirx.call_llvm_intrin("void", "llvm.prefetch", where, kind, level, data)
 
 
-def masked_load(buffer: Buffer, index: Expr, mask: Expr) -> Expr:
+def masked_load(buffer: Buffer, index: Size, mask: Expr) -> Expr:
     """Return consecutive elements from ``index`` on where ``mask`` holds, and zeros elsewhere.
 
     Masked-off lanes do not access memory, so the vector may extend past the end of the buffer.
@@ -203,7 +200,7 @@ def loaded(element: Expr, dtype: str) -> Expr:
         return truth(element)
     if dtype != BFLOAT16:
         return element
-    bits = tirx.Cast(with_lanes("uint32", element), element)
+    bits: Expr = tirx.Cast(with_lanes("uint32", element), element)
     bits = tirx.shift_left(bits, const(16, dtype_of(bits)))
     return tirx.reinterpret(with_lanes("float32", element), bits)
 
@@ -248,7 +245,7 @@ def scalar_var(name: str, dtype: str) -> Var:
     return tirx.Var(name, dtype)
 
 
-def _flat(elems: int, dtype: str, name: str, **more: Any) -> Buffer:
+def _flat(elems: int, dtype: str, name: str, **more: object) -> Buffer:
     """Return a buffer of ``elems`` contiguous elements, without TVM's layout description."""
     return tirx.decl_buffer((i64(elems),), dtype, name=name, layout=None, **more)
 
@@ -315,7 +312,7 @@ class Block:
         """Append an expression evaluated for its effect."""
         self.add(S.Evaluate(expr))
 
-    def bind(self, name: str, value: Expr) -> Var:
+    def bind(self, name: str, value: Size) -> Expr:
         """Emit ``let name = value`` and return the variable; literals and variables are returned
         unchanged.
         """
@@ -339,7 +336,7 @@ class Block:
         self.add(S.Bind(var, value))
         return var
 
-    def number(self, name: str, value: Expr) -> Var:
+    def number(self, name: str, value: Expr) -> Expr:
         """Bind a number through a stack cell, which LLVM's mem2reg removes.
 
         TVM's analyzer substitutes a variable by its definition each time it visits a statement: a
@@ -396,7 +393,7 @@ class Block:
         self.add(S.AllocBuffer(buf, kept))
         return buf
 
-    def store(self, buf: Buffer, index: Expr | int, value: Expr) -> None:
+    def store(self, buf: Buffer, index: Expr | int, value: Size) -> None:
         """``buf[index] = value``."""
         self.add(S.BufferStore(buf, value, [i64(index)]))
 
@@ -450,7 +447,7 @@ class Block:
         self.add(S.While(cond, _seq(body)))
 
     @contextmanager
-    def when(self, cond: Expr) -> Iterator[None]:
+    def when(self, cond: Size) -> Iterator[None]:
         """``if cond``."""
         with self._scope() as body:
             yield

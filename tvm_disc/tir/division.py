@@ -12,7 +12,7 @@ is itself.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -20,8 +20,7 @@ from tvm import tirx
 
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.tir.builder import dtype_of, element_dtype, lanes_of
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 _PREFIX = "disc.div"
 
@@ -46,14 +45,14 @@ def trunc_mod(a: Expr, b: Expr) -> Expr:
     return _call("trunc_mod", a, b)
 
 
-def opaque(body: Any) -> Any:
+def opaque(body: Expr) -> Any:
     """Replace floor divisions by run-time values, in sizes and indices too, by calls.
 
     TVM's expansion binds variables, and its LLVM code generator rejects a variable that is bound
     twice, which happens if a length is read twice. A size of zero would also trap.
     """
 
-    def called(node: Any) -> Any:
+    def called(node: Any) -> object:
         if isinstance(getattr(node.b, "value", node.b), int | tirx.IntImm):
             return node
         return (floor_divide if isinstance(node, tirx.FloorDiv) else floor_mod)(node.a, node.b)

@@ -7,15 +7,14 @@ took it a minute.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir.prim.expr import LShift, RShift
 
 from tvm_disc.shape.chains import balanced
 from tvm_disc.tir.builder import INDEX, Block, dtype_of
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 # Looked up by type: isinstance is slow for TVM's classes.
 _COSTLY = {tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max}
@@ -58,7 +57,7 @@ class Sizes:
 
     def _rebuilt(self, expr: Expr) -> tuple[Expr, int]:
         expr = balanced(expr)
-        kind = type(expr)
+        kind: Any = type(expr)
         made: Expr
         key: tuple[Any, ...]
         if kind in _BINARY:
@@ -76,5 +75,5 @@ class Sizes:
             made = self._numbers[number]
         return made, number
 
-    def _id(self, key: tuple[Any, ...]) -> int:
+    def _id(self, key: tuple[object, ...]) -> int:
         return self._ids.setdefault(key, len(self._ids))

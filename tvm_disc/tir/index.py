@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.tir.builder import Block, dtype_of, i64, lanes_of, same_lanes, with_lanes
+from tvm_disc.typing import Expr, Size, Var
 
-Expr: TypeAlias = Any
 Dims: TypeAlias = Sequence[Any]
 SameDim: TypeAlias = Callable[[Any, Any], bool]
 SmallDims: TypeAlias = Callable[[Dims], bool]
@@ -49,7 +49,7 @@ class IndexSpace:
         # ramps whose base is known to be a multiple of their lanes
         self._aligned: dict[Any, int] = {}
 
-    def aligned(self, base: Expr, lanes: int) -> Expr:
+    def aligned(self, base: Size, lanes: int) -> Expr:
         """Return ``lanes`` consecutive indices from ``base``, a multiple of ``lanes``."""
         result = tirx.Ramp(base, i64(1), lanes)
         self._aligned[result] = lanes
@@ -63,13 +63,15 @@ class IndexSpace:
         """Close the innermost scope."""
         self._splits.pop()
 
-    def split(self, index: Expr, dims: Dims) -> tuple[Expr, ...]:
+    def split(self, index: Size, dims: Dims) -> tuple[Expr, ...]:
         """Return the indices of ``index`` over row-major ``dims``; 0 for a dim that is
         literally 1.
         """
         wide = [i for i, d in enumerate(dims) if _literal(d) != 1]
         if not wide:
             return tuple(i64(0) for _ in dims)
+        if isinstance(index, int):
+            index = i64(index)
         if len(wide) == 1:
             return tuple(index if i == wide[0] else i64(0) for i in range(len(dims)))
         if self._splits_whole(index, dims[wide[-1]]):
@@ -86,7 +88,7 @@ class IndexSpace:
         values = iter(parts)
         return tuple(next(values) if i in wide else i64(0) for i in range(len(dims)))
 
-    def _splits_whole(self, index: Expr, last: Any) -> bool:
+    def _splits_whole(self, index: Expr, last: Size) -> bool:
         lanes = self._aligned.get(index)
         literal = _literal(last)
         return lanes is not None and literal is not None and literal % lanes == 0
@@ -107,7 +109,7 @@ class IndexSpace:
                 starts = [*index[:last], vector.base, *index[last + 1 :]]
                 return tirx.Ramp(self.join(starts, dims), vector.stride, vector.lanes)
         terms, sizes = self._coalesce(list(index), list(dims))
-        total: Expr = None
+        total: Expr | None = None
         for term, size in zip(terms, sizes, strict=True):
             total = term if total is None else add(mul(total, size), term)
         return i64(0) if total is None else total
@@ -151,7 +153,7 @@ class IndexSpace:
             offset == 0 or self._same(part.dims[offset], dim)
         )
 
-    def last_part(self, var: Any) -> tuple[Expr, Expr] | None:
+    def last_part(self, var: Var) -> tuple[Expr, Expr] | None:
         """Return (index, dim) of a placeholder that is an index modulo the last dim of a split.
 
         None for other variables.
@@ -161,14 +163,14 @@ class IndexSpace:
             return None
         return part.origin, part.dims[-1]
 
-    def unresolved(self, exprs: Sequence[Expr]) -> list[Any]:
+    def unresolved(self, exprs: Sequence[Expr]) -> list[Expr]:
         """Return the placeholders that remain in expressions, outer origins first."""
         found: dict[Any, None] = {}
         for e in exprs:
             self._collect(e, found)
         return list(found)
 
-    def _collect(self, expr: Expr, found: dict[Any, None]) -> None:
+    def _collect(self, expr: Expr, found: dict[Var, None]) -> None:
         if isinstance(expr, tirx.IntImm | tirx.FloatImm):
             return
         names = [expr] if isinstance(expr, tirx.Var) else tirx.analysis.undefined_vars(expr)
@@ -178,7 +180,7 @@ class IndexSpace:
                 self._collect(part.origin, found)
                 found[var] = None
 
-    def value(self, var: Any) -> Expr:
+    def value(self, var: object) -> Expr:
         """Return the expression that a placeholder is defined as."""
         part = self._parts[var]
         # A dim of zero must not trap: the index may be computed for an arm of a select that is not
@@ -195,7 +197,7 @@ class IndexSpace:
         result = quotient if part.position == 0 else _lanewise(quotient, outer, tirx.floormod)
         return _cast("int64", result) if narrow else result
 
-    def depends_on(self, var: Any, root: Any) -> bool:
+    def depends_on(self, var: Var, root: Any) -> bool:
         """Return whether ``var`` is a placeholder split, in any number of steps, from ``root``."""
         part = self._parts.get(var)
         if part is None:
@@ -213,13 +215,13 @@ def _cast(dtype: str, expr: Expr) -> Expr:
     return tirx.Cast(with_lanes(dtype, expr), expr)
 
 
-def _literal(dim: Any) -> int | None:
+def _literal(dim: Size) -> int | None:
     if isinstance(dim, int):
         return dim
     return int(dim.value) if isinstance(dim, tirx.IntImm) else None
 
 
-def at_least_one(dim: Any) -> Expr:
+def at_least_one(dim: Expr) -> Expr:
     """Return ``max(dim, 1)``, folded for literals."""
     literal = _literal(dim)
     return tirx.max(dim, i64(1)) if literal is None else i64(max(literal, 1))
@@ -233,12 +235,12 @@ def product(dims: Dims) -> Expr:
     return total
 
 
-def ceil_div(a: Expr, b: Expr) -> Expr:
+def ceil_div(a: Expr, b: Size) -> Expr:
     """Return ``a / b`` rounded up, for non-negative integers."""
     return tirx.floordiv(a + (b - 1), i64(b))
 
 
-def mul(a: Expr, b: Expr) -> Expr:
+def mul(a: Size, b: Size) -> Expr:
     """Return ``a * b``, folding literal ones and zeros."""
     x, y = _literal(a), _literal(b)
     if x is not None and y is not None:
@@ -255,7 +257,7 @@ def mul(a: Expr, b: Expr) -> Expr:
     return _lanewise(i64(a), i64(b), lambda u, v: u * v)
 
 
-def add(a: Expr, b: Expr) -> Expr:
+def add(a: Expr, b: Size) -> Expr:
     """Return ``a + b``, folding literal zeros."""
     x, y = _literal(a), _literal(b)
     if x is not None and y is not None:

@@ -9,14 +9,12 @@ run time which kind it uses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.tir.builder import LINE_BYTES, Block, Buffer, base_address, element_pointer, i64, ramp
+from tvm_disc.tir.builder import LINE_BYTES, Block, base_address, element_pointer, i64, ramp
 from tvm_disc.tir.llvm_ops import can_stream, fence, stream
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 
 def far_elems(far_bytes: int, arrays: int) -> int:

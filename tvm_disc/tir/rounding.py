@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from tvm import tirx
 
 from tvm_disc.tir.builder import dtype_of, element_dtype, with_lanes
 from tvm_disc.tir.llvm_ops import emitting_for
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 _ON_DEVICE = {"float32": "__fsub_rn", "float64": "__dsub_rn"}
 

@@ -11,14 +11,11 @@ tail.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import tvm
 from tvm import tirx
 
-from tvm_disc.tir.builder import LINE_BYTES, Block, Buffer, base_address, i64
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import LINE_BYTES, Block, base_address, i64
+from tvm_disc.typing import Buffer, Expr
 
 
 def to_next_line(buffer: Buffer, at: Expr, lanes: int) -> Expr:
@@ -42,7 +39,12 @@ class Vectors:
     """
 
     def __init__(
-        self, block: Block, span: tuple[Expr, Expr], lanes: int, several: int, lead: Expr = None
+        self,
+        block: Block,
+        span: tuple[Expr, Expr],
+        lanes: int,
+        several: int,
+        lead: Expr | None = None,
     ) -> None:
         self._block, self._lanes, self._wide = block, lanes, lanes * several
         self._begin, self._end = span

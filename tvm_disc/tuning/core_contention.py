@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tvm
@@ -19,8 +19,7 @@ from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.schedules.gemm.micro_kernel import ramp, splat, vload, vstore
 from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import Block, byte_offset, const
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 NAME = "gauge"
 SPARE = 8  # registers that are not used as accumulators
@@ -55,7 +54,7 @@ def multiply_adds(block: Block, isa: Isa, data: Expr, turns: Expr) -> None:
         block.store(memory, ramp(k * lanes, lanes), vload(vector, 0, lanes))
 
 
-def gauge_function(isa: Isa) -> Any:
+def gauge_function(isa: Isa) -> object:
     """Return ``gauge(memory, parts, turns)``: each part does the same work on its own thread."""
 
     def emit(block: Block, arguments: Arguments) -> None:

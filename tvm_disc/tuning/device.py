@@ -54,7 +54,7 @@ class DeviceKernel:
     library: LibraryProduct | None = None
     calls: dict[Shapes, list[Dims]] = field(default_factory=dict)
 
-    def forced(self, number: int) -> dict[str, Any]:
+    def forced(self, number: int) -> dict[str, object]:
         """Return the one-leaf tree of variant ``number``; of the last variant if there are
         fewer.
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import tirx
@@ -30,8 +30,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.support.processor import best_of
 from tvm_disc.tir.builder import Block, call
 from tvm_disc.tuning.core_contention import NAME, Gauge, gauge_function
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr, Target
 
 USE_WORKERS = "use_workers"
 
@@ -51,7 +50,7 @@ class Bench:
     target: Any
     module: Any = None
 
-    def gauge(self, module: Any, device: Any) -> Gauge:
+    def gauge(self, module: object, device: object) -> Gauge:
         """Return the contention measurement, in this process or on another machine."""
         return Gauge(module, device, self.machine.isa, self.machine.threads)
 
@@ -60,7 +59,7 @@ def build_bench(
     spaces: Sequence[tuple[Group, Sequence[Variant | Choice]]],
     solver: Solver,
     machine: Machine,
-    target: Any,
+    target: Target,
     library: Path | None = None,
 ) -> list[Bench]:
     """Compile each variant, or choice of variants, of each group as a separate kernel.
@@ -138,7 +137,7 @@ def _entry(kernel: Kernel, name: str) -> Any:
     return packed(name, emit)
 
 
-def require_machine(target: Any, remote_cpu: str | None) -> None:
+def require_machine(target: Target, remote_cpu: str | None) -> None:
     """Check that the measuring machines run code for ``target``.
 
     ``remote_cpu`` is LLVM's name of their processor; None means this machine.

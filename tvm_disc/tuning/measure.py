@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tvm
@@ -21,9 +21,7 @@ from tvm_disc.schedules.packing import Packing, pack_constant
 from tvm_disc.tir.builder import i64, storage_dtype
 from tvm_disc.tuning.core_contention import CROWDED, STOLEN, Host, Wait
 from tvm_disc.tuning.entry import Bench, has_workers, require_machine, use_workers
-
-Expr: TypeAlias = Any
-
+from tvm_disc.typing import Expr, Var
 
 LONG_NS = 5e6
 LONG_ROUNDS = 12  # rounds of long calls; clearly slower variants are dropped earlier
@@ -184,7 +182,7 @@ class Session:
             self.gauge.wake()
         return self._once(k, args, dims, number)
 
-    def _once(self, k: int, args: Sequence[Any], dims: Sequence[int], number: int) -> float:
+    def _once(self, k: int, args: Sequence[object], dims: Sequence[int], number: int) -> float:
         name = self.bench.names[k]
         if number == 1 and self.long:
             # TVM's timer would run the function once more as a warm-up.
@@ -230,7 +228,7 @@ class Session:
 
         return tensors
 
-    def _input(self, node: Node, points: Mapping[Any, Any]) -> Any:
+    def _input(self, node: Node, points: Mapping[Var, Expr]) -> object:
         elems = _elems(node, points)
         kind = np.dtype(storage_dtype(node.dtype))
         if kind.kind == "f":
@@ -246,7 +244,7 @@ class Session:
         array = pack_constant(pack, weight)
         return tvm.runtime.tensor(array.reshape(-1), self.device)
 
-    def _empty(self, elems: int, dtype: str) -> Any:
+    def _empty(self, elems: int, dtype: str) -> object:
         return tvm.runtime.tensor(np.zeros(max(elems, 1), storage_dtype(dtype)), self.device)
 
 

@@ -25,6 +25,7 @@ from tvm_disc.errors import ArtifactError, BadInput, Unsupported, shown
 from tvm_disc.tuning.entry import Bench, require_machine
 from tvm_disc.tuning.measure import Session
 from tvm_disc.tuning.remote_device import RemoteDevice, said
+from tvm_disc.typing import Expr
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _rpc() -> Any:
     return rpc
 
 
-def _requested(rpc: Any, remote: Remote) -> list[Any]:
+def _requested(rpc: Any, remote: Remote) -> list[Expr]:
     """Return sessions with ``remote.machines`` machines; waits for machines that others hold."""
     where = f"{remote.host}:{remote.port}"
     wanted = f"no {remote.machines} machines of key {remote.key!r} at tracker {where}"

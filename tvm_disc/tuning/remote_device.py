@@ -80,7 +80,7 @@ class RemoteDevice:
             raise WrongProcessor(f"tune: {self.where}: {said(error)}") from None
         return RemoteProgram(self, module, program)
 
-    def address(self, tensor: Any) -> int:
+    def address(self, tensor: object) -> int:
         """Return the address of a tensor in the machine's memory."""
         return int(self._address(tensor))
 
@@ -88,7 +88,7 @@ class RemoteDevice:
         """Return a copy in the machine's host memory."""
         return tvm.runtime.tensor(array, self.session.cpu(0))
 
-    def sent(self, upload: Any, array: np.ndarray) -> Any:
+    def sent(self, upload: Any, array: np.ndarray) -> object:
         """Return a copy in GPU memory, made by a program's upload function."""
         kind, dims = described(array)
         raw = np.zeros(max(array.nbytes, 1), np.uint8)

@@ -14,6 +14,7 @@ from tvm import tirx
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.schedules.dispatch.sampling import LARGEST_DIM, bounds, evaluate
 from tvm_disc.shape import Solver
+from tvm_disc.typing import Var
 
 Shapes: TypeAlias = "Mapping[str, Sequence[int]] | str | Path | None"
 Weights: TypeAlias = Mapping[str, Sequence[float]] | None
@@ -43,7 +44,7 @@ def check_shapes(shapes: object, weights: object, points: object, budget_s: obje
 
 def program_points(
     inputs: Inputs, solver: Solver, shapes: Shapes, weights: Weights, count: int
-) -> list[dict[Any, int]]:
+) -> list[dict[object, int]]:
     """Return at most ``count`` assignments of the program's dims, the most informative first.
 
     Raises:
@@ -62,7 +63,7 @@ def program_points(
     return list(accepted.values())
 
 
-def _symbols(inputs: Inputs) -> list[Any]:
+def _symbols(inputs: Inputs) -> list[object]:
     dims = [d for _, shape, _ in inputs for d in shape if isinstance(d, tirx.Var)]
     return list(dict.fromkeys(dims))
 
@@ -129,7 +130,7 @@ def _draws(
     return draws
 
 
-def _check_weights(values: Mapping[Any, list[int]], weights: Mapping[str, Sequence[float]]) -> None:
+def _check_weights(values: Mapping[Var, list[int]], weights: Mapping[str, Sequence[float]]) -> None:
     counts = {str(s.name): len(options) for s, options in values.items()}
     for name, odds in weights.items():
         if name not in counts:
@@ -168,7 +169,7 @@ def _accepted(point: dict[Any, int], solver: Solver) -> dict[Any, int] | None:
     return point if all(_holds(g.cond, point) for g in solver.guards) else None
 
 
-def equal_pairs(cond: Any) -> list[tuple[Any, Any]]:
+def equal_pairs(cond: object) -> list[tuple[object, object]]:
     """Return each ``a == b`` of two dims inside a condition."""
     found: list[tuple[Any, Any]] = []
 
@@ -189,7 +190,7 @@ def _holds(cond: Any, point: Mapping[Any, int]) -> bool:
 
 def _from_log(
     path: Path, inputs: Inputs, symbols: Sequence[Any], count: int
-) -> list[dict[Any, int]]:
+) -> list[dict[object, int]]:
     """Return the shapes of a log, the most frequent first."""
     seen: dict[tuple[int, ...], int] = {}
     try:

@@ -48,6 +48,7 @@ from tvm_disc.tuning.outliers import surprising
 from tvm_disc.tuning.remote import Fleet, Place, answered
 from tvm_disc.tuning.shapes import Shapes, Weights, check_shapes, program_points
 from tvm_disc.tuning.share import shared_out
+from tvm_disc.typing import Expr
 
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -160,7 +161,7 @@ def tune(
         devices = [LocalDevice()] if remote is None else Fleet(remote).devices()
         tasks = tasks_of(front, at, devices[0].library)
 
-        def forced(trees: Path) -> Any:
+        def forced(trees: Path) -> object:
             own = replace(options, dispatch=trees, cuda_graphs=0)
             return build(source, params=params, target=target, constraints=constraints, options=own)
 
@@ -433,7 +434,7 @@ def _timed(
         yield task, point, timing
 
 
-def _interleaved(lists: Sequence[Sequence[Any]]) -> list[Any]:
+def _interleaved(lists: Sequence[Sequence[object]]) -> list[Any]:
     longest = max(map(len, lists), default=0)
     return [row[k] for k in range(longest) for row in lists if k < len(row)]
 
@@ -500,7 +501,7 @@ def _library(group: Group, machine: Machine) -> LibraryProduct | None:
     return found if isinstance(found, LibraryProduct) else None
 
 
-def _launches(region: Region, defined: dict[Any, Any]) -> Iterable[tuple[Launch, dict[Any, Any]]]:
+def _launches(region: Region, defined: dict[Any, Any]) -> Iterable[tuple[Launch, dict[Expr, Expr]]]:
     """Yield each kernel launch, with the definitions before it."""
     for instruction in region.instructions:
         if isinstance(instruction, Launch):

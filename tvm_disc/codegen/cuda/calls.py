@@ -6,18 +6,15 @@ register or stack slot that its parameter's type has.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from tvm import tirx
 from tvm.ir import StringImm
 from tvm.tirx import op as O
 
 from tvm_disc.abi.state import CALLS, DRIVER_CALLS, GRAPH_CALLS
 from tvm_disc.codegen.host.abi import void_pointer
-from tvm_disc.tir.builder import Block, Buffer, i64
+from tvm_disc.tir.builder import Block, i64
 from tvm_disc.tir.imports import provide
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 SIZES = (5, 11, 16)  # supported lengths of argument lists
 _NAMES = DRIVER_CALLS + GRAPH_CALLS

@@ -6,7 +6,7 @@ open(state, out)     ``out`` is 0, or 1 with an error raised
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
@@ -39,10 +39,9 @@ from tvm_disc.codegen.cuda.image import Placed
 from tvm_disc.codegen.host.abi import i32
 from tvm_disc.codegen.host.device import DEVICE_NUMBER, OPEN
 from tvm_disc.codegen.host.memory import bits_of, lock, words
-from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
+from tvm_disc.tir.builder import Block, call, i64, prim_func
 from tvm_disc.tir.imports import provide
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 OPEN_LOCKED, FIND, FIND_LIBRARY = (
     GlobalVar(f"tvm_disc_{n}") for n in ("open_locked", "find", "find_library")
@@ -56,7 +55,7 @@ NAME_BYTES = 128
 provide(RELEASE_TEXT)
 
 
-def open_functions(placed: Placed, graphs: bool) -> dict[Any, Any]:
+def open_functions(placed: Placed, graphs: bool) -> dict[Expr, object]:
     """Return the functions that open the device for one program's code.
 
     Args:
@@ -211,7 +210,7 @@ def _load(step: _Steps, placed: Placed, cell: Buffer) -> None:
             i64(DEVICE_NUMBER),
         )
         has = ", ".join(f"sm_{a}" for a, portable, _ in placed.images if not portable)
-        number = digits(block, device)
+        digits_of = digits(block, device)
         raise_error(
             block,
             ERROR,
@@ -219,9 +218,9 @@ def _load(step: _Steps, placed: Placed, cell: Buffer) -> None:
                 "no code for ",
                 cell_address(name),
                 " (sm_",
-                number,
+                digits_of,
                 f'): the program was compiled for {has}; build it with target="cuda -arch=sm_',
-                number,
+                digits_of,
                 '"',
             ],
         )

@@ -11,7 +11,7 @@ If no events can be created, ``start`` keeps the host's time.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -20,9 +20,8 @@ from tvm_disc.codegen.cuda.stream import stream
 from tvm_disc.codegen.host.device import EVENT_WORDS, EVENTS_BEGIN, EVENTS_END
 from tvm_disc.codegen.host.memory import words
 from tvm_disc.codegen.host.profile import NOW
-from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, prim_func
+from tvm_disc.typing import Buffer, Expr
 
 _NS_IN_MS = 1e6
 

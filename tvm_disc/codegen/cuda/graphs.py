@@ -22,7 +22,7 @@ by one; no call waits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar
@@ -53,9 +53,8 @@ from tvm_disc.codegen.host.device import (
 )
 from tvm_disc.codegen.host.memory import GIVE, TAKE, bits_of, release, words
 from tvm_disc.codegen.host.results import words_at
-from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, prim_func
+from tvm_disc.typing import Buffer, Expr
 
 NODE, FORGET, BUILD, DROP_GRAPHS = (
     GlobalVar(f"tvm_disc_graph_{name}") for name in ("node", "forget", "build", "drop")
@@ -223,8 +222,8 @@ def _node(most_words: int) -> Any:
         status = driver(state, name, graph[i64(EXECUTABLE)], node, params)
         status = block.bind("status", status)
         refuse(block, (record, FAILED), status, "update a kernel of a CUDA graph")
-    params = [address, function, blocks, threads, given_ptr, count]
-    return prim_func(params, block.stmt())
+    arguments = [address, function, blocks, threads, given_ptr, count]
+    return prim_func(arguments, block.stmt())
 
 
 def _make_room(block: Block, record: Buffer, graph: Buffer, end: Expr) -> None:
@@ -245,8 +244,8 @@ def _make_room(block: Block, record: Buffer, graph: Buffer, end: Expr) -> None:
 def _parameters(block: Block, tape: Buffer, most_words: int) -> Expr:
     """Return the address of the driver's parameters for the kernel node at ``tape``."""
     places = words_at(block, bits_of(block.stack("places", 8 * most_words, 8).data))
-    with block.loop("k", tape[i64(COUNT)]) as k:
-        block.store(places, k, bits_of(tape.data) + (k + ARGUMENTS) * 8)
+    with block.loop("k", tape[i64(COUNT)]) as i:
+        block.store(places, i, bits_of(tape.data) + (i + ARGUMENTS) * 8)
     # CUDA_KERNEL_NODE_PARAMS: a function; three sizes of the grid, three of a block, and the bytes
     # of shared memory, 32 bits each; the addresses of the arguments; no extra arguments.
     high = i64(1 << 32)

@@ -7,7 +7,7 @@ stores per thread, and are asynchronous.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
@@ -63,9 +63,8 @@ from tvm_disc.codegen.host.overlap import fail_function
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.results import MANAGED_WORDS, manage, words_at
 from tvm_disc.schedules.cuda.kernel import LAUNCH
-from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, prim_func
+from tvm_disc.typing import Buffer, Expr
 
 LEFT = GlobalVar("tvm_disc_device_left")
 
@@ -99,7 +98,7 @@ def launch_functions(slot: Any, graphs: Graphs | None, most_words: int) -> dict[
     }
 
 
-def _state(block: Block, pointer: Any) -> Buffer:
+def _state(block: Block, pointer: Expr) -> Buffer:
     return block.declare("s", pointer, "int64")
 
 
@@ -294,7 +293,7 @@ def _tensor() -> Any:
     return prim_func([state_ptr, kind, dims_ptr, ndim, size, out_ptr], block.stmt())
 
 
-def _release() -> Any:
+def _release() -> object:
     """Return ``(managed tensor)``: the deleter of a result, called by its last owner."""
     managed = tirx.Var("managed", void_pointer())
     block = Block()
@@ -308,7 +307,7 @@ def _release() -> Any:
     return func.with_attr("calling_conv", 1).with_attr("global_symbol", RELEASE_NAME)
 
 
-def _upload(slot: Any) -> Any:
+def _upload(slot: Any) -> object:
     """Return ``(kind, ndim, address of the dims, bytes, address of the data) -> tensor``."""
     handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
     count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
@@ -343,12 +342,12 @@ def _upload(slot: Any) -> Any:
     return func.with_attr("global_symbol", f"__tvm_ffi_{UPLOAD}")
 
 
-def _left(args: Any) -> Expr:
+def _left(args: object) -> Expr:
     """Return a call that fails: the caller returns with the error that was already raised."""
     return O.call_cpacked(str(LEFT.name_hint), args)
 
 
-def _open_or_fail(block: Block, state: Buffer, args: Any) -> None:
+def _open_or_fail(block: Block, state: Buffer, args: object) -> None:
     """Emit the opening of the device, with an error exit."""
     out = block.alloc("opened", 1, "int64")
     block.eval(call(OPEN, state.data, out.data))

@@ -8,7 +8,7 @@ If a call fails, the product is computed by the generated kernels.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import StringImm
@@ -40,9 +40,8 @@ from tvm_disc.schedules.cuda.library import (
     TRANS_FIRST,
     TRANS_SECOND,
 )
-from tvm_disc.tir.builder import Block, Buffer, i64, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, i64, prim_func
+from tvm_disc.typing import Buffer, Expr
 
 LIBRARIES = tuple(f"libcublasLt.so.{major}" for major in (13, 12, 11))
 _NOW = 2

@@ -25,6 +25,7 @@ from tvm_disc.support.locks import Lock
 from tvm_disc.target.device import Device
 from tvm_disc.tir.builder import const
 from tvm_disc.tir.division import opaque
+from tvm_disc.typing import Expr, Target
 
 _DOTTED = re.compile(r"\bdisc(?:\.\w+)+")
 _DIVISION = re.compile(r"\bdisc_div_(floor|trunc)_(divide|mod)_(u?int\d+)_v1\b")
@@ -50,7 +51,7 @@ def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
     return "\n".join([PRELUDE, *_divisions(body), body])
 
 
-def _generated(module: Any, target: Any) -> str:
+def _generated(module: object, target: Any) -> str:
     """Return TVM's CUDA C for a module of functions."""
     lowered = _lowered(module)
     with _uncompiled() as texts:
@@ -88,12 +89,12 @@ def _uncompiled() -> Iterator[list[str]]:
                 tvm_ffi.register_global_func(_COMPILE, before, override=True)
 
 
-def _lowered(module: Any) -> Any:
+def _lowered(module: Any) -> object:
     """Return the module in the form that TVM's code generator requires: single assignment."""
     return T.LowerIntrin()(T.ConvertSSA()(module))
 
 
-def _marked(function: DeviceFunction, target: Any) -> Any:
+def _marked(function: DeviceFunction, target: Target) -> Any:
     func = function.func.with_body(_constant_bits(opaque(function.func.body)))
     attrs = {
         "global_symbol": function.name,
@@ -106,7 +107,7 @@ def _marked(function: DeviceFunction, target: Any) -> Any:
     return func
 
 
-def _constant_bits(body: Any) -> Any:
+def _constant_bits(body: Expr) -> Any:
     """Replace the bits of a float literal by an integer: TVM's text takes the literal's address."""
 
     def folded(node: Any) -> Any:
@@ -120,7 +121,7 @@ def _constant_bits(body: Any) -> Any:
     return tvm_ffi.structural_map(body, (Call, folded), order="post")
 
 
-def _refused(functions: Sequence[DeviceFunction], target: Any, error: Exception) -> Unsupported:
+def _refused(functions: Sequence[DeviceFunction], target: Target, error: Exception) -> Unsupported:
     """Return the error for the first function that fails, with the reason."""
     for function in functions:
         try:

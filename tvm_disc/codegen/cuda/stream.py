@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from tvm import tirx
 from tvm.tirx import op as O
 
@@ -11,9 +9,8 @@ from tvm_disc.codegen.cuda.calls import raise_status
 from tvm_disc.codegen.host.abi import CUDA, i32
 from tvm_disc.codegen.host.device import DEVICE_NUMBER
 from tvm_disc.codegen.host.memory import bits_of
-from tvm_disc.tir.builder import Block, Buffer, i64
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, i64
+from tvm_disc.typing import Buffer, Expr
 
 
 def stream(block: Block) -> Expr:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
 
-from tvm_disc.tir.builder import Block, Buffer, call, i64, storage_dtype
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, storage_dtype
+from tvm_disc.typing import Buffer, Expr
 
 # Fields of the runtime's structs, by their numbers in tvm_struct_get (TVMStructFieldKind).
 DATA, SHAPE, STRIDES, NDIM, CODE, BITS, LANES, BYTE_OFFSET = range(1, 9)
@@ -46,7 +45,7 @@ def element_bytes(dtype: str) -> int:
     return max(1, int(tvm.DataType(storage_dtype(dtype)).bits) // 8)
 
 
-def static_cell(block: Block, slot: Any) -> Buffer:
+def static_cell(block: Block, slot: object) -> Buffer:
     """Emit code that gets the program's static variable, which contains the address of its
     state.
     """

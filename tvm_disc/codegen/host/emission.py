@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from tvm import tirx
 
@@ -18,8 +18,7 @@ from tvm_disc.codegen.threads.glue import count_call
 from tvm_disc.errors import Unsupported
 from tvm_disc.tir.builder import Block, call, i64
 from tvm_disc.tir.hoisted import Sizes
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import UNSET, Expr
 
 
 class Exits(Protocol):
@@ -79,12 +78,12 @@ class Emission:
         self.offsets, self.kernel_numbers = offsets, kernel_numbers
         self.inputs: list[Expr] = []
         self.outputs: dict[int, Expr] = {}
-        self.constants: Expr = None
-        self.null: Expr = None
-        self.state: Expr = None
+        self.constants: Expr = UNSET
+        self.null: Expr = UNSET
+        self.state: Expr = UNSET
         self.own_threads = False
-        self.counted: Expr = None
-        self.profile: Expr = None
+        self.counted: Expr | None = None
+        self.profile: Expr = UNSET
         self.device = False
         self.record: Any = None
         self.graph = False

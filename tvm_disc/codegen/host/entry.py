@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import PrimType, StringImm
@@ -44,8 +44,8 @@ from tvm_disc.codegen.plan.program import AllocOutput, Copy, Define, HostFunctio
 from tvm_disc.codegen.threads.glue import install_launch
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 # Calls that read more, or need a large workspace, run long enough to share threads with others.
 COUNTED_BYTES = 16 << 10
 
@@ -63,8 +63,8 @@ class HostEmitter:
     def __init__(
         self,
         versions: Sequence[tuple[Program, Sequence[int]]],
-        slot_gv: Any,
-        functions: Mapping[HostFunction, Any],
+        slot_gv: object,
+        functions: Mapping[HostFunction, object],
         errors: Errors,
         own_threads: bool = False,
         device: bool = False,
@@ -266,7 +266,7 @@ class HostEmitter:
                     self.block.define(declared, actual)
                 else:
                     pending.append((declared, actual, f"input '{name}' axis {axis}"))
-        checks = [
+        checks: list[tuple[Expr, str]] = [
             (tirx.EQ(actual, i64(declared)), f"{where}: expected {plain_dim(declared)}")
             for declared, actual, where in pending
         ]

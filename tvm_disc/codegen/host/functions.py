@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, StringImm
@@ -20,8 +20,7 @@ from tvm_disc.codegen.objects.heap import STACK_BYTES, TOO_DEEP, Reg, heap_funct
 from tvm_disc.codegen.objects.refcount import Invoke, last_calls
 from tvm_disc.codegen.plan.program import HostFunction, Program
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 class FunctionEmitter:
@@ -122,7 +121,7 @@ def object_functions(
     return names, made
 
 
-def _dispatch(names: Mapping[HostFunction, Any]) -> Any:
+def _dispatch(names: Mapping[HostFunction, Expr]) -> object:
     """Return ``(heap)``: execute the call in ``Reg.NEXT`` and tail calls until none is left."""
     heap = tirx.Var("heap", word_pointer())
     block = Block()
@@ -136,7 +135,7 @@ def _dispatch(names: Mapping[HostFunction, Any]) -> Any:
     return prim_func([heap], block.stmt())
 
 
-def raise_function(errors: Errors) -> Any:
+def raise_function(errors: Errors) -> object:
     """Return the packed function ``(code)``, which raises the error of that code."""
 
     def emit(block: Block, args: Arguments) -> None:

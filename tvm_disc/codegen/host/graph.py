@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -24,8 +23,7 @@ from tvm_disc.codegen.host.memory import bits_of
 from tvm_disc.codegen.host.results import words_at
 from tvm_disc.codegen.plan.program import Signature
 from tvm_disc.tir.builder import call, i64
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 def key_dims(signature: Signature) -> list[tuple[int, int]]:

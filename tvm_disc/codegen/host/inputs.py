@@ -8,7 +8,7 @@ writes their addresses and dims to a table on the entry's stack.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import PointerType, PrimType, StringImm
@@ -20,9 +20,9 @@ from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.outputs import CallerTensors
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.plan.program import Program
-from tvm_disc.tir.builder import Block, Buffer, i64
+from tvm_disc.tir.builder import Block, i64
+from tvm_disc.typing import Buffer, Expr
 
-Expr: TypeAlias = Any
 PART = 16
 WORD_BYTES = 8
 
@@ -88,10 +88,11 @@ def _function(program: Program, first: int, device: bool) -> Any:
         host = Emission((), {})
         host.block, host.device = block, device
         tensors = CallerTensors(host, _Asserts(block), program)
-        tensors.args, table = (
+        bound: list[Any] = [
             block.bind(name, O.tvm_struct_get(args.handle, i32(k), i32(ANY_VALUE), void_pointer()))
             for k, name in enumerate(("inputs", "table"))
-        )
+        ]
+        tensors.args, table = bound
         cells = block.declare("cells", block.bind("t", _words_at(table)), "int64")
         at = sum(words[:first])
         for position in range(first, min(first + PART, len(words))):

@@ -8,7 +8,7 @@ library, so that running out of memory is a reported error.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
@@ -31,9 +31,8 @@ from tvm_disc.abi.state import (
     THREADS,
 )
 from tvm_disc.codegen.host.abi import as_pointer, static_cell, void_pointer
-from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, prim_func
+from tvm_disc.typing import Buffer, Expr
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 DEFAULT_RESULT_BYTES = 256 << 20
@@ -59,7 +58,7 @@ def words(name: str) -> Any:
     return tirx.Var(name, PointerType(PrimType("int64"), "global"))
 
 
-def _address(data: Any, word: int) -> Expr:
+def _address(data: Expr, word: int) -> Expr:
     return O.call_intrin(void_pointer(), "tirx.handle_add_byte_offset", data, i64(8 * word))
 
 
@@ -212,8 +211,8 @@ def _give() -> Any:
     place = block.alloc("place", 1, "int64")
     block.store(place, 0, i64(-1))
     lock(block, state_ptr, "lock")
-    with block.loop("k", KEPT_BLOCKS) as k, block.when(tirx.EQ(state[i64(BLOCKS) + k * 2], i64(0))):
-        block.store(place, 0, k)
+    with block.loop("k", KEPT_BLOCKS) as j, block.when(tirx.EQ(state[i64(BLOCKS) + j * 2], i64(0))):
+        block.store(place, 0, j)
     with block.when(state[i64(KEPT)] + size > state[i64(LIMIT)]):
         block.store(place, 0, i64(-1))
     with block.when(place[i64(0)] >= 0):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
@@ -49,9 +49,8 @@ from tvm_disc.codegen.host.abi import (
 )
 from tvm_disc.codegen.host.packed import Entry
 from tvm_disc.codegen.plan.program import Program
-from tvm_disc.tir.builder import Block, Buffer, call, i64
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64
+from tvm_disc.typing import Buffer, Expr, GlobalVar
 
 DL_WORDS = 6
 LOOPED = 16  # arrays of one dtype in a row: LLVM's time is quadratic in straight code for more
@@ -89,7 +88,7 @@ def takes_numpy(program: Program) -> bool:
     return bool(inputs) and bool(outputs) and free <= known and set(dtypes) <= set(TYPE_NUMBERS)
 
 
-def direct_entry(program: Program, main: Any) -> Any:
+def direct_entry(program: Program, main: GlobalVar) -> object:
     """Return the entry as a packed function; ``main`` is the program's function."""
     entry = Entry()
     block, result = entry.block, entry.result
@@ -145,7 +144,7 @@ def _word(address: Expr, offset: int) -> Expr:
     return O.tvm_struct_get(pointer, i32(0), i32(INT64_ELEM), "int64")
 
 
-def _call_on_arrays(block: Block, main: Any, parts: Sequence[Any]) -> None:
+def _call_on_arrays(block: Block, main: GlobalVar, parts: Sequence[Any]) -> None:
     self_handle, kind, runs, result = parts
     arrays = _each(block, runs, lambda at, _: tirx.EQ(_word(at, OBJECT_TYPE), kind))
     with block.when(block.bind("arrays", arrays)):
@@ -187,9 +186,9 @@ def _call(block: Block, main: Any, parts: Sequence[Any]) -> None:
             room = block.stack("room", run.count * DL_WORDS * 8, 8)
             words = tirx.reinterpret(PointerType(PrimType("int64"), "global"), room.data)
             tensors = block.declare("tensors", block.bind("t", words), "int64")
-            with block.loop("k", run.count) as k:
-                at = block.bind("object", _word(run.place + k * 8, 0))
-                _borrow(block, (tensors, k * DL_WORDS), anys, run.first + k, at, run.dtype)
+            with block.loop("k", run.count) as i:
+                at = block.bind("object", _word(run.place + i * 8, 0))
+                _borrow(block, (tensors, i * DL_WORDS), anys, run.first + i, at, run.dtype)
         for k, at in enumerate(run.objects, run.first):
             tensor = block.alloc(f"tensor{k}", DL_WORDS, "int64")
             _borrow(block, (tensor, i64(0)), anys, i64(k), at, run.dtype)
@@ -213,7 +212,7 @@ def _readable(at: Expr, dtype: str) -> Expr:
 
 
 def _any_of(value: Expr, choices: tuple[int, ...]) -> Expr:
-    found = tirx.EQ(value, i64(choices[0]))
+    found: Expr = tirx.EQ(value, i64(choices[0]))
     for choice in choices[1:]:
         found = tirx.Or(found, tirx.EQ(value, i64(choice)))
     return found

@@ -6,7 +6,7 @@ result, the program writes into these and returns nothing.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from tvm import tirx
 from tvm.ir import PointerType, PrimType, StringImm
@@ -45,8 +45,8 @@ from tvm_disc.codegen.host.overlap import Spans
 from tvm_disc.codegen.plan.program import AllocOutput, Program, Value
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
+from tvm_disc.typing import UNSET, Expr
 
-Expr: TypeAlias = Any
 FEW = 32  # number of inputs that the entry reads itself; more are read by ``codegen.host.inputs``
 
 
@@ -73,7 +73,7 @@ class CallerTensors:
         self.host, self.exits, self.block, self.program = host, exits, host.block, program
         self.args = tirx.Var("args", void_pointer())
         self.result = tirx.Var("result", void_pointer())
-        self.into: Expr = None
+        self.into: Expr = UNSET
         self.allocated: list[int] = []
         self.input_dims: list[list[Expr]] = []
         self.spans: Spans | None = None
@@ -106,7 +106,7 @@ class CallerTensors:
         skip = tirx.Select(tirx.EQ(kind, i32(TENSOR_OBJECT)), i32(TENSOR_HEADER_BYTES), i32(0))
         return block.bind("tensor", O.handle_add_byte_offset(raw, skip))
 
-    def _field(self, handle: Expr, field: int, dtype: Any) -> Expr:
+    def _field(self, handle: Expr, field: int, dtype: object) -> Expr:
         return O.tvm_struct_get(handle, i32(0), i32(field), dtype)
 
     def check_kind(self, handle: Expr, rank: int, dtype: str, where: str) -> None:
@@ -183,7 +183,7 @@ class CallerTensors:
         count = max(1, len(self.program.outputs))
         self.single = isinstance(self.program.output_tree, int)
         if self.single:
-            self.any_list = self.result
+            self.any_list: Expr = self.result
         else:
             self.any_list = self.block.bind("fields", O.tvm_stack_alloca("tvm_ffi_any", count))
             for k in range(count):

@@ -7,7 +7,7 @@ that code size grows with the number of tensors rather than of pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
@@ -18,17 +18,17 @@ from tvm_disc.codegen.host.memory import words
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.plan.memory import touched
 from tvm_disc.codegen.plan.program import AllocOutput, Home, Program
-from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
+from tvm_disc.tir.builder import Block, call, i64, prim_func
 from tvm_disc.tir.imports import provide
+from tvm_disc.typing import Buffer, Expr
 
-Expr: TypeAlias = Any
 OVERLAP, FAIL = GlobalVar("tvm_disc_overlap"), GlobalVar("tvm_disc_fail")
 # A row of the table: first byte, end, and the number of accepted results until which it is needed.
 # Rows of inputs come first, then those of results, which are needed once accepted.
 ROW, ALWAYS = 3, 1 << 62
 
 
-def overlap_function(inputs: Sequence[str], outputs: int) -> Any:
+def overlap_function(inputs: Sequence[str], outputs: int) -> object:
     """Return ``overlap(spans, now, k, begin, end, found)``.
 
     Result ``k`` is the ``now``-th to be accepted. ``found`` becomes 1 and an error is raised if its
@@ -73,7 +73,7 @@ define linkonce_odr i32 @{_name}(ptr %s, ptr %a, i32 %n, ptr %r) {{
 """)
 
 
-def fail_function(name: Any = FAIL, code: str = FAILED) -> Any:
+def fail_function(name: Any = FAIL, code: str = FAILED) -> object:
     """Return the packed function ``()`` that fails with the error that was already raised."""
 
     def emit(block: Block, args: Arguments) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import PrimType
@@ -25,8 +25,7 @@ from tvm_disc.codegen.host.abi import (
     void_pointer,
 )
 from tvm_disc.tir.builder import Block, byte_offset
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
@@ -25,15 +25,14 @@ from tvm_disc.schedules.dispatch.tree import Leaf
 from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.tir.builder import Block, i64, prim_func
 from tvm_disc.tir.index import product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 MONOTONIC_CLOCK = 1
 
 NOW, RECORD = GlobalVar("tvm_disc_now"), GlobalVar("tvm_disc_record")
 
 
-def profile_functions() -> dict[Any, Any]:
+def profile_functions() -> dict[Expr, object]:
     """Return the private functions for timed calls."""
     return {NOW: _now(), RECORD: _record()}
 
@@ -42,7 +41,7 @@ def _words(name: str) -> Any:
     return tirx.Var(name, PointerType(PrimType("int64"), "global"))
 
 
-def _now() -> Any:
+def _now() -> object:
     """Return ``now(out)``: nanoseconds of a monotonic clock."""
     out_ptr = _words("out")
     block = Block()

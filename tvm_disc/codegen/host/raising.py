@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 from tvm import tirx
 from tvm.ir import GlobalVar, StringImm
@@ -12,15 +11,15 @@ from tvm.tirx import op as O
 from tvm_disc.codegen.host.abi import i32, void_pointer
 from tvm_disc.codegen.host.memory import words
 from tvm_disc.tir.builder import Block, byte_offset, call, i64, prim_func
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 DECIMAL = GlobalVar("tvm_disc_decimal")
 # A sign, 19 digits and a terminating zero byte, rounded up.
 DIGITS, LAST = 24, 23
 ZERO, MINUS = ord("0"), ord("-")
 
 
-def decimal_function() -> Any:
+def decimal_function() -> object:
     """Return ``decimal(value, out)``, which formats an integer as a C string.
 
     The first word of ``out`` receives the offset of the string's first byte in the ``DIGITS`` bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.tirx import op as O
@@ -33,10 +33,10 @@ from tvm_disc.codegen.plan.program import (
 )
 from tvm_disc.codegen.threads.glue import share_of
 from tvm_disc.shape.chains import joined
-from tvm_disc.tir.builder import Buffer, byte_offset, call, i64
+from tvm_disc.tir.builder import byte_offset, call, i64
 from tvm_disc.tir.hoisted import Sizes
+from tvm_disc.typing import UNSET, Buffer, Expr
 
-Expr: TypeAlias = Any
 # workspaces up to this size are on the stack
 SMALL_BYTES = 4096
 
@@ -127,7 +127,7 @@ class Regions:
             end = offsets[-1] + units * ALIGNMENT_BYTES
             ends.append(sizes.emit("end", end))
         total = sizes.emit("total", _highest([ends[k] for k in tops(region.slots)]))
-        pointer, large = self._workspace(total) if region.slots else (None, None)
+        pointer, large = self._workspace(total) if region.slots else (UNSET, UNSET)
         self.workspaces.append((pointer, large, offsets))
 
     def _close_workspace(self) -> None:
@@ -324,7 +324,7 @@ class Regions:
     def _cell_of(self, value: Value) -> Buffer:
         return self.cells[_cell(value)]
 
-    def _dim_cells(self, dims: Sequence[Any]) -> list[Buffer | None]:
+    def _dim_cells(self, dims: Sequence[object]) -> list[Buffer | None]:
         return [None if d is None else self.block.alloc("dimcell", 1, "int64") for d in dims]
 
     def condition(self, storage: Storage) -> Expr:

@@ -10,7 +10,7 @@ owner frees it.
 from __future__ import annotations
 
 import sys
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
@@ -36,9 +36,8 @@ from tvm_disc.codegen.host.memory import (
     release,
     words,
 )
-from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, prim_func
+from tvm_disc.typing import Buffer, Expr
 
 # Layout: a DLPack managed tensor, its shape, then its data.
 MANAGED_WORDS = 10
@@ -232,8 +231,8 @@ def _keep(block: Block, state: Buffer, tensor: Expr, size: Expr) -> None:
     lock(block, state.data, "lock")
     with block.when(state[i64(RESULTS)] + size <= state[i64(RESULT_LIMIT)]):
         block.store(place, 0, state[i64(NEXT_RESULT)])
-        with block.loop("k", KEPT_RESULTS) as k, block.when(tirx.EQ(state[_entry(k)], i64(0))):
-            block.store(place, 0, k)
+        with block.loop("k", KEPT_RESULTS) as j, block.when(tirx.EQ(state[_entry(j)], i64(0))):
+            block.store(place, 0, j)
         k = block.bind("k", place[i64(0)])
         _let_go(block, state, k, gone)
         block.eval(_count(tensor, "IncRef"))

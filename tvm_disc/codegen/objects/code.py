@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar
@@ -57,10 +57,10 @@ from tvm_disc.codegen.plan.program import (
     Storage,
     Value,
 )
-from tvm_disc.tir.builder import Block, Buffer, byte_offset, call, i64
+from tvm_disc.tir.builder import Block, byte_offset, call, i64
 from tvm_disc.tir.index import mul, product
+from tvm_disc.typing import UNSET, Buffer, Expr
 
-Expr: TypeAlias = Any
 DISPATCH, RAISE = GlobalVar("tvm_disc_dispatch"), GlobalVar("tvm_disc_raise")
 BLOCK_HEADER_BYTES = 64
 
@@ -100,7 +100,7 @@ class ObjectCode:
         self.host, self.regions, self.exits, self.block = host, regions, exits, host.block
         self.host_functions, self.errors, self._jumps = functions, errors, jumps
         self.heap: Any = None
-        self.regs: Buffer = None
+        self.regs: Buffer = UNSET
         self.boxes: dict[Box, Expr] = {}
         self._kept = regions.memory
         emitters: dict[type, Callable[[Any], None]] = {

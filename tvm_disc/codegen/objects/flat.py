@@ -13,7 +13,7 @@ blocks are written once.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar
@@ -29,9 +29,8 @@ from tvm_disc.codegen.objects.heap import (
     word_pointer,
     words,
 )
-from tvm_disc.tir.builder import Block, Buffer, call, i64, pointer, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, pointer, prim_func
+from tvm_disc.typing import Buffer, Expr
 
 DECODE, MEASURE, ENCODE = (GlobalVar(f"tvm_disc_{n}") for n in ("decode", "measure", "encode"))
 MARK_SHIFT = 8
@@ -226,8 +225,8 @@ def _encode() -> Any:
             n = block.bind("n", fields[i64(Word.CHILDREN)])
             block.store(codes, start, fields[i64(Word.TAG)])
             block.store(codes, start + 1, n)
-            with block.loop("k", n) as k:
-                block.store(codes, start + 2 + k, _reference(block, fields[Word.FIRST + k]))
+            with block.loop("k", n) as i:
+                block.store(codes, start + 2 + i, _reference(block, fields[Word.FIRST + i]))
             at.add(n + 2)
     with block.loop("r", count) as r:
         fields = words(block, queue[r])

@@ -14,15 +14,14 @@ block start at the next multiple of 64.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 
 from tvm_disc.codegen.host.memory import GIVE, TAKE
-from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, prim_func
+from tvm_disc.typing import Buffer, Expr
 
 MAX_ARGS, MAX_RESULTS = 64, 48
 SIZE_CLASSES = 160
@@ -83,7 +82,7 @@ def data_offset(rank: int) -> int:
     return -(-(Word.DIMS + rank) * 8 // 64) * 64
 
 
-def heap_functions() -> dict[Any, Any]:
+def heap_functions() -> dict[Expr, object]:
     """Return the functions of the heap."""
     return {ALLOC: _alloc(), RELEASE: _release(), FREE: _free(), START: _start()}
 
@@ -94,7 +93,7 @@ def _request(block: Block, state: Expr, size_bytes: Expr) -> Expr:
     return block.bind("chunk", found[i64(0)])
 
 
-def _start() -> Any:
+def _start() -> object:
     """Return ``start(state, out)``: ``out`` becomes the address of a new heap, 0 without memory."""
     state, out = tirx.Var("state", word_pointer()), tirx.Var("out", word_pointer())
     block = Block()
@@ -129,7 +128,7 @@ def _release() -> Any:
     return prim_func([heap], block.stmt())
 
 
-def _alloc() -> Any:
+def _alloc() -> object:
     """Return ``alloc(heap, size_bytes, out)``: a block with one reference; 0 and an error
     without memory.
     """
@@ -204,7 +203,7 @@ def _chunk(block: Block, regs: Buffer, size: Expr) -> Expr:
     return chunk
 
 
-def _free() -> Any:
+def _free() -> object:
     """Return ``free(heap, dead)``: free an unreferenced block and all blocks that only it
     references.
 

@@ -7,11 +7,9 @@ ones are returned with a new reference. :mod:`ownership` inserts ``Dup`` and ``D
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from tvm_disc.codegen.plan.program import Box, HostFunction, Instruction, Region, Storage, Value
-
-Expr: TypeAlias = Any
 
 
 @dataclass(eq=False)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tvm_disc.schedules.packing import Array, Form, Packing
+if TYPE_CHECKING:
+    from tvm_disc.schedules.packing import Array, Form, Packing
 
 
 @dataclass(frozen=True, eq=False)

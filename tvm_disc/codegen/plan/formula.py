@@ -6,7 +6,6 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
 
 import tvm_ffi
 from tvm import tirx
@@ -16,8 +15,7 @@ from tvm_disc.codegen.plan.placement import tops
 from tvm_disc.codegen.plan.program import Define, Region
 from tvm_disc.errors import Unsupported
 from tvm_disc.shape.chains import ROW, joined, terms
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 MAX_STACKS = 8  # alternatives for the highest stack in one expression
 READABLE = 4000  # characters of one expression
@@ -64,7 +62,7 @@ def readable_formula(expr: Expr) -> str:
 
 def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:
     """Return an expression as text; ``inner`` returns the texts of its operands."""
-    kind = type(expr)  # compared directly, as isinstance is slow for each of TVM's classes
+    kind: object = type(expr)  # compared directly, as isinstance is slow for each of TVM's classes
     if kind is tirx.Add and len(parts := terms(expr)) > ROW:
         return joined([inner(part) for part in parts], lambda a, b: f"({a} + {b})")
     if kind in _OPERATORS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -18,22 +18,21 @@ from tvm_disc.schedules.kernel import Group, Kernel, Machine
 from tvm_disc.schedules.select import make_kernel
 from tvm_disc.shape import Solver, parse_constraint
 from tvm_disc.support.deadline import at
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr, GlobalVar, TVMFunction
 
 
 def _operators(group: Group) -> list[str]:
     return [n.op.removeprefix("relax.") for n in group.nodes]
 
 
-def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
+def read_group(name: str, func: TVMFunction) -> tuple[Group, list[Any]]:
     """Return the group of an outlined function, and its declared symbols in argument order."""
     lookup: dict[Any, Node] = {}
     params: list[Node] = []
     declared: list[Any] = []
     for p in func.params:
         if isinstance(p.ty, relax.ShapeType):
-            declared = list(p.ty.values)
+            declared = list(p.ty.values or ())
             continue
         shape, dtype = tensor_type(p.ty)
         lookup[p] = Node("param", (), shape, dtype, var=p)
@@ -83,7 +82,7 @@ def _refuse_whole_means(nodes: Sequence[Node]) -> None:
             )
 
 
-def _output_vars(func: Any) -> list[Any]:
+def _output_vars(func: TVMFunction) -> list[Any]:
     body = func.body.body
     bound = {b.var: b.value for block in func.body.blocks for b in block.bindings}
     value = bound.get(body, body)
@@ -92,7 +91,7 @@ def _output_vars(func: Any) -> list[Any]:
     return [body]
 
 
-def _anchor(func: Any, nodes: Sequence[Node]) -> Node | None:
+def _anchor(func: TVMFunction, nodes: Sequence[Node]) -> Node | None:
     index = func.attrs.get("disc.anchor", None)
     return None if index is None else nodes[int(index)]
 
@@ -132,7 +131,7 @@ class KernelLibrary:
         """Return the symbols of a kernel in the order of a call's arguments."""
         return self._declared[kernel.name]
 
-    def kernel(self, gv: Any, func: Any) -> Kernel:
+    def kernel(self, gv: GlobalVar, func: TVMFunction) -> Kernel:
         """Return the kernel of group function ``func``."""
         if gv in self._by_var:
             return self._by_var[gv]
@@ -169,7 +168,7 @@ class KernelLibrary:
         """Return the scratch bytes of one call in terms of the caller's dims."""
         return substitute(kernel.scratch_bytes, values)
 
-    def resolve_constant(self, arg: Any) -> Any:
+    def resolve_constant(self, arg: Expr) -> object:
         """Return the literal of an operand that a kernel requires in packed form."""
         constant = arg if isinstance(arg, tvm.ir.GenericConst) else self._constants.get(arg)
         if constant is None:
@@ -195,7 +194,10 @@ class KernelLibrary:
 
 def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
     """Return ``expr`` with symbols replaced."""
-    return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda v: values.get(v, v)), order="post")
+    mapped: Expr = tvm_ffi.structural_map(
+        expr, (tvm.ir.Var, lambda v: values.get(v, v)), order="post"
+    )
+    return mapped
 
 
 __all__ = ["KernelLibrary", "read_group", "substitute"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import relax, tirx
@@ -57,11 +57,10 @@ from tvm_disc.shape import Solver
 from tvm_disc.support.literals import literal_value
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import mul, product
+from tvm_disc.typing import Call, Expr
 
-Expr: TypeAlias = Any
 
-
-def lower_program(mod: Any, solver: Solver, library: KernelLibrary) -> Program:
+def lower_program(mod: object, solver: Solver, library: KernelLibrary) -> Program:
     """Return the host program of ``mod["main"]``; calls of group functions become kernel
     launches.
     """
@@ -249,7 +248,7 @@ class _Lowerer:
             self._unify(declared, actual, f"axis {axis} of {value.storage.name}")
         return Value(tuple(ty.shape.values), value.dtype, value.storage)
 
-    def _read_numbers(self, value: Any, ty: Any) -> Any:
+    def _read_numbers(self, value: Any, ty: Any) -> object:
         """Lower a read of a tensor's elements as dims."""
         numbers = []
         for declared in ty.values:
@@ -344,7 +343,7 @@ class _Lowerer:
             )
         )
 
-    def _packed(self, kernel: Any, position: int, arg: Any) -> Value:
+    def _packed(self, kernel: Any, position: int, arg: Expr) -> Value:
         """Return a kernel operand; the kernel may require a weight in packed form."""
         pack = kernel.packed.get(kernel.params[position])
         if pack is None:
@@ -388,7 +387,7 @@ class _Lowerer:
             self.here.env[param] = self._match(value, param.ty)
         return self.sequence(func.body)
 
-    def _branch(self, node: Any) -> Any:
+    def _branch(self, node: Any) -> object:
         cond = self.value(node.cond)
         regions = Region(), Region()
         results = [
@@ -441,7 +440,7 @@ class _Lowerer:
         names = [dim] if isinstance(dim, tirx.Var) else tirx.analysis.undefined_vars(dim)
         return all(v in self.here.defined for v in names)
 
-    def _recursive(self, call: Any, func: Any) -> Any:
+    def _recursive(self, call: Any, func: Any) -> object:
         """Lower a call of a tail-recursive function to a loop."""
         header_seq, chosen, tail = loop_form(func, call.op)
         branch = chosen.value
@@ -477,7 +476,9 @@ class _Lowerer:
         self.here.add(loop)
         return rebuild(result, iter([o.value for o in outcomes]))
 
-    def _exit(self, region: Region, seq: Any, var: Any, tail: Sequence[Any], out: Any) -> Any:
+    def _exit(
+        self, region: Region, seq: Any, var: object, tail: Sequence[Expr], out: Any
+    ) -> object:
         """Lower the branch that leaves the loop, and the bindings after it that repack the
         result.
         """
@@ -512,7 +513,7 @@ class _Lowerer:
             raise Unsupported(f"{gv.name_hint}: the recursive call is not in tail position")
         return list(result)
 
-    def _step(self, seq: Any, gv: Any, carried: list[Carried]) -> list[Value] | None:
+    def _step(self, seq: Any, gv: object, carried: list[Carried]) -> list[Value] | None:
         result: list[Value] | None = None
         for block in seq.blocks:
             for binding in block.bindings:
@@ -527,7 +528,7 @@ class _Lowerer:
                     self.binding(binding)
         return result
 
-    def _next_values(self, call: Any, carried: list[Carried]) -> list[Value]:
+    def _next_values(self, call: Call, carried: list[Carried]) -> list[Value]:
         values: list[Value] = []
         homes = {c.value.storage: k for k, c in enumerate(carried)}
         for k, arg in enumerate(call.args):

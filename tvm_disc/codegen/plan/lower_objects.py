@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import tvm
 from tvm import relax, tirx
@@ -42,8 +42,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.object_ops import is_general, needs_boxes, object_op
 from tvm_disc.tir.builder import i64
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr, GlobalVar, TVMType, Var
 
 
 class Dead:
@@ -53,13 +52,13 @@ class Dead:
 class Sequences(Protocol):
     """Lowers sequences, bindings and operands."""
 
-    def sequence(self, seq: Any) -> Any:
+    def sequence(self, seq: object) -> Any:
         """Lower a sequence; return its value."""
 
-    def binding(self, binding: Any) -> None:
+    def binding(self, binding: object) -> None:
         """Lower one binding."""
 
-    def value(self, expr: Any) -> Any:
+    def value(self, expr: object) -> Any:
         """Return the value of an operand."""
 
 
@@ -95,7 +94,7 @@ class ObjectLowerer:
     def _box(self, name: str) -> Box:
         return Box(self.here.numbered(name))
 
-    def boxes(self, value: Any) -> Box:
+    def boxes(self, value: object) -> Box:
         """Return the box of a value; creates one if it has none."""
         if isinstance(value, Box):
             return value
@@ -134,7 +133,7 @@ class ObjectLowerer:
         """Return the content of a box, by its Relax type."""
         if not is_tensor(ty):
             return box
-        dims = list(ty.shape.values) if ty.shape is not None else [None] * int(ty.ndim)
+        dims: list[Any] = list(ty.shape.values) if ty.shape is not None else [None] * int(ty.ndim)
         binds: list[Any] = []
         for k, dim in enumerate(dims):
             if dim is None:
@@ -149,7 +148,7 @@ class ObjectLowerer:
         self.here.settle_guards()
         return value
 
-    def _spread(self, found: Iterator[Box], ty: Any) -> Any:
+    def _spread(self, found: Iterator[Box], ty: object) -> Any:
         """Return boxes as a value of a Relax type, nested like the type."""
         if isinstance(ty, relax.TupleType):
             return tuple(self._spread(found, f) for f in ty.fields)
@@ -190,7 +189,7 @@ class ObjectLowerer:
         self.here.add(Fail(str(args[0].value)))
         return Dead()
 
-    def _field(self, source: Box, index: int, ty: Any) -> Any:
+    def _field(self, source: Box, index: int, ty: TVMType) -> Any:
         target = self._box("field")
         self.here.add(GetField(target, source, index))
         return self.opened(target, ty)
@@ -203,11 +202,11 @@ class ObjectLowerer:
 
     # -- functions -----------------------------------------------------------------------------
 
-    def call_general(self, var: Any, call: Any) -> Any:
+    def call_general(self, var: Expr, call: Any) -> Any:
         """Lower a call of a function on boxed values."""
         return self._invoke(self.host_function(call.op), call.args, var.ty)
 
-    def host_function(self, gv: Any) -> HostFunction:
+    def host_function(self, gv: GlobalVar) -> HostFunction:
         """Return the host function of a global variable; its body is lowered later."""
         if gv not in self.host_functions:
             func = self.functions[gv]
@@ -253,7 +252,7 @@ class ObjectLowerer:
             self.sequences.binding(b)
         self._tail_binding(final, bindings[last + 1 :], seq.body)
 
-    def _tail_binding(self, final: Any, rest: Sequence[Any], body: Any) -> None:
+    def _tail_binding(self, final: Any, rest: Sequence[Any], body: Expr) -> None:
         value = final.value
         if isinstance(value, relax.If):
             regions = Region(), Region()
@@ -282,12 +281,12 @@ class ObjectLowerer:
 
     # -- branches ------------------------------------------------------------------------------
 
-    def condition(self, expr: Any) -> Any:
+    def condition(self, expr: Expr) -> Any:
         """Return the condition of a branch: a tag test, or a boolean in memory."""
         cond = self.sequences.value(expr)
         return cond if isinstance(cond, HasTag) else cond.storage
 
-    def choose(self, var: Any, node: Any) -> Any:
+    def choose(self, var: Var, node: Any) -> Any:
         """Lower a branch whose results are boxes."""
         types = _leaf_types(var.ty)
         cond = self.condition(node.cond)
@@ -305,7 +304,7 @@ class ObjectLowerer:
 
     # -- the border of the program -------------------------------------------------------------
 
-    def input_box(self, param: Any, position: int) -> tuple[list[Value], Box]:
+    def input_box(self, param: Var, position: int) -> tuple[list[Value], Box]:
         """Add an input in flat form, two tensors, and the box that is decoded from it."""
         name, box = str(param.name), self._box(str(param.name))
         flat = []
@@ -331,7 +330,7 @@ class ObjectLowerer:
         return flat
 
 
-def _leaf_types(ty: Any) -> list[Any]:
+def _leaf_types(ty: object) -> list[Any]:
     if isinstance(ty, relax.TupleType):
         return [t for f in ty.fields for t in _leaf_types(f)]
     return [ty]
@@ -341,11 +340,11 @@ def _ended(region: Region) -> bool:
     return bool(region.instructions) and isinstance(region.instructions[-1], Fail)
 
 
-def _passes_on(var: Any, rest: Sequence[Any], body: Any) -> bool:
+def _passes_on(var: Var, rest: Sequence[Any], body: Expr) -> bool:
     """Return whether a sequence returns exactly the value of ``var``."""
     env: dict[Any, Any] = {var: _tree(var.ty, ())}
 
-    def look(expr: Any) -> Any:
+    def look(expr: Expr) -> Any:
         if isinstance(expr, tvm.ir.Tuple):
             return tuple(look(f) for f in expr.fields)
         if isinstance(expr, tvm.ir.TupleGetItem):
@@ -358,7 +357,7 @@ def _passes_on(var: Any, rest: Sequence[Any], body: Any) -> bool:
     return bool(look(body) == env[var])
 
 
-def _tree(ty: Any, path: tuple[int, ...]) -> Any:
+def _tree(ty: object, path: tuple[int, ...]) -> Any:
     if isinstance(ty, relax.TupleType):
         return tuple(_tree(f, (*path, k)) for k, f in enumerate(ty.fields))
     return ("leaf", path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,8 +29,7 @@ from tvm_disc.codegen.plan.program import (
     Storage,
 )
 from tvm_disc.errors import Unsupported
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import tirx
@@ -16,8 +16,7 @@ from tvm_disc.codegen.plan.program import Copy, Home, If, Launch, Loop, Program,
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.kernel import Kernel
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 # operators that read a part of their first operand
 _PARTIAL = (
@@ -28,7 +27,7 @@ _PARTIAL = (
 )
 
 
-def outline(program: Program) -> list[dict[str, Any]]:
+def outline(program: Program) -> list[dict[str, object]]:
     """Return every kernel call in program order: of ``main``, then of each function on boxed
     values.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm_ffi
 from tvm import tirx
@@ -18,11 +18,10 @@ from tvm_disc.codegen.plan.program import Guard
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
+from tvm_disc.typing import Expr, Var
 
-Expr: TypeAlias = Any
 
-
-def pick_guards(nodes: list[Node], given: Mapping[Any, Expr], solver: Solver) -> Iterator[Guard]:
+def pick_guards(nodes: list[Node], given: Mapping[Var, Expr], solver: Solver) -> Iterator[Guard]:
     """Yield the guards of a launch of a kernel of ``nodes`` with the dims ``given``."""
     for node in nodes:
         for axis in _picked_axes(node):
@@ -58,7 +57,7 @@ def range_guard(attrs: Any, found: Sequence[Expr], limits: Sequence[Expr]) -> Gu
     return Guard(inside, text, parts, kind)
 
 
-def result_shapes(nodes: list[Node], given: Mapping[Any, Expr]) -> Iterator[tuple[list[Expr], str]]:
+def result_shapes(nodes: list[Node], given: Mapping[Var, Expr]) -> Iterator[tuple[list[Expr], str]]:
     """Yield the shape of each node's result with the dims ``given``, and the node's operator."""
     for node in nodes:
         if any(not isinstance(d, int | tirx.IntImm) for d in node.shape):
@@ -82,4 +81,7 @@ def _picked_axes(node: Node) -> list[int]:
 
 def _at(dim: Expr, given: Mapping[Any, Expr]) -> Expr:
     """Return a dim of a kernel in terms of the caller's dims."""
-    return tvm_ffi.structural_map(i64(dim), (tirx.Var, lambda v: given.get(v, v)), order="post")
+    mapped: Expr = tvm_ffi.structural_map(
+        i64(dim), (tirx.Var, lambda v: given.get(v, v)), order="post"
+    )
+    return mapped

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 from tvm_disc.codegen.plan.constants import Constant
 from tvm_disc.errors import WhyNot
 from tvm_disc.schedules.kernel import Kernel
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 class Home(Enum):
@@ -264,7 +263,7 @@ class Program:
     region: Region
     inputs: list[Value]
     outputs: list[Value]
-    output_tree: Any
+    output_tree: object
     constants: list[Constant]
     kernels: list[Kernel]
     symbols: dict[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from tvm import relax, tirx
 from tvm_disc.codegen.plan.program import Copy, If, Launch, Loop, Program, Region, Storage, Value
 from tvm_disc.errors import Unsupported
 from tvm_disc.tir.builder import i64
+from tvm_disc.typing import Binding, Expr, GlobalVar, TVMFunction
 
 
 def leaves(tree: Any) -> list[Value]:
@@ -20,14 +21,14 @@ def leaves(tree: Any) -> list[Value]:
     return [tree]
 
 
-def rebuild(tree: Any, values: Iterator[Any]) -> Any:
+def rebuild(tree: Any, values: Iterator[object]) -> Any:
     """Return ``tree`` with its tensors replaced, in order."""
     if isinstance(tree, tuple):
         return tuple(rebuild(item, values) for item in tree)
     return next(values)
 
 
-def symbols_of(value: Value) -> set[Any]:
+def symbols_of(value: Value) -> set[Expr]:
     """Return the symbols in the dims of a value."""
     return {v for d in value.shape for v in tirx.analysis.undefined_vars(i64(d))}
 
@@ -42,11 +43,11 @@ def written_in(region: Region, storage: Storage) -> bool:
     return False
 
 
-def calls(expr: Any, gv: Any) -> bool:
+def calls(expr: object, gv: object) -> bool:
     """Return whether ``expr`` calls ``gv``."""
     found = False
 
-    def look(e: Any) -> None:
+    def look(e: object) -> None:
         nonlocal found
         if isinstance(e, tvm.ir.Call) and isinstance(e.op, tvm.ir.GlobalVar):
             found = found or bool(e.op.same_as(gv))
@@ -55,7 +56,7 @@ def calls(expr: Any, gv: Any) -> bool:
     return found
 
 
-def loop_form(func: Any, gv: Any) -> tuple[list[Any], Any, list[Any]]:
+def loop_form(func: TVMFunction, gv: GlobalVar) -> tuple[list[Expr], Expr, list[Expr]]:
     """Split a tail recursion ``f(x) = ...; if c then f(y) else z``.
 
     Returns:
@@ -84,7 +85,7 @@ def loop_form(func: Any, gv: Any) -> tuple[list[Any], Any, list[Any]]:
     return bindings[:position], bindings[position], tail
 
 
-def only_repacks(binding: Any) -> bool:
+def only_repacks(binding: Binding) -> bool:
     """Return whether a binding only takes a tuple apart or constructs one."""
     if isinstance(binding, relax.MatchCast):
         return True

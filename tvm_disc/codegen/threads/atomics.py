@@ -7,14 +7,11 @@ is taken must be TIR.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from tvm.ir import StringImm
 from tvm.tirx import op as O
 
 from tvm_disc.tir.imports import provide
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 # Futex operations, private to the process.
 _WAIT, _WAKE = 128, 129
@@ -98,7 +95,7 @@ define linkonce_odr i64 @disc.run(i64 %body, i64 %part, i64 %env, i64 %closure) 
 """
 
 
-def system_library(triple: str) -> Any:
+def system_library(triple: str) -> Expr:
     """Return the LLVM functions that need the system or the architecture; import them once in a
     module.
     """

@@ -10,7 +10,7 @@ caller's core does the same for itself.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, StringImm
@@ -25,9 +25,8 @@ from tvm_disc.abi.threads import (
 )
 from tvm_disc.codegen.threads.atomics import load, store
 from tvm_disc.codegen.threads.state import word
-from tvm_disc.tir.builder import Block, Buffer, call, i64, index_var, prim_func, scalar_var
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func, scalar_var
+from tvm_disc.typing import Buffer, Expr
 
 LOOK, LEAVE, SETTLE, STEP_ASIDE, READ_QUOTA = (
     GlobalVar(f"tvm_disc_{name}")
@@ -40,7 +39,7 @@ OLD_QUOTA_FILES = ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cp
 TEXT_BYTES = 64
 
 
-def cores_functions() -> dict[Any, Any]:
+def cores_functions() -> dict[Expr, object]:
     """Return the private functions of this module."""
     return {
         LOOK: _look(),
@@ -62,7 +61,7 @@ def _affinity(verb: str, thread: Expr, cores: Any) -> Expr:
     return O.call_extern("int32", f"sched_{verb}affinity", thread, size, cores.data)
 
 
-def _look() -> Any:
+def _look() -> object:
     """Return ``look_at_cores(pool)``: record the caller's affinity mask and its number of cores."""
     pool = index_var("pool")
     block = Block()
@@ -82,7 +81,7 @@ def _look() -> Any:
     return prim_func([pool], block.stmt())
 
 
-def leave_core() -> Any:
+def leave_core() -> object:
     """Return ``leave_core(pool, thread, core, out)``: exclude ``core`` from a thread's affinity
     mask.
 
@@ -124,7 +123,7 @@ def _settle() -> Any:
     return prim_func([pool], block.stmt())
 
 
-def step_aside() -> Any:
+def step_aside() -> object:
     """Return ``step_aside(pool, core, out)``: move this thread if it runs on ``core``.
 
     ``out`` becomes 1 if it cannot move. If the core number does not change (some sandboxes report
@@ -145,7 +144,7 @@ def step_aside() -> Any:
     return prim_func([pool, core, out], block.stmt())
 
 
-def _read_quota() -> Any:
+def _read_quota() -> object:
     """Return ``read_quota(pool)``: record the number of cores that the CPU quota allows, 0 for
     no limit.
     """
@@ -167,8 +166,8 @@ def _read_quota() -> Any:
 def _numbers(block: Block, path: str, numbers: Buffer, first: int, count: int) -> None:
     """Read integers from a file; a word that is not a number, such as ``max``, is read as 0."""
     text, end = block.alloc("text", TEXT_BYTES, "int8"), block.alloc("end", 1, "int64")
-    with block.loop("k", TEXT_BYTES) as k:
-        block.store(text, k, tirx.IntImm("int8", 0))
+    with block.loop("k", TEXT_BYTES) as i:
+        block.store(text, i, tirx.IntImm("int8", 0))
     zero = tirx.IntImm("int32", 0)
     file = block.bind("file", O.call_extern("int32", "open", StringImm(path), zero, zero))
     with block.when(file >= 0):

@@ -7,8 +7,6 @@ time; each call of a program replaces it by the home's launch before the first k
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from tvm import tirx
 from tvm.tirx import op as O
 
@@ -22,8 +20,7 @@ from tvm_disc.codegen.threads.home import pool_of
 from tvm_disc.codegen.threads.state import word
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.tir.imports import provide
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 provide("""
 @__TVMBackendParallelLaunch = linkonce dllexport global ptr null, align 8

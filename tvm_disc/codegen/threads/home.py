@@ -8,7 +8,7 @@ compiled in this process is kept alive by its creator.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType, StringImm
@@ -27,8 +27,7 @@ from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.threads.atomics import load, store
 from tvm_disc.codegen.threads.state import word
 from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 ANSWER, FORKED = (GlobalVar(f"tvm_disc_{name}") for name in ("home_address", "after_fork"))
 # The packed function ``() -> address of the home``; returns 0 if memory is exhausted.
@@ -182,7 +181,7 @@ def library() -> Any:
     return StringImm(_LIBRARY)
 
 
-def home_functions() -> dict[Any, Any]:
+def home_functions() -> dict[Expr, object]:
     """Return the functions of this module."""
     return {GlobalVar(THREADS): packed(THREADS, _find), ANSWER: _answer(), FORKED: _after_fork()}
 
@@ -270,7 +269,7 @@ def _answer() -> Any:
     return func.with_attr("global_symbol", ANSWER.name_hint)
 
 
-def _after_fork() -> Any:
+def _after_fork() -> object:
     """Return ``after_fork(home)``: zero the pool if this process is not the one that has its
     workers.
     """

@@ -13,7 +13,7 @@ medium: Metcalfe and Boggs, 1976).
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
@@ -71,9 +71,8 @@ from tvm_disc.codegen.threads.cores import (
 )
 from tvm_disc.codegen.threads.home import LAUNCH_NAME, own_home, pool_of, spawn
 from tvm_disc.codegen.threads.state import record_address, slot_address, ticket, word
-from tvm_disc.tir.builder import Block, Buffer, call, i64, index_var, prim_func
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
+from tvm_disc.typing import Buffer, Expr
 
 LAUNCH = GlobalVar(LAUNCH_NAME)
 OPEN, FINISH, PREPARE = (

@@ -7,7 +7,6 @@ program that a process loads runs the workers.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 from tvm import tirx
 from tvm.ir import StringImm
@@ -22,9 +21,10 @@ from tvm_disc.codegen.threads.worker import worker_functions
 from tvm_disc.codegen.units import Emitted
 from tvm_disc.support.locks import Lock
 from tvm_disc.support.store import Store
+from tvm_disc.typing import Expr, Var
 
 
-def thread_functions(triple: str) -> dict[Any, Any]:
+def thread_functions(triple: str) -> dict[Var, Expr]:
     """Return all functions of the module, for the architecture of a target triple."""
     functions = {
         **launch_functions(),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from tvm_disc.abi.threads import RECORD_WORDS, RECORDS, SLOT_WORDS, SLOTS
 from tvm_disc.tir.builder import i64
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 def word(base: Expr, number: int) -> Expr:

@@ -7,8 +7,6 @@ arrived, and drops to the minimum after the worker was preempted.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
@@ -50,9 +48,8 @@ from tvm_disc.codegen.threads.launch import (
     read_ticket,
 )
 from tvm_disc.codegen.threads.state import record_address, slot_address, word
-from tvm_disc.tir.builder import Block, Buffer, call, i64, index_var
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, call, i64, index_var
+from tvm_disc.typing import Buffer, Expr
 
 LEAST_LOOK_NS, MOST_LOOK_NS = 200_000, 2_000_000
 # Iterations between two clock reads.
@@ -61,12 +58,12 @@ TURNS = 16
 AWAY_NS = 300_000
 
 
-def worker_functions() -> dict[Any, Any]:
+def worker_functions() -> dict[Expr, object]:
     """Return the code of a worker."""
     return {GlobalVar(WORKER_NAME): _worker()}
 
 
-def _worker() -> Any:
+def _worker() -> object:
     """Return ``worker(home)``: the body of a worker thread, which never returns."""
     home = index_var("home")
     block = Block()

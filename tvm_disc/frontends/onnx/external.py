@@ -21,6 +21,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.dtypes import item_bytes
 from tvm_disc.support.limits import MODEL_FILE_BYTES, UNREAD_FILE_BYTES, memory_bytes
 from tvm_disc.support.literals import room_for
+from tvm_disc.typing import ModelProto, TensorProto
 
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 # Types whose elements NumPy reads directly from the file.
@@ -85,7 +86,7 @@ def files_beside(path: Path) -> list[Path]:
     return sorted(needed)
 
 
-def check_external(model: Any, folder: str, path: Path | None = None) -> list[Place]:
+def check_external(model: ModelProto, folder: str, path: Path | None = None) -> list[Place]:
     """Return the locations of all external elements of a model.
 
     Args:
@@ -126,12 +127,12 @@ def _tensors(bodies: Sequence[Any]) -> Iterator[Any]:
             left += [attribute.g, *attribute.graphs]
 
 
-def is_external(tensor: Any) -> bool:
+def is_external(tensor: TensorProto) -> bool:
     """Return whether the elements of a tensor are in another file."""
     return bool(tensor.data_location == tensor.EXTERNAL)
 
 
-def read_elements(tensor: Any, folder: str) -> np.ndarray | bytes:
+def read_elements(tensor: TensorProto, folder: str) -> np.ndarray | bytes:
     """Return the elements of an external tensor, as bytes if NumPy has no such type.
 
     Raises:
@@ -152,7 +153,7 @@ def read_elements(tensor: Any, folder: str) -> np.ndarray | bytes:
     raise _short(place, place.path.stat().st_size)
 
 
-def _checked(tensor: Any, folder: str, roots: Sequence[str]) -> Place | None:
+def _checked(tensor: object, folder: str, roots: Sequence[str]) -> Place | None:
     """Return the location of a tensor's elements; None if they are stored in the model."""
     if not is_external(tensor):
         return None
@@ -167,7 +168,7 @@ def _checked(tensor: Any, folder: str, roots: Sequence[str]) -> Place | None:
     return place
 
 
-def _place(tensor: Any, folder: str) -> Place:
+def _place(tensor: TensorProto, folder: str) -> Place:
     """Return the location that a tensor names, without accessing the file."""
     told = {entry.key: entry.value for entry in tensor.external_data}
     where, name = told.get("location", ""), tensor.name

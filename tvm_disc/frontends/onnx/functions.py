@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.table import normal
+from tvm_disc.typing import GraphProto, Proto
 
 SMALL = 64  # largest number of elements of a known result that is stored as a constant
 _NEWEST = 2**31 - 1  # the largest version that ONNX's schema lookup accepts
@@ -37,12 +38,12 @@ def schema_of(domain: str, name: str, opset: int) -> Any:
         return None
 
 
-def has_body(schema: Any) -> bool:
+def has_body(schema: Proto) -> bool:
     """Return whether ONNX defines an operator by a function body."""
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def body_of(schema: Any, proto: Any, types: list[Any], opset: int) -> Any:
+def body_of(schema: Proto, proto: Proto, types: list[Any], opset: int) -> object:
     """Return the FunctionProto of a node, or None. Some bodies depend on the input types."""
     import onnx
 
@@ -56,14 +57,14 @@ def body_of(schema: Any, proto: Any, types: list[Any], opset: int) -> Any:
     return onnx.FunctionProto.FromString(raw) if raw else None
 
 
-def type_proto(dtype_code: int, dims: list[int | None]) -> Any:
+def type_proto(dtype_code: int, dims: list[int | None]) -> object:
     """Return the TypeProto of a tensor."""
     import onnx
 
     return onnx.helper.make_tensor_type_proto(dtype_code, dims)
 
 
-def instantiated(proto: Any, attrs: dict[str, Any]) -> Any:
+def instantiated(proto: Proto, attrs: dict[str, object]) -> Any:
     """Return a node of a function's body with attribute references replaced by the call's
     attributes.
 
@@ -87,7 +88,7 @@ def instantiated(proto: Any, attrs: dict[str, Any]) -> Any:
     return made
 
 
-def _instantiate_graph(graph: Any, attrs: dict[str, Any]) -> None:
+def _instantiate_graph(graph: GraphProto, attrs: dict[str, Any]) -> None:
     nodes = [instantiated(n, attrs) for n in graph.node]
     kept = []
     for n in nodes:
@@ -98,7 +99,7 @@ def _instantiate_graph(graph: Any, attrs: dict[str, Any]) -> None:
     graph.node.extend(kept)
 
 
-def free_names(graph: Any) -> list[str]:
+def free_names(graph: GraphProto) -> list[str]:
     """Return the names that a subgraph reads from enclosing graphs."""
     inside = {v.name for v in graph.input} | {t.name for t in graph.initializer}
     inside |= {s.values.name for s in graph.sparse_initializer}

@@ -20,6 +20,7 @@ from tvm_disc.relay import types as rt
 from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.ops.algebra import building
 from tvm_disc.support.limits import MOST_NODES
+from tvm_disc.typing import ModelProto, NodeProto, Proto
 
 
 @dataclass
@@ -95,7 +96,7 @@ class Graph:
 
     # -- graphs --------------------------------------------------------------------------------
 
-    def run(self, proto: Any) -> list[Any]:
+    def run(self, proto: Proto) -> list[Any]:
         """Convert a graph whose inputs are already values; return its results."""
         folder = self.model.folder
         for t in proto.initializer:
@@ -107,7 +108,7 @@ class Graph:
             self.node(node)
         return [self.lookup(v.name) for v in proto.output]
 
-    def node(self, proto: Any) -> None:
+    def node(self, proto: Proto) -> None:
         """Convert a node and store its results as values.
 
         Raises:
@@ -127,7 +128,7 @@ class Graph:
                 what = f"{type(error).__name__}: {str(error)[:400]}"
                 raise Unsupported(f"ONNX {title(proto)}: {what}") from error
 
-    def _results(self, proto: Any) -> Any:
+    def _results(self, proto: Proto) -> Any:
         domain = normal(proto.domain)
         own = self._own_function(proto)
         if own is not None:
@@ -154,15 +155,15 @@ class Graph:
         """Return the opset version of a domain."""
         return self.opsets.get(normal(domain), 1)
 
-    def _own_function(self, proto: Any) -> Any:
+    def _own_function(self, proto: Proto) -> object:
         overload = getattr(proto, "overload", "")
         return self.model.functions.get((normal(proto.domain), proto.op_type, overload))
 
-    def _opsets_of(self, function: Any) -> dict[str, int]:
+    def _opsets_of(self, function: Proto) -> dict[str, int]:
         return {**self.opsets, **functions.opsets_of(function.opset_import)}
 
     def _call(
-        self, function: Any, proto: Any, opsets: Mapping[str, int], schema: Any = None
+        self, function: Any, proto: Any, opsets: Mapping[str, int], schema: object = None
     ) -> list[Any]:
         """Convert a function's body for the inputs and attributes of a call; return its results."""
         inner = Graph(self.model, opsets)
@@ -176,7 +177,7 @@ class Graph:
             inner.node(node)
         return [inner.lookup(name) if outer else None for name, outer in pairs]
 
-    def _type_proto(self, x: Any) -> Any:
+    def _type_proto(self, x: object) -> object:
         from onnx.helper import np_dtype_to_tensor_dtype
 
         if not isinstance(x, Expr):
@@ -188,7 +189,7 @@ class Graph:
         dims = [d if isinstance(d, int) else None for d in ty.shape]
         return functions.type_proto(np_dtype_to_tensor_dtype(np.dtype(ty.dtype)), dims)
 
-    def _keep(self, proto: Any, results: Any) -> None:
+    def _keep(self, proto: Proto, results: Any) -> None:
         """Store results by name; small results with known values become constants."""
         if isinstance(results, Expr) or len(proto.output) == 1:
             results = [results[0] if isinstance(results, list) else results]
@@ -207,11 +208,11 @@ class Graph:
         return ast.Constant(known) if known is not None and known.size <= functions.SMALL else value
 
 
-def _constant(read: Callable[[Any, str], Any], proto: Any, folder: str) -> ast.Constant:
+def _constant(read: Callable[[Any, str], Any], proto: Proto, folder: str) -> ast.Constant:
     return ast.Constant(read(proto, folder))
 
 
-def _references(function: Any, proto: Any, schema: Any) -> dict[str, Any]:
+def _references(function: Proto, proto: Proto, schema: Proto) -> dict[str, object]:
     """Return the attributes of a function call: those of the node, or their defaults."""
     found = {a.name: a for a in getattr(function, "attribute_proto", ())}
     if schema is not None:
@@ -222,7 +223,7 @@ def _references(function: Any, proto: Any, schema: Any) -> dict[str, Any]:
     return found
 
 
-def _located(error: DiscError, proto: Any) -> DiscError:
+def _located(error: DiscError, proto: object) -> DiscError:
     """Return the error with the node's operator and name, unless its message already has them."""
     if "ONNX " in str(error):
         return error
@@ -237,7 +238,7 @@ def _located(error: DiscError, proto: Any) -> DiscError:
 # -- unsupported operators -----------------------------------------------------------------------
 
 
-def refuse_unknown(model: Any, opsets: Mapping[str, int], own: Mapping[Any, Any]) -> None:
+def refuse_unknown(model: ModelProto, opsets: Mapping[str, int], own: Mapping[Any, Any]) -> None:
     """Raise one error that lists every node without a row or a function.
 
     Raises:
@@ -253,7 +254,7 @@ def refuse_unknown(model: Any, opsets: Mapping[str, int], own: Mapping[Any, Any]
                     scan(graph.node, versions)
             look(node, versions)
 
-    def look(node: Any, versions: Mapping[str, int]) -> None:
+    def look(node: NodeProto, versions: Mapping[str, int]) -> None:
         domain = normal(node.domain)
         key = (domain, node.op_type, getattr(node, "overload", ""))
         opset = versions.get(domain, 1)
@@ -277,7 +278,7 @@ def refuse_unknown(model: Any, opsets: Mapping[str, int], own: Mapping[Any, Any]
         )
 
 
-def _described(node: Any, domain: str, opset: int) -> str:
+def _described(node: NodeProto, domain: str, opset: int) -> str:
     inputs = ", ".join(node.input) or "no inputs"
     return (
         f"{node.op_type} (domain {domain or 'ai.onnx'}, opset {opset}), "
@@ -296,7 +297,7 @@ def results_of(values: Sequence[Any], names: Sequence[str]) -> Expr:
     return made[0] if len(made) == 1 else ast.Tuple(tuple(made))
 
 
-def _result(value: Any, name: str) -> Expr:
+def _result(value: object, name: str) -> Expr:
     if isinstance(value, list):
         return ast.Tuple(tuple(_result(v, name) for v in value))
     if not isinstance(value, Expr):

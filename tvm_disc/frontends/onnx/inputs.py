@@ -12,6 +12,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.onnx.tensors import dtype_of
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
+from tvm_disc.typing import GraphProto, Proto
 
 _ARITHMETIC: Mapping[type, str] = {
     python.Add: "Add",
@@ -23,7 +24,7 @@ _ARITHMETIC: Mapping[type, str] = {
 }
 
 
-def variables(graph: Any, given: set[str]) -> list[ast.Var]:
+def variables(graph: GraphProto, given: set[str]) -> list[ast.Var]:
     """Return a variable for each input that is not an initializer.
 
     Dims with equal names are equal. A dim whose text is an expression of other named dims (`2*h`)
@@ -64,7 +65,7 @@ class Dims:
         self._taken = set(self._plain)
         self._made: dict[str, rt.Dim] = {}
 
-    def of(self, proto: Any) -> rt.Dim:
+    def of(self, proto: Proto) -> rt.Dim:
         """Return a dim; every dim without a name is distinct."""
         if _is_number(proto):
             return int(proto.dim_value)

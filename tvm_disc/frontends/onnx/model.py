@@ -18,9 +18,10 @@ from tvm_disc.frontends.onnx.texts import check_texts
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.module import IRModule
+from tvm_disc.typing import ModelProto
 
 
-def from_onnx(model: Any, folder: str = "") -> IRModule:
+def from_onnx(model: ModelProto, folder: str = "") -> IRModule:
     """Return the Relay module of an ONNX model, or of the file at a path.
 
     ``folder`` is the folder of the external files of a model in memory.
@@ -44,7 +45,7 @@ def from_onnx(model: Any, folder: str = "") -> IRModule:
     return _module(read, Model(Inference(), beside or folder, own, limit))
 
 
-def read_file(model: Any) -> tuple[Any, str]:
+def read_file(model: ModelProto) -> tuple[Any, str]:
     """Return the model without its external weights, and the folder of its file."""
     require("onnx", "onnx", "from_onnx")
     import onnx
@@ -57,7 +58,7 @@ def read_file(model: Any) -> tuple[Any, str]:
     return read, folder
 
 
-def _module(model: Any, shared: Model) -> IRModule:
+def _module(model: ModelProto, shared: Model) -> IRModule:
     opsets, infer = opsets_of(model.opset_import), shared.infer
     refuse_unknown(model, opsets, shared.functions)
     graph = Graph(shared, opsets)
@@ -72,7 +73,7 @@ def _module(model: Any, shared: Model) -> IRModule:
     return IRModule({"main": ast.Function(params, body)})
 
 
-def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
+def _load(onnx: Any, path: str | os.PathLike[str]) -> object:
     """Load a model without its external weights, which are read on first use."""
     check_model_file(Path(path))
     try:
@@ -88,7 +89,7 @@ def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
     return read
 
 
-def _check(model: Any) -> None:
+def _check(model: ModelProto) -> None:
     """Run ONNX's checker; report its errors as warnings, as it refuses many models that compile."""
     import onnx
 

@@ -9,6 +9,7 @@ from typing import Any
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Expr
 from tvm_disc.relay.infer import Inference
+from tvm_disc.typing import GraphProto, Proto
 
 
 class Node(Calc):
@@ -27,11 +28,11 @@ class Node(Calc):
     def __init__(
         self,
         infer: Inference,
-        proto: Any,
+        proto: Proto,
         inputs: Sequence[Any],
         attrs: Mapping[str, Any],
         opset: int,
-        graph: Any,
+        graph: GraphProto,
     ) -> None:
         super().__init__(infer)
         self.proto, self.op, self.name = proto, proto.op_type, name_of(proto)
@@ -115,17 +116,17 @@ class Node(Calc):
         return self.attrs[name]
 
 
-def name_of(proto: Any) -> str:
+def name_of(proto: Proto) -> str:
     """Return the name of a node for messages: its own, or that of its first result."""
     return proto.name or next((o for o in proto.output if o), "")
 
 
-def title(proto: Any) -> str:
+def title(proto: Proto) -> str:
     """Return the operator and the name of a node."""
     return f"{proto.op_type} '{name_of(proto)}'"
 
 
-def attributes(proto: Any) -> dict[str, Any]:
+def attributes(proto: Proto) -> dict[str, Any]:
     """Return the attributes of a node by name; graphs and tensors remain protos."""
     from onnx import helper
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tvm_disc.frontends.onnx.table import normal
+from tvm_disc.typing import GraphProto
 
 # Operators whose result has the same rank as their first input.
 KEEPING = frozenset(
@@ -21,7 +22,7 @@ KEEPING = frozenset(
 )
 
 
-def declared_ranks(graph: Any) -> dict[str, int]:
+def declared_ranks(graph: GraphProto) -> dict[str, int]:
     """Return the ranks that a graph declares, by the name of the value."""
     found = {}
     for value in (*graph.value_info, *graph.output):

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from tvm_disc.errors import Unsupported, shown
 from tvm_disc.frontends.onnx.table import normal
 from tvm_disc.support.limits import LOOP_BODY, MOST_DEPTH, most_nodes
+from tvm_disc.typing import GraphProto, NodeProto, Proto
 
 Key: TypeAlias = tuple[str, str, str]  # domain, name and overload
 Functions: TypeAlias = Mapping[Key, Any]
@@ -29,17 +30,17 @@ class Size:
     depth: int
 
 
-def function_key(proto: Any) -> Key:
+def function_key(proto: Proto) -> Key:
     """Return the key of a function."""
     return normal(proto.domain), proto.name, getattr(proto, "overload", "")
 
 
-def called(node: Any) -> Key:
+def called(node: NodeProto) -> Key:
     """Return the key of the function that a node calls, if the model has that function."""
     return normal(node.domain), node.op_type, getattr(node, "overload", "")
 
 
-def node_limit(graph: Any, functions: Functions) -> int:
+def node_limit(graph: GraphProto, functions: Functions) -> int:
     """Return the maximum number of nodes that a model may have after inlining.
 
     Raises:

@@ -11,9 +11,10 @@ from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.dtypes import DTYPES, dtype_of
 from tvm_disc.frontends.onnx.external import is_external, read_elements
 from tvm_disc.support.literals import aligned
+from tvm_disc.typing import TensorProto
 
 
-def array_of(tensor: Any, folder: str) -> np.ndarray:
+def array_of(tensor: TensorProto, folder: str) -> np.ndarray:
     """Return the elements of a tensor, including external tensors.
 
     Raises:

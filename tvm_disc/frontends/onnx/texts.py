@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tvm_disc.errors import BadInput, shown
+from tvm_disc.typing import ModelProto, Proto
 
 # Fields that are never read, and large messages that are checked only by name.
 _UNREAD = frozenset({"doc_string", "metadata_props"})
 _WEIGHTS = frozenset({"TensorProto", "SparseTensorProto"})
 
 
-def check_texts(model: Any) -> None:
+def check_texts(model: ModelProto) -> None:
     """Check every name of a model.
 
     Raises:
@@ -26,7 +27,7 @@ def check_texts(model: Any) -> None:
             )
 
 
-def _strings(message: Any, place: str) -> Iterator[tuple[str, Any]]:
+def _strings(message: Proto, place: str) -> Iterator[tuple[str, object]]:
     if message.DESCRIPTOR.name in _WEIGHTS:
         yield f"{place}.name", getattr(message, "name", "")
         return
@@ -43,7 +44,7 @@ def _strings(message: Any, place: str) -> Iterator[tuple[str, Any]]:
                 yield where, part
 
 
-def _numbered(field: Any, values: Any) -> Iterator[tuple[int, Any]]:
+def _numbered(field: Any, values: Any) -> Iterator[tuple[int, object]]:
     """Yield the numbered items of a repeated field of messages or strings; none of other fields."""
     if field.type in (field.TYPE_MESSAGE, field.TYPE_STRING):
         yield from enumerate(values)

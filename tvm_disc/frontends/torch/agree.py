@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm_disc.frontends.torch.conditions import Recorded, environment_of, recorded_guards
 from tvm_disc.frontends.torch.values import dim_of
+from tvm_disc.typing import ExportedProgram, FxNode
 
 # Operators that are the identity if the result has the operand's shape.
 _SELECTING = ("aten.slice.Tensor", "aten.expand.default", "aten.alias.default")
@@ -58,7 +59,7 @@ def same_program(general: Any, special: Any, symbol: Any, guards: Sequence[Recor
     return mine.steps() == other.steps()
 
 
-def _replacements(program: Any) -> Values:
+def _replacements(program: ExportedProgram) -> Values:
     """Return the symbols that the exporter found equal to others, with their replacements.
 
     Recorded guards contain the original symbols; shapes contain the replacements.
@@ -83,7 +84,7 @@ def _renamed(general: Any, special: Any, ones: Values) -> dict[Any, Any] | None:
     return found
 
 
-def _inputs(program: Any) -> list[Any]:
+def _inputs(program: ExportedProgram) -> list[Any]:
     return [n for n in program.graph.nodes if n.op == "placeholder"]
 
 
@@ -111,7 +112,7 @@ def _same_inputs(general: Any, special: Any) -> bool:
 class _Walk:
     """The steps of one program, without names and with some symbols replaced."""
 
-    def __init__(self, program: Any, values: Values) -> None:
+    def __init__(self, program: ExportedProgram, values: Values) -> None:
         self.program, self.values = program, values
         # A copy is the identity unless its operand or the copy is written to.
         self.whole = _SELECTING if _writes(program) else (*_SELECTING, _COPYING)
@@ -130,7 +131,7 @@ class _Walk:
             found.append(self._step(node))
         return found
 
-    def _step(self, node: Any) -> Any:
+    def _step(self, node: FxNode) -> Any:
         if node.op == "placeholder":
             return "input"
         if node.op == "get_attr":  # a graph of a branch or loop: not compared
@@ -138,13 +139,13 @@ class _Walk:
         target = None if node.op == "output" else node.target
         return target, self._value(node.args), self._value(sorted(node.kwargs.items()))
 
-    def _is_size(self, node: Any) -> bool:
+    def _is_size(self, node: FxNode) -> bool:
         import torch
 
         kinds = torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool
         return node.op == "call_function" and isinstance(node.meta.get("val"), kinds)
 
-    def _changes_nothing(self, node: Any) -> bool:
+    def _changes_nothing(self, node: FxNode) -> bool:
         """Return whether a node selects or copies all of its operand; PyTorch omits some."""
         if node.op != "call_function" or str(node.target) not in self.whole:
             return False
@@ -169,13 +170,13 @@ class _Walk:
         return value
 
 
-def _writes(program: Any) -> bool:
+def _writes(program: ExportedProgram) -> bool:
     """Return whether an operator of a program writes to an operand."""
     schemas = [getattr(n.target, "_schema", None) for n in program.graph.nodes]
     return any(schema is not None and schema.is_mutable for schema in schemas)
 
 
-def _is_assertion(node: Any) -> bool:
+def _is_assertion(node: FxNode) -> bool:
     return node.op == "call_function" and str(node.target).startswith("aten._assert_")
 
 
@@ -188,7 +189,9 @@ def _replaced(value: Any, values: Values) -> Any:
     return int(made) if getattr(made, "is_Integer", False) else made
 
 
-def one_by_one(program: Any) -> Iterator[tuple[Any, list[Recorded], list[tuple[int, int]] | None]]:
+def one_by_one(
+    program: ExportedProgram,
+) -> Iterator[tuple[Any, list[Recorded], list[tuple[int, int]] | None]]:
     """Yield symbols that guards keep from being 1, those guards, and the axes of that size.
 
     The axes are pairs of an input among those of the user and an axis; None if the size of another

@@ -137,7 +137,7 @@ class _Evaluation(ast.NodeVisitor):
         return self.read(keys_of(node), None)
 
 
-def symbol_number(symbols: Symbols, keys: tuple[Any, ...], axis: int | None) -> Number:
+def symbol_number(symbols: Symbols, keys: tuple[object, ...], axis: int | None) -> Number:
     """Return the number that a condition refers to by the name of a symbol.
 
     Raises:

@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Any
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.typing import ExportedProgram
 
 Keys = tuple[Any, ...]
 # Function from the keys of an input and an axis to the text of that dim; None as the axis denotes
@@ -173,7 +174,7 @@ def keys_of(node: ast.expr) -> Keys:
     raise Unsupported(f"`{ast.unparse(node)}` is not an input")
 
 
-def printed(expr: Any) -> str:
+def printed(expr: object) -> str:
     """Return an expression of PyTorch's symbols as Python text."""
     from torch.utils._sympy.printers import PythonPrinter
 
@@ -219,7 +220,7 @@ _IMPLEMENTATIONS = frozenset(
 )
 
 
-def _tests_one(expr: Any, place: str) -> bool:
+def _tests_one(expr: object, place: str) -> bool:
     import sympy
 
     if isinstance(expr, sympy.Ne):
@@ -241,7 +242,7 @@ def _is_multiple(a: Any, b: Any) -> bool:
     return bool(factor == b and not a.is_number) or bool(b == 1)
 
 
-def recorded_guards(program: Any) -> list[Recorded]:
+def recorded_guards(program: ExportedProgram) -> list[Recorded]:
     """Return the guards of a program's shape environment, including those of assertions."""
     env = environment_of(program)
     if env is None:
@@ -251,7 +252,7 @@ def recorded_guards(program: Any) -> list[Recorded]:
     return [*found, *(_recorded(d.expr, None, env) for d in deferred)]
 
 
-def environment_of(program: Any) -> Any:
+def environment_of(program: ExportedProgram) -> Any:
     """Return the shape environment of a program's symbols, or None if all sizes are fixed."""
     for node in program.graph.nodes:
         mode = getattr(node.meta.get("val"), "fake_mode", None)
@@ -260,7 +261,7 @@ def environment_of(program: Any) -> Any:
     return None
 
 
-def _recorded(expr: Any, location: Any, env: Any) -> Recorded:
+def _recorded(expr: Any, location: object, env: object) -> Recorded:
     import torch
 
     code = _code(expr, env)

@@ -12,11 +12,12 @@ from typing import Any
 from tvm_disc.frontends.loop import Loop, choose, counted
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.values import Value, dims_of
+from tvm_disc.typing import FxGraph
 
 Row = Callable[..., Any]
 
 
-def _tensors(m: Maker, operands: Sequence[Any]) -> list[Value]:
+def _tensors(m: Maker, operands: Sequence[object]) -> list[Value]:
     return [m.tensor(o) for o in operands]
 
 
@@ -34,7 +35,7 @@ def _pinned(m: Maker, made: Sequence[Value]) -> list[Value]:
 
 
 def _cond(m: Maker, pred: Any, yes: Any, no: Any, operands: Sequence[Any] = ()) -> list[Value]:
-    def branch(graph: Any) -> Any:
+    def branch(graph: object) -> Any:
         return lambda reads: _tensors(m, m.translate(graph, reads))
 
     cond = m.reshape(m.tensor(pred, "bool"), ())
@@ -42,7 +43,7 @@ def _cond(m: Maker, pred: Any, yes: Any, no: Any, operands: Sequence[Any] = ()) 
 
 
 def _while_loop(
-    m: Maker, cond: Any, body: Any, carried: Sequence[Any], additional: Sequence[Any] = ()
+    m: Maker, cond: Any, body: Any, carried: Sequence[object], additional: Sequence[object] = ()
 ) -> list[Value]:
     begin = _changing(body, _tensors(m, carried))
 
@@ -57,7 +58,7 @@ def _while_loop(
     return _pinned(m, last)
 
 
-def _kept(m: Maker, made: Sequence[Any], state: Sequence[Value]) -> list[Value]:
+def _kept(m: Maker, made: Sequence[object], state: Sequence[Value]) -> list[Value]:
     """Return the next state, cast to the element types of the previous one."""
     return [m.tensor(x, s.dtype) for x, s in zip(made, state, strict=True)]
 
@@ -74,7 +75,11 @@ def _changing(body: Any, begin: Sequence[Value]) -> list[Value]:
 
 
 def _scan(
-    m: Maker, combine: Any, init: Sequence[Any], xs: Sequence[Value], additional: Sequence[Any] = ()
+    m: Maker,
+    combine: Any,
+    init: Sequence[object],
+    xs: Sequence[Value],
+    additional: Sequence[object] = (),
 ) -> list[Value]:
     """Return a loop over the first axis; the rows of all iterations are concatenated."""
     many, carry = len(xs), _tensors(m, init)
@@ -88,30 +93,38 @@ def _scan(
     return _pinned(m, [*last, *rows])
 
 
-def _map(m: Maker, body: Any, xs: Sequence[Value], additional: Sequence[Any] = ()) -> list[Value]:
+def _map(
+    m: Maker, body: object, xs: Sequence[Value], additional: Sequence[object] = ()
+) -> list[Value]:
     """Return a scan without a state."""
     return _scan(m, body, [], xs, additional)
 
 
-def _inlined(m: Maker, graph: Any, args: Sequence[Any]) -> list[Any]:
+def _inlined(m: Maker, graph: object, args: Sequence[Any]) -> list[object]:
     return list(m.translate(graph, list(args)))
 
 
-def _set_grad(m: Maker, enabled: bool, graph: Any, *args: Any) -> list[Any]:
+def _set_grad(m: Maker, enabled: bool, graph: FxGraph, *args: object) -> list[object]:
     return _inlined(m, graph, args)
 
 
 def _autocast(
-    m: Maker, device: Any, dtype: Any, enabled: Any, cache: Any, graph: Any, *args: Any
-) -> list[Any]:
+    m: Maker,
+    device: object,
+    dtype: object,
+    enabled: object,
+    cache: object,
+    graph: FxGraph,
+    *args: object,
+) -> list[object]:
     return _inlined(m, graph, args)
 
 
-def _invoke(m: Maker, graph: Any, identifier: Any, *args: Any) -> list[Any]:
+def _invoke(m: Maker, graph: object, identifier: Any, *args: Any) -> list[Any]:
     return _inlined(m, graph, args)
 
 
-def _checkpoint(m: Maker, graph: Any, *args: Any, **kwargs: Any) -> list[Any]:
+def _checkpoint(m: Maker, graph: FxGraph, *args: object, **kwargs: object) -> list[object]:
     return _inlined(m, graph, args)
 
 

@@ -7,10 +7,11 @@ operand. PyTorch decomposes it into a copy, which loses the write.
 from __future__ import annotations
 
 import copy
-from typing import Any
+
+from tvm_disc.typing import ExportedProgram, FxNode
 
 
-def without_idle_dropouts(program: Any) -> Any:
+def without_idle_dropouts(program: ExportedProgram) -> object:
     """Return the program with identity dropouts replaced by their operands.
 
     A program without writes is returned unchanged: a copy is then equivalent.
@@ -41,7 +42,7 @@ def without_idle_dropouts(program: Any) -> Any:
     )
 
 
-def _is_idle(node: Any) -> bool:
+def _is_idle(node: FxNode) -> bool:
     if str(node.target) != "aten.dropout.default":
         return False
     _, share, train = node.args

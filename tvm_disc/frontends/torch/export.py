@@ -23,6 +23,7 @@ from tvm_disc.frontends.torch.agree import one_by_one, same_program
 from tvm_disc.frontends.torch.conditions import Recorded, recorded_guards
 from tvm_disc.frontends.torch.recurrent import whole_layers
 from tvm_disc.frontends.torch.signature import register_classes, with_named_parameters
+from tvm_disc.typing import ExportedProgram
 
 log = logging.getLogger("tvm_disc")
 
@@ -49,7 +50,7 @@ class Exported:
     strict: bool = False
 
 
-def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> Exported:
+def exported(module: object, example_inputs: object, dynamic_shapes: object = None) -> Exported:
     """Return a module exported by ``torch.export.export``, with recurrent layers of any length.
 
     Args:
@@ -242,7 +243,7 @@ class _Tries:
                 found |= {g.code for g in excluding}
         return frozenset(found)
 
-    def _of_ones(self, made: Exported, axes: Ones) -> Any:
+    def _of_ones(self, made: Exported, axes: Ones) -> object:
         """Return the module's program where axes have size 1; None if it cannot be exported.
 
         Axes that are fixed in ``made`` are fixed in the result.
@@ -279,7 +280,7 @@ class _Tries:
             if size == 1
         )
 
-    def _example(self, dynamic: Ones, doubled: Ones) -> tuple[Any, Any, Any]:
+    def _example(self, dynamic: Ones, doubled: Ones) -> tuple[object, object, object]:
         """Return args, kwargs and the dynamic shapes of one attempt."""
         import torch
         from torch.utils import _pytree as pytree
@@ -305,17 +306,17 @@ class _Tries:
                 shapes[leaf] = dict.fromkeys(free, auto)
         return args, kwargs, shapes if len(shapes) else None
 
-    def _fixed(self, program: Any) -> Ones:
+    def _fixed(self, program: object) -> Ones:
         """Return the dims of size 1 in the example that are 1 in every call."""
         found = list(_leaf_values(program))
         ones = {s for guard in _asking_for_one(program) for s in guard.expr.free_symbols}
 
-        def fixed(dim: Any) -> bool:
+        def fixed(dim: object) -> bool:
             return isinstance(dim, int) or dim in ones
 
         return Ones(place for place in self.ones if fixed(_dim(found[place[0]], place[1])))
 
-    def _squeezed(self, program: Any, dynamic: Ones) -> Ones:
+    def _squeezed(self, program: ExportedProgram, dynamic: Ones) -> Ones:
         """Return the dynamic dims of size 1 that determine an axis which the module squeezes."""
         symbols = {s for dim in _kept_axes(program) for s in dim.free_symbols}
         found = list(_leaf_values(program))
@@ -326,29 +327,29 @@ class _Tries:
         )
 
 
-def _dim(value: Any, axis: int) -> Any:
+def _dim(value: Any, axis: int) -> object:
     """Return a dim as an integer or an expression, or None if ``value`` is not a tensor."""
     from tvm_disc.frontends.torch.values import dim_of
 
     return dim_of(value.shape[axis]) if hasattr(value, "shape") else None
 
 
-def _holes(program: Any) -> Iterator[Any]:
+def _holes(program: ExportedProgram) -> Iterator[Any]:
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
     for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True):
         if spec.kind.name == "USER_INPUT":
             yield node
 
 
-def _leaf_values(program: Any) -> Iterator[Any]:
+def _leaf_values(program: ExportedProgram) -> Iterator[Any]:
     return (node.meta.get("val") for node in _holes(program))
 
 
-def _leaf_names(program: Any) -> list[str]:
+def _leaf_names(program: ExportedProgram) -> list[str]:
     return [str(node.name) for node in _holes(program)]
 
 
-def _kept_axes(program: Any) -> Iterator[Any]:
+def _kept_axes(program: ExportedProgram) -> Iterator[Any]:
     """Yield the symbolic dims of axes that ``squeeze`` would remove if they were 1."""
     for node in program.graph.nodes:
         name = str(node.target)
@@ -362,18 +363,18 @@ def _kept_axes(program: Any) -> Iterator[Any]:
                 yield dim
 
 
-def _asking_for_one(program: Any) -> list[Recorded]:
+def _asking_for_one(program: ExportedProgram) -> list[Recorded]:
     """Return the guards that require a size of 1."""
     guards = recorded_guards(program)
     return [g for g in guards if type(g.expr).__name__ == "Equality" and 1 in g.expr.args]
 
 
-def _fixed_by_implementation(program: Any) -> bool:
+def _fixed_by_implementation(program: ExportedProgram) -> bool:
     """Return whether an operator's implementation, not the module, requires a size of 1."""
     return any(guard.inside for guard in _asking_for_one(program))
 
 
-def load_program(path: str | os.PathLike[str]) -> Any:
+def load_program(path: str | os.PathLike[str]) -> object:
     """Return the exported program of a file that ``torch.export.save`` wrote.
 
     Raises:

@@ -16,6 +16,7 @@ from tvm_disc.frontends.torch.walk import Walk, refuse
 from tvm_disc.frontends.torch.whole import writes
 from tvm_disc.relay.expr import Expr, Function, Tuple
 from tvm_disc.relay.module import IRModule
+from tvm_disc.typing import FxGraph
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Refusal:
     reason: str
 
 
-def graph_decompositions() -> Mapping[Any, Any]:
+def graph_decompositions() -> Mapping[object, Any]:
     """Return the decompositions for tracing: those of all operators without a row."""
     from torch._decomp import core_aten_decompositions
 
@@ -60,7 +61,7 @@ def graph_decompositions() -> Mapping[Any, Any]:
     return {op: rule for op, rule in core_aten_decompositions().items() if not kept(op)}
 
 
-def from_graph(graph: Any, frozen: Mapping[int, Any]) -> Graph | Refusal:
+def from_graph(graph: FxGraph, frozen: Mapping[int, object]) -> Graph | Refusal:
     """Return the program of a graph of ATen operators that writes into nothing.
 
     Args:
@@ -75,7 +76,9 @@ def from_graph(graph: Any, frozen: Mapping[int, Any]) -> Graph | Refusal:
     if refusal is not None:
         return refusal
     walk = Walk()
-    vals: list[Any] = [None if k in unreadable else n.meta.get("val") for k, n in enumerate(holes)]
+    vals: list[object] = [
+        None if k in unreadable else n.meta.get("val") for k, n in enumerate(holes)
+    ]
     tensors = [k for k, v in enumerate(vals) if hasattr(v, "shape") and k not in frozen]
     numbers = _numbers(vals, tensors)
     taken = sorted([*tensors, *numbers])
@@ -101,7 +104,7 @@ def from_graph(graph: Any, frozen: Mapping[int, Any]) -> Graph | Refusal:
     return Graph(module, tuple(taken), frozenset(numbers), outputs)
 
 
-def _results(walk: Walk, made: Sequence[Any]) -> tuple[list[Expr], tuple[tuple[str, Any], ...]]:
+def _results(walk: Walk, made: Sequence[object]) -> tuple[list[Expr], tuple[tuple[str, Any], ...]]:
     """Return the program's results, and the origin of each result of the graph."""
     results: list[Expr] = []
     outputs: list[tuple[str, Any]] = []
@@ -146,7 +149,7 @@ def _readers(unreadable: Sequence[Any]) -> Refusal | None:
     return Refusal(frozenset(readers), "\n  ".join(dict.fromkeys(readers.values())))
 
 
-def _writers(graph: Any) -> Refusal | None:
+def _writers(graph: FxGraph) -> Refusal | None:
     """Return the nodes that write into tensors, or None."""
     nodes = [n for n in graph.graph.nodes if n.op == "call_function" and writes(n.target)]
     if not nodes:

@@ -72,7 +72,7 @@ class Inputs:
             self._bind(symbol, dims[axis], var, axis)
         return Value(var, dtype, dims)
 
-    def _dim(self, dim: Any, name: str) -> tuple[Dim, Any]:
+    def _dim(self, dim: Any, name: str) -> tuple[Dim, object]:
         """Return a dim of the input's type, and the symbol that it binds, or None."""
         if isinstance(dim, int):
             return dim, None
@@ -121,7 +121,7 @@ class Inputs:
             left = f"({left} // {step})"
         self.names[symbol] = left
 
-    def know_ranges(self, ranges: Mapping[Any, Any], dropped: Sequence[Recorded] = ()) -> None:
+    def know_ranges(self, ranges: Mapping[object, Any], dropped: Sequence[Recorded] = ()) -> None:
         """Add the lower and upper bounds of symbols as constraints.
 
         Args:
@@ -164,7 +164,7 @@ class Inputs:
             if text not in self.computed:
                 self.computed.append(text)
 
-    def know(self, facts: Sequence[Any]) -> None:
+    def know(self, facts: Sequence[object]) -> None:
         """Add conditions on symbols, given as sympy expressions."""
         for fact in facts:
             if getattr(fact, "free_symbols", None):
@@ -186,7 +186,7 @@ class Inputs:
             else:
                 self.know([guard.expr])
 
-    def _reads(self, symbol: Any) -> bool:
+    def _reads(self, symbol: object) -> bool:
         return symbol in self.names or self.symbols.knows(symbol)
 
     def drop_layout(self, text: str, place: str) -> None:
@@ -214,7 +214,7 @@ class UnknownNumber(Exception):
     """Raised for a number that is not a dim: an input of rank 0, or read from data (internal)."""
 
 
-def _sizes(tensor: Any) -> tuple[Any, ...]:
+def _sizes(tensor: object) -> tuple[Any, ...]:
     return dims_of(tensor) if hasattr(tensor, "shape") else (dim_of(tensor),)[:0]
 
 
@@ -235,7 +235,7 @@ def _solved(read: Any, step: int, start: int) -> Expr:
     return found if step == 1 else op("floor_divide", found, scalar(step, "int64"))
 
 
-def given_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:
+def given_names(tensors: Sequence[tuple[str, object]]) -> dict[object, str]:
     """Return the user's names of input symbols, as in ``Dim("b")``."""
     found: dict[Any, str] = {}
     given: dict[str, str] = {}
@@ -255,7 +255,7 @@ def given_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:
     return found
 
 
-def symbol_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:
+def symbol_names(tensors: Sequence[tuple[str, object]]) -> dict[object, str]:
     """Return a name per input symbol: the user's, or that of an input and its axis, such as
     ``x_0``.
     """
@@ -282,7 +282,7 @@ def _given_name(sources: Sequence[Any], given: Mapping[str, str]) -> str | None:
     return None
 
 
-def _environment(tensor: Any) -> Any:
+def _environment(tensor: object) -> Any:
     if hasattr(tensor, "node"):
         return getattr(tensor.node, "shape_env", None)
     mode = getattr(tensor, "fake_mode", None)

@@ -195,15 +195,15 @@ class Maker(Calls[Value, Dim]):
         """Return one of several results."""
         return Value(TupleGetItem(expr, index), dtype, tuple(dims))
 
-    def common(self, *values: Any, kind: str = "DEFAULT") -> str:
+    def common(self, *values: object, kind: str = "DEFAULT") -> str:
         """Return the element type in which PyTorch computes, by its type promotion."""
         return self._promoted(values, kind)[0]
 
-    def promoted(self, *values: Any, kind: str = "DEFAULT") -> str:
+    def promoted(self, *values: object, kind: str = "DEFAULT") -> str:
         """Return the element type of a result, by PyTorch's type promotion."""
         return self._promoted(values, kind)[1]
 
-    def _promoted(self, values: Sequence[Any], kind: str) -> tuple[str, str]:
+    def _promoted(self, values: Sequence[object], kind: str) -> tuple[str, str]:
         from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
         args = [self._stand_in(v) for v in values]
@@ -211,7 +211,7 @@ class Maker(Calls[Value, Dim]):
         computed, result = elementwise_dtypes(*args, type_promotion_kind=rule)
         return relay_dtype(computed), relay_dtype(result)
 
-    def _stand_in(self, value: Any) -> Any:
+    def _stand_in(self, value: object) -> Any:
         if isinstance(value, Value):
             return meta_like(value.dtype, value.rank == 0)
         if isinstance(value, bool | int | float):

@@ -16,6 +16,7 @@ from typing import Any
 from tvm_disc.frontends.torch.values import dim_of
 from tvm_disc.frontends.torch.walk import is_number
 from tvm_disc.frontends.torch.whole import writes
+from tvm_disc.typing import FxGraph, FxNode
 
 
 @dataclass(frozen=True)
@@ -82,24 +83,24 @@ class Split:
         return torch.fx.GraphModule(attributes, made)
 
 
-def _attribute(module: Any, name: str) -> Any:
+def _attribute(module: object, name: str) -> object:
     for part in str(name).split("."):
         module = getattr(module, part)
     return module
 
 
-def _caller(run: Callable[[list[Any]], Sequence[Any]]) -> Any:
+def _caller(run: Callable[[list[Any]], Sequence[Any]]) -> object:
     """Return a module that calls a function: PyTorch graphs call modules by name."""
     import torch
 
     class Caller(torch.nn.Module):  # type: ignore[misc]
-        def forward(self, *args: Any) -> Sequence[Any]:
+        def forward(self, *args: object) -> Sequence[object]:
             return run(list(args))
 
     return Caller()
 
 
-def _any_layout(target: Any) -> Any:
+def _any_layout(target: object) -> object:
     """Return the equivalent operator that accepts operands of any strides.
 
     PyTorch selects views by the strides of its own results; those of programs are contiguous.
@@ -110,7 +111,7 @@ def _any_layout(target: Any) -> Any:
     return torch.ops.aten.reshape.default if target in views else target
 
 
-def computes(node: Any) -> bool:
+def computes(node: FxNode) -> bool:
     """Return whether a node is a tensor operator, not arithmetic on sizes or access to a field."""
     return (
         node.op == "call_function"
@@ -119,12 +120,12 @@ def computes(node: Any) -> bool:
     )
 
 
-def count(graph: Any) -> int:
+def count(graph: FxGraph) -> int:
     """Return the number of tensor operators of a graph."""
     return sum(map(computes, graph.graph.nodes))
 
 
-def split(graph: Any, refused: Iterable[str]) -> Split | None:
+def split(graph: FxGraph, refused: Iterable[str]) -> Split | None:
     """Return the parts of a graph without the nodes named ``refused``, or None if it has none.
 
     A part has at least one operator that is not a view. None is also returned for graphs whose
@@ -157,7 +158,7 @@ def split(graph: Any, refused: Iterable[str]) -> Split | None:
     return Split(graph, found) if any(isinstance(s, Part) for s in found) else None
 
 
-def prefix(graph: Any, length: int) -> Part:
+def prefix(graph: FxGraph, length: int) -> Part:
     """Return the part of the first ``length`` operators of a graph."""
     order = [n for n in graph.graph.nodes if n.op == "call_function"]
     operators = [n for n in order if computes(n)]
@@ -208,14 +209,14 @@ def _levels(nodes: Sequence[Any], outside: set[Any], sizes: set[Any]) -> dict[An
     return found
 
 
-def _is_ordered(node: Any) -> bool:
+def _is_ordered(node: FxNode) -> bool:
     import torch
 
     tags = getattr(node.target, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags or not node.users
 
 
-def _is_view(node: Any) -> bool:
+def _is_view(node: FxNode) -> bool:
     returns = getattr(getattr(node.target, "_schema", None), "returns", ())
     return bool(returns) and all(r.alias_info is not None for r in returns)
 
@@ -223,7 +224,9 @@ def _is_view(node: Any) -> bool:
 # -- graph of a part -----------------------------------------------------------------------------
 
 
-def _part(graph: Any, members: list[Any], inputs: list[Any], read: Set[Any] = frozenset()) -> Part:
+def _part(
+    graph: object, members: list[Any], inputs: list[Any], read: Set[Any] = frozenset()
+) -> Part:
     """Return a part; its nodes in ``read`` are results in any case."""
     import torch
 
@@ -244,7 +247,7 @@ def _part(graph: Any, members: list[Any], inputs: list[Any], read: Set[Any] = fr
     return Part(torch.fx.GraphModule(graph, made), inputs, outputs, last)
 
 
-def _inputs(graph: Any, members: Sequence[Any]) -> list[Any]:
+def _inputs(graph: FxGraph, members: Sequence[Any]) -> list[Any]:
     """Return the inputs of a part: tensors, numbers, and nodes that provide the symbols of
     sizes.
     """
@@ -261,7 +264,7 @@ def _inputs(graph: Any, members: Sequence[Any]) -> list[Any]:
     return list(found)
 
 
-def _sources(graph: Any) -> Mapping[Any, Any]:
+def _sources(graph: FxGraph) -> Mapping[Any, Any]:
     """Return for each symbol the first number node that is the symbol, else the first tensor
     with it.
     """
@@ -274,7 +277,7 @@ def _sources(graph: Any) -> Mapping[Any, Any]:
     return {**tensors, **numbers}
 
 
-def _plain_symbols(node: Any) -> list[Any]:
+def _plain_symbols(node: FxNode) -> list[object]:
     """Return the symbols that a node's value provides without arithmetic."""
     val = node.meta.get("val")
     dims = [dim_of(d) for d in val.shape] if hasattr(val, "shape") else []

@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 from tvm_disc.frontends.torch.conditions import Keys
+from tvm_disc.typing import ExportedProgram
 
 
-def parameter_names(program: Any) -> list[str]:
+def parameter_names(program: ExportedProgram) -> list[str]:
     """Return the parameters of the exported ``forward``: positional ones, then keyword ones."""
     signature = program.module_call_graph[0].signature
     names = getattr(signature, "forward_arg_names", None)
@@ -19,7 +20,7 @@ def parameter_names(program: Any) -> list[str]:
     return [*found, *keys]
 
 
-def input_paths(program: Any, count: int) -> list[list[Keys]]:
+def input_paths(program: ExportedProgram, count: int) -> list[list[Keys]]:
     """Return for each of the ``count`` leaves of the arguments the possible key paths to it."""
     from torch.utils import _pytree as pytree
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tvm_disc.typing import FxNode
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)')
 
 MOST_CODE = 100  # maximum number of characters of a source line in a message
@@ -15,7 +17,7 @@ def place_of(node: Any) -> str:
     return place_and_code(node)[0]
 
 
-def place_and_code(node: Any) -> tuple[str, str]:
+def place_and_code(node: FxNode) -> tuple[str, str]:
     """Return :func:`place_of` a node, and the source line."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     if not frames:

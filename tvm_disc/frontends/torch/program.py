@@ -25,12 +25,13 @@ from tvm_disc.frontends.torch.walk import Walk, refuse
 from tvm_disc.frontends.torch.whole import is_whole
 from tvm_disc.relay.expr import Expr, Function, Tuple
 from tvm_disc.relay.module import IRModule
+from tvm_disc.typing import ExportedProgram, FxNode
 
 # Kinds of results that are new values of written buffers and inputs, not returned by the function.
 _WRITTEN = ("BUFFER_MUTATION", "USER_INPUT_MUTATION", "PARAMETER_MUTATION")
 
 
-def from_pytorch(program: Any) -> IRModule:
+def from_pytorch(program: ExportedProgram) -> IRModule:
     """Return the Relay module of a ``torch.export.ExportedProgram``; its weights are constants.
 
     Inputs have the names of the exported function's parameters; those inside tuples and mappings
@@ -67,7 +68,7 @@ def from_pytorch(program: Any) -> IRModule:
     return Program(program, recorded).module()
 
 
-def decompositions() -> Any:
+def decompositions() -> object:
     """Return the decompositions of all operators for which the table has no row."""
     from torch.export import default_decompositions
 
@@ -79,7 +80,7 @@ def decompositions() -> Any:
     return table
 
 
-def decomposed(program: Any) -> Any:
+def decomposed(program: ExportedProgram) -> object:
     """Return the program without writes, decomposed to operators of the table where possible."""
     try:
         with warnings.catch_warnings():
@@ -129,7 +130,7 @@ class Record:
 class Program:
     """Conversion of one exported program to Relay."""
 
-    def __init__(self, program: Any, recorded: Record) -> None:
+    def __init__(self, program: ExportedProgram, recorded: Record) -> None:
         self.program, self.recorded = program, recorded
         self.signature = program.graph_signature
         self.walk = Walk()
@@ -143,11 +144,11 @@ class Program:
         states = [h for h in self.holes if h.kind == "BUFFER" and h.target in changed]
         self.inputs = [*users, *states]
 
-    def _pairs(self) -> list[tuple[Any, Any]]:
+    def _pairs(self) -> list[tuple[object, object]]:
         nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         return list(zip(nodes, self.signature.input_specs, strict=True))
 
-    def _hole(self, node: Any, spec: Any) -> _Hole:
+    def _hole(self, node: FxNode, spec: Any) -> _Hole:
         kind, literal = spec.kind.name, None
         name = node.name
         if kind == "BUFFER":
@@ -251,7 +252,7 @@ class Program:
         state = self.program.state_dict
         return state[name] if name in state else self.program.constants[name]
 
-    def _body(self, made: Sequence[Any]) -> Expr:
+    def _body(self, made: Sequence[object]) -> Expr:
         """Return the user's results, followed by written values."""
         specs = self.signature.output_specs
         pairs = list(zip(specs, made, strict=True))

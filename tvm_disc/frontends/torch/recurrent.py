@@ -22,7 +22,7 @@ KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 @cache
-def _operators() -> Any:
+def _operators() -> object:
     """Define the custom operators, once per process."""
     import torch
 
@@ -37,14 +37,14 @@ def _operators() -> Any:
     return library
 
 
-def _computed(torch: Any, kind: str) -> Callable[..., Any]:
+def _computed(torch: Any, kind: str) -> Callable[..., object]:
     return lambda *args: getattr(torch._C._VariableFunctions, kind)(*args)
 
 
-def _shaped(several: bool) -> Callable[..., Any]:
+def _shaped(several: bool) -> Callable[..., object]:
     """Return a shape function: the shapes of the result follow from the input and the states."""
 
-    def fake(x: Any, hx: Any, params: Sequence[Any], *args: Any) -> tuple[Any, ...]:
+    def fake(x: Any, hx: Any, params: Sequence[object], *args: Any) -> tuple[object, ...]:
         states = list(hx) if several else [hx]
         width = states[0].shape[-1] * (2 if args[4] else 1)
         return (x.new_empty((*x.shape[:-1], width)), *(s.new_empty(s.shape) for s in states))
@@ -71,11 +71,11 @@ def whole_layers() -> Iterator[None]:
                 delattr(torch._VF, kind)
 
 
-def _chosen(torch: Any, kind: str) -> Callable[..., Any]:
+def _chosen(torch: Any, kind: str) -> Callable[..., object]:
     whole = getattr(torch.ops.tvm_disc, kind)
     plain = getattr(torch._C._VariableFunctions, kind)
 
-    def layer(*args: Any) -> Any:
+    def layer(*args: object) -> Any:
         packed = len(args) != 9 or not isinstance(args[3], bool)
         return plain(*args) if packed else whole(*args)
 

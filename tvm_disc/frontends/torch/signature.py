@@ -12,8 +12,8 @@ _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def with_named_parameters(
-    module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    module: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> tuple[object, tuple[object, ...], dict[str, object]]:
     """Return a module whose ``forward`` names every argument of this call, and the arguments.
 
     For ``*args`` and ``**kwargs`` the exporter records neither names nor dynamic dims. The module
@@ -48,7 +48,7 @@ def with_named_parameters(
     return named, tuple(positional.values()), by_name
 
 
-def register_classes(values: Any) -> None:
+def register_classes(values: object) -> None:
     """Register the dataclasses and caches among the arguments as containers with PyTorch."""
     import torch
     from torch.utils import _pytree as pytree
@@ -67,7 +67,7 @@ def register_classes(values: Any) -> None:
             torch.export.register_dataclass(kind, serialized_type_name=name)
 
 
-def _objects(value: Any) -> Iterator[Any]:
+def _objects(value: object) -> Iterator[Any]:
     """Yield a value and everything nested in it: tuples, lists, mappings and dataclasses."""
     yield value
     if isinstance(value, Mapping):

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tvm_disc.frontends.torch.paths import parameter_names
+from tvm_disc.typing import ExportedProgram
 
 _PLAIN = (bool, int, float, str, type(None))
 
 
-def structure_of(program: Any, literals: Sequence[Any], states: Sequence[str]) -> str:
+def structure_of(
+    program: ExportedProgram, literals: Sequence[object], states: Sequence[str]
+) -> str:
     """Return the structure as JSON; empty for a program with flat tensors only.
 
     Args:
@@ -53,7 +56,7 @@ def structure_of(program: Any, literals: Sequence[Any], states: Sequence[str]) -
     )
 
 
-def _outputs(program: Any) -> list[tuple[str, Any]]:
+def _outputs(program: ExportedProgram) -> list[tuple[str, Any]]:
     """Return for each leaf of the result its kind (tensor, number or known), and the known
     value.
     """

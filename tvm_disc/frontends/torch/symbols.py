@@ -40,7 +40,7 @@ class Symbols:
         self._bound: dict[Any, Callable[[], Expr]] = {}
         self._made: dict[Any, tuple[Expr, str]] = {}
 
-    def knows(self, symbol: Any) -> bool:
+    def knows(self, symbol: object) -> bool:
         """Return whether a symbol is bound."""
         return symbol in self._bound
 

@@ -25,7 +25,7 @@ from tvm_disc.frontends.torch.rows import (
     vision,
 )
 
-FAMILIES: tuple[Mapping[str, Callable[..., Any]], ...] = (
+FAMILIES: tuple[Mapping[str, Callable[..., object]], ...] = (
     elementwise.ROWS,
     binary.ROWS,
     reduce.ROWS,
@@ -46,7 +46,7 @@ FAMILIES: tuple[Mapping[str, Callable[..., Any]], ...] = (
 )
 
 
-def _joined() -> Mapping[str, Callable[..., Any]]:
+def _joined() -> Mapping[str, Callable[..., object]]:
     rows = {name: row for family in FAMILIES for name, row in family.items()}
     assert len(rows) == sum(map(len, FAMILIES)), "an operator has two rows"
     return rows
@@ -61,7 +61,7 @@ TAKEN_APART = frozenset(
 )
 
 
-def row_name(target: Any) -> str:
+def row_name(target: object) -> str:
     """Return the name of an overload in the table: ``add.Tensor`` for ``aten.add.Tensor``."""
     name = str(getattr(target, "_name", target)).removeprefix("aten::").removeprefix("aten.")
     return name if "." in name else f"{name}.default"

@@ -42,7 +42,7 @@ class Value(Algebra):
         return is_float(self.dtype)
 
 
-def relay_dtype(dtype: Any) -> str:
+def relay_dtype(dtype: object) -> str:
     """Return Relay's name of a PyTorch element type.
 
     Raises:
@@ -68,7 +68,7 @@ def dims_of(tensor: Any) -> tuple[Dim, ...]:
 
 
 @cache
-def meta_like(dtype: str, scalar: bool) -> Any:
+def meta_like(dtype: str, scalar: bool) -> object:
     """Return a tensor without data, for PyTorch's type promotion."""
     import torch
 

@@ -24,6 +24,7 @@ from tvm_disc.relay.expr import Constant, Expr, Var
 from tvm_disc.relay.ops.algebra import building
 from tvm_disc.relay.types import Any as AnyDim
 from tvm_disc.relay.types import TensorType
+from tvm_disc.typing import FxNode
 
 
 class Walk:
@@ -57,7 +58,7 @@ class Walk:
             )
         return self._constants[key]
 
-    def graph(self, module: Any, given: Mapping[str, Any]) -> list[Any]:
+    def graph(self, module: Any, given: Mapping[str, object]) -> list[Any]:
         """Return the results of a graph; ``given`` has the values of its placeholders by name."""
         env: dict[Any, Any] = {}
         for node in module.graph.nodes:
@@ -72,7 +73,7 @@ class Walk:
                 env[node] = self._guarded(node, env)
         return []
 
-    def inner(self, module: Any, args: Sequence[Any]) -> list[Any]:
+    def inner(self, module: Any, args: Sequence[object]) -> list[Any]:
         """Return the results of an inner graph; its own size symbols are read from its operands."""
         holes = [n for n in module.graph.nodes if n.op == "placeholder"]
         given = dict(zip((n.name for n in holes), args, strict=True))
@@ -84,7 +85,7 @@ class Walk:
         finally:
             self.maker.node = kept
 
-    def _bind_operand(self, node: Any, given: dict[str, Any]) -> None:
+    def _bind_operand(self, node: FxNode, given: dict[str, Any]) -> None:
         value, known = given[node.name], node.meta.get("val")
         if isinstance(value, Value) and hasattr(known, "shape"):
             dims = dims_of(known)
@@ -97,7 +98,7 @@ class Walk:
             self.symbols.bind(symbol, lambda: value.expr)
             given[node.name] = symbol
 
-    def _attribute(self, module: Any, name: str) -> Any:
+    def _attribute(self, module: object, name: str) -> object:
         found = module
         for part in str(name).split("."):
             found = getattr(found, part)
@@ -105,7 +106,7 @@ class Walk:
 
     # -- nodes ---------------------------------------------------------------------------------
 
-    def _guarded(self, node: Any, env: Mapping[Any, Any]) -> Any:
+    def _guarded(self, node: FxNode, env: Mapping[Any, Any]) -> object:
         """Return a node's value; on failure a placeholder, so that the walk finds every problem."""
         self.maker.node = node
         self._open.append(node)
@@ -123,11 +124,11 @@ class Walk:
             self._open.pop()
         return _stand_in(node.meta.get("val"))
 
-    def _refuse(self, node: Any, why: str) -> None:
+    def _refuse(self, node: FxNode, why: str) -> None:
         self.problems.append(f"{_described(node)}: {why}")
         self.refused.append(self._open[0])
 
-    def _node(self, node: Any, env: Mapping[Any, Any]) -> Any:
+    def _node(self, node: FxNode, env: Mapping[Any, Any]) -> Any:
         val = node.meta.get("val")
         args = _mapped(node.args, env.__getitem__)
         if node.target is operator.getitem and not is_number(val):
@@ -141,7 +142,7 @@ class Walk:
         self._bind_results(node, made)
         return made
 
-    def _made(self, node: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _made(self, node: FxNode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         name = functional_name(node)
         if name == "_assert_scalar.default":
             self.facts.append(args[0])
@@ -151,7 +152,7 @@ class Walk:
             raise Unsupported("the operator has no converter")
         return row(self.maker, *args, **{k: v for k, v in kwargs.items() if k not in _PLACES})
 
-    def _settled(self, node: Any, made: Any) -> Any:
+    def _settled(self, node: FxNode, made: Any) -> Any:
         """Return results with the types that PyTorch infers."""
         val = node.meta.get("val")
         if isinstance(made, list | tuple):
@@ -169,7 +170,7 @@ class Walk:
             )
         return Value(made.expr, dtype, dims)
 
-    def _bind_results(self, node: Any, made: Any) -> None:
+    def _bind_results(self, node: FxNode, made: object) -> None:
         """Bind symbols of data-dependent sizes and numbers to the node's result."""
         for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
             keys = [
@@ -220,7 +221,7 @@ def _mapped(args: Any, of: Any) -> Any:
     return _mapped_number(args)
 
 
-def _mapped_number(value: Any) -> Any:
+def _mapped_number(value: Any) -> object:
     """Return a symbolic number in the arguments as its expression."""
     if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
         return value.node.expr
@@ -249,7 +250,7 @@ def _stand_in(val: Any) -> Any:
     return Value(Var("missing", ty), dtype, dims)
 
 
-def _described(node: Any) -> str:
+def _described(node: FxNode) -> str:
     place, code = place_and_code(node)
     return f"{node.target} at {place}{f', `{code}`' if code else ''}"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_disc.frontends.torch.table import ROWS, row_name
+from tvm_disc.typing import ExportedProgram, FxNode
 
 # Operators whose results are always new memory. Others may return their operand, as dropout does.
 _MAKES = frozenset(
@@ -22,12 +23,12 @@ _MAKES = frozenset(
 ) | {"add.Tensor", "conv_transpose2d.input", "mul.Tensor", "sub.Tensor"}  # fmt: skip
 
 
-def is_whole(program: Any) -> bool:
+def is_whole(program: ExportedProgram) -> bool:
     """Return whether every node of an exported program can be converted without decomposition."""
     return all(_reads(node) for node in program.graph.nodes if node.op == "call_function")
 
 
-def functional_name(node: Any) -> str:
+def functional_name(node: FxNode) -> str:
     """Return the name of a node's row; for an operator that writes, that of its functional form."""
     name = row_name(node.target)
     if not writes(node.target):
@@ -36,7 +37,7 @@ def functional_name(node: Any) -> str:
     return f"{base.removesuffix('_')}.{overload}"
 
 
-def _reads(node: Any) -> bool:
+def _reads(node: FxNode) -> bool:
     if type(node.target).__name__ == "builtin_function_or_method":
         return True
     if not hasattr(node.target, "_schema"):
@@ -51,12 +52,12 @@ def _reads(node: Any) -> bool:
     return not writes(node.target) or _unseen(node)
 
 
-def writes(target: Any) -> bool:
+def writes(target: object) -> bool:
     """Return whether an operator writes into an operand."""
     return bool(getattr(getattr(target, "_schema", None), "is_mutable", False))
 
 
-def _unseen(node: Any) -> bool:
+def _unseen(node: FxNode) -> bool:
     """Return whether an operator writes only into its first operand, which nothing else reads."""
     arguments = node.target._schema.arguments
     written = [k for k, a in enumerate(arguments) if a.alias_info and a.alias_info.is_write]
@@ -69,7 +70,7 @@ def _unseen(node: Any) -> bool:
     )
 
 
-def _dtype(node: Any) -> Any:
+def _dtype(node: FxNode) -> Any:
     return getattr(node.meta.get("val"), "dtype", None)
 
 

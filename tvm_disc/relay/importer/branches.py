@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import relax, tirx
@@ -14,8 +14,7 @@ from tvm_disc.relay.importer.scopes import BOTTOM, FAILED, Bottom, Tail
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import ModuleWalk
 from tvm_disc.relay.object_ops import object_call
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import UNSET, Expr
 
 
 class Branches:
@@ -75,9 +74,9 @@ class Branches:
         self.kinds.unify(
             kind, self.forms.kind_of(b), self.walk.at(None, "the branches of an if or match")
         )
-        return Boxed(kind, None)
+        return Boxed(kind, UNSET)
 
-    def _as(self, value: Any, joint: Any) -> Any:
+    def _as(self, value: Any, joint: Any) -> object:
         """Return ``value`` converted to the common form ``joint``."""
         if isinstance(joint, tuple) and isinstance(value, tuple):
             return tuple(self._as(v, j) for v, j in zip(value, joint, strict=True))
@@ -110,7 +109,7 @@ class Branches:
             return relax.TensorType(None, a.dtype, ndim=a.rank)
         return relax.TensorType(dims, a.dtype)
 
-    def _outer_dim(self, a: Any, b: Any, inner: Container[Any]) -> Any:
+    def _outer_dim(self, a: Any, b: Any, inner: Container[object]) -> object:
         """Return the common dim of both branches, or None if only inner symbols express it."""
         if not self.ctx.same(a, b):
             return None

@@ -23,8 +23,8 @@ from tvm_disc.relay.importer.values import as_expr, is_number, value_of
 from tvm_disc.relay.ops.algebra import Number
 from tvm_disc.shape import Guard, Solver
 from tvm_disc.support.literals import Literals, as_literal
+from tvm_disc.typing import UNSET, Expr, TVMType
 
-Expr: TypeAlias = Any
 Dim: TypeAlias = Any
 
 
@@ -255,7 +255,7 @@ class Emitter:
         exprs, dims = self.operands(args)
         return self.emit(getattr(R, name)(*exprs), dims, dtype or kind)
 
-    def bind(self, call: Expr, ty: Any) -> Any:
+    def bind(self, call: Expr, ty: TVMType) -> Expr:
         """Bind ``call`` to a fresh variable of type ``ty``."""
         var = relax.Var(self._name(), ty, self._span())
         if call.ty.is_missing():
@@ -263,7 +263,7 @@ class Emitter:
         self.sequences[-1].append(relax.VarBinding(var, call))
         return var
 
-    def match(self, expr: Expr, ty: Any) -> Any:
+    def match(self, expr: Expr, ty: TVMType) -> Any:
         """Emit ``match_cast``: bind the symbols of ``ty`` to the run-time shape of ``expr``."""
         var = relax.Var(self._name(), ty, self._span())
         self.sequences[-1].append(relax.MatchCast(var, expr, ty))
@@ -284,7 +284,7 @@ class Emitter:
         if tensor.expr is not None:
             return tensor.expr
         # A value materialized in one branch is not visible in the other.
-        _, sequence, made = self._made.get(id(tensor), (None, None, None))
+        _, sequence, made = self._made.get(id(tensor), (None, None, UNSET))
         if not any(s is sequence for s in self.sequences):
             made = self._materialize(tensor)
             self._made[id(tensor)] = (tensor, self.sequences[-1], made)
@@ -307,11 +307,11 @@ class Emitter:
         dims = [self.solver.simplify(x) for x in items]
         vector = self.emit(R.shape_to_tensor(relax.ShapeExpr(dims)), [i64(len(dims))], "int64")
         if len(tensor.dims) != 1:
-            vector = self.emit(reshape_call(vector.expr, tensor.dims), tensor.dims, "int64")
+            vector = self.emit(reshape_call(vector.stored, tensor.dims), tensor.dims, "int64")
         if tensor.dtype != "int64":
             cast = R.astype(vector.expr, tensor.dtype)
             vector = self.emit(cast, tensor.dims, tensor.dtype)
-        return vector.expr
+        return vector.stored
 
     def constant(self, array: np.ndarray) -> Tensor:
         """Return a literal tensor."""

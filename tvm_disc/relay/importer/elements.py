@@ -22,6 +22,7 @@ from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import MAX_VALUE_ELEMENTS, is_number, objects, value_of
 from tvm_disc.relay.ops.literals import LITERALS, literal
 from tvm_disc.relay.ops.row import OpRow
+from tvm_disc.typing import Expr
 
 # Operators whose result contains only elements of their first operand.
 _MOVES = frozenset(
@@ -42,7 +43,7 @@ _NEUTRAL_TRUTH = {"logical_and": 1, "bitwise_and": 1, "logical_or": 0, "bitwise_
 _NEUTRAL_NUMBER = {"add": 0, "multiply": 1}
 
 
-def applied(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+def applied(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> object:
     """Return the result of an operator call: a shape value, a folded result, or its rule's result.
 
     Raises:
@@ -92,7 +93,7 @@ def shape_value(
 
 
 def _of_dims(
-    ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]
+    ctx: Emitter, row: OpRow, args: Sequence[object], attrs: Mapping[str, Any]
 ) -> np.ndarray | None:
     """Return the elements that the operator's shape-value rule computes, or None.
 
@@ -110,7 +111,7 @@ def _of_dims(
     return found
 
 
-def _of_numbers(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> np.ndarray | None:
+def _of_numbers(row: OpRow, args: Sequence[object], attrs: Mapping[str, Any]) -> np.ndarray | None:
     """Return the elements of a result whose operands are numbers, computed as kernels do."""
     if row.name not in LITERALS:
         return None
@@ -126,7 +127,7 @@ def _of_numbers(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> np
     return objects(found.reshape(-1).tolist(), found.shape)
 
 
-def _numbers(x: Any) -> np.ndarray | None:
+def _numbers(x: Expr) -> np.ndarray | None:
     value = value_of(x) if isinstance(x, Tensor) else None
     if value is None or not all(is_number(v) for v in value.reshape(-1)):
         return None
@@ -211,7 +212,7 @@ def _neutral(ctx: Emitter, name: str, args: Sequence[Tensor]) -> Tensor | None:
     return None
 
 
-def _bounded(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> Tensor:
+def _bounded(ctx: Emitter, name: str, args: Sequence[object], result: Tensor) -> Tensor:
     """Return ``result`` with its bounds; a tensor of one repeated number becomes a fill."""
     whole = "int" in result.dtype or (result.dtype == "bool" and name != "cast")
     if name not in _MOVES or not whole:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import tvm
 from tvm import relax
@@ -24,8 +24,7 @@ from tvm_disc.relay.importer.scopes import Bottom, Frame, NotALoop, Scope, Tail
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import ModuleWalk
 from tvm_disc.relay.object_ops import object_call
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr, TVMType
 
 
 class Reifier(Protocol):
@@ -67,7 +66,7 @@ class Forms:
         params = tuple(self.annotated(p.type_annotation, scope, p) for p in func.params)
         return FuncKind(params, self.annotated(func.ret_type, scope, func))
 
-    def annotated(self, ty: rt.Type | None, scope: Scope | None, node: Any) -> Kind:
+    def annotated(self, ty: rt.Type | None, scope: Scope | None, node: object) -> Kind:
         """Return the kind of an annotation, with type variables resolved in ``scope``."""
 
         def variable(v: rt.TypeVar) -> Kind:
@@ -198,7 +197,7 @@ class Forms:
 
     # -- boxes ---------------------------------------------------------------------------------
 
-    def object(self, name: str, ty: Any, *args: Any) -> Any:
+    def object(self, name: str, ty: Any, *args: Any) -> Expr:
         """Bind an operation on boxed values to a variable of Relax type ``ty``."""
         self.walk.object_ops += 1
         operands = [i64(a) if isinstance(a, int) else a for a in args]
@@ -219,7 +218,7 @@ class Forms:
             var = self.ctx.match(var, relax.TensorType(list(dims), kind.dtype))
         return Tensor(dims, kind.dtype, var)
 
-    def reopened(self, expr: Expr, ty: Any, like: Any) -> Any:
+    def reopened(self, expr: Expr, ty: TVMType, like: Any) -> Any:
         """Return a value of erased type with fresh symbols for its unknown dims."""
         if isinstance(like, Closure):
             return like

@@ -37,6 +37,7 @@ from tvm_disc.relay.importer.scopes import BOTTOM, Bottom, Frame, Scope, Tail
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
 from tvm_disc.relay.object_ops import GENERAL
+from tvm_disc.typing import Expr
 
 MAX_DEPTH = 48  # limit of nested specializations and inlined calls, far above what programs need
 MAX_VARIANTS = 64  # limit of specializations of one function
@@ -71,7 +72,7 @@ class Widened(Exception):
         self.entry, self.wanted = entry, args
 
 
-def check_arguments(walk: ModuleWalk, closure: Closure, args: Sequence[Any], call: Any) -> None:
+def check_arguments(walk: ModuleWalk, closure: Closure, args: Sequence[Any], call: Expr) -> None:
     """Check the number of arguments of a call.
 
     Raises:

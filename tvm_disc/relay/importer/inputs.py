@@ -101,7 +101,7 @@ class Inputs:
         var = relax.Var(param.name_hint, relax.TensorType(dims, ty.dtype))
         return Tensor(tuple(dims), ty.dtype, var)
 
-    def _dim(self, dim: Any, key: Any, name: str, source: str) -> Any:
+    def _dim(self, dim: Any, key: Any, name: str, source: str) -> object:
         """Return a Relay dim as an expression; each anonymous ``?`` has its own symbol, by
         ``key``.
         """
@@ -116,7 +116,7 @@ class Inputs:
             return self.solver.simplify(DIM_OPS[dim.op](a, b))
         raise Unsupported(f"{source}: dim {dim}")
 
-    def _symbol(self, key: Any, name: str, source: str) -> Any:
+    def _symbol(self, key: Any, name: str, source: str) -> object:
         if key not in self.symbols:
             self.symbols[key] = self.solver.symbol(name, source)
         self.solver.declare(self.symbols[key], source)

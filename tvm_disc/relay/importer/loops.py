@@ -99,7 +99,7 @@ class Loops:
             pairs = zip(func.params, args, strict=True)
             state = [self._parameter(p, a, named, closure) for p, a in pairs]
             scope.variables.update(zip(func.params, state, strict=True))
-            params = [s.expr for s in state]
+            params: list[Any] = [s.expr for s in state]
             self.looping.append(_Open(closure, gv, state, frame, result))
             try:
                 value = self._evaluator.evaluate(func.body, scope)
@@ -111,7 +111,7 @@ class Loops:
             out = self.forms.tied_result(value)
         if any(isinstance(c.inner, Boxed) for c in frame.captures.values()):
             raise NotALoop
-        params += [c.inner.expr for c in frame.captures.values()]
+        params += [c.inner.stored for c in frame.captures.values()]
         if result is not None:
             body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
             relax_func = relax.Function(params, body, result, True)

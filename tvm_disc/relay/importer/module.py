@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tvm
@@ -46,8 +46,7 @@ from tvm_disc.relay.ops.table import OPS
 from tvm_disc.shape import Solver, Wish
 from tvm_disc.support.deadline import at
 from tvm_disc.support.literals import Literals
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr, GlobalVar
 
 MAX_INLINED = 400  # limit of nested inlined calls
 
@@ -220,12 +219,12 @@ class _Importer:
             return tuple(self.forms.field(var, k, f) for k, f in enumerate(kind.fields))
         return Boxed(kind, var)
 
-    def _reachable(self, main: Any) -> dict[Any, Any]:
+    def _reachable(self, main: GlobalVar) -> dict[Any, Any]:
         """Return the functions that ``main`` calls, without discarded specializations."""
         found: dict[Any, Any] = {}
         stack = [main]
 
-        def look(e: Any) -> None:
+        def look(e: Expr) -> None:
             if isinstance(e, tvm.ir.GlobalVar) and e not in found:
                 found[e] = self.walk.functions[e]
                 stack.append(found[e])
@@ -382,7 +381,7 @@ class _Importer:
             return closure.name in self.recursive
         return mentions(closure.function.body, closure)
 
-    def _inline(self, closure: Closure, args: list[Any], call: Any) -> Any:
+    def _inline(self, closure: Closure, args: list[Any], call: Expr) -> Any:
         func = closure.function
         check_arguments(self.walk, closure, args, call)
         if len(self.inlined) >= MAX_INLINED or self.inlined.count(func) >= MAX_DEPTH:
@@ -455,7 +454,7 @@ class _Importer:
         tensors = [p for p in params if isinstance(p.ty, relax.TensorType)]
         own = {d for p in tensors for d in p.ty.shape.values if isinstance(d, tirx.Var)}
 
-        def foreign(dim: Any) -> bool:
+        def foreign(dim: object) -> bool:
             if isinstance(dim, tirx.IntImm):
                 return False
             names = [dim] if isinstance(dim, tirx.Var) else tirx.analysis.undefined_vars(dim)

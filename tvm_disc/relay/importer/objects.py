@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from tvm import relax
 
@@ -22,8 +22,7 @@ from tvm_disc.relay.importer.kinds import (
 from tvm_disc.relay.importer.scopes import FAILED, Bottom, Scope
 from tvm_disc.relay.importer.tensor import Boxed
 from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 class Chooser(Protocol):
@@ -31,7 +30,7 @@ class Chooser(Protocol):
 
     def choose(
         self, cond: Expr, then: Callable[[], Any], otherwise: Callable[[], Any], failure: str
-    ) -> Any:
+    ) -> object:
         """Emit a branch on ``cond`` and return its value."""
 
 
@@ -46,7 +45,7 @@ class Objects:
 
     # -- data types ----------------------------------------------------------------------------
 
-    def fields_of(self, ctor: ast.Constructor, args: Sequence[Kind], node: Any) -> list[Kind]:
+    def fields_of(self, ctor: ast.Constructor, args: Sequence[Kind], node: object) -> list[Kind]:
         """Return the kinds of a constructor's fields for the given type arguments."""
         data = self.walk.source.type_definitions.get(ctor.belong_to)
         if data is None:
@@ -55,7 +54,7 @@ class Objects:
         found = dict(zip(names, args, strict=True))
         return [from_type(t, lambda v: found[v.name], id(node)) for t in ctor.inputs]
 
-    def construct(self, ctor: ast.Constructor, values: Sequence[Any], node: Any) -> Any:
+    def construct(self, ctor: ast.Constructor, values: Sequence[object], node: Any) -> object:
         """Return the value of ``ctor(values)``."""
         if any(isinstance(v, Bottom) for v in values):
             return next(v for v in values if isinstance(v, Bottom))
@@ -85,7 +84,7 @@ class Objects:
         rows = [_Row([(data, c.lhs)], [], c.rhs) for c in node.clauses]
         return self._match_rows(rows, node, scope)
 
-    def _match_rows(self, rows: Sequence[_Row], node: ast.Match, scope: Scope) -> Any:
+    def _match_rows(self, rows: Sequence[_Row], node: ast.Match, scope: Scope) -> object:
         rows = [self._settled(r, node) for r in rows]
         if not rows:
             return FAILED
@@ -164,7 +163,7 @@ class Objects:
 
     # -- references ----------------------------------------------------------------------------
 
-    def reference(self, node: ast.Expr, operands: Sequence[Any]) -> Any:
+    def reference(self, node: ast.Expr, operands: Sequence[Expr]) -> Any:
         """Return the value of ``ref``, ``ref_read`` or ``ref_write``."""
         for value in operands:
             if isinstance(value, Bottom):
@@ -221,12 +220,12 @@ class _Row:
     ) -> None:
         self.tests, self.bound, self.body, self.ruled_out = tests, bound, body, ruled_out
 
-    def excluded(self, source: Any) -> set[str]:
+    def excluded(self, source: object) -> set[str]:
         return {name for key, name in self.ruled_out if key == id(source)}
 
 
 def _with(
-    rows: Sequence[_Row], source: Any, ctor: ast.Constructor, fields: Sequence[_Field]
+    rows: Sequence[_Row], source: object, ctor: ast.Constructor, fields: Sequence[_Field]
 ) -> list[_Row]:
     """Return the rows that can still match if ``source`` was built by ``ctor``."""
     kept = []
@@ -244,7 +243,7 @@ def _with(
     return kept
 
 
-def _without(rows: Sequence[_Row], source: Any, ctor: ast.Constructor) -> list[_Row]:
+def _without(rows: Sequence[_Row], source: object, ctor: ast.Constructor) -> list[_Row]:
     """Return the rows that can still match if ``source`` was not built by ``ctor``."""
 
     def tested(row: _Row) -> bool:

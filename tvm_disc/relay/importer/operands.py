@@ -34,7 +34,7 @@ _COUNTS = frozenset(
 )
 
 
-def check_attrs(ctx: Emitter, row: OpRow, attrs: Mapping[str, Any]) -> None:
+def check_attrs(ctx: Emitter, row: OpRow, attrs: Mapping[str, object]) -> None:
     """Refuse unknown element types, and window attributes that are out of range.
 
     Raises:
@@ -55,14 +55,14 @@ def check_attrs(ctx: Emitter, row: OpRow, attrs: Mapping[str, Any]) -> None:
                 raise TypeMismatch(ctx.where(fit))
 
 
-def _integers(given: Any) -> list[int]:
+def _integers(given: object) -> list[int]:
     """Return the integers in an attribute."""
     if isinstance(given, list | tuple):
         return [n for part in given for n in _integers(part)]
     return [given] if isinstance(given, int) else []
 
 
-def check_operands(ctx: Emitter, row: OpRow, args: Sequence[Any]) -> None:
+def check_operands(ctx: Emitter, row: OpRow, args: Sequence[object]) -> None:
     """Refuse a wrong number of operands, tuples instead of tensors or the reverse, and positions
     that are not integers.
 
@@ -85,14 +85,14 @@ def check_operands(ctx: Emitter, row: OpRow, args: Sequence[Any]) -> None:
                 _check_integers(ctx, name.lstrip("*"), tensor)
 
 
-def _check_integers(ctx: Emitter, name: str, tensor: Any) -> None:
+def _check_integers(ctx: Emitter, name: str, tensor: object) -> None:
     if isinstance(tensor, Tensor) and not tensor.dtype.startswith(("int", "uint")):
         raise TypeMismatch(
             ctx.where(f"operand '{name}': expected integers, found {tensor.dtype}; cast them")
         )
 
 
-def lowered(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+def lowered(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> object:
     """Return the result of the operator's rule.
 
     Raises:
@@ -112,7 +112,7 @@ def lowered(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, A
         ) from error
 
 
-def _shown(arg: Any) -> str:
+def _shown(arg: object) -> str:
     if isinstance(arg, tuple):
         return f"({', '.join(_shown(a) for a in arg)})"
     return f"{arg.dtype}[{', '.join(map(str, arg.dims))}]" if isinstance(arg, Tensor) else "?"

@@ -14,6 +14,7 @@ import numpy as np
 from tvm_disc.relay.importer.context import Dim, Emitter, i64, product
 from tvm_disc.relay.importer.tensor import Line, Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
+from tvm_disc.typing import Expr
 
 Rule = Callable[[Emitter, Sequence[Any], Tensor], "Line | None"]
 Bounds = tuple["Dim | None", "Dim | None"]
@@ -34,7 +35,7 @@ def counted(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> Non
         result.line = rule(ctx, args, result)
 
 
-def line_of(ctx: Emitter, x: Any) -> Line | None:
+def line_of(ctx: Emitter, x: object) -> Line | None:
     """Return the line of an operand, or None if unknown; a single number has a line of step 0."""
     if not isinstance(x, Tensor) or "int" not in x.dtype:
         return None
@@ -90,7 +91,7 @@ def _bounds(ctx: Emitter, x: Tensor) -> Bounds:
     return line.start, ctx.solver.simplify(sum(far, line.start))
 
 
-def same_everywhere(ctx: Emitter, x: Any) -> int | None:
+def same_everywhere(ctx: Emitter, x: object) -> int | None:
     """Return the value that all elements have, or None if that is not known."""
     low, high = bounds(ctx, x)
     if low is None or high is None or ctx.literal(low) is None:
@@ -153,11 +154,11 @@ def _arange(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
     return Line(ctx.solver.simplify(start), (ctx.solver.simplify(step),))
 
 
-def _same(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
+def _same(ctx: Emitter, args: Sequence[object], result: Tensor) -> Line | None:
     return line_of(ctx, args[0])
 
 
-def _view(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
+def _view(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Line | None:
     """Return the line after dims of 1 are inserted or removed, None for any other reshape."""
     line = line_of(ctx, args[0])
     if line is None:
@@ -171,7 +172,7 @@ def _view(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
     return Line(line.start, tuple(kept.get(k, i64(0)) for k in range(result.rank)))
 
 
-def line_along(ctx: Emitter, x: Any, dims: Sequence[Dim]) -> Line | None:
+def line_along(ctx: Emitter, x: Expr, dims: Sequence[Dim]) -> Line | None:
     """Return the line of an operand in the indices of the shape that it is broadcast to."""
     line = line_of(ctx, x)
     if line is None:
@@ -184,7 +185,7 @@ def line_along(ctx: Emitter, x: Any, dims: Sequence[Dim]) -> Line | None:
     return Line(line.start, tuple(steps))
 
 
-def _broadcast(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
+def _broadcast(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Line | None:
     return line_along(ctx, args[0], result.dims)
 
 
@@ -212,7 +213,7 @@ def _add(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
     return Line(ctx.solver.simplify(a.start + b.start), steps)
 
 
-def _multiply(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
+def _multiply(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Line | None:
     lines = [line_along(ctx, x, result.dims) for x in args]
     for line, other in (lines, reversed(lines)):
         if line is None or other is None:

@@ -72,7 +72,7 @@ class NotALoop(Exception):
     """Raised if a function needs boxed values and cannot become a loop."""
 
 
-def refuse_tail(value: Any) -> None:
+def refuse_tail(value: object) -> None:
     """Raise TailUsed if ``value`` is the result of a self-call."""
     if isinstance(value, Tail):
         raise TailUsed

@@ -12,6 +12,7 @@ import numpy as np
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.importer.kinds import Kind
 from tvm_disc.relay.ops.algebra import Algebra
+from tvm_disc.typing import Expr
 
 # Element types of the arrays that callers pass and receive.
 DTYPES = frozenset(
@@ -19,7 +20,6 @@ DTYPES = frozenset(
     + [f"{sign}int{b}" for sign in ("", "u") for b in (8, 16, 32, 64)]
 )
 
-Expr: TypeAlias = Any
 Dim: TypeAlias = Any  # int64 PrimExpr
 
 
@@ -42,13 +42,19 @@ class Tensor(Algebra):
 
     dims: tuple[Dim, ...]
     dtype: str
-    expr: Expr = None
+    expr: Expr | None = None
     value: np.ndarray | None = None
     constant: np.ndarray | None = None  # the elements, if the tensor is a literal
     low: Dim | None = None  # lower bound of integer or bool elements
     high: Dim | None = None  # upper bound; use `positions.bounds` to read both
     line: Line | None = None  # set for integers that form a progression
     columns: tuple[Line, ...] | None = None  # one line for each coordinate along the last axis
+
+    @property
+    def stored(self) -> Expr:
+        """The Relax expression of a tensor that has one."""
+        assert self.expr is not None
+        return self.expr
 
     @property
     def rank(self) -> int:

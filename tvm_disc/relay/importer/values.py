@@ -20,8 +20,8 @@ from tvm import tirx
 
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 Attrs: TypeAlias = Mapping[str, Any]
 ValueRule: TypeAlias = Callable[[Any, Sequence[Any], Attrs], "np.ndarray | None"]
 
@@ -29,7 +29,7 @@ ValueRule: TypeAlias = Callable[[Any, Sequence[Any], Attrs], "np.ndarray | None"
 MAX_VALUE_ELEMENTS = 64
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: object) -> bool:
     """Return whether an element is known at compile time."""
     return isinstance(x, bool | int | float | np.integer | np.bool_)
 
@@ -41,7 +41,7 @@ def as_expr(x: Any) -> Expr:
     return tirx.IntImm("int64", int(x)) if is_number(x) else x
 
 
-def objects(items: Sequence[Any], shape: Sequence[int]) -> np.ndarray:
+def objects(items: Sequence[object], shape: Sequence[int]) -> np.ndarray:
     """Return an object array of ``shape`` from a flat list."""
     result = np.empty(len(items), dtype=object)
     for k, item in enumerate(items):
@@ -118,7 +118,7 @@ def _where(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     if any(v is None for v in values):
         return None
 
-    def one(c: Any, a: Any, b: Any) -> Any:
+    def one(c: Expr, a: Any, b: Any) -> Any:
         if not is_number(c):
             c = ctx.decide(c)
         if is_number(c):
@@ -144,7 +144,7 @@ def _size(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
 def _arrayed(fn: Callable[[np.ndarray, Attrs], np.ndarray]) -> ValueRule:
     """Return a rule that only rearranges elements, with NumPy on the object array."""
 
-    def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    def rule(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
         value = value_of(args[0])
         return None if value is None else np.asarray(fn(value, attrs), dtype=object)
 
@@ -162,7 +162,7 @@ def _squeeze(x: np.ndarray, attrs: Attrs) -> np.ndarray:
     return np.squeeze(x, axis=None if axis is None else tuple(np.atleast_1d(axis).tolist()))
 
 
-def _reshape(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+def _reshape(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     value = value_of(args[0])
     shape = attrs["newshape"]
     if value is None or any(not is_number(d) or d < -1 for d in shape):
@@ -176,14 +176,14 @@ def _reshape(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | Non
     return value.reshape(shape) if fits else None
 
 
-def _dyn_reshape(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+def _dyn_reshape(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     shape = value_of(args[1])
     if shape is None or not all(is_number(d) for d in shape):
         return None
     return _reshape(ctx, args[:1], {**attrs, "newshape": tuple(shape)})
 
 
-def _broadcast_to(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+def _broadcast_to(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     value = value_of(args[0])
     shape = value_of(args[1]) if len(args) > 1 else np.array(attrs["shape"], dtype=object)
     if value is None or shape is None or not all(is_number(d) and d >= 0 for d in shape):
@@ -194,7 +194,7 @@ def _broadcast_to(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray 
     return np.broadcast_to(value, dims) if fits and math.prod(dims) <= MAX_VALUE_ELEMENTS else None
 
 
-def _concatenate(ctx: Any, args: Sequence[Any], attrs: Attrs) -> np.ndarray | None:
+def _concatenate(ctx: object, args: Sequence[Any], attrs: Attrs) -> np.ndarray | None:
     values = [value_of(t) for t in args[0]]
     if any(v is None for v in values):
         return None
@@ -202,14 +202,14 @@ def _concatenate(ctx: Any, args: Sequence[Any], attrs: Attrs) -> np.ndarray | No
     return joined
 
 
-def _stack(ctx: Any, args: Sequence[Any], attrs: Attrs) -> np.ndarray | None:
+def _stack(ctx: object, args: Sequence[Any], attrs: Attrs) -> np.ndarray | None:
     values = [value_of(t) for t in args[0]]
     if any(v is None for v in values):
         return None
     return np.stack([v for v in values if v is not None], axis=attrs["axis"])
 
 
-def _take(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+def _take(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     data, picks = value_of(args[0]), value_of(args[1])
     if data is None or picks is None or attrs["batch_dims"] or not data.size:
         return None
@@ -224,7 +224,7 @@ def _inside(picks: np.ndarray, size: int) -> bool:
     return all(is_number(p) and -size <= p < size for p in picks.reshape(-1))
 
 
-def _gather(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+def _gather(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     data, picks = value_of(args[0]), value_of(args[1])
     if data is None or picks is None or picks.ndim != data.ndim:
         return None
@@ -277,7 +277,7 @@ def _strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray
     return np.asarray(value[tuple(where)], dtype=object)
 
 
-def _dyn_strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+def _dyn_strided_slice(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     found = [value_of(a) for a in args[1:4]]
     bounds = [[*b.reshape(-1)] for b in found if b is not None]
     if len(bounds) < len(found) or not all(is_number(x) for b in bounds for x in b):
@@ -327,7 +327,7 @@ def _cast(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     return np.asarray(np.frompyfunc(one, 1, 1)(value), dtype=object)
 
 
-def _scatter_elements(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+def _scatter_elements(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     data, picks, updates = (value_of(a) for a in args[:3])
     if data is None or picks is None or updates is None or data.ndim != 1 or picks.ndim != 1:
         return None
@@ -340,7 +340,7 @@ def _scatter_elements(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndar
 
 
 def _full(fill: int | None) -> ValueRule:
-    def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    def rule(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
         shape = attrs.get("shape")
         dyn = args[-1:] if fill is not None else args[1:]
         if not shape and dyn:

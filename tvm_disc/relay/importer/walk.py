@@ -17,6 +17,7 @@ from tvm_disc.relay.importer.scopes import Bottom, Captured, Frame, Scope, Tail
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.module import IRModule
+from tvm_disc.typing import Binding
 
 
 class Evaluator(Protocol):
@@ -66,7 +67,7 @@ class ModuleWalk:
     # -- functions being built -----------------------------------------------------------------
 
     @contextmanager
-    def making(self, frame: Frame, captured: Iterable[Captured]) -> Iterator[list[Any]]:
+    def making(self, frame: Frame, captured: Iterable[Captured]) -> Iterator[list[Binding]]:
         """Bind into the body of a new function; yields the list of its bindings.
 
         ``captured`` are the outer values that an earlier import of the body read.
@@ -82,7 +83,7 @@ class ModuleWalk:
         finally:
             self.frame = outer
 
-    def seen_from_here(self, value: Any, owner: Frame) -> Any:
+    def seen_from_here(self, value: Any, owner: Frame) -> object:
         """Return a value of an outer function in the current function, as an extra parameter."""
         if owner is self.frame or isinstance(value, Closure | Bottom | Tail):
             return value

@@ -56,7 +56,7 @@ class OperatorTypes:
         return self._known[key]
 
 
-def _literal_key(arg: ast.Expr) -> Any:
+def _literal_key(arg: ast.Expr) -> object:
     if isinstance(arg, ast.Tuple):
         return tuple(map(_literal_key, arg.fields))
     if isinstance(arg, ast.Constant) and arg.data.size <= MOST_LITERAL:
@@ -104,7 +104,7 @@ def _operand(ctx: Emitter, inputs: Inputs, ty: rt.Type, arg: ast.Expr) -> Any:
     return inputs.input(ast.Var("operand", ty))
 
 
-def _names(types: Sequence[rt.Type], symbols: Mapping[Any, Any]) -> dict[Any, rt.DimExpr]:
+def _names(types: Sequence[rt.Type], symbols: Mapping[object, Any]) -> dict[Any, rt.DimExpr]:
     """Return the Relay dims of the named symbols in the types."""
     named: dict[str, rt.DimExpr] = {}
     stack: list[rt.Dim] = [d for t in types for d in rt.dims_of(t)]
@@ -117,7 +117,7 @@ def _names(types: Sequence[rt.Type], symbols: Mapping[Any, Any]) -> dict[Any, rt
     return {symbols[name]: dim for name, dim in named.items() if name in symbols}
 
 
-def _type(ctx: Emitter, value: Any, names: Mapping[Any, rt.DimExpr]) -> rt.Type:
+def _type(ctx: Emitter, value: object, names: Mapping[Any, rt.DimExpr]) -> rt.Type:
     if isinstance(value, tuple):
         return rt.TupleType(tuple(_type(ctx, v, names) for v in value))
     assert isinstance(value, Tensor)

@@ -72,7 +72,7 @@ class LegacyGraph:
         self._extent = Extent()
         self._calls: dict[int, str] = {}
 
-    def decode(self, index: int) -> Any:
+    def decode(self, index: int) -> object:
         """Return the object of node ``index``; raises ParseError if the file is damaged."""
         stack: list[tuple[int, bool]] = [(index, False)]
         open_nodes: set[int] = set()
@@ -169,7 +169,7 @@ class LegacyGraph:
     def _field(self, key: str, attrs: Mapping[str, Any], name: str) -> Any:
         return checked(key, name, self._done[node_number(attrs.get(name, 0))])
 
-    def _map(self, node: dict[str, Any]) -> dict[Any, Any]:
+    def _map(self, node: dict[str, Any]) -> dict[object, Any]:
         data = [self._done[node_number(i)] for i in node.get("data", [])]
         keys, values = (node["keys"], data) if "keys" in node else (data[::2], data[1::2])
         if len(keys) != len(values):
@@ -203,7 +203,7 @@ def _at(place: str) -> Iterator[None]:
         raise ParseError(f"{place}: {error.message}") from None
 
 
-def _json(text: object) -> Any:
+def _json(text: object) -> object:
     if not isinstance(text, str):
         raise BadNode(f"expected the text of a JSON graph, found {type(text).__name__}")
     try:

@@ -110,7 +110,7 @@ _BY_NODE: Mapping[tuple[str, str], Kind] = {
 }
 
 
-def checked(key: str, field: str, value: Any) -> Any:
+def checked(key: str, field: str, value: object) -> Any:
     """Return the checked value of a field of a node; None for an object without a meaning here.
 
     Raises:
@@ -122,7 +122,7 @@ def checked(key: str, field: str, value: Any) -> Any:
     return None if _opaque(value) and kind is not ANY else value
 
 
-def described(value: Any) -> str:
+def described(value: object) -> str:
     """Return a short text of a decoded object."""
     if isinstance(value, Opaque):
         return value.type_key
@@ -131,7 +131,7 @@ def described(value: Any) -> str:
     return type(value).__name__
 
 
-def node_number(value: Any) -> int:
+def node_number(value: object) -> int:
     """Return the node number that a reference gives.
 
     Raises:
@@ -143,7 +143,7 @@ def node_number(value: Any) -> int:
     raise ParseError(f"expected the number of a node, found {repr(value)[:80]}")
 
 
-def check_node(node: Any) -> None:
+def check_node(node: object) -> None:
     """Check the fields that every node has.
 
     Raises:
@@ -165,7 +165,7 @@ class Extent:
     def __init__(self) -> None:
         self._of: dict[int, tuple[int, int]] = {}  # parts and depth by node
 
-    def note(self, index: int, value: Any, refs: list[int]) -> None:
+    def note(self, index: int, value: object, refs: list[int]) -> None:
         """Record the size of a node; expressions count as one part, because they stay shared.
 
         Raises:

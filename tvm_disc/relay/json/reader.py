@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_disc.errors import ParseError
 from tvm_disc.relay.attrs import AttrError, complete_attrs, plain_value
 from tvm_disc.relay.expr import Attrs, Call, Expr, Function, Op
@@ -13,7 +11,7 @@ from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay.visit import post_order
 
 
-def load_json(text: str) -> Any:
+def load_json(text: str) -> object:
     """Return the Relay object in JSON written by ``tvm.ir.save_json``, usually an IRModule.
 
     Raises:

@@ -65,7 +65,7 @@ class _Writer:
         self.nodes.append({"type_key": key, "attrs": attrs} if attrs else {"type_key": key})
         return Ref(len(self.nodes) - 1)
 
-    def once(self, identity: Any, make: Callable[[], Ref]) -> Ref:
+    def once(self, identity: object, make: Callable[[], Ref]) -> Ref:
         """Return the node of ``identity``; ``make`` writes it the first time."""
         if identity not in self.known:
             self.known[identity] = make()
@@ -376,7 +376,7 @@ def _op(w: _Writer, node: ex.Op) -> tuple[str, Fields]:
 def _simple(key: str, **names: str) -> Callable[[_Writer, Any], tuple[str, Fields]]:
     """Return a writer of a node class whose fields are expressions or numbers."""
 
-    def write(w: _Writer, node: Any) -> tuple[str, Fields]:
+    def write(w: _Writer, node: object) -> tuple[str, Fields]:
         found = {name: getattr(node, attr) for name, attr in names.items()}
         return key, {n: v if isinstance(v, int) else w.any(v) for n, v in found.items()}
 
@@ -407,7 +407,7 @@ def _number(value: Any) -> str:
     return repr(float(value))
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """Return the text of a field that is not a node."""
     if value is None:
         return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -14,15 +13,15 @@ from .row import BROADCAST, OpRow, op
 ref = References("elementwise")
 
 
-def _binary(name: str, function: Callable[..., Any]) -> OpRow:
+def _binary(name: str, function: Callable[..., object]) -> OpRow:
     return op(name, "lhs rhs", BROADCAST, ref.binary.of(function))
 
 
-def _comparison(name: str, function: Callable[..., Any]) -> OpRow:
+def _comparison(name: str, function: Callable[..., object]) -> OpRow:
     return op(name, "lhs rhs", BROADCAST, ref.predicate.of(function), compares=True)
 
 
-def _logical(name: str, function: Callable[..., Any]) -> OpRow:
+def _logical(name: str, function: Callable[..., object]) -> OpRow:
     return op(name, "lhs rhs", BROADCAST, ref.logical.of(function))
 
 

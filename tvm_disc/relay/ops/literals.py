@@ -66,7 +66,7 @@ def _elements(name: str, args: Sequence[Any]) -> tuple[int, int]:
 
 
 def _elementwise(
-    reference: Callable[..., Any], name: str, args: Sequence[Any], attrs: Attrs, most: int
+    reference: Callable[..., object], name: str, args: Sequence[Any], attrs: Attrs, most: int
 ) -> np.ndarray | None:
     numbers = args[1:] if name == "where" else args
     dtype = numbers[0].dtype
@@ -87,7 +87,7 @@ def _fits(name: str, args: Sequence[np.ndarray]) -> bool:
 
 
 def _cast(
-    reference: Callable[..., Any], name: str, args: Sequence[Any], attrs: Attrs, most: int
+    reference: Callable[..., object], name: str, args: Sequence[object], attrs: Attrs, most: int
 ) -> np.ndarray | None:
     try:
         with np.errstate(invalid="raise"):
@@ -97,7 +97,7 @@ def _cast(
 
 
 def _arange(
-    reference: Callable[..., Any], name: str, args: Sequence[Any], attrs: Attrs, most: int
+    reference: Callable[..., object], name: str, args: Sequence[Any], attrs: Attrs, most: int
 ) -> np.ndarray | None:
     start, stop, step = (float(x.reshape(-1)[0]) for x in args)
     if not step or abs(stop - start) / abs(step) > most:
@@ -115,7 +115,7 @@ def _take(
 
 
 def _strided_slice(
-    reference: Callable[..., Any], name: str, args: Sequence[Any], attrs: Attrs, most: int
+    reference: Callable[..., object], name: str, args: Sequence[object], attrs: Attrs, most: int
 ) -> np.ndarray | None:
     lists = [attrs[k] for k in ("begin", "end", "strides", "axes")]
     if len(args) > 1 or None in lists or 0 in lists[2] or len({len(v) for v in lists}) > 1:

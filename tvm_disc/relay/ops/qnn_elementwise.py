@@ -22,7 +22,7 @@ def _binary(name: str, reference: Any) -> OpRow:
     return op(name, _BINARY_ARGS, BROADCAST, reference, {"lhs_axis": -1, "rhs_axis": -1})
 
 
-def _lookup(name: str, function: Any) -> OpRow:
+def _lookup(name: str, function: object) -> OpRow:
     return op(f"qnn.{name}", _UNARY_ARGS, ELEMWISE, ref.lookup.of(function))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -14,11 +13,11 @@ from .row import ELEMWISE, INJECTIVE, OPAQUE, REQUIRED, OpRow, op
 ref = References("elementwise")
 
 
-def _unary(name: str, function: Callable[..., Any]) -> OpRow:
+def _unary(name: str, function: Callable[..., object]) -> OpRow:
     return op(name, "data", ELEMWISE, ref.unary.of(function))
 
 
-def _predicate(name: str, function: Callable[..., Any]) -> OpRow:
+def _predicate(name: str, function: Callable[..., object]) -> OpRow:
     return op(name, "data", ELEMWISE, ref.predicate.of(function), compares=True)
 
 

@@ -9,7 +9,7 @@ from .row import REQUIRED
 _SPATIAL = ("", "W", "HW", "DHW")
 
 
-def conv_attrs(spatial: int, *, transposed: bool = False) -> dict[str, Any]:
+def conv_attrs(spatial: int, *, transposed: bool = False) -> dict[str, object]:
     """Return the attributes of a convolution over ``spatial`` dims, by default channels first.
 
     ``transposed`` exchanges the channels of the weights and adds ``output_padding``.
@@ -32,7 +32,7 @@ def conv_attrs(spatial: int, *, transposed: bool = False) -> dict[str, Any]:
     return {**attrs, "out_dtype": ""}
 
 
-def pool_attrs(spatial: int, *, average: bool) -> dict[str, Any]:
+def pool_attrs(spatial: int, *, average: bool) -> dict[str, object]:
     """Return the attributes of pooling over ``spatial`` dims; an average may count the padding."""
     attrs: dict[str, Any] = {
         "pool_size": REQUIRED,
@@ -46,7 +46,7 @@ def pool_attrs(spatial: int, *, average: bool) -> dict[str, Any]:
     return {**attrs, "count_include_pad": False} if average else attrs
 
 
-def resize_attrs(spatial: int) -> dict[str, Any]:
+def resize_attrs(spatial: int) -> dict[str, object]:
     """Return the attributes of resizing images with ``spatial`` dims."""
     return {
         "size": None,

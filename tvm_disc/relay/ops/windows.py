@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ def _pool(kind: str, rank: int) -> OpRow:
     )
 
 
-def _adaptive_pool(kind: str, rank: int, reduce: Callable[..., Any]) -> OpRow:
+def _adaptive_pool(kind: str, rank: int, reduce: Callable[..., object]) -> OpRow:
     return op(
         f"nn.adaptive_{kind}_pool{rank}d",
         "data",
@@ -39,7 +38,7 @@ def _adaptive_pool(kind: str, rank: int, reduce: Callable[..., Any]) -> OpRow:
     )
 
 
-def _global_pool(kind: str, reduce: Callable[..., Any]) -> OpRow:
+def _global_pool(kind: str, reduce: Callable[..., object]) -> OpRow:
     return op(
         f"nn.global_{kind}_pool2d",
         "data",
@@ -49,7 +48,7 @@ def _global_pool(kind: str, reduce: Callable[..., Any]) -> OpRow:
     )
 
 
-_KINDS: tuple[tuple[str, Callable[..., Any]], ...] = (("avg", np.mean), ("max", np.max))
+_KINDS: tuple[tuple[str, Callable[..., object]], ...] = (("avg", np.mean), ("max", np.max))
 
 ROWS: tuple[OpRow, ...] = (
     op("nn.conv1d", "data weight", OUT_ELEMWISE, ref.conv.of(1), conv_attrs(1)),

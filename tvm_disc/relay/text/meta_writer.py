@@ -80,7 +80,7 @@ class MetaWriter:
         }
         return f"#[metadata]\n{_compact(json.dumps(graph, indent=2))}\n"
 
-    def _ref(self, section: str, identity: Any, value: Any) -> str:
+    def _ref(self, section: str, identity: Any, value: object) -> str:
         if identity not in self._refs:
             entries = self._sections.setdefault(section, [])
             self._refs[identity] = f"meta[{section}][{len(entries)}]"

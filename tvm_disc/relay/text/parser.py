@@ -357,7 +357,7 @@ class Parser(TypeParser):
                 return self._spanned(self._meta_expr(found, token), token)
         return self._binop()
 
-    def _meta_expr(self, found: Any, token: Token) -> Expr:
+    def _meta_expr(self, found: object, token: Token) -> Expr:
         if not isinstance(found, Expr):
             self.fail(f"expected an expression, found {type(found).__name__}", token)
         self.foreign.add(id(found))

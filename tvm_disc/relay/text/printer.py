@@ -364,7 +364,7 @@ class _Printer:
                 out.append(self.attr(key, value))
         return out
 
-    def attr(self, key: str, value: Any) -> str:
+    def attr(self, key: str, value: object) -> str:
         plain = re.fullmatch(r"[A-Za-z_][\w/]*(\.[A-Za-z_][\w/]*)*", key)
         return f"{key if plain else chr(34) + key + chr(34)}={self.attr_value(value)}"
 
@@ -491,7 +491,7 @@ def _lifted(node: Expr) -> tuple[Expr, ...]:
     return _operands(node)
 
 
-def _is_default(value: Any, default: Any) -> bool:
+def _is_default(value: object, default: object) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 

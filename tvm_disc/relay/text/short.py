@@ -66,7 +66,7 @@ def _has_own(node: object) -> bool:
     return method is not bounded and not hasattr(method, "__wrapped__")
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_nothing(value: object) -> bool:
     return value is None or (isinstance(value, tuple | dict) and not value)
 
 

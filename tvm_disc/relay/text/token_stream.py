@@ -105,7 +105,7 @@ class TokenStream:
             message = f"{message}, found {found}"
         raise self.source.error(message, place.pos)
 
-    def meta_ref(self) -> Any:
+    def meta_ref(self) -> object:
         """Parse ``meta[Key][k]`` and return its object."""
         start = self.expect("meta")
         self.expect("[", "after meta")

@@ -55,7 +55,7 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
     return made
 
 
-def _array(value: Any) -> np.ndarray[Any, Any]:
+def _array(value: object) -> np.ndarray[Any, Any]:
     plain = value.numpy() if hasattr(value, "numpy") else value
     return np.asarray(plain)
 

@@ -78,12 +78,12 @@ class _Writer:
             self.put(name)
             self._run(functions[name])
 
-    def _run(self, root: Any) -> None:
+    def _run(self, root: object) -> None:
         self.todo.append(root)
         while self.todo:
             self._step(self.todo.pop())
 
-    def _later(self, parts: Iterable[Any]) -> None:
+    def _later(self, parts: Iterable[object]) -> None:
         self.todo.extend(reversed(list(parts)))
 
     def _step(self, node: Any) -> None:
@@ -219,7 +219,7 @@ class _Writer:
                 self.type(t)
 
 
-def _plain(value: Any) -> object:
+def _plain(value: object) -> object:
     """Return an attribute's value in a normal form: sorted dicts, tuples for lists, float32."""
     if isinstance(value, float):
         return as_float32(value)

@@ -20,7 +20,7 @@ REFUSED: Mapping[str, str] = {
 }
 
 
-def refused(name: str, *args: Any, **kwargs: Any) -> Any:
+def refused(name: str, *args: object, **kwargs: object) -> Any:
     """Refuse an analysis, whatever its arguments.
 
     Raises:

@@ -74,7 +74,7 @@ class DFPattern:
         """Return whether a matched constant stays in the group."""
         return False
 
-    def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
+    def has_attr(self, attrs: Mapping[str, object]) -> AttrPattern:
         """Return this pattern with required attributes of the call, the function or the
         operator.
         """
@@ -88,7 +88,7 @@ class DFPattern:
         """Return this pattern with a required element type."""
         return has_dtype(dtype, self)
 
-    def has_shape(self, shape: Sequence[Any]) -> ShapePattern:
+    def has_shape(self, shape: Sequence[object]) -> ShapePattern:
         """Return this pattern with a required shape."""
         return has_shape(shape, self)
 
@@ -99,7 +99,7 @@ class DFPattern:
     def partition(
         self,
         expr: Expr,
-        attrs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, object] | None = None,
         check: Callable[[Expr], bool] = lambda _: True,
     ) -> Expr:
         """Return ``expr`` with every match moved into a separate function."""
@@ -485,7 +485,7 @@ def _all_parts(pattern: DFPattern) -> tuple[DFPattern, ...]:
     return tuple(found)
 
 
-def _attrs_of(expr: Expr) -> Mapping[str, Any]:
+def _attrs_of(expr: Expr) -> Mapping[str, object]:
     """Return the attributes of a call (with defaults), of a function, or of an operator."""
     if isinstance(expr, Op):
         row = OPS.get(expr.name)
@@ -564,14 +564,14 @@ def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
     return DataTypePattern(wildcard() if pattern is None else pattern, dtype)
 
 
-def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> ShapePattern:
+def has_shape(shape: Sequence[object], pattern: DFPattern | None = None) -> ShapePattern:
     """Return ``pattern``, or a wildcard, with a required shape."""
     if not isinstance(shape, Sequence):
         raise BadNode(f"has_shape: expected a sequence of dims, found {shown(shape)}")
     return ShapePattern(wildcard() if pattern is None else pattern, tuple(shape))
 
 
-def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
+def has_attr(attrs: Mapping[str, object], pattern: DFPattern | None = None) -> AttrPattern:
     """Return ``pattern``, or a wildcard, with required attributes."""
     return AttrPattern(wildcard() if pattern is None else pattern, attrs)
 
@@ -589,7 +589,7 @@ def match(pattern: DFPattern, expr: Expr) -> bool:
 def partition(
     pattern: DFPattern,
     expr: Expr,
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, object] | None = None,
     check: Callable[[Expr], bool] = lambda _: True,
 ) -> Expr:
     """Return ``expr`` with every match that passes ``check`` moved into a separate function."""

@@ -32,7 +32,7 @@ class Callback(Protocol):
 
 
 def partition_expr(
-    pattern: Pattern, expr: Expr, attrs: Mapping[str, Any], check: Callable[[Expr], bool]
+    pattern: Pattern, expr: Expr, attrs: Mapping[str, object], check: Callable[[Expr], bool]
 ) -> Expr:
     """Return ``expr`` with each match that passes ``check`` replaced by a call of a new
     function.

@@ -75,7 +75,7 @@ class Executor:
         constructors = mod.constructors
         tuples = list if self.kind in ("graph", "aot") else ADT
 
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> Any:
             named = {name: argument(value) for name, value in kwargs.items()}
             return results(program(*map(argument, args), **named), constructors, tuples)
 
@@ -94,9 +94,9 @@ def _constant(var: Var, value: Any) -> Constant:
 def create_executor(
     kind: str = "debug",
     mod: IRModule | None = None,
-    device: Any = None,
-    target: Any = "llvm",
-    params: Mapping[str, Any] | None = None,
+    device: object = None,
+    target: object = "llvm",
+    params: Mapping[str, object] | None = None,
 ) -> Executor:
     """Return an executor of a Relay module: ``create_executor("vm", mod).evaluate()(x)``.
 

@@ -83,7 +83,7 @@ class ExecutorFactoryModule:
         """Return the machine code."""
         return self.lib
 
-    def get_params(self) -> dict[str, Any]:
+    def get_params(self) -> dict[str, object]:
         """Return the parameters to set before a run: none, as parameters are constants."""
         return {}
 
@@ -92,7 +92,11 @@ class ExecutorFactoryModule:
         return ["cpu"]
 
     def export_library(
-        self, file_name: str | Path, fcompile: Any = None, addons: Any = None, **kwargs: Any
+        self,
+        file_name: str | Path,
+        fcompile: object = None,
+        addons: object = None,
+        **kwargs: object,
     ) -> str:
         """Write one shared library; ``load_module`` or ``tvm_disc.load`` reads it."""
         if addons:
@@ -102,8 +106,8 @@ class ExecutorFactoryModule:
 
 def build(
     ir_mod: Any,
-    target: Any = None,
-    target_host: Any = None,
+    target: object = None,
+    target_host: object = None,
     executor: Executor | None = None,
     runtime: Runtime | None = None,
     workspace_memory_pools: Any = None,

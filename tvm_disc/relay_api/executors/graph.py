@@ -20,6 +20,7 @@ from tvm_disc.relay_api.executors.timing import timed
 from tvm_disc.relay_api.executors.values import tensor
 from tvm_disc.runtime.arrays import as_array, leaves, numpy_dtype
 from tvm_disc.runtime.executable import Executable, load
+from tvm_disc.typing import Device, RuntimeModule
 
 _REFUSED = frozenset(["debug_get_output", "share_params"])
 
@@ -44,11 +45,11 @@ class Instance:
     def time_evaluator(
         self,
         func_name: str,
-        dev: Any = None,
+        dev: object = None,
         number: int = 10,
         repeat: int = 1,
         min_repeat_ms: int = 0,
-        **_: Any,
+        **_: object,
     ) -> Callable[..., BenchmarkResult]:
         """Return a function that times ``run``."""
         if func_name != "run":
@@ -76,7 +77,7 @@ class Instance:
         found = np.zeros(tuple(map(int, dims)), numpy_dtype(dtype))
         return self.inputs.setdefault(name, found)
 
-    def name(self, key: Any) -> str:
+    def name(self, key: object) -> str:
         """Return the name of an input, given by name or position.
 
         Raises:
@@ -117,7 +118,7 @@ class Instance:
 class GraphModule:
     """Relay's graph executor: ``GraphModule(lib["default"](tvm.cpu()))``, for every shape."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: RuntimeModule) -> None:
         module = getattr(module, "module", module)  # another GraphModule
         if not isinstance(module, Instance):
             raise BadInput(
@@ -141,7 +142,7 @@ class GraphModule:
         """The underlying program, with ``explain`` and ``profile``."""
         return self.module.program
 
-    def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
+    def set_input(self, key: object = None, value: object = None, **params: object) -> None:
         """Copy an input, by name or position, and others by name.
 
         Inputs given by name may include those that became constants; they are ignored.
@@ -157,7 +158,9 @@ class GraphModule:
                 name = self.module.name(name)
                 self.module.inputs[name] = self.module.fitting(name, given)
 
-    def set_input_zero_copy(self, key: Any = None, value: Any = None, **params: Any) -> None:
+    def set_input_zero_copy(
+        self, key: object = None, value: object = None, **params: object
+    ) -> None:
         """Set inputs as :meth:`set_input`, but without copying: the program reads the caller's
         memory.
         """
@@ -166,11 +169,11 @@ class GraphModule:
         for name, given in params.items():
             self.module.inputs[self.module.name(name)] = given
 
-    def set_output_zero_copy(self, key: int, value: Any) -> None:
+    def set_output_zero_copy(self, key: int, value: object) -> None:
         """Set the tensor that receives a result after every run."""
         self.module.targets[self._position(key)] = value
 
-    def run(self, **input_dict: Any) -> None:
+    def run(self, **input_dict: object) -> None:
         """Set inputs, if any are given, and call the program."""
         if input_dict:
             self.set_input(**input_dict)
@@ -184,7 +187,7 @@ class GraphModule:
         """Return the number of inputs, without those that became constants."""
         return len(self.module.names)
 
-    def get_input(self, index: Any, out: Any = None) -> Any:
+    def get_input(self, index: object, out: object = None) -> object:
         """Return an input that was set; zeros if it was not and its shape is static."""
         name = self.module.name(index)
         value = self.module.inputs.get(name)
@@ -200,7 +203,7 @@ class GraphModule:
         shapes = {n: [int(d) if d.isdecimal() else d for d in dims] for n, dims, _ in rows}
         return shapes, {n: dtype for n, _, dtype in rows}
 
-    def get_output(self, index: int, out: Any = None) -> Any:
+    def get_output(self, index: int, out: object = None) -> object:
         """Return a result of the last run, or copy it to ``out``.
 
         Raises:
@@ -217,7 +220,7 @@ class GraphModule:
 
     def benchmark(
         self,
-        device: Any,
+        device: Device,
         func_name: str = "run",
         repeat: int = 5,
         number: int = 5,
@@ -226,7 +229,7 @@ class GraphModule:
         end_to_end: bool = False,
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> BenchmarkResult:
         """Time ``run``; with ``end_to_end`` including the copies of the inputs."""
         check_device(device)
@@ -272,7 +275,7 @@ def graph_json(program: Executable, name: str) -> str:
     return json.dumps(graph, indent=2)
 
 
-def create(graph_json_str: str, libmod: Any, device: Any) -> GraphModule:
+def create(graph_json_str: str, libmod: object, device: Device) -> GraphModule:
     """Return a module for the results of ``graph, lib, params = relay.build(...)``; the graph
     is ignored.
     """
@@ -290,7 +293,7 @@ class Library:
     def __init__(self, program: Executable, bound: Mapping[str, Any] | None = None) -> None:
         self.program, self.bound = program, bound or {}
 
-    def instance(self, device: Any = None) -> Instance:
+    def instance(self, device: object = None) -> Instance:
         """Return the program with settable inputs."""
         return Instance(self.program, self.bound, tvm.cpu() if device is None else device)
 

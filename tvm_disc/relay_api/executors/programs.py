@@ -19,7 +19,7 @@ from tvm_disc.runtime.executable import Executable
 CPU = 1  # DLPack's number
 
 
-def check_device(device: Any) -> None:
+def check_device(device: object) -> None:
     """Refuse devices other than the CPU.
 
     Raises:
@@ -36,7 +36,7 @@ def check_device(device: Any) -> None:
             raise Unsupported(f"device: programs run on the CPU, found {one}; give tvm.cpu()")
 
 
-def one_target(target: Any, target_host: Any = None) -> Any:
+def one_target(target: object, target_host: object = None) -> Any:
     """Return Relay's forms of a target in the form of ``tvm_disc.build``.
 
     Raises:
@@ -56,7 +56,7 @@ def one_target(target: Any, target_host: Any = None) -> Any:
     return values[0]
 
 
-def as_relay_module(mod: Any) -> IRModule:
+def as_relay_module(mod: object) -> IRModule:
     """Return a module, a function or an expression as a module.
 
     Raises:

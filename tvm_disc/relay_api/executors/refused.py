@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tvm_disc.errors import Unsupported
 
@@ -36,7 +36,7 @@ def refuse(name: str) -> NoReturn:
     raise Unsupported(f"{name}: {REASONS[name]}")
 
 
-def refused_attribute(owner: Any, name: str, among: frozenset[str]) -> NoReturn:
+def refused_attribute(owner: object, name: str, among: frozenset[str]) -> NoReturn:
     """Implement ``__getattr__``: raise the reason for unsupported names, else AttributeError."""
     if name in among:
         refuse(name)

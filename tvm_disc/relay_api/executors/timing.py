@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from tvm.runtime.module import BenchmarkResult
 
@@ -12,7 +11,7 @@ from tvm_disc.errors import BadInput
 
 
 def timed(
-    call: Callable[[], Any],
+    call: Callable[[], object],
     repeat: int = 5,
     number: int = 5,
     min_repeat_ms: int | None = None,

@@ -36,7 +36,7 @@ class ConstructorValue(values.ConstructorValue):
         super().__init__(constructor, *fields, tag=int(tag))
 
 
-def argument(value: Any) -> Any:
+def argument(value: object) -> object:
     """Return an argument of a Relay script in the form that programs take."""
     if isinstance(value, Constant):
         return value.data
@@ -54,7 +54,7 @@ def tensor(value: Any) -> Any:
 
 
 def results(
-    root: Any, constructors: Mapping[str, Constructor], tuples: Callable[[list[Any]], Any] = ADT
+    root: object, constructors: Mapping[str, Constructor], tuples: Callable[[list[Any]], Any] = ADT
 ) -> Any:
     """Return a program's result with TVM tensors, and data types by their constructors.
 

@@ -26,6 +26,7 @@ from tvm_disc.runtime.arrays import as_array, leaves
 from tvm_disc.runtime.executable import Executable as Program
 from tvm_disc.runtime.executable import restored
 from tvm_disc.runtime.saved import as_bytes
+from tvm_disc.typing import Device
 
 _REFUSED = frozenset(
     "bytecode constants primitives primitive_ops stats virtual_devices move_late_bound_consts "
@@ -83,7 +84,7 @@ class Executable:
         return bytearray(as_bytes(self.program.save)), self.lib
 
     @staticmethod
-    def load_exec(bytecode: bytes | bytearray, lib: Any = None) -> Executable:
+    def load_exec(bytecode: bytes | bytearray, lib: object = None) -> Executable:
         """Return a program from the bytes of :meth:`save`, which contain the library.
 
         Raises:
@@ -103,11 +104,11 @@ class VMCompiler:
         self._given: tuple[IRModule, Any] | None = None
         self._made: Executable | None = None
 
-    def set_params(self, params: Mapping[str, Any]) -> None:
+    def set_params(self, params: Mapping[str, object]) -> None:
         """Set values of inputs of ``main``, by name, which become constants."""
         self._params.update(params)
 
-    def get_params(self) -> dict[str, Any]:
+    def get_params(self) -> dict[str, object]:
         """Return the parameters that were set."""
         return dict(self._params)
 
@@ -117,10 +118,10 @@ class VMCompiler:
 
     def optimize(
         self,
-        mod: Any,
-        target: Any = None,
-        target_host: Any = None,
-        params: Mapping[str, Any] | None = None,
+        mod: object,
+        target: object = None,
+        target_host: object = None,
+        params: Mapping[str, object] | None = None,
     ) -> tuple[IRModule, dict[str, Any]]:
         """Return (module, parameters) unchanged: optimization is part of compilation."""
         self.set_params(params or {})
@@ -150,10 +151,10 @@ class VMCompiler:
 
 
 def compile(
-    mod: Any,
-    target: Any = None,
-    target_host: Any = None,
-    params: Mapping[str, Any] | None = None,
+    mod: object,
+    target: object = None,
+    target_host: object = None,
+    params: Mapping[str, object] | None = None,
 ) -> Executable:
     """Call ``tvm_disc.build`` with Relay's arguments; the result is for :class:`VirtualMachine`."""
     compiler = VMCompiler()
@@ -174,7 +175,7 @@ class VirtualMachine:
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2
 
-    def __init__(self, exe: Any, device: Any, memory_cfg: Any = None) -> None:
+    def __init__(self, exe: Any, device: Device, memory_cfg: Any = None) -> None:
         exe = exe.program if isinstance(exe, Library) else exe
         exe = Executable(Ready(exe)) if isinstance(exe, Program) else exe
         if not isinstance(exe, Executable):
@@ -186,17 +187,17 @@ class VirtualMachine:
         self._inputs: dict[str, dict[str, Any]] = {}
         self._outputs: list[Any] | None = None
 
-    def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
+    def invoke(self, func_name: str, *args: object, **kwargs: object) -> object:
         """Call a function; without arguments, on the inputs that were set."""
         if not args and not kwargs:
             kwargs = self._inputs.get(func_name, {})
         return self._call(func_name, args, kwargs)
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: object, **kwargs: object) -> Any:
         """Call ``main``."""
         return self.invoke("main", *args, **kwargs)
 
-    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Set all inputs of a function, for calls without arguments.
 
         Raises:
@@ -210,7 +211,7 @@ class VirtualMachine:
             raise BadInput(f"set_input: expected inputs {', '.join(names)}, found {found}")
         self._inputs[func_name] = given
 
-    def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def set_one_input(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Set one input, by position and value, or by name.
 
         Raises:
@@ -229,11 +230,11 @@ class VirtualMachine:
             raise BadInput(f"set_one_input: expected one of {', '.join(names)}, found {shown(key)}")
         self._inputs.setdefault(func_name, {})[key] = value
 
-    def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def invoke_stateful(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Call a function and store the results for :meth:`get_outputs`."""
         self._outputs = leaves(self.invoke(func_name, *args, **kwargs))
 
-    def get_outputs(self) -> list[Any]:
+    def get_outputs(self) -> list[object]:
         """Return the results of the last stateful call, as a list.
 
         Raises:
@@ -243,12 +244,12 @@ class VirtualMachine:
             raise BadInput("there is no result yet; call invoke_stateful first")
         return list(self._outputs)
 
-    def get_output(self, index: int = 0) -> Any:
+    def get_output(self, index: int = 0) -> object:
         """Return one result of :meth:`get_outputs`."""
         return self.get_outputs()[index]
 
     def invoke_with_outputs(
-        self, func_name: str, input_args: Mapping[str, Any], output_args: Any
+        self, func_name: str, input_args: Mapping[str, object], output_args: Any
     ) -> None:
         """Call a function with inputs by name, and write its results into tensors."""
         result = leaves(self._call(func_name, (), input_args))
@@ -270,8 +271,8 @@ class VirtualMachine:
 
     def benchmark(
         self,
-        device: Any,
-        *args: Any,
+        device: Device,
+        *args: object,
         func_name: str = "main",
         repeat: int = 5,
         number: int = 5,
@@ -280,7 +281,7 @@ class VirtualMachine:
         end_to_end: bool = False,
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> BenchmarkResult:
         """Time calls of a function."""
         check_device(device)

@@ -59,7 +59,7 @@ class Prelude:
         return getattr(self, f"tensor_array_{canonical}_{dtype}")
 
 
-def _no_tensor_arrays(name: str, *_given: Any, **_named: Any) -> NoReturn:
+def _no_tensor_arrays(name: str, *_given: object, **_named: object) -> NoReturn:
     raise Unsupported(
         f"{name}: tensor arrays are not supported; use List of relay.TensorType with "
         "relay.Any() dims, and map, nth, update or concat on it"

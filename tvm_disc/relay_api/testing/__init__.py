@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
 
 import numpy as np
 import tvm
@@ -49,7 +48,7 @@ REFUSED = {
 }
 
 
-def run_infer_type(expr: Expr) -> Any:
+def run_infer_type(expr: Expr) -> object:
     """Return the expression with inferred types."""
     transform = import_module("tvm_disc.relay_api.transform")
     return run_opt_pass(expr, transform.InferType())
@@ -58,7 +57,7 @@ def run_infer_type(expr: Expr) -> Any:
 @refusing
 def run_opt_pass(
     expr: Expr, opt_pass: Callable[[IRModule], IRModule], import_prelude: bool = False
-) -> Any:
+) -> object:
     """Return the expression after a pass: the function if it was one, else the body of ``main``."""
     mod = IRModule.from_expr(expr)
     if import_prelude:
@@ -67,7 +66,7 @@ def run_opt_pass(
     return main if isinstance(expr, Function) else main.body
 
 
-def run_as_python(expr: Expr, mod: IRModule | None = None, target: Any = None) -> Any:
+def run_as_python(expr: Expr, mod: IRModule | None = None, target: object = None) -> object:
     """Return the value of an expression, computed by a native program (Relay ran it as Python)."""
     executors = import_module("tvm_disc.relay_api.executors")
     return executors.create_executor("debug", mod=mod).evaluate(expr)
@@ -83,12 +82,12 @@ def count_ops(expr: Expr) -> dict[str, int]:
 
 
 @refusing
-def rand(dtype: str, *shape: int) -> Any:
+def rand(dtype: str, *shape: int) -> object:
     """Return a TVM tensor of random numbers from 0 to 1."""
     return tvm.runtime.tensor(np.random.default_rng().random(shape).astype(dtype))
 
 
-def enabled_targets() -> list[tuple[str, Any]]:
+def enabled_targets() -> list[tuple[str, object]]:
     """Return the (target, device) pairs to test on: the CPU."""
     return [("llvm", tvm.cpu(0))]
 

@@ -52,7 +52,7 @@ def get_net(
 
 
 def get_workload(
-    batch_size: Any,
+    batch_size: int,
     oshape: tuple[int, int, int] = (3, 64, 64),
     ngf: int = 128,
     random_len: int = 100,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function, Tuple
@@ -33,7 +32,7 @@ def _layer(x: Image, name: str, growth: int) -> Image:
 def get_net(
     densenet_size: int,
     classes: int,
-    batch_size: Any,
+    batch_size: int,
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> Function:
@@ -62,9 +61,9 @@ def get_net(
 def get_workload(
     densenet_size: int = 121,
     classes: int = 1000,
-    batch_size: Any = 4,
+    batch_size: int = 4,
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",
-) -> Any:
+) -> object:
     """Return (module, weights)."""
     return create_workload(get_net(densenet_size, classes, batch_size, image_shape, dtype))

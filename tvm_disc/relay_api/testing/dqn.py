@@ -28,7 +28,7 @@ def get_net(
 
 
 def get_workload(
-    batch_size: Any,
+    batch_size: object,
     num_actions: int = 18,
     image_shape: tuple[int, int, int] = (4, 84, 84),
     dtype: str = "float32",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_disc.relay.builder import var
 from tvm_disc.relay.expr import Expr, Function
 from tvm_disc.relay_api.op import function as op
@@ -44,7 +42,7 @@ def get_net(
 
 def get_workload(
     iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32"
-) -> Any:
+) -> object:
     """Return the network as a module, and its weights by name."""
     mod, params = create_workload(get_net(iterations, num_hidden, batch_size, dtype))
     return mod, {name: value for name, value in params.items() if not name.startswith("data")}

@@ -27,7 +27,7 @@ def get_net(
 
 
 def get_workload(
-    batch_size: Any,
+    batch_size: object,
     num_classes: int = 10,
     image_shape: tuple[int, ...] = (1, 28, 28),
     dtype: str = "float32",

@@ -63,12 +63,12 @@ def mobile_net(
 
 
 def get_workload(
-    batch_size: Any = 1,
+    batch_size: int = 1,
     num_classes: int = 1000,
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",
     layout: str = "NCHW",
-) -> Any:
+) -> object:
     """Return (module, weights)."""
     return create_workload(
         mobile_net(num_classes, (batch_size, *image_shape), dtype, layout=layout)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function
 from tvm_disc.relay_api.testing.init import create_workload
@@ -37,7 +35,7 @@ def _unit(x: Image, name: str, channels: int, stride: Pair, same: bool, narrow: 
 
 
 def get_net(
-    batch_size: Any,
+    batch_size: int,
     num_classes: int,
     num_layers: int = 50,
     image_shape: tuple[int, int, int] = (3, 224, 224),
@@ -83,13 +81,13 @@ def get_net(
 
 
 def get_workload(
-    batch_size: Any = 1,
+    batch_size: int = 1,
     num_classes: int = 1000,
     num_layers: int = 18,
     image_shape: tuple[int, int, int] = (3, 224, 224),
     layout: str = "NCHW",
     dtype: str = "float32",
-) -> Any:
+) -> object:
     """Return (module, weights)."""
     net = get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype)
     return create_workload(net)

@@ -64,11 +64,11 @@ def get_net(
 
 
 def get_workload(
-    batch_size: Any = 1,
+    batch_size: int = 1,
     num_classes: int = 1000,
     version: str = "1.0",
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",
-) -> Any:
+) -> object:
     """Return (module, weights)."""
     return create_workload(get_net(batch_size, image_shape, num_classes, version, dtype))

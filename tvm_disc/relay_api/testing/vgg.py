@@ -60,7 +60,7 @@ def get_net(
 
 
 def get_workload(
-    batch_size: Any,
+    batch_size: object,
     num_classes: int = 1000,
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",

@@ -157,7 +157,7 @@ class _Along:
                 return False
         return True
 
-    def _rest(self, shape: tuple[int, ...] | None) -> Any:
+    def _rest(self, shape: tuple[int, ...] | None) -> object:
         return shape and (
             *shape[: -self.how.out_axis],
             0,

@@ -53,7 +53,7 @@ class Layout:
         """Return the new index of an axis."""
         return self.now.index(self.was[old % len(self.was)])
 
-    def permuted(self, items: Sequence[Any]) -> tuple[Any, ...]:
+    def permuted(self, items: Sequence[object]) -> tuple[object, ...]:
         """Return one item per axis, in the new order."""
         return tuple(items[self.was.index(letter)] for letter in self.now)
 

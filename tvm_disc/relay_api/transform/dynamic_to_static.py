@@ -17,7 +17,7 @@ from tvm_disc.relay_api.transform.rules import attrs_of, op_call, op_name
 Static = Callable[..., Expr]
 
 
-def _ints(value: Any) -> tuple[int, ...]:
+def _ints(value: object) -> tuple[int, ...]:
     return tuple(int(v) for v in np.asarray(value).reshape(-1))
 
 
@@ -26,7 +26,7 @@ def _named(name: str, *attributes: str, scalar: bool = False, **more: Any) -> tu
     one.
     """
 
-    def make(args: tuple[Expr, ...], values: list[Any], attrs: dict[str, Any]) -> Expr:
+    def make(args: tuple[Expr, ...], values: list[object], attrs: dict[str, object]) -> Expr:
         given = {a: _ints(v) for a, v in zip(attributes, values, strict=True)}
         if scalar:
             given = {a: v[0] for a, v in given.items()}  # type: ignore[misc]
@@ -35,11 +35,11 @@ def _named(name: str, *attributes: str, scalar: bool = False, **more: Any) -> tu
     return len(attributes), make
 
 
-def _kept(name: str, attrs: dict[str, Any]) -> dict[str, Any]:
+def _kept(name: str, attrs: dict[str, object]) -> dict[str, Any]:
     return {k: v for k, v in attrs.items() if k in OPS[name].attrs and v is not None}
 
 
-def _expand_dims(args: tuple[Expr, ...], values: list[Any], attrs: dict[str, Any]) -> Expr:
+def _expand_dims(args: tuple[Expr, ...], values: list[object], attrs: dict[str, object]) -> Expr:
     (axis,) = _ints(values[0])
     return op_call("expand_dims", *args, axis=axis, num_newaxis=attrs["num_newaxis"])
 
@@ -47,26 +47,26 @@ def _expand_dims(args: tuple[Expr, ...], values: list[Any], attrs: dict[str, Any
 def _upsampling(count: int, name: str) -> tuple[int, Static]:
     fields = ("scale_d", "scale_h", "scale_w")[-count:]
 
-    def make(args: tuple[Expr, ...], values: list[Any], attrs: dict[str, Any]) -> Expr:
+    def make(args: tuple[Expr, ...], values: list[object], attrs: dict[str, object]) -> Expr:
         scales = {f: float(np.asarray(v).item()) for f, v in zip(fields, values, strict=True)}
         return op_call(name, *args, **{**_kept(name, attrs), **scales})
 
     return count, make
 
 
-def _resize(args: tuple[Expr, ...], values: list[Any], attrs: dict[str, Any]) -> Expr:
+def _resize(args: tuple[Expr, ...], values: list[object], attrs: dict[str, object]) -> Expr:
     roi = tuple(float(v) for v in np.asarray(values[1]).reshape(-1))
     told = {**_kept("image.resize2d", attrs), "size": _ints(values[0]), "roi": roi}
     return op_call("image.resize2d", *args, **told)
 
 
-def _pad(args: tuple[Expr, ...], values: list[Any], attrs: dict[str, Any]) -> Expr:
+def _pad(args: tuple[Expr, ...], values: list[object], attrs: dict[str, object]) -> Expr:
     widths = tuple(_ints(row) for row in np.asarray(values[0]))
     fill = Constant(np.asarray(values[1]))
     return op_call("nn.pad", *args, fill, pad_width=widths, pad_mode=attrs["pad_mode"])
 
 
-def _full(args: tuple[Expr, ...], values: list[Any], attrs: dict[str, Any]) -> Expr:
+def _full(args: tuple[Expr, ...], values: list[object], attrs: dict[str, object]) -> Expr:
     return op_call("full", *args, shape=_ints(values[0]), dtype=attrs["dtype"])
 
 

@@ -47,7 +47,7 @@ class Affine:
             and _close(self.zero_point, other.zero_point)
         )
 
-    def integers(self, value: Any, rank: int = 0) -> np.ndarray:
+    def integers(self, value: object, rank: int = 0) -> np.ndarray:
         """Return ``value`` quantized, shaped for broadcasting against ``rank`` dims.
 
         Raises:
@@ -355,7 +355,7 @@ def _known(name: str, attrs: Attrs) -> dict[str, Any]:
     return {k: v for k, v in attrs.items() if k in known and k != "out_dtype"}
 
 
-def _contraction(site: Site, name: str, axis: int, **attrs: Any) -> tuple[Expr, Types]:
+def _contraction(site: Site, name: str, axis: int, **attrs: object) -> tuple[Expr, Types]:
     (x, x_kind), (w, w_kind) = site.scalar(0), site.affine(1)
     scale = _product(x_kind.scale, w_kind.scale)
     made = op_call(

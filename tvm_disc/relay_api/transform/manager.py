@@ -27,13 +27,13 @@ ModuleFunction = Callable[[IRModule, Any], IRModule]
 ExprFunction = Callable[[Function, IRModule, Any], Expr]
 
 
-class Pass(tvm.transform.ModulePass):  # type: ignore[misc]
+class Pass(tvm.transform.ModulePass):
     """A pass over a Relay module."""
 
     def __init__(self, run: ModuleFunction, info: Any) -> None:
         _check_pass(run, info)
 
-        def crossing(mod: Any, ctx: Any) -> Any:
+        def crossing(mod: object, ctx: object) -> object:
             source = carried_by(mod)
             if source is None:
                 raise BadNode(
@@ -60,7 +60,7 @@ class FunctionPass(Pass):
         _check_pass(run, info)
         name = str(info.name)
 
-        def over_functions(mod: IRModule, ctx: Any) -> IRModule:
+        def over_functions(mod: IRModule, ctx: object) -> IRModule:
             made = with_functions(mod, lambda func: _checked(name, run(func, mod, ctx)))
             typed: IRModule = _typed()(made)
             return typed
@@ -113,7 +113,7 @@ def _checked(name: str, made: object) -> Function:
     return made
 
 
-def _info(what: str, given: Any, opt_level: int | None, name: str | None, required: Any) -> Any:
+def _info(what: str, given: Any, opt_level: int | None, name: str | None, required: Any) -> object:
     if opt_level is None:
         raise BadNode(f"Please provide opt_level for the {what} pass.")
     if not isinstance(opt_level, int) or not 0 <= opt_level < 1 << 31:
@@ -154,8 +154,10 @@ def _of_class(base: type[Pass], cls: type, method: str, info: Any) -> type[Pass]
     return type(cls.__name__, (base,), {**body, "__module__": cls.__module__})
 
 
-def _decorator(base: type[Any], what: str, method: str, given: Any, told: tuple[Any, ...]) -> Any:
-    def decorate(func: Any) -> Any:
+def _decorator(
+    base: type[Any], what: str, method: str, given: object, told: tuple[Any, ...]
+) -> object:
+    def decorate(func: Any) -> object:
         info = _info(what, func, *told)
         if inspect.isclass(func):
             return _of_class(base, func, method, info)
@@ -168,11 +170,11 @@ def _decorator(base: type[Any], what: str, method: str, given: Any, told: tuple[
 
 
 def function_pass(
-    pass_func: Any = None,
+    pass_func: object = None,
     opt_level: int | None = None,
     name: str | None = None,
     required: Sequence[str] | None = None,
-) -> Any:
+) -> object:
     """Return a pass of ``pass_func(function, module, context)``, or of a class that defines it.
 
     A class has ``transform_function(self, function, module, context)``. Without ``pass_func``,
@@ -184,11 +186,11 @@ def function_pass(
 
 
 def module_pass(
-    pass_func: Any = None,
+    pass_func: object = None,
     opt_level: int | None = None,
     name: str | None = None,
     required: Sequence[str] | None = None,
-) -> Any:
+) -> object:
     """Return a pass of ``pass_func(module, context)``, or of a class that defines it.
 
     A class has ``transform_module(self, module, context)``. Without ``pass_func``, return a
@@ -203,7 +205,7 @@ def build_config(
     required_pass: Sequence[str] | None = None,
     disabled_pass: Sequence[str] | None = None,
     trace: object = None,
-) -> Any:
+) -> object:
     """Return a ``PassContext``, by the function name of earlier releases; ``trace`` has no
     effect.
     """
@@ -223,7 +225,7 @@ def _run(pass_: Any, mod: Any) -> Any:
 
 
 # TVM's own call would return the carrier for ``tvm.transform.Sequential`` over a Relay module.
-tvm.transform.Pass.__call__ = _run
+setattr(tvm.transform.Pass, "__call__", _run)  # noqa: B010
 
 
 def register(make: Callable[[], Pass]) -> None:

@@ -237,7 +237,7 @@ def DefuseOps() -> FunctionPass:
     return _each("DefuseOps", 3, defuse_ops)
 
 
-def MergeComposite(pattern_table: Sequence[Sequence[Any]]) -> FunctionPass:
+def MergeComposite(pattern_table: Sequence[Sequence[object]]) -> FunctionPass:
     """Return a pass that puts every match of a named pattern in a function with ``Composite``.
 
     The table has ``(name, pattern)`` or ``(name, pattern, check)`` in order of priority.

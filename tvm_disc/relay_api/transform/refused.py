@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tvm_disc.errors import Unsupported
 
@@ -65,7 +65,7 @@ def refused(name: str) -> Callable[..., NoReturn]:
     if name not in REFUSED:
         raise AttributeError(f"Relay has no pass {name!r}")
 
-    def use(*_args: Any, **_options: Any) -> NoReturn:
+    def use(*_args: object, **_options: object) -> NoReturn:
         raise Unsupported(f"relay.transform.{name}: {REFUSED[name]}")
 
     use.__name__, use.__doc__ = name, f"Not here: {REFUSED[name]}."

@@ -76,7 +76,7 @@ def attrs_of(call: Call) -> Attrs:
     return dict(call.attrs) if row is None else complete_attrs(row, call.attrs)
 
 
-def op_call(name: str, *args: Expr, **attrs: Any) -> Call:
+def op_call(name: str, *args: Expr, **attrs: object) -> Call:
     """Return a call of an operator with complete attributes."""
     return Call(get_op(name), args, complete_attrs(OPS[name], attrs))
 

@@ -8,7 +8,7 @@ from tvm_disc.relay.expr import Call, Constant, Expr, Function
 from tvm_disc.relay_api.transform.rules import Rule, Site, apply_rules, attrs_of, op_call, op_name
 
 
-def _layout_of(attrs: dict[str, Any]) -> str:
+def _layout_of(attrs: dict[str, object]) -> str:
     return str(attrs["data_layout"] if "data_layout" in attrs else attrs["layout"])
 
 

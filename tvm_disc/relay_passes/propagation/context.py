@@ -18,8 +18,8 @@ from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, objects, value_of
 from tvm_disc.support.literals import literal_value
+from tvm_disc.typing import Expr, TVMModule, TVMType, Var
 
-Expr: TypeAlias = Any
 Dim: TypeAlias = Any
 
 
@@ -42,7 +42,7 @@ class Tuple_:
     """Several values, and the tuple variable that holds them, if there is one."""
 
     fields: tuple[Any, ...]
-    expr: Expr = None
+    expr: Expr | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Lost:
 Operand: TypeAlias = "Tensor | ShapeValue | Prim | Tuple_ | Lost"
 
 
-def substitute(expr: Any, replaced: Mapping[Any, Any]) -> Any:
+def substitute(expr: Expr, replaced: Mapping[Expr, Expr]) -> Expr:
     """Return an expression with variables replaced."""
     if not replaced or isinstance(expr, int | tirx.IntImm):
         return expr
@@ -63,7 +63,8 @@ def substitute(expr: Any, replaced: Mapping[Any, Any]) -> Any:
     def one(v: Any) -> Any:
         return replaced.get(v, v)
 
-    return tvm_ffi.structural_map(expr, (tvm.ir.Var, one), order="post")
+    mapped: Expr = tvm_ffi.structural_map(expr, (tvm.ir.Var, one), order="post")
+    return mapped
 
 
 class Context(Emitter):
@@ -73,7 +74,7 @@ class Context(Emitter):
     block that is being rewritten.
     """
 
-    def __init__(self, solver: Any, mod: Any, portable: bool, fresh: dict[Any, Any]) -> None:
+    def __init__(self, solver: Any, mod: TVMModule, portable: bool, fresh: dict[Any, Any]) -> None:
         super().__init__(solver)
         self.portable = portable
         self.builder = relax.BlockBuilder(mod)
@@ -114,7 +115,7 @@ class Context(Emitter):
             return Tensor(dims, dtype, expr)
         return Tensor(dims, dtype, expr, constant=literal_value(expr))
 
-    def env_param(self, param: Any) -> Any:
+    def env_param(self, param: Var) -> Any:
         """Return the parameter of the rewritten function."""
         return self.inputs[param]
 
@@ -184,7 +185,7 @@ class Context(Emitter):
 
     # -- emission ------------------------------------------------------------------------------
 
-    def bind(self, call: Expr, ty: Any) -> Any:
+    def bind(self, call: Expr, ty: TVMType) -> Any:
         """Bind ``call`` to a fresh variable of type ``ty``."""
         if not call.ty.is_missing() and isinstance(call, tvm.ir.Call):
             call = tvm.ir.Call(call.op, call.args, call.attrs, call.ty_args)
@@ -201,7 +202,7 @@ class Context(Emitter):
         self.sequences[-1].append(relax.VarBinding(var, call))
         return var
 
-    def match(self, expr: Any, ty: Any) -> Any:
+    def match(self, expr: Expr, ty: TVMType) -> Any:
         """Emit a ``match_cast`` that binds the symbols of ``ty`` to the run-time shape of
         ``expr``.
         """
@@ -209,7 +210,7 @@ class Context(Emitter):
         self.sequences[-1].append(relax.MatchCast(var, expr, ty))
         return var
 
-    def variable(self, ty: Any) -> Any:
+    def variable(self, ty: TVMType) -> Var:
         """Return a fresh variable for the current block."""
         make = relax.DataflowVar if self.dataflow and self.portable else relax.Var
         return make(self.name or self._name(), ty, self._span())
@@ -223,7 +224,7 @@ class Context(Emitter):
             lines = str(error).strip().splitlines()
             raise Unsupported(self.where(lines[-1] if lines else "no type")) from error
 
-    def survives(self, inferred: Any, ty: Any) -> bool:
+    def survives(self, inferred: Any, ty: TVMType) -> bool:
         """Return whether TVM's own inference finds the known shape."""
         if not is_tensor(inferred) or not isinstance(inferred.shape, relax.ShapeExpr):
             return False
@@ -255,7 +256,7 @@ class Context(Emitter):
             return Tuple_(fields, expr)
         return Lost(expr)
 
-    def item(self, expr: Expr, index: int, ty: Any) -> Expr:
+    def item(self, expr: Expr, index: int, ty: TVMType) -> Expr:
         """Bind a field of a tuple variable."""
         if not is_tensor(ty):
             return relax.TupleGetItem(expr, index)
@@ -283,7 +284,7 @@ class Context(Emitter):
 
     # -- values --------------------------------------------------------------------------------
 
-    def known_value(self, operand: Any) -> np.ndarray | None:
+    def known_value(self, operand: object) -> np.ndarray | None:
         """Return the symbolic elements of an operand, if they are known."""
         if isinstance(operand, ShapeValue):
             items = [self.number(d) for d in operand.dims]
@@ -298,7 +299,7 @@ class Context(Emitter):
             return value_of(operand)
         return None
 
-    def target_shape(self, operand: Any) -> list[Any] | None:
+    def target_shape(self, operand: object) -> list[object] | None:
         """Return the dims in a shape operand, with literals as Python integers, or None."""
         value = self.known_value(operand)
         if value is None or value.ndim != 1:
@@ -306,7 +307,7 @@ class Context(Emitter):
         return [int(x) if is_number(x) else x for x in value]
 
 
-def typed_tuple(fields: Sequence[Any]) -> Any:
+def typed_tuple(fields: Sequence[Expr]) -> Expr:
     """Return a tuple with its type."""
     made = relax.Tuple(list(fields))
     if made.ty.is_missing():
@@ -314,7 +315,7 @@ def typed_tuple(fields: Sequence[Any]) -> Any:
     return made
 
 
-def as_dims(items: Sequence[Any]) -> list[Dim]:
+def as_dims(items: Sequence[object]) -> list[Dim]:
     """Return numbers and expressions as dims."""
     return [i64(x) if isinstance(x, int) else x for x in items]
 

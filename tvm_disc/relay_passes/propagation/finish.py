@@ -11,11 +11,12 @@ from tvm import relax, tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.shape.facts import Guard
+from tvm_disc.typing import Binding, Expr, GlobalVar, TVMType
 
 CHECKS = "guard"
 
 
-def sequence(blocks: Sequence[Any], body: Any) -> Any:
+def sequence(blocks: Sequence[Any], body: Expr) -> Any:
     """Return a sequence with its type."""
     made = relax.SeqExpr(list(blocks), body)
     if made.ty.is_missing():
@@ -23,11 +24,11 @@ def sequence(blocks: Sequence[Any], body: Any) -> Any:
     return made
 
 
-def drop_dead(blocks: Sequence[Any], body: Any) -> list[Any]:
+def drop_dead(blocks: Sequence[Any], body: Expr) -> list[Any]:
     """Return the blocks without unused pure bindings."""
     used: set[Any] = set()
 
-    def look(e: Any) -> None:
+    def look(e: object) -> None:
         if isinstance(e, tvm.ir.Var):
             used.add(e)
 
@@ -45,7 +46,7 @@ def drop_dead(blocks: Sequence[Any], body: Any) -> list[Any]:
     return list(reversed(kept_blocks))
 
 
-def _shape_reads(binding: Any, used: set[Any]) -> None:
+def _shape_reads(binding: Binding, used: set[object]) -> None:
     """Mark variables of the body that occur in a type, such as a scalar used as a dim."""
     ty = binding.var.ty
     if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
@@ -53,7 +54,7 @@ def _shape_reads(binding: Any, used: set[Any]) -> None:
             used.update(tirx.analysis.undefined_vars(d))
 
 
-def _is_pure(binding: Any) -> bool:
+def _is_pure(binding: Binding) -> bool:
     """Return whether a binding is pure; a ``match_cast`` is not, because it checks or binds
     symbols.
     """
@@ -88,7 +89,7 @@ def _check(guard: Guard) -> list[Any]:
     return [relax.VarBinding(computed, shape), checked]
 
 
-def with_checks(main: Any, guards: Sequence[Guard]) -> Any:
+def with_checks(main: GlobalVar, guards: Sequence[Guard]) -> object:
     """Return a function that checks each guard once the dims in it are known.
 
     Raises:
@@ -118,7 +119,7 @@ def with_checks(main: Any, guards: Sequence[Guard]) -> Any:
     return relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
 
 
-def return_type(params: Sequence[Any], ty: Any) -> Any:
+def return_type(params: Sequence[Any], ty: TVMType) -> Any:
     """Return the type of the result with dims over the symbols of inputs only."""
     visible: set[Any] = set()
     for p in params:
@@ -126,7 +127,7 @@ def return_type(params: Sequence[Any], ty: Any) -> Any:
     return _visible(ty, visible)
 
 
-def _bare(ty: Any, found: set[Any]) -> None:
+def _bare(ty: TVMType, found: set[object]) -> None:
     dims = []
     if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
         dims = list(ty.shape.values)
@@ -138,7 +139,7 @@ def _bare(ty: Any, found: set[Any]) -> None:
     found.update(d for d in dims if isinstance(d, tirx.Var))
 
 
-def _visible(ty: Any, visible: set[Any]) -> Any:
+def _visible(ty: TVMType, visible: set[Any]) -> Any:
     if isinstance(ty, relax.TupleType):
         return relax.TupleType([_visible(f, visible) for f in ty.fields])
     if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):

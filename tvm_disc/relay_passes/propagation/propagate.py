@@ -43,6 +43,7 @@ from tvm_disc.relay_passes.propagation.finish import (
 from tvm_disc.relay_passes.propagation.walk import Walker
 from tvm_disc.shape import Solver, declare_facts
 from tvm_disc.shape.facts import Guard
+from tvm_disc.typing import PassContext, TVMFunction, TVMModule, TVMType
 
 # Number of traversals: each starts with all facts of the previous one, and few find new facts.
 MAX_WALKS = 3
@@ -101,7 +102,7 @@ class PropagateShapeConstraints:
         self.solver = solver or Solver()
         self.external = External()
 
-    def transform_module(self, mod: Any, ctx: Any) -> Any:
+    def transform_module(self, mod: TVMModule, ctx: PassContext) -> object:
         """Apply the pass to every function of the module."""
         self.solver = self.given or Solver()
         self.external = External()
@@ -140,7 +141,7 @@ class PropagateShapeConstraints:
 
 
 def propagate(
-    mod: Any, func: Any, solver: Solver, declared: Declared, portable: bool, name: str
+    mod: TVMModule, func: TVMFunction, solver: Solver, declared: Declared, portable: bool, name: str
 ) -> Any:
     """Propagate shapes in one function; ``name`` is empty for the program's entry."""
     if func.attrs is not None and "Primitive" in func.attrs:
@@ -173,7 +174,7 @@ def propagate(
     return relax.Function(params, seq, return_type(params, body.ty), func.is_pure, func.attrs)
 
 
-def declare_inputs(func: Any, solver: Solver, name: str) -> None:
+def declare_inputs(func: TVMFunction, solver: Solver, name: str) -> None:
     """Declare every symbol of the inputs' shapes, with the input and axis as its source."""
     place = f"function '{name}' " if name else ""
     for p in func.params:
@@ -190,7 +191,7 @@ def declare_inputs(func: Any, solver: Solver, name: str) -> None:
                 solver.assume(d >= 0, f"the size of {place}input '{p.name}'")
 
 
-def _dims(ty: Any) -> list[Any]:
+def _dims(ty: TVMType) -> list[Any]:
     if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
         return list(ty.shape.values)
     if isinstance(ty, relax.ShapeType) and ty.values is not None:
@@ -209,7 +210,7 @@ def _symbols(func: Any) -> dict[str, Any]:
     return found
 
 
-def declare_bounds(func: Any, solver: Solver) -> None:
+def declare_bounds(func: TVMFunction, solver: Solver) -> None:
     """Require the ranges that a front end wrote on the function; they are checked at the start."""
     symbols = _symbols(func)
     for attribute, relation in BOUNDS:
@@ -220,7 +221,7 @@ def declare_bounds(func: Any, solver: Solver) -> None:
                 solver.require(cond, f"the function's {attribute}")
 
 
-def names_of_dims(func: Any) -> dict[str, Any]:
+def names_of_dims(func: TVMFunction) -> dict[str, object]:
     """Return the input dims by the names that users write in constraints."""
     names: dict[str, Any] = dict(_symbols(func))
     for p in func.params:
@@ -229,7 +230,7 @@ def names_of_dims(func: Any) -> dict[str, Any]:
     return names
 
 
-def merge_inputs(func: Any, solver: Solver) -> dict[Any, Any]:
+def merge_inputs(func: object, solver: Solver) -> dict[Any, Any]:
     """Return input symbols that equal an older symbol or a number, with their replacement.
 
     The types of the inputs then express the equality, and the caller's type check verifies it.

@@ -26,6 +26,7 @@ from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay_passes.propagation.context import Context, Prim, ShapeValue, Tuple_, as_dims
+from tvm_disc.typing import Call, Expr
 
 Args: TypeAlias = Sequence[Any]
 Rule: TypeAlias = Callable[[Context, Any, Args], Any]
@@ -37,13 +38,13 @@ def tensors(args: Args) -> list[Tensor] | None:
     return found if len(found) == len(args) else None
 
 
-def again(ctx: Context, call: Any, args: Args, dims: Sequence[Any], dtype: str) -> Tensor:
+def again(ctx: Context, call: Call, args: Args, dims: Sequence[object], dtype: str) -> Tensor:
     """Emit the same operator on other operands."""
     new = tvm.ir.Call(call.op, [ctx.raw(a) for a in args], call.attrs, call.ty_args)
     return ctx.emit(new, dims, dtype)
 
 
-def relay(ctx: Context, name: str, args: Args, **attrs: Any) -> Any:
+def relay(ctx: Context, name: str, args: Args, **attrs: object) -> Any:
     """Apply a Relay operator to operands that are tensors of known shape or tuples of them."""
     args = [a.fields if isinstance(a, Tuple_) else ctx.scalar_tensor(a) for a in args]
     flat = [x for a in args for x in (a if isinstance(a, tuple) else (a,))]
@@ -56,7 +57,7 @@ def relay(ctx: Context, name: str, args: Args, **attrs: Any) -> Any:
 def _as(name: str, *kept: str) -> Rule:
     """Return a rule for an operator that equals a Relay one, with the attributes ``kept``."""
 
-    def rule(ctx: Context, call: Any, args: Args) -> Any:
+    def rule(ctx: Context, call: Call, args: Args) -> Any:
         attrs = {k: plain(getattr(call.attrs, k)) for k in kept}
         return relay(ctx, name, args, **attrs)
 
@@ -66,7 +67,7 @@ def _as(name: str, *kept: str) -> Rule:
 # -- element-wise --------------------------------------------------------------------------------
 
 
-def _elementwise(ctx: Context, call: Any, args: Args) -> Tensor | None:
+def _elementwise(ctx: Context, call: Call, args: Args) -> Tensor | None:
     """Apply NumPy's broadcasting, with a guard where two dims may differ."""
     operands = tensors([ctx.scalar_tensor(a) for a in args])
     if operands is None:
@@ -81,30 +82,30 @@ def _elementwise(ctx: Context, call: Any, args: Args) -> Tensor | None:
     return known or computed(ctx, ctx.operator, operands, emit)
 
 
-def _dtype(call: Any) -> str:
+def _dtype(call: Call) -> str:
     return str(call.ty.dtype)
 
 
 # -- shapes --------------------------------------------------------------------------------------
 
 
-def _shape_of(ctx: Context, call: Any, args: Args) -> Any:
+def _shape_of(ctx: Context, call: Call, args: Args) -> object:
     return ShapeValue(tuple(args[0].dims)) if isinstance(args[0], Tensor) else None
 
 
-def _tensor_to_shape(ctx: Context, call: Any, args: Args) -> Any:
+def _tensor_to_shape(ctx: Context, call: Call, args: Args) -> object:
     target = ctx.target_shape(args[0])
     return None if target is None else ShapeValue(tuple(as_dims(target)))
 
 
-def _shape_to_tensor(ctx: Context, call: Any, args: Args) -> Any:
+def _shape_to_tensor(ctx: Context, call: Call, args: Args) -> object:
     return ctx.as_tensors(args[0]) if isinstance(args[0], ShapeValue) else None
 
 
-def _with_shape(name: str, attribute: str, **attrs: Any) -> Rule:
+def _with_shape(name: str, attribute: str, **attrs: object) -> Rule:
     """Return a rule for an operator whose last operand is the new shape."""
 
-    def rule(ctx: Context, call: Any, args: Args) -> Any:
+    def rule(ctx: Context, call: Call, args: Args) -> Any:
         target = ctx.target_shape(args[1])
         if target is None:
             return None
@@ -113,7 +114,7 @@ def _with_shape(name: str, attribute: str, **attrs: Any) -> Rule:
     return rule
 
 
-def _expand_dims(ctx: Context, call: Any, args: Args) -> Any:
+def _expand_dims(ctx: Context, call: Call, args: Args) -> object:
     x = args[0]
     if not isinstance(x, Tensor):
         return None
@@ -124,7 +125,7 @@ def _expand_dims(ctx: Context, call: Any, args: Args) -> Any:
     return relay(ctx, "reshape", [x], newshape=dims, allowzero=True)
 
 
-def _full(ctx: Context, call: Any, args: Args) -> Any:
+def _full(ctx: Context, call: Call, args: Args) -> object:
     target = ctx.target_shape(args[0])
     if target is None:
         return None
@@ -132,14 +133,14 @@ def _full(ctx: Context, call: Any, args: Args) -> Any:
 
 
 def _join(name: str) -> Rule:
-    def rule(ctx: Context, call: Any, args: Args) -> Any:
+    def rule(ctx: Context, call: Call, args: Args) -> Any:
         axis = 0 if call.attrs.axis is None else int(call.attrs.axis)
         return relay(ctx, name, args, axis=axis) if isinstance(args[0], Tuple_) else None
 
     return rule
 
 
-def _arange(ctx: Context, call: Any, args: Args) -> Any:
+def _arange(ctx: Context, call: Call, args: Args) -> object:
     values = [ctx.known_value(a) for a in args]
     items = [v.reshape(-1)[0] for v in values if v is not None and v.size == 1]
     dtype = str(call.attrs.dtype)
@@ -148,14 +149,14 @@ def _arange(ctx: Context, call: Any, args: Args) -> Any:
     return relay(ctx, "arange", args, dtype=dtype) if ctx.literal(ctx.dim(items[2])) else None
 
 
-def _whole(x: Any) -> bool:
+def _whole(x: Expr) -> bool:
     return int(x) == x if is_number(x) else str(x.ty.dtype) == "int64"
 
 
 # -- slices --------------------------------------------------------------------------------------
 
 
-def _strided_slice(ctx: Context, call: Any, args: Args) -> Any:
+def _strided_slice(ctx: Context, call: Call, args: Args) -> Any:
     x = args[0]
     if not isinstance(x, Tensor) or any(not isinstance(a, Tuple_) for a in args[1:]):
         return None
@@ -176,11 +177,11 @@ def _from_the_end(first: Any) -> bool:
     return is_number(first) and first < 0
 
 
-def _scalar(ctx: Context, x: Any) -> Any:
+def _scalar(ctx: Context, x: Expr) -> Any:
     return ctx.number(x.expr) if isinstance(x, Prim) else None
 
 
-def _dynamic_strided_slice(ctx: Context, call: Any, args: Args) -> Any:
+def _dynamic_strided_slice(ctx: Context, call: Call, args: Args) -> object:
     values = [ctx.known_value(b) for b in args[1:]]
     if any(v is None for v in values):
         return None
@@ -188,7 +189,7 @@ def _dynamic_strided_slice(ctx: Context, call: Any, args: Args) -> Any:
     return _cut(ctx, args[0], range(len(begin)), begin, end, strides)
 
 
-def _cut(ctx: Context, x: Any, axes: Args, begin: Args, end: Args, strides: Args) -> Any:
+def _cut(ctx: Context, x: object, axes: Args, begin: Args, end: Args, strides: Args) -> Any:
     """Return a slice with its clamping resolved, as an exact slice along nonnegative axes."""
     if not all(isinstance(s, int) and s != 0 for s in strides):
         return None
@@ -199,20 +200,20 @@ def _cut(ctx: Context, x: Any, axes: Args, begin: Args, end: Args, strides: Args
 # -- gathers -------------------------------------------------------------------------------------
 
 
-def _take(ctx: Context, call: Any, args: Args) -> Any:
+def _take(ctx: Context, call: Call, args: Args) -> Any:
     axis, mode = plain(call.attrs.axis), str(call.attrs.mode)
     if axis is not None and mode == "fast":
         _stay_inside(ctx, args[1], args[0], axis)
     return relay(ctx, "take", args, axis=axis, mode=mode)
 
 
-def _gather_elements(ctx: Context, call: Any, args: Args) -> Any:
+def _gather_elements(ctx: Context, call: Call, args: Args) -> object:
     axis = int(call.attrs.axis)
     _stay_inside(ctx, args[1], args[0], axis)
     return relay(ctx, "gather", args, axis=axis)
 
 
-def _stay_inside(ctx: Context, picks: Any, data: Any, axis: int) -> None:
+def _stay_inside(ctx: Context, picks: Any, data: Expr, axis: int) -> None:
     """Prove or guard that indices of known range are in bounds."""
     _, high = bounds(ctx, picks)
     # Indices from constants or data are the model's responsibility, as in its framework.
@@ -223,7 +224,7 @@ def _stay_inside(ctx: Context, picks: Any, data: Any, axis: int) -> None:
         )
 
 
-def _gather_nd(ctx: Context, call: Any, args: Args) -> Any:
+def _gather_nd(ctx: Context, call: Call, args: Args) -> object:
     found = tensors(args)
     if found is None or ctx.literal(found[1].dims[-1]) is None:
         return None
@@ -232,7 +233,7 @@ def _gather_nd(ctx: Context, call: Any, args: Args) -> Any:
     return computed(ctx, "gather_nd", found, lambda: at_coordinates(ctx, data, picks, batch))
 
 
-def _index_tensor(ctx: Context, call: Any, args: Args) -> Any:
+def _index_tensor(ctx: Context, call: Call, args: Args) -> object:
     known = isinstance(args[1], Tuple_)
     return relay(ctx, "adv_index", [Tuple_((args[0], *args[1].fields))]) if known else None
 
@@ -240,7 +241,7 @@ def _index_tensor(ctx: Context, call: Any, args: Args) -> Any:
 # -- contractions and normalization ----------------------------------------------------------------
 
 
-def _matmul(ctx: Context, call: Any, args: Args) -> Any:
+def _matmul(ctx: Context, call: Call, args: Args) -> object:
     found = tensors(args)
     if found is None or not all(x.rank for x in found):
         return None
@@ -249,7 +250,7 @@ def _matmul(ctx: Context, call: Any, args: Args) -> Any:
 
 
 def _conv(spatial: int) -> Rule:
-    def rule(ctx: Context, call: Any, args: Args) -> Any:
+    def rule(ctx: Context, call: Call, args: Args) -> Any:
         x, w = args[:2]
         if isinstance(x, Tensor) and isinstance(w, Tensor):
             data, kernel = str(call.attrs.data_layout), str(call.attrs.kernel_layout)
@@ -265,7 +266,7 @@ def _conv(spatial: int) -> Rule:
 def _norm(attribute: str, vectors: int) -> Rule:
     """Return a rule for an operator with the first operand's shape; the others match its axes."""
 
-    def rule(ctx: Context, call: Any, args: Args) -> Any:
+    def rule(ctx: Context, call: Call, args: Args) -> Any:
         operands = tensors(args)
         if operands is None:
             return None

@@ -24,6 +24,7 @@ from tvm_disc.relay_passes.propagation.context import (
 from tvm_disc.relay_passes.propagation.finish import drop_dead, sequence
 from tvm_disc.relay_passes.propagation.rules import RULES
 from tvm_disc.support.deadline import at
+from tvm_disc.typing import Binding, Expr, TVMFunction, TVMType, Var
 
 
 class Walker:
@@ -35,7 +36,7 @@ class Walker:
         self.defined: set[Any] = set()
         self.inputs: set[Any] = set(merged)  # symbols that the inputs' shapes bind
 
-    def function(self, func: Any) -> tuple[list[Any], Any]:
+    def function(self, func: TVMFunction) -> tuple[list[Any], Any]:
         """Return (blocks, body) of the rewritten function."""
         ctx = self.context
         for p in func.params:
@@ -47,7 +48,7 @@ class Walker:
         self.inputs |= self.defined
         return self._sequence(func.body, not ctx.portable)
 
-    def _merged_type(self, ty: Any) -> Any:
+    def _merged_type(self, ty: TVMType) -> Any:
         if not self.merged:
             return ty
         if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
@@ -59,7 +60,7 @@ class Walker:
             return relax.ShapeType([substitute(d, self.merged) for d in ty.values])
         return ty
 
-    def _define(self, ty: Any) -> None:
+    def _define(self, ty: TVMType) -> None:
         if isinstance(ty, relax.TupleType):
             for f in ty.fields:
                 self._define(f)
@@ -96,7 +97,7 @@ class Walker:
             blocks = [relax.BindingBlock(ctx.sequences.pop())]
         return blocks, body
 
-    def _result(self, body: Any, dataflow: bool, given_back: bool) -> Any:
+    def _result(self, body: Expr, dataflow: bool, given_back: bool) -> Any:
         """Return the result of a sequence as a variable that is visible outside its block."""
         ctx = self.context
         ctx.name = str(getattr(body, "name", "result"))
@@ -115,7 +116,7 @@ class Walker:
 
     # -- bindings ------------------------------------------------------------------------------
 
-    def _binding(self, binding: Any) -> None:
+    def _binding(self, binding: Binding) -> None:
         ctx = self.context
         ctx.name = str(binding.var.name)
         ctx.operator = ""
@@ -130,7 +131,7 @@ class Walker:
         if isinstance(value, Prim):
             ctx.scalars[binding.var] = value.expr
 
-    def _exported(self, value: Any) -> Any:
+    def _exported(self, value: object) -> object:
         """Return a value that later blocks read, bound to an ordinary variable."""
         ctx = self.context
         expr = ctx.raw(value)
@@ -146,7 +147,7 @@ class Walker:
             return Tuple_(value.fields, var)
         return Lost(var)
 
-    def _value(self, binding: Any) -> Any:
+    def _value(self, binding: Binding) -> object:
         ctx, value = self.context, binding.value
         if isinstance(value, tvm.ir.Call):
             return self._call(binding.var, value)
@@ -163,7 +164,7 @@ class Walker:
             return ctx.describe(ctx.item(ctx.raw(source), int(value.index), ty), ty)
         return ctx.operand(value)
 
-    def _branch(self, var: Any, value: Any) -> Any:
+    def _branch(self, var: Var, value: Expr) -> object:
         ctx = self.context
         cond = ctx.raw(ctx.operand(value.cond))
         name, dataflow = ctx.name, ctx.dataflow
@@ -185,7 +186,7 @@ class Walker:
         ctx.sequences[-1].append(relax.VarBinding(new, made))
         return ctx.describe(new, ty)
 
-    def _call(self, var: Any, call: Any) -> Any:
+    def _call(self, var: object, call: Any) -> Any:
         ctx = self.context
         is_op = isinstance(call.op, tvm.ir.Op)
         ctx.operator = str(call.op.name).removeprefix("relax.") if is_op else ""
@@ -200,7 +201,7 @@ class Walker:
             return result
         return self._inferred(var, call, args)
 
-    def _inferred(self, var: Any, call: Any, args: list[Any]) -> Any:
+    def _inferred(self, var: object, call: Any, args: list[object]) -> Any:
         """Emit an operator without a rule, with TVM's inference on operands of known shape."""
         ctx = self.context
         new = tvm.ir.Call(call.op, [ctx.raw(a) for a in args], call.attrs, call.ty_args)
@@ -211,14 +212,14 @@ class Walker:
         ctx.sequences[-1].append(relax.VarBinding(made, new))
         return ctx.describe(made, ty)
 
-    def _require_sizes(self, ty: Any) -> None:
+    def _require_sizes(self, ty: TVMType) -> None:
         if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
             self.context.require_sizes(ty.shape.values)
         elif isinstance(ty, relax.TupleType):
             for field in ty.fields:
                 self._require_sizes(field)
 
-    def _type_of(self, new: Any, var: Any, call: Any) -> Any:
+    def _type_of(self, new: Any, var: Any, call: Any) -> object:
         explicit = isinstance(call.op, tvm.ir.Op) and call.ty_args
         if explicit and str(call.op.name).startswith("relax.call_"):
             return var.ty
@@ -228,7 +229,7 @@ class Walker:
 
     # -- match_cast ----------------------------------------------------------------------------
 
-    def _match_cast(self, binding: Any) -> Any:
+    def _match_cast(self, binding: Any) -> object:
         """Return the value of a ``match_cast``.
 
         New symbols are unified with the dims that they match. A cast is removed if it is proved, or
@@ -252,13 +253,13 @@ class Walker:
             return self._kept(source, binding)
         return source
 
-    def _casts(self, source: Any, ty: Any) -> bool:
+    def _casts(self, source: object, ty: TVMType) -> bool:
         if isinstance(source, ShapeValue):
             return isinstance(ty, relax.ShapeType) and ty.values is not None
         known = is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr)
         return known and isinstance(source, Tensor)
 
-    def _unify(self, want: Any, have: Any) -> bool:
+    def _unify(self, want: Expr, have: Expr) -> bool:
         """Unify two dims; return whether no check at the cast remains."""
         solver = self.context.solver
         if isinstance(want, tirx.Var) and want not in self.defined:
@@ -281,7 +282,7 @@ class Walker:
         ty = ctx.typed(binding.ty)
         return ctx.describe(ctx.match(expr, ty), ty)
 
-    def _define_new(self, ty: Any) -> None:
+    def _define_new(self, ty: TVMType) -> None:
         if isinstance(ty, relax.TupleType):
             for f in ty.fields:
                 self._define_new(f)

@@ -56,7 +56,7 @@ def write_page(
     path.write_text(text, encoding="utf-8")
 
 
-def _summary(manifest: Mapping[str, Any], levels: Sequence[str], dims: Mapping[str, int]) -> str:
+def _summary(manifest: Mapping[str, object], levels: Sequence[str], dims: Mapping[str, int]) -> str:
     rows = [*summary_rows(manifest, dims), *([("processors", levels)] if levels else [])]
     return "\n".join(
         f"<dt>{escape(name)}</dt>" + "".join(f"<dd>{escape(text)}</dd>" for text in texts)

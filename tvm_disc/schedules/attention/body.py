@@ -18,11 +18,10 @@ from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import cdiv, div, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.kernel import Body
-from tvm_disc.tir.builder import Buffer, call, const, first_lanes, i64, is_nan, lanes_of
+from tvm_disc.tir.builder import call, const, first_lanes, i64, is_nan, lanes_of
+from tvm_disc.typing import Buffer, Expr, Size
 
-Expr: TypeAlias = Any
-Index: TypeAlias = Any
-Element: TypeAlias = Callable[[Expr, Expr, Expr], Expr]  # (g, outer, inner) to a value
+Element: TypeAlias = Callable[[Size, Size, Expr], Expr]  # (g, outer, inner) to a value
 
 
 class Operand:
@@ -33,7 +32,9 @@ class Operand:
     stride for ``g``. The operand is then read in place.
     """
 
-    def __init__(self, at: Element, place: Callable[[Expr], tuple[Buffer, Expr, Any, Any]] | None):
+    def __init__(
+        self, at: Element, place: Callable[[Size], tuple[Buffer, Expr, Size, Size]] | None
+    ):
         self.at, self.place = at, place
 
 
@@ -63,7 +64,7 @@ class AttentionBody:
         if factor is not None:
             self.hidden = HiddenKeys(spec, tile, found, body, self.sizes, factor)
 
-    def _bind(self, name: str, value: Index) -> Index:
+    def _bind(self, name: str, value: Size) -> Size:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
     def emit(self) -> None:
@@ -97,7 +98,7 @@ class AttentionBody:
 
     # -- copies --------------------------------------------------------------------------------
 
-    def _copy_keys(self, g: Expr) -> None:
+    def _copy_keys(self, g: Size) -> None:
         """Emit the copy of K to panels ``[depth, n_r]``: keys are the columns of the first
         product.
         """
@@ -121,7 +122,7 @@ class AttentionBody:
             else:
                 self._copy_evaluated(g, j0, columns, out)
 
-    def _copy_row(self, buffer: Buffer, at: Expr, to: Expr, elems: Expr) -> None:
+    def _copy_row(self, buffer: Buffer, at: Size, to: Size, elems: Size) -> None:
         copy_contiguous(
             self.b,
             elems,
@@ -132,7 +133,7 @@ class AttentionBody:
         )
 
     def _copy_evaluated(
-        self, g: Expr, first: Expr, columns: Expr, out: tuple[Buffer, Expr, int, str]
+        self, g: Size, first: Size, columns: Size, out: tuple[Buffer, Size, int, str]
     ) -> None:
         """Emit computed keys: ``lanes`` rows at a time, then transposed."""
         z, lanes, to = self.sizes, self.tile.lanes, out[1]
@@ -147,7 +148,7 @@ class AttentionBody:
             place = (out[0], self._bind("place", to + skip), *out[2:])
             transpose_into(self.b, source, count, i64(z.depth), place, lanes)
 
-    def _copy_values(self, g: Expr) -> None:
+    def _copy_values(self, g: Size) -> None:
         """Emit the copy of V to panels ``[n, n_r]``."""
         z, tile = self.sizes, self.tile.values
         with self.low.loop("p", z.v_panels) as p:
@@ -157,14 +158,14 @@ class AttentionBody:
             with self.low.loop("k", z.n) as k:
                 self._copy_along(self.values, g, k, (j0, columns), to + k * tile.n_r)
 
-    def _copy_queries(self, g: Expr, i0: Expr, rows: Expr) -> None:
+    def _copy_queries(self, g: Size, i0: Size, rows: Size) -> None:
         z = self.sizes
         with self.low.loop("i", rows) as i:
             to = self._bind("to", z.q_at + i * z.q_row)
             self._copy_along(self.queries, g, i0 + i, (i64(0), i64(z.depth)), to)
 
     def _copy_along(
-        self, source: Operand, g: Expr, row: Expr, span: tuple[Expr, Expr], to: Expr
+        self, source: Operand, g: Size, row: Size, span: tuple[Size, Size], to: Size
     ) -> None:
         """Emit the copy of elements ``[start, start + count)`` of a row to whole vectors at
         ``to``.
@@ -189,7 +190,7 @@ class AttentionBody:
                 zero = splat(const(0, self.spec.dtype), lanes)
                 vstore(b, self.scratch, to + done, lanes, tirx.Select(mask, value, zero))
 
-    def _element(self, source: Operand, g: Expr, row: Expr, e: Expr, lanes: int) -> Expr:
+    def _element(self, source: Operand, g: Size, row: Size, e: Size, lanes: int) -> Expr:
         value = source.at(g, row, self.low.space.aligned(self._bind("from", e), lanes))
         self.low.resolve([value])
         value = cast(value, self.spec.dtype, lanes_of(value))
@@ -198,7 +199,7 @@ class AttentionBody:
 
     # -- products ------------------------------------------------------------------------------
 
-    def _tiles(self, rows: Expr, tile: GemmTile) -> Any:
+    def _tiles(self, rows: Size, tile: GemmTile) -> Any:
         """Return the number of row tiles, and a function that returns (first row, height) of one.
 
         The tiles have nearly equal heights.
@@ -207,7 +208,7 @@ class AttentionBody:
         base = self._bind("base", div(rows, most(blocks, 1)))
         extra = self._bind("extra", rows - base * blocks)
 
-        def tile_at(t: Expr) -> tuple[Expr, Expr]:
+        def tile_at(t: Expr) -> tuple[Size, Size]:
             first = self._bind("first", t * base + least(t, extra))
             height = self._bind("height", base + tirx.Select(t < extra, i64(1), i64(0)))
             return first, height
@@ -233,14 +234,14 @@ class AttentionBody:
         """Return whether an operand must be widened, which only copies do."""
         return str(place[0].dtype) != self.spec.dtype
 
-    def _height(self) -> Expr:
+    def _height(self) -> Size:
         """Return the height of the tallest tile of inner products that the queries fill."""
         best: Expr = i64(1)
         for rows in tile_rows(self.tile.lanes)[1:]:
             best = tirx.Select(i64(self.sizes.m) >= rows, i64(rows), best)
         return self._bind("height", best)
 
-    def _values_in_place(self, g: Expr) -> Expr:
+    def _values_in_place(self, g: Size) -> Expr:
         """Return the condition that values are read in place: compact rows, or one block of
         queries.
         """
@@ -252,10 +253,10 @@ class AttentionBody:
         fits = tirx.any(dense, i64(z.m) <= self.tile.queries)
         return fits if self.hidden is None else tirx.all(fits, tirx.Not(self.hidden.worth))
 
-    def _place(self, operand: Operand, g: Expr = 0) -> Any:
+    def _place(self, operand: Operand, g: Size = 0) -> Any:
         return None if operand.place is None else operand.place(i64(g))
 
-    def _dispatcher(self, tile: GemmTile, columns: Index = None) -> Any:
+    def _dispatcher(self, tile: GemmTile, columns: Size | None = None) -> object:
         """Return the dispatcher for kernels of all heights and the widths that ``columns`` need."""
         rows, vectors = tuple(range(1, tile.m_r + 1)), tuple(range(1, tile.vectors + 1))
         if isinstance(columns, int):
@@ -263,11 +264,11 @@ class AttentionBody:
             vectors = tuple(sorted({last, tile.vectors * (columns >= tile.n_r)} - {0})) or (1,)
         return self.kernels.dispatcher(tile, self.spec.dtype, rows, vectors)
 
-    def _call(self, run: Any, at: Sequence[Expr], sizes: Sequence[Any]) -> None:
+    def _call(self, run: Any, at: Sequence[Size], sizes: Sequence[Any]) -> None:
         where = [tirx.address_of(self.scratch[i64(x)]) for x in at]
         self.b.eval(call(run, *where, *map(i64, sizes)))
 
-    def _product_of_keys(self, g: Expr, rows: Expr, k0: Expr, keys: Expr) -> None:
+    def _product_of_keys(self, g: Size, rows: Size, k0: Size, keys: Size) -> None:
         """Emit S = Q K^T for one block of keys."""
         place = self._place(self.keys, g)
         if not self._inner(place):
@@ -278,7 +279,7 @@ class AttentionBody:
         with self.b.otherwise(), self.low.scope():
             self._product_of_panels(rows, k0, keys)
 
-    def _inner_products(self, place: Any, rows: Expr, k0: Expr, keys: Expr) -> None:
+    def _inner_products(self, place: Any, rows: Size, k0: Size, keys: Size) -> None:
         """Emit all rows times keys in place; the last tile overlaps the one before it.
 
         If there are fewer keys than a tile has columns, each key is computed alone, in all columns.
@@ -304,7 +305,7 @@ class AttentionBody:
                 sizes = (z.depth, z.q_row, apart, z.s_row)
                 self.b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
 
-    def _product_of_panels(self, rows: Expr, k0: Expr, keys: Expr) -> None:
+    def _product_of_panels(self, rows: Size, k0: Size, keys: Size) -> None:
         z, tile = self.sizes, self.tile.scores
         run = self._dispatcher(tile)
         blocks, tile_at = self._tiles(rows, tile)
@@ -319,15 +320,15 @@ class AttentionBody:
                 sizes = (z.depth, z.q_row, tile.n_r, z.s_row, 0, height, vectors)
                 self._call(run, at, sizes)
 
-    def _product_of_values(self, g: Expr, rows: Expr, block: tuple[Expr, Expr, Expr]) -> None:
+    def _product_of_values(self, g: Size, rows: Size, block: tuple[Size, Size, Size]) -> None:
         """Emit O += S V for one block of keys."""
         z, n_r = self.sizes, self.tile.values.n_r
         place = self._place(self.values, g)
 
-        def panel(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Index]:
+        def panel(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Size]:
             return self.scratch, z.v_at + (p * z.n + k0) * n_r, n_r
 
-        def lying(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Index]:
+        def lying(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Size]:
             return place[0], place[1] + k0 * place[2] + p * n_r, place[2]
 
         if place is None or self._narrow(place):
@@ -338,7 +339,7 @@ class AttentionBody:
         with self.b.otherwise(), self.low.scope():
             self._add_values(rows, block, panel)
 
-    def _add_values(self, rows: Expr, block: tuple[Expr, Expr, Expr], source: Any) -> None:
+    def _add_values(self, rows: Size, block: tuple[Size, Size, Size], source: Any) -> None:
         z, tile = self.sizes, self.tile.values
         kb, k0, keys = block
         run = self._dispatcher(tile, z.width)
@@ -355,7 +356,7 @@ class AttentionBody:
                 sizes = (keys, z.s_row, ldb, z.o_row, kb, height, vectors)
                 self.b.eval(call(run, *map(tirx.address_of, places), *map(i64, sizes)))
 
-    def _finish(self, g: Expr, i0: Expr, rows: Expr) -> None:
+    def _finish(self, g: Size, i0: Size, rows: Size) -> None:
         """Emit the division by the sums, and the stores of the rows."""
         b, z, lanes = self.b, self.sizes, self.tile.lanes
         one = const(1, self.spec.dtype)
@@ -383,7 +384,7 @@ class AttentionBody:
                 self.store.scalar(b, g, i, j, self.scratch[at + j] * scale)
 
 
-def _is_one(x: Index) -> bool:
+def _is_one(x: Size) -> bool:
     return isinstance(x, int) and x == 1
 
 

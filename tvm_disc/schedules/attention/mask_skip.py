@@ -13,7 +13,7 @@ finite. If there is a NaN or an infinity, or a query that sees no key, every key
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from tvm import tirx
@@ -28,10 +28,8 @@ from tvm_disc.schedules.gemm.partition import cdiv, div, least
 from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.math.language import FORMATS
 from tvm_disc.schedules.rows.accumulate import fold
-from tvm_disc.tir.builder import Buffer, const, i64, lane_index, ramp, with_lanes
-
-Expr: TypeAlias = Any
-Index: TypeAlias = Any
+from tvm_disc.tir.builder import const, i64, lane_index, ramp, with_lanes
+from tvm_disc.typing import Buffer, Expr, Size
 
 FEWEST_KEYS = 128  # with fewer keys, the search costs more than it saves
 FEWEST_QUERIES = 8
@@ -139,7 +137,7 @@ class HiddenKeys:
         bits = tirx.reinterpret(whole, x) & const(int(largest), whole)
         self.b.store(cells, lane, tirx.max(cells[lane], bits))
 
-    def _panels(self, cells: Buffer, panels: tuple[Expr, Expr, Expr], n_r: int) -> None:
+    def _panels(self, cells: Buffer, panels: tuple[Size, Size, Size], n_r: int) -> None:
         """Emit the maximum over panels of ``rows x n_r`` from ``at`` on; the last may be
         narrower.
         """
@@ -159,7 +157,7 @@ class HiddenKeys:
 
     # -- the search ----------------------------------------------------------------------------
 
-    def span(self, g: Expr, i0: Expr, rows: Expr) -> tuple[Expr, Expr]:
+    def span(self, g: Size, i0: Size, rows: Size) -> tuple[Expr, Expr]:
         """Return (first, end) of the keys that queries ``[i0, i0 + rows)`` see, in whole panels."""
         b, z, low = self.b, self.sizes, self.low
         ends = b.alloc("ends", 2, "int64")
@@ -177,7 +175,7 @@ class HiddenKeys:
         begin = bind_opaque(b, "begin", div(ends[i64(0)], n_r) * n_r)
         return begin, bind_opaque(b, "end", ends[i64(1)])
 
-    def _search(self, g: Expr, queries: tuple[Expr, Expr], hidden: Expr, ends: Buffer) -> None:
+    def _search(self, g: Size, queries: tuple[Size, Size], hidden: Expr, ends: Buffer) -> None:
         b, low, n = self.b, self.low, i64(self.sizes.n)
         i0, rows = queries
         lead = low.space.split(g, self.found.masked.shape[:-2])

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile, Isa, default_tile
 from tvm_disc.schedules.gemm.partition import cdiv, div, known, least, most
-
-Index = Any  # Expr or int
+from tvm_disc.typing import Size
 
 LINE_BYTES = 64
 
@@ -36,7 +34,7 @@ class AttentionTile:
         return self.scores.lanes
 
 
-def attention_tile(isa: Isa, dtype: str, width: Index) -> AttentionTile:
+def attention_tile(isa: Isa, dtype: str, width: Size) -> AttentionTile:
     """Return the default tile for values of ``width`` elements."""
     literal = known(width)
     values = default_tile(isa, dtype, literal if isinstance(literal, int) else None)
@@ -50,11 +48,11 @@ class AttentionSpec:
     With ``staged``, keys are computed row by row into a buffer before they are packed.
     """
 
-    batch: Index
-    m: Index
-    n: Index
-    depth: Index
-    width: Index
+    batch: Size
+    m: Size
+    n: Size
+    depth: Size
+    width: Size
     dtype: str
     staged: bool = False
 
@@ -66,7 +64,7 @@ class AttentionSizes:
         self,
         spec: AttentionSpec,
         tile: AttentionTile,
-        bind: Callable[[str, Index], Index] = lambda _name, value: value,
+        bind: Callable[[str, Size], Size] = lambda _name, value: value,
     ) -> None:
         self.m, self.n = m, n = known(spec.m), known(spec.n)
         self.depth, self.width = known(spec.depth), known(spec.width)
@@ -98,16 +96,16 @@ class AttentionSizes:
         stage = tile.lanes * self.q_row if spec.staged else 0
         self.elems = self._lines(self.stage_at + stage) + self.line
 
-    def _lines(self, elems: Index) -> Index:
+    def _lines(self, elems: Size) -> Size:
         return cdiv(elems, self.line) * self.line
 
-    def _odd_lines(self, elems: Index) -> Index:
+    def _odd_lines(self, elems: Size) -> Size:
         """Return the elements rounded up to an odd number of cache lines.
 
         Adjacent rows then use different cache sets.
         """
         return (div(cdiv(elems, self.line), 2) * 2 + 1) * self.line
 
-    def tasks(self, batch: Index) -> Index:
+    def tasks(self, batch: Size) -> Size:
         """Return the number of independent tasks."""
         return batch * self.q_blocks

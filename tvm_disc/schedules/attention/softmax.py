@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -29,8 +29,7 @@ from tvm_disc.tir.builder import (
     with_lanes,
 )
 from tvm_disc.tir.rounding import difference
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr, Size
 
 UNROLLED_VECTORS = 4
 
@@ -101,7 +100,7 @@ class SoftmaxRows:
         self.lanes = tile.lanes
         self.wide = tile.lanes * UNROLLED_VECTORS
 
-    def emit(self, g: Expr, queries: tuple[Expr, Expr], block: tuple[Expr, Expr, Expr]) -> None:
+    def emit(self, g: Size, queries: tuple[Size, Size], block: tuple[Size, Size, Size]) -> None:
         """Emit the softmax of rows ``queries`` for the keys ``block``."""
         b, low, z = self.b, self.low, self.sizes
         i0, rows = queries
@@ -133,7 +132,7 @@ class SoftmaxRows:
                         b, scratch, at + v * self.lanes, self.lanes, old * splat(factor, self.lanes)
                     )
 
-    def _spans(self, keys: Expr, step: Any) -> None:
+    def _spans(self, keys: Size, step: Any) -> None:
         """Emit ``step(offset, width, mask)`` over a row: wide vectors, then masked ones."""
         b, low = self.b, self.low
         blocks = bind_opaque(b, "blocks", div(keys, self.wide))
@@ -147,7 +146,7 @@ class SoftmaxRows:
             with low.masked(mask):
                 step(at, self.lanes, mask)
 
-    def _first_pass(self, row: Expr, outer: Sequence[Expr], k0: Expr, keys: Expr) -> Expr:
+    def _first_pass(self, row: Expr, outer: Sequence[Expr], k0: Size, keys: Size) -> Expr:
         """Emit the chain and store its values; return their maximum."""
         b, low, found = self.b, self.low, self.found
         scratch, dtype = self.scratch, self.spec.dtype
@@ -173,7 +172,7 @@ class SoftmaxRows:
         self._spans(keys, step)
         return self._fold(cells, tirx.max)
 
-    def _second_pass(self, row: Expr, shift: Expr, keys: Expr) -> Expr:
+    def _second_pass(self, row: Expr, shift: Expr, keys: Size) -> Expr:
         """Emit and store the exponentials; return their sum."""
         b, scratch, dtype = self.b, self.scratch, self.spec.dtype
         zero = const(0, dtype)

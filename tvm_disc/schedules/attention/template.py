@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.attention import Attention, find_attention
@@ -37,8 +37,7 @@ from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr, Size
 
 EXP_COST = 24  # plain operations per score between the two products
 
@@ -98,7 +97,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
     )
 
 
-def _size(dim: Any) -> Any:
+def _size(dim: object) -> Any:
     literal = static_dim(dim)
     return dim if literal is None else literal
 
@@ -114,7 +113,7 @@ def _operand(body: Body, at: Any, strides: Any) -> Operand:
     if strides is None:
         return Operand(lambda g, row, e: at(low, i64(g), i64(row), i64(e)), None)
 
-    def place(g: Expr) -> tuple[Any, Expr, Any, Any]:
+    def place(g: Size) -> tuple[Any, Expr, Any, Any]:
         found = low.locate(lambda: at(low, i64(g), i64(0), i64(0)))
         assert found is not None
         base = low.settle("base", found[1])

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 from tvm import tirx
@@ -22,9 +21,8 @@ from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload
 from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.gemm.partition import has_masks
 from tvm_disc.schedules.packing import Array, Form
-from tvm_disc.tir.builder import Block, Buffer, first_lanes, i64, ramp
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, first_lanes, i64, ramp
+from tvm_disc.typing import UNSET, Buffer, Expr
 
 _MOST_TOGETHER = 4  # groups of a vector: each input channel takes one load per group
 _MANY_BYTES = 1 << 20  # bytes of weights from which threads divide the output channels, too
@@ -49,8 +47,8 @@ class Channels:
     first: Expr
     weights: Expr
     lanes: int
-    mask: Expr = None
-    inputs: Expr = None
+    mask: Expr | None = None
+    inputs: Expr = UNSET
     groups: int = 1
 
     @property

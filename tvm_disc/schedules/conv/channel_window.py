@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 import numpy as np
 from tvm import DataType, tirx
@@ -38,10 +37,9 @@ from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.packing import Array, Form
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, first_lanes, i64, masked_load, ramp
+from tvm_disc.tir.builder import first_lanes, i64, masked_load, ramp
 from tvm_disc.tir.index import mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr, Size
 
 # columns of a tile: with the weights of a line they fill 16 registers; widths of 7 x 2^k are common
 _COLUMNS = 7
@@ -339,7 +337,7 @@ class _Emitter:
             with last if blocks > 1 else nullcontext(), self.low.scope():
                 self._groups(lines, tile, run, (i64(0), i64(run.count)))
 
-    def _groups(self, lines: _Lines, tile: _Tile, run: Run, span: tuple[Expr, Expr]) -> None:
+    def _groups(self, lines: _Lines, tile: _Tile, run: Run, span: tuple[Size, Size]) -> None:
         """Emit the vectors ``(first, count)`` of a run, which may be partially filled."""
         block, low, cut = self.block, self.low, self.cut
         assert cut is not None

@@ -22,9 +22,9 @@ from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.scalars import is_float
 from tvm_disc.tir.builder import const, i64, same_lanes
 from tvm_disc.tir.index import add, mul, product
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
-Index: TypeAlias = Sequence[Any]
+Index: TypeAlias = Sequence[Expr]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _reduction(node: Node) -> Contraction:
     )
 
 
-def matmul_dims(node: Node) -> tuple[tuple[Any, ...], Any, Any, Any]:
+def matmul_dims(node: Node) -> tuple[tuple[Expr, ...], Expr, Expr, Expr]:
     """Return (batch dims, m, n, k) of a matmul; a missing m or n of a 1-d operand is 1."""
     a, b = node.inputs
     m = a.shape[-2] if len(a.shape) > 1 else i64(1)
@@ -129,17 +129,17 @@ _LAYOUTS = {
 }
 
 
-def spatial(node: Node, index: Sequence[Any]) -> list[Any]:
+def spatial(node: Node, index: Sequence[Expr]) -> list[Any]:
     """Return the spatial part of an index or shape."""
     return list(index[1:-1] if channels_last(node) else index[2:])
 
 
-def channel(node: Node, index: Sequence[Any]) -> Any:
+def channel(node: Node, index: Sequence[Expr]) -> Any:
     """Return the channel of an index, or the number of channels of a shape."""
     return index[-1] if channels_last(node) else index[1]
 
 
-def place(node: Node, image: Any, channel: Any, where: Sequence[Any]) -> list[Any]:
+def place(node: Node, image: Any, channel: Any, where: Sequence[object]) -> list[Any]:
     """Return the index of a channel of an image at a position."""
     return [image, *where, channel] if channels_last(node) else [image, channel, *where]
 

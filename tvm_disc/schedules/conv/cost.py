@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from tvm_disc.schedules.conv.contraction import WindowGeometry
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
 from tvm_disc.tir.builder import i64
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Size
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def _step_ns(model: CostModel) -> float:
     return model.cycle_ns / model.fma_per_cycle
 
 
-def _values(dim: Any, points: Points) -> Values:
+def _values(dim: Size, points: Points) -> Values:
     return np.asarray(evaluate(i64(dim), points), np.float64)
 
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -22,10 +22,9 @@ from tvm_disc.schedules.conv.contraction import geometry
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vstore
 from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.tir.builder import Block, Buffer, const, first_lanes, i64, masked_load
+from tvm_disc.tir.builder import Block, const, first_lanes, i64, masked_load
 from tvm_disc.tir.index import add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr, Size
 
 _MOST_STRIDE = 2
 
@@ -36,7 +35,7 @@ def can_fill(node: Node) -> bool:
     return geometry(node, rank).strides[-1] <= _MOST_STRIDE
 
 
-def literal_dims(dims: Sequence[Any]) -> list[int]:
+def literal_dims(dims: Sequence[Expr]) -> list[int]:
     """Return the literal dims as Python ints; others are omitted."""
     known = [static_dim(d) for d in dims]
     return [d for d in known if d is not None]
@@ -51,8 +50,8 @@ class Panel:
 
     columns: Expr
     buffer: Buffer
-    at: Expr
-    width: Expr
+    at: Size
+    width: Size
     vectors: int
     lanes: int
     dtype: str
@@ -113,16 +112,16 @@ class PanelFill:
     """Emits the filling of one panel with the lines of taps (first, count)."""
 
     def __init__(
-        self, source: Source, low: Lowering, block: Block, panel: Panel, taps: tuple[Expr, Expr]
+        self, source: Source, low: Lowering, block: Block, panel: Panel, taps: tuple[Size, Size]
     ) -> None:
         self.source, self.low, self.b, self.panel, self.taps = source, low, block, panel, taps
 
     def emit(
         self,
-        place: tuple[Expr, Expr],
-        group: Expr,
-        channels: tuple[Expr, Expr],
-        lines: tuple[Expr, Expr],
+        place: tuple[Size, Size],
+        group: Size,
+        channels: tuple[Size, Size],
+        lines: tuple[Size, Size],
     ) -> None:
         """Emit rows of ``channels`` (first, count), starting at the pixel ``place`` (image, pixel).
 
@@ -156,7 +155,7 @@ class PanelFill:
             b.store(line_at, 0, tirx.Select(last > 0, first_line, row + 1))
             b.store(start_at, 0, zero)
 
-    def _clear_last(self, channels: Expr) -> None:
+    def _clear_last(self, channels: Size) -> None:
         """Emit zeros in the lanes after the last column, because products read them."""
         b, panel = self.b, self.panel
         rows = channels * self.source.inner * self.taps[1]
@@ -167,7 +166,7 @@ class PanelFill:
             vstore(b, panel.buffer, panel.at + k * panel.width + done, panel.lanes, zero)
 
     def _run(
-        self, lead: Expr, run: tuple[Sequence[Expr], Expr, Expr, Expr], channels: Expr
+        self, lead: Expr, run: tuple[Sequence[Size], Size, Size, Size], channels: Size
     ) -> None:
         """Emit all taps and channels of a run: (position of its line, first pixel, column,
         length).
@@ -175,8 +174,8 @@ class PanelFill:
         b, source, panel = self.b, self.source, self.panel
         where, start, filled, length = run
         rank = len(source.taps)
-        extents = [*source.taps]
-        begins = [i64(0)] * rank
+        extents: list[Size] = [*source.taps]
+        begins: list[Size] = [i64(0)] * rank
         if source.lead > 1:
             extents[0], begins[0] = self.taps[1], self.taps[0]
         with ExitStack() as stack:
@@ -212,10 +211,10 @@ class PanelFill:
     def _vectors(
         self,
         vectors: list[Expr],
-        place: tuple[Expr, Expr, Expr],
-        part: tuple[Expr, Expr, Expr],
-        channels: Expr,
-        width: Expr,
+        place: tuple[Size, Size, Size],
+        part: tuple[Size, Size, Size],
+        channels: Size,
+        width: Size,
     ) -> None:
         """Emit some vectors of a run, for every channel, into a panel of this width."""
         b, source, panel = self.b, self.source, self.panel
@@ -236,7 +235,7 @@ class PanelFill:
                 value = cast(value, panel.dtype, lanes)
                 b.masked_store(panel.buffer, put + v * lanes, value, keep)
 
-    def _first_row(self, k: Sequence[Expr], channels: Expr) -> Expr:
+    def _first_row(self, k: Sequence[Expr], channels: Size) -> Expr:
         """Return the row of the first channel at taps ``k``."""
         source = self.source
         if source.lead == 1:
@@ -244,7 +243,7 @@ class PanelFill:
         before = (k[0] - self.taps[0]) * channels * source.inner
         return bind_opaque(self.b, "tap_row", before + _position(k[1:], source.taps[1:]))
 
-    def _masks(self, v: Expr, part: tuple[Expr, Expr, Expr]) -> tuple[list[Expr], Expr]:
+    def _masks(self, v: Expr, part: tuple[Size, Size, Size]) -> tuple[list[Expr], Expr]:
         """Return the masks of vector ``v``: for each load the lanes inside the input, and those
         of the run.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -25,10 +25,9 @@ from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Packing
-from tvm_disc.tir.builder import Block, Buffer, const, i64
+from tvm_disc.tir.builder import Block, const, i64
 from tvm_disc.tir.index import add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr, Size
 
 
 @dataclass
@@ -50,7 +49,7 @@ class ConvView:
         return batch, channels, pixels, product(weight.shape[1:])
 
     @property
-    def row_stride(self) -> Any:
+    def row_stride(self) -> object:
         return self.sizes[2]
 
     @property
@@ -58,13 +57,16 @@ class ConvView:
         """The number of channel groups."""
         return int(self.node.attrs["groups"])
 
-    def traits(self, packed: dict[str, Any]) -> dict[str, Any]:
+    def traits(self, packed: dict[str, object]) -> dict[str, object]:
         return {"a_packed_batched": True, "a_period": self.groups} if self.groups > 1 else {}
 
     def copies(self, body: Body) -> dict[str, Callable[..., None]]:
-        def fill(block: Block, *args: Any) -> None:
+        def fill(
+            block: Block, g: Size, k: Size, j0: Size, columns: Size, buffer: Buffer, at: Size
+        ) -> None:
             with body.low.inside(block):
-                self.fill(body.low, block, *(i64(a) if isinstance(a, int) else a for a in args))
+                first = (i64(g), i64(k), i64(j0), i64(columns))
+                self.fill(body.low, block, *first, buffer, i64(at))
 
         return {"fill_b": fill}
 
@@ -109,7 +111,7 @@ class ConvView:
         zero = tirx.const(0, data.dtype)
         return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
 
-    def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
+    def packed(self, tile: object) -> dict[str, tuple[Node, Packing]]:
         del tile
         weight = self.node.inputs[1]
         if weight not in self.group.constants:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from tvm import tirx
@@ -27,14 +27,14 @@ from tvm_disc.schedules.conv.tail import Tail, tail_columns
 from tvm_disc.schedules.conv.zones import Places, lead_taps, more_panels, tails
 from tvm_disc.schedules.gemm.layouts import packed_row_elems
 from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels, bind_opaque, vload
-from tvm_disc.schedules.gemm.partition import Index, cdiv, div, known, least, most
+from tvm_disc.schedules.gemm.partition import cdiv, div, known, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Array, Form
-from tvm_disc.tir.builder import Block, Buffer, call, either, i64, prefetch
+from tvm_disc.tir.builder import Block, call, either, i64, prefetch
 from tvm_disc.tir.index import add, mul, product
+from tvm_disc.typing import Buffer, Expr, Size
 
-Expr: TypeAlias = Any
 Store = Callable[..., Any]
 
 _DEPTH = 512  # rows of the im2col matrix that exist at a time
@@ -118,8 +118,9 @@ class ConvShape:
         images, pixels = known(self.images), known(self.pixels)
         if not isinstance(pixels, int):
             return None
-        together = isinstance(images, int) and pixels < _SMALL_IMAGE
-        return pixels * max(images, 1) if together else pixels
+        if isinstance(images, int) and pixels < _SMALL_IMAGE:
+            return pixels * max(images, 1)
+        return pixels
 
 
 class ConvCut:
@@ -135,7 +136,7 @@ class ConvCut:
         itemsize: int,
         threads: int,
         near_bytes: int,
-        keep: Callable[[str, Index], Index] = lambda _name, value: value,
+        keep: Callable[[str, Size], Size] = lambda _name, value: value,
     ) -> None:
         self.per = depth_of(shape.channels, shape.taps)
         self.k_blocks = -(-shape.channels // self.per)
@@ -150,7 +151,7 @@ class ConvCut:
         # Sizes of the task grid at run time.
         images, pixels = known(shape.images), known(shape.pixels)
         if isinstance(images, int) and images == 1:
-            self.shared: Index = 1
+            self.shared: Size = 1
         elif isinstance(images, int) and isinstance(pixels, int):
             self.shared = images if pixels < _SMALL_IMAGE else 1
         else:
@@ -185,7 +186,7 @@ class ConvCut:
         self.elems = self.tail_at + Tail.elems(self.tail, narrow, self.depth, tile, itemsize)
 
     @property
-    def tasks(self) -> Index:
+    def tasks(self) -> Size:
         """The number of independent tasks."""
         return self.items * self.groups_n * self.groups_m
 
@@ -217,7 +218,7 @@ class ConvBody:
         operands: ConvOperands,
         shape: ConvShape,
         tile: GemmTile,
-        cut: Callable[[Callable[[str, Index], Index]], ConvCut],
+        cut: Callable[[Callable[[str, Size], Size]], ConvCut],
         dtype: str,
         kernels: MicroKernels,
         low: Lowering,
@@ -235,7 +236,7 @@ class ConvBody:
         at = (scratch, self.cut.tail_at)
         self.tail = Tail(block, self._bind, kernels, tile, dtype, *sizes, *at)
 
-    def _bind(self, name: str, value: Index) -> Index:
+    def _bind(self, name: str, value: Size) -> Size:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
     def emit(self, lo: Expr, hi: Expr) -> None:
@@ -250,7 +251,8 @@ class ConvBody:
             panels = self._bind("n_panels", least(per, places.panels - panel0))
             first = self._bind("first_block", gm * cut.per_m)
             blocks = self._bind("n_blocks", least(cut.per_m, cut.blocks - first))
-            self.image, self.group = item, i64(0)
+            self.image: Size = item
+            self.group: Size = i64(0)
             if self.shape.groups > 1:
                 self.image = self._bind("image", div(item, self.shape.groups))
                 self.group = self._bind("group", item - self.image * self.shape.groups)
@@ -269,10 +271,10 @@ class ConvBody:
 
     # --- panels -----------------------------------------------------------------------------
 
-    def _vectors(self, columns: Expr) -> Expr:
+    def _vectors(self, columns: Expr) -> Size:
         return self._bind("vectors", cdiv(columns, self.tile.lanes))
 
-    def _channels(self, kb: Expr) -> tuple[Expr, Expr]:
+    def _channels(self, kb: Expr) -> tuple[Size, Size]:
         """Return the first channel of K block ``kb``, and the number of channels."""
         first = self._bind("first_channel", kb * self.cut.per)
         if self.shape.channels % self.cut.per == 0:
@@ -303,7 +305,7 @@ class ConvBody:
 
     # --- register tiles ----------------------------------------------------------------------
 
-    def _tile(self, slot: Expr, block_at: tuple[Expr, Expr, Expr], kb: Expr) -> None:
+    def _tile(self, slot: Expr, block_at: tuple[Size, Size, Size], kb: Expr) -> None:
         """Emit one row block times one panel, for one K block."""
         b, cut, tile, places = self.b, self.cut, self.tile, self.places
         first, blk, _ = block_at
@@ -311,7 +313,7 @@ class ConvBody:
         i0 = self._bind("i0", r * cut.base_rows + least(r, cut.extra_rows))
         # Load the number from memory: with a known number, LLVM unrolls all rows of the epilogue
         # and keeps an address for each of them between register tiles.
-        rows = places.of_all("rows", slot)
+        rows: Size = places.of_all("rows", slot)
         if cut.extra_rows:
             rows = rows + tirx.Select(r < cut.extra_rows, i64(1), i64(0))
         rows = self._bind("rows", rows)
@@ -319,7 +321,7 @@ class ConvBody:
         line = self._bind("tap_line", self._channels(kb)[1] * self.source.inner)
         first_tap, taps = places.taps(slot)
         depth = self._bind("depth", line * taps)
-        sums: Expr = i64(0)
+        sums: Size = i64(0)
         if cut.k_blocks > 1:
             sums = self._bind("sums", (blk * cut.per_n + slot) * cut.tile_elems)
         held = i64(0) if cut.one_by_one else slot
@@ -348,7 +350,7 @@ class ConvBody:
         with b.when(kb == cut.k_blocks - 1):
             self._finish(slot, (i0, rows), columns, sums)
 
-    def _weights(self, i0: Expr, kb: Expr) -> tuple[Expr, int]:
+    def _weights(self, i0: Size, kb: Expr) -> tuple[Size, int]:
         """Return the offset of row ``i0`` of a K block, and the row stride."""
         cut, shape = self.cut, self.shape
         if self.ops.packed:
@@ -360,10 +362,10 @@ class ConvBody:
     def _ahead(
         self,
         slot: Expr,
-        block_at: tuple[Expr, Expr, Expr],
-        strip: tuple[Expr, int, Expr],
-        depth: Expr,
-    ) -> tuple[Expr, Expr]:
+        block_at: tuple[Size, Size, Size],
+        strip: tuple[Size, int, Size],
+        depth: Size,
+    ) -> tuple[Expr, Size]:
         """Return the address to prefetch at the first K step, and the stride between steps."""
         at, lda, rows = strip
         source, weights, places = self.source, self.ops.weights, self.places
@@ -402,7 +404,7 @@ class ConvBody:
 
     # --- results ----------------------------------------------------------------------------
 
-    def _fetch(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr) -> None:
+    def _fetch(self, slot: Expr, i_rows: tuple[Size, Size], columns: Expr) -> None:
         """Emit prefetches of the epilogue's data before the products, since its rows are pages
         apart.
 
@@ -421,7 +423,7 @@ class ConvBody:
                     for buffer in buffers:
                         b.eval(prefetch(buffer, row + e, to_write))
 
-    def _finish(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr, sums: Expr) -> None:
+    def _finish(self, slot: Expr, i_rows: tuple[Size, Size], columns: Expr, sums: Size) -> None:
         """Emit the stores of one register tile, image by image."""
         b = self.b
         image, pixel = self.places.image(slot), self.places.pixel(slot)
@@ -447,9 +449,9 @@ class ConvBody:
         self,
         image: Expr,
         pixel: Expr,
-        i_rows: tuple[Expr, Expr],
-        run: tuple[Expr, Expr],
-        sums: Expr,
+        i_rows: tuple[Size, Size],
+        run: tuple[Size, Size],
+        sums: Size,
     ) -> None:
         """Emit the stores of columns ``run`` (first, count), which are adjacent in one image."""
         b, tile = self.b, self.tile

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -26,10 +26,9 @@ from tvm_disc.schedules.gemm.pack import cast, copy_contiguous
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Array, Form, Packing
-from tvm_disc.tir.builder import Block, Buffer, const, i64
+from tvm_disc.tir.builder import Block, const, i64
 from tvm_disc.tir.index import add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr, Size
 
 _FEW_PIECES = 8  # pieces of a pixel up to which the loop over them is unrolled
 _SHORT = 8  # vectors of a piece up to which its copy is unrolled
@@ -88,7 +87,7 @@ class PixelView:
     def row_stride(self) -> Any:
         return self.all_outs
 
-    def traits(self, packed: dict[str, Any]) -> dict[str, Any]:
+    def traits(self, packed: dict[str, object]) -> dict[str, object]:
         batched = self.groups > 1 and "b_packed" in packed
         return {"b_packed_batched": True} if batched else {}
 
@@ -167,9 +166,9 @@ class RowPieces:
         self,
         block: Block,
         g: Expr,
-        i_rows: tuple[Expr, Expr],
-        k_block: tuple[Expr, Expr],
-        target: tuple[Buffer, Expr, Expr, str, int],
+        i_rows: tuple[Size, Size],
+        k_block: tuple[Size, Size],
+        target: tuple[Buffer, Size, Size, str, int],
     ) -> None:
         """Fill ``target`` with rows ``(first, count)`` and columns ``(first, count)`` of A.
 
@@ -188,9 +187,9 @@ class RowPieces:
         self,
         block: Block,
         g: Expr,
-        pixel: tuple[Expr, Sequence[Expr]],
-        k_block: tuple[Expr, Expr],
-        target: tuple[Buffer, Expr, str, int],
+        pixel: tuple[Size, Sequence[Size]],
+        k_block: tuple[Size, Size],
+        target: tuple[Buffer, Size, str, int],
     ) -> None:
         """Emit columns ``k_block`` of the row of one pixel."""
         k0, depth = k_block
@@ -200,9 +199,9 @@ class RowPieces:
             # unrolled.
             span = (i64(0), i64(length))
             if pieces <= _FEW_PIECES:
-                for piece in range(pieces):
-                    start = i64(piece * length)
-                    self._piece(block, g, pixel, i64(piece), (start, *span), target)
+                for number in range(pieces):
+                    start = i64(number * length)
+                    self._piece(block, g, pixel, i64(number), (start, *span), target)
                 return
             with block.loop("piece", pieces) as piece:
                 start = bind_opaque(block, "start", piece * length)
@@ -220,10 +219,10 @@ class RowPieces:
         self,
         block: Block,
         g: Expr,
-        pixel: tuple[Expr, Sequence[Expr]],
-        piece: Expr,
-        span: tuple[Expr, Expr, Expr],
-        target: tuple[Buffer, Expr, str, int],
+        pixel: tuple[Size, Sequence[Size]],
+        piece: Size,
+        span: tuple[Size, Size, Size],
+        target: tuple[Buffer, Size, str, int],
     ) -> None:
         """Emit elements ``[begin, end)`` of a piece whose first element is column ``start``."""
         view, (image, at) = self.view, pixel
@@ -231,7 +230,7 @@ class RowPieces:
         extents = view.node.inputs[0].shape[1:-1]
         start, begin, end = span
         taps = self._taps(block, piece)
-        line: Expr = image
+        line: Size = image
         inside: Expr = tirx.IntImm("bool", 1)
         for d in range(len(taps) - 1):
             where = at[d] * geo.strides[d] + (mul(taps[d], geo.dilation[d]) - geo.padding[d])
@@ -276,7 +275,7 @@ class RowPieces:
             self._zero(block, buffer, to, (high, end), dtype)
 
     def _copy_short(
-        self, block: Block, source: Expr, target: tuple[Buffer, Expr, str, int], length: int
+        self, block: Block, source: Expr, target: tuple[Buffer, Size, str, int], length: int
     ) -> None:
         """Emit the copy of a whole piece of a few vectors; the last vector may overlap the one
         before.
@@ -288,7 +287,7 @@ class RowPieces:
             value = cast(vload(self.data, source + at, width), dtype, width)
             vstore(block, buffer, to + at, width, value)
 
-    def _taps(self, block: Block, piece: Expr) -> list[Expr]:
+    def _taps(self, block: Block, piece: Size) -> list[Expr]:
         """Return the first tap of a piece along each axis."""
         taps: list[Expr] = []
         for size in reversed(self.outer):
@@ -301,7 +300,7 @@ class RowPieces:
         return taps
 
     def _zero(
-        self, block: Block, buffer: Buffer, to: Expr, span: tuple[Expr, Expr], dtype: str
+        self, block: Block, buffer: Buffer, to: Expr, span: tuple[Size, Size], dtype: str
     ) -> None:
         with block.loop("z", span[1] - span[0], begin=span[0]) as z:
             block.store(buffer, to + z, const(0, dtype))

@@ -16,14 +16,15 @@ from tvm import tirx
 from tvm_disc.schedules.gemm.inner import inner_kernel
 from tvm_disc.schedules.gemm.layouts import packed_row_elems
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, vload, vstore
-from tvm_disc.schedules.gemm.partition import Index, cdiv
+from tvm_disc.schedules.gemm.partition import cdiv
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.tir.builder import Block, Buffer, Expr, call, i64
+from tvm_disc.tir.builder import Block, call, i64
+from tvm_disc.typing import Buffer, Expr, Size
 
 _ROWS = 4  # rows of a tile of inner products; its columns are as many as fill a vector with sums
 
 
-def tail_columns(tile: GemmTile, rows: int, columns: Index) -> int:
+def tail_columns(tile: GemmTile, rows: int, columns: Size | None) -> int:
     """Return the largest number of columns of a tail panel; 0 if no panel can be a tail."""
     most = tile.lanes // _ROWS
     if rows < _ROWS or (isinstance(columns, int) and not 0 < columns % tile.n_r <= most):
@@ -41,18 +42,18 @@ class Tail:
     """
 
     b: Block
-    bind: Callable[[str, Index], Index]
+    bind: Callable[[str, Size], Size]
     kernels: MicroKernels
     tile: GemmTile
     dtype: str
     most: int
     depth: int
-    width: Index
+    width: Size
     scratch: Buffer
-    at: Index
+    at: Size
 
     @staticmethod
-    def elems(most: int, tails: Index, depth: int, tile: GemmTile, itemsize: int) -> Index:
+    def elems(most: int, tails: Size, depth: int, tile: GemmTile, itemsize: int) -> Size:
         """Return the scratch elements for ``tails`` narrow panels."""
         if most == 0:
             return 0
@@ -67,7 +68,7 @@ class Tail:
         itemsize = tirx.const(0, self.dtype).ty.dtype.bits // 8
         return packed_row_elems(self.depth, itemsize)
 
-    def take(self, number: Expr, panel: Expr, depth: Expr) -> None:
+    def take(self, number: Expr, panel: Size, depth: Size) -> None:
         """Emit the transposition of the panel at ``panel``, one vector wide and zero padded."""
         b, lanes = self.b, self.tile.lanes
         first = self.bind("first_column", self._columns(number))
@@ -83,10 +84,10 @@ class Tail:
     def multiply(
         self,
         number: Expr,
-        weights: tuple[Buffer, Expr, Index],
-        rows: Expr,
-        depth: Expr,
-        into: tuple[Expr, Expr],
+        weights: tuple[Buffer, Size, Size],
+        rows: Size,
+        depth: Size,
+        into: tuple[Size, Size],
     ) -> None:
         """Emit the products of ``rows`` rows of weights (buffer, begin, row stride) with the tail.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -25,11 +25,11 @@ from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.loops.reducers import accumulator
+from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, i64
+from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 
 def _scratch(body: Body) -> Buffer:
@@ -126,7 +126,12 @@ def valid_range(node: Node, tap: Expr, rank: int) -> tuple[Expr, Expr]:
 
 
 def _tap(
-    low: Any, node: Node, geo: WindowGeometry, outer: Sequence[Expr], j: Expr, k: Sequence[Expr]
+    low: Lowering,
+    node: Node,
+    geo: WindowGeometry,
+    outer: Sequence[Expr],
+    j: Expr,
+    k: Sequence[Expr],
 ) -> Expr:
     data = node.inputs[0]
     rank = len(geo.strides)

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from tvm import DataType, tirx
 
@@ -28,10 +27,9 @@ from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.scalars import is_float
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, const, dtype_of, first_lanes, i64, masked_load
+from tvm_disc.tir.builder import const, dtype_of, first_lanes, i64, masked_load
 from tvm_disc.tir.index import add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 _MOST_TAPS = 49  # every tap is unrolled, twice
 _MOST_STRIDE = 2

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from tvm import tirx
@@ -36,10 +36,9 @@ from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.packing import Joined
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, call, const, i64, ramp
+from tvm_disc.tir.builder import call, const, i64, ramp
 from tvm_disc.tir.index import mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr, Size
 
 FAMILY = "winograd"
 _DTYPE = "float32"
@@ -401,8 +400,8 @@ class _Emitter:
                         (self.weights, ahead),
                     )
                 ]
-                sizes = [cut.ins, cut.ins, tile.n_r, tile.n_r, 0, step, rows, vectors]
-                block.eval(call(run, *pointers, *map(i64, sizes)))
+                sizes: list[Size] = [cut.ins, cut.ins, tile.n_r, tile.n_r, 0, step, rows, vectors]
+                block.eval(call(run, *pointers, *(i64(s) for s in sizes)))
 
     def _vectors(self, panel: Expr) -> Expr:
         """Return the number of vectors of a panel."""

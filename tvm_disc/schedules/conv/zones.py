@@ -10,20 +10,20 @@ A window of three rows on images of two rows then computes two thirds of the sum
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import geometry
 from tvm_disc.schedules.conv.fill import Source
-from tvm_disc.schedules.gemm.partition import Index, cdiv, div, known, least, most
+from tvm_disc.schedules.gemm.partition import cdiv, div, known, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.tir.index import product
+from tvm_disc.typing import Expr, Size
 
-Expr: TypeAlias = Any
-Bind: TypeAlias = Callable[[str, Index], Index]
+Bind: TypeAlias = Callable[[str, Size], Size]
 
 # rows up to which zones are used; with more, their additional panels cost more than they save
 _FEW_ROWS = 16
@@ -46,7 +46,7 @@ def lead_taps(node: Node) -> int:
     return taps
 
 
-def more_panels(lead: int, rows: Expr) -> Index:
+def more_panels(lead: int, rows: Size) -> Size:
     """Return the number of panels that zones may add to a result of ``rows`` rows."""
     rows = known(rows)
     if lead == 1:
@@ -56,12 +56,12 @@ def more_panels(lead: int, rows: Expr) -> Index:
     return tirx.Select(i64(rows) <= _FEW_ROWS, i64(_MORE_PANELS), i64(0))
 
 
-def tails(tail: int, rest: Index, lead: int, rows: Expr) -> Index:
+def tails(tail: int, rest: Size, lead: int, rows: Expr) -> Size:
     """Return the number of panels that may be tails.
 
     ``rest`` is the number of columns of the last panel without zones.
     """
-    one: Index = 1
+    one: Size = 1
     if not isinstance(rest, int):
         one = tirx.Select(tirx.And(rest > 0, rest <= tail), i64(1), i64(0))
     zones = more_panels(lead, rows)
@@ -77,9 +77,7 @@ class Zones:
     all rows.
     """
 
-    def __init__(
-        self, source: Source, images: Index, tile: GemmTile, tail: int, bind: Bind
-    ) -> None:
+    def __init__(self, source: Source, images: Size, tile: GemmTile, tail: int, bind: Bind) -> None:
         self.source, self.tile, self.tail, self.bind = source, tile, tail, bind
         self.lead, self.images = source.lead, images
         self.rows, self.extent = bind("rows", source.pixels[0]), bind("extent", source.extents[0])
@@ -100,10 +98,10 @@ class Zones:
         self.first_tap = [first for first, _ in taps]
         self.taps = [count for _, count in taps]
 
-    def _columns(self, begin: Index, end: Index) -> Index:
+    def _columns(self, begin: Size, end: Size) -> Size:
         return (end - begin) * self.slab * self.images
 
-    def _taps(self, begin: Index, end: Index) -> tuple[Index, Index]:
+    def _taps(self, begin: Size, end: Size) -> tuple[Size, Size]:
         """Return the first line of taps that some row of ``[begin, end)`` needs, and their
         number.
         """
@@ -115,7 +113,7 @@ class Zones:
         count = most(least(upto, self.lead) - first, 0)
         return first, self.bind("taps", count)
 
-    def _apart(self, above: Index, below: Index) -> Expr:
+    def _apart(self, above: Size, below: Size) -> Expr:
         """Return 1 if the zones are cheaper than all columns together, otherwise 0."""
         rows = self.rows
         together = self._cost(0, rows)
@@ -124,11 +122,11 @@ class Zones:
         less = (parts[0] + parts[1] + parts[2]) * _GAIN[1] < together * _GAIN[0]
         return tirx.Select(tirx.And(i64(rows) <= _FEW_ROWS, less), i64(1), i64(0))
 
-    def _cost(self, begin: Index, end: Index) -> Expr:
+    def _cost(self, begin: Size, end: Size) -> Size:
         """Return the cost of a zone, in quarters of a vector times one line of taps."""
         columns = self.bind("columns", self._columns(begin, end))
         lanes, n_r = self.tile.lanes, self.tile.n_r
-        cost: Expr = cdiv(columns, lanes) * _VECTOR_COST
+        cost: Size = cdiv(columns, lanes) * _VECTOR_COST
         if self.tail:
             rest = columns - div(columns, n_r) * n_r
             narrow = tirx.And(rest > 0, rest <= self.tail)
@@ -151,7 +149,7 @@ class Places:
         source: Source,
         tile: GemmTile,
         tail: int,
-        sizes: tuple[Index, Index, Index],
+        sizes: tuple[Size, Size, Size],
         of_all: dict[str, int],
     ) -> None:
         self.b, self.bind, self.source, self.tile, self.tail = block, bind, source, tile, tail
@@ -161,12 +159,12 @@ class Places:
             self.zones = Zones(source, self.shared, tile, tail, bind)
             self.panels = bind("all_panels", sum(self.zones.panels[1:], self.zones.panels[0]))
         self.pixels = product(source.pixels)
-        self.wide: Index = 1
+        self.wide: Size = 1
         self._cells = {n: block.alloc(f"{n}_of", tile.n_panels + _MORE_PANELS, "int64")
                        for n in ("image", "pixel", "columns", "zone", "rank", *of_all)}  # fmt: skip
         self._of_all = of_all
 
-    def locate(self, first: Expr, count: Expr, image: Expr) -> None:
+    def locate(self, first: Size, count: Size, image: Size) -> None:
         """Emit the positions of ``count`` panels of the item of ``image``, in slots from 0 on."""
         b, wide = self.b, self.b.alloc("wide_at", 1, "int64")
         b.store(wide, 0, i64(0))
@@ -183,7 +181,7 @@ class Places:
             b.store(wide, 0, wide[i64(0)] + narrow)
         self.wide = self.bind("wide_panels", tirx.max(wide[i64(0)], i64(1)))
 
-    def _start(self, panel: Expr) -> tuple[Expr, Expr]:
+    def _start(self, panel: Expr) -> tuple[Size, Size]:
         """Return the column of a panel in its zone, and the zone."""
         if self.zones is None:
             return self.bind("start", panel * self.tile.n_r), i64(0)
@@ -194,7 +192,7 @@ class Places:
         before = self._of(zone, [i64(0), upper, second])
         return self.bind("start", (panel - before) * self.tile.n_r), zone
 
-    def _place(self, slot: Expr, start: Expr, zone: Expr, image: Expr) -> None:
+    def _place(self, slot: Expr, start: Size, zone: Size, image: Size) -> None:
         """Emit the position of a panel. It takes one division if images are side by side."""
         b = self.b
         begin, end = self._bounds(zone)
@@ -232,7 +230,7 @@ class Places:
         """Return the number of earlier panels that are not tails."""
         return self._load("rank", slot)
 
-    def bounds(self, slot: Expr) -> tuple[Expr, Expr]:
+    def bounds(self, slot: Expr) -> tuple[Size, Size]:
         """Return the pixel range of an image to which a panel's zone belongs."""
         return self._bounds(self._load("zone", slot))
 
@@ -244,26 +242,26 @@ class Places:
         begin, end = (self._of(zone, e) * per for e in (self.zones.begins, self.zones.ends))
         return begin, end
 
-    def taps(self, slot: Expr) -> tuple[Expr, Expr]:
+    def taps(self, slot: Expr) -> tuple[Size, Size]:
         """Return the first line of taps that a panel needs, and the number of lines."""
         if self.zones is None:
             return i64(0), i64(self.source.lead)
         zone = self._load("zone", slot)
         return self._of(zone, self.zones.first_tap), self._of(zone, self.zones.taps)
 
-    def _bounds(self, zone: Expr) -> tuple[Expr, Expr]:
+    def _bounds(self, zone: Size) -> tuple[Size, Size]:
         if self.zones is None:
             return i64(0), i64(self.pixels)
         begin, end = (self._of(zone, e) for e in (self.zones.begins, self.zones.ends))
         slab = self.zones.slab
         return self.bind("zone_begin", begin * slab), self.bind("zone_end", end * slab)
 
-    def _of(self, zone: Expr, values: Sequence[Index]) -> Expr:
+    def _of(self, zone: Size, values: Sequence[Size]) -> Size:
         first, second, third = (i64(v) for v in values)
         rest = tirx.Select(zone == 1, second, third)
         return self.bind("of_zone", tirx.Select(zone == 0, first, rest))
 
-    def _store(self, name: str, slot: Expr, value: Expr) -> None:
+    def _store(self, name: str, slot: Expr, value: Size) -> None:
         self.b.store(self._cells[name], slot, i64(value))
 
     def _load(self, name: str, slot: Expr) -> Expr:

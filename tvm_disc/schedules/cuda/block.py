@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import tvm
 from tvm import tirx
 from tvm.ir import StringImm
 from tvm.tirx import stmt as S
 
-from tvm_disc.tir.builder import STACK_LIMIT_BYTES, Block, Buffer, Stmt, i64
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import STACK_LIMIT_BYTES, Block, i64
+from tvm_disc.typing import Buffer, Expr, Stmt, Var
 
 
 class DeviceBlock(Block):
@@ -39,7 +36,7 @@ class DeviceBlock(Block):
         return buffer
 
 
-def bound_to(body: Stmt, var: Any, tag: str, extent: Expr) -> Stmt:
+def bound_to(body: Stmt, var: Var, tag: str, extent: Expr) -> Stmt:
     """Return a statement with ``var`` bound to the thread or block index along ``tag``."""
     return S.AttrStmt(tirx.IterVar(None, var, 1, tag), "thread_extent", extent, body)
 

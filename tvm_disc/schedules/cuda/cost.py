@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
 from tvm_disc.schedules.group import Group
 from tvm_disc.target.device import Device
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -38,8 +38,7 @@ from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64, index_var
 from tvm_disc.tir.index import IndexSpace, add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 THREADS = 256
 
@@ -89,7 +88,7 @@ def single_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
     )
 
 
-def _single(group: Group, domain: Sequence[Any], body: Body, flat: Expr) -> None:
+def _single(group: Group, domain: Sequence[object], body: Body, flat: Expr) -> None:
     low = body.low
     with low.scope():
         values = _values(low, group.outputs, domain, low.space.split(flat, domain), flat)

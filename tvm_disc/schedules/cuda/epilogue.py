@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
 
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.schedules.cuda.vector import Lanes
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 def plain_epilogue(group: Group, solver: Solver) -> bool:

@@ -7,7 +7,6 @@ wins, and NaN wins over numbers, so that the result equals that of a sequential 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeAlias
 from typing import cast as typed
 
 from tvm import tirx
@@ -26,8 +25,7 @@ from tvm_disc.schedules.loops.reducers import ARG_REDUCTIONS, REDUCERS, accumula
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64, is_nan
 from tvm_disc.tir.index import product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 NOWHERE = 1 << 62
 
@@ -85,7 +83,7 @@ class Best:
         number = tirx.And(tirx.EQ(a, a), tirx.Or(better, is_nan(b)))
         return tirx.Or(number, tirx.And(tirx.And(is_nan(a), is_nan(b)), q < p))
 
-    def step(self, value: Expr, j: Expr, mask: Expr = None) -> None:
+    def step(self, value: Expr, j: Expr, mask: Expr | None = None) -> None:
         """Emit the comparison with one more element."""
         value = self.block.bind("value", value)
         held = self.best[i64(0)], self.where[i64(0)]

@@ -54,7 +54,9 @@ def handed_over(
     return _by_times(group, given, own, outside, solver, machine, found) or outside
 
 
-def forced(library: bool, variant: Mapping[str, Any], given: LibraryProduct) -> dict[str, Any]:
+def forced(
+    library: bool, variant: Mapping[str, object], given: LibraryProduct
+) -> dict[str, object]:
     """Return the JSON tree of a group with one leaf, and that of the library choice."""
     chosen = given.variant if library else OWN
     return {"run": variant, GIVEN: {"run": chosen.to_json()}}

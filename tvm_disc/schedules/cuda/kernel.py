@@ -29,20 +29,12 @@ from tvm_disc.schedules.dispatch.variant import Grid, Need, Pass, Plan, Run, Var
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import (
-    Block,
-    Buffer,
-    byte_offset,
-    call,
-    i64,
-    index_var,
-    prim_func,
-)
+from tvm_disc.tir.builder import Block, byte_offset, call, i64, index_var, prim_func
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import IndexSpace, add, mul
 from tvm_disc.tir.llvm_ops import tuned_for
+from tvm_disc.typing import UNSET, Buffer, Expr
 
-Expr: TypeAlias = Any
 # (block, lowering with operands bound, pointers, record of the call) -> whether the work is done
 Ahead: TypeAlias = Callable[[Block, Lowering, Mapping[Node, Any], Any], Any]
 
@@ -88,7 +80,7 @@ def device_functions(
     machine: Machine,
     space: IndexSpace,
     ahead: Ahead | None = None,
-) -> dict[Any, Any]:
+) -> dict[Expr, object]:
     """Return the host function of a kernel; its device functions are added to the machine's code.
 
     Args:
@@ -181,10 +173,11 @@ def _device_function(
         block.declare(f"y{i}", ptr, node.dtype)
         for i, (node, ptr) in enumerate(zip(group.outputs, outs, strict=True))
     ]
-    first, stride = mine, blocks
+    first: Expr = mine
+    stride: Expr = blocks
     if not grid.shared:
         first, stride = block.bind("first", mine * grid.threads + thread), blocks * grid.threads
-    temp: Buffer | None = None
+    temp: Buffer = UNSET
     if plan.passes:
         temp = block.declare("tmp", scratch, plan.scratch_dtype)
     elif uses_scratch(plan):

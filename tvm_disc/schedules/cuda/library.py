@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from tvm import tirx
@@ -32,10 +32,9 @@ from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.target.device import Device
-from tvm_disc.tir.builder import Block, Buffer, call, i64
+from tvm_disc.tir.builder import Block, call, i64
 from tvm_disc.tir.index import product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr, Size
 
 # (record, description, out): ``out`` is 1 if the library computed the product
 PRODUCT = GlobalVar("tvm_disc_library_product")
@@ -117,7 +116,7 @@ class LibraryProduct:
         return f"the product{also}{kind}"
 
 
-def _not_emitted(body: Any) -> None:
+def _not_emitted(body: object) -> None:
     raise AssertionError("a library's kernel cannot be emitted")
 
 
@@ -194,8 +193,8 @@ def emit_product(
         _operand(block, told, RESULT, (result, n, m * n))
         bias = zero if given.bias is None else _bits(pointers[given.bias])
         epilogue = NO_EPILOGUE if given.bias is None else ADD_BIAS
-        words = {ROWS: n, COLUMNS: m, DEPTH: k, BATCH: batch, EPILOGUE: epilogue, BIAS: bias,
-                 COMPUTE: TF32 if given.tf32 else FLOAT32}  # fmt: skip
+        words: dict[int, Size] = {ROWS: n, COLUMNS: m, DEPTH: k, BATCH: batch, EPILOGUE: epilogue,
+                                  BIAS: bias, COMPUTE: TF32 if given.tf32 else FLOAT32}  # fmt: skip
         for word, value in words.items():
             block.store(told, word, i64(value))
         block.eval(call(PRODUCT, record, told.data, out.data))
@@ -220,7 +219,7 @@ def _offset(low: Lowering, at: Any) -> Expr:
     return low.settle("base", found[1])
 
 
-def _bits(pointer: Any) -> Expr:
+def _bits(pointer: Expr) -> Expr:
     return tirx.reinterpret("int64", pointer)
 
 

@@ -7,7 +7,7 @@ fill    as count, then every block writes its own indices
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -19,10 +19,9 @@ from tvm_disc.schedules.dispatch.variant import Grid, Pass, Plan
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, i64
+from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 
 def plan_compact_rows(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.core_ops import OpClass
@@ -47,8 +46,7 @@ from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64, index_var
 from tvm_disc.tir.index import IndexSpace, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 # A slice takes as long as a load from memory if few blocks run, so small tiles have deep slices.
 TILES = (

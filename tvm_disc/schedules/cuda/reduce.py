@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from tvm import tirx
 
@@ -45,10 +45,9 @@ from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.loops.reducers import ARG_REDUCTIONS
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, i64, index_var
+from tvm_disc.tir.builder import i64, index_var
 from tvm_disc.tir.index import IndexSpace, add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 THREADS = 256
 # minimum number of steps for several threads, or several blocks, per element
@@ -139,8 +138,8 @@ class _Contractions:
         low = Lowering(DeviceBlock(), space, self.solver)
         at = index_var("at")
         lanes = Lanes(low, self.lanes, (), [at], self.group.symbols())
-        index = [index_var(f"o{d}") for d in range(len(self.anchor.shape))]
-        k = [index_var(f"k{d}") for d in range(len(self.spec.extents))]
+        index: list[Expr] = [index_var(f"o{d}") for d in range(len(self.anchor.shape))]
+        k: list[Expr] = [index_var(f"k{d}") for d in range(len(self.spec.extents))]
         (index if along_result else k)[-1] = add(at, lanes.lane)
         with lanes.reading({n: stand_in(n) for n in self.group.params}):
             low.resolve([self.spec.element(low, index, k)])
@@ -368,7 +367,7 @@ class _Strided:
         step = self.loop.__enter__()
         return self.body.block.bind("j", step * self.threads + self.body.thread)
 
-    def __exit__(self, *error: Any) -> Any:
+    def __exit__(self, *error: Any) -> object:
         return self.loop.__exit__(*error)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from typing import cast as typed
 
 from tvm import tirx
@@ -25,10 +25,10 @@ from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.opaque.scatter import SCANS, plan_scatter
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, const, i64
+from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import mul, product
+from tvm_disc.typing import Buffer, Expr
 
-Expr: TypeAlias = Any
 Combine: TypeAlias = Callable[[Expr, Expr], Expr]
 
 THREADS = 256

@@ -9,7 +9,6 @@ thread scheduling.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -22,8 +21,7 @@ from tvm_disc.schedules.opaque.scatter import place_of, put
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 THREADS = 64  # threads per block of the updates
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, TypeAlias
 from typing import cast as typed
 
 from tvm import tirx
@@ -27,11 +26,10 @@ from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.opaque.sorting import plan_sort, sorts_before
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, i64
+from tvm_disc.tir.builder import i64
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 CHUNK, THREADS = 1024, 256
 LONGEST = 40  # maximum number of doublings
@@ -92,7 +90,7 @@ def plan_sorted(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
 
 def _doublings(length: Expr, width: int) -> Expr:
     """Return how often ``width`` must be doubled to reach ``length``."""
-    tests = [tirx.Cast("int64", length > (width << k)) for k in range(LONGEST)]
+    tests: list[Expr] = [tirx.Cast("int64", length > (width << k)) for k in range(LONGEST)]
     return reduce(add, tests)
 
 

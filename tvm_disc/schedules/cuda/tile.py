@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 from typing import cast as typed
 
 from tvm import tirx
@@ -32,10 +32,9 @@ from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.loops.reducers import accumulator
-from tvm_disc.tir.builder import Buffer, const, i64, ramp
+from tvm_disc.tir.builder import const, i64, ramp
 from tvm_disc.tir.index import add
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 UNROLLED_COPIES = 8  # maximum copy steps whose positions are computed before the loop over slices
 BANKS = 32

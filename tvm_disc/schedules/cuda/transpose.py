@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
 from typing import cast as typed
 
 from tvm import tirx
@@ -28,8 +27,7 @@ from tvm_disc.schedules.transpose.work import TransposeWork
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 SIDE, ROWS = 32, 8  # side of a tile, and rows of a thread block
 

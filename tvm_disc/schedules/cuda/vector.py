@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -26,10 +26,9 @@ from tvm_disc.schedules.dispatch.variant import Need
 from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape.printing import show
-from tvm_disc.tir.builder import Buffer, i64, loaded, pointer, ramp, storage_dtype, view
+from tvm_disc.tir.builder import i64, loaded, pointer, ramp, storage_dtype, view
 from tvm_disc.tir.index import product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 ACCESS_BYTES = 16
 MOST_LANES = 8  # maximum number of lanes of sums
@@ -281,7 +280,8 @@ def _with(expr: Expr, old: Expr, new: Expr) -> Expr:
     def other(var: Expr) -> Expr:
         return new if var.same_as(old) else var
 
-    return tvm_ffi.structural_map(expr, (tvm.ir.Var, other), order="post")
+    mapped: Expr = tvm_ffi.structural_map(expr, (tvm.ir.Var, other), order="post")
+    return mapped
 
 
 def _reads_memory(expr: Expr) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from tvm import tirx
@@ -20,10 +20,9 @@ from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Array, Form, Packing
-from tvm_disc.tir.builder import Buffer, const, i64
+from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 
 class TileView(Protocol):
@@ -149,7 +148,7 @@ class ChannelsLast:
         weight = self.node.inputs[1]
         return {weight: TapsFirst(self.groups)} if weight in self.group.constants else {}
 
-    def _inner(self) -> tuple[list[Any], Any]:
+    def _inner(self) -> tuple[list[Expr], Expr]:
         """Return the taps, and the input channels of a group."""
         weight = self.node.inputs[1]
         return list(weight.shape[2:]), weight.shape[1]
@@ -193,7 +192,7 @@ class ChannelsLast:
         return add(mul(i, self.node.shape[-1]), add(mul(g, self.sizes[2]), j))
 
 
-def flat_reader(buffer: Buffer, low: Lowering) -> Any:
+def flat_reader(buffer: Buffer, low: Lowering) -> object:
     """Return a reader by flat offset."""
     return lambda index: low.load(buffer, index[0], str(buffer.dtype))
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -47,8 +47,7 @@ from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64, index_var
 from tvm_disc.tir.index import IndexSpace, add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 THREADS = 128
 STRIP = 4
@@ -87,7 +86,7 @@ def _has_windows(node: Node) -> bool:
     return one and channels == int(node.attrs["groups"])
 
 
-def _taps(node: Node) -> list[Any]:
+def _taps(node: Node) -> list[object]:
     """Return the window's spatial extent."""
     if node.op.startswith("relax.nn.conv"):
         return list(node.inputs[1].shape[2:])
@@ -227,8 +226,8 @@ class _Strips:
             weights = block.alloc("weights", lanes, spec.dtype)
             if self.weight is not None:
                 for lane in range(lanes):
-                    at = [add(head[1], lane), i64(0), *taps, tap]
-                    value = cast(low.at(self.weight, at), spec.dtype)
+                    index = [add(head[1], lane), i64(0), *taps, tap]
+                    value = cast(low.at(self.weight, index), spec.dtype)
                     low.resolve([value])
                     block.store(weights, lane, value)
             with (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tvm
@@ -24,8 +24,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.shape.printing import show
 from tvm_disc.tir.builder import i64, storage_dtype
 from tvm_disc.tir.index import mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
 # the analytical model is imprecise: require clear gains

@@ -7,15 +7,11 @@ parallel   waking the other threads + the largest share, whose thread has its ow
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
 from tvm_disc.schedules.dispatch.variant import Plan, Variant
-
-Expr: TypeAlias = Any
 
 
 def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel) -> Values:

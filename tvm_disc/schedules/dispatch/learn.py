@@ -37,8 +37,8 @@ from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.group import Group
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
 
 MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8)  # a split costs about a nanosecond
@@ -92,7 +92,7 @@ class Regressor:
         level = self.level.predict(xgboost.DMatrix(self._asked(dims)))
         return np.asarray(times * np.exp(apart + level[:, None]), np.float64)
 
-    def _points(self, dims: Values) -> dict[Any, Values]:
+    def _points(self, dims: Values) -> dict[Expr, Values]:
         return dict(zip(self.group.symbols(), dims.T, strict=True))
 
     def _analytic(self, dims: Values) -> Values:

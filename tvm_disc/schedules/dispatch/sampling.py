@@ -13,8 +13,8 @@ from tvm import tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
+from tvm_disc.typing import Expr, Var
 
-Expr: TypeAlias = Any
 Values: TypeAlias = npt.NDArray[np.float64]
 Points: TypeAlias = Mapping[Any, Values]  # symbol -> its value at each point
 
@@ -66,7 +66,7 @@ class KnownPoints(dict[Any, Values]):
         self.known: dict[int, tuple[Expr, Any]] = {}
 
 
-def evaluate(expr: Expr, points: Points) -> Any:
+def evaluate(expr: Expr | float, points: Points) -> Any:
     """Return the value of an expression at each point, as floats; conditions as bools.
 
     Raises:
@@ -80,7 +80,7 @@ def evaluate(expr: Expr, points: Points) -> Any:
     return _evaluate(expr, points)
 
 
-def _evaluate(expr: Expr, points: Points) -> Any:
+def _evaluate(expr: Expr | float, points: Points) -> Any:
     if isinstance(expr, int | float):
         return np.float64(expr)
     if isinstance(expr, tirx.IntImm | tirx.FloatImm):
@@ -120,7 +120,7 @@ def _halton(count: int, base: int) -> Values:
     return result
 
 
-def bounds(symbol: Any, solver: Solver, dims: int = 1) -> tuple[int, int]:
+def bounds(symbol: object, solver: Solver, dims: int = 1) -> tuple[int, int]:
     """Return the range from which one of ``dims`` dims is sampled; at least 1."""
     low, high = solver.range_of(symbol)
     low = max(low or 1, 1)
@@ -130,7 +130,7 @@ def bounds(symbol: Any, solver: Solver, dims: int = 1) -> tuple[int, int]:
 
 def sample(
     symbols: Sequence[Any], solver: Solver, size: Expr, limit: float, count: int = COUNT
-) -> dict[Any, Values]:
+) -> dict[Var, Values]:
     """Return points log-uniform over the dims, where ``size`` is at most ``limit``.
 
     Half of them have dims of at most ``COMMON_DIM``, if the ranges allow it. A single symbol gets
@@ -146,7 +146,7 @@ def sample(
 
 
 def _inside(
-    symbols: Sequence[Any],
+    symbols: Sequence[object],
     box: Sequence[tuple[int, int]],
     size: Expr,
     limit: float,
@@ -164,7 +164,7 @@ def _inside(
     return np.stack([columns[s][chosen] for s in symbols])
 
 
-def with_likely(points: Points, solver: Solver) -> tuple[dict[Any, Values], Values]:
+def with_likely(points: Points, solver: Solver) -> tuple[dict[Expr, Values], Values]:
     """Return the points and weights, extended by points with likely values.
 
     There are as many likely points as others; each weighs ``LIKELY`` times as much.

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm_ffi
 from tvm.ir import Var
@@ -14,8 +14,7 @@ from tvm.ir import Var
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.group import Group
 from tvm_disc.tir.builder import index_var
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 # Modules that select among variants, and so do not affect a variant's code.
 _DECIDING = (
@@ -25,7 +24,7 @@ _DECIDING = (
 ).split()
 
 
-def canonical_names(group: Group) -> dict[Any, Any]:
+def canonical_names(group: Group) -> dict[Expr, object]:
     """Return the group's symbols as ``d0``, ``d1``, ... in argument order."""
     return {s: index_var(f"d{k}") for k, s in enumerate(group.symbols())}
 

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 from tvm_disc.errors import BadInput
 
-Expr: TypeAlias = Any
 DEEPEST = 64  # longest path of a tree that is read from a file
 _FORM = '{"run": ...} or {"if": text, "below": integer, "then": ..., "else": ...}'
 
@@ -122,7 +121,7 @@ def show(tree: Tree, features: Sequence[str], variants: Sequence[str], indent: s
     )
 
 
-def to_json(tree: Tree, features: Sequence[str], variants: Sequence[Any]) -> dict[str, Any]:
+def to_json(tree: Tree, features: Sequence[str], variants: Sequence[object]) -> dict[str, Any]:
     """Return the tree as plain values, with features and variants in full."""
     if isinstance(tree, Leaf):
         return {"run": variants[tree.variant]}
@@ -171,7 +170,7 @@ def _check_form(tree: Any, where: str) -> None:
         stack += [(node["then"], level + 1), (node["else"], level + 1)]
 
 
-def from_json(data: Mapping[str, Any], features: Sequence[str], variants: Sequence[Any]) -> Tree:
+def from_json(data: Mapping[str, Any], features: Sequence[str], variants: Sequence[object]) -> Tree:
     """Return the tree that :func:`to_json` wrote.
 
     Raises:

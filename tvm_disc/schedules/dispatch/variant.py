@@ -33,7 +33,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,10 +41,11 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.sampling import Points, evaluate
 from tvm_disc.schedules.group import Body, Group, Machine
-from tvm_disc.schedules.packing import Packing
 from tvm_disc.shape import Solver
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
+if TYPE_CHECKING:
+    from tvm_disc.schedules.packing import Packing
 
 MOST_VARIANTS = 8  # of one kernel: code size is a cost
 LIBRARY = "cublasLt"  # family of plans that a device's library computes

@@ -9,7 +9,6 @@ that the sizes need, rounded up to tiles. The common cost model distributes task
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
@@ -30,8 +29,7 @@ from tvm_disc.schedules.gemm.partition import (
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import i64
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Values:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -13,8 +12,7 @@ from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.loops.fallback import column_ranges, store_outputs, whole_vectors
 from tvm_disc.schedules.rows.template import LANEWISE, LANEWISE_MOVES
 from tvm_disc.tir.builder import Block, i64
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 class Epilogue:
@@ -35,7 +33,7 @@ class Epilogue:
         left = (p for p in self.group.params if p not in view.node.inputs)
         self.reads = [body.buffers[p] for p in left if self._alike(p.shape, shape)]
 
-    def _alike(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
+    def _alike(self, one: Sequence[Expr], other: Sequence[Expr]) -> bool:
         pairs = zip(one, other, strict=False)
         return len(one) == len(other) and all(self.low.solver.known_eq(a, b) for a, b in pairs)
 

@@ -20,7 +20,6 @@ from tvm_disc.schedules.gemm.partition import (
     Direct,
     GemmPartition,
     GemmSpec,
-    Index,
     cdiv,
     inner_cost,
     is_one,
@@ -29,8 +28,6 @@ from tvm_disc.schedules.gemm.partition import (
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import (
     Block,
-    Buffer,
-    Expr,
     call,
     const,
     first_lanes,
@@ -40,6 +37,7 @@ from tvm_disc.tir.builder import (
     pointer,
     prim_func,
 )
+from tvm_disc.typing import Buffer, Expr, Size
 
 MOST_ROWS = 32
 SURE_ROWS = 8  # up to this many rows, inner products are cheaper for any depth
@@ -54,7 +52,7 @@ def tile_rows(lanes: int, odd: bool = False) -> tuple[int, ...]:
     return tuple(r for r in rows if r <= lanes)
 
 
-def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
+def inner_kernel(dtype: str, lanes: int, rows: int) -> object:
     """Return the function of one tile: ``(a, b, c, k, lda, ldb, ldc)``."""
     columns = lanes // rows
     a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
@@ -67,7 +65,7 @@ def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
     for s in sums:
         vstore(blk, s, 0, lanes, splat(const(0, dtype), lanes))
 
-    def step(at: Expr, mask: Expr) -> None:
+    def step(at: Expr, mask: Expr | None) -> None:
         def load(buf: Buffer, where: Expr) -> Expr:
             return vload(buf, where, lanes) if mask is None else masked_load(buf, where, mask)
 
@@ -126,8 +124,8 @@ def add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
 def few_rows(
     spec: GemmSpec,
     tile: GemmTile,
-    sizes: tuple[Index, Index, Index],
-    parts: tuple[Index, Index],
+    sizes: tuple[Size, Size, Size],
+    parts: tuple[Size, Size],
 ) -> Expr | None:
     """Return the condition that inner products cost less than transposing B, or None for never.
 
@@ -156,12 +154,12 @@ def transposing_cost(sizes: Sequence[Any], parts: Sequence[Any], lanes: int) -> 
     return inner, tiles + inner_cost((m, rest, k), lanes, 1)[0]
 
 
-Bind = Callable[[str, Index], Index]
+Bind = Callable[[str, Size], Size]
 
 
 def in_place(
-    spec: GemmSpec, b: Block, bind: Bind, g: Expr
-) -> tuple[tuple[Affine, Affine, Direct], tuple[Index, Index, Index]]:
+    spec: GemmSpec, b: Block, bind: Bind, g: Size
+) -> tuple[tuple[Affine, Affine, Direct], tuple[Size, Size, Size]]:
     """Return (A, B, result) of a :func:`possible` product, and their base offsets for item
     ``g``.
     """
@@ -197,9 +195,11 @@ class InnerProducts(Way):
         p = self.plan
         return few_rows(self.spec, self.tile, (p.m, p.n, p.k), (p.wide, p.rest))
 
-    def _height(self, m: Expr, n: Expr) -> Index:
+    def _height(self, m: Size, n: Expr) -> Size:
         """Return the tile height that needs the fewest tiles; 0 if no tile fits."""
         lanes = self.tile.lanes
+        best: Size
+        fewest: Size
         best, fewest = i64(0), i64(_MANY)
         for rows in tile_rows(lanes, odd=True):
             columns = lanes // rows
@@ -211,12 +211,12 @@ class InnerProducts(Way):
             )
         return best
 
-    def emit(self, g: Expr, j_range: tuple[Expr, Expr]) -> None:
+    def emit(self, g: Size, j_range: tuple[Size, Size]) -> None:
         """Emit all rows times columns ``[begin, end)``."""
         m = i64(self.plan.m)
         self._tiles(g, (i64(0), m), j_range, self._height(m, i64(self.plan.n)))
 
-    def last(self, g: Expr, i_range: tuple[Expr, Expr]) -> Expr:
+    def last(self, g: Size, i_range: tuple[Size, Size]) -> Expr:
         """Emit rows (first, count) times the last columns; return whether a tile fits them."""
         p = self.plan
         height = self._height(i_range[1], i64(p.rest))
@@ -224,7 +224,7 @@ class InnerProducts(Way):
         return i64(height) > 0
 
     def _tiles(
-        self, g: Expr, i_range: tuple[Expr, Expr], j_range: tuple[Expr, Expr], height: Index
+        self, g: Size, i_range: tuple[Size, Size], j_range: tuple[Size, Size], height: Size
     ) -> None:
         """Emit the tiles of a range. The last tile of each direction overlaps the one before it."""
         b, lanes, dtype, k = self.b, self.tile.lanes, self.spec.dtype, self.plan.k

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tvm_disc.schedules.packing import Array, Form
+if TYPE_CHECKING:
+    from tvm_disc.schedules.packing import Array, Form
+
 
 _LINE_BYTES = 64  # cache line; each packed row of A is aligned to it
 _ROWS = 16  # rows of B read at a time, so that their pages stay in the first-level TLB

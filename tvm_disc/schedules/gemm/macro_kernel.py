@@ -41,7 +41,6 @@ from tvm_disc.schedules.gemm.partition import (
     Direct,
     GemmPartition,
     GemmSpec,
-    Index,
     Place,
     TaskSpan,
     cdiv,
@@ -57,7 +56,8 @@ from tvm_disc.schedules.gemm.partition import (
 )
 from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
 from tvm_disc.target.isa import Isa, isa_of
-from tvm_disc.tir.builder import Block, Buffer, Expr, Stmt, call, either, i64
+from tvm_disc.tir.builder import Block, call, either, i64
+from tvm_disc.typing import UNSET, Buffer, Expr, Size, Stmt
 
 FEW_COLUMNS, SHALLOW = 8, 64  # for few columns, more steps of K justify a special kernel
 
@@ -77,12 +77,12 @@ __all__ = [
 ]
 
 
-def gemm_tasks(spec: GemmSpec, tile: GemmTile) -> Index:
+def gemm_tasks(spec: GemmSpec, tile: GemmTile) -> Size:
     """Return the number of independent tasks; consecutive tasks share a group of B panels."""
     return GemmPartition(spec, tile).tasks(known(spec.batch))
 
 
-def gemm_scratch_elems(spec: GemmSpec, tile: GemmTile) -> Index:
+def gemm_scratch_elems(spec: GemmSpec, tile: GemmTile) -> Size:
     """Return the elements of ``acc_dtype`` that one running :func:`gemm_body` needs as scratch."""
     return GemmPartition(spec, tile).elems
 
@@ -92,8 +92,8 @@ def gemm_body(
     tile: GemmTile,
     kernels: MicroKernels,
     scratch: Buffer,
-    lo: Index,
-    hi: Index,
+    lo: Size,
+    hi: Size,
 ) -> Stmt:
     """Emit tasks ``[lo, hi)``; the scratch must be private to this range while it runs.
 
@@ -118,10 +118,10 @@ class _Emitter:
         self.plan = plan
         self.operands = Operands(self.b, self._bind, self.spec, plan, self.tile, self.scratch)
 
-    def _bind(self, name: str, value: Index) -> Index:
+    def _bind(self, name: str, value: Size) -> Size:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
-    def body(self, lo: Index, hi: Index) -> Stmt:
+    def body(self, lo: Size, hi: Size) -> Stmt:
         b = self.b
         small = self._is_small()
         if small is not None:
@@ -178,7 +178,7 @@ class _Emitter:
             sizes += [least(tile.m_r, p.m - i), vectors]
             b.eval(call(run, *at, *map(i64, sizes)))
 
-    def _all_tasks(self, lo: Index, hi: Index) -> None:
+    def _all_tasks(self, lo: Size, hi: Size) -> None:
         p = self.plan
         span = p.span(i64(lo), i64(hi), self._bind)
         with self._tasks(span) as (task, g, gn, gm):
@@ -192,10 +192,10 @@ class _Emitter:
 
     def _ways(
         self,
-        task: tuple[Expr, Expr],
-        item: tuple[Expr, Expr],
-        i_group: tuple[Expr, Expr],
-        j_group: tuple[Expr, Expr],
+        task: tuple[Size, Size],
+        item: tuple[Size, Size],
+        i_group: tuple[Size, Size],
+        j_group: tuple[Size, Size],
         last: Expr,
     ) -> None:
         """Emit the task with the cheapest kernels.
@@ -240,7 +240,7 @@ class _Emitter:
                     with b.when(fits == 0):
                         lines.last(item[0], rows)
 
-    def _rows_of(self, i_group: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    def _rows_of(self, i_group: tuple[Size, Size]) -> tuple[Size, Size]:
         """Return (first, count) of the rows of a range of row blocks."""
         first, blocks = i_group
         row0 = self._bind("row0", self._block_start(first))
@@ -248,10 +248,10 @@ class _Emitter:
 
     def _task(
         self,
-        task: tuple[Expr, Expr],
-        item: tuple[Expr, Expr],
-        i_group: tuple[Expr, Expr],
-        j_group: tuple[Expr, Expr],
+        task: tuple[Size, Size],
+        item: tuple[Size, Size],
+        i_group: tuple[Size, Size],
+        j_group: tuple[Size, Size],
     ) -> None:
         """Emit row blocks ``i_group`` times panels ``j_group``, each as (first, count)."""
         b, p = self.b, self.plan
@@ -297,13 +297,13 @@ class _Emitter:
             g, gn, gm = (b.bind(n, cells[n][i64(0)]) for n in names)
             yield task, g, gn, gm
             last_m = self._bind("last_m", tirx.Select(gm + 1 == i64(span.groups_m), i64(1), i64(0)))
-            last_n = tirx.Select(gn + last_m == i64(p.groups_n), i64(1), i64(0))
+            last_n: Size = tirx.Select(gn + last_m == i64(p.groups_n), i64(1), i64(0))
             last_n = self._bind("last_n", last_n)
             b.store(cells["gm"], 0, (gm + 1) * (1 - last_m))
             b.store(cells["gn"], 0, (gn + last_m) * (1 - last_n))
             b.store(cells["g"], 0, g + last_n)
 
-    def _block_start(self, block: Expr) -> Expr:
+    def _block_start(self, block: Size) -> Size:
         """Return the first row of a row block; blocks differ by at most one row in height."""
         return block * self.plan.base_rows + least(block, self.plan.extra_rows)
 
@@ -311,11 +311,11 @@ class _Emitter:
 
     def _panel(
         self,
-        g: Expr,
-        j_panel: tuple[Expr, Expr],
-        i_group: tuple[Expr, Expr],
+        g: Size,
+        j_panel: tuple[Size, Size],
+        i_group: tuple[Size, Size],
         a_views: list[tuple[Any, Place]],
-        k_block: tuple[Expr, Expr, Expr],
+        k_block: tuple[Size, Size, Size],
     ) -> None:
         """Emit all row blocks of the task times one panel and one K block."""
         b, p, tile, spec = self.b, self.plan, self.tile, self.spec
@@ -326,14 +326,14 @@ class _Emitter:
         views = [] if spec.narrow else self.operands.b_views(g, panel, local, columns)
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
         direct = spec.direct if stores_direct(spec, tile) else None
-        out_at = None
+        out_at: Size = UNSET
         if direct is not None:
             out_at = self._bind("out_at", direct.base(b, g) + panel * tile.n_r)
         with b.loop("blk", blocks) as blk:
             r = self._bind("r", first + blk)
             i0 = self._bind("i0", self._block_start(r))
             rows = self._bind("rows", self._rows(r))
-            sum_at: Expr = i64(0)
+            sum_at: Size = i64(0)
             if not p.one_k:
                 place = (local * tile.m_blocks + blk) * (tile.m_r * tile.n_r)
                 sum_at = self._bind("sum_at", tirx.Select(i64(p.k_blocks) > 1, place, i64(0)))
@@ -342,7 +342,8 @@ class _Emitter:
                 run = self._kernel(form)
                 a_from, lda = self._pointer(a_views, i0, k0)
                 b_buf, b_off, ldb = b_at(k0)
-                c_buf, c_off, ldc = self.scratch, sum_at, tile.n_r
+                c_buf, c_off = self.scratch, sum_at
+                ldc: Size = tile.n_r
                 if direct is not None:
                     c_buf, c_off, ldc = direct.buffer, out_at + i0 * direct.stride, direct.stride
                 at = [a_from, tirx.address_of(b_buf[b_off]), tirx.address_of(c_buf[c_off])]
@@ -351,7 +352,7 @@ class _Emitter:
                     ahead, step = self._ahead(b_off, (blk, blocks), depth)
                     at.append(tirx.address_of(b_buf[ahead]))
                     sizes.append(step)
-                groups: list[Index] = []
+                groups: list[Size] = []
                 if form.scaled:
                     parts, groups = self.operands.of_groups(panel, k0)
                     at += parts
@@ -375,8 +376,8 @@ class _Emitter:
                     self._epilogue(g, (i0, rows), (j0, columns), sum_at)
 
     def _masks(
-        self, form: KernelForm, width: tuple[Index, Expr], depth: Index, ldb: Index | None
-    ) -> list[Index]:
+        self, form: KernelForm, width: tuple[Size, Size], depth: Size, ldb: Size | None
+    ) -> list[Size]:
         """Return the mask arguments of a kernel; ``ldb`` is the row stride of an unpacked B.
 
         A vector that reads past the end of a row of B reads the next row; only the last row has no
@@ -426,7 +427,7 @@ class _Emitter:
             rows = tuple(r for r in rows if r >= min(half, FEW_ROWS + 1))
         return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
 
-    def _pointer(self, views: list[tuple[Any, Place]], i: Expr, k: Expr) -> tuple[Expr, Index]:
+    def _pointer(self, views: list[tuple[Any, Place]], i: Size, k: Size) -> tuple[Expr, Size]:
         """Return address and row stride of an operand in the first view whose condition holds."""
         (condition, place), *rest = views
         buf, off, distance = place(i, k)
@@ -436,7 +437,7 @@ class _Emitter:
         there, other = self._pointer(rest, i, k)
         return either(condition, here, there), tirx.Select(condition, i64(distance), i64(other))
 
-    def _ahead(self, at: Expr, block: tuple[Expr, Expr], depth: Expr) -> tuple[Expr, Expr]:
+    def _ahead(self, at: Expr, block: tuple[Size, Size], depth: Size) -> tuple[Expr, Size]:
         """Return the part of the next panel that a row block prefetches: (start, elements per K
         step).
 
@@ -458,7 +459,7 @@ class _Emitter:
         with self.b.otherwise():
             self._first(rest, emit)
 
-    def _rows(self, r: Expr) -> Index:
+    def _rows(self, r: Size) -> Size:
         p = self.plan
         if isinstance(p.extra_rows, int) and p.extra_rows == 0:
             return p.base_rows
@@ -480,7 +481,7 @@ class _Emitter:
         return tuple(sorted(counts)) or (1,)
 
     def _epilogue(
-        self, g: Expr, i_rows: tuple[Expr, Index], j_cols: tuple[Expr, Index], sum_at: Expr
+        self, g: Size, i_rows: tuple[Size, Size], j_cols: tuple[Size, Size], sum_at: Size
     ) -> None:
         """Emit the ``store`` calls for every finished sum of one register tile."""
         b, spec, tile = self.b, self.spec, self.tile

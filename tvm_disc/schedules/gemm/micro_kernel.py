@@ -29,9 +29,6 @@ from tvm_disc.tir.builder import (
     BFLOAT16,
     INDEX,
     Block,
-    Buffer,
-    Expr,
-    Var,
     call,
     const,
     dtype_of,
@@ -47,6 +44,7 @@ from tvm_disc.tir.builder import (
 )
 from tvm_disc.tir.imports import provide
 from tvm_disc.tir.llvm_ops import emitting_for
+from tvm_disc.typing import UNSET, Buffer, Expr, TVMFunction, Var
 
 # Up to this many rows, packed weights are streamed at memory speed. Panels are consecutive, so the
 # hardware prefetcher reads ahead, and our prefetches would use up its buffers: with them, one and
@@ -163,7 +161,7 @@ _OF_B = ("b", "ahead")  # pointers to elements of B
 
 def micro_kernel(
     tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
-) -> Any:
+) -> object:
     """Return the function of one register tile: ``(a, b, c, k, lda, ldb, ldc, accumulate)``.
 
     The parameters of ``form`` are added.
@@ -191,7 +189,7 @@ class _MicroKernel:
         while self.splits < 4 and rows * vectors * self.splits < _LATENCY_SUMS:
             self.splits *= 2
         self.pointers = _pointers(form, dtype)
-        self.params = {n: index_var(n) for n in form.sizes}
+        self.params: dict[str, Expr] = {n: index_var(n) for n in form.sizes}
         self.k, lda, self.ldb, self.ldc, self.accumulate = list(self.params.values())[:5]
         if form.ahead or form.keeps:
             # B is packed; a constant stride leaves more registers for the rows of A.
@@ -200,7 +198,8 @@ class _MicroKernel:
         kept = {n: (form.b_dtype or dtype) if n in _OF_B else dtype for n in self.pointers}
         self.buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in self.pointers.items()}
         self.a, self.b, self.c = (self.buffers[n] for n in "abc")
-        self.mask = first_lanes(self.params["tail"], lanes) if form.masks else None
+        # None unless the form masks its last vector
+        self.mask: Expr = first_lanes(self.params["tail"], lanes) if form.masks else UNSET
         self.starts = _row_starts(blk, lda, rows)
         each = range(rows), range(vectors)
         self.sums = [
@@ -379,7 +378,7 @@ class _MicroKernel:
 
 
 def _next_line(
-    blk: Block, buffers: dict[str, Buffer], params: dict[str, Var], rows: int
+    blk: Block, buffers: dict[str, Buffer], params: dict[str, Expr], rows: int
 ) -> Callable[[Expr], Expr]:
     """Return a function of the K step that prefetches for the next kernel: B if ``ahead``, else A.
 
@@ -422,7 +421,7 @@ define linkonce_odr i64 @disc.unseen(i64 %x) alwaysinline {
 """)
 
 
-def may_alias(func: Any) -> Any:
+def may_alias(func: TVMFunction) -> Any:
     """Return ``func`` without the no-alias attribute.
 
     In a no-alias function, TVM gives every buffer variable its own TBAA type. When LLVM inlines a
@@ -469,7 +468,7 @@ class MicroKernels:
         rows: tuple[int, ...],
         vectors: tuple[int, ...],
         form: KernelForm = PLAIN,
-    ) -> Any:
+    ) -> object:
         """Return a function that calls the kernel of the run-time ``rows`` and ``vectors``.
 
         Its parameters are a kernel's, then ``rows`` and ``vectors``, each one of the given values.

@@ -19,12 +19,10 @@ from tvm import tirx
 
 from tvm_disc.schedules.gemm.inner import Way, add_inside, in_place
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, bind_opaque, splat, vload, vstore
-from tvm_disc.schedules.gemm.partition import GemmSpec, Index, cdiv, is_one, least, possible
+from tvm_disc.schedules.gemm.partition import GemmSpec, cdiv, is_one, least, possible
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import (
     Block,
-    Buffer,
-    Expr,
     call,
     const,
     either,
@@ -35,6 +33,7 @@ from tvm_disc.tir.builder import (
     pointer,
     prim_func,
 )
+from tvm_disc.typing import Buffer, Expr, Size
 
 MOST_LINES = 3
 ROWS = 8  # rows of a tile: enough independent sums to hide the latency of a multiply-add
@@ -45,7 +44,7 @@ def widths(lanes: int) -> tuple[int, ...]:
     return tuple(w for w in (1, 2, 4, 8) if w < lanes)
 
 
-def width_cases(n: Index, lanes: int) -> list[tuple[int, Expr]]:
+def width_cases(n: Size, lanes: int) -> list[tuple[int, Expr]]:
     """Return the widths that ``n`` columns may need, each with its condition."""
     below, found = 0, []
     for width in widths(lanes):
@@ -56,7 +55,7 @@ def width_cases(n: Index, lanes: int) -> list[tuple[int, Expr]]:
 
 
 def few_columns(
-    spec: GemmSpec, tile: GemmTile, sizes: tuple[Index, Index, Index]
+    spec: GemmSpec, tile: GemmTile, sizes: tuple[Size, Size, Size]
 ) -> list[tuple[int, Expr]]:
     """Return the widths at which shared vectors may cost less than tiles, each with its
     condition.
@@ -79,7 +78,7 @@ def _repeated(value: Expr, lanes: int, times: int) -> Expr:
     return tirx.Shuffle([value] * times, picks)
 
 
-def narrow_kernel(dtype: str, lanes: int, width: int) -> Any:
+def narrow_kernel(dtype: str, lanes: int, width: int) -> object:
     """Return the function of one tile: ``(a, b, c, k, lda, ldc, height, columns)``.
 
     ``b`` holds one vector for each ``lanes / width`` steps of K. If ``width`` is greater than one,
@@ -99,7 +98,7 @@ def narrow_kernel(dtype: str, lanes: int, width: int) -> Any:
     for s in sums:
         vstore(blk, s, 0, lanes, splat(const(0, dtype), lanes))
 
-    def step(at: Expr, mask: Expr) -> None:
+    def step(at: Expr, mask: Expr | None) -> None:
         def load(buf: Buffer, where: Expr, elems: int) -> Expr:
             return vload(buf, where, elems) if mask is None else masked_load(buf, where, mask)
 
@@ -133,7 +132,7 @@ def narrow_kernel(dtype: str, lanes: int, width: int) -> Any:
 
 
 def _store_row(
-    blk: Block, to: tuple[Buffer, Expr], sums: tuple[Buffer, int, int], mask: Expr
+    blk: Block, to: tuple[Buffer, Size], sums: tuple[Buffer, int, int], mask: Expr | None
 ) -> None:
     """Reduce the steps of each column, and store the columns that exist."""
     acc, lanes, width = sums
@@ -169,7 +168,7 @@ class FewColumns(Way):
     def _widths(self) -> list[tuple[int, Expr]]:
         return width_cases(self.plan.n, self.tile.lanes)
 
-    def fold(self, g: Expr) -> None:
+    def fold(self, g: Size) -> None:
         """Emit the rearrangement of B into scratch, one vector per ``fold`` steps of K."""
         view = self.spec.b_affine
         assert view is not None
@@ -179,7 +178,7 @@ class FewColumns(Way):
             with self.b.when(here if width > 1 else tirx.all(here, apart)):
                 self._fold(g, width)
 
-    def _fold(self, g: Expr, width: int) -> None:
+    def _fold(self, g: Size, width: int) -> None:
         b, p, view, lanes = self.b, self.plan, self.spec.b_affine, self.tile.lanes
         assert view is not None
         fold = lanes // width
@@ -192,7 +191,7 @@ class FewColumns(Way):
         order = [t * width + j for j in range(width) for t in range(fold)]
         picks = [tirx.IntImm("int32", lane) for lane in order]
 
-        def group(at: Expr, steps: Expr) -> None:
+        def group(at: Size, steps: Size | None) -> None:
             for t, part in enumerate(parts):
                 where = base + (at + t) * view.k_stride
                 there = i64(p.n) if steps is None else tirx.Select(steps > t, i64(p.n), i64(0))
@@ -209,7 +208,7 @@ class FewColumns(Way):
         with b.when(rest > 0):
             group(done, rest)
 
-    def emit(self, g: Expr, row0: Expr, rows: Expr) -> None:
+    def emit(self, g: Size, row0: Size, rows: Size) -> None:
         """Emit rows ``[row0, row0 + rows)`` times all columns."""
         b, p, spec = self.b, self.plan, self.spec
         (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
@@ -253,20 +252,20 @@ class Lines(Way):
         lines, tiles = m * n * (k + 300), m * (k * 18 + 128) + k * 320
         return tirx.all(m >= 1, n >= 1, tirx.any(n <= MOST_LINES, least_rows), lines < tiles)
 
-    def emit(self, g: Expr, row0: Expr, rows: Expr) -> None:
+    def emit(self, g: Size, row0: Size, rows: Size) -> None:
         """Emit rows ``[row0, row0 + rows)`` times all columns."""
         p = self.plan
         self._lines(g, (row0, rows), (i64(0), i64(p.n)), i64(p.n) <= p.m)
 
-    def last(self, g: Expr, i_range: tuple[Expr, Expr]) -> None:
+    def last(self, g: Size, i_range: tuple[Size, Size]) -> None:
         """Emit rows (first, count) times the last columns."""
         self._lines(g, i_range, (i64(self.plan.wide), i64(self.plan.rest)), None)
 
     def _lines(
         self,
-        g: Expr,
-        i_range: tuple[Expr, Expr],
-        j_range: tuple[Expr, Expr],
+        g: Size,
+        i_range: tuple[Size, Size],
+        j_range: tuple[Size, Size],
         along_rows: Expr | None,
     ) -> None:
         """Emit rows times columns, each as (first, count).
@@ -279,7 +278,7 @@ class Lines(Way):
         (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
         run = narrow_function(self.kernels, spec.dtype, self.tile.lanes, 1)
 
-        def tile(i: Expr, j: Expr, by_rows: bool) -> None:
+        def tile(i: Size, j: Size, by_rows: bool) -> None:
             a_at = tirx.address_of(a_view.buffer[a_base + i * a_view.stride])
             b_at = tirx.address_of(b_view.buffer[b_base + j * b_view.stride])
             c_at = tirx.address_of(out.buffer[c_base + i * out.stride + j])
@@ -299,13 +298,13 @@ class Lines(Way):
             tile(row0 + i, self.bind("j", column0 + jt * ROWS), False)
 
 
-def narrow_function(kernels: MicroKernels, dtype: str, lanes: int, width: int) -> Any:
+def narrow_function(kernels: MicroKernels, dtype: str, lanes: int, width: int) -> object:
     """Return the module's function for :func:`narrow_kernel`."""
     key = ("narrow", dtype, lanes, width)
     return kernels.add(key, "gemm_narrow", partial(narrow_kernel, dtype, lanes, width))
 
 
-def narrow_cost(sizes: tuple[Any, Any], width: int, lanes: int) -> tuple[Any, Any]:
+def narrow_cost(sizes: tuple[Expr, Expr], width: int, lanes: int) -> tuple[Any, Any]:
     """Return the cost of ``m`` rows of depth ``k`` as (shared vectors, one vector of columns).
 
     The unit is 1/32 cycle. A row takes a little more than half a cycle per vector along K, plus the

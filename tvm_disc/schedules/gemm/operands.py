@@ -17,7 +17,6 @@ from tvm_disc.schedules.gemm.partition import (
     Affine,
     GemmPartition,
     GemmSpec,
-    Index,
     Place,
     cdiv,
     choice,
@@ -29,7 +28,8 @@ from tvm_disc.schedules.gemm.partition import (
     reads_masked,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.tir.builder import Block, Buffer, Expr, const, i64
+from tvm_disc.tir.builder import Block, const, i64
+from tvm_disc.typing import Buffer, Expr, Size
 
 
 @dataclass
@@ -37,13 +37,13 @@ class Operands:
     """The operands inside the task loop of a body; ``bind`` binds a non-constant size."""
 
     b: Block
-    bind: Callable[[str, Index], Index]
+    bind: Callable[[str, Size], Size]
     spec: GemmSpec
     plan: GemmPartition
     tile: GemmTile
     scratch: Buffer
 
-    def columns(self, panel: Expr) -> Index:
+    def columns(self, panel: Size) -> Size:
         """Return the number of columns of a panel that exist."""
         n, n_r = self.plan.wide, self.tile.n_r
         if isinstance(n, int) and n % n_r == 0:
@@ -58,7 +58,7 @@ class Operands:
         """Return whether kernels mask the last vector of a row-major B."""
         return reads_masked(self.spec, self.tile)
 
-    def _must_pack(self, columns: Index) -> Any:
+    def _must_pack(self, columns: Size) -> Any:
         """Return whether a B panel with contiguous rows is packed: a bool or a run-time
         condition.
         """
@@ -78,7 +78,7 @@ class Operands:
             terms.append(tirx.truncmod(columns, i64(lanes)) > 0)
         return tirx.any(*terms) if len(terms) > 1 else terms[0]
 
-    def pack_b(self, g: Expr, panel0: Expr, panels: Expr) -> None:
+    def pack_b(self, g: Size, panel0: Size, panels: Size) -> None:
         b, p, tile = self.b, self.plan, self.tile
         spec, dtype = self.spec, self.spec.acc_dtype
         with b.loop("pp", panels) as pp:
@@ -115,7 +115,7 @@ class Operands:
             else:
                 self._pack_b_elements(g, j0, columns, off)
 
-    def _pack_b_elements(self, g: Expr, j0: Expr, columns: Index, off: Expr) -> None:
+    def _pack_b_elements(self, g: Size, j0: Size, columns: Size, off: Size) -> None:
         b, tile, dtype = self.b, self.tile, self.spec.acc_dtype
         padded = cdiv(columns, tile.lanes) * tile.lanes
         with b.loop("k", self.plan.k) as kk:
@@ -129,14 +129,14 @@ class Operands:
                 with b.loop("z", padded - columns) as z:
                     b.store(self.scratch, row + columns + z, const(0, dtype))
 
-    def _load_b(self, g: Expr, k: Expr, j: Expr) -> Expr:
+    def _load_b(self, g: Size, k: Expr, j: Expr) -> Expr:
         if self.spec.b_affine is not None:
             return self._at(self.spec.b_affine, g, j, k)
         if self.spec.load_b is None:
             raise ValueError("GemmSpec: expected b_packed, b_affine, fill_b or load_b, found none")
         return self.spec.load_b(self.b, g, k, j)
 
-    def _load_a(self, g: Expr, i: Expr, k: Expr) -> Expr:
+    def _load_a(self, g: Size, i: Expr, k: Expr) -> Expr:
         if self.spec.a_affine is not None:
             return self._at(self.spec.a_affine, g, i, k)
         if self.spec.load_a is None:
@@ -145,10 +145,10 @@ class Operands:
             )
         return self.spec.load_a(self.b, g, i, k)
 
-    def _at(self, view: Affine, g: Expr, outer: Expr, k: Expr) -> Expr:
+    def _at(self, view: Affine, g: Size, outer: Expr, k: Expr) -> Expr:
         return view.buffer[view.base(self.b, g) + outer * view.stride + k * view.k_stride]
 
-    def copy_a(self, g: Expr, i_rows: tuple[Expr, Expr], k_block: tuple[Expr, Expr]) -> None:
+    def copy_a(self, g: Size, i_rows: tuple[Size, Size], k_block: tuple[Size, Size]) -> None:
         """Emit a copy of a K block of the task's rows of A to scratch; rows are contiguous
         along K.
         """
@@ -192,7 +192,7 @@ class Operands:
                     value = self._load_a(g, row0 + i, k0 + kk)
                     b.store(self.scratch, to + kk, cast(value, dtype))
 
-    def _copy_quads(self, g: Expr, i: Expr, k_block: tuple[Expr, Expr], to: Expr) -> None:
+    def _copy_quads(self, g: Size, i: Expr, k_block: tuple[Size, Size], to: Size) -> None:
         """Emit a copy of a row of A as words of four bytes.
 
         Bytes beyond K are arbitrary, since they are multiplied by zeros of B.
@@ -202,7 +202,7 @@ class Operands:
         signed = spec.dtype == "int8"
         first = self.bind("first_byte", i64(k0) * 4)
         size = self.bind("bytes", tirx.min(i64(depth) * 4, i64(spec.k) - first))
-        whole: Expr = i64(0)
+        whole: Size = i64(0)
         view = spec.a_affine
         if view is not None and is_one(view.k_stride):
             at = self.bind("a_row", view.base(b, g) + i * view.stride + first)
@@ -225,7 +225,7 @@ class Operands:
                 )
             b.store(self.scratch, to + done + w, total)
 
-    def must_copy_a(self, blocks: Expr, panels: Expr) -> Any:
+    def must_copy_a(self, blocks: Size, panels: Size) -> Any:
         """Return whether a K block of A is copied: a bool or a run-time condition.
 
         Long rows are copied if a task reads them often. A block of uncopied rows touches one page
@@ -239,7 +239,7 @@ class Operands:
             often = tirx.all(often, p.k_blocks > 1)
         return self.b.bind("a_is_copied", often)
 
-    def a_views(self, g: Expr, row0: Expr, k0: Expr, copied: Any) -> list[tuple[Any, Place]]:
+    def a_views(self, g: Size, row0: Size, k0: Size, copied: Any) -> list[tuple[Any, Place]]:
         """Return the possible locations of A as (condition, place); the last condition is None.
 
         A place maps (row, k) to (buffer, offset, row stride).
@@ -252,19 +252,19 @@ class Operands:
             return [(None, lambda i, k: (packed, skip + i * p.row_elems + k, p.row_elems))]
         view = spec.a_affine
 
-        def copy(i: Expr, k: Expr) -> tuple[Buffer, Expr, Index]:
+        def copy(i: Size, k: Size) -> tuple[Buffer, Size, Size]:
             return scratch, p.a_at + (i - row0) * p.block_elems + (k - k0), p.block_elems
 
         if copied is True or view is None:
             return [(None, copy)]
         base = self.bind("a_base", view.base(self.b, g))
 
-        def in_place(i: Expr, k: Expr) -> tuple[Buffer, Expr, Index]:
+        def in_place(i: Size, k: Size) -> tuple[Buffer, Size, Size]:
             return view.buffer, base + i * view.stride + k, view.stride
 
         return [(None, in_place)] if copied is False else [(copied, copy), (None, in_place)]
 
-    def of_groups(self, panel: Expr, k0: Expr) -> tuple[list[Expr], list[Index]]:
+    def of_groups(self, panel: Size, k0: Size) -> tuple[list[Expr], list[Size]]:
         """Return the addresses of scale and zero of row ``k0`` of a quantized panel, and the
         number of rows that share them.
         """
@@ -276,7 +276,7 @@ class Operands:
         at = self.bind("group_at", row * n_r)
         return [tirx.address_of(x[at]) for x in parts], [spec.group]
 
-    def kept(self) -> tuple[Expr, Index]:
+    def kept(self) -> tuple[Expr, Size]:
         """Return the address to which a kernel writes the dequantized rows of a panel, and their
         stride.
 
@@ -287,7 +287,7 @@ class Operands:
         step = n_r * (not alone) if isinstance(alone, bool) else choice(alone, 0, n_r)
         return tirx.address_of(self.scratch[p.b_at]), step
 
-    def narrow_ways(self, panel: Expr, k0: Expr, blk: Expr) -> list[tuple[Any, Any, str]]:
+    def narrow_ways(self, panel: Size, k0: Size, blk: Expr) -> list[tuple[object, object, str]]:
         """Return how kernels read quantized weights, as (condition, place, way).
 
         ``few``: kernels read the quantized panel and scale the sums, for few rows of A. ``first``:
@@ -297,7 +297,7 @@ class Operands:
         p, n_r = self.plan, self.tile.n_r
         [(_, numbers)] = self.b_views(i64(0), panel, i64(0), n_r)
 
-        def expanded(k: Expr) -> tuple[Buffer, Expr, Index]:
+        def expanded(k: Expr) -> tuple[Buffer, Expr, Size]:
             return self.scratch, p.b_at + (k - k0) * n_r, n_r
 
         ways = [(p.m <= FEW_ROWS, numbers, "few"), (blk == 0, numbers, "first")]
@@ -307,7 +307,7 @@ class Operands:
                 return [*ways[:n], (None, place, way)]
         return [*ways, (None, expanded, "next")]
 
-    def b_views(self, g: Expr, panel: Expr, local: Expr, columns: Index) -> list[tuple[Any, Any]]:
+    def b_views(self, g: Size, panel: Size, local: Size, columns: Size) -> list[tuple[Any, Any]]:
         """Return the possible locations of a B panel as (condition, place); the last condition is
         None.
 
@@ -322,7 +322,7 @@ class Operands:
                 at = at + panel + 1  # skip the first row of each panel, which holds corrections
             return [(None, lambda k: (constant, (at + k) * n_r, n_r))]
 
-        def packed(k: Expr) -> tuple[Buffer, Expr, Index]:
+        def packed(k: Expr) -> tuple[Buffer, Expr, Size]:
             return self.scratch, p.b_at + (local * p.k + k) * n_r, n_r
 
         view = spec.b_affine
@@ -331,7 +331,7 @@ class Operands:
             return [(None, packed)]
         base = self.bind("b_base", view.base(self.b, g) + panel * n_r)
 
-        def direct(k: Expr) -> tuple[Buffer, Expr, Index]:
+        def direct(k: Expr) -> tuple[Buffer, Expr, Size]:
             return view.buffer, base + k * view.k_stride, view.k_stride
 
         if must is False:

@@ -10,25 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.inner import Way, in_place
 from tvm_disc.schedules.gemm.micro_kernel import may_alias, splat, vload, vstore
-from tvm_disc.schedules.gemm.partition import (
-    GemmSpec,
-    Index,
-    is_one,
-    least,
-    possible,
-    stores_direct,
-)
+from tvm_disc.schedules.gemm.partition import GemmSpec, is_one, least, possible, stores_direct
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import (
     Block,
-    Buffer,
-    Expr,
     call,
     first_lanes,
     i64,
@@ -37,12 +27,13 @@ from tvm_disc.tir.builder import (
     pointer,
     prim_func,
 )
+from tvm_disc.typing import Buffer, Expr, Size
 
 MOST_STEPS = 4  # with more steps, register tiles need fewer loads per multiply-add
 ROWS = 2
 
 
-def outer_kernel(dtype: str, lanes: int, steps: int) -> Any:
+def outer_kernel(dtype: str, lanes: int, steps: int) -> object:
     """Return the function ``(a, b, c, lda, ldb, ldc, rows, columns)`` that computes ``rows``
     rows.
     """
@@ -56,7 +47,7 @@ def outer_kernel(dtype: str, lanes: int, steps: int) -> Any:
     whole = blk.bind("whole", tirx.truncdiv(columns, i64(lanes)))
     rest = blk.bind("rest", columns - whole * lanes)
 
-    def vector(at: Expr, starts: list[Expr], mask: Expr) -> None:
+    def vector(at: Expr, starts: list[Expr], mask: Expr | None) -> None:
         def load(buf: Buffer, where: Expr) -> Expr:
             return vload(buf, where, lanes) if mask is None else masked_load(buf, where, mask)
 
@@ -85,7 +76,7 @@ def outer_kernel(dtype: str, lanes: int, steps: int) -> Any:
     return may_alias(prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt()))
 
 
-def few_steps(spec: GemmSpec, tile: GemmTile, k: Index) -> Expr | None:
+def few_steps(spec: GemmSpec, tile: GemmTile, k: Size) -> Expr | None:
     """Return the condition under which outer products are used, or None if they never are.
 
     K must be small, operands must be readable in place and the result must be stored directly.
@@ -98,7 +89,7 @@ def few_steps(spec: GemmSpec, tile: GemmTile, k: Index) -> Expr | None:
     return tirx.all(i64(k) >= 1, i64(k) <= MOST_STEPS)
 
 
-def step_counts(k: Index) -> tuple[int, ...]:
+def step_counts(k: Size) -> tuple[int, ...]:
     """Return the possible numbers of steps of a product of depth ``k``."""
     return tuple(s for s in range(1, MOST_STEPS + 1) if not isinstance(k, int) or k == s)
 
@@ -111,7 +102,7 @@ class OuterProducts(Way):
         """Return the condition under which outer products are used, or None if they never are."""
         return few_steps(self.spec, self.tile, self.plan.k)
 
-    def emit(self, g: Expr, i_range: tuple[Expr, Expr], j_range: tuple[Expr, Expr]) -> None:
+    def emit(self, g: Size, i_range: tuple[Size, Size], j_range: tuple[Size, Size]) -> None:
         """Emit rows times columns; each range is (first, count)."""
         b, dtype, lanes = self.b, self.spec.dtype, self.tile.lanes
         (a_view, b_view, out), (a_base, b_base, c_base) = in_place(self.spec, b, self.bind, g)

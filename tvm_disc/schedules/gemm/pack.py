@@ -11,7 +11,8 @@ from collections.abc import Callable
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload, vstore, widened
-from tvm_disc.tir.builder import Block, Buffer, Expr, const, i64, prefetch
+from tvm_disc.tir.builder import Block, const, i64, prefetch
+from tvm_disc.typing import Buffer, Expr, Size
 
 
 def cast(value: Expr, dtype: str, lanes: int = 1) -> Expr:
@@ -21,10 +22,10 @@ def cast(value: Expr, dtype: str, lanes: int = 1) -> Expr:
 
 def copy_contiguous(
     b: Block,
-    elems: Expr,
+    elems: Size,
     lanes: int,
     load: Callable[[Block, Expr, int], Expr],
-    dst: tuple[Buffer, Expr, str],
+    dst: tuple[Buffer, Size, str],
     pad: bool = False,
 ) -> None:
     """Emit ``dst[off + e] = load(e)`` for ``e < elems``: whole vectors, then single elements.
@@ -47,9 +48,9 @@ def copy_contiguous(
 def transpose_into(
     b: Block,
     src: tuple[Buffer, Callable[[Expr], Expr]],
-    rows: Expr,
-    cols: Expr,
-    dst: tuple[Buffer, Expr, Expr | int, str],
+    rows: Size,
+    cols: Size,
+    dst: tuple[Buffer, Size, Size | int, str],
     lanes: int,
 ) -> None:
     """Emit ``dst[off + c * stride + r] = src[offset(r) + c]`` for ``r < rows``, ``c < cols``.

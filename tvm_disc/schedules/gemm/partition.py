@@ -10,9 +10,9 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.tir.builder import Block, Buffer, Expr, i64
+from tvm_disc.tir.builder import Block, i64
+from tvm_disc.typing import Buffer, Expr, Size
 
-Index = Any  # Expr or int
 FEW_ROWS = 3  # up to this many rows of A, the sums are scaled instead of quantized weights
 # long rows of A are copied in tasks of more blocks and at least so many panels
 COPY_BLOCKS, COPY_PANELS = 2, 8
@@ -22,7 +22,7 @@ _NARROW = 16  # vectors; in wider products the last vector is a small part
 _WIDEST = 4  # largest factor by which tasks become wider without changing the groups of rows
 MASKED_BYTES = 32  # since AVX2, loads and stores can mask lanes
 MASKED_BYTES_NARROW = 64  # only AVX-512 can mask elements of less than 32 bits
-Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row stride
+Place = Callable[[Size, Size], tuple[Buffer, Size, Size]]  # buffer, offset, row stride
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Affine:
     """
 
     buffer: Buffer
-    base: Callable[[Block, Expr], Expr]
-    stride: Index
-    k_stride: Index
+    base: Callable[[Block, Size], Expr]
+    stride: Size
+    k_stride: Size
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Direct:
     """
 
     buffer: Buffer
-    base: Callable[[Block, Expr], Expr]
-    stride: Index
+    base: Callable[[Block, Size], Expr]
+    stride: Size
 
 
 @dataclass
@@ -87,20 +87,20 @@ class GemmSpec:
     ``direct``, kernels write the result in place where they can; ``store`` must then do the same.
     """
 
-    batch: Index
-    m: Index
-    n: Index
-    k: Index
-    store: Callable[[Block, Expr, Expr, Expr, Expr], None]
-    store_vector: Callable[[Block, Expr, Expr, Expr, int, Expr], bool] | None = None
+    batch: Size
+    m: Size
+    n: Size
+    k: Size
+    store: Callable[[Block, Size, Size, Size, Size], None]
+    store_vector: Callable[[Block, Size, Size, Size, int, Size], bool] | None = None
     dtype: str = "float32"
     acc_dtype: str = "float32"
-    load_a: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
-    load_b: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
-    fill_b: Callable[[Block, Expr, Expr, Expr, Expr, Buffer, Expr], None] | None = None
+    load_a: Callable[[Block, Size, Size, Size], Expr] | None = None
+    load_b: Callable[[Block, Size, Size, Size], Expr] | None = None
+    fill_b: Callable[[Block, Size, Size, Size, Size, Buffer, Size], None] | None = None
     a_affine: Affine | None = None
     b_affine: Affine | None = None
-    a_row: Callable[[Block, Expr, Expr], tuple[Buffer, Expr]] | None = None
+    a_row: Callable[[Block, Size, Size], tuple[Buffer, Expr]] | None = None
     fill_a: Callable[..., None] | None = None
     a_packed: Buffer | None = None
     b_packed: Buffer | None = None
@@ -118,55 +118,55 @@ class GemmSpec:
     group: int = 0
 
 
-def cdiv(x: Index, y: Index) -> Index:
+def cdiv(x: Size, y: Size) -> Size:
     """Return ``x / y`` rounded up, folded for literals."""
     if isinstance(x, int) and isinstance(y, int):
         return -(-x // y)
     return tirx.truncdiv(i64(x) + i64(y) - 1, i64(y))
 
 
-def div(x: Index, y: Index) -> Index:
+def div(x: Size, y: Size) -> Size:
     """Return ``x / y`` rounded down, for non-negative operands."""
     if isinstance(x, int) and isinstance(y, int):
         return x // y
     return tirx.truncdiv(i64(x), i64(y))
 
 
-def cheap_div(x: Index, y: Index) -> Index:
+def cheap_div(x: Size, y: Size) -> Size:
     """Return :func:`div` with a test for ``y == 1``, the common case, which avoids the division."""
     if isinstance(y, int):
         return div(x, y)
     return tirx.if_then_else(y == 1, i64(x), div(x, y))
 
 
-def cheap_cdiv(x: Index, y: Index) -> Index:
+def cheap_cdiv(x: Size, y: Size) -> Size:
     """Return :func:`cdiv` with a test for ``y == 1``."""
     if isinstance(y, int):
         return cdiv(x, y)
     return tirx.if_then_else(y == 1, i64(x), cdiv(x, y))
 
 
-def least(x: Index, y: Index) -> Index:
+def least(x: Size, y: Size) -> Size:
     """Return the minimum, folded for literals."""
     return min(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.min(i64(x), i64(y))
 
 
-def most(x: Index, y: Index) -> Index:
+def most(x: Size, y: Size) -> Size:
     """Return the maximum, folded for literals."""
     return max(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.max(i64(x), i64(y))
 
 
-def choice(condition: Expr, x: Index, y: Index) -> Expr:
+def choice(condition: Expr, x: Size, y: Size) -> Expr:
     """Return ``x`` if the condition holds, otherwise ``y``, as int64."""
     return tirx.Select(condition, i64(x), i64(y))
 
 
-def is_one(x: Index) -> bool:
+def is_one(x: Size) -> bool:
     """Return whether a size is the literal 1."""
     return (isinstance(x, int) and x == 1) or (isinstance(x, tirx.IntImm) and int(x.value) == 1)
 
 
-def known(x: Index) -> Index:
+def known(x: Size) -> Size:
     """Return a literal as a Python int, and any other size unchanged."""
     return int(x.value) if isinstance(x, tirx.IntImm) else x
 
@@ -175,19 +175,19 @@ def known(x: Index) -> Index:
 class TaskSpan:
     """The tasks ``[lo, hi)`` of a range, and the row tiles ``[begin, end)`` that they cover."""
 
-    lo: Expr
-    hi: Expr
-    groups_m: Index
-    per_m: Index
-    begin: Index | None  # None means 0
-    end: Index
+    lo: Size
+    hi: Size
+    groups_m: Size
+    per_m: Size
+    begin: Size | None  # None means 0
+    end: Size
 
 
 class GemmPartition:
     """The sizes of the task space and the scratch; ``bind`` binds a non-constant size."""
 
     def __init__(
-        self, spec: GemmSpec, tile: GemmTile, bind: Callable[[str, Index], Index] | None = None
+        self, spec: GemmSpec, tile: GemmTile, bind: Callable[[str, Size], Size] | None = None
     ) -> None:
         keep = bind or (lambda _name, value: value)
         per, share = (cdiv, div) if bind is None else (cheap_cdiv, cheap_div)
@@ -242,7 +242,7 @@ class GemmPartition:
             b_elems = least(self.kc, k) * tile.n_r
         self.elems = self.b_at + b_elems
 
-    def _width(self, spec: GemmSpec, tile: GemmTile, keep: Callable[[str, Index], Index]) -> Index:
+    def _width(self, spec: GemmSpec, tile: GemmTile, keep: Callable[[str, Size], Size]) -> Size:
         """Return the panels per task; with packed weights, more if rows give enough tasks.
 
         A block of A stays in the second-level cache for all panels of the task, while packed panels
@@ -255,7 +255,7 @@ class GemmPartition:
         wider = most(least(div(self.groups_m, 2), _WIDEST), 1) * tile.n_panels
         return keep("width", most(least(wider, cdiv(self.panels, 2)), tile.n_panels))
 
-    def _by_rows(self, spec: GemmSpec, keep: Callable[[str, Index], Index]) -> Expr | None:
+    def _by_rows(self, spec: GemmSpec, keep: Callable[[str, Size], Size]) -> Expr | None:
         """Return the condition that a task is one row of tiles over all columns, or None for never.
 
         If columns are divided between threads and rows of the result end inside a cache line, two
@@ -273,12 +273,12 @@ class GemmPartition:
         chosen = keep("by_rows", choice(tirx.all(apart, pays, ragged), 1, 0))
         return tirx.all(i64(self.groups_n) > 1, i64(chosen) > 0)
 
-    def tasks(self, batch: Index) -> Index:
+    def tasks(self, batch: Size) -> Size:
         """Return the number of independent tasks."""
         groups = batch * self.groups_m * self.groups_n
         return groups if self.by_rows is None else choice(self.by_rows, self.blocks, groups)
 
-    def span(self, lo: Expr, hi: Expr, bind: Callable[[str, Index], Index]) -> TaskSpan:
+    def span(self, lo: Expr, hi: Expr, bind: Callable[[str, Size], Size]) -> TaskSpan:
         """Return the work of tasks ``[lo, hi)``; row tasks of one range are merged into groups
         again.
         """
@@ -288,7 +288,7 @@ class GemmPartition:
         groups = bind("groups", cheap_cdiv(hi - lo, self.m_blocks))
         per = cheap_cdiv(hi - lo, most(groups, 1))
 
-        def either(name: str, here: Index, there: Index) -> Index:
+        def either(name: str, here: Size, there: Size) -> Size:
             return bind(name, choice(rows, here, there))
 
         return TaskSpan(
@@ -330,7 +330,7 @@ def may_leave_columns(spec: GemmSpec, tile: GemmTile) -> bool:
     return is_one(view.k_stride) and not is_one(view.stride)
 
 
-def last_columns(spec: GemmSpec, tile: GemmTile) -> Index:
+def last_columns(spec: GemmSpec, tile: GemmTile) -> Size:
     """Return the number of last columns that are computed as inner products along K.
 
     These are up to half a vector of columns of a B with contiguous columns. As a vector of their

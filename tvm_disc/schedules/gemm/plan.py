@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, NoReturn, cast
 
 import tvm
 
@@ -29,11 +29,10 @@ from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import Block, i64, index_var
 from tvm_disc.tir.index import IndexSpace, product
+from tvm_disc.typing import UNSET, Expr, Size
 
-Expr: TypeAlias = Any
 
-
-def _size(dim: Any) -> Any:
+def _size(dim: object) -> Any:
     """Return a dim as a Python int if it is a literal, and unchanged otherwise."""
     literal = static_dim(dim)
     return dim if literal is None else literal
@@ -165,7 +164,7 @@ def _kept_in(role: str, node: Node, spec: Any) -> str:
     return "uint16" if node.dtype == "bfloat16" else node.dtype
 
 
-def _never(*args: Any) -> None:
+def _never(*args: object) -> NoReturn:
     raise AssertionError("a size-only specification is never emitted")
 
 
@@ -197,8 +196,9 @@ def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Stride
     """
     space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(Block(), space, solver)
+    index_itself: Any = lambda index: index  # noqa: E731
     for p in group.params:
-        low.bind_reader(p, lambda index: index)
+        low.bind_reader(p, index_itself)
     g, outer, k = index_var("g"), index_var("outer"), index_var("k")
     zero, one = i64(0), i64(1)
 
@@ -234,11 +234,14 @@ def sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, _Strides]
     spec = macro_kernel.GemmSpec(
         batch, m, n, k, store=_never, dtype=operand, acc_dtype=sums, **forms
     )
-    affine = {n: macro_kernel.Affine(s, _never, s.stride, s.k_stride) for n, s in in_place.items()}
+    affine = {
+        n: macro_kernel.Affine(cast(Any, s), _never, s.stride, s.k_stride)
+        for n, s in in_place.items()
+    }
     known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
     known |= view.traits(packed)
     if view.group.outputs == [view.node] and view.node.dtype == sums:
-        known["direct"] = macro_kernel.Direct(None, _never, _size(view.row_stride))
+        known["direct"] = macro_kernel.Direct(UNSET, _never, _size(view.row_stride))
     return replace(spec, **known)
 
 
@@ -253,8 +256,8 @@ def _operands(view: View, body: Body, spec: Any, packed: dict[str, Any], tile: A
     def load_b(block: Block, g: Expr, k: Expr, j: Expr) -> Expr:
         return _evaluate(low, block, lambda: view.b_at(low, i64(g), i64(k), i64(j)))
 
-    def base_of(name: str) -> Callable[[Block, Expr], Expr]:
-        def base(block: Block, g: Expr) -> Expr:
+    def base_of(name: str) -> Callable[[Block, Size], Expr]:
+        def base(block: Block, g: Size) -> Expr:
             at = view.a_at if name == "a_affine" else lambda w, x, j, k: view.b_at(w, x, k, j)
             zero = i64(0)
             with low.inside(block):
@@ -264,7 +267,7 @@ def _operands(view: View, body: Body, spec: Any, packed: dict[str, Any], tile: A
 
         return base
 
-    def start_of(_block: Block, g: Expr) -> Expr:
+    def start_of(_block: Block, g: Size) -> Expr:
         return view.flat(i64(g), i64(0), i64(0))
 
     for name in ("a_affine", "b_affine"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NoReturn
 
 from tvm import tirx
 
@@ -22,9 +22,8 @@ from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.space import FINE_PANELS, GemmKnobs
 from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.group import Body, Machine
-from tvm_disc.tir.builder import Block, Buffer, i64, ramp
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, i64, ramp
+from tvm_disc.typing import UNSET, Buffer, Expr, Size
 
 LEAST_DEPTH = 128  # smallest depth of a part of K
 DOUBT = 1.05  # factor on the predicted time, because the cost of the second stage is uncertain
@@ -92,8 +91,8 @@ class PartsOfK:
         view = replace(self.view, group=replace(self.view.group, outputs=[sums]))
         view.group.name += "_parts"
         depth = -(-self.spec.k // (8 * parts)) * 8
-        sizes = {"batch": parts, "k": depth, "k_whole": self.spec.k}
-        spec = replace(self.spec, **sizes, direct=macro_kernel.Direct(None, _never, self.spec.n))
+        sizes: dict[str, Any] = {"batch": parts, "k": depth, "k_whole": self.spec.k}
+        spec = replace(self.spec, **sizes, direct=macro_kernel.Direct(UNSET, _never, self.spec.n))
 
         def emit(body: Body) -> None:
             forms = _of_part(self.operands(view, body), depth, body.outputs[0])
@@ -149,18 +148,18 @@ class PartsOfK:
                      (sums, *given), tuple(group.outputs))  # fmt: skip
 
 
-def _of_part(full: macro_kernel.GemmSpec, depth: int, out: Buffer) -> macro_kernel.GemmSpec:
+def _of_part(full: macro_kernel.GemmSpec, depth: Size, out: Buffer) -> macro_kernel.GemmSpec:
     """Return the specification of part g of K; parts are stored one after the other."""
     m, n, a, whole_a = i64(full.m), full.n, full.a_affine, full.load_a
 
-    def store(b: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
+    def store(b: Block, g: Size, i: Size, j: Size, value: Expr) -> None:
         b.store(out, (g * m + i) * n + j, value)
 
-    def store_vector(b: Block, g: Expr, i: Expr, j: Expr, lanes: int, value: Expr) -> bool:
+    def store_vector(b: Block, g: Size, i: Size, j: Size, lanes: int, value: Expr) -> bool:
         b.store(out, ramp((g * m + i) * n + j, lanes), value)
         return True
 
-    def load_a(b: Block, g: Expr, i: Expr, k: Expr) -> Expr:
+    def load_a(b: Block, g: Size, i: Size, k: Size) -> Expr:
         assert whole_a is not None
         return whole_a(b, i64(0), i, g * depth + k)
 
@@ -171,5 +170,5 @@ def _of_part(full: macro_kernel.GemmSpec, depth: int, out: Buffer) -> macro_kern
     return replace(full, direct=macro_kernel.Direct(out, lambda _b, g: g * m * n, n), **forms)
 
 
-def _never(*_: Any) -> None:
+def _never(*_: object) -> NoReturn:
     raise AssertionError("the stages of a plan are emitted, not the plan")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import tirx
@@ -31,8 +31,7 @@ from tvm_disc.schedules.group import Body, Group
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 FAMILY = "vendor"
 _LETTERS = {"float32": "s", "float64": "d"}
@@ -57,7 +56,7 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
     if any(p is None or not (is_one(p.stride) or is_one(p.k_stride)) for p in places):
         return WhyNot(FAMILY, "an operand is not stored as a matrix")
     batch, m, n, k = (i64(x) for x in view.sizes)
-    cond = tirx.NE(tirx.call_extern("int32", f"disc.vendor.{letter}.found"), _int32(0))
+    cond: Expr = tirx.NE(tirx.call_extern("int32", f"disc.vendor.{letter}.found"), _int32(0))
     for size in (m, n, k, *(leading(p) for p in places)):
         if not isinstance(size, tirx.IntImm):
             cond = tirx.And(cond, size <= i64(_LARGEST))
@@ -107,14 +106,16 @@ def dense(place: Any, outer: Expr, k: Expr) -> tuple[Expr, Expr]:
     return (k, outer) if is_one(place.k_stride) else (outer, k)
 
 
-def apart(place: Any, outer: Expr, k: Expr) -> Expr:
+def apart(place: object, outer: Expr, k: Expr) -> Expr:
     """Return the condition that vectors do not overlap.
 
     BLAS prints an error and refuses a leading dimension below the vector length. The stride of a
     dim of size 1 is arbitrary, and that of a broadcast dim is 0.
     """
     length, number = dense(place, outer, k)
-    return _ANALYZER.simplify(tirx.Or(number <= i64(1), length <= leading(place)))
+    wide = tirx.Or(number <= i64(1), length <= leading(place))
+    simple: Expr = _ANALYZER.simplify(wide)
+    return simple
 
 
 def _int32(value: int) -> Expr:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import operand_index
 from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.packing import Packing
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import add, product
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
-
+if TYPE_CHECKING:
+    from tvm_disc.schedules.packing import Packing
 
 _ROLES = ("b_packed", "b_scale", "b_zero")
 
@@ -35,7 +35,7 @@ class View(Protocol):
         """The sizes (batch, m, n, k)."""
 
     @property
-    def row_stride(self) -> Any:
+    def row_stride(self) -> object:
         """The row stride of the result in elements."""
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> Sequence[Expr]:
@@ -50,12 +50,12 @@ class View(Protocol):
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
         """Return element (k, j) of B."""
 
-    def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
+    def packed(self, tile: object) -> dict[str, tuple[Node, Packing]]:
         """Return the constant operands and their packings, by role (``a_packed``, ``b_packed``,
         ...).
         """
 
-    def traits(self, packed: dict[str, Any]) -> dict[str, Any]:
+    def traits(self, packed: dict[str, object]) -> dict[str, object]:
         """Return the fields of the specification that describe the layout of packed operands."""
 
     def copies(self, body: Body) -> dict[str, Callable[..., None]]:
@@ -143,7 +143,7 @@ class MatMulView:
             return {"b_packed": (b, PanelsOfB(tile.n_r))}
         return {}
 
-    def traits(self, packed: dict[str, Any]) -> dict[str, Any]:
+    def traits(self, packed: dict[str, object]) -> dict[str, object]:
         narrow = {"narrow": bool(self.narrow), "group": self.rows_of_scale}
         return {"quads": self.quads, **narrow}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -21,10 +21,9 @@ from tvm_disc.schedules.elements import cast, is_float, reshape_index
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.rows.template import LANEWISE, LANEWISE_MOVES
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, i64, is_nan, ramp, same_lanes
+from tvm_disc.tir.builder import i64, is_nan, ramp, same_lanes
 from tvm_disc.tir.index import add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 
 def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm_disc.graph.axes import concat_axis
 from tvm_disc.graph.core_ops import OpClass
@@ -18,8 +18,8 @@ from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.tir.index import add
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 MOST_PARTS = 64  # parts of a row; each is unrolled
 
 
@@ -57,7 +57,7 @@ class JoinedColumns:
 
 
 def keep_places(
-    group: Group, joined: Iterable[Node], domain: Sequence[Any], solver: Solver
+    group: Group, joined: Iterable[Node], domain: Sequence[object], solver: Solver
 ) -> bool:
     """Return whether only element-wise operators of the domain's shape are applied to these nodes.
 

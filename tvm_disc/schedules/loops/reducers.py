@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -13,8 +12,7 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.elements import cast, is_float
 from tvm_disc.tir.builder import const, element_dtype, i64, same_lanes
 from tvm_disc.tir.index import product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 @dataclass(frozen=True)

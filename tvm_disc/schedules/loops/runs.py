@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm_disc.graph.axes import concat_axis
 from tvm_disc.graph.nodes import Node
@@ -19,8 +19,8 @@ from tvm_disc.schedules.loops.joined import keep_places
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.tir.index import mul, product
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 MOST_RUNS = 8  # the loop over each run is emitted separately
 
 
@@ -32,7 +32,7 @@ class JoinedRuns:
     nodes: tuple[Node, ...]
 
     @staticmethod
-    def of(group: Group, domain: Sequence[Any], solver: Solver) -> JoinedRuns | None:
+    def of(group: Group, domain: Sequence[object], solver: Solver) -> JoinedRuns | None:
         """Return the concatenations of a group, if only element-wise operators are applied to
         them.
         """

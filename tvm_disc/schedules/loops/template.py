@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 from tvm import tirx
@@ -34,22 +34,11 @@ from tvm_disc.schedules.rows.template import (
     is_vectorizable,
 )
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import (
-    LINE_BYTES,
-    Block,
-    Buffer,
-    first_lanes,
-    i64,
-    index_var,
-    pointer,
-    ramp,
-    view,
-)
+from tvm_disc.tir.builder import LINE_BYTES, Block, first_lanes, i64, index_var, pointer, ramp, view
 from tvm_disc.tir.index import IndexSpace, add, ceil_div, mul, product
 from tvm_disc.tir.non_temporal import PastCaches, far_elems
 from tvm_disc.tir.vector_split import Vectors, to_next_line
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import UNSET, Buffer, Expr
 
 BLOCK_ELEMS = 4096  # elements of a task of a long row
 MANY_ROWS = 16  # rows per thread that give enough tasks
@@ -200,7 +189,7 @@ class _Loop:
         if not self.unsure:
             walk(body, self.vector)
             return
-        equal: Expr = None
+        equal: Expr = UNSET
         for dim, target in self.unsure.values():
             test = tirx.EQ(i64(dim), i64(target))
             equal = test if equal is None else tirx.And(equal, test)
@@ -339,8 +328,9 @@ class _Loop:
         blocks = (end - begin) // wide
         if blocks:
             with low.loop("jo", blocks) as jo:
-                j = body.block.bind("at", add(mul(jo, wide), begin))
-                self._store(low, body.outputs, outer, ramp(add(base, j), wide), ramp(j, wide))
+                first = body.block.bind("at", add(mul(jo, wide), begin))
+                to = ramp(add(base, first), wide)
+                self._store(low, body.outputs, outer, to, ramp(first, wide))
             at += blocks * wide
         for j in range(at, end, self.lanes):
             mask = first_lanes(i64(end - j), self.lanes) if end - j < self.lanes else None
@@ -365,6 +355,7 @@ class _Loop:
                     self._store_run(body, place, begins, vectors.wide(jo), wide)
                 with low.loop("jt", vectors.singles()) as jt:
                     at, left = vectors.single(jt, masked=True)
+                    assert left is not None
                     with low.masked(first_lanes(left, lanes)):
                         self._store_run(body, place, begins, at, lanes)
             else:
@@ -386,7 +377,7 @@ class _Loop:
         runs, k, outer = place
         row, first = begins
         j = body.block.bind("j", first + at)
-        places = (at, add(row, j), j)
+        places: tuple[Expr, ...] = (at, add(row, j), j)
         if lanes > 1:
             places = tuple(ramp(p, lanes) for p in places)
         with runs.run(body.low, k, outer, places[0]):

@@ -15,8 +15,8 @@ from tvm import tirx
 
 from tvm_disc.tir.builder import dtype_of
 from tvm_disc.tir.llvm_ops import emitting_for
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 Function: TypeAlias = Callable[..., Expr]
 
 _HALF = "float16"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tvm import tirx
 
 from tvm_disc.schedules.math import fused
-from tvm_disc.schedules.math.language import F32, ROUNDING, Body, Expr
+from tvm_disc.schedules.math.language import F32, ROUNDING, Body
 from tvm_disc.schedules.math.tables import (
     ERF_DIGITS,
     ERF_END,
@@ -26,6 +26,7 @@ from tvm_disc.schedules.math.tables import (
     GELU_TAIL,
 )
 from tvm_disc.tir import llvm_ops
+from tvm_disc.typing import Expr
 
 INF = float("inf")
 NAN = float("nan")

@@ -37,7 +37,8 @@ from tvm_disc.errors import TypeMismatch
 from tvm_disc.schedules.math import exponential as _e
 from tvm_disc.schedules.math import trigonometric as _t
 from tvm_disc.schedules.math.device import native_on_device
-from tvm_disc.schedules.math.language import Body, Expr, dtype_of, libm, narrow, widen
+from tvm_disc.schedules.math.language import Body, dtype_of, libm, narrow, widen
+from tvm_disc.typing import Expr
 
 __all__ = [
     "MATH",

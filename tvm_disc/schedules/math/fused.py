@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from tvm_disc.schedules.math.language import F32, ROUNDING, Body, Expr
+from tvm_disc.schedules.math.language import F32, ROUNDING, Body
 from tvm_disc.schedules.math.tables import GELU_K, GELU_NEAR, GELU_TAIL
+from tvm_disc.typing import Expr
 
 LOG2E = 1.4426950408889634
 HIGH, LOW = F32.ln2

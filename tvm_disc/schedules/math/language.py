@@ -26,13 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
 from tvm_disc.tir.llvm_ops import emitting_for, has_native
-
-Expr: TypeAlias = Any  # tvm.ir.PrimExpr: TVM ships no type information
+from tvm_disc.typing import Expr
 
 
 @dataclass(frozen=True)

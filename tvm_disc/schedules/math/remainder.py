@@ -13,8 +13,9 @@ from collections.abc import Callable
 from tvm import tirx
 
 from tvm_disc.schedules.math.device import NATIVE
-from tvm_disc.schedules.math.language import Body, Expr, dtype_of, libm, narrow, widen
+from tvm_disc.schedules.math.language import Body, dtype_of, libm, narrow, widen
 from tvm_disc.tir.llvm_ops import emitting_for
+from tvm_disc.typing import Expr
 
 # The quotient of two float32 has up to 277 bits before its binary point; one step yields 51.
 STEPS = 6

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from tvm_disc.schedules.math.language import Body, Expr
+from tvm_disc.schedules.math.language import Body
+from tvm_disc.typing import Expr
 
 PIO2_F64 = (1.5707963705062866, -4.371138828673793e-08, -1.7151244994428829e-15)
 PIO2 = (1.5707963705062866, -4.371138828673793e-08)

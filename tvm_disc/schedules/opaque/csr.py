@@ -11,6 +11,7 @@ from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Plan
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import mul, product
+from tvm_disc.typing import Expr
 
 
 def plan_csr_dense(node: Node) -> Plan:
@@ -53,6 +54,6 @@ def plan_csr_dense(node: Node) -> Plan:
     return Plan(product(outer), work, emit)
 
 
-def _within(number: Any, most: Any) -> Any:
+def _within(number: Expr, most: Any) -> Any:
     """Return a data-dependent number, clamped to 0 .. ``most``."""
     return tirx.max(tirx.min(cast(number, "int64"), most), i64(0))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.kernel import Body, Plan
-from tvm_disc.tir.builder import Buffer, const, i64
+from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 BOX_FIELDS = 6  # kept for each picked box: its corners, area and class
 PAIR_COST = 64  # operations per box; most boxes are compared with few others
@@ -77,6 +75,7 @@ class _List:
         with self.low.loop("j", self.order.shape[2]) as j:
             self._pick(j, 0)
         with self.low.loop("j", self.low.at(self.valid, self.head)) as j:
+            full: Expr
             if self.rule == "relay":
                 full = tirx.EQ(self.taken[i64(0)], self.limit)
             else:

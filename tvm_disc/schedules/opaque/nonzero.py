@@ -11,6 +11,7 @@ from tvm_disc.schedules.kernel import Body, Group, Kernel, Machine, Plan, build_
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64, index_var
 from tvm_disc.tir.index import product
+from tvm_disc.typing import Expr
 
 
 def nonzero_kernels(
@@ -54,7 +55,7 @@ def _count(body: Body, source: Node) -> None:
         block.store(body.outputs[0], 0, body.outputs[0][i64(0)] + 1)
 
 
-def _fill(body: Body, source: Node, size: Any) -> None:
+def _fill(body: Body, source: Node, size: Expr) -> None:
     block, low = body.block, body.low
     at = block.alloc("at", 1, "int64")
     block.store(at, 0, i64(0))

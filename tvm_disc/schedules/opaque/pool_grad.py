@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node
@@ -11,8 +9,7 @@ from tvm_disc.schedules.elements import cast, is_float
 from tvm_disc.schedules.kernel import Body, Plan
 from tvm_disc.tir.builder import const, i64, is_nan
 from tvm_disc.tir.index import mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 def plan_pool_grad(node: Node) -> Plan:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Plan
-from tvm_disc.tir.builder import Buffer, const, i64
+from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import UNSET, Buffer, Expr
 
 LEAST = -3.4028234663852886e38
 ROI_COST = 64
@@ -100,7 +98,7 @@ class _Part:
     def _between(self, places: Sequence[Expr]) -> Expr:
         """Return the bilinear interpolation of four pixels; zero if far outside the image."""
         zero, one = self._f(0), self._f(1)
-        outside = None
+        outside: Expr = UNSET
         near = []
         for k, place in enumerate(places):
             size = cast(i64(self.x.shape[2 + k]), self.dtype)

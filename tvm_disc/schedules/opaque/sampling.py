@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
 
 from tvm import tirx
 
@@ -11,10 +10,10 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Plan
 from tvm_disc.schedules.scalars import UNARY
-from tvm_disc.tir.builder import Buffer, const, i64
+from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import mul, product
+from tvm_disc.typing import Buffer, Expr, Size
 
-Expr: TypeAlias = Any
 TAPS = {"floor": 1, "nearest": 1, "linear": 2, "cubic": 4}
 CUBIC = -0.75
 
@@ -80,7 +79,7 @@ class _Place:
             place = low.space.join([self.entry, c, self.m], self.node.shape)
             low.store(self.body.outputs[0], place, total[i64(0)], self.node.dtype)
 
-    def _taps(self, axis: int, extent: Any) -> tuple[Buffer, Buffer]:
+    def _taps(self, axis: int, extent: Size) -> tuple[Buffer, Buffer]:
         """Return (integer positions inside the image, weights) along one axis."""
         low, block = self.low, self.block
         where, part = (
@@ -141,7 +140,7 @@ class _Place:
         return block.bind("shown", tirx.max(tirx.min(place, last), f(0)))
 
 
-def _cubic(x: Expr, f: Any) -> list[Expr]:
+def _cubic(x: Expr, f: Callable[[float], Expr]) -> list[Expr]:
     def near(t: Expr) -> Expr:
         return ((f(CUBIC + 2) * t - f(CUBIC + 3)) * t) * t + f(1)
 

@@ -15,6 +15,7 @@ from tvm_disc.schedules.scalars import BINARY
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import product
+from tvm_disc.typing import Expr
 
 _COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
     "update": lambda old, new: new,
@@ -84,7 +85,7 @@ def place_of(low: Any, where: Any, extent: Any) -> tuple[Any, Any]:
     return row, tirx.And(row >= 0, row < i64(extent))
 
 
-def put(body: Body, node: Node, target: list[Any], value: Any, inside: Any) -> None:
+def put(body: Body, node: Node, target: list[Any], value: Expr, inside: Any) -> None:
     """Emit the combination of an element of the result with a new value, if it is inside."""
     combine = _COMBINE.get(node.attrs["reduction"])
     if combine is None:

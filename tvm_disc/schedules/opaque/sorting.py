@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tvm import tirx
 
@@ -12,10 +12,10 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.elements import cast, is_float
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, i64, is_nan
+from tvm_disc.tir.builder import i64, is_nan
 from tvm_disc.tir.index import mul, product
+from tvm_disc.typing import Buffer, Expr
 
-Expr: TypeAlias = Any
 Before: TypeAlias = Callable[[Expr, Expr], Expr]
 
 SORT_COST = 32  # operations per element: comparisons of about a dozen merge passes

@@ -6,15 +6,12 @@ and two with a single bit set at the end of the path.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.kernel import Body, Plan
-from tvm_disc.tir.builder import Buffer, const, i64
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import const, i64
+from tvm_disc.typing import Buffer, Expr
 
 U64 = "uint64"
 WORDS, ROUNDS = 4, 20
@@ -148,7 +145,7 @@ class _State:
         block, low = self.block, self.low
         whole = tirx.floordiv(self.count, i64(WORDS))
         step = block.bind("step", tirx.Cast(U64, b))
-        counter = []
+        counter: list[Expr] = []
         for k in range(WORDS):
             plain = self._get(self.words, 4 + k)
             last = plain + tirx.Cast(U64, whole * WORDS) if k == WORDS - 1 else plain

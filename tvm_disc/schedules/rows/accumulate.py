@@ -12,7 +12,7 @@ keeps the rounding error of every addition (Knuth's TwoSum, as in the compensate
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tvm import tirx
 
@@ -27,7 +27,6 @@ from tvm_disc.schedules.loops.reducers import (
 )
 from tvm_disc.tir.builder import (
     Block,
-    Buffer,
     const,
     dtype_of,
     element_dtype,
@@ -37,8 +36,8 @@ from tvm_disc.tir.builder import (
     ramp,
     same_lanes,
 )
+from tvm_disc.typing import Buffer, Expr
 
-Expr: TypeAlias = Any
 Combine: TypeAlias = Callable[[Expr, Expr], Expr]
 
 BLOCK = 16  # vectors added up before they are added to the compensated level
@@ -83,7 +82,7 @@ class Accumulator:
         wide = tirx.Broadcast(value, self.width) if self.width > 1 else value
         self.block.store(cells, lane_index(self.width), wide)
 
-    def step(self, value: Expr, position: Expr, mask: Expr = None) -> None:
+    def step(self, value: Expr, position: Expr, mask: Expr | None = None) -> None:
         """Emit the reduction of a vector ``value`` at ``position`` in the row; masked lanes are
         ignored.
         """
@@ -186,7 +185,8 @@ class _Extreme(Accumulator):
 
     def _better(self, value: Expr, at: Expr, best: Expr, where: Expr) -> Expr:
         ahead = value > best if self.node.op == "relax.argmax" else value < best
-        earlier, tie = at < where, tirx.EQ(value, best)
+        earlier = at < where
+        tie: Expr = tirx.EQ(value, best)
         if not is_float(self.dtype):
             return tirx.Or(ahead, tirx.And(tie, earlier))
         # The key is 1 for NaN. The greater key is chosen, then the value, then the earlier
@@ -208,7 +208,7 @@ class _Extreme(Accumulator):
         block.store(self.cells, slot, tirx.Select(better, value, old))
         block.store(self.where, slot, tirx.Select(better, at, where))
 
-    def step(self, value: Expr, position: Expr, mask: Expr = None) -> None:
+    def step(self, value: Expr, position: Expr, mask: Expr | None = None) -> None:
         if mask is not None:
             value = self._masked(value, mask)
         slot = lane_index(self.width)

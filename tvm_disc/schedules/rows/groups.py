@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -36,7 +35,6 @@ from tvm_disc.schedules.rows.short import AtOnce, whole_registers
 from tvm_disc.schedules.rows.stages import bytes_of
 from tvm_disc.tir.builder import (
     STACK_LIMIT_BYTES,
-    Buffer,
     first_lanes,
     i64,
     loaded,
@@ -47,8 +45,7 @@ from tvm_disc.tir.builder import (
 )
 from tvm_disc.tir.index import product
 from tvm_disc.tir.non_temporal import PastCaches
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 
 class RowGroups:

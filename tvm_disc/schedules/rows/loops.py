@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -26,7 +25,6 @@ from tvm_disc.schedules.rows.stages import RowShape, Schedule, bytes_of
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import (
     STACK_LIMIT_BYTES,
-    Buffer,
     byte_offset,
     either,
     element_pointer,
@@ -38,8 +36,7 @@ from tvm_disc.tir.builder import (
 )
 from tvm_disc.tir.index import add, mul, product
 from tvm_disc.tir.non_temporal import PastCaches
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr, Size
 
 UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
 MOST_ROWS = 8
@@ -131,7 +128,7 @@ class Walk:
         outer: Sequence[Expr],
         tail: Sequence[Expr],
         width: int,
-        slot: int = 0,
+        slot: Size = 0,
         past: PastCaches | None = None,
     ) -> None:
         self.work, self.body, self.slot, self.past = work, body, slot, past

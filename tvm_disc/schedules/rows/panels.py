@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -31,10 +30,9 @@ from tvm_disc.schedules.loops.reducers import (
 from tvm_disc.schedules.rows.accumulate import make_accumulator, two_sum
 from tvm_disc.schedules.rows.loops import UNROLLED_VECTORS, Column, RowWork
 from tvm_disc.schedules.rows.stages import bytes_of
-from tvm_disc.tir.builder import Buffer, byte_offset, const, first_lanes, i64, lane_index, ramp
+from tvm_disc.tir.builder import byte_offset, const, first_lanes, i64, lane_index, ramp
 from tvm_disc.tir.index import add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 ROWS = 8  # the number of lines in a set of the first-level cache, since rows may be a page apart
 PANEL = 2048  # columns whose totals stay in cache

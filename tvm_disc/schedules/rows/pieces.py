@@ -30,8 +30,8 @@ from tvm_disc.schedules.rows.template import is_vectorizable
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import add, mul, product
+from tvm_disc.typing import Expr
 
-Expr: TypeAlias = Any
 Planner: TypeAlias = Callable[[Group], Plan]
 
 PIECE_ELEMS = 1 << 15  # of a row, or of all columns together

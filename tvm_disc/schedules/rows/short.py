@@ -7,8 +7,6 @@ length. The test for the body to use is made once for all rows.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.loops.reducers import ARG_REDUCTIONS
 from tvm_disc.schedules.rows.accumulate import Accumulator, make_accumulator
@@ -17,8 +15,7 @@ from tvm_disc.schedules.rows.stages import bytes_of
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import first_lanes, i64, ramp
 from tvm_disc.tir.index import product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 WIDTHS = (1, 2, 4)  # registers of a row
 

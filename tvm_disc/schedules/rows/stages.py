@@ -10,7 +10,7 @@ recomputed if they are cheap, and kept otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm
 
@@ -20,8 +20,6 @@ from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.schedules.elements import is_below_maximum
 from tvm_disc.schedules.kernel import Group
 from tvm_disc.shape import Solver
-
-Expr: TypeAlias = Any
 
 KEEP_COST = 4  # operations above which a value is kept rather than recomputed
 

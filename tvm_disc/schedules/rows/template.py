@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -36,22 +35,11 @@ from tvm_disc.schedules.rows.panels import Panels, takes_panels
 from tvm_disc.schedules.rows.short import short_widths
 from tvm_disc.schedules.rows.stages import RowShape, bytes_of, row_domain, schedule_stages
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import (
-    Block,
-    Buffer,
-    first_lanes,
-    i64,
-    index_var,
-    lanes_of,
-    pointer,
-    ramp,
-    view,
-)
+from tvm_disc.tir.builder import Block, first_lanes, i64, index_var, lanes_of, pointer, ramp, view
 from tvm_disc.tir.index import IndexSpace, at_least_one, ceil_div, mul, product
 from tvm_disc.tir.llvm_ops import streams
 from tvm_disc.tir.non_temporal import far_elems
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 # Operators that can be evaluated for a whole vector of positions, since they have no guarded loads.
 LANEWISE = (OpClass.ELEMWISE, OpClass.REDUCE, OpClass.VIEW)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import tvm
 from tvm import tirx
@@ -13,20 +13,12 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.transpose.tiles import Lines, transposed
 from tvm_disc.schedules.transpose.work import TransposeWork, part_of
-from tvm_disc.tir.builder import (
-    LINE_BYTES,
-    Buffer,
-    base_address,
-    element_pointer,
-    i64,
-    prefetch,
-    ramp,
-)
+from tvm_disc.tir.builder import LINE_BYTES, base_address, element_pointer, i64, prefetch, ramp
 from tvm_disc.tir.index import mul, product
 from tvm_disc.tir.llvm_ops import fence, has_native
 from tvm_disc.tir.llvm_ops import stream as stream_store
+from tvm_disc.typing import Buffer, Expr, Size
 
-Expr: TypeAlias = Any
 Place: TypeAlias = "tuple[Expr, ...]"  # (along the operand's rows, along the result's)
 
 RUN_TILES = 16  # tiles in a run: adjacent cache lines of few rows
@@ -45,7 +37,7 @@ class TileSpan(NamedTuple):
     """The tiles ``[first, first + count)``."""
 
     first: Expr
-    count: Expr
+    count: Expr  # type: ignore[assignment]
 
 
 def moved_kinds(work: TransposeWork) -> set[str]:
@@ -206,7 +198,7 @@ class TileRuns:
         before, behind = (tirx.min(n, i64(1)) for n in (begin - tiles.first, last - end))
         with low.loop("piece", before + 1 + behind, begin=1 - before) as piece:
             edge, after = tirx.EQ(piece, i64(0)), tirx.EQ(piece, i64(2))
-            first = tirx.Select(edge, tiles.first, tirx.Select(after, end, begin))
+            first: Expr = tirx.Select(edge, tiles.first, tirx.Select(after, end, begin))
             stop = tirx.Select(edge, begin, tirx.Select(after, last, end))
             first = block.number("first", first)
             count = block.number("count", stop - first)
@@ -222,7 +214,7 @@ class TileRuns:
             with block.otherwise(), low.scope():
                 self._tiles(outer, at, count, False)
 
-    def _chosen(self, few: Sequence[Expr], many: Sequence[Expr]) -> list[Expr]:
+    def _chosen(self, few: Sequence[Size], many: Sequence[Size]) -> list[Expr]:
         """Return one of two lists of numbers; ``many`` if runs follow the result's rows."""
         number = self.body.block.number
         return [number("one", x + self.turned * (y - x)) for x, y in zip(few, many, strict=True)]
@@ -318,7 +310,7 @@ class TileRuns:
         index = self.work.index(self.body, outer, a, b)
         return self._place(node, index, self.work.domain[self.work.a_run[1] :])
 
-    def _place(self, node: Node, index: list[Expr], below: Sequence[Any]) -> tuple[Expr, Expr]:
+    def _place(self, node: Node, index: list[Expr], below: Sequence[object]) -> tuple[Expr, Expr]:
         low, number = self.body.low, self.body.block.number
         start = low.space.join(index, node.shape)
         low.resolve([start])

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -41,8 +40,7 @@ from tvm_disc.schedules.transpose.work import TransposeWork
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import first_lanes, i64, ramp
 from tvm_disc.tir.index import ceil_div, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand for any alignment
 STRIP_LENGTH = 64  # tiles one after another in a task

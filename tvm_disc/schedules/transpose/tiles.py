@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.tir.builder import Block, Buffer, element_pointer, wide
-
-Expr: TypeAlias = Any
+from tvm_disc.tir.builder import Block, element_pointer, wide
+from tvm_disc.typing import UNSET, Buffer, Expr
 
 
 @dataclass
@@ -68,7 +66,7 @@ def _by_quarters(block: Block, rows: Sequence[Expr]) -> list[Expr]:
     for g in range(0, 16, 4):
         for low, high in ((g, g + 2), (g + 1, g + 3)):
             second += [mix(first[low], first[high], p) for p in twos]
-    result: list[Expr] = [None] * 16
+    result: list[Expr] = [UNSET] * 16
     for c in range(4):
         for h, p in enumerate(parts):
             top = mix(second[c], second[4 + c], p)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm import tirx
 
@@ -15,8 +15,7 @@ from tvm_disc.schedules.lowering import Reader
 from tvm_disc.schedules.rows.stages import bytes_of
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import ceil_div, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 SHARE_ELEMS = 4096  # elements per task of a plan's task count
 
@@ -62,7 +61,7 @@ class TransposeWork:
         """Return the plain operations per element in addition to moving it."""
         return sum(n.row.cost for n in self.group.nodes if n.row and n not in self.moves)
 
-    def outer_dims(self) -> list[Any]:
+    def outer_dims(self) -> list[Expr]:
         """Return the dims that belong to neither run."""
         return [self.domain[k] for k in self.outer_axes]
 

@@ -14,11 +14,12 @@ from tvm_disc.frontends.onnx.grown import Gathered, Growing
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.relay import expr as ast
+from tvm_disc.typing import Proto
 
 UNROLLED = 8  # maximum number of iterations that are unrolled
 
 
-def run(n: Node, proto: Any, given: Sequence[Any], reads: Sequence[Any] = ()) -> list[Any]:
+def run(n: Node, proto: Proto, given: Sequence[Any], reads: Sequence[Any] = ()) -> list[Any]:
     """Convert a subgraph and return its results; ``reads`` binds outer names to values."""
     graph = n.graph.body()
     graph.values.update(reads)
@@ -61,7 +62,7 @@ def _if(n: Node) -> Any:
     plain, tensors = _reads(n, branches)
     shapes: list[list[list[int | None]]] = []
 
-    def branch(proto: Any) -> Any:
+    def branch(proto: object) -> Any:
         def make(params: list[Expr]) -> list[Expr]:
             inside = [*plain.items(), *zip(tensors, params, strict=True)]
             results = run(n, proto, (), inside)

@@ -83,7 +83,7 @@ def _same(n: Calc, size: Dim, span: Dim, stride: int, how: str) -> tuple[Dim, Di
     return (half, rest) if how == "SAME_UPPER" else (rest, half)
 
 
-def bordered(n: Calc, x: Expr, window: Window, fill: Any) -> Expr:
+def bordered(n: Calc, x: Expr, window: Window, fill: object) -> Expr:
     """Return ``x`` padded by the borders of a window."""
     pads: list[Dim] = [0, 0, *window.before, 0, 0, *window.after]
     return padded(n, x, pads, fill, "constant")

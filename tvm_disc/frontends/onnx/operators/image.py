@@ -120,7 +120,7 @@ def _factors(n: Node, vector: Expr, count: int) -> list[Any]:
     return [n.item(wide, k) for k in range(count)]
 
 
-def _ratio(n: Calc, out: Dim, size: Dim) -> Any:
+def _ratio(n: Calc, out: Dim, size: Dim) -> object:
     if isinstance(out, int) and isinstance(size, int):
         return out / size if size else 1.0
     return n.scalar(out, F64) / n.scalar(size, F64)
@@ -171,7 +171,7 @@ def _keeping_ratio(
     return resized(n, n[0], plan, how)
 
 
-def _as(n: Calc, value: Any) -> Expr:
+def _as(n: Calc, value: object) -> Expr:
     """Return a number or an expression as float64."""
     return n.cast(value, F64) if isinstance(value, Expr) else const(value, F64)
 

@@ -30,7 +30,7 @@ def _kernel(window: Window) -> list[int]:
     return [k for k in window.kernel if isinstance(k, int)]
 
 
-def _pooled(n: Node, x: Expr, window: Window, name: str, padding: Any, **attrs: Any) -> Expr:
+def _pooled(n: Node, x: Expr, window: Window, name: str, padding: object, **attrs: object) -> Expr:
     return op(
         f"nn.{name}_pool{spatial(n, x)}d",
         x,
@@ -84,7 +84,7 @@ def _beyond(n: Node, x: Expr, window: Window) -> list[Dim]:
     return found
 
 
-def _extended(n: Node, x: Expr, more: Sequence[Dim], fill: Any) -> Expr:
+def _extended(n: Node, x: Expr, more: Sequence[Dim], fill: object) -> Expr:
     rank = n.rank(x)
     return padded(n, x, [0] * rank + [0, 0, *more], fill, "constant")
 

@@ -102,7 +102,7 @@ def dynamic(n: Calc, x: Expr) -> tuple[Expr, Expr, Expr]:
 # -- products ----------------------------------------------------------------------------------
 
 
-def integer_product(n: Calc, a: Expr, b: Expr, a_zero: Any, b_zero: Any) -> Expr:
+def integer_product(n: Calc, a: Expr, b: Expr, a_zero: object, b_zero: object) -> Expr:
     """Return the int32 product of 8-bit tensors minus their zero points."""
     row_, column = n.rank(a) == 1, n.rank(b) == 1
     a = n.expand(a, 0) if row_ else a

@@ -150,7 +150,7 @@ def _fit(n: Node, gates: int, width: int, ways: int) -> None:
     n.inputs = n.fitted({name: (x, dims) for (name, dims), x in pairs})
 
 
-def _turned(n: Calc, x: Expr, lengths: Any) -> Expr:
+def _turned(n: Calc, x: Expr, lengths: object) -> Expr:
     """Return the steps in reverse order; with lengths, only the valid steps of each sequence."""
     if lengths is None:
         return op("reverse", x, axis=0)
@@ -191,7 +191,7 @@ def _clipped(n: Node, x: Expr) -> Expr:
     return x if not limit else n.clip(x, -float(limit), float(limit))
 
 
-def _biases(n: Calc, b: Any, count: int, width: int) -> tuple[Any, Any]:
+def _biases(n: Calc, b: object, count: int, width: int) -> tuple[Any, Any]:
     """Return the biases of the input and of the state."""
     if b is None:
         return None, None

@@ -292,7 +292,7 @@ def _eye_like(n: Node) -> Expr:
 
 
 def spread(
-    n: Calc, values: Sequence[Any], axes: Sequence[int], rank: int, default: Any
+    n: Calc, values: Sequence[object], axes: Sequence[int], rank: int, default: object
 ) -> list[Any]:
     """Return a list of one value per axis, from values for some axes and a default."""
     found = dict(zip((n.axis(a, rank) for a in axes), values, strict=True))

@@ -85,7 +85,7 @@ def cut(
             x = op("strided_slice", x, begin=begin, end=end, strides=stride, axes=where)
         else:
             bounds = [n.vector(v) for v in chosen]
-            none: dict[str, Any] = {"begin": None, "end": None, "strides": None}
+            none: dict[str, object] = {"begin": None, "end": None, "strides": None}
             x = op("dyn.strided_slice", x, *bounds, axes=where, **none)
     for k, step in enumerate(steps):
         if not isinstance(step, int):
@@ -138,7 +138,7 @@ def _pad(n: Node) -> Expr:
     return padded(n, x, [*sides[0], *sides[1]], value, str(n.attr("mode", "constant")))
 
 
-def _sides(n: Node, widths: Expr, axes: Any, rank: int) -> list[list[Dim]]:
+def _sides(n: Node, widths: Expr, axes: object, rank: int) -> list[list[Dim]]:
     half = n.dim("floor_divide", n.size(widths, 0), 2)
     parts = n.slice(widths, 0, 0, half), n.slice(widths, 0, half, None)
     return [_everywhere(n, p, axes, rank, 0) for p in parts]

@@ -20,7 +20,7 @@ _OF_TRUTHS = {"maximum": "logical_or", "minimum": "logical_and"}
 def _arithmetic(name: str) -> Row:
     """Return the row of ``a op alpha * b``, computed in the element type of the result."""
 
-    def row(m: Maker, a: Any, b: Any, alpha: Any = 1) -> Value:
+    def row(m: Maker, a: Value | float, b: Value | float, alpha: float = 1) -> Value:
         dtype = m.out_dtype
         a, b = m.tensor(a, dtype), m.tensor(b, dtype)
         if dtype == "bool":
@@ -32,12 +32,12 @@ def _arithmetic(name: str) -> Row:
     return row
 
 
-def _rsub(m: Maker, a: Any, b: Any, alpha: Any = 1) -> Value:
+def _rsub(m: Maker, a: Value | float, b: Value | float, alpha: float = 1) -> Value:
     return _arithmetic("subtract")(m, b, a, alpha)  # type: ignore[no-any-return]
 
 
 def _extreme(name: str) -> Row:
-    def row(m: Maker, a: Any, b: Any) -> Value:
+    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         dtype = m.out_dtype
         a, b = m.tensor(a, dtype), m.tensor(b, dtype)
         return m.apply(_OF_TRUTHS[name] if dtype == "bool" else name, a, b)
@@ -48,7 +48,7 @@ def _extreme(name: str) -> Row:
 def _ignoring_nan(name: str) -> Row:
     """Return the row of an extreme that selects the other operand where one is NaN."""
 
-    def row(m: Maker, a: Any, b: Any) -> Value:
+    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         dtype = m.out_dtype
         a, b = m.tensor(a, dtype), m.tensor(b, dtype)
         if not is_float(dtype):
@@ -59,7 +59,9 @@ def _ignoring_nan(name: str) -> Row:
     return row
 
 
-def divided(m: Maker, a: Any, b: Any, *, rounding_method: str | None = None) -> Value:
+def divided(
+    m: Maker, a: Value | float, b: Value | float, *, rounding_method: str | None = None
+) -> Value:
     """Return a quotient, exact or rounded."""
     dtype = m.out_dtype
     above, below = m.tensor(a, dtype), m.tensor(b, dtype)
@@ -71,25 +73,27 @@ def divided(m: Maker, a: Any, b: Any, *, rounding_method: str | None = None) -> 
     return m.apply("trunc", above / below) if is_float(dtype) else above / below
 
 
-def _div_mode(m: Maker, a: Any, b: Any, *, rounding_mode: str | None = None) -> Value:
+def _div_mode(
+    m: Maker, a: Value | float, b: Value | float, *, rounding_mode: str | None = None
+) -> Value:
     return divided(m, a, b, rounding_method=rounding_mode)
 
 
-def _floor_divide(m: Maker, a: Any, b: Any) -> Value:
+def _floor_divide(m: Maker, a: Value | float, b: Value | float) -> Value:
     return divided(m, a, b, rounding_method="floor")
 
 
 def _plain(name: str) -> Row:
     """Return the row of a Relay operator on operands of the result's element type."""
 
-    def row(m: Maker, a: Any, b: Any) -> Value:
+    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         dtype = m.out_dtype
         return m.apply(name, m.tensor(a, dtype), m.tensor(b, dtype))
 
     return row
 
 
-def _remainder(m: Maker, a: Any, b: Any) -> Value:
+def _remainder(m: Maker, a: Value | float, b: Value | float) -> Value:
     """Return Python's ``%``; a zero remainder has the sign of ``a``, as in PyTorch's kernel."""
     dtype = m.out_dtype
     above, below = m.tensor(a, dtype), m.tensor(b, dtype)
@@ -100,7 +104,7 @@ def _remainder(m: Maker, a: Any, b: Any) -> Value:
     return m.where(m.not_equal(rest, 0.0) & other, rest + below, rest)
 
 
-def _fmod(m: Maker, a: Any, b: Any) -> Value:
+def _fmod(m: Maker, a: Value | float, b: Value | float) -> Value:
     """Return C's ``fmod``; the remainder has the sign of ``a``."""
     dtype = m.out_dtype
     a, b = m.tensor(a, dtype), m.tensor(b, dtype)
@@ -108,7 +112,7 @@ def _fmod(m: Maker, a: Any, b: Any) -> Value:
 
 
 def _compared(name: str) -> Row:
-    def row(m: Maker, a: Any, b: Any) -> Value:
+    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         dtype = m.promoted(a, b)
         if dtype == "bool" and name not in ("equal", "not_equal"):
             dtype = "uint8"
@@ -118,14 +122,14 @@ def _compared(name: str) -> Row:
 
 
 def _logical(name: str) -> Row:
-    def row(m: Maker, a: Any, b: Any) -> Value:
+    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         return m.apply(name, m.tensor(a, "bool"), m.tensor(b, "bool"))
 
     return row
 
 
 def _bitwise(name: str) -> Row:
-    def row(m: Maker, a: Any, b: Any) -> Value:
+    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         dtype = m.out_dtype
         kind = "logical" if dtype == "bool" else "bitwise"
         return m.apply(f"{kind}_{name}", m.tensor(a, dtype), m.tensor(b, dtype))
@@ -133,7 +137,7 @@ def _bitwise(name: str) -> Row:
     return row
 
 
-def powered(m: Maker, base: Any, exponent: Any) -> Value:
+def powered(m: Maker, base: object, exponent: object) -> Value:
     """Return a power; small integer exponents become products."""
     dtype = m.out_dtype
     if isinstance(exponent, int | float) and not isinstance(exponent, bool):
@@ -183,15 +187,15 @@ def _product_power(m: Maker, x: Value, times: int) -> Value:
     return result
 
 
-def _where(m: Maker, cond: Value, a: Any, b: Any) -> Value:
+def _where(m: Maker, cond: Value, a: Value | float, b: Value | float) -> Value:
     return m.where(m.cast(cond, "bool"), a, b, m.out_dtype)
 
 
-def _masked_fill(m: Maker, x: Value, mask: Value, value: Any) -> Value:
+def _masked_fill(m: Maker, x: Value, mask: Value, value: Value | float) -> Value:
     return m.where(mask, value, x, m.out_dtype)
 
 
-def _atan2(m: Maker, y: Any, x: Any) -> Value:
+def _atan2(m: Maker, y: object, x: Value | float) -> Value:
     """Return the angle of a point by its quadrant; signs of zeros count, as in C."""
     dtype = m.out_dtype
     y, x = m.tensor(y, dtype), m.tensor(x, dtype)
@@ -204,11 +208,11 @@ def _atan2(m: Maker, y: Any, x: Any) -> Value:
     return m.where(sign_bit(m, y), -angle, angle)
 
 
-def _addcmul(m: Maker, x: Value, a: Value, b: Value, *, value: Any = 1) -> Value:
+def _addcmul(m: Maker, x: Value, a: Value, b: Value, *, value: Value | float = 1) -> Value:
     return _plus_scaled(m, x, m.apply("multiply", *_in(m, a, b)), value)
 
 
-def _addcdiv(m: Maker, x: Value, a: Value, b: Value, *, value: Any = 1) -> Value:
+def _addcdiv(m: Maker, x: Value, a: Value, b: Value, *, value: Value | float = 1) -> Value:
     return _plus_scaled(m, x, m.apply("divide", *_in(m, a, b)), value)
 
 
@@ -221,7 +225,7 @@ def _plus_scaled(m: Maker, x: Value, y: Value, scale: Any) -> Value:
     return m.cast(x, m.out_dtype) + y
 
 
-def _lerp(m: Maker, a: Value, b: Value, weight: Any) -> Value:
+def _lerp(m: Maker, a: Value, b: Value, weight: Value | None) -> Value:
     dtype = m.out_dtype
     part = m.tensor(weight, dtype)
     step = part * (b - a)
@@ -230,7 +234,7 @@ def _lerp(m: Maker, a: Value, b: Value, weight: Any) -> Value:
     return m.where(near, a + step, b + far)
 
 
-def _hypot(m: Maker, a: Any, b: Any) -> Value:
+def _hypot(m: Maker, a: Value | float, b: Value | float) -> Value:
     """Return the length of a vector without overflow; infinity takes precedence over NaN."""
     dtype = m.out_dtype
     a, b = (m.abs(m.tensor(v, dtype)) for v in (a, b))
@@ -241,14 +245,14 @@ def _hypot(m: Maker, a: Any, b: Any) -> Value:
     return m.where(infinite, math.inf, top * grown)
 
 
-def _copysign(m: Maker, a: Any, b: Any) -> Value:
+def _copysign(m: Maker, a: Value | float, b: Value | float) -> Value:
     """Return the magnitude of ``a`` with the sign of ``b``, including that of a zero or NaN."""
     dtype = m.out_dtype
     size, sign = m.abs(m.tensor(a, dtype)), m.tensor(b, dtype)
     return m.where(sign_bit(m, sign), -size, size)
 
 
-def _ldexp(m: Maker, a: Any, b: Any) -> Value:
+def _ldexp(m: Maker, a: Value | float, b: Value | float) -> Value:
     dtype = m.out_dtype
     return m.tensor(a, dtype) * m.tensor(2.0, dtype) ** m.tensor(b, dtype)
 

@@ -8,6 +8,7 @@ from typing import Any
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.values import Value
+from tvm_disc.typing import Ints
 
 Row = Callable[..., Any]
 
@@ -29,11 +30,11 @@ def _convolution(
     x: Value,
     weight: Value,
     bias: Value | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
     transposed: bool,
-    output_padding: Any,
+    output_padding: object,
     groups: int,
 ) -> Value:
     rank = weight.rank - 2
@@ -93,15 +94,15 @@ def _transposed(
     return made
 
 
-def _plain(m: Maker, x: Value, weight: Value, bias: Any = None, stride: Any = 1, padding: Any = 0,
-           dilation: Any = 1, groups: int = 1) -> Value:  # fmt: skip
+def _plain(m: Maker, x: Value, weight: Value, bias: Value | None = None, stride: Ints = 1,
+           padding: Ints | str = 0, dilation: Ints = 1, groups: int = 1) -> Value:  # fmt: skip
     if isinstance(padding, str):
         return _padded(m, x, weight, bias, stride, padding, dilation, groups)
     return _convolution(m, x, weight, bias, stride, padding, dilation, False, 0, groups)
 
 
-def _padded(m: Maker, x: Value, weight: Value, bias: Any, stride: Any, padding: str,
-            dilation: Any, groups: int) -> Value:  # fmt: skip
+def _padded(m: Maker, x: Value, weight: Value, bias: Value | None, stride: Ints, padding: str,
+            dilation: Ints, groups: int) -> Value:  # fmt: skip
     """Return a convolution padded by ``same`` or ``valid``; an odd rest of ``same`` is at the
     end.
     """
@@ -118,9 +119,9 @@ def _padded(m: Maker, x: Value, weight: Value, bias: Any, stride: Any, padding: 
     )
 
 
-def _plain_transposed(m: Maker, x: Value, weight: Value, bias: Any = None, stride: Any = 1,
-                      padding: Any = 0, output_padding: Any = 0, groups: int = 1,
-                      dilation: Any = 1) -> Value:  # fmt: skip
+def _plain_transposed(m: Maker, x: Value, weight: Value, bias: Value | None = None,
+                      stride: Ints = 1, padding: Ints = 0, output_padding: object = 0,
+                      groups: int = 1, dilation: Ints = 1) -> Value:  # fmt: skip
     return _convolution(m, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 

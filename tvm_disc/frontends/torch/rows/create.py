@@ -15,35 +15,37 @@ from tvm_disc.frontends.torch.values import Value
 Row = Callable[..., Any]
 
 
-def _filled(value: Any) -> Row:
-    def row(m: Maker, *args: Any, **kwargs: Any) -> Value:
+def _filled(value: Value | float) -> Row:
+    def row(m: Maker, *args: object, **kwargs: object) -> Value:
         return m.full(value, m.out_dims, m.out_dtype)
 
     return row
 
 
-def _full(m: Maker, size: Sequence[Any], fill_value: Any, **kwargs: Any) -> Value:
+def _full(m: Maker, size: Sequence[object], fill_value: Any, **kwargs: object) -> Value:
     return m.full(fill_value, m.out_dims, m.out_dtype)
 
 
-def _full_like(m: Maker, x: Value, fill_value: Any, **kwargs: Any) -> Value:
+def _full_like(m: Maker, x: Value, fill_value: Any, **kwargs: object) -> Value:
     return m.full(fill_value, m.out_dims, m.out_dtype)
 
 
-def _new_full(m: Maker, x: Value, size: Sequence[Any], fill_value: Any, **kwargs: Any) -> Value:
+def _new_full(
+    m: Maker, x: Value, size: Sequence[object], fill_value: Any, **kwargs: object
+) -> Value:
     return m.full(fill_value, m.out_dims, m.out_dtype)
 
 
-def _scalar_tensor(m: Maker, value: Any, **kwargs: Any) -> Value:
+def _scalar_tensor(m: Maker, value: Value | float, **kwargs: object) -> Value:
     return m.tensor(value, m.out_dtype)
 
 
-def _arange(m: Maker, *bounds: Any, **kwargs: Any) -> Value:
+def _arange(m: Maker, *bounds: object, **kwargs: object) -> Value:
     start, end, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), bounds)[:3]
     return stepped(m, start, end, step)
 
 
-def stepped(m: Maker, start: Any, end: Any, step: Any) -> Value:
+def stepped(m: Maker, start: Any, end: object, step: Any) -> Value:
     """Return ``start``, ``start + step``, ..., with the length of the result."""
     dtype, (size,) = m.out_dtype, m.out_dims
     known = all(isinstance(v, int | float) for v in (start, step)) and isinstance(size, int)
@@ -62,7 +64,7 @@ def stepped(m: Maker, start: Any, end: Any, step: Any) -> Value:
     return m.cast(scaled + m.tensor(start, "float64"), dtype)
 
 
-def _linspace(m: Maker, start: Any, end: Any, steps: int, **kwargs: Any) -> Value:
+def _linspace(m: Maker, start: object, end: object, steps: int, **kwargs: object) -> Value:
     """Return evenly spaced numbers, computed from both ends so that the last element is exact."""
     dtype, (size,) = m.out_dtype, m.out_dims
     first, last = m.tensor(start, "float64"), m.tensor(end, "float64")
@@ -76,7 +78,7 @@ def _linspace(m: Maker, start: Any, end: Any, steps: int, **kwargs: Any) -> Valu
     return m.cast(m.where(near, up, down), dtype)
 
 
-def _eye(m: Maker, *args: Any, **kwargs: Any) -> Value:
+def _eye(m: Maker, *args: object, **kwargs: object) -> Value:
     rows, columns = m.out_dims
     same = m.equal(m.expand(m.arange(rows), 1), m.expand(m.arange(columns), 0))
     return m.cast(same, m.out_dtype)
@@ -85,7 +87,7 @@ def _eye(m: Maker, *args: Any, **kwargs: Any) -> Value:
 def _triangle(find: Callable[..., Any]) -> Row:
     """Return the row of the positions in a triangle of known size, as rows and columns."""
 
-    def row(m: Maker, rows: Any, columns: Any, offset: int = 0, **kwargs: Any) -> Value:
+    def row(m: Maker, rows: Any, columns: Any, offset: int = 0, **kwargs: object) -> Value:
         if not isinstance(rows, int) or not isinstance(columns, int):
             raise Unsupported("the positions of a triangle whose size is known at run time only")
         return m.literal(np.stack(find(rows, offset, columns)), m.out_dtype)
@@ -93,14 +95,14 @@ def _triangle(find: Callable[..., Any]) -> Row:
     return row
 
 
-def _random(m: Maker, *args: Any, **kwargs: Any) -> Value:
+def _random(m: Maker, *args: object, **kwargs: object) -> Value:
     raise Unsupported(
         "random numbers; compute them outside and pass them as an input, or call eval() on the "
         "module if only training needs them"
     )
 
 
-def _native_dropout(m: Maker, x: Value, p: float, train: bool | None) -> tuple[Value, Any]:
+def _native_dropout(m: Maker, x: Value, p: float, train: bool | None) -> tuple[Value, object]:
     if train or train is None:
         _random(m)
     return x, m.full(True, x.dims, "bool") if m.used(1) else None

@@ -43,7 +43,7 @@ def _whole(name: str) -> Row:
     return row
 
 
-def identity(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
+def identity(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
     """Return ``x``: a copy, a view, or a hint that has no effect here."""
     return x
 
@@ -85,7 +85,7 @@ def _relu(m: Maker, x: Value) -> Value:
     return m.apply("nn.relu", x) if x.is_float else m.maximum(x, 0)
 
 
-def clamped(m: Maker, x: Value, low: Any, high: Any) -> Value:
+def clamped(m: Maker, x: Value, low: object, high: object) -> Value:
     """Return ``x`` clamped to bounds, which may be None, numbers or tensors."""
     dtype = m.out_dtype
     x = m.cast(x, dtype)
@@ -101,15 +101,15 @@ def _clamp(m: Maker, x: Value, min: Any = None, max: Any = None) -> Value:
     return clamped(m, x, min, max)
 
 
-def _clamp_min(m: Maker, x: Value, low: Any) -> Value:
+def _clamp_min(m: Maker, x: Value, low: object) -> Value:
     return clamped(m, x, low, None)
 
 
-def _clamp_max(m: Maker, x: Value, high: Any) -> Value:
+def _clamp_max(m: Maker, x: Value, high: object) -> Value:
     return clamped(m, x, None, high)
 
 
-def _hardtanh(m: Maker, x: Value, min_val: Any = -1, max_val: Any = 1) -> Value:
+def _hardtanh(m: Maker, x: Value, min_val: object = -1, max_val: object = 1) -> Value:
     return _clamp(m, x, min_val, max_val)
 
 
@@ -117,7 +117,7 @@ def _leaky_relu(m: Maker, x: Value, negative_slope: Any = 0.01) -> Value:
     return m.apply("nn.leaky_relu", x, alpha=float(negative_slope))
 
 
-def _elu(m: Maker, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
+def _elu(m: Maker, x: Value, alpha: float = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
     scaled = x * float(input_scale) if input_scale != 1 else x
     low = m.expm1(scaled) * float(alpha)
     made = m.where(x > 0.0, x, low)
@@ -163,12 +163,12 @@ def _bitwise_not(m: Maker, x: Value) -> Value:
     return m.apply("logical_not" if x.dtype == "bool" else "bitwise_not", x)
 
 
-def _to_out(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
+def _to_out(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
     """Return ``x`` converted to the type of the result."""
     return m.cast(x, m.out_dtype)
 
 
-def _view_dtype(m: Maker, x: Value, dtype: Any) -> Value:
+def _view_dtype(m: Maker, x: Value, dtype: object) -> Value:
     wanted = relay_dtype(dtype)
     if _width(wanted) != _width(x.dtype):
         raise Unsupported(f"a view of {x.dtype} as {wanted}, whose elements have another size")
@@ -195,7 +195,7 @@ def sign_bit(m: Maker, x: Value) -> Value:
 
 
 def _nan_to_num(
-    m: Maker, x: Value, nan: Any = None, posinf: Any = None, neginf: Any = None
+    m: Maker, x: Value, nan: object = None, posinf: object = None, neginf: object = None
 ) -> Value:
     if not x.is_float:
         return x

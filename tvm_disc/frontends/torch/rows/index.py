@@ -192,7 +192,7 @@ def _written_along(
 
 
 def _index_add(
-    m: Maker, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1
+    m: Maker, x: Value, dim: int, index: Value, source: Value, *, alpha: float = 1
 ) -> Value:
     source = m.cast(source, x.dtype)
     return _written_along(m, x, dim, index, source if alpha == 1 else source * alpha, "add")
@@ -202,12 +202,12 @@ def _index_copy(m: Maker, x: Value, dim: int, index: Value, source: Value) -> Va
     return _written_along(m, x, dim, index, source, "update")
 
 
-def _index_fill(m: Maker, x: Value, dim: int, index: Value, value: Any) -> Value:
+def _index_fill(m: Maker, x: Value, dim: int, index: Value, value: Value | float) -> Value:
     values = m.tensor(value, x.dtype)
     return _written_along(m, x, dim, index, m.reshape(values, ()), "update", negative=True)
 
 
-def _embedding(m: Maker, weight: Value, indices: Value, *args: Any, **kwargs: Any) -> Value:
+def _embedding(m: Maker, weight: Value, indices: Value, *args: object, **kwargs: object) -> Value:
     return m.take(weight, m.inside(indices, weight.dims[0]), 0)
 
 
@@ -245,7 +245,7 @@ def _sort(m: Maker, x: Value, dim: int = -1, descending: bool = False) -> tuple[
 
 
 def _sort_stable(
-    m: Maker, x: Value, *, stable: Any = None, dim: int = -1, descending: bool = False
+    m: Maker, x: Value, *, stable: object = None, dim: int = -1, descending: bool = False
 ) -> tuple[Value, Value]:
     return _argsorted(m, x, dim, descending)
 
@@ -276,7 +276,7 @@ def _topk(
 def _searchsorted(
     m: Maker,
     row: Value,
-    values: Any,
+    values: Value | float,
     *,
     out_int32: bool = False,
     right: bool = False,
@@ -302,7 +302,7 @@ def _searchsorted(
 
 
 def _bucketize(
-    m: Maker, values: Any, row: Value, *, out_int32: bool = False, right: bool = False
+    m: Maker, values: Value | float, row: Value, *, out_int32: bool = False, right: bool = False
 ) -> Value:
     return _searchsorted(m, row, values, right=right)
 
@@ -342,7 +342,7 @@ def _unique(
     )
 
 
-def _unique_dim(m: Maker, *args: Any, **kwargs: Any) -> Value:
+def _unique_dim(m: Maker, *args: object, **kwargs: object) -> Value:
     raise Unsupported("unique rows; unique elements of the flat tensor are supported")
 
 

@@ -59,7 +59,7 @@ def linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Valu
 def _added(compute: Callable[[Maker, Value, Value], Value]) -> Row:
     """Return the row of ``beta * x + alpha * product``."""
 
-    def row(m: Maker, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+    def row(m: Maker, x: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1) -> Value:
         made = compute(m, a, b)
         if alpha != 1:
             made = made * alpha
@@ -158,8 +158,8 @@ def _flash(
     *,
     attn_mask: Value | None = None,
     scale: float | None = None,
-    **kwargs: Any,
-) -> tuple[Any, ...]:
+    **kwargs: object,
+) -> tuple[object, ...]:
     """Return the first result of a fused attention kernel; the others are only for gradients.
 
     These kernels accept fewer heads of keys and values than of queries without the flag
@@ -178,9 +178,9 @@ def _grouped(
     x: Value,
     weight: Value,
     offs: Value | None = None,
-    bias: Any = None,
-    *args: Any,
-    **kwargs: Any,
+    bias: Value | None = None,
+    *args: object,
+    **kwargs: object,
 ) -> Value:
     """Return rows in groups times the matrix of their group: ``[rows, k] @ [groups, k, n]``.
 
@@ -204,7 +204,7 @@ def _grouped(
     return m.cast(m.where(m.expand(group <= last, 1), made, 0.0), m.out_dtype)
 
 
-def _cdist(m: Maker, a: Value, b: Value, p: float = 2.0, compute_mode: Any = None) -> Value:
+def _cdist(m: Maker, a: Value, b: Value, p: float = 2.0, compute_mode: object = None) -> Value:
     from tvm_disc.frontends.torch.rows.reduce import norm
 
     gap = m.expand(a, a.rank - 1) - m.expand(b, b.rank - 2)

@@ -14,7 +14,7 @@ from tvm_disc.frontends.torch.values import Value
 Row = Callable[..., Any]
 
 
-def _nothing(m: Maker, *args: Any, **kwargs: Any) -> None:
+def _nothing(m: Maker, *args: object, **kwargs: object) -> None:
     """Emit nothing for an assertion of PyTorch; its facts about sizes are already guards."""
 
 
@@ -29,7 +29,7 @@ def _embedding_bag(
     per_sample_weights: Value | None = None,
     include_last_offset: bool = False,
     padding_idx: int = -1,
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Return the sum, mean or maximum of the rows of each bag; a bag ends where the next begins."""
     bags, width = m.out_dims
     starts = m.cast(offsets, "int64")
@@ -79,13 +79,13 @@ def _glu(m: Maker, x: Value, dim: int = -1) -> Value:
     return first * m.sigmoid(second)
 
 
-def _bincount_size(m: Maker, *args: Any, **kwargs: Any) -> Value:
+def _bincount_size(m: Maker, *args: object, **kwargs: object) -> Value:
     raise Unsupported(
         "the size of the result is the greatest element of the operand, known only at run time"
     )
 
 
-def _histc(m: Maker, x: Value, bins: int = 100, min: Any = 0, max: Any = 0) -> Value:
+def _histc(m: Maker, x: Value, bins: int = 100, min: object = 0, max: object = 0) -> Value:
     """Return the number of elements in each of ``bins`` ranges; the last includes its upper end.
 
     Equal limits select the least and the greatest element. NaN and elements beyond the limits are

@@ -13,7 +13,7 @@ Row = Callable[..., Any]
 
 
 def _soft(name: str) -> Row:
-    def row(m: Maker, x: Value, dim: int, *args: Any, **kwargs: Any) -> Value:
+    def row(m: Maker, x: Value, dim: int, *args: object, **kwargs: object) -> Value:
         x = m.cast(x, m.out_dtype)
         if x.rank == 0:
             return m.reshape(_over(m, name, m.reshape(x, [1]), 0), ())
@@ -26,7 +26,7 @@ def _over(m: Maker, name: str, x: Value, axis: int) -> Value:
     return Value(m.call(name, x, axis=axis), x.dtype, x.dims)
 
 
-def _safe_softmax(m: Maker, x: Value, dim: int, dtype: Any = None) -> Value:
+def _safe_softmax(m: Maker, x: Value, dim: int, dtype: object = None) -> Value:
     """Return a softmax that gives zeros where every element is -inf."""
     x = m.cast(x, m.out_dtype)
     found = _over(m, "nn.softmax", x, dim % x.rank)
@@ -66,7 +66,7 @@ def _layer_norm(
     weight: Value | None = None,
     bias: Value | None = None,
     eps: float = 1e-5,
-    *args: Any,
+    *args: object,
 ) -> Value:
     return layer_norm(m, x, shape, weight, bias, eps)
 
@@ -78,8 +78,8 @@ def _statistics(m: Maker, x: Value, axes: Sequence[int], eps: float) -> tuple[Va
 
 
 def _native_layer_norm(
-    m: Maker, x: Value, shape: Sequence[Dim], weight: Any, bias: Any, eps: float
-) -> tuple[Any, ...]:
+    m: Maker, x: Value, shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
+) -> tuple[object, ...]:
     made = layer_norm(m, x, shape, weight, bias, eps)
     if not (m.used(1) or m.used(2)):
         return made, None, None
@@ -94,7 +94,7 @@ def _group_norm(
     weight: Value | None = None,
     bias: Value | None = None,
     eps: float = 1e-5,
-    *args: Any,
+    *args: object,
 ) -> Value:
     channels = x.dims[1]
     made = m.call(
@@ -112,8 +112,16 @@ def _group_norm(
 
 
 def _native_group_norm(
-    m: Maker, x: Value, weight: Any, bias: Any, n: Dim, c: Dim, hw: Dim, group: int, eps: float
-) -> tuple[Any, ...]:
+    m: Maker,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    n: Dim,
+    c: Dim,
+    hw: Dim,
+    group: int,
+    eps: float,
+) -> tuple[object, ...]:
     made = _group_norm(m, x, group, weight, bias, eps)
     if not (m.used(1) or m.used(2)):
         return made, None, None
@@ -147,7 +155,13 @@ def _instance_norm(
 
 
 def inference_norm(
-    m: Maker, x: Value, weight: Any, bias: Any, mean: Value, variance: Value, eps: float
+    m: Maker,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    eps: float,
 ) -> Value:
     """Return batch normalization by given statistics."""
     channels, dtype = x.dims[1], mean.dtype
@@ -172,18 +186,18 @@ def inference_norm(
 def _no_training(
     m: Maker,
     x: Value,
-    weight: Any,
-    bias: Any,
+    weight: Value | None,
+    bias: Value | None,
     mean: Value,
     variance: Value,
     momentum: float,
     eps: float,
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     made = inference_norm(m, x, weight, bias, mean, variance, eps)
     return _first_of(m, made)
 
 
-def _first_of(m: Maker, made: Value) -> tuple[Any, ...]:
+def _first_of(m: Maker, made: Value) -> tuple[object, ...]:
     """Return the result, followed by empty placeholders for results that only a gradient reads."""
     rest = [m.full(0, (0,), made.dtype) if m.used(k) else None for k in range(1, len(m.out))]
     return (made, *rest)
@@ -192,8 +206,8 @@ def _first_of(m: Maker, made: Value) -> tuple[Any, ...]:
 def _batch_norm(
     m: Maker,
     x: Value,
-    weight: Any,
-    bias: Any,
+    weight: Value | None,
+    bias: Value | None,
     mean: Value | None,
     variance: Value | None,
     training: bool,
@@ -207,7 +221,9 @@ def _batch_norm(
     return _by_batch(m, x, weight, bias, eps)[0]
 
 
-def _by_batch(m: Maker, x: Value, weight: Any, bias: Any, eps: float) -> tuple[Value, Value, Value]:
+def _by_batch(
+    m: Maker, x: Value, weight: Value | None, bias: Value | None, eps: float
+) -> tuple[Value, Value, Value]:
     """Return (result, mean, reciprocal of the standard deviation) by statistics of the batch."""
     axes = [a for a in range(x.rank) if a != 1]
     mean, scale = _statistics(m, x, axes, eps)
@@ -220,15 +236,21 @@ def _by_batch(m: Maker, x: Value, weight: Any, bias: Any, eps: float) -> tuple[V
 
 
 def _legit_no_stats(
-    m: Maker, x: Value, weight: Any, bias: Any, training: bool, momentum: float, eps: float
-) -> tuple[Any, ...]:
+    m: Maker,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[object, ...]:
     return _by_batch(m, x, weight, bias, eps)
 
 
 def _functional_batch_norm(
-    m: Maker, x: Value, weight: Any, bias: Any, mean: Value, variance: Value,
+    m: Maker, x: Value, weight: Value | None, bias: Value | None, mean: Value, variance: Value,
     training: bool, momentum: float, eps: float,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[object, ...]:  # fmt: skip
     """Return batch normalization for training; the new running statistics are results."""
     if not training:
         made = inference_norm(m, x, weight, bias, mean, variance, eps)

@@ -11,6 +11,7 @@ from tvm_disc.frontends.calls import is_one
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.rows.conv import per_axis
 from tvm_disc.frontends.torch.values import Dim, Value
+from tvm_disc.typing import Ints
 
 Row = Callable[..., Any]
 
@@ -20,7 +21,12 @@ def _batched(m: Maker, x: Value, rank: int) -> tuple[Value, bool]:
     return (m.expand(x, 0) if alone else x), alone
 
 
-def _window(kernel: Any, stride: Any, padding: Any, rank: int) -> dict[str, tuple[int, ...]]:
+def _window(
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    rank: int,
+) -> dict[str, tuple[int, ...]]:
     size = per_axis(kernel, rank)
     steps = size if stride is None or stride == [] or stride == () else per_axis(stride, rank)
     return {"pool_size": size, "strides": steps, "padding": per_axis(padding, rank) * 2}
@@ -37,8 +43,8 @@ def _cut(m: Maker, made: Any, rank: int, x: Value, dims: Sequence[Dim], ceil_mod
 
 
 def _max_pool(rank: int) -> Row:
-    def row(m: Maker, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
-            dilation: Any = 1, ceil_mode: bool = False) -> Value:  # fmt: skip
+    def row(m: Maker, x: Value, kernel: Ints, stride: Ints = (), padding: Ints = 0,
+            dilation: Ints = 1, ceil_mode: bool = False) -> Value:  # fmt: skip
         x, alone = _batched(m, x, rank)
         window = _window(kernel, stride, padding, rank)
         steps = per_axis(dilation, rank)
@@ -55,8 +61,8 @@ def _max_pool(rank: int) -> Row:
 def _max_pool_indices(rank: int) -> Row:
     plain = _max_pool(rank)
 
-    def row(m: Maker, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
-            dilation: Any = 1, ceil_mode: bool = False) -> tuple[Any, Any]:  # fmt: skip
+    def row(m: Maker, x: Value, kernel: Ints, stride: Ints = (), padding: Ints = 0,
+            dilation: Ints = 1, ceil_mode: bool = False) -> tuple[Any, Any]:  # fmt: skip
         if not m.used(1):
             return plain(m, x, kernel, stride, padding, dilation, ceil_mode), None
         window = _window(kernel, stride, padding, rank)
@@ -106,7 +112,7 @@ def _positions(
 
 
 def _avg_pool(rank: int) -> Row:
-    def row(m: Maker, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
+    def row(m: Maker, x: Value, kernel: Ints, stride: Ints = (), padding: Ints = 0,
             ceil_mode: bool = False, count_include_pad: bool = True,
             divisor_override: int | None = None) -> Value:  # fmt: skip
         x, alone = _batched(m, x, rank)
@@ -196,7 +202,7 @@ def _adapted(m: Maker, x: Value, axis: int, size: Dim, kind: str) -> Value:
 def _adaptive_max(rank: int) -> Row:
     plain = _adaptive("max", rank)
 
-    def row(m: Maker, x: Value, output_size: Any) -> tuple[Any, Any]:
+    def row(m: Maker, x: Value, output_size: object) -> tuple[Any, Any]:
         if m.used(1):
             raise Unsupported("the indices of adaptive_max_pool are not supported")
         return plain(m, x, output_size), None

@@ -26,7 +26,7 @@ def _total(name: str) -> Row:
     """Return the row of a sum, product or mean, with elements cast to the type of the result."""
 
     def row(
-        m: Maker, x: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+        m: Maker, x: Value, dim: object = None, keepdim: bool = False, *, dtype: object = None
     ) -> Value:
         return m.reduce(name, m.cast(x, m.out_dtype), axes_of(x, dim), keepdim)
 
@@ -34,13 +34,13 @@ def _total(name: str) -> Row:
 
 
 def _extreme(name: str) -> Row:
-    def row(m: Maker, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    def row(m: Maker, x: Value, dim: object = None, keepdim: bool = False) -> Value:
         return extreme(m, name, _some_along(m, x, dim), axes_of(x, dim), keepdim)
 
     return row
 
 
-def _some_along(m: Maker, x: Value, dim: Any) -> Value:
+def _some_along(m: Maker, x: Value, dim: object) -> Value:
     """Return the operand of an extreme, checked to have elements along the axes."""
     return m.nonempty(x, axes_of(x, dim)) if x.rank else x
 
@@ -81,7 +81,7 @@ def _arg(name: str) -> Row:
 
 
 def _truth(name: str) -> Row:
-    def row(m: Maker, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    def row(m: Maker, x: Value, dim: object = None, keepdim: bool = False) -> Value:
         found = m.reduce(name, m.cast(x, "bool"), axes_of(x, dim), keepdim)
         return m.cast(found, m.out_dtype)
 
@@ -103,7 +103,7 @@ def moments(
 
 
 def _variance(root: bool, pair: bool) -> Row:
-    def row(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Any:
+    def row(m: Maker, x: Value, *args: object, **kwargs: object) -> Any:
         dim, correction, keep = _spread(args, kwargs)
         dtype = m.out_dtype
         wide = "float32" if dtype in ("float16", "bfloat16") else dtype
@@ -147,14 +147,20 @@ def norm(m: Maker, x: Value, order: float, axes: Sequence[int], keep: bool) -> V
 
 
 def _vector_norm(
-    m: Maker, x: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    m: Maker,
+    x: Value,
+    ord: Any = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: object = None,
 ) -> Value:
     out = m.out_dtype
     wide = "float32" if out in ("float16", "bfloat16") else out
     return m.cast(norm(m, m.cast(x, wide), float(ord), axes_of(x, dim), keepdim), out)
 
 
-def _logsumexp(m: Maker, x: Value, dim: Any, keepdim: bool = False) -> Value:
+def _logsumexp(m: Maker, x: Value, dim: object, keepdim: bool = False) -> Value:
     x = m.cast(x, m.out_dtype)
     axes = axes_of(x, dim)
     top = m.reduce("max", x, axes, True)
@@ -165,7 +171,7 @@ def _logsumexp(m: Maker, x: Value, dim: Any, keepdim: bool = False) -> Value:
 
 
 def _scan(name: str) -> Row:
-    def row(m: Maker, x: Value, dim: int, *, dtype: Any = None) -> Value:
+    def row(m: Maker, x: Value, dim: int, *, dtype: object = None) -> Value:
         x = m.cast(x, m.out_dtype)
         if x.rank == 0:
             return x
@@ -275,7 +281,7 @@ def _kth(m: Maker, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> tu
     return m.squeeze(value, [dim]), m.squeeze(place, [dim])
 
 
-def _count_nonzero(m: Maker, x: Value, dim: Any = None) -> Value:
+def _count_nonzero(m: Maker, x: Value, dim: object = None) -> Value:
     some = m.cast(m.cast(x, "bool"), "int64")
     return m.reduce("sum", some, axes_of(x, dim))
 

@@ -156,7 +156,7 @@ def _scales(m: Maker, given: Any, rank: int) -> list[float | None]:
     return [None if s is None else float(s) for s in given]
 
 
-def _resized(m: Maker, x: Value, rank: int, along: Callable[..., Value], scales: Any) -> Value:
+def _resized(m: Maker, x: Value, rank: int, along: Callable[..., Value], scales: object) -> Value:
     wide = x
     if x.is_float and x.dtype in ("float16", "bfloat16"):
         wide = m.cast(x, "float32")
@@ -167,7 +167,7 @@ def _resized(m: Maker, x: Value, rank: int, along: Callable[..., Value], scales:
 
 
 def _upsample_nearest(rank: int, exact: bool, vec: bool) -> Row:
-    def row(m: Maker, x: Value, size: Any, *scales: Any) -> Value:
+    def row(m: Maker, x: Value, size: object, *scales: object) -> Value:
         def along(y: Value, axis: int, wanted: Dim, scale: float | None) -> Value:
             return _nearest(m, y, axis, wanted, exact, scale)
 
@@ -177,7 +177,7 @@ def _upsample_nearest(rank: int, exact: bool, vec: bool) -> Row:
 
 
 def _upsample_smooth(rank: int, axis_rule: Callable[..., Value], vec: bool) -> Row:
-    def row(m: Maker, x: Value, size: Any, align_corners: bool, *scales: Any) -> Value:
+    def row(m: Maker, x: Value, size: object, align_corners: bool, *scales: object) -> Value:
         def along(y: Value, axis: int, wanted: Dim, scale: float | None) -> Value:
             return axis_rule(m, y, axis, wanted, align_corners, scale)
 
@@ -186,7 +186,7 @@ def _upsample_smooth(rank: int, axis_rule: Callable[..., Value], vec: bool) -> R
     return row
 
 
-def _given(scales: Sequence[Any], vec: bool) -> Any:
+def _given(scales: Sequence[object], vec: bool) -> Any:
     """Return the scales, which are one list or one argument per axis."""
     if vec:
         return scales[0] if scales else None

@@ -13,12 +13,12 @@ from tvm_disc.frontends.torch.values import Dim, Value
 Row = Callable[..., Any]
 
 
-def _to_result(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
+def _to_result(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
     """Return the operand reshaped to the shape of the result."""
     return m.reshape(x, m.out_dims)
 
 
-def _stretch(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
+def _stretch(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
     return m.broadcast(x, m.out_dims)
 
 
@@ -82,7 +82,7 @@ def _select(m: Maker, x: Value, dim: int, index: Dim) -> Value:
     return m.take(x, place, dim)
 
 
-def _narrow(m: Maker, x: Value, dim: int, start: Any, length: Dim) -> Value:
+def _narrow(m: Maker, x: Value, dim: int, start: object, length: Dim) -> Value:
     if isinstance(start, Value):
         raise Unsupported("a narrow whose start is a tensor")
     return m.slice(x, dim, start, start + length)
@@ -97,7 +97,7 @@ def _parts(m: Maker, x: Value, sizes: Sequence[Dim], axis: int) -> list[Value]:
     return found
 
 
-def _split(m: Maker, x: Value, size: Any, dim: int = 0) -> list[Value]:
+def _split(m: Maker, x: Value, size: object, dim: int = 0) -> list[Value]:
     """Return the parts in the number and sizes that PyTorch inferred."""
     from tvm_disc.frontends.torch.values import dims_of
 
@@ -114,7 +114,7 @@ def _flip(m: Maker, x: Value, dims: Sequence[int]) -> Value:
     return x
 
 
-def _roll(m: Maker, x: Value, shifts: Any, dims: Any = ()) -> Value:
+def _roll(m: Maker, x: Value, shifts: object, dims: Any = ()) -> Value:
     shifts = [shifts] if not isinstance(shifts, list | tuple) else list(shifts)
     dims = [dims] if isinstance(dims, int) else list(dims)
     if not dims:
@@ -147,7 +147,9 @@ def _repeat(m: Maker, x: Value, repeats: Sequence[Dim]) -> Value:
     return m.reshape(m.broadcast(m.reshape(x, spread), full), m.out_dims)
 
 
-def _repeat_interleave(m: Maker, x: Value, repeats: Any, dim: Any = None, **kwargs: Any) -> Value:
+def _repeat_interleave(
+    m: Maker, x: Value, repeats: Any, dim: Any = None, **kwargs: object
+) -> Value:
     if not isinstance(repeats, int):
         raise Unsupported("repeat_interleave by numbers that are known at run time only")
     if dim is None:
@@ -178,7 +180,7 @@ def pad_pairs(pads: Sequence[Dim], rank: int) -> list[tuple[Dim, Dim]]:
     return pairs
 
 
-def _pad(m: Maker, x: Value, pad: Sequence[Dim], value: Any = 0) -> Value:
+def _pad(m: Maker, x: Value, pad: Sequence[Dim], value: object = 0) -> Value:
     x, pairs = cropped(m, x, pad_pairs(pad, x.rank))
     fill = m.tensor(0 if value is None else value, x.dtype)
     if all(isinstance(w, int) for pair in pairs for w in pair):

@@ -21,6 +21,7 @@ from tvm_disc.relay.importer.positions import Bounds, bounds
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import as_expr, objects, value_of
 from tvm_disc.relay.kernel_ops import checked_call
+from tvm_disc.typing import Expr
 
 LEAST = -(1 << 63)
 INDEX, DIVISOR = "IndexError", "ZeroDivisionError"
@@ -69,11 +70,12 @@ def _assert_nonzero(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     what = str(attrs["what"])
     text = f"{what}: expected a divisor other than 0"
     dims = [d for d in dividend.dims if not ctx.solver.known_le(i64(1), d)]
-    empty = [tirx.EQ(d, i64(0)) for d in dims]
+    empty: list[Expr] = [tirx.EQ(d, i64(0)) for d in dims]
     value = value_of(data)
     if value is not None and not ctx.nested:
         for item in value.reshape(-1):
-            ctx.solver.require(reduce(tirx.Or, empty, tirx.NE(as_expr(item), i64(0))), text, text)
+            other: Expr = tirx.NE(as_expr(item), i64(0))
+            ctx.solver.require(reduce(tirx.Or, empty, other), text, text)
         return data
     zero = ctx.scalar(0, data.dtype)
     hits = ctx.emit(R.equal(ctx.expr(data), ctx.expr(zero)), data.dims, "bool")
@@ -187,7 +189,7 @@ def _checked(
     return ctx.emit(call, data.dims, data.dtype)
 
 
-def _matched(ctx: Emitter, data: Tensor, numbers: list[Any], limits: tuple[Dim, Dim]) -> Tensor:
+def _matched(ctx: Emitter, data: Tensor, numbers: list[Expr], limits: tuple[Dim, Dim]) -> Tensor:
     """Emit the check for TVM's own virtual machine as a shape match.
 
     The number of limits that are violated must match the shape ``[0]``.

@@ -7,7 +7,6 @@ which fuse with neighbouring operators.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from tvm.relax import op as R
@@ -131,7 +130,7 @@ def suppress(
     return ctx.emit(call, places.dims, "bool")
 
 
-def _non_max_suppression(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
+def _non_max_suppression(ctx: Emitter, args: Args, attrs: Attrs) -> object:
     data, valid, indices, limit, threshold = args
     _boxes_of(ctx, data)
     batch, size = data.dims[:2]

@@ -25,6 +25,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
 from tvm_disc.relay.importer.lowering.transform import axes_of, spatial_axes
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.ops.algebra import maximum, where
+from tvm_disc.typing import Size
 
 F32 = "float32"
 
@@ -86,7 +87,7 @@ def _cropped_axis(
     ctx: Emitter,
     x: Tensor,
     axis: int,
-    size: Any,
+    size: Size,
     how: Sampling,
     ends: tuple[Tensor, Tensor],
     outside: Tensor,
@@ -141,7 +142,7 @@ def _upsampling(names: Sequence[str]) -> Rule:
     return rule
 
 
-def _scaled(ctx: Emitter, dim: Any, scale: Any) -> Any:
+def _scaled(ctx: Emitter, dim: Size, scale: Any) -> Any:
     """Return the rounded product of a dim and a factor."""
     if not isinstance(scale, Tensor):
         if scale == int(scale):
@@ -158,13 +159,13 @@ def _scaled(ctx: Emitter, dim: Any, scale: Any) -> Any:
     return found
 
 
-def resize_axis(ctx: Emitter, x: Tensor, axis: int, size: Any, how: Sampling) -> Tensor:
+def resize_axis(ctx: Emitter, x: Tensor, axis: int, size: Size, how: Sampling) -> Tensor:
     """Return ``x`` sampled at ``size`` positions along ``axis``."""
     at = _coordinates(ctx, x.dims[axis], size, how.mode)
     return _sampled(ctx, x, axis, size, at, how)
 
 
-def _sampled(ctx: Emitter, x: Tensor, axis: int, size: Any, at: Tensor, how: Sampling) -> Tensor:
+def _sampled(ctx: Emitter, x: Tensor, axis: int, size: Size, at: Tensor, how: Sampling) -> Tensor:
     if not is_float(x.dtype) and how.method != "nearest_neighbor":
         raise Unsupported(ctx.where(f"unsupported {how.method} interpolation of {x.dtype}"))
     if how.method == "nearest_neighbor":
@@ -216,7 +217,7 @@ def _cubic(ctx: Emitter, part: Tensor, alpha: float) -> list[tuple[int, Tensor]]
     return taps
 
 
-def _inside(ctx: Emitter, place: Tensor, size: Any, weight: Tensor) -> Tensor:
+def _inside(ctx: Emitter, place: Tensor, size: object, weight: Tensor) -> Tensor:
     """Return the weight of an element inside the image, and 0 for one outside."""
     above = place >= 0
     below = place < number(ctx, size, "int64")
@@ -224,7 +225,7 @@ def _inside(ctx: Emitter, place: Tensor, size: Any, weight: Tensor) -> Tensor:
     return where(there, weight, 0)
 
 
-def _coordinates(ctx: Emitter, length: Any, size: Any, mode: str) -> Tensor:
+def _coordinates(ctx: Emitter, length: object, size: object, mode: str) -> Tensor:
     """Return the position in the operand for each element of the result."""
     place = cast(ctx, iota(ctx, ctx.solver.simplify(size)), F32)
     source, target = number(ctx, length, F32), number(ctx, size, F32)

@@ -31,6 +31,7 @@ from tvm_disc.relay.importer.positions import (
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
 from tvm_disc.relay.ops.algebra import maximum, minimum, where
+from tvm_disc.typing import Expr
 
 MODES = ("clip", "wrap", "fast")
 
@@ -69,7 +70,7 @@ def rows(ctx: Emitter, data: Tensor, picks: Tensor, axis: int, mode: str = "clip
     return ctx.emit(call, dims, data.dtype)
 
 
-def _one_row(ctx: Emitter, data: Tensor, axis: int, position: int, dims: list[Any]) -> Tensor:
+def _one_row(ctx: Emitter, data: Tensor, axis: int, position: int, dims: list[Expr]) -> Tensor:
     """Return the one row that all positions select, broadcast."""
     row = sliced(ctx, data, {axis: (i64(position), i64(1), 1)})
     ones = [i64(1)] * (len(dims) - data.rank + 1)

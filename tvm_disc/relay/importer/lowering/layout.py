@@ -29,6 +29,7 @@ from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
 from tvm_disc.relay.kernel_ops import reinterpret_call
 from tvm_disc.relay.ops.algebra import maximum, minimum, where
+from tvm_disc.typing import Expr, Size
 
 I64 = "int64"
 
@@ -156,7 +157,7 @@ def _batch_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 # -- windows and parts -------------------------------------------------------------------------
 
 
-def windows(ctx: Emitter, x: Tensor, axis: int, size: Any, stride: int, gap: int = 1) -> Tensor:
+def windows(ctx: Emitter, x: Tensor, axis: int, size: Size, stride: int, gap: int = 1) -> Tensor:
     """Return all windows along an axis: dim ``d`` becomes ``[(d - reach) // stride + 1, size]``.
 
     ``gap`` is the distance of neighbouring window elements, and ``reach`` is ``(size - 1) * gap +
@@ -209,7 +210,7 @@ def _strided_set(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return ctx.reshape(ctx.emit(call, base.dims, x.dtype), x.dims)
 
 
-def _set_places(ctx: Emitter, x: Tensor, bounds: Args) -> dict[int, tuple[Any, Tensor]]:
+def _set_places(ctx: Emitter, x: Tensor, bounds: Args) -> dict[int, tuple[Expr, Tensor]]:
     """Return the slice length and positions by axis; an axis without bounds is complete."""
     found = {a: (d, iota(ctx, d)) for a, d in enumerate(x.dims)}
     strides = value_of(bounds[2])

@@ -23,6 +23,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
 )
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
+from tvm_disc.typing import Size
 
 
 def _scan(build: Any) -> Rule:
@@ -84,7 +85,7 @@ def _topk(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor | tuple[Tensor, ...]
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _top_count(ctx: Emitter, size: Any, k: Any) -> Any:
+def _top_count(ctx: Emitter, size: Size, k: Any) -> object:
     """Return the number of kept elements; a ``k`` below 1 keeps all."""
     if k is None or (is_number(k) and k < 1):
         return size

@@ -76,7 +76,7 @@ def _narrowest(low: int, high: int) -> str:
     return next(k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max)
 
 
-def _int32(exact: Any) -> np.ndarray:
+def _int32(exact: object) -> np.ndarray:
     """Wrap exact sums as int32 arithmetic does."""
     return np.asarray(exact).astype("int64").astype("int32")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from tvm import tirx
@@ -28,6 +27,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
 )
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.ops.algebra import maximum, minimum, where
+from tvm_disc.typing import Size
 
 # Position of the binary point in a fixed-point factor.
 POINT = 31
@@ -96,7 +96,7 @@ def laid(ctx: Emitter, x: Tensor, like: Tensor, axis: int) -> Tensor:
     return ctx.reshape(x, dims)
 
 
-def _per_entry(ctx: Emitter, x: Tensor, dim: Any, what: str) -> Tensor:
+def _per_entry(ctx: Emitter, x: Tensor, dim: Size, what: str) -> Tensor:
     """Return a vector of ``dim`` elements; a vector of unknown length may have 1 element for
     all.
     """

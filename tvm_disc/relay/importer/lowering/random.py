@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tvm.relax import op as R
 
@@ -15,6 +14,7 @@ from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, num
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call, reinterpret_call
 from tvm_disc.relay.ops.algebra import maximum, where
+from tvm_disc.typing import Size
 
 U64 = "uint64"
 
@@ -27,7 +27,7 @@ def _state(ctx: Emitter, key: Tensor) -> None:
     ctx.require_eq(key.dims[0], i64(10), "a key must have 10 words")
 
 
-def _threefry(ctx: Emitter, key: Tensor, mode: str, size: Any, count: Any) -> Tensor:
+def _threefry(ctx: Emitter, key: Tensor, mode: str, size: Size, count: Size) -> Tensor:
     """Return ``size`` words from the state ``key``, from which ``count`` numbers are drawn.
 
     A count that is known only at run time is passed as a tensor.
@@ -40,7 +40,7 @@ def _threefry(ctx: Emitter, key: Tensor, mode: str, size: Any, count: Any) -> Te
     return ctx.emit(kernel_call("disc.threefry", args, dims, U64, **given), dims, U64)
 
 
-def _words(ctx: Emitter, key: Tensor, shape: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def _words(ctx: Emitter, key: Tensor, shape: Sequence[object]) -> tuple[Tensor, Tensor]:
     """Return (next state, random words)."""
     _state(ctx, key)
     dims = [ctx.dim(d) for d in shape]
@@ -60,7 +60,7 @@ def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     return left, right
 
 
-def _unit(ctx: Emitter, key: Tensor, shape: Sequence[Any], dtype: str) -> tuple[Tensor, Tensor]:
+def _unit(ctx: Emitter, key: Tensor, shape: Sequence[object], dtype: str) -> tuple[Tensor, Tensor]:
     """Return (next state, numbers in ``[0, 1)``), made from random mantissas of numbers in [1,
     2).
     """

@@ -224,7 +224,7 @@ def trilu(ctx: Emitter, x: Tensor, k: Tensor, upper: bool) -> Tensor:
     return where(kept, x, 0)
 
 
-def borders(ctx: Emitter, x: Tensor, widths: Sequence[Any], mode: str) -> Tensor:
+def borders(ctx: Emitter, x: Tensor, widths: Sequence[object], mode: str) -> Tensor:
     """Return ``x`` padded with its own elements: ``edge`` repeats the last element, ``reflect``
     mirrors without repeating it.
     """

@@ -7,7 +7,6 @@ and sums them for every channel.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tvm import tirx
 from tvm.relax import op as R
@@ -23,6 +22,7 @@ from tvm_disc.relay.importer.lowering.window import padding, steps
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
 from tvm_disc.relay.ops.algebra import where
+from tvm_disc.typing import Expr
 
 F32, I64 = "float32", "int64"
 
@@ -201,7 +201,9 @@ def _deformable_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return restore(ctx.reshape(out, [x.dims[0], w.dims[0], *offset.dims[2:]]))
 
 
-def _deformed(ctx: Emitter, x: Tensor, offset: Tensor, taps: Sequence[Any], attrs: Attrs) -> Tensor:
+def _deformed(
+    ctx: Emitter, x: Tensor, offset: Tensor, taps: Sequence[Expr], attrs: Attrs
+) -> Tensor:
     """Return the sampled windows, ``[n, channels * taps, windows]``."""
     parts = int(attrs["deformable_groups"])
     high, wide = offset.dims[2:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from tvm import tirx
 from tvm.relax import op as R
@@ -24,11 +23,12 @@ from tvm_disc.relay.importer.lowering.tensor import (
     number,
 )
 from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.typing import Size
 
 F32, I64 = "float32", "int64"
 
 
-def _with_waves(ctx: Emitter, x: Tensor, count: Any) -> tuple[Tensor, Tensor]:
+def _with_waves(ctx: Emitter, x: Tensor, count: Size) -> tuple[Tensor, Tensor]:
     """Return ``x[m, n]`` times the cosines, and times the sines, ``[n, count]`` of ``2 pi i j /
     n``.
 

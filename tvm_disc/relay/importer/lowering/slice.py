@@ -14,6 +14,7 @@ from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, num
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
 from tvm_disc.relay.ops.algebra import maximum, minimum, where
+from tvm_disc.typing import Size
 
 BEYOND = 1 << 60  # larger than any dim
 I64 = "int64"
@@ -43,7 +44,7 @@ def sliced(ctx: Emitter, x: Tensor, extents: Mapping[int, tuple[Any, Any, int]])
     return ctx.emit(call, dims, x.dtype)
 
 
-def _require_elements(ctx: Emitter, dim: Any, extent: tuple[Any, Any, int], axis: int) -> None:
+def _require_elements(ctx: Emitter, dim: Size, extent: tuple[Any, Any, int], axis: int) -> None:
     begin, length = (ctx.literal(e) for e in extent[:2])
     if begin is None or not length:
         return
@@ -79,7 +80,7 @@ def strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _read_extents(
     ctx: Emitter, x: Tensor, args: Args, attrs: Attrs
-) -> dict[int, tuple[Any, Any, int]]:
+) -> dict[int, tuple[object, object, int]]:
     """Return (begin, length, stride) by axis for bounds that are read from data.
 
     The bounds are wrapped and clamped in memory, so that what is read back is as simple as a dim: a
@@ -166,7 +167,9 @@ def _extent_in_memory(
     return where(some, first, zero), length
 
 
-def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tuple[Any, Any, int]:
+def slice_extent(
+    ctx: Emitter, dim: Size, begin: Size, end: Size, step: int
+) -> tuple[Any, Any, int]:
     """Return (begin, length, stride) after NumPy's wrapping and clamping.
 
     Raises:
@@ -187,7 +190,7 @@ def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tup
     return first, length, step
 
 
-def _sized_extent(ctx: Emitter, dim: Any, begin: Any, size: Any) -> tuple[Any, Any, int]:
+def _sized_extent(ctx: Emitter, dim: Size, begin: Size, size: Size) -> tuple[Any, Any, int]:
     """Return (begin, length, stride) of a slice given by its size; a negative size means the
     rest.
     """
@@ -203,7 +206,7 @@ def _sized_extent(ctx: Emitter, dim: Any, begin: Any, size: Any) -> tuple[Any, A
     return low, tirx.max(high - low, i64(0)), 1
 
 
-def _bound(ctx: Emitter, value: Any, dim: Any, low: Any, high: Any) -> Any:
+def _bound(ctx: Emitter, value: Any, dim: object, low: object, high: object) -> Any:
     if is_number(value) and abs(int(value)) >= 2**31 - 1:
         return high if value > 0 else low
     return _clamped(ctx, _position(ctx, value, dim), low, high)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tvm.relax import op as R
 
@@ -16,6 +15,7 @@ from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, fil
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
 from tvm_disc.relay.ops.algebra import maximum, where
+from tvm_disc.typing import Size
 
 I64 = "int64"
 
@@ -117,7 +117,7 @@ def _fill_empty_rows(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ..
     if depth > 1:
         rest = [more, i64(depth - 1)]
         added.append(filled(ctx, rest, ctx.scalar(0, I64), I64))
-    first = added[0].expr if depth == 1 else R.concat([ctx.expr(a) for a in added], 1)
+    first = added[0].stored if depth == 1 else R.concat([ctx.expr(a) for a in added], 1)
     fill = added[0] if depth == 1 else ctx.emit(first, [more, i64(depth)], I64)
     every = ctx.emit(R.concat([ctx.expr(wide), ctx.expr(fill)], 0), [total, i64(depth)], I64)
     extra = filled(ctx, [more], ctx.reshape(default, []), values.dtype)
@@ -130,7 +130,7 @@ def _fill_empty_rows(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ..
 # -- compressed rows ---------------------------------------------------------------------------
 
 
-def _row_of_entry(ctx: Emitter, begins: Tensor, count: Any) -> Tensor:
+def _row_of_entry(ctx: Emitter, begins: Tensor, count: Size) -> Tensor:
     """Return the row of each entry of a compressed matrix."""
     ends = sliced(ctx, cast(ctx, begins, I64), {0: (i64(1), begins.dims[0] - 1, 1)})
     call = R.bucketize(ctx.expr(iota(ctx, count)), ctx.expr(ends), False, True)

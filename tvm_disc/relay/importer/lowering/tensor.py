@@ -19,6 +19,7 @@ from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import objects, value_of
 from tvm_disc.relay.kernel_ops import FUNCTIONS, function_call
 from tvm_disc.relay.ops.algebra import maximum, minimum, where
+from tvm_disc.typing import Expr
 
 Attrs: TypeAlias = Mapping[str, Any]
 Args: TypeAlias = Sequence[Any]
@@ -90,7 +91,7 @@ def number(ctx: Emitter, value: Any, dtype: str) -> Tensor:
     return cast(ctx, dim, dtype)
 
 
-def iota(ctx: Emitter, size: Any, dtype: str = "int64") -> Tensor:
+def iota(ctx: Emitter, size: object, dtype: str = "int64") -> Tensor:
     """Return the vector 0, 1, ..., size - 1."""
     return ctx.emit(R.arange(i64(0), size, i64(1), dtype), [size], dtype)
 
@@ -104,7 +105,7 @@ def _where(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     dtype = ctx.same_dtype(args[1:])
     (c, a, b), dims = ctx.operands(args)
     if args[0].dtype != "bool":
-        c = ctx.emit(R.astype(c, "bool"), args[0].dims, "bool").expr
+        c = ctx.emit(R.astype(c, "bool"), args[0].dims, "bool").stored
     return ctx.emit(R.where(c, a, b), dims, dtype)
 
 
@@ -185,7 +186,7 @@ def reduce_axes(ctx: Emitter, x: Tensor, attrs: Attrs) -> list[int]:
     return sorted(axes) or list(range(x.rank))
 
 
-def _reduced(dims: Sequence[Any], axes: Sequence[int], keep: bool) -> list[Any]:
+def _reduced(dims: Sequence[Expr], axes: Sequence[int], keep: bool) -> list[Any]:
     if keep:
         return [i64(1) if a in axes else d for a, d in enumerate(dims)]
     return [d for a, d in enumerate(dims) if a not in axes]
@@ -285,13 +286,13 @@ def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 # -- creation ----------------------------------------------------------------------------------
 
 
-def _shape_given(ctx: Emitter, attrs: Attrs, rest: Args) -> list[Any]:
+def _shape_given(ctx: Emitter, attrs: Attrs, rest: Args) -> list[Expr]:
     if rest:
         return [ctx.dim(d) for d in ctx.size_arg(rest[0], "the shape")]
     return [ctx.dim(d) for d in (attrs["shape"] or ())]
 
 
-def filled(ctx: Emitter, dims: Sequence[Any], fill: Tensor, dtype: str) -> Tensor:
+def filled(ctx: Emitter, dims: Sequence[Expr], fill: Tensor, dtype: str) -> Tensor:
     """Return a tensor filled with one value."""
     fill = cast(ctx, fill, dtype)
     return ctx.emit(R.full(relax.ShapeExpr(list(dims)), ctx.expr(fill), dtype), dims, dtype)
@@ -380,11 +381,11 @@ def _float_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
     return cast(ctx, scaled + start, dtype)
 
 
-def _at_least_zero(x: Any) -> Any:
+def _at_least_zero(x: Expr) -> Expr:
     return tirx.max(x, i64(0))
 
 
-def _ceil_div(x: Any, k: int) -> Any:
+def _ceil_div(x: Expr, k: int) -> Expr:
     return x if k == 1 else tirx.floordiv(x + (k - 1), i64(k))
 
 

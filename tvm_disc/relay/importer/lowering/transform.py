@@ -17,6 +17,7 @@ from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, filled
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
+from tvm_disc.typing import Expr, Size
 
 # -- reshape -----------------------------------------------------------------------------------
 
@@ -25,7 +26,7 @@ def _reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return reshape_to(ctx, args[0], list(attrs["newshape"]), bool(attrs["allowzero"]))
 
 
-def reshape_to(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> Tensor:
+def reshape_to(ctx: Emitter, x: Tensor, codes: list[Expr], allow_zero: bool) -> Tensor:
     """Return ``x`` reshaped by Relay's codes.
 
     0 copies a dim, -1 is inferred, -2 copies the remaining dims, -3 merges two dims, -4 splits one
@@ -90,7 +91,7 @@ def _source_dim(ctx: Emitter, x: Tensor, axis: int) -> Any:
     return x.dims[axis]
 
 
-def _split_pair(ctx: Emitter, dim: Any, pair: Sequence[Any]) -> tuple[Any, Any]:
+def _split_pair(ctx: Emitter, dim: Size, pair: Sequence[Any]) -> tuple[Any, Any]:
     """Return the two dims into which -4 splits one; one of them may be inferred."""
     known = [p for p in pair if not is_number(p) or p > 0]
     if len(pair) != 2 or not known or any(is_number(p) and p <= 0 and p != -1 for p in pair):
@@ -107,7 +108,7 @@ def _split_pair(ctx: Emitter, dim: Any, pair: Sequence[Any]) -> tuple[Any, Any]:
     return (ctx.dim(part), rest) if first else (rest, ctx.dim(part))
 
 
-def _inferred(ctx: Emitter, x: Tensor, dims: list[Any], infer: int) -> Any:
+def _inferred(ctx: Emitter, x: Tensor, dims: list[object], infer: int) -> Any:
     """Return the dim that makes the element counts equal.
 
     Factors that occur on both sides are cancelled before the division, so that ``[b, s, 12, 64] ->
@@ -127,7 +128,7 @@ def _inferred(ctx: Emitter, x: Tensor, dims: list[Any], infer: int) -> Any:
     return ctx.solver.simplify(tirx.floordiv(total, divisor))
 
 
-def _undo_broadcast_idiom(ctx: Emitter, x: Tensor, dims: list[Any]) -> list[Any]:
+def _undo_broadcast_idiom(ctx: Emitter, x: Tensor, dims: list[object]) -> list[Any]:
     """Return the dims with ``max(1, d)`` replaced by ``d`` if that keeps the element count.
 
     ONNX importers broadcast batch dims with ``max(1, d)``. It equals ``d`` whenever the reshape is
@@ -140,7 +141,7 @@ def _undo_broadcast_idiom(ctx: Emitter, x: Tensor, dims: list[Any]) -> list[Any]
     return plain if ctx.solver.known_same_elements(list(x.dims), plain) else dims
 
 
-def _without_max_one(ctx: Emitter, dim: Any) -> Any:
+def _without_max_one(ctx: Emitter, dim: object) -> object:
     if isinstance(dim, tirx.Max):
         for a, b in ((dim.a, dim.b), (dim.b, dim.a)):
             if ctx.literal(a) == 1:
@@ -331,14 +332,14 @@ def _tile(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return ctx.emit(call, [d * r for d, r in zip(dims, reps, strict=True)], x.dtype)
 
 
-def _times(ctx: Emitter, count: Any) -> int:
+def _times(ctx: Emitter, count: Size) -> int:
     """Return a repetition count, which must not be negative."""
     if count < 0:
         raise TypeMismatch(ctx.where(f"expected a count of at least 0, found {count}"))
     return int(count)
 
 
-def _tile_symbolic(ctx: Emitter, x: Tensor, reps: list[Any]) -> Tensor:
+def _tile_symbolic(ctx: Emitter, x: Tensor, reps: list[object]) -> Tensor:
     """Return a tiling with symbolic counts: axes for repetitions are broadcast, then merged."""
     rank = max(len(reps), x.rank)
     times = [i64(1)] * (rank - len(reps)) + [ctx.dim(r) for r in reps]
@@ -373,7 +374,7 @@ def _reverse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return ctx.reshape(x, dims)
 
 
-def summed_to(ctx: Emitter, x: Tensor, dims: Sequence[Any]) -> Tensor:
+def summed_to(ctx: Emitter, x: Tensor, dims: Sequence[Expr]) -> Tensor:
     """Return ``x`` summed over the axes along which broadcasting from ``dims`` would repeat."""
     lead = x.rank - len(dims)
     if lead < 0:

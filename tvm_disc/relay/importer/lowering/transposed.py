@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 from tvm.relax import op as R
@@ -96,7 +95,7 @@ class PhaseAxis:
         return lead, self.taps * self.stride - self.kernel - lead
 
 
-def _conv_transpose(build: Callable[..., Any], rank: int) -> Rule:
+def _conv_transpose(build: Callable[..., object], rank: int) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         wanted, out = f"NC{SPATIAL[rank]}", attrs["out_layout"]
         x, restore = channels_first(ctx, args[0], attrs["data_layout"], wanted, out)
@@ -113,7 +112,7 @@ def _conv_transpose(build: Callable[..., Any], rank: int) -> Rule:
 
 
 def _by_phases(
-    ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs
+    ctx: Emitter, build: Callable[..., object], x: Tensor, w: Tensor, attrs: Attrs
 ) -> Tensor:
     """Return the convolution by phases; no axis may have both a stride and a dilation."""
     rank, groups = x.rank - 2, int(attrs["groups"])
@@ -169,7 +168,9 @@ def _weave(ctx: Emitter, y: Tensor, strides: list[int], groups: int) -> Tensor:
     return ctx.reshape(permute(ctx, apart, order), [y.dims[0], outs * groups, *lengths])
 
 
-def _spread(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs) -> Tensor:
+def _spread(
+    ctx: Emitter, build: Callable[..., object], x: Tensor, w: Tensor, attrs: Attrs
+) -> Tensor:
     """Return the adjoint of a convolution: a convolution by the flipped kernel, of the input
     with zeros between its elements.
     """
@@ -188,7 +189,9 @@ def _spread(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs
     return convolve(ctx, build, spread, _grouped(ctx, w, groups), plain, window)
 
 
-def _whole(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs) -> Tensor:
+def _whole(
+    ctx: Emitter, build: Callable[..., object], x: Tensor, w: Tensor, attrs: Attrs
+) -> Tensor:
     """Return :func:`_spread` for a kernel of symbolic size: the padding is sliced off the full
     result.
     """

@@ -78,7 +78,7 @@ def window_extent(dim: Any, kernel: Any, stride: int, pads: int, dilation: int) 
     return tirx.floordiv(dim + pads - reach, i64(stride)) + 1
 
 
-def _windows(ctx: Emitter, dim: Any, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
+def _windows(ctx: Emitter, dim: object, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
     """Return :func:`window_extent`, required to be non-negative."""
     extent = ctx.solver.simplify(window_extent(dim, kernel, stride, pads, dilation))
     least = ctx.solver.simplify(i64(dilation) * (kernel - 1) + 1 - pads - stride)

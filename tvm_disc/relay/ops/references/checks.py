@@ -9,13 +9,13 @@ import numpy as np
 Array = np.ndarray
 
 
-def inside(x: Array, low: Array, high: Array, **_: Any) -> Array:
+def inside(x: Array, low: Array, high: Array, **_: object) -> Array:
     """Return ``x``, whose elements must all be at least ``low`` and less than ``high``."""
     assert ((x >= low) & (x < high)).all()
     return np.array(x)
 
 
-def nonempty(x: Array, axes: tuple[int, ...], **_: Any) -> Array:
+def nonempty(x: Array, axes: tuple[int, ...], **_: object) -> Array:
     """Return ``x``, whose ``axes`` must not be empty."""
     assert all(x.shape[a] for a in axes)
     return np.array(x)

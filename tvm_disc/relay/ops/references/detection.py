@@ -80,7 +80,7 @@ def non_max_suppression(
     id_index: int,
     return_indices: bool,
     invalid_to_bottom: bool,
-) -> Any:
+) -> object:
     """Return the boxes that no better box overlaps too much."""
     boxes, names = np.full_like(data, -1), np.full(data.shape[:2], -1, np.int32)
     for b, rows in enumerate(data):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def unary(func: Callable[..., Any]) -> Callable[..., Array]:
+def unary(func: Callable[..., object]) -> Callable[..., Array]:
     """Return ``func`` with the result in its operand's type (NumPy would widen integers)."""
 
     def apply(x: Array) -> Array:
@@ -21,7 +21,7 @@ def unary(func: Callable[..., Any]) -> Callable[..., Array]:
     return apply
 
 
-def binary(func: Callable[..., Any]) -> Callable[..., Array]:
+def binary(func: Callable[..., object]) -> Callable[..., Array]:
     """Return a broadcasting ``func`` whose result has the operands' type."""
 
     def apply(a: Array, b: Array) -> Array:
@@ -31,7 +31,7 @@ def binary(func: Callable[..., Any]) -> Callable[..., Array]:
     return apply
 
 
-def predicate(func: Callable[..., Any]) -> Callable[..., Array]:
+def predicate(func: Callable[..., object]) -> Callable[..., Array]:
     """Return a broadcasting ``func`` with a bool result."""
 
     def apply(*operands: Array) -> Array:
@@ -40,7 +40,7 @@ def predicate(func: Callable[..., Any]) -> Callable[..., Array]:
     return apply
 
 
-def logical(func: Callable[..., Any]) -> Callable[..., Array]:
+def logical(func: Callable[..., object]) -> Callable[..., Array]:
     """Return a broadcasting logical ``func`` whose result has the operands' type."""
     return binary(lambda a, b: func(a.astype(bool), b.astype(bool)))
 
@@ -146,7 +146,7 @@ def full(fill: Array, *, shape: Sequence[int], dtype: str) -> Array:
     return np.full(tuple(shape), fill, dtype or fill.dtype)
 
 
-def arange(start: Array, stop: Array, step: Array, /, *, dtype: str, **_: Any) -> Array:
+def arange(start: Array, stop: Array, step: Array, /, *, dtype: str, **_: object) -> Array:
     """Return ``start, start + step, ...`` below ``stop`` (above it for a negative step)."""
     return np.arange(start.item(), stop.item(), step.item()).astype(dtype)
 
@@ -169,23 +169,23 @@ def reduce_axes(ndim: int, axis: Any, exclude: bool) -> tuple[int, ...]:
     return tuple(a for a in range(ndim) if (a in listed) != exclude)
 
 
-def reduction(func: Callable[..., Any], out: str | None = None) -> Callable[..., Array]:
+def reduction(func: Callable[..., object], out: str | None = None) -> Callable[..., Array]:
     """Return a reduction with Relay's ``axis``, ``keepdims`` and ``exclude``."""
 
-    def apply(x: Array, *, axis: Any, keepdims: bool, exclude: bool) -> Array:
+    def apply(x: Array, *, axis: object, keepdims: bool, exclude: bool) -> Array:
         axes = reduce_axes(x.ndim, axis, exclude)
         return np.asarray(func(x, axis=axes, keepdims=keepdims)).astype(out or x.dtype)
 
     return apply
 
 
-def arg_reduction(func: Callable[..., Any]) -> Callable[..., Array]:
+def arg_reduction(func: Callable[..., object]) -> Callable[..., Array]:
     """Return ``argmax`` or ``argmin``, with int32 positions in row-major order of the reduced
     axes.
     """
 
     def apply(
-        x: Array, *, axis: Any, keepdims: bool, exclude: bool, select_last_index: bool
+        x: Array, *, axis: object, keepdims: bool, exclude: bool, select_last_index: bool
     ) -> Array:
         axes = reduce_axes(x.ndim, axis, exclude)
         kept = [a for a in range(x.ndim) if a not in axes]
@@ -203,7 +203,7 @@ def arg_reduction(func: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def variance(
-    x: Array, mean: Array, *, axis: Any, keepdims: bool, exclude: bool, unbiased: bool
+    x: Array, mean: Array, *, axis: int, keepdims: bool, exclude: bool, unbiased: bool
 ) -> Array:
     """Return the mean squared distance from ``mean``; ``unbiased`` divides by n - 1."""
     axes = reduce_axes(x.ndim, axis, exclude)
@@ -212,7 +212,7 @@ def variance(
     return np.asarray(total / count).astype(x.dtype)
 
 
-def scan(func: Callable[..., Any], identity: int) -> Callable[..., Array]:
+def scan(func: Callable[..., object], identity: int) -> Callable[..., Array]:
     """Return ``cumsum`` or ``cumprod``, which flatten their operand if ``axis`` is None."""
 
     def apply(x: Array, *, axis: int | None, dtype: str, exclusive: bool) -> Array:

@@ -103,7 +103,7 @@ def resize(
     cubic_alpha: float,
     cubic_exclude: int,
     out_dtype: str,
-    **_: Any,
+    **_: object,
 ) -> Array:
     """Resize all spatial axes, one at a time."""
     axes = [a for a, c in enumerate(layout) if c not in "NC"]
@@ -114,7 +114,7 @@ def resize(
     return x.astype(dtype)
 
 
-def dyn_resize(x: Array, size: Array, roi: Array, /, **attrs: Any) -> Array:
+def dyn_resize(x: Array, size: Array, roi: Array, /, **attrs: object) -> Array:
     """Resize to sizes given as a tensor."""
     return resize(x, **{**attrs, "size": size.tolist()})
 
@@ -211,6 +211,6 @@ def invert_permutation(x: Array) -> Array:
     return np.argsort(x, kind="stable").astype(x.dtype)
 
 
-def identity(x: Array, **_: Any) -> Array:
+def identity(x: Array, **_: object) -> Array:
     """Return a copy, for annotations without effect on the value."""
     return np.array(x)

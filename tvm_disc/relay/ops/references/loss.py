@@ -68,7 +68,7 @@ def _require_windows(given: Array, x: Array, attrs: Any) -> None:
             raise ValueError("shape mismatch: a gradient of each window")
 
 
-def max_pool2d_grad(gradient: Array, data: Array, *, layout: str, **attrs: Any) -> Array:
+def max_pool2d_grad(gradient: Array, data: Array, *, layout: str, **attrs: object) -> Array:
     """Add each window's gradient to its first maximum."""
     given, x = _nchw(gradient, data, layout=layout)
     _require_windows(given, x, attrs)
@@ -109,7 +109,7 @@ def conv2d_backward_weight(
     kernel_layout: str,
     out_layout: str,
     out_dtype: str,
-    **_: Any,
+    **_: object,
 ) -> Array:
     """Return the weight gradient of a convolution."""
     (given,) = _nchw(gradient, layout=data_layout)

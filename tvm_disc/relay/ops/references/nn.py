@@ -15,14 +15,14 @@ from tvm_disc.relay.ops.references.layout import layout_transform
 Array = NDArray[Any]
 
 
-def dense(x: Array, weight: Array, *, out_dtype: str, **_: Any) -> Array:
+def dense(x: Array, weight: Array, *, out_dtype: str, **_: object) -> Array:
     """Return ``x @ weight.T``: (..., k) and (units, k) give (..., units)."""
     dtype = out_dtype or x.dtype
     return np.asarray(np.matmul(x.astype(dtype), weight.astype(dtype).T))
 
 
 def matmul(
-    a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, out_dtype: str, **_: Any
+    a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, out_dtype: str, **_: object
 ) -> Array:
     """Return ``a @ b`` with optionally transposed operands; batch dims broadcast."""
     dtype = out_dtype or a.dtype
@@ -287,7 +287,7 @@ def max_pool(
     layout: str,
     ceil_mode: bool,
     out_layout: str = "",
-    **_: Any,
+    **_: object,
 ) -> Array:
     """Return the maximum of each window, without the padding."""
     data = to_channels_first(x, layout)
@@ -330,7 +330,7 @@ def avg_pool(
     return relaid(mean, layout, out_layout)
 
 
-def global_pool(func: Callable[..., Any]) -> Callable[..., Array]:
+def global_pool(func: Callable[..., object]) -> Callable[..., Array]:
     """Return ``func`` over all spatial dims, which become 1."""
 
     def apply(x: Array, *, layout: str, out_layout: str = "", **_: Any) -> Array:
@@ -374,7 +374,7 @@ def mirror_pad(x: Array, *, mode: str, pad_width: Sequence[Sequence[int]]) -> Ar
     return np.pad(x, [tuple(p) for p in pad_width], mode=kind)  # type: ignore[call-overload, no-any-return]
 
 
-def dyn_pad(x: Array, width: Array, value: Array, /, *, pad_mode: str, **_: Any) -> Array:
+def dyn_pad(x: Array, width: Array, value: Array, /, *, pad_mode: str, **_: object) -> Array:
     """Pad by a tensor of widths."""
     if width.shape != (x.ndim, 2):
         raise ValueError("shape mismatch: two widths for each axis")

@@ -62,7 +62,7 @@ def blocked_conv(
     return layout_transform(found, src_layout="NCHW", dst_layout=out)
 
 
-def blocked_dense(x: Array, w: Array, *, weight_layout: str, out_dtype: str, **_: Any) -> Array:
+def blocked_dense(x: Array, w: Array, *, weight_layout: str, out_dtype: str, **_: object) -> Array:
     """Return a product with blocked weights."""
     plain = layout_transform(w, src_layout=weight_layout, dst_layout="NC")
     return nn.dense(x, plain, out_dtype=out_dtype)
@@ -86,7 +86,7 @@ def _signed(w: Array, weight_bits: int, unipolar: bool) -> Array:
 
 
 def bitserial_dense(
-    x: Array, w: Array, *, weight_bits: int, unipolar: bool, out_dtype: str, **_: Any
+    x: Array, w: Array, *, weight_bits: int, unipolar: bool, out_dtype: str, **_: object
 ) -> Array:
     """Return a product of narrow integers."""
     product = x.astype("int64") @ _signed(w, weight_bits, unipolar).T
@@ -94,7 +94,7 @@ def bitserial_dense(
 
 
 def bitserial_conv2d(
-    x: Array, w: Array, *, weight_bits: int, unipolar: bool, out_dtype: str, **attrs: Any
+    x: Array, w: Array, *, weight_bits: int, unipolar: bool, out_dtype: str, **attrs: object
 ) -> Array:
     """Return a convolution of narrow integers."""
     names = ("strides", "padding", "data_layout", "kernel_layout")
@@ -123,6 +123,6 @@ def sparse_conv2d(
     return turned
 
 
-def reshape_tensor(x: Array, shape: Array, *, newshape: Any) -> Array:
+def reshape_tensor(x: Array, shape: Array, *, newshape: object) -> Array:
     """Return ``x`` reshaped to a tensor's shape."""
     return x.reshape(shape)

@@ -92,7 +92,7 @@ def fixed_point_multiply_per_axis(
     *,
     is_lshift_required: bool,
     axes: Sequence[int],
-    **_: Any,
+    **_: object,
 ) -> Array:
     """Return ``fixed_point_multiply`` by one factor per entry of the listed axes."""
     shape = [n if a in [i % x.ndim for i in axes] else 1 for a, n in enumerate(x.shape)]
@@ -134,7 +134,7 @@ def requantize(
 
 
 def _in_fixed_point(y: Array, factors: Array, upward: bool) -> Array:
-    def one(value: Any, factor: float) -> int:
+    def one(value: object, factor: float) -> int:
         significand, shift = fixed_point(factor)
         return shifted_product(value, significand, max(shift, 0), max(-shift, 0), upward)
 
@@ -193,7 +193,7 @@ def simulated_quantize(
 
 
 def simulated_dequantize(
-    x: Array, code: Array, scale: Array, zero_point: Array, *, axis: int, **_: Any
+    x: Array, code: Array, scale: Array, zero_point: Array, *, axis: int, **_: object
 ) -> Array:
     """Return ``dequantize`` of numbers from ``simulated_quantize``."""
     if int(code) not in _SIMULATED:
@@ -202,7 +202,7 @@ def simulated_dequantize(
     return np.asarray((x - origin) * along(scale, x, axis).astype(x.dtype))
 
 
-def annotated(x: Array, scale: Array, low: Array, high: Array, *, kind: int, **_: Any) -> Array:
+def annotated(x: Array, scale: Array, low: Array, high: Array, *, kind: int, **_: object) -> Array:
     """Round within limits and scale back."""
     scale, low, high = (a.astype(x.dtype) for a in (scale, low, high))
     return np.asarray(half_away(np.clip(x / scale, low, high)) * scale) if kind else x
@@ -216,7 +216,7 @@ def _less(x: Array, zero_point: Array, axis: int) -> Array:
 
 
 def dense(
-    x: Array, w: Array, x_zero: Array, w_zero: Array, _x: Array, _w: Array, **_: Any
+    x: Array, w: Array, x_zero: Array, w_zero: Array, _x: Array, _w: Array, **_: object
 ) -> Array:
     """Return ``(x - x_zero) @ (w - w_zero).T`` in int32."""
     return np.asarray(np.matmul(_less(x, x_zero, -1), _less(w, w_zero, 0).T))
@@ -232,7 +232,7 @@ def batch_matmul(
     *,
     transpose_a: bool,
     transpose_b: bool,
-    **_: Any,
+    **_: object,
 ) -> Array:
     """Return the product of two batches of matrices in int32."""
     left, right = _less(a, a_zero, -1), _less(b, b_zero, -1)
@@ -268,7 +268,7 @@ def conv2d_transpose(
     groups: int,
     data_layout: str,
     kernel_layout: str,
-    **_: Any,
+    **_: object,
 ) -> Array:
     """Return a transposed convolution: each element of ``x`` adds a kernel; NCHW and IOHW only."""
     data, kernel = _less(x, x_zero, 1), _less(w, w_zero, 1)

@@ -43,7 +43,7 @@ def roi_align(
     data: Array,
     rois: Array,
     *,
-    pooled_size: Any,
+    pooled_size: Sequence[int],
     spatial_scale: float,
     sample_ratio: int,
     layout: str,
@@ -70,7 +70,7 @@ def roi_align(
 
 
 def roi_pool(
-    data: Array, rois: Array, *, pooled_size: Any, spatial_scale: float, layout: str
+    data: Array, rois: Array, *, pooled_size: Sequence[int], spatial_scale: float, layout: str
 ) -> Array:
     """Return the maximum pixel in each part of a region."""
     x, pooled = _nchw(data, layout), _pair(pooled_size)

@@ -145,7 +145,7 @@ def deformable_conv2d(
     data_layout: str,
     kernel_layout: str,
     out_dtype: str,
-    **_: Any,
+    **_: object,
 ) -> Array:
     """Return a convolution whose taps are shifted by offsets."""
     x, moves = (a.transpose([data_layout.index(c) for c in "NCHW"]) for a in (data, offset))

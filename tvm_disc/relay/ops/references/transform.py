@@ -107,7 +107,14 @@ def split(x: Array, *, indices_or_sections: Any, axis: int) -> tuple[Array, ...]
     return tuple(np.split(x, indices_or_sections, axis))
 
 
-def _slice(x: Array, begin: Any, end: Any, strides: Any, mode: str, axes: Any) -> Array:
+def _slice(
+    x: Array,
+    begin: Sequence[int],
+    end: Sequence[int],
+    strides: Sequence[int],
+    mode: str,
+    axes: Sequence[int],
+) -> Array:
     named = range(max(len(begin), len(end or ()))) if axes is None else axes
     where = [a % x.ndim for a in named]
     index: list[slice] = [slice(None)] * x.ndim
@@ -118,7 +125,7 @@ def _slice(x: Array, begin: Any, end: Any, strides: Any, mode: str, axes: Any) -
     return x[tuple(index)]
 
 
-def _stop(size: int, start: int | None, end: Any, i: int, mode: str) -> int | None:
+def _stop(size: int, start: int | None, end: Sequence[int], i: int, mode: str) -> int | None:
     """Return the Python slice end; in size mode ``end`` is a length and -1 means up to the end."""
     value = None if end is None or i >= len(end) or end[i] is None else int(end[i])
     if value is None or mode != "size":
@@ -128,7 +135,13 @@ def _stop(size: int, start: int | None, end: Any, i: int, mode: str) -> int | No
 
 
 def strided_slice(
-    x: Array, *, begin: Any, end: Any, strides: Any, axes: Any, slice_mode: str
+    x: Array,
+    *,
+    begin: Sequence[int],
+    end: Sequence[int],
+    strides: Sequence[int],
+    axes: Sequence[int],
+    slice_mode: str,
 ) -> Array:
     """Return ``x[begin:end:strides]`` on the leading (or listed) axes; out-of-range bounds
     clamp.
@@ -175,7 +188,7 @@ def gather(x: Array, indices: Array, *, axis: int) -> Array:
     return np.take_along_axis(kept, indices.astype(np.int64), axis)
 
 
-def gather_nd(x: Array, indices: Array, *, batch_dims: int, index_rank: Any = None) -> Array:
+def gather_nd(x: Array, indices: Array, *, batch_dims: int, index_rank: object = None) -> Array:
     """Return slices at coordinates; ``indices[k]`` is coordinate k (the coordinate axis is
     first).
     """
@@ -335,7 +348,7 @@ def sort(x: Array, *, axis: int, is_ascend: bool, dtype: str = "") -> Array:
     return out if is_ascend else np.flip(out, axis)
 
 
-def topk(x: Array, *, k: int, axis: int, ret_type: str, is_ascend: bool, dtype: str) -> Any:
+def topk(x: Array, *, k: int, axis: int, ret_type: str, is_ascend: bool, dtype: str) -> object:
     """Return the first ``k`` of the sorted axis (all for k < 1): values, positions, or both."""
     size = x.shape[axis]
     count = size if k is None or k < 1 else min(k, size)
@@ -362,50 +375,58 @@ def searchsorted(seq: Array, values: Array, *, right: bool, dtype: str) -> Array
 # -- operators whose shape is a tensor argument
 
 
-def dyn_reshape(x: Array, shape: Array, /, *, allowzero: bool, **_: Any) -> Array:
+def dyn_reshape(x: Array, shape: Array, /, *, allowzero: bool, **_: object) -> Array:
     """Reshape to a shape tensor."""
     return reshape(x, newshape=shape.tolist(), allowzero=allowzero)
 
 
-def dyn_broadcast_to(x: Array, shape: Array, /, **_: Any) -> Array:
+def dyn_broadcast_to(x: Array, shape: Array, /, **_: object) -> Array:
     """Broadcast to a shape tensor."""
     return broadcast_to(x, shape=shape.tolist())
 
 
-def dyn_full(fill: Array, shape: Array, /, *, dtype: str, **_: Any) -> Array:
+def dyn_full(fill: Array, shape: Array, /, *, dtype: str, **_: object) -> Array:
     """Return ``full`` with a shape tensor."""
     return np.full(tuple(shape.tolist()), fill, dtype or fill.dtype)
 
 
-def dyn_zeros(shape: Array, /, *, dtype: str, **_: Any) -> Array:
+def dyn_zeros(shape: Array, /, *, dtype: str, **_: object) -> Array:
     """Return ``zeros`` with a shape tensor."""
     return np.zeros(tuple(shape.tolist()), dtype or "float32")
 
 
-def dyn_ones(shape: Array, /, *, dtype: str, **_: Any) -> Array:
+def dyn_ones(shape: Array, /, *, dtype: str, **_: object) -> Array:
     """Return ``ones`` with a shape tensor."""
     return np.ones(tuple(shape.tolist()), dtype or "float32")
 
 
-def dyn_tile(x: Array, reps: Array, /, **_: Any) -> Array:
+def dyn_tile(x: Array, reps: Array, /, **_: object) -> Array:
     """Tile by a tensor of repetitions."""
     return np.tile(x, tuple(reps.tolist()))
 
 
 def dyn_one_hot(
-    indices: Array, on: Array, off: Array, depth: Array, /, *, axis: int, dtype: str, **_: Any
+    indices: Array, on: Array, off: Array, depth: Array, /, *, axis: int, dtype: str, **_: object
 ) -> Array:
     """Return ``one_hot`` with a tensor depth."""
     return one_hot(indices, on, off, depth=int(depth), axis=axis, dtype=dtype)
 
 
-def dyn_topk(x: Array, k: Array, /, **attrs: Any) -> Any:
+def dyn_topk(x: Array, k: Array, /, **attrs: Any) -> object:
     """Return ``topk`` with a tensor ``k``."""
     return topk(x, **{**attrs, "k": int(k.reshape(()))})
 
 
 def dyn_strided_slice(
-    x: Array, begin: Array, end: Array, strides: Array, /, *, slice_mode: str, axes: Any, **_: Any
+    x: Array,
+    begin: Array,
+    end: Array,
+    strides: Array,
+    /,
+    *,
+    slice_mode: str,
+    axes: Sequence[int],
+    **_: object,
 ) -> Array:
     """Return ``strided_slice`` with tensor bounds."""
     return _slice(x, begin.tolist(), end.tolist(), strides.tolist(), slice_mode, axes)
@@ -416,7 +437,7 @@ def dyn_expand_dims(x: Array, axis: Array, /, *, num_newaxis: int) -> Array:
     return expand_dims(x, axis=int(axis), num_newaxis=num_newaxis)
 
 
-def dyn_squeeze(x: Array, axes: Array, /, **_: Any) -> Array:
+def dyn_squeeze(x: Array, axes: Array, /, **_: object) -> Array:
     """Return ``squeeze`` of a tensor of axes."""
     return squeeze(x, axis=axes.reshape(-1).tolist())
 

@@ -8,7 +8,6 @@ division, the maximum of its scores, and the sum of its weights. A second kernel
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -22,8 +21,7 @@ from tvm_disc.schedules.math.functions import MATH
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import add, mul
 from tvm_disc.tir.rounding import difference
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 @dataclass(frozen=True)

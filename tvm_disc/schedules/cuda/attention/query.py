@@ -11,7 +11,6 @@ Scores are stored only in shared memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 from typing import cast as typed
 
 from tvm import tirx
@@ -33,8 +32,7 @@ from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.loops.reducers import REDUCERS
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import ceil_div
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 THREADS = 128
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.attention import Attention, find_attention
@@ -42,8 +42,7 @@ from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64, index_var
 from tvm_disc.tir.index import IndexSpace, add, ceil_div, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 QUERIES = (QueryKnobs(), QueryKnobs(parts=8))
 TILES = (

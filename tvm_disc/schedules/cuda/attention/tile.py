@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
 from typing import cast as typed
 
 from tvm import tirx
@@ -43,10 +42,9 @@ from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.tir.builder import Buffer, const, i64, ramp
+from tvm_disc.tir.builder import const, i64, ramp
 from tvm_disc.tir.index import add, ceil_div
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import UNSET, Buffer, Expr
 
 CHUNK = 4  # values that a thread loads from shared memory at once
 UNROLLED = 8  # steps of a product between two tests of its loop
@@ -161,8 +159,8 @@ class _Copy:
         self.chunks = extent * self.along
         self.steps = -(-self.chunks // of.knobs.threads)
         self.stage = of.block.alloc(f"{operand.name}_next", self.steps * operand.lanes, of.dtype)
-        self.major: Expr = None
-        self.minor: Expr = None
+        self.major: Expr = UNSET
+        self.minor: Expr = UNSET
         if of.knobs.threads % self.along == 0 and self.chunks % of.knobs.threads == 0:
             self.major = of.block.bind("major", tirx.truncdiv(of.thread, i64(self.along)))
             at = (of.thread - self.major * self.along) * operand.lanes

@@ -7,7 +7,7 @@ thread's columns; reads take that of the current column.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node
@@ -20,8 +20,7 @@ from tvm_disc.schedules.loops.reducers import finish
 from tvm_disc.schedules.rows.loops import Walk
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import add
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 
 class Columns(Threads):

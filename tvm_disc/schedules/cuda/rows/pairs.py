@@ -9,7 +9,6 @@ A pair needs one pass over the row instead of two.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -19,10 +18,9 @@ from tvm_disc.schedules.cuda.reduce import fold_all
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.loops.reducers import REDUCERS, accumulator
 from tvm_disc.schedules.rows.stages import Schedule
-from tvm_disc.tir.builder import Buffer, const, i64
+from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.rounding import difference
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Buffer, Expr
 
 
 def find_pairs(group: Group, sched: Schedule) -> dict[Node, Node]:
@@ -69,7 +67,7 @@ class Sum:
         self.cell: Buffer = self.block.alloc(node.name, 1, self.dtype)
         self.block.store(self.cell, 0, self.reducer.identity(self.dtype))
 
-    def step(self, value: Expr, j: Expr, mask: Expr) -> None:
+    def step(self, value: Expr, j: Expr, mask: Expr | None) -> None:
         """Emit the accumulation of one element."""
         self.block.store(self.cell, 0, self.combine(self.cell[i64(0)], value))
 
@@ -109,7 +107,7 @@ class Pair:
         for cell, value in zip(self.cells, values, strict=True):
             self.block.store(cell, 0, value)
 
-    def step(self, value: Expr, j: Expr, mask: Expr) -> None:
+    def step(self, value: Expr, j: Expr, mask: Expr | None) -> None:
         """Emit the accumulation of one element."""
         block = self.block
         value = block.bind("value", value)

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -53,8 +52,7 @@ from tvm_disc.schedules.rows.stages import row_domain, schedule_stages
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import const, i64, index_var
 from tvm_disc.tir.index import IndexSpace, add, mul, product
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import Expr
 
 # threads per block, if each thread processes a row
 ALONE = 128

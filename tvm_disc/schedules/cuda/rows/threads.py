@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, cast
 
 from tvm import tirx
 
@@ -20,10 +20,9 @@ from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.loops.reducers import ARG_REDUCTIONS, finish
 from tvm_disc.schedules.lowering import Reader
 from tvm_disc.schedules.rows.loops import RowWork, Walk
-from tvm_disc.tir.builder import Buffer, i64, loaded, storage_dtype
+from tvm_disc.tir.builder import i64, loaded, storage_dtype
 from tvm_disc.tir.index import add
-
-Expr: TypeAlias = Any
+from tvm_disc.typing import UNSET, Buffer, Expr
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,9 @@ class Threads(Walk):
         work, self.pairs = rows.work_of(knobs)
         self.arrays: dict[Node, Buffer] = {}
         super().__init__(work, body, outer, tail, 1)
-        self.begin, self.part, self.row = i64(0), cast(Any, None), cast(Any, None)
+        self.begin: Expr = i64(0)
+        self.part: Expr = UNSET
+        self.row: Expr = UNSET
         self.count = at.count(self.length)
         self.held: dict[Node, Buffer] = {}
         self.cells: dict[Buffer, tuple[Buffer, Expr]] = {}

@@ -1,0 +1,9 @@
+from typing import Any, Protocol
+
+from ..ir import Call
+
+class _Operator(Protocol):
+    def __call__(self, *args: Any, **options: Any) -> Call: ...
+    def __getattr__(self, name: str) -> _Operator: ...
+
+def __getattr__(name: str) -> _Operator: ...
