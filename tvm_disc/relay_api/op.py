@@ -410,7 +410,13 @@ def stft(
     normalized: bool = False,
     onesided: bool = True,
 ) -> Call:
-    """Return the Fourier transform of overlapping windows of a signal."""
+    """Return the Fourier transform of overlapping windows of a signal.
+
+    Raises:
+        BadNode: ``n_fft`` is no integer.
+    """
+    if not isinstance(n_fft, int | np.integer):
+        raise BadNode(f"stft: n_fft: expected an integer, found {shown(n_fft)}")
     attrs = {
         "n_fft": n_fft,
         "hop_length": n_fft // 4 if hop_length is None else hop_length,
