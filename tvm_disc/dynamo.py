@@ -159,7 +159,10 @@ class Compiler:
         self._left = MOST_BUILDS
 
     def runner(self, graph: object, frozen: Mapping[int, object]) -> Runner:
-        """Return a function that runs a graph: a program, or programs and nodes in PyTorch.
+        """Return a function that runs a graph.
+
+        The function is one program if the whole graph can be compiled. Otherwise it runs a program
+        for each part that can be compiled, and the other nodes in PyTorch.
 
         Args:
             frozen: inputs that become constants of a program, by position.

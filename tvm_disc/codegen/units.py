@@ -163,7 +163,7 @@ def _callees(func: Function) -> tuple[Expr, ...]:
 
 
 def _called_from_outside(parts: Iterable[Functions]) -> frozenset[Expr]:
-    """Return the functions that are called from another part than their own."""
+    """Return the functions that are called from a different part."""
     return frozenset(
         gv for part in parts for f in part.values() for gv in _callees(f) if gv not in part
     )

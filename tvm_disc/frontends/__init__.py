@@ -1,4 +1,4 @@
-"""Import of models of other frameworks; each framework has one table of operator rows.
+"""Import of models of other frameworks; each framework has one table of operator converters.
 
 ONNX models and PyTorch programs become Relay modules; Relax modules are used unchanged. A front end
 is imported with the first model of its framework.

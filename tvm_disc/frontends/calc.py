@@ -1,4 +1,4 @@
-"""Expression builder for the rows of a front end whose tensors have inferred types."""
+"""Expression builder for converters of a front end whose tensors have inferred types."""
 
 from __future__ import annotations
 

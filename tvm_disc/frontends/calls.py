@@ -1,4 +1,4 @@
-"""Expression builder that the operator rows of all front ends use.
+"""Expression builder that the operator converters of all front ends use.
 
 It builds Relay calls with their source location, constants from numbers, and dims that are numbers
 or expressions. A front end defines its tensor type: tensors with known types store them, others

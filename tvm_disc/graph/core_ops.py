@@ -1,8 +1,8 @@
 """The core operators, to which every imported module is lowered before fusion.
 
 Front ends produce Relax; :mod:`tvm_disc.relay_passes.decompose` rewrites composite operators
-(softmax, layer_norm, batch_norm, ...) into these. A row contains the operator's class, which passes
-query, and the attributes that affect its result. Passes never compare names.
+(softmax, layer_norm, batch_norm, ...) into these. A table entry contains the operator's class,
+which passes query, and the attributes that affect its result. Passes never compare names.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Node:
 
     @property
     def row(self) -> CoreOp | None:
-        """The operator's table row; None for parameters, constants and control flow."""
+        """The operator's table entry; None for parameters, constants and control flow."""
         return CORE.get(self.op)
 
     @property

@@ -1,4 +1,4 @@
-"""Build programs from Python: variables, constants, scopes, and calls made from table rows."""
+"""Build programs from Python: variables, constants, scopes and operator calls."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
     # the default, too, is given for both ends of each axis
     if _rank(name) and "padding" in row.attrs:
         given.setdefault("padding", row.attrs["padding"])
-    # None for a string or bool attribute means the row's default.
+    # None for a string or bool attribute means the default of the table entry.
     unsaid = [k for k, v in given.items() if v is None and isinstance(row.attrs.get(k), str | bool)]
     for key in unsaid:
         del given[key]
@@ -205,9 +205,7 @@ def _row(name: str) -> OpRow:
 
 
 def op_function(name: str) -> OpFunction:
-    """Return the Python function of a table row; its parameters are those of Relay's own
-    function.
-    """
+    """Return the Python function of an operator, with the parameters of Relay's own function."""
     row = _row(name)
     params = signatures.parameters(row)
     names = [arg.lstrip("*") for arg in row.args]
@@ -286,7 +284,7 @@ def _rank(name: str) -> int:
 
 
 def _listed(name: str, key: str, value: Any) -> object:
-    """Return an attribute value in list form where the row has a list.
+    """Return an attribute value as a list if its default in the table entry is a list.
 
     A single number becomes a list. Padding that is given once per spatial axis is repeated for the
     other end.

@@ -1,7 +1,8 @@
-"""Signatures of Relay's Python functions that differ from their operator's row.
+"""Signatures of Relay's Python functions that differ from their operator's table entry.
 
 Most functions take the arguments of their operator and then its attributes, with the defaults of
-the row. Those listed here have other names, another order, other defaults, or fewer attributes.
+the table entry. Those listed here have different names, a different order, different defaults, or
+fewer attributes.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ SIGNATURES: Mapping[str, Mapping[str, object]] = {
     "qnn.softmax": _takes("x scale zero_point output_scale output_zero_point", axis=-1),
 }
 
-# Function parameter -> argument or attribute of the row.
+# Function parameter -> argument or attribute of the table entry.
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "debug": {"expr": "program"},
     "device_copy": {"src_device": "src_virtual_device", "dst_device": "dst_virtual_device"},
@@ -237,7 +238,8 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "random.threefry_generate": {"shape": "out_shape"},
 }
 
-# Attributes that the function lacks and sets to another value than the row's default.
+# Attributes that are not parameters of the function; it sets them to a value that differs from the
+# default of the table entry.
 FIXED: Mapping[str, Mapping[str, object]] = {
     "nn.avg_pool2d_grad": {"dilation": ()},
     "nn.max_pool2d_grad": {"dilation": ()},

@@ -333,8 +333,8 @@ class IncompleteType(Type):
 
 @dataclass(frozen=True, eq=False)
 class TypeRelation(Type):
-    """A type relation in an operator's signature, kept for compatibility; inference uses table
-    rows.
+    """A type relation in an operator's signature, kept for compatibility; inference reads the
+    operator table instead.
     """
 
     func: object

@@ -126,8 +126,10 @@ class Entry:
         USER_ROWS[self._own().name] = replace(self._own(), relation=rule)
 
     def _own(self) -> OpRow:
-        """Return the row of a user's operator; raises BadNode for Relay's operators, which are
-        read-only.
+        """Return the table entry of a user's operator.
+
+        Raises:
+            BadNode: the operator is one of Relay's, which are read-only.
         """
         if self.name not in USER_ROWS:
             raise BadNode(f"{self.name} is an operator of Relay and cannot be changed")

@@ -1,6 +1,6 @@
 """Decomposition of composite operators into core operators, which fusion can handle.
 
-Each rule is a row: operator name -> function from (terms, call) to the result. Shapes remain
+A table maps operator names to rules, functions from (terms, call) to the result. Shapes remain
 symbolic. Intermediates keep reduced dims as 1 (keepdims), so that no reshape is needed.
 """
 

@@ -26,24 +26,24 @@ class Questions(Protocol):
         """Return the normal form; dims with equal keys are proved equal."""
 
     def const(self, e: object) -> int | None:
-        """Return the value, if only one is possible."""
+        """Return the value if only one is possible, else None."""
 
     def name_of(self, e: object) -> str:
         """Return an expression in terms of the user's inputs."""
 
     def known(self, cond: object) -> bool | None:
-        """Return whether a condition holds."""
+        """Return whether a condition always (True) or never (False) holds; None if unknown."""
 
     def known_eq(self, a: object, b: object) -> bool | None:
-        """Return whether `a == b`."""
+        """Return whether `a == b` always (True) or never (False) holds; None if unknown."""
 
     def known_ne_one(self, e: object) -> bool | None:
-        """Return whether `e != 1`."""
+        """Return whether `e != 1` always (True) or never (False) holds; None if unknown."""
 
     def known_same_elements(
         self, shape_a: Sequence[object], shape_b: Sequence[object]
     ) -> bool | None:
-        """Return whether the products are equal."""
+        """Return whether the products of the dims are equal; None if unknown."""
 
     def define(self, name: str, value: Any, source: str) -> Any:
         """Return a new symbol for an expression."""

@@ -27,7 +27,9 @@ _NS_IN_MS = 1e6
 
 
 def event_functions() -> dict[Any, Any]:
-    """Return the private functions around a timed kernel."""
+    """Return the functions that record CUDA events before a timed kernel, and that read the time
+    between the events after it.
+    """
     return {EVENTS_BEGIN: _begin(), EVENTS_END: _end()}
 
 

@@ -319,7 +319,7 @@ def _build(most_words: int) -> Any:
     return prim_func([address], block.stmt())
 
 
-# -- forgetting -----------------------------------------------------------------------------------
+# -- destroying cached graphs ---------------------------------------------------------------------
 
 
 def _destroy(block: Block, state: Buffer, graph: Buffer) -> None:

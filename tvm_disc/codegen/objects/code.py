@@ -265,8 +265,10 @@ class ObjectCode:
         self._drop(old)
 
     def _dup(self, address: Expr, tensor: bool = False) -> None:
-        """Increment a reference count; ``tensor`` if the box is known to hold one, which is
-        always a block.
+        """Emit an increment of the reference count of the box at ``address``.
+
+        Only blocks have a count. With ``tensor``, the box holds a tensor, which is always a block,
+        and the test for a block is omitted.
         """
         if isinstance(address, tirx.IntImm):
             return

@@ -1,4 +1,4 @@
-"""Import of ONNX models as Relay modules; each operator has one row in a table."""
+"""Import of ONNX models as Relay modules; a table has one converter per operator."""
 
 from __future__ import annotations
 

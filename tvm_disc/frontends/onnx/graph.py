@@ -239,7 +239,7 @@ def _located(error: DiscError, proto: object) -> DiscError:
 
 
 def refuse_unknown(model: ModelProto, opsets: Mapping[str, int], own: Mapping[Any, Any]) -> None:
-    """Raise one error that lists every node without a row or a function.
+    """Raise one error that lists every node without a converter or a function.
 
     Raises:
         Unsupported: the message has the operator, its opset, the node's name and its inputs.

@@ -1,4 +1,4 @@
-"""Table of ONNX operators: rows by domain, name and opset."""
+"""Table of ONNX operators: converters by domain, name and opset."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Table = Mapping[tuple[str, str], tuple[Row, ...]]
 
 
 def joined(families: Iterable[Iterable[Row]]) -> Table:
-    """Return the rows of each operator by domain and name, with the first opset first."""
+    """Return the converters of each operator by domain and name, sorted by opset."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in (row for family in families for row in family):
         for name in row.name.split():
@@ -81,7 +81,7 @@ ROWS: Table = joined(FAMILIES.values())
 
 
 def find(domain: str, name: str, opset: int, table: Table = ROWS) -> Row | None:
-    """Return the row for a node of an opset, or None if there is none."""
+    """Return the converter for a node of an opset, or None if there is none."""
     rows = [r for r in table.get((normal(domain), name), ()) if r.since <= opset]
     valid = [r for r in rows if r.until is None or opset <= r.until]
     return valid[-1] if valid else None

@@ -1,4 +1,4 @@
-"""The row type of the table of ONNX operators."""
+"""The entry type of the table of ONNX operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLASSIC = "ai.onnx.ml"  # domain of the operators of classic machine learning
 
 @dataclass(frozen=True)
 class Row:
-    """A converter of an operator, valid from opset ``since`` up to the operator's next row.
+    """A converter of an operator, valid from opset ``since`` up to the operator's next entry.
 
     Attributes:
         name: the operator, or several with one converter, separated by spaces.

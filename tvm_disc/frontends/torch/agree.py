@@ -1,8 +1,8 @@
-"""Comparison of two exports of one module, one of them for an axis of size 1.
+"""Comparison of two exports of one module: one for general sizes, one with an axis of size 1.
 
-Modules of libraries decide on ``size > 1`` even where both branches do the same: the exporter
-records a guard, and a program would refuse a size of 1. Such a guard need not be checked if the
-module, exported for that size, is the same program.
+Library code branches on ``size > 1`` even if both branches compute the same. The exporter records
+the taken branch as a guard, and the program would refuse a size of 1. The guard is dropped if the
+export with size 1 computes the same as the general export.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def excluding_one(guards: Sequence[Recorded]) -> dict[Any, list[Recorded]]:
 
 
 def same_program(general: Any, special: Any, symbol: Any, guards: Sequence[Recorded]) -> bool:
-    """Return whether ``special`` computes what ``general`` does where ``symbol`` is 1.
+    """Return whether ``special`` computes the same as ``general`` if ``symbol`` is 1.
 
     Args:
         general: an exported program.

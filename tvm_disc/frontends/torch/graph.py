@@ -51,7 +51,7 @@ class Refusal:
 
 
 def graph_decompositions() -> Mapping[object, Any]:
-    """Return the decompositions for tracing: those of all operators without a row."""
+    """Return the decompositions for tracing: those of all operators without a converter."""
     from torch._decomp import core_aten_decompositions
 
     def kept(op: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Expression builder for operator rows on tensors of known type.
+"""Expression builder for operator converters on tensors of known type.
 
 PyTorch's graph has the element type and dims of every node's result, so that a row only tracks
 the values between its operands and its result.

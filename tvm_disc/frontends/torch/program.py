@@ -69,7 +69,7 @@ def from_pytorch(program: ExportedProgram) -> IRModule:
 
 
 def decompositions() -> object:
-    """Return the decompositions of all operators for which the table has no row."""
+    """Return the decompositions of all operators for which the table has no converter."""
     from torch.export import default_decompositions
 
     table = default_decompositions()
@@ -81,7 +81,9 @@ def decompositions() -> object:
 
 
 def decomposed(program: ExportedProgram) -> object:
-    """Return the program without writes, decomposed to operators of the table where possible."""
+    """Return the functionalized program, decomposed into operators that have a converter where
+    possible.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -2,7 +2,7 @@
 
 A symbol is read where it is bound: from the dim of an input, from an input that is a number, or
 from a node's result. Everything else is an expression of symbols. Nodes that only compute sizes
-therefore need no row: PyTorch's expression of their value is used.
+therefore need no converter: PyTorch's expression of their value is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table of PyTorch operators: a row for each overload that can be converted to Relay."""
+"""Table of PyTorch operators: a converter for each supported overload."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def _joined() -> Mapping[str, Callable[..., object]]:
 
 ROWS: Mapping[str, Callable[..., Any]] = _joined()
 
-# Operators that are decomposed although they have a row: as one operator they write into their
-# operands, or return views that are written, which only the decomposition expresses.
+# Operators that are decomposed although they have a converter. The converter cannot express that
+# they write into their operands, or that they return views into which other operators write.
 TAKEN_APART = frozenset(
     ["batch_norm.default", "instance_norm.default", "meshgrid.default", "meshgrid.indexing"]
 )

@@ -1,7 +1,7 @@
 """Conversion of a PyTorch graph to Relay expressions, node by node.
 
-Nodes that only compute sizes need no row: PyTorch has their value as an expression of symbols.
-All nodes that cannot be converted are collected and reported together.
+Nodes that only compute sizes need no converter: PyTorch has their value as an expression of
+symbols. All nodes that cannot be converted are collected and reported together.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Walk:
             self._refuse(node, str(error))
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
                 ValueError) as error:  # fmt: skip
-            # The row does not support operands of these ranks, or these arguments.
+            # The converter does not support these arguments or operand ranks.
             text = f"{type(error).__name__}: {error}"
             self._refuse(node, f"its converter does not support these operands ({text})")
         finally:

@@ -1,9 +1,10 @@
-"""Detection of programs that need no decomposition: every operator has a row, and none writes.
+"""Detection of programs that need no decomposition: all operators have converters, none writes.
 
 ``ExportedProgram.run_decompositions`` runs the model twice under symbolic shapes, which dominates
-the import time: half a minute for a MobileNet. It is required only for operators without a row and
-for operators that write into their operands. Most writes go to a tensor that nothing else reads,
-such as the result of a convolution; these are read as the corresponding functional operator.
+the import time: half a minute for a MobileNet. It is required only for operators without a
+converter and for operators that write into their operands. Most writes go to a tensor that nothing
+else reads, such as the result of a convolution; these are read as the corresponding functional
+operator.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def is_whole(program: ExportedProgram) -> bool:
 
 
 def functional_name(node: FxNode) -> str:
-    """Return the name of a node's row; for an operator that writes, that of its functional form."""
+    """Return the table name of a node's operator, or of its functional form if it is in-place."""
     name = row_name(node.target)
     if not writes(node.target):
         return name

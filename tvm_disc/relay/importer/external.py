@@ -46,7 +46,9 @@ class External:
 
 
 class Describer:
-    """Describes kinds, and each data type that they use once."""
+    """Describes kinds of values as nested lists; adds each data type that they use to ``types``
+    once.
+    """
 
     def __init__(self, definitions: Mapping[str, rt.TypeData], types: dict[str, Any]) -> None:
         self.definitions, self.types = definitions, types

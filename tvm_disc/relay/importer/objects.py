@@ -98,7 +98,7 @@ class Objects:
         return self._test(source, pattern.constructor, rows, node, scope)
 
     def _settled(self, row: _Row, node: ast.Match) -> _Row:
-        """Return a row with wildcards, variables and tuple patterns resolved."""
+        """Return a match clause with wildcards, variables and tuple patterns resolved."""
         tests: list[tuple[Any, ast.Pattern]] = []
         bound = list(row.bound)
         stack = list(reversed(row.tests))
@@ -227,7 +227,7 @@ class _Row:
 def _with(
     rows: Sequence[_Row], source: object, ctor: ast.Constructor, fields: Sequence[_Field]
 ) -> list[_Row]:
-    """Return the rows that can still match if ``source`` was built by ``ctor``."""
+    """Return the clauses that can match a ``source`` built by ``ctor``."""
     kept = []
     for row in rows:
         tests: list[tuple[Any, ast.Pattern]] = []
@@ -244,7 +244,7 @@ def _with(
 
 
 def _without(rows: Sequence[_Row], source: object, ctor: ast.Constructor) -> list[_Row]:
-    """Return the rows that can still match if ``source`` was not built by ``ctor``."""
+    """Return the clauses that can match a ``source`` not built by ``ctor``."""
 
     def tested(row: _Row) -> bool:
         return any(

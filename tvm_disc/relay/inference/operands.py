@@ -2,7 +2,7 @@
 
 A rule is ``rule(types, attrs) -> types``. Its argument has the types of known operands and None for
 others; its result has one type per operand, None if nothing can be inferred. The rule is a trait of
-an operator's row.
+an operator's table entry.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def _per_channel() -> OperandRule:
 
 
 def _product(types: Known, attrs: Attrs) -> Sequence[TensorType | None]:
-    """Return the type of the second factor of a product with ``units`` results per row."""
+    """Return the operand types of a matmul whose second operand has ``units`` columns (rows if it
+    is transposed).
+    """
     data, units = types[0], attrs["units"]
     if data is None or units is None or not data.shape:
         return [None] * len(types)

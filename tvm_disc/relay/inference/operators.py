@@ -25,7 +25,7 @@ from tvm_disc.relay.inference.unify import shown
 from tvm_disc.relay.ops.row import OpRow
 from tvm_disc.shape import Solver
 
-MOST_LITERAL = 64  # limit of the elements of a constant that may determine a shape
+MOST_LITERAL = 64  # constants with more elements are not read as the shape of a result
 
 _DIM_OPS = frozenset(["Add", "Sub", "Mul", "FloorDiv", "FloorMod", "Max", "Min"])
 

@@ -1,4 +1,4 @@
-"""Rows of sorting and searching operators."""
+"""Table entries of sorting and searching operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of broadcasting operators of two operands."""
+"""Table entries of broadcasting operators of two operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of operators whose shape or extent is a tensor argument."""
+"""Table entries of operators whose shape or extent is a tensor argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of operators that create, select, slice, scatter or scan elements."""
+"""Table entries of operators that create, select, slice, scatter or scan elements."""
 
 from __future__ import annotations
 

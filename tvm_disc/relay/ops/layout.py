@@ -1,4 +1,4 @@
-"""Rows of operators on layouts, blocks, windows and slices."""
+"""Table entries of operators on layouts, blocks, windows and slices."""
 
 from __future__ import annotations
 

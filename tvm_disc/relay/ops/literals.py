@@ -1,4 +1,4 @@
-"""Constant folding of operators by the NumPy references of their rows.
+"""Constant folding of operators by the NumPy references in their table entries.
 
 Kernels are tested against the same references. Nothing is folded if a kernel has its own rule for
 the operands, such as for a position outside of the axis or a float that no integer represents.
@@ -33,7 +33,7 @@ def literal(name: str, args: Sequence[Any], attrs: Attrs, most: int) -> np.ndarr
     Args:
         name: of the operator in Relay.
         args: an array for each operand, a list of arrays for a tuple.
-        attrs: the attributes that differ from the row's defaults.
+        attrs: the attributes that differ from the defaults of the table entry.
     """
     rule = _elementwise if name in _ELEMENTWISE else _RULES.get(name)
     if rule is None:

@@ -1,4 +1,4 @@
-"""Rows of losses, gradients, and a buffer of the latest elements."""
+"""Table entries of losses, gradients, and a buffer of the latest elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of random numbers, annotations, memory, devices and the virtual machine."""
+"""Table entries of random numbers, annotations, memory, devices and the virtual machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of neural-network operators other than convolution and pooling."""
+"""Table entries of neural-network operators other than convolution and pooling."""
 
 from __future__ import annotations
 

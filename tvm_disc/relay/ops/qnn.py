@@ -1,4 +1,4 @@
-"""Rows of the quantized dialect: products, windows and concatenation."""
+"""Table entries of the quantized dialect: matmuls, convolutions, pooling and concatenation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the quantized dialect: requantization, sums and functions."""
+"""Table entries of the quantized dialect: requantization, sums and functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of random numbers."""
+"""Table entries of random numbers."""
 
 from __future__ import annotations
 

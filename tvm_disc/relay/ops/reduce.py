@@ -1,4 +1,4 @@
-"""Rows of reductions."""
+"""Table entries of reductions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The row type of the operator table."""
+"""The entry type of the operator table."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def op(
     compares: bool = False,
     keeps_type: bool | None = None,
 ) -> OpRow:
-    """Return the row of an operator with arguments ``args``, names separated by spaces.
+    """Return the table entry of an operator whose operand names are ``args``, separated by spaces.
 
     By default an element-wise operator of one operand keeps its type, unless an attribute names
     the type of the result.

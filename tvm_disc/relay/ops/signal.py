@@ -1,4 +1,4 @@
-"""Rows of Fourier transforms."""
+"""Table entries of Fourier transforms."""
 
 from __future__ import annotations
 

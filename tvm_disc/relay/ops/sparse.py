@@ -1,4 +1,4 @@
-"""Rows of operators on sparse tensors."""
+"""Table entries of operators on sparse tensors."""
 
 from __future__ import annotations
 

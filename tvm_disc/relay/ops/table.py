@@ -62,7 +62,7 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
 
 
 def _with_rules(row: OpRow) -> OpRow:
-    """Return a row with its rules, which the importer and type inference define."""
+    """Return a table entry with its rules, which the importer and type inference define."""
     name = row.name
     lower, value, operands = LOWER.get(name), VALUES.get(name), OPERANDS.get(name)
     return replace(row, lower=lower, value=value, operands=operands)

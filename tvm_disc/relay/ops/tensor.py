@@ -1,4 +1,4 @@
-"""Rows of element-wise operators of one operand."""
+"""Table entries of element-wise operators of one operand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of operators that reshape, permute, concatenate or convert tensors."""
+"""Table entries of operators that reshape, permute, concatenate or convert tensors."""
 
 from __future__ import annotations
 

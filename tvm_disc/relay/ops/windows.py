@@ -1,4 +1,4 @@
-"""Rows of convolution and pooling operators."""
+"""Table entries of convolution and pooling operators."""
 
 from __future__ import annotations
 

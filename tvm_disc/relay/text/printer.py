@@ -89,7 +89,7 @@ def astext(
 
 
 def pretty_print(value: Printable | Expr | ty.Type) -> str:
-    """Return the text for reading, without version and metadata."""
+    """Return the text without version line and metadata; it is for display, not for parsing."""
     if isinstance(value, ty.Type):
         return _Printer(None).type(value)
     return _printed(value, False, None)

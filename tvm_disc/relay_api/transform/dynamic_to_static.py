@@ -22,8 +22,8 @@ def _ints(value: object) -> tuple[int, ...]:
 
 
 def _named(name: str, *attributes: str, scalar: bool = False, **more: Any) -> tuple[int, Static]:
-    """Return the row of a static operator whose attributes are the last operands of the dynamic
-    one.
+    """Return the rule that replaces a dynamic operator by the static operator ``name``, whose
+    ``attributes`` are the last operands of the dynamic one.
     """
 
     def make(args: tuple[Expr, ...], values: list[object], attrs: dict[str, object]) -> Expr:

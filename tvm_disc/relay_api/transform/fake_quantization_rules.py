@@ -524,7 +524,8 @@ RULES: Mapping[str, Rule] = {
 }
 OPTIONAL: Mapping[str, Rule] = {"nn.softmax": _lookup}
 
-# Operators that are rewritten alone for ``use_qat``: their parameters follow from the operands.
+# Operators that ``use_qat`` rewrites without a surrounding quantized region: the quantization
+# parameters of the result are determined by those of the operands.
 SINGLE = frozenset(
     "broadcast_to clip expand_dims max maximum min minimum nn.avg_pool2d nn.batch_flatten "
     "nn.batch_matmul nn.bias_add nn.conv2d nn.conv2d_transpose nn.dense nn.depth_to_space "

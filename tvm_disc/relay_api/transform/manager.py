@@ -206,8 +206,9 @@ def build_config(
     disabled_pass: Sequence[str] | None = None,
     trace: object = None,
 ) -> object:
-    """Return a ``PassContext``, by the function name of earlier releases; ``trace`` has no
-    effect.
+    """Return a ``PassContext``; ``trace`` is ignored.
+
+    Earlier releases of Relay had this function instead of the class.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level < 1 << 31:
         raise BadNode(f"opt_level: expected a small number, found {shown(opt_level)}")

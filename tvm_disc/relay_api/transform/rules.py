@@ -66,7 +66,7 @@ def op_name(expr: Expr) -> str:
 
 
 def row_of(expr: Expr) -> OpRow | None:
-    """Return the table row of the operator that an expression calls, or None."""
+    """Return the table entry of the operator that an expression calls, or None."""
     return OPS.get(op_name(expr))
 
 

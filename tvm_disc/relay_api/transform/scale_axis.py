@@ -159,7 +159,7 @@ class _Folder:
 
 
 class _Forward(_Folder):
-    """Folding of factors of a product's input."""
+    """Folds factors of the input of a matmul or convolution into its weight."""
 
     def fold(self) -> Expr:
         """Return the function with factors moved towards its result."""

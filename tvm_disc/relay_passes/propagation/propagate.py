@@ -5,7 +5,7 @@ A Relay module is translated in the process: facts are gathered on Relay's nodes
 operators.
 
 A Relax module is walked forward over its bindings, without recursion over the graph. Each
-operator's row (`rules.py`) computes the dims of the result from the dims of the operands,
+operator's shape rule (`rules.py`) computes the dims of the result from the dims of the operands,
 states the conditions that must hold, and may replace the call. Integer tensors that hold shapes
 are evaluated symbolically (`relay/importer/elements.py`), so that their consumers have literal
 shapes.

@@ -1,11 +1,11 @@
-"""Shape rules: one row per Relax operator whose shape TVM loses, does not check, or clamps.
+"""Shape rules of the Relax operators whose shape TVM loses, does not check, or clamps.
 
 A rule is ``rule(ctx, call, args) -> value or None``. It emits the call, or a better one, with known
 dims. None means that TVM's own inference on operands of known shape is sufficient, which holds for
-every operator without a row (softmax, pooling, padding, ...).
+every operator without a rule (softmax, pooling, padding, ...).
 
-Most rows map a call to a Relay operator and its operands and attributes. The shape rule, the
-arithmetic on shape values and the evaluation of elements are those of that operator's row.
+Most rules map a call to a Relay operator and its operands and attributes. The shape rule, the
+arithmetic on shape values and the evaluation of elements are those of that Relay operator.
 """
 
 from __future__ import annotations

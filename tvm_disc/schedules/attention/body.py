@@ -225,7 +225,9 @@ class AttentionBody:
         return tirx.all(i64(z.m) >= 1, i64(z.m) < FEWEST_QUERIES)
 
     def _inner(self, place: Any) -> bool:
-        """Return whether inner products can read the keys at ``place``."""
+        """Return whether the inner-product path can read the keys in place: unit stride along
+        depth, and no widening.
+        """
         if place is None or self.tile.lanes == 1:
             return False
         return _is_one(place[3]) and not self._narrow(place)

@@ -305,7 +305,7 @@ class _Emitter:
                 block.fetch(self.body.buffers[self.data], at, shared * self.stride, to_write=False)
 
     def _line_at(self, lines: _Lines, where: Sequence[Expr]) -> Expr:
-        """Return the number of a line of the input."""
+        """Return the flattened index of an input row."""
         line = lines.lead[0]
         for extent, at in zip(self.extents, where, strict=False):
             line = line * extent + at

@@ -244,8 +244,11 @@ class PanelFill:
         return bind_opaque(self.b, "tap_row", before + _position(k[1:], source.taps[1:]))
 
     def _masks(self, v: Expr, part: tuple[Size, Size, Size]) -> tuple[list[Expr], Expr]:
-        """Return the masks of vector ``v``: for each load the lanes inside the input, and those
-        of the run.
+        """Return the masks of vector ``v``.
+
+        Returns:
+            One mask for each load, with the lanes that are inside the input; and the mask of the
+            store, with the lanes that are inside the run.
         """
         b, lanes = self.b, self.panel.lanes
         first, limit, length = part

@@ -54,10 +54,10 @@ THREADS = 256
 LONG, LONGER = 64, 4096
 PARTS = 64
 TOGETHER = (32, 256)
-# factor of memory traffic if a thread reads a line of memory that adjacent threads do not use
+# traffic multiplier of uncoalesced reads
 SPREAD = 8.0
 LOADS_AT_ONCE = 8  # of a thread
-NEXT_IN_SECTOR = 2.0  # how much longer loads take of which the next ones are in the same 32 bytes
+NEXT_IN_SECTOR = 2.0  # time factor of a load whose 32-byte sector is also read by the next loads
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,10 @@ def item_bytes(dtype: str) -> int:
 
 
 def lanes_of_nodes(nodes: Sequence[Node], work: int) -> int:
-    """Return elements per thread: 16 bytes of the narrowest type, fewer if types are wide or
-    work is long.
+    """Return the number of elements per thread.
+
+    This is 16 bytes of the narrowest type. It is halved, down to 4, while the widest type takes
+    more than 32 bytes or the thread more than 256 operations (``work`` per element).
     """
     sizes = [item_bytes(n.dtype) for n in nodes]
     lanes = ACCESS_BYTES // min(sizes)

@@ -27,7 +27,13 @@ _FIELDS = ("cpu", "version", "template", "group", "variant", "dims", "ns")
 
 @dataclass(frozen=True)
 class Context:
-    """Validity of a time: the processor and target, the library's version, the templates' hash."""
+    """The conditions under which a measured time is valid.
+
+    Attributes:
+        cpu: the processor and the target.
+        version: the version of this library.
+        template: a hash of the template's code.
+    """
 
     cpu: str
     version: str

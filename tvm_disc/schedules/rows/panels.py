@@ -97,8 +97,8 @@ class Panels:
     def spans(self, body: Body, height: Expr | None) -> Iterator[ColumnSpan]:
         """Yield the body's panels with their totals, inside a loop over them.
 
-        A panel covers all rows, or with ``height`` pieces of that many rows; panels of one piece
-        are consecutive.
+        A panel covers all rows if ``height`` is None. Otherwise the rows are split into pieces of
+        ``height`` rows; the panels of one piece have consecutive task numbers.
         """
         block, low, domain = body.block, body.low, self.work.domain
         self._declare_totals(body)
@@ -140,7 +140,9 @@ class Panels:
             self._totals[node] = cells
 
     def totals(self, node: Node) -> list[Buffer]:
-        """Return the buffers of a reduction's totals, then of the errors of a sum."""
+        """Return the buffer of the accumulators of a reduction; for a float sum also the buffer of
+        its compensation terms.
+        """
         return self._totals[node]
 
 

@@ -44,7 +44,7 @@ from tvm_disc.typing import Expr
 
 STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand for any alignment
 STRIP_LENGTH = 64  # tiles one after another in a task
-UNROLLED_COST = 6  # largest cost per element that may be repeated for each row of a tile
+UNROLLED_COST = 6  # largest cost per element of code that is repeated for each row of a tile
 FEWEST_LANES = 4  # least lanes of a register for tiles
 # Cost of moving four bytes, in plain operations: read or written with a large stride, in a masked
 # tile, and in a tile of n rows, where SHUFFLE_OPS is divided by n.

@@ -54,7 +54,9 @@ class TransposeWork:
         return max(max(bytes_of(m.dtype) // 4, 1) for m in self.moves)
 
     def moved_twice(self) -> Expr:
-        """Return the bytes moved if cache lines are read several times, in parts."""
+        """Return twice the bytes of the group: an estimate for plans that use a part of each cache
+        line at a time, so that lines are transferred more than once.
+        """
         return moved_bytes(self.group) * 2
 
     def cost(self) -> int:

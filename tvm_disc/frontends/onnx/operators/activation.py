@@ -1,4 +1,4 @@
-"""Rows of ONNX activation functions."""
+"""Converters of ONNX activation functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of attention and rotary embeddings of ONNX's default domain."""
+"""Converters of attention and rotary embeddings of ONNX's default domain."""
 
 from __future__ import annotations
 

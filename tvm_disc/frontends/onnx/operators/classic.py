@@ -1,4 +1,4 @@
-"""Rows of decision tree ensembles."""
+"""Converters of decision tree ensembles."""
 
 from __future__ import annotations
 

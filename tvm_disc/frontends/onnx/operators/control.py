@@ -1,4 +1,4 @@
-"""Rows of conditionals and loops."""
+"""Converters of conditionals and loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of arithmetic, comparisons, logic, bit operations and casts."""
+"""Converters of arithmetic, comparisons, logic, bit operations and casts."""
 
 from __future__ import annotations
 

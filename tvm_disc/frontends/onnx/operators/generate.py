@@ -1,4 +1,4 @@
-"""Rows of random numbers; each number is a hash of its position and of the seed.
+"""Converters of random numbers; each number is a hash of its position and of the seed.
 
 A node gives the same numbers in every call, as a seeded node does in ONNX. Without a seed, the
 numbers depend on the name of the node.

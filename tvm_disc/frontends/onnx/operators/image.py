@@ -1,4 +1,4 @@
-"""Rows of image resizing, sampling and detection."""
+"""Converters of image resizing, sampling and detection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of gathers and scatters. Negative indices count from the end.
+"""Converters of gathers and scatters. Negative indices count from the end.
 
 ``Options(check_indices=True)`` refuses calls with an index outside of its axis, except for GatherND
 and ScatterND, whose coordinates have several axes.

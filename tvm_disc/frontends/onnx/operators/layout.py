@@ -1,4 +1,4 @@
-"""Rows of operators that rearrange or select elements."""
+"""Converters of operators that rearrange or select elements."""
 
 from __future__ import annotations
 

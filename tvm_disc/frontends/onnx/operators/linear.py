@@ -1,4 +1,4 @@
-"""Rows of matrix products, einsum and determinants."""
+"""Converters of matrix products, einsum and determinants."""
 
 from __future__ import annotations
 

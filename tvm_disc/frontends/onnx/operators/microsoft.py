@@ -1,4 +1,4 @@
-"""Rows of fused operators that ONNX Runtime's optimizer and exporters emit."""
+"""Converters of fused operators that ONNX Runtime's optimizer and exporters emit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of normalization operators."""
+"""Converters of normalization operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of sorting, cumulative sums and argmax."""
+"""Converters of sorting, cumulative sums and argmax."""
 
 from __future__ import annotations
 

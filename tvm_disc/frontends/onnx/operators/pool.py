@@ -1,4 +1,4 @@
-"""Rows of pooling operators."""
+"""Converters of pooling operators."""
 
 from __future__ import annotations
 

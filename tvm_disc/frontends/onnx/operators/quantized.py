@@ -1,4 +1,4 @@
-"""Rows of quantized operators. Rounding is to nearest, ties to even, as in ONNX."""
+"""Converters of quantized operators. Rounding is to nearest, ties to even, as in ONNX."""
 
 from __future__ import annotations
 

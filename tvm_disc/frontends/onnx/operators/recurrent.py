@@ -1,4 +1,4 @@
-"""Rows of LSTM, GRU and RNN, in both directions, for sequences of different lengths.
+"""Converters of LSTM, GRU and RNN, in both directions, for sequences of different lengths.
 
 One product before the loop multiplies all inputs by their weights; each iteration adds the product
 of the hidden state. The result grows by one step per iteration, so that the number of steps

@@ -1,4 +1,4 @@
-"""Rows of reductions. Axes may be known only at run time."""
+"""Converters of reductions. Axes may be known only at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of sequences and optionals, which are Python lists at import."""
+"""Converters of sequences and optionals, which are Python lists at import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of shapes, reshapes, broadcasts, concatenation, splits and creation of tensors."""
+"""Converters of shapes, reshapes, broadcasts, concatenation, splits and creation of tensors."""
 
 from __future__ import annotations
 

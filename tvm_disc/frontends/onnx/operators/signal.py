@@ -1,4 +1,4 @@
-"""Rows of Fourier transforms and signal windows."""
+"""Converters of Fourier transforms and signal windows."""
 
 from __future__ import annotations
 

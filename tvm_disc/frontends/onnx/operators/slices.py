@@ -1,4 +1,4 @@
-"""Rows of slices and padding, whose parameters may all be known only at run time."""
+"""Converters of Slice and Pad, whose parameters may be run-time values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of layers that carry a state from call to call; every dim may be dynamic.
+"""Converters of layers that carry a state from call to call; every dim may be dynamic.
 
 ONNX defines these operators by function bodies, but only for inputs with known dims.
 """

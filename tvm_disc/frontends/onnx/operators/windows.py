@@ -1,4 +1,4 @@
-"""Rows of image windows as columns and back, and of n-grams."""
+"""Converters of image windows as columns and back, and of n-grams."""
 
 from __future__ import annotations
 

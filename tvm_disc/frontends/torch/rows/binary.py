@@ -1,4 +1,4 @@
-"""Rows of element-wise operators with several operands, under PyTorch's type promotion."""
+"""Converters of element-wise operators with several operands, under PyTorch's type promotion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_TRUTHS = {"maximum": "logical_or", "minimum": "logical_and"}
 
 
 def _arithmetic(name: str) -> Row:
-    """Return the row of ``a op alpha * b``, computed in the element type of the result."""
+    """Return the converter of ``a op alpha * b``, computed in the element type of the result."""
 
     def row(m: Maker, a: Value | float, b: Value | float, alpha: float = 1) -> Value:
         dtype = m.out_dtype
@@ -46,7 +46,7 @@ def _extreme(name: str) -> Row:
 
 
 def _ignoring_nan(name: str) -> Row:
-    """Return the row of an extreme that selects the other operand where one is NaN."""
+    """Return the converter of an extreme that selects the other operand where one is NaN."""
 
     def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         dtype = m.out_dtype
@@ -84,7 +84,7 @@ def _floor_divide(m: Maker, a: Value | float, b: Value | float) -> Value:
 
 
 def _plain(name: str) -> Row:
-    """Return the row of a Relay operator on operands of the result's element type."""
+    """Return the converter of a Relay operator on operands of the result's element type."""
 
     def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         dtype = m.out_dtype

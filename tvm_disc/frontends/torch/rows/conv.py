@@ -1,4 +1,4 @@
-"""Rows of convolutions."""
+"""Converters of convolutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of operators that create tensors from sizes and numbers."""
+"""Converters of operators that create tensors from sizes and numbers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,10 @@ def _eye(m: Maker, *args: object, **kwargs: object) -> Value:
 
 
 def _triangle(find: Callable[..., Any]) -> Row:
-    """Return the row of the positions in a triangle of known size, as rows and columns."""
+    """Return the converter of the indices of a triangle: a tensor of row and column indices.
+
+    The size of the triangle must be known at import.
+    """
 
     def row(m: Maker, rows: Any, columns: Any, offset: int = 0, **kwargs: object) -> Value:
         if not isinstance(rows, int) or not isinstance(columns, int):

@@ -1,4 +1,4 @@
-"""Rows of unary element-wise operators and of conversions."""
+"""Converters of unary element-wise operators and of conversions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = Callable[..., Any]
 
 
 def real(name: str) -> Row:
-    """Return the row of a function of real numbers; integers are converted to floats first."""
+    """Return the converter of a function of real numbers; integers are cast to floats first."""
 
     def row(m: Maker, x: Value) -> Value:
         return m.apply(name, m.cast(x, m.out_dtype))
@@ -24,7 +24,7 @@ def real(name: str) -> Row:
 
 
 def _wide(compute: Callable[[Maker, Value], Value]) -> Row:
-    """Return the row of a formula that is computed in at least float32 and rounded once."""
+    """Return the converter of a formula that is computed in at least float32 and rounded once."""
 
     def row(m: Maker, x: Value) -> Value:
         dtype = m.out_dtype
@@ -35,7 +35,7 @@ def _wide(compute: Callable[[Maker, Value], Value]) -> Row:
 
 
 def _whole(name: str) -> Row:
-    """Return the row of a rounding function, which is the identity for integers."""
+    """Return the converter of a rounding function, which is the identity for integers."""
 
     def row(m: Maker, x: Value) -> Value:
         return m.apply(name, x) if x.is_float else x
@@ -145,7 +145,7 @@ def _log_sigmoid(m: Maker, x: Value) -> Value:
 
 
 def _predicate(name: str) -> Row:
-    """Return the row of a predicate on floats; integers are always finite and never NaN."""
+    """Return the converter of a predicate on floats; integers are always finite and never NaN."""
 
     def row(m: Maker, x: Value) -> Value:
         if x.is_float:

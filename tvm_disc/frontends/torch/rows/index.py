@@ -1,4 +1,4 @@
-"""Rows of operators that read elements by index, and that search for positions."""
+"""Converters of operators that read elements by index, and that search for positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of matrix products and attention."""
+"""Converters of matrix products and attention."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Valu
 
 
 def _added(compute: Callable[[Maker, Value, Value], Value]) -> Row:
-    """Return the row of ``beta * x + alpha * product``."""
+    """Return the converter of ``beta * x + alpha * compute(a, b)``."""
 
     def row(m: Maker, x: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1) -> Value:
         made = compute(m, a, b)

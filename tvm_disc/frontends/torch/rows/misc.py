@@ -1,4 +1,4 @@
-"""Rows of other operators: embedding bags, folding, assertions."""
+"""Converters of other operators: embedding bags, folding, assertions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of normalization operators and softmax."""
+"""Converters of normalization operators and softmax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of reductions and cumulative operators."""
+"""Converters of reductions and cumulative operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def axes_of(x: Value, dim: Any) -> list[int]:
 
 
 def _total(name: str) -> Row:
-    """Return the row of a sum, product or mean, with elements cast to the type of the result."""
+    """Return the converter of a sum, product or mean; elements are cast to the result's type."""
 
     def row(
         m: Maker, x: Value, dim: object = None, keepdim: bool = False, *, dtype: object = None
@@ -53,7 +53,7 @@ def extreme(m: Maker, name: str, x: Value, axes: Sequence[int], keep: bool = Fal
 
 
 def _extreme_along(name: str) -> Row:
-    """Return the row of (values, first positions)."""
+    """Return the converter of (values, first positions)."""
 
     def row(m: Maker, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
         x = _some_along(m, x, dim)
@@ -201,7 +201,7 @@ def _logcumsumexp(m: Maker, x: Value, dim: int) -> Value:
 
 
 def _running_extreme(name: str) -> Row:
-    """Return the row of (values, last positions of them), from all pairs of positions."""
+    """Return the converter of (values, last positions of them), from all pairs of positions."""
 
     def row(m: Maker, x: Value, dim: int) -> tuple[Value, Value]:
         if x.rank == 0:

@@ -1,4 +1,4 @@
-"""Rows of recurrent layers: a loop over any number of steps.
+"""Converters of recurrent layers: a loop over any number of steps.
 
 One product before the loop multiplies the inputs of all steps by their weights. Each step adds the
 product of its hidden state.

@@ -1,4 +1,4 @@
-"""Rows of image resizing and sampling."""
+"""Converters of image resizing and sampling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of operators that write elements by index."""
+"""Converters of operators that write elements by index."""
 
 from __future__ import annotations
 

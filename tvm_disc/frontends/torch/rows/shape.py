@@ -1,4 +1,4 @@
-"""Rows of operators that reshape, move, slice and concatenate."""
+"""Converters of operators that reshape, move, slice and concatenate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of special functions, computed in float64 and rounded once."""
+"""Converters of special functions, computed in float64 and rounded once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the fused attention modules that PyTorch calls without gradients."""
+"""Converters of the fused attention modules that PyTorch calls without gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of torchvision's operators."""
+"""Converters of torchvision's operators."""
 
 from __future__ import annotations
 

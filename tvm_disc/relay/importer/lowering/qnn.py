@@ -244,7 +244,7 @@ def table_of(fn: Callable[[Any], Any], dtype: str, params: Sequence[np.ndarray])
         whole = np.trunc(out)
         whole = np.where(np.abs(out - whole) >= 0.5, whole + np.sign(out), whole)
         moved = (whole + np.float32(out_zero_point)).astype("float32")
-    # NaN becomes the greatest number, as a minimum by comparison computes it.
+    # NaN maps to the maximum, like Relay's comparison-based `min`.
     inside = np.clip(moved, kind.min, kind.max)
     return np.asarray(np.where(np.isnan(moved), kind.max, inside).astype(dtype))
 

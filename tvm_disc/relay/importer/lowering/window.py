@@ -50,7 +50,7 @@ def steps(ctx: Emitter, attrs: Attrs, name: str, rank: int) -> list[int]:
     """Return strides, dilation or window sizes: one number of at least 1 per spatial axis.
 
     Raises:
-        TypeMismatch: another number of values, or a value below 1.
+        TypeMismatch: the wrong number of values, or a value below 1.
     """
     items = per_axis(attrs[name], rank)
     if len(items) != rank or any(v < 1 for v in items):
@@ -63,7 +63,7 @@ def padding(ctx: Emitter, value: Any, rank: int) -> list[int]:
     """Return (before..., after...) from Relay's 1, ``rank`` or ``2 * rank`` numbers.
 
     Raises:
-        TypeMismatch: another number of values.
+        TypeMismatch: the number of values is not 1, ``rank`` or ``2 * rank``.
     """
     items = per_axis(value, rank)
     if len(items) not in (rank, 2 * rank):

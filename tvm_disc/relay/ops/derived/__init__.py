@@ -1,1 +1,1 @@
-"""Rows of operators that Relay's own passes or front ends create."""
+"""Table entries of operators that Relay's own passes or front ends create."""

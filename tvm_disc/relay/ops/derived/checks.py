@@ -1,4 +1,4 @@
-"""Rows of conditions on tensor elements, which front ends emit before indexing."""
+"""Table entries of conditions on tensor elements, which front ends emit before indexing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of operators that Relay's own passes create: packed, transformed or annotated forms."""
+"""Table entries of operators that Relay's own passes create: packed, transformed, annotated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of element-wise operators that Relay lacks and front ends need."""
+"""Table entries of element-wise operators that Relay lacks and front ends need."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """NumPy semantics of each operator, for tests, constant folding and reading.
 
-A row of the table names its reference, ``ref.erf`` or ``ref.unary.of(np.exp)``. The module that
-defines it is imported at the first call, so that compiler startup does not import it.
+A table entry names its reference, such as ``ref.erf`` or ``ref.unary.of(np.exp)``. The module that
+defines a reference is imported at the first call, so that compiler startup does not import it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of operators that select detected boxes."""
+"""Table entries of operators that select detected boxes."""
 
 from __future__ import annotations
 

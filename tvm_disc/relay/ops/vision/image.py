@@ -1,4 +1,4 @@
-"""Rows of image and detection operators."""
+"""Table entries of image and detection operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of operators on regions, anchors and windows."""
+"""Table entries of operators on regions, anchors and windows."""
 
 from __future__ import annotations
 

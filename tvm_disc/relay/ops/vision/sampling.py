@@ -1,4 +1,4 @@
-"""Rows of operators that sample images at computed positions."""
+"""Table entries of operators that sample images at computed positions."""
 
 from __future__ import annotations
 

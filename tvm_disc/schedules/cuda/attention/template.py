@@ -119,7 +119,7 @@ class _Attentions:
         tasks = mul(mul(batch, m), knobs.parts)
         mine = n if knobs.parts == 1 else ceil_div(i64(n), i64(knobs.parts))
         chunks = ceil_div(i64(mine), i64(THREADS))
-        # every thread reads another row of keys, then all read one row of values after another
+        # each thread reads its own row of keys; then all threads read the same rows of values
         steps = add(mul(chunks, depth), i64(mine))
         barriers = mul(chunks, FOLD_BARRIERS)
         busy, waits = SPREAD_LOADS * self.device.costs.load, mul(chunks, 2)
@@ -130,7 +130,11 @@ class _Attentions:
     # -- tiles -----------------------------------------------------------------------------------
 
     def _tile(self, knobs: FlashKnobs) -> Plan:
-        """Return a plan without needs, with its replacement for when the facts hold."""
+        """Return the scalar-access plan, which has no preconditions.
+
+        Its ``wide`` field is the vectorized plan, which is used if the alignment and divisibility
+        checks pass.
+        """
         assert not isinstance(self.operands, str)
         plan = self._flash(FlashPlan(self.core, knobs, self.operands))
         if all(o.lanes == 1 for o in self.wide) or len(self.facts) > MOST_FACTS:
