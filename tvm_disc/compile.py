@@ -89,12 +89,12 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     # After decomposition, which may produce casts and scales of weights. Before simplification,
     # which would fold int8 weights into float32 literals, four times as large.
     ("narrow-weights", lambda told: NarrowWeights()),
-    # Before merging: products of equal operands must refer to one value.
+    # Before merging: matmuls of equal operands must refer to one value.
     ("simplify", lambda told: Simplify()),
-    # Before hoisting: the gates of a recurrent cell are then hoisted out of it as one product.
+    # Before hoisting: the gates of a recurrent cell are then hoisted out of it as one matmul.
     ("merge", lambda told: MergeProducts()),
     ("hoist", lambda told: HoistProducts()),
-    # After hoisting: products from several loops may now share their rows.
+    # After hoisting: matmuls from several loops may now share their rows.
     ("merge-hoisted", lambda told: MergeProducts()),
     # After all passes that move convolutions or fold operators into them, as a connected region is
     # converted to NHWC as a whole. Before fusion, so that remaining permutations are fused.
@@ -136,7 +136,7 @@ def build(
 
     Raises:
         BadInput: an argument is not valid; the message lists the accepted kinds.
-        ParseError, TypeMismatch, ShapeConflict, Unsupported: with the place in the source.
+        ParseError, TypeMismatch, ShapeConflict, Unsupported: with the location in the source.
         BuildTimeout: the build took longer than ``options.time_limit``.
         OutOfResources: memory, threads or disk space ran out. Exceptions of signal handlers are
             raised unchanged.

@@ -225,7 +225,7 @@ def _holes(graph: Any) -> list[Any]:
 
 
 def _named(graph: Any, message: str) -> frozenset[str]:
-    """Return the nodes that an error names as its place."""
+    """Return the nodes that an error message names as its location."""
     names = {n.name for n in graph.graph.nodes if n.op == "call_function"}
     return frozenset(re.findall(r"\bat (\w+)", message)) & names
 

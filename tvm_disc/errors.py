@@ -198,7 +198,7 @@ class ArtifactError(DiscError):
 
 
 class WrongProcessor(ArtifactError):
-    """A program was compiled for another processor; names the missing sets and a target that
+    """A program was compiled for a different processor; names the missing sets and a target that
     works.
     """
 

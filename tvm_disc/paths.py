@@ -1,4 +1,4 @@
-"""Public paths of modules whose code is in another package.
+"""Public paths of modules whose code is in a different package.
 
 ``import tvm_disc.relay.transform`` returns the module ``tvm_disc.relay_api.transform``, and so do
 its submodules. A target ``module:name`` is a member of a module.
@@ -96,7 +96,9 @@ PATHS: Mapping[str, str] = {
 
 
 def _target(path: str) -> str | None:
-    """Return what a public path refers to: an entry of ``PATHS``, or a submodule of one."""
+    """Return the module to which a public path refers; None if the path is neither in ``PATHS``
+    nor a submodule of an entry.
+    """
     above, rest = path, ""
     while above:
         if above in PATHS:

@@ -4,7 +4,7 @@
 
 The trailer contains lengths and checksums of both, so that a truncated or damaged file is refused
 before it is mapped: loading an incomplete library would crash the process. The manifest can be read
-without loading the library, which may be for another processor.
+without loading the library, which may be for a different processor.
 """
 
 from __future__ import annotations

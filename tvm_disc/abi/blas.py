@@ -38,6 +38,6 @@ def expose() -> bool:
 
 
 def symbols(letter: str) -> tuple[str, ...]:
-    """Return symbols of the matrix product, those with 64-bit integers first."""
+    """Return the symbols of the matmul, those with 64-bit integers first."""
     wide = (f"scipy_cblas_{letter}gemm64_", f"cblas_{letter}gemm64_")
     return (*wide, f"cblas_{letter}gemm", f"scipy_cblas_{letter}gemm")

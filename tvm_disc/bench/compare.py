@@ -60,12 +60,12 @@ class Row:
         return statistics.median(turns) if turns else None
 
     def gain(self, engine: str) -> float | None:
-        """Return the engine's time divided by ours."""
+        """Return the engine's median time divided by ours; None if either did not run."""
         ours, theirs = self.median(OURS), self.median(engine)
         return theirs / ours if ours and theirs else None
 
     def best_gain(self, engines: Sequence[str]) -> float | None:
-        """Return :meth:`gain` relative to the fastest of several engines."""
+        """Return the gain over the fastest of several engines; None if none of them ran."""
         gains = [g for e in engines if (g := self.gain(e)) is not None]
         return min(gains, default=None)
 

@@ -27,7 +27,7 @@ _CONTEXT = ("__TVM", "__tvm_ffi__library_")
 
 
 def own_name(level: int | str, name: str) -> str | None:
-    """Return the symbol in the library for a name that a level, or another part, defines; None
+    """Return the symbol in the library for a name that a level, or a different part, defines; None
     keeps it.
     """
     return None if name.startswith(_CONTEXT) else f"disc_{level}_{name}"

@@ -85,7 +85,7 @@ class MachineCode:
         """Return the code as text: ``ll`` for LLVM IR, ``asm`` for assembly.
 
         Raises:
-            TypeError, RuntimeError: for another kind.
+            TypeError, RuntimeError: for any other kind.
         """
         whole = self._whole
         with _LLVM:

@@ -156,7 +156,7 @@ class Calc(Calls[Expr, Dim]):
         the dims differ is refused. None remains None.
 
         Raises:
-            TypeMismatch: a tensor has another rank.
+            TypeMismatch: a tensor has the wrong rank.
         """
         given = {name: x for name, x in operands.items() if x[0] is not None}
         if self._fit(given):

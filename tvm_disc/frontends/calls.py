@@ -418,7 +418,7 @@ class Calls(ABC, Generic[T, D]):
         return self.swap(x, -2, -1)
 
     def move(self, x: T, axis: int, to: int) -> T:
-        """Return ``x`` with one axis moved to another position."""
+        """Return ``x`` with one axis moved to a different position."""
         rank = self.rank(x)
         order = [a for a in range(rank) if a != axis % rank]
         order.insert(to % rank, axis % rank)

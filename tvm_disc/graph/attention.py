@@ -101,7 +101,9 @@ def _guards(node: Node) -> bool:
 
 
 def _softmax(weights: Node) -> tuple[Node, ...] | None:
-    """Return the nodes from the maximum over the last axis to the weights, in program order."""
+    """Return the nodes of a softmax over the last axis, from its maximum to ``weights``, in program
+    order; None if ``weights`` is not a softmax.
+    """
     parts = _normalised(weights)
     if parts is None:
         return None
@@ -121,7 +123,9 @@ def _softmax(weights: Node) -> tuple[Node, ...] | None:
 
 
 def _normalised(weights: Node) -> tuple[Node, Node, tuple[Node, ...]] | None:
-    """Return (dividend, divisor, nodes of the division) of ``a / b`` or ``a * (1 / b)``."""
+    """Return (dividend, divisor, nodes of the division) if the node is ``a / b`` or
+    ``a * (1 / b)``, else None.
+    """
     if weights.op == _QUOTIENT:
         return weights.inputs[0], weights.inputs[1], (weights,)
     if weights.op != _PRODUCT:

@@ -52,7 +52,7 @@ class Node:
 
     @property
     def cls(self) -> OpClass | None:
-        """The operator's class."""
+        """The operator's class; None for parameters, constants and control flow."""
         row = CORE.get(self.op)
         return None if row is None else row.cls
 

@@ -234,7 +234,7 @@ def plain_value(value: object) -> AttrValue:
     """Return ``value`` as int, float, bool, str, None or a tuple of those; None for an expression.
 
     Raises:
-        AttrError: ``value`` has another type.
+        AttrError: ``value`` has the wrong type.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value

@@ -71,7 +71,7 @@ def as_module(loaded: object) -> IRModule:
     """Return the module loaded from JSON; an expression becomes the body of ``main``.
 
     Raises:
-        ParseError: the JSON holds another Relay object.
+        ParseError: the JSON holds a Relay object of the wrong kind.
     """
     if isinstance(loaded, Expr):
         return IRModule.from_expr(loaded)

@@ -32,7 +32,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
 # Unary element-wise functions that Relax lacks; the result has the operand's type.
 FUNCTIONS = ("erfc", "exp2", "expm1", "lgamma", "log10", "log1p", "log2")
 
-# Bit cast to another type: element-wise, without a kernel.
+# Bit cast to a different type: element-wise, without a kernel.
 REINTERPRET = "disc.reinterpret"
 
 # ``(numbers[K, N] - zero) * scale`` as float32. ``scale`` and ``zero`` have the shape
@@ -82,7 +82,7 @@ def function_call(name: str) -> Callable[[Expr], Expr]:
 
 
 def reinterpret_call(x: Expr, dims: Sequence[Any], dtype: str) -> Expr:
-    """Return a call that reinterprets the bits of ``x`` as another type."""
+    """Return a call that reinterprets the bits of ``x`` as a different type."""
     given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype)
     return tvm.ir.Call(tvm.ir.Op.get(REINTERPRET), [x, relax.ShapeExpr(list(dims))], given)
 

@@ -234,7 +234,7 @@ class IRModule:
         return copy
 
     def with_main(self, main: Function) -> IRModule:
-        """Return a copy with another ``main``."""
+        """Return a copy with a different ``main``."""
         copy = self.copy()
         copy["main"] = main
         return copy

@@ -65,7 +65,8 @@ class DimExpr:
 class Any(DimExpr):
     """An unknown dimension, printed ``?``.
 
-    An anonymous ``Any()`` is never equal to another dim; ``Any("s")`` equals every ``Any("s")``.
+    An anonymous ``Any()`` is equal to no dim, not even to itself; ``Any("s")`` equals every
+    ``Any("s")``.
     """
 
     __slots__ = ("name",)

@@ -70,7 +70,7 @@ def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
     Returns ``expr`` itself if the operands are the same objects.
 
     Raises:
-        BadNode: a variable that is bound is replaced by another expression.
+        BadNode: a bound variable is replaced by an expression that is not a variable.
     """
     if all(map(operator.is_, children(expr), parts)):
         return expr

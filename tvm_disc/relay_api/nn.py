@@ -118,7 +118,7 @@ def matmul(
 
 @refusing
 def sparse_dense(dense_mat: ExprLike, sparse_mat: object, sparse_lhs: bool = False) -> Call:
-    """Return the product of a dense and a CSR matrix: (values, columns, row starts), or SciPy's."""
+    """Return the matmul of a dense and a CSR matrix: (values, columns, row starts), or SciPy's."""
     args = (dense_mat, *_compressed(sparse_mat))
     return call("nn.sparse_dense", args, sparse_lhs=sparse_lhs)
 

@@ -2,7 +2,7 @@
 
 Most functions come from the operator table (``__getattr__``). This module defines those whose
 Python function differs from the operator in Relay: it selects the static or the ``dyn`` form by
-the type of an argument, wraps several results, or has another order of arguments.
+the type of an argument, wraps several results, or has a different order of arguments.
 """
 
 from __future__ import annotations

@@ -127,12 +127,12 @@ class _Comparer:
         self.todo: list[Pair] = []
 
     def run(self, a: Expr, b: Expr) -> Pair | None:
-        """Return the first parts of two expressions that differ."""
+        """Return the first pair of different parts of two expressions; None if they are equal."""
         self.todo.append((a, b))
         return self.finish()
 
     def finish(self) -> Pair | None:
-        """Compare the remaining pairs; return the first that differs."""
+        """Compare the remaining pairs; return the first that differs, or None."""
         while self.todo:
             pair = self.todo.pop()
             if not self.step(*pair):

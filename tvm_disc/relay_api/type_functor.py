@@ -39,7 +39,7 @@ def method_for(
     """Return the method of a visitor object for the class of a node.
 
     Raises:
-        TypeError: the node has another class, or the visitor does not define the method.
+        TypeError: the node is not of a supported class, or the visitor does not define the method.
     """
     name = methods.get(type(node))
     if name is None:

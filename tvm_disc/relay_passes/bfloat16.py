@@ -3,7 +3,7 @@
 An operator on bfloat16 tensors becomes one on float32 between casts (``relax.astype``), which
 fusion merges into the surrounding kernels. A fused kernel therefore rounds exactly where the graph
 has a bfloat16 value. Composite operators (softmax, normalization) round once, at their end, and
-reductions accumulate in float32. Data movement copies the bits. Products read bfloat16 operands
+reductions accumulate in float32. Data movement copies the bits. Matmuls read bfloat16 operands
 and return their float32 accumulators.
 """
 
@@ -64,7 +64,7 @@ def _map_tensors(args: Any, fn: Callable[[Expr], Expr]) -> list[Expr]:
 
 
 def _wide_attrs(attrs: Any, product: bool) -> object:
-    """Return attributes with bfloat16 replaced by float32, including a product's ``out_dtype``."""
+    """Return attributes with float32 in place of bfloat16, also as a matmul's ``out_dtype``."""
     if attrs is None:
         return None
     _, fields = fields_of(attrs)

@@ -66,7 +66,7 @@ def _align(t: Terms, param: Term | Expr, axes: list[int], x: Expr) -> Term:
     """Return a parameter over ``axes`` of ``x``, reshaped so that it broadcasts against ``x``.
 
     Its dims become those of ``x``, which the operator requires to be equal. With separate symbols
-    TVM could not infer the shape of the product.
+    TVM could not infer the shape of the matmul.
     """
     term = param if isinstance(param, Term) else t.of(param)
     dims = list(x.ty.shape.values)

@@ -54,7 +54,7 @@ def MergeProducts(solver: Solver | None = None) -> object:
 
 
 def _share_an_operand(func: TVMFunction) -> bool:
-    """Return whether two products with literal weights read the same value."""
+    """Return whether two matmuls with literal weights read the same value."""
     products = (b.value for b in bindings_of(func) if is_call(b.value, "matmul"))
     read = [p.args[0] for p in products if isinstance(p.args[1], tvm.ir.GenericConst)]
     return len(set(read)) < len(read)

@@ -281,7 +281,7 @@ def _group_function(
     """Return the closed function of a group, over fresh symbols and variables."""
     made = {s: tirx.Var(str(s.name), "int64") for s in symbols}
     fresh = {s: made[chosen] for s, chosen in same.items()}
-    # A constant with two uses is two parameters: as a weight it may have another layout.
+    # A constant with two uses is two parameters: as a weight it may have a different layout.
     made_vars: dict[Node, Any] = {}
     args = []
     for k, p in enumerate(params):

@@ -94,7 +94,7 @@ class _Planner(Relations):
     # -- attention -----------------------------------------------------------------------------
 
     def _attention(self, node: Node) -> None:
-        """Open a group for an attention around a product, if there is one.
+        """Open a group for the attention that contains a matmul, if there is one.
 
         No member is read from outside, so the group cannot be part of a cycle.
         """
@@ -201,9 +201,9 @@ class _Planner(Relations):
         return len(group.frames) - 1
 
     def _part_reason(self, group: GroupPlan, node: Node, frame: int) -> str | None:
-        """Return why a slice cannot be stored by the product's epilogue, or None.
+        """Return why a slice cannot be stored by the matmul's epilogue, or None.
 
-        A product is stored in parts if every reader takes a part and at least one part is stored
+        A matmul is stored in parts if every reader takes a part and at least one part is stored
         anyway. Otherwise the slices become index maps of their readers.
         """
         whole = node.inputs[0]
@@ -428,7 +428,7 @@ class _Planner(Relations):
 
 
 def _expands(node: Node) -> bool:
-    """Return whether a node dequantizes weights, which a product does while it reads them."""
+    """Return whether a node dequantizes weights, which a matmul does while it reads them."""
     return node.row is not None and node.row.expands
 
 

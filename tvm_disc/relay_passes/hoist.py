@@ -1,11 +1,11 @@
-"""``HoistProducts``: move matrix products of all steps out of the loop over the steps.
+"""``HoistProducts``: move the matmuls of all steps out of the loop over the steps.
 
     before   loop(t, h, ..., n, xs) = t < n ? loop(t + 1, f(take(xs, t) @ W, h), ..., n, xs) : ...
              loop(0, ..., rows(xs), xs)
     after    loop(t, h, ..., n, xs, ys) = t < n ? loop(t + 1, f(take(ys, t), h), ...) : ...
              loop(0, ..., rows(xs), xs, xs @ W)
 
-The part of a recurrent cell that reads the input does not depend on the previous step. One product
+The part of a recurrent cell that reads the input does not depend on the previous step. One matmul
 for all steps reads its weights once instead of once per step. needs: the loop provably visits
 every row once (it counts from 0 by one up to the number of rows), so that no result is unused;
 ``W`` is a literal.
@@ -41,7 +41,7 @@ class _Product:
 
 
 def HoistProducts(solver: Solver | None = None) -> object:
-    """Return a module pass; operands that only hoisted products read are removed from the loops."""
+    """Return a module pass; operands that only hoisted matmuls read are removed from the loops."""
 
     def hoist(mod: Any, ctx: PassContext) -> object:
         known = solver_of(mod, solver)
@@ -64,7 +64,7 @@ def _tidied(mod: Any, before: Any, solver: Solver) -> object:
 
 
 def _first(mod: TVMModule, solver: Solver) -> tuple[Any, Any, Any, _Product] | None:
-    """Return (loop, its caller, the call, the product) of the first product to hoist, or None."""
+    """Return (loop, its caller, the call, the matmul) of the first matmul to hoist, or None."""
     functions = {gv: f for gv, f in mod.functions_items() if isinstance(f, relax.Function)}
     for gv, func in functions.items():
         outside = [(g, b) for g, f in functions.items() if g != gv for b in _calls(f, gv)]
@@ -118,8 +118,8 @@ def _literal(expr: Expr) -> int | None:
 
 
 def _bound(func: TVMFunction, step: Expr, place: dict[Any, int]) -> int | None:
-    """Return the parameter ``n`` of a body of the form ``step < n ? ... recursion ... :
-    result``.
+    """Return the position of the parameter ``n`` if the body of ``func`` has the form
+    ``step < n ? ... recursion ... : result``, else None.
     """
     defined = {b.var: b.value for b in bindings_of(func)}
     for block in func.body.blocks:
@@ -202,7 +202,7 @@ def _typed(expr: Expr, like: Expr) -> Expr:
 
 
 def _like(func: Any, body: Expr, extra: list[Expr]) -> Expr:
-    """Return ``func`` with another body and more parameters."""
+    """Return ``func`` with a different body and additional parameters."""
     params = [*func.params, *extra]
     return relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
 

@@ -20,10 +20,10 @@ PLACES = ("before", "after")
 
 
 def read_hooks(passes: object, stages: Sequence[str]) -> Hooks:
-    """Return a user's passes by place: ``before simplify``, ``after simplify``, ...
+    """Return a user's passes by their position: ``before simplify``, ``after simplify``, ...
 
     Raises:
-        BadInput: an unknown place, or a value that is not a pass.
+        BadInput: an unknown position, or a value that is not a pass.
     """
     if not isinstance(passes, Mapping):
         found = type(passes).__name__

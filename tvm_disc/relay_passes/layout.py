@@ -4,7 +4,7 @@
     after   u = permute(x);  y = relu(conv(u, w) + b);  z = permute(conv(y, v))   # NHWC between
 
 A convolution sums over channels and stores its result by channels. If channels are contiguous, a
-pixel is a row, and a 1x1 convolution is a matrix product. One forward walk determines which values
+pixel is a row, and a 1x1 convolution is a matmul. One forward walk determines which values
 can be channels last (``layout_rules``). Values that an operator reads or produces together form an
 island, and each island is converted as a whole or not at all.
 
@@ -318,7 +318,7 @@ def _without_leading_ones(operand: Expr) -> Expr:
 
 
 def _moved(expr: Expr, shape: Sequence[Any], order: Sequence[int]) -> Expr:
-    """Return a value with its axes in another order."""
+    """Return a value with its axes in a different order."""
     if moves(shape, order):
         return R.permute_dims(expr, list(order))
     return reshape_call(expr, in_order(shape, order))

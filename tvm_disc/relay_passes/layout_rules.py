@@ -66,7 +66,7 @@ def channels_last_order(rank: int, channels: int) -> tuple[int, ...]:
 
 
 def in_order(items: Sequence[Any], order: Order) -> list[Any]:
-    """Return ``items``, one per axis, in another order of the axes."""
+    """Return ``items``, one per axis, in a different order of the axes."""
     return [items[a] for a in order]
 
 
@@ -123,7 +123,10 @@ def _image(node: Node, given: Sequence[int]) -> int:
 
 
 def _elementwise(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Return a step with all operands in one layout; a single element has no layout."""
+    """Return a step with all operands in one layout; None if no operand is channels last.
+
+    The layout of an operand of one element does not matter.
+    """
     k = _image(node, given)
     if k == PLAIN:
         return None
@@ -132,7 +135,7 @@ def _elementwise(node: Node, given: Sequence[int], solver: Solver) -> Step | Non
 
 
 def _window(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Return a step for a convolution, or for pooling of a channels-last image."""
+    """Return a step for a convolution, or for pooling of a channels-last image; None for others."""
     if len(node.shape) != 4:
         return None
     if is_image_convolution(node):
@@ -168,7 +171,7 @@ def _reduction(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
 
 
 def _view(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Return a step for a view that does not mix channels and space."""
+    """Return a step for a view, or None if the view mixes channels and space."""
     source, k = node.inputs[0], given[0]
     gives = _split(source.shape, k, node.shape, solver)
     if gives is None:
@@ -236,7 +239,9 @@ def _moved_axis(node: Node, k: int) -> Any:
 
 
 def _along_axis(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Return a step for concatenation, flip and repetition along one axis."""
+    """Return a step for concatenation, flip and repetition along one axis; None if no operand is
+    channels last.
+    """
     k = _image(node, given)
     if k == PLAIN or node.attrs["axis"] is None:
         return None
@@ -245,7 +250,9 @@ def _along_axis(node: Node, given: Sequence[int], solver: Solver) -> Step | None
 
 
 def _take(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Return a step for a take of rows, columns or channels by a vector of indices."""
+    """Return a step for a take along one axis of a channels-last operand by a vector of indices;
+    None for other takes.
+    """
     if given[0] == PLAIN or node.attrs["axis"] is None or len(node.inputs[1].shape) != 1:
         return None
     attrs = _moved_axis(node, given[0])

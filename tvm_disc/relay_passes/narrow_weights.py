@@ -1,16 +1,16 @@
-"""``NarrowWeights``: keep the weights of products in the narrow types of the model.
+"""``NarrowWeights``: keep the weights of matmuls in the narrow types of the model.
 
     before  w = permute((cast(q: i8[N, K]) - z) * s);  y = matmul(x, w)
     after   w = dequantize(q': i8[K, N], s': f32[G, N], z': f32[G, N]);  y = matmul(x, w)
 
 A program that reads all its weights for a few rows, such as a decoder step, is bound by memory
 bandwidth, and int8 has a quarter of the bytes of float32. Constant folding in ``Simplify`` would
-expand the weights to float32. This pass evaluates the expression between a literal and a product
+expand the weights to float32. This pass evaluates the expression between a literal and a matmul
 as integers with a zero point and a scale, through any casts, moves and arithmetic, and determines
 how many rows of the matrix share one scale. A zero point is folded into the integers if the
 difference fits their type; bfloat16 has neither zero point nor scale.
 
-needs: a float32 product whose second operand is a matrix computed from literals alone.
+needs: a float32 matmul whose second operand is a matrix computed from literals alone.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def comes_from_narrow(node: Node) -> bool:
 
 
 def _narrow(out: Sequence_, product: Node) -> Node | WhyNot:
-    """Return the dequantized weights of a product, or why they cannot be narrow."""
+    """Return the dequantized weights of a matmul, or why they cannot be narrow."""
     weight = product.inputs[1]
 
     def refused(reason: str) -> WhyNot:

@@ -1,10 +1,10 @@
 """Image resizing in core operators: axis by axis, each as a weighted sum of rows.
 
     before  image.resize2d(x)                           # f32[n, c, h, w] -> f32[n, c, t, u]
-    after   x1 = sum_k take(x, place + k, 2) * weight_k    # f32[n, c, t, w]
-            y  = sum_k take(x1, place + k, 3) * weight_k   # f32[n, c, t, u]
+    after   x1 = sum_k take(x, index + k, 2) * weight_k    # f32[n, c, t, w]
+            y  = sum_k take(x1, index + k, 3) * weight_k   # f32[n, c, t, u]
 
-Places and weights are vectors over the new axis, computed from the dims alone. Positions out of
+Indices and weights are vectors over the new axis, computed from the dims alone. Indices out of
 bounds read the border, because ``take`` clips them.
 """
 
@@ -63,7 +63,7 @@ def _taken(t: Terms, x: Term, picks: Term, axis: int) -> Term:
 def _weighted(
     t: Terms, x: Term, at: Term, axis: int, along: Sequence[Any], alpha: float | None
 ) -> Term:
-    """Return the weighted sum of two rows (four with the cubic ``alpha``) around every place."""
+    """Return the weighted sum of two rows (four with the cubic ``alpha``) around every position."""
     below = t.apply("floor", at)
     part = at - below
     weights, first = ([1 - part, part], 0) if alpha is None else (_cubic(part, alpha), -1)
@@ -135,7 +135,7 @@ COORDINATES: dict[str, Callable[[Term, Term, Term], Term]] = {
 IDENTITY = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 """Modes that leave an axis unchanged if its length does not change."""
 
-LITTLE = 1e-5  # keeps a place that rounding moved slightly off an integer
+LITTLE = 1e-5  # tolerance for positions that rounding moved slightly off an integer
 
 NEAREST: dict[str, Callable[[Terms, Term], Term]] = {
     "round": lambda t, at: t.apply("round", at),

@@ -122,5 +122,5 @@ def level_lines(levels: Sequence[Level], running: int | None = None) -> list[str
 
 
 def _best(levels: Sequence[Level]) -> int | None:
-    """Return the index of the last level that runs here."""
+    """Return the index of the last level that this processor can run; None if there is none."""
     return next((k for k in reversed(range(len(levels))) if levels[k].runs_here), None)

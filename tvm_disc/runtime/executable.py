@@ -130,7 +130,7 @@ class Executable:
         """Prepare the machine code now; otherwise the first call does, and takes longer.
 
         Raises:
-            WrongProcessor: the program was compiled for another machine.
+            WrongProcessor: the program was compiled for a different machine.
         """
         with self._binding:
             if self._main == self._first_call:
@@ -501,7 +501,9 @@ class Executable:
     def _sizes(
         self, shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None
     ) -> dict[str, int] | None:
-        """Return the sizes of dims, from input shapes or from sizes by name."""
+        """Return the sizes of dims, from input shapes or from sizes by name; None if neither is
+        given.
+        """
         if shapes is not None and dims is not None:
             raise BadInput("expected either shapes or dims, found both")
         if dims is not None:
@@ -540,7 +542,7 @@ class Executable:
         """Write one shared library that needs only TVM's runtime.
 
         Args:
-            compiler: the C compiler that links; for another machine a cross compiler such as
+            compiler: the C compiler that links; for a different machine, a cross compiler such as
                 ``aarch64-linux-gnu-gcc``.
 
         Raises:
@@ -569,8 +571,8 @@ def load(path: str | Path, level: str | None = None) -> Executable:
             the best that this processor supports.
 
     Raises:
-        ArtifactError: the file is missing, not a saved program, damaged, or of another version.
-        WrongProcessor: the program or that level was compiled for another processor.
+        ArtifactError: the file is missing, not a saved program, damaged, or of a different version.
+        WrongProcessor: the program or that level was compiled for a different processor.
         BadOption: it has no such level.
     """
     return _of_file(load_saved(file_path("load", path)), level)

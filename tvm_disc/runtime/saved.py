@@ -62,7 +62,8 @@ def load_saved(path: Path) -> Saved:
     """Check a saved program completely and load it.
 
     Raises:
-        ArtifactError: the file is missing, not a saved program, damaged, or of another version or
+        ArtifactError: the file is missing, not a saved program, damaged, or of a different version
+        or
             processor.
     """
     with opened(path) as file, _LOADING:
@@ -96,7 +97,7 @@ def _module(path: Path, file: IO[bytes], fresh: bool) -> object:
         with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
             name = Path(folder) / "program.so"
             if fresh:
-                # not by its path, which may refer to another file by now
+                # not by its path, which may refer to a different file by now
                 name.symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
             else:
                 file.seek(0)

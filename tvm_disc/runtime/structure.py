@@ -72,7 +72,7 @@ class Structure:
         Flat arguments, by position or by their flat names, are returned unchanged.
 
         Raises:
-            BadInput: an argument is missing, unknown or of another structure.
+            BadInput: an argument is missing, unknown or has the wrong structure.
         """
         nested = any(a is None or isinstance(a, tuple | list | Mapping | str) for a in args)
         whole = len(args) + len(kwargs) == len(self.names)

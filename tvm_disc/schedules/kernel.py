@@ -59,7 +59,7 @@ class Kernel:
         symbols: the group's symbolic dims, in argument order.
         scratch_bytes: bytes of scratch for one call, an expression over ``symbols``.
         nodes: the nodes that the kernel computes.
-        packed: the packing of each parameter that is passed in another layout.
+        packed: the packing of each parameter that is passed in a different layout.
         notes: the kernel's lines in ``explain``.
         choice: its variants and the tree that picks one.
         library: on a device, the choice between the kernel and a library, if a library may replace

@@ -189,7 +189,7 @@ class Lowering:
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[None]:
-        """Open a scope that emits into another block."""
+        """Open a scope that emits into a different block."""
         outer, self.block = self.block, block
         try:
             with self.scope():

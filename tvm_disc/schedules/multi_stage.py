@@ -6,7 +6,7 @@ for the threads. So splitting helps if the whole group has few tasks or uses a s
     attention: scores, chain | softmax | weighted values    scores in memory instead of a tile
     rows:      reductions of a stage | ... | what remains   a few long rows, on all threads
                pieces | their reduction                     few results of long reductions
-    dot:       the product by a library | its epilogue
+    dot:       the matmul by a library | its epilogue
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _scores_fit(plan: Plan, most: int) -> Need:
 
 
 def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
-    """Return the stages of attention: scores, their softmax, the product with the values."""
+    """Return the stages of attention: scores, their softmax, the matmul with the values."""
     assert group.anchor is not None
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):

@@ -44,7 +44,7 @@ class Joined:
 
 
 def pack_constant(packing: Packing, array: Array) -> Array:
-    """Return the array in another layout."""
+    """Return the array in the packed layout."""
     shape, dtype = packing.form(array.shape, array.dtype.name)
     out = np.zeros(shape, dtype)
     packing.write(array, out)

@@ -160,7 +160,7 @@ def _of_processor(
 def _templates(group: Group, solver: Solver, machine: Machine) -> tuple[tuple[str, Template], ...]:
     """Return the templates in the order in which they are tried.
 
-    An empty product is left to the last one, which packs nothing.
+    An empty matmul is left to the last one, which packs nothing.
     """
     policy = (*machine.templates.get(group.kind, ()), *policy_for(machine)[group.kind])
     if group.kind in ("dot", "conv") and any(_is_empty(p, solver) for p in group.params):

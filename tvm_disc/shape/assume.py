@@ -392,9 +392,9 @@ def assume_ge(st: State, p: Poly) -> None:
 def _cap_new_symbol(st: State, p: Poly) -> bool:
     """Record `n <= e`, given as `p = e - n`, for a symbol `n` without facts.
 
-    Returns False if `p` has another form. Any `e >= 0` leaves a value for `n`, so that beyond `e >=
-    0` the fact says nothing new about the symbols of `e`. Results about them remain valid, and
-    searches that do not mention `n` skip the fact.
+    Returns False if `p` does not have this form. Any `e >= 0` leaves a value for `n`, so that
+    beyond `e >= 0` the fact says nothing new about the symbols of `e`. Results about them remain
+    valid, and searches that do not mention `n` skip the fact.
     """
     for mono, coeff in p.terms:
         if len(mono) == 1 and coeff < 0 and mono[0].kind == "sym":

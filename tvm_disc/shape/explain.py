@@ -39,7 +39,7 @@ class Described(Protocol):
         """Return the inclusive range; None means unbounded."""
 
     def known(self, cond: object) -> bool | None:
-        """Return whether a condition holds."""
+        """Return whether a condition holds; None if unknown."""
 
 
 def blame(

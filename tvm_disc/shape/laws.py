@@ -118,7 +118,9 @@ def _div_whole_part(st: State, num: Poly, den: Poly) -> Poly | None:
 
 
 def _div_whole_constant(st: State, num: Poly, den: Poly, k: int) -> Poly | None:
-    """Reduce coefficients to (-k/2, k/2] and the constant to [0, k)."""
+    """Return the quotient with coefficients of ``num`` reduced to (-k/2, k/2] and the constant to
+    [0, k); None if nothing changes.
+    """
     whole: dict[Mono, int] = {}
     for mono, coeff in num.terms:
         rest = coeff % k

@@ -32,18 +32,20 @@ class Questions(Protocol):
         """Return an expression in terms of the user's inputs."""
 
     def known(self, cond: object) -> bool | None:
-        """Return whether a condition always (True) or never (False) holds; None if unknown."""
+        """Return whether a condition holds for all values of the dims (True) or for none (False);
+        None if unknown.
+        """
 
     def known_eq(self, a: object, b: object) -> bool | None:
-        """Return whether `a == b` always (True) or never (False) holds; None if unknown."""
+        """Return whether `a == b`; None if unknown."""
 
     def known_ne_one(self, e: object) -> bool | None:
-        """Return whether `e != 1` always (True) or never (False) holds; None if unknown."""
+        """Return whether `e != 1`; None if unknown."""
 
     def known_same_elements(
         self, shape_a: Sequence[object], shape_b: Sequence[object]
     ) -> bool | None:
-        """Return whether the products of the dims are equal; None if unknown."""
+        """Return whether the shapes have the same number of elements; None if unknown."""
 
     def define(self, name: str, value: Any, source: str) -> Any:
         """Return a new symbol for an expression."""

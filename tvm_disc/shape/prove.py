@@ -69,7 +69,7 @@ def _prove(st: State, c: Cond) -> bool | None:
 
 
 def _by(laws: tuple[ProofLaw, ...], st: State, c: Cond) -> bool | None:
-    """Return the answer of the first law that has one."""
+    """Return the answer of the first law that decides the condition; None if no law does."""
     for law in laws:
         answer = law.decide(st, c)
         if answer is not None:
@@ -105,7 +105,7 @@ def _squeezed(st: State, c: Cond) -> bool | None:
 
 
 def _scaled(st: State, c: Cond) -> bool | None:
-    """Decide `p >= 0` by `k*p > -k` for a symbolic divisor `k` in `p`."""
+    """Decide `p >= 0` by `k*p > -k` for a symbolic divisor `k` in `p`; None if undecided."""
     if c.op != "ge":
         return None
     p = c.args[0]
@@ -120,7 +120,9 @@ def _scaled(st: State, c: Cond) -> bool | None:
 
 
 def _undivided(st: State, c: Cond) -> bool | None:
-    """Decide an inequality with a division by a constant by multiplying it out."""
+    """Decide an inequality with a division by a constant by multiplying it out; None if
+    undecided.
+    """
     if c.op != "ge":
         return None
     p: Poly = c.args[0]
@@ -137,7 +139,9 @@ def _undivided(st: State, c: Cond) -> bool | None:
 
 
 def _square(st: State, c: Cond) -> bool | None:
-    """Prove `p >= 0` by `p - x*(a - q*b)**2 >= 0`, for a square `a*a` in `p`."""
+    """Return True if `p >= 0` follows from `p - x*(a - q*b)**2 >= 0`, for a square `a*a` in `p`;
+    otherwise None.
+    """
     if c.op != "ge":
         return None
     p: Poly = c.args[0]
@@ -183,7 +187,9 @@ def _all(st: State, c: Cond) -> bool | None:
 
 
 def _recorded(st: State, c: Cond) -> bool | None:
-    """Prove a disjunction that is a fact, such as a guard that an earlier walk has added."""
+    """Return True for a disjunction that is itself a fact, such as an earlier guard; otherwise
+    None.
+    """
     return True if c.op == "or" and c in st.ors else None
 
 
@@ -205,7 +211,7 @@ def _any(st: State, c: Cond) -> bool | None:
 
 
 def _cases(st: State, c: Cond) -> bool | None:
-    """Decide by the cases of a minimum, maximum or selection."""
+    """Decide by the cases of a minimum, maximum or selection; None if undecided."""
     if st.depth >= MAX_SPLITS:
         return None
     for atom in _split_atoms(c):
@@ -226,7 +232,9 @@ def _split_atoms(c: Cond) -> list[Atom]:
 
 
 def _alternatives(st: State, c: Cond) -> bool | None:
-    """Decide by every disjunct of a fact that shares a symbol."""
+    """Decide a condition by the disjuncts of a fact with a common symbol: the answer, if it is
+    the same under each disjunct, else None.
+    """
     if st.depth >= MAX_SPLITS:
         return None
     for fact in st.ors:
@@ -238,7 +246,7 @@ def _alternatives(st: State, c: Cond) -> bool | None:
 
 
 def _residues(st: State, c: Cond) -> bool | None:
-    """Decide by all remainders of a symbol modulo a small divisor."""
+    """Decide by all remainders of a symbol modulo a small divisor; None if undecided."""
     if st.depth >= 1:
         return None
     for atom in sorted(c.mentions):
@@ -320,7 +328,7 @@ PROOF_LAWS = DIRECT_LAWS + CASE_LAWS
 
 
 def prove_divides(st: State, k: Poly, e: Poly) -> bool | None:
-    """Return whether `e == k*q` for some integer q."""
+    """Return whether `e == k*q` for some integer q; None if unknown."""
     k, e = norm(st, k), norm(st, e)
     if not e:
         return True

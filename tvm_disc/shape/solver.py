@@ -289,8 +289,8 @@ class Solver:
     # -- queries
 
     def known(self, cond: Any) -> bool | None:
-        """Return whether a condition, or constraint text, holds for every value that the facts
-        allow.
+        """Return True if a condition holds for all values that the facts allow, False if it holds
+        for none, and None if neither is proved. The condition may be the text of a constraint.
         """
         if isinstance(cond, str):
             cond = parse_constraint(cond, self.resolve)
@@ -298,7 +298,9 @@ class Solver:
 
     @_query
     def known_hard(self, cond: Expr) -> bool | None:
-        """Return `known`, or else the answer of Z3: tens of milliseconds, for dims below 2**31."""
+        """Return the answer of `known`; if it is None, that of Z3, which assumes dims below 2**31
+        and takes tens of milliseconds.
+        """
         if isinstance(cond, str):
             cond = parse_constraint(cond, self.resolve)
         c = self._convert.cond(cond)
@@ -311,37 +313,37 @@ class Solver:
         return self._hard[key]
 
     def known_eq(self, a: Dim, b: Dim) -> bool | None:
-        """Return whether `a == b`."""
+        """Return whether `a == b`; None if unknown."""
         return self._ask(cond_eq(self._p(a) - self._p(b)))
 
     def known_le(self, a: Dim, b: Dim) -> bool | None:
-        """Return whether `a <= b`."""
+        """Return whether `a <= b`; None if unknown."""
         return self._ask(cond_ge(self._p(b) - self._p(a)))
 
     def known_lt(self, a: Dim, b: Dim) -> bool | None:
-        """Return whether `a < b`."""
+        """Return whether `a < b`; None if unknown."""
         return self._ask(cond_ge((self._p(b) - self._p(a)).plus(-1)))
 
     @_query
     def known_divides(self, k: Dim, e: Dim) -> bool | None:
-        """Return whether `e` is an integer multiple of `k`."""
+        """Return whether `e` is an integer multiple of `k`; None if unknown."""
         return prove_divides(self._state, self._p(k), self._p(e))
 
     def known_nonzero(self, e: Dim) -> bool | None:
-        """Return whether `e != 0`."""
+        """Return whether `e != 0`; None if unknown."""
         return self._ask(cond_not(cond_eq(self._p(e))))
 
     def known_ne_one(self, e: Dim) -> bool | None:
-        """Return whether `e != 1`, which decides broadcasting."""
+        """Return whether `e != 1`, so that `e` is not broadcast; None if unknown."""
         return self._ask(cond_not(cond_eq(self._p(e).plus(-1))))
 
     def known_same_elements(self, shape_a: Sequence[Dim], shape_b: Sequence[Dim]) -> bool | None:
-        """Return whether the products are equal."""
+        """Return whether the shapes have the same number of elements; None if unknown."""
         return self._ask(self._same_elements(shape_a, shape_b))
 
     @_query
     def known_same_shape(self, shape_a: Sequence[Dim], shape_b: Sequence[Dim]) -> bool | None:
-        """Return whether rank and every dim are equal."""
+        """Return whether rank and every dim are equal; None if unknown."""
         if len(shape_a) != len(shape_b):
             return False
         answers = [self.known_eq(a, b) for a, b in zip(shape_a, shape_b, strict=True)]

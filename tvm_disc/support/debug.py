@@ -114,8 +114,8 @@ class Dumper:
         self._written: list[str] = []
 
     def dump(self, name: str, thing: object) -> Path | None:
-        """Write ``thing`` under the next number and return the path; ``name`` includes the
-        suffix.
+        """Write ``thing`` under the next number and return the path; return None if no directory is
+        set. ``name`` includes the suffix.
         """
         if self.directory is None:
             return None

@@ -101,7 +101,9 @@ def _memory_text(said: str) -> str:
 
 
 def _disk_text(error: OSError) -> OutOfResources | None:
-    """Return the message for a full disk, also for a folder of temporary files that is full."""
+    """Return the error for a full disk, or for a full folder of temporary files; None for other
+    errors.
+    """
     if is_full(error):
         return disk_full(str(error.filename or "a temporary file"), None, error)
     if "temporary directory" not in str(error):
@@ -156,7 +158,7 @@ def file_limit() -> int | None:
 def _limit(name: str) -> int | None:
     try:
         import resource
-    except ImportError:  # another system than POSIX
+    except ImportError:  # a system other than POSIX
         return None
     if not hasattr(resource, name):
         return None

@@ -265,7 +265,7 @@ class Large:
         return digest_of_bytes(self._body.data)
 
     def finish(self, head: bytes) -> None:
-        """Write ``head``, which describes the body, and move the entry to its place."""
+        """Write ``head``, which describes the body, and rename the entry to its final path."""
         if self._digest is None:
             return
         try:

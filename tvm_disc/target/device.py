@@ -123,7 +123,8 @@ def cuda_device(architectures: Sequence[int] = DEFAULT) -> Device:
 
 
 def _scaled(cores: int, flops: float) -> Costs:
-    """Return estimates for another architecture: pipes by its arithmetic for each multiprocessor.
+    """Return estimates for a different architecture: pipes by its arithmetic for each
+    multiprocessor.
 
     Latencies are taken to be the same.
     """

@@ -1,4 +1,4 @@
-"""Description of a machine: this one as the system reports it, or another one by name.
+"""Description of a machine: this one as the system reports it, or one given by name.
 
 It contains what a machine is. Measured speeds and choices that follow from it are kept with the
 kernels.

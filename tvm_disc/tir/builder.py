@@ -41,7 +41,7 @@ def i64(value: int | Expr) -> Expr:
     to int32, and a select between an int32 and an int64 would be rejected only by LLVM.
 
     Raises:
-        TypeError: ``value`` is an expression of another type.
+        TypeError: ``value`` is an expression of a different type.
     """
     if isinstance(value, int):
         return _index(int(value))

@@ -1,4 +1,6 @@
-"""Arithmetic that is rounded as written, although compilers contract products and sums to FMAs."""
+"""Arithmetic that is rounded as written, although compilers contract multiplications and additions
+to FMAs.
+"""
 
 from __future__ import annotations
 

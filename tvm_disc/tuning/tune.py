@@ -496,7 +496,7 @@ def tasks_of(front: Prepared, shapes: Sequence[InputShapes], vendor: bool) -> li
 
 
 def _library(group: Group, machine: Machine) -> LibraryProduct | None:
-    """Return the part of a group that a device's library may compute."""
+    """Return the matmul of a group that a device's library can compute; None if there is none."""
     found = library_product(group, Solver(), machine)
     return found if isinstance(found, LibraryProduct) else None
 

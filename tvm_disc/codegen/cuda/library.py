@@ -1,9 +1,9 @@
-"""cuBLASLt: loaded when the device is opened, and called for products.
+"""cuBLASLt: loaded when the device is opened, and called for matmuls.
 
 find(state)                     loads the library and creates a handle, if it is installed
 product(record, fields, out)    ``schedules/cuda/library.py`` documents ``fields``
 
-If a call fails, the product is computed by the generated kernels.
+If a call fails, the generated kernels compute the matmul.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tvm_disc.typing import Buffer, Expr
 
 LIBRARIES = tuple(f"libcublasLt.so.{major}" for major in (13, 12, 11))
 _NOW = 2
-# cuBLASLt constants: attributes of a product and of a matrix layout, and the element type.
+# cuBLASLt constants: attributes of a matmul and of a matrix layout, and the element type.
 _OF_FIRST, _OF_SECOND, _OF_EPILOGUE, _OF_BIAS = 3, 4, 7, 8
 _OF_BATCH, _OF_STEP = 5, 6
 _FLOAT32 = 0
@@ -118,7 +118,7 @@ def _product() -> Any:
     def at(word: int) -> Expr:
         return bits_of(fields_ptr) + 8 * word
 
-    made = block.alloc("made", 4, "int64")  # the product's descriptor, and three matrix layouts
+    made = block.alloc("made", 4, "int64")  # the matmul's descriptor, and three matrix layouts
     for k in range(4):
         block.store(made, k, i64(0))
     attempt = _Tries(block, state, out)

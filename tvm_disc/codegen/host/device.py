@@ -16,6 +16,6 @@ GRAPH_BEGIN, GRAPH_END, LEAVE, TAKE_FOR, GIVE_FOR = (
 EVENTS_BEGIN, EVENTS_END = (GlobalVar(f"tvm_disc_events_{n}") for n in ("begin", "end"))
 EVENT_WORDS = 2
 # The record of a call: the state, whether something failed, its graph or 0, the position in the
-# graph's tape, and whether cuBLASLt computed the last product.
+# graph's tape, and whether cuBLASLt computed the last matmul.
 STATE, FAILED, GRAPH, CURSOR, TAKEN = range(5)
 RECORD_WORDS = 5

@@ -436,8 +436,8 @@ class Regions:
             if v.storage is not c.value.storage
         ]
         sizes = [[self.block.bind("next", i64(x)) for x in v.shape] for _, _, v in changed]
-        # All new values are read before any cell is replaced: a value may move to another carried
-        # value.
+        # All new values are read before any cell is replaced: a value may move to a different
+        # carried value.
         moved = [self._taken(v) for _, _, v in changed]
         renewed = [self._cell_of(c.value) for c, _, _ in changed]
         others = (self._cell_of(c.value) for c in loop.carried)

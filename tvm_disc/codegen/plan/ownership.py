@@ -5,8 +5,8 @@ Reuse", PLDI 2021): every function owns its arguments, a value is dropped right 
 and a branch first drops values that only other branches use, so that only live values are
 allocated. Errors need no bookkeeping: the heap of a call is released as a whole.
 
-Drops at one place are in the order of definition or first use, so that code generation is
-deterministic.
+Drops at one point of the program are in the order of definition or first use, so that code
+generation is deterministic.
 """
 
 from __future__ import annotations

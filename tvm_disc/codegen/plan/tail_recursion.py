@@ -63,7 +63,7 @@ def loop_form(func: TVMFunction, gv: GlobalVar) -> tuple[list[Expr], Expr, list[
         the bindings before the branch, its binding, and the bindings that repack its result.
 
     Raises:
-        Unsupported: the function has another form.
+        Unsupported: the function does not have this form.
     """
     bindings = [b for block in func.body.blocks for b in block.bindings]
     position = next(

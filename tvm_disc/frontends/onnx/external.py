@@ -128,7 +128,7 @@ def _tensors(bodies: Sequence[Any]) -> Iterator[Any]:
 
 
 def is_external(tensor: TensorProto) -> bool:
-    """Return whether the elements of a tensor are in another file."""
+    """Return whether the elements of a tensor are in a separate file."""
     return bool(tensor.data_location == tensor.EXTERNAL)
 
 

@@ -98,7 +98,7 @@ class _Translation(ast.NodeTransformer):
         return ast.Compare(self.visit(node.left), node.ops, others)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """Translate `a + b`; shifts become products, because their precedence differs."""
+        """Translate `a + b`; shifts become multiplications, because their precedence differs."""
         a, b, op = self.visit(node.left), self.visit(node.right), node.op
         if isinstance(op, ast.LShift | ast.RShift):
             op = ast.Mult() if isinstance(op, ast.LShift) else ast.FloorDiv()

@@ -171,7 +171,7 @@ class _Tries:
             yield lambda: self._made(self.ones, sparing=True, strict=True)
 
     def _settled(self, dynamic: Ones) -> Exported | None:
-        """Export with some of the dims of size 1 dynamic.
+        """Return the export with some of the dims of size 1 dynamic; None if it fails.
 
         Dims that an operator's implementation fixes at 1 are tried again with an example size of 2.
         An axis of size 1 that the module squeezes remains 1.
@@ -378,7 +378,7 @@ def load_program(path: str | os.PathLike[str]) -> object:
     """Return the exported program of a file that ``torch.export.save`` wrote.
 
     Raises:
-        BadInput: the file cannot be read, or has another format.
+        BadInput: the file cannot be read, or is not an exported program.
         Unsupported: PyTorch is not installed.
     """
     require("torch", "torch", f"{path}")

@@ -17,7 +17,7 @@ def with_named_parameters(
     """Return a module whose ``forward`` names every argument of this call, and the arguments.
 
     For ``*args`` and ``**kwargs`` the exporter records neither names nor dynamic dims. The module
-    is not changed: a shallow copy of it gets another ``forward``.
+    is not changed: a shallow copy of it gets a different ``forward``.
     """
     signature = inspect.signature(module.forward)
     if all(p.kind not in _SEVERAL for p in signature.parameters.values()):

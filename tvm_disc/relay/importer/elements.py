@@ -112,7 +112,9 @@ def _of_dims(
 
 
 def _of_numbers(row: OpRow, args: Sequence[object], attrs: Mapping[str, Any]) -> np.ndarray | None:
-    """Return the elements of a result whose operands are numbers, computed as kernels do."""
+    """Return the elements of a result, computed as kernels do; None if an operand is not a number,
+    or if the operator cannot be folded.
+    """
     if row.name not in LITERALS:
         return None
     arrays: list[Any] = []

@@ -155,7 +155,7 @@ class Kinds:
         self.wide = wide
 
     def unify(self, a: Kind, b: Kind, what: str) -> None:
-        """Unify two kinds; ``what`` names the place for messages.
+        """Unify two kinds; ``what`` describes the location in messages.
 
         Raises:
             TypeMismatch: the kinds differ.

@@ -48,7 +48,7 @@ def line_of(ctx: Emitter, x: object) -> Line | None:
 
 
 def _line_of_literal(x: Tensor) -> Line | None:
-    """Return the line of a literal whose elements increase evenly along one axis."""
+    """Return the line of a literal whose elements increase evenly along one axis, else None."""
     numbers = _numbers(x)
     if numbers is None or numbers.size < 2 or max(numbers.shape) != numbers.size:
         return None
@@ -173,7 +173,7 @@ def _view(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Line | None:
 
 
 def line_along(ctx: Emitter, x: Expr, dims: Sequence[Dim]) -> Line | None:
-    """Return the line of an operand in the indices of the shape that it is broadcast to."""
+    """Return the line of an operand after broadcasting it to ``dims``; None if unknown."""
     line = line_of(ctx, x)
     if line is None:
         return None
@@ -190,7 +190,10 @@ def _broadcast(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Line | Non
 
 
 def _columns(ctx: Emitter, parts: Sequence[Any], result: Tensor) -> tuple[Line, ...] | None:
-    """Return the lines of parts of size 1 that are concatenated along the last axis."""
+    """Return the lines of the parts of a concatenation along the last axis.
+
+    Returns None if a part does not have size 1 along this axis, or has no known line.
+    """
     if not result.rank or ctx.literal(result.dims[-1]) != len(parts):
         return None
     lines = [line_of(ctx, p) for p in parts]

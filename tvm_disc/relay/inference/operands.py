@@ -81,7 +81,9 @@ def _kernel_shape(
 
 
 def _quantised(rule: OperandRule) -> OperandRule:
-    """Return a rule for a quantized product, whose zero points and scales are scalars."""
+    """Return a rule for a quantized matmul or convolution, whose zero points and scales are
+    scalars.
+    """
 
     def whole(types: Known, attrs: Attrs) -> Sequence[TensorType | None]:
         numbers = [scalar_type("int32")] * 2 + [scalar_type("float32")] * 2

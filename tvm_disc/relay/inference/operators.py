@@ -43,7 +43,7 @@ class OperatorTypes:
             TypeMismatch, ShapeConflict, Unsupported: with the call, its operands and its source
                 location.
         """
-        if row.relation is not None:  # not cached: a user function may give another result
+        if row.relation is not None:  # not cached: a user function may return a different result
             return _result(row, types, call)
         key = (
             row.name,

@@ -126,7 +126,7 @@ def shown(ty: rt.Type) -> str:
 
 
 def unify(a: rt.Type, b: rt.Type, what: str) -> rt.Type:
-    """Unify two types and return the result; ``what`` names the place for messages.
+    """Unify two types and return the result; ``what`` describes the location in messages.
 
     Raises:
         TypeMismatch: the types cannot be unified.

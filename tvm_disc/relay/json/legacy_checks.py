@@ -114,7 +114,7 @@ def checked(key: str, field: str, value: object) -> Any:
     """Return the checked value of a field of a node; None for an object without a meaning here.
 
     Raises:
-        ParseError: the field holds a value of another kind.
+        ParseError: the field holds a value of the wrong kind.
     """
     kind = _BY_NODE.get((key, field)) or _BY_NAME.get(field, ANY)
     if not kind.fits(value):
@@ -147,7 +147,7 @@ def check_node(node: object) -> None:
     """Check the fields that every node has.
 
     Raises:
-        ParseError: a field is missing or has another type.
+        ParseError: a field is missing or has the wrong type.
     """
     if not isinstance(node, dict) or not isinstance(node.get("type_key"), str):
         raise ParseError(f'expected an object with "type_key", found {repr(node)[:80]}')

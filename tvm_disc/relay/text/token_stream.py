@@ -84,7 +84,7 @@ class TokenStream:
         return False
 
     def expect(self, text: str, where: str = "") -> Token:
-        """Consume this mark or word; raise ParseError if the next token is another one."""
+        """Consume this mark or word; raise ParseError if the next token is a different one."""
         if not self.at(text):
             self.fail(f"expected {text!r}{' ' + where if where else ''}")
         return self.next()

@@ -62,7 +62,7 @@ def count_layers(expr: Expr | IRModule, valid_ops: Sequence[str]) -> int:
 
 
 def get_total_mac_number(expr: Expr) -> int:
-    """Return the number of multiplications in the convolutions and matrix products of an
+    """Return the number of multiplications in the convolutions and matmuls of an
     expression.
 
     Raises:

@@ -115,7 +115,7 @@ def check_kind(t: ty.Type, mod: IRModule | None = None) -> ty.TypeKind:
     """Return the kind of a type.
 
     Raises:
-        BadNode: a part of the type has another kind than its position requires.
+        BadNode: a part of the type does not have the kind that its position requires.
     """
     if not isinstance(t, ty.Type):
         raise BadNode(f"check_kind: expected a Relay type, found {shown(t)}")

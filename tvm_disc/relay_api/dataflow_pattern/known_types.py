@@ -146,7 +146,7 @@ class KnownTypes:
 
 
 def fields_of(found: Type | None) -> tuple[Type, ...]:
-    """Return the field types of a tuple type; for another type, the type alone."""
+    """Return the field types of a tuple type; for any other type, the type alone."""
     if isinstance(found, TupleType):
         return found.fields
     return () if found is None else (found,)

@@ -109,7 +109,7 @@ def create_executor(
 
     Raises:
         BadOption: there is no such kind.
-        Unsupported: another device or target.
+        Unsupported: the device or target is not a CPU.
     """
     return Executor(kind, mod, device, target, params)
 

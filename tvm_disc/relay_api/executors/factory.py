@@ -124,7 +124,7 @@ def build(
         mod_name: the name accepted by ``lib[mod_name]``.
 
     Raises:
-        Unsupported: another device or runtime, or memory pools.
+        Unsupported: the device or runtime is not supported, or memory pools are given.
     """
     for name, pools in (("workspace", workspace_memory_pools), ("constant", constant_memory_pools)):
         if pools is not None:

@@ -23,7 +23,7 @@ def check_device(device: object) -> None:
     """Refuse devices other than the CPU.
 
     Raises:
-        Unsupported: it is another device.
+        Unsupported: the device is not supported.
         BadInput: it is not a device.
     """
     for one in device if isinstance(device, list | tuple) else [device]:
@@ -40,7 +40,7 @@ def one_target(target: object, target_host: object = None) -> Any:
     """Return Relay's forms of a target in the form of ``tvm_disc.build``.
 
     Raises:
-        Unsupported: it names several devices, or the host is another.
+        Unsupported: the target names several devices, or a different host.
     """
     odd = isinstance(target_host, list | tuple)
     if target_host is not None and (odd or str(target_host) != str(target)):

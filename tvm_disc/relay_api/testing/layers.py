@@ -101,7 +101,7 @@ def pool(
 def dense(
     x: Expr, name: str, inputs: int, units: int, bias: bool = True, dtype: str = "float32"
 ) -> Expr:
-    """Return a matrix product with ``<name>_weight``, plus ``<name>_bias`` if ``bias``."""
+    """Return a matmul with ``<name>_weight``, plus ``<name>_bias`` if ``bias``."""
     found = call("nn.dense", (x, weight(f"{name}_weight", (units, inputs), dtype)), units=units)
     return call("nn.bias_add", (found, weight(f"{name}_bias", (units,), dtype))) if bias else found
 

@@ -40,7 +40,9 @@ def fast_math(func: Function) -> Function:
 
 
 def _bias_add(site: Site) -> Expr | None:
-    """Return an addition with the bias expanded over the axes after its own."""
+    """Return an addition with the bias expanded over the axes after its own; None if the rank is
+    unknown.
+    """
     rank = site.rank(0)
     if rank is None:
         return None
@@ -68,7 +70,7 @@ def _reciprocal(site: Site) -> Expr | None:
 
 
 def div_to_mul(func: Function) -> Function:
-    """Replace divisions by constants by products."""
+    """Replace divisions by constants with multiplications."""
     return apply_rules(func, {"divide": _reciprocal})
 
 
@@ -122,7 +124,9 @@ def _number(expr: Expr) -> float | None:
 
 
 def _const_and_other(call: Expr, name: str) -> tuple[Constant, Expr] | None:
-    """Split a call of the binary operator ``name`` with one constant operand, on either side."""
+    """Return (constant operand, other operand) of a call of the binary operator ``name``; None for
+    other expressions, or if not exactly one operand is constant.
+    """
     if op_name(call) != name or not isinstance(call, Call):
         return None
     for one, other in (call.args, call.args[::-1]):

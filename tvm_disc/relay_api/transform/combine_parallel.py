@@ -1,4 +1,4 @@
-"""``CombineParallel*``: merge products of one input with several weights into one product.
+"""``CombineParallel*``: merge matmuls or convolutions of one input into a single one.
 
 Element-wise operators that follow in the same way in all branches are merged too. Then the result
 is split.
@@ -20,7 +20,7 @@ from tvm_disc.relay_api.transform.rules import attrs_of, op_call, op_name, row_o
 
 @dataclass(frozen=True)
 class Joined:
-    """How products are merged along an axis."""
+    """How matmuls or convolutions are merged along an axis."""
 
     op: str
     weight_axis: int
@@ -56,10 +56,11 @@ class _Combiner:
         self.types, self.graph = KnownTypes(func), Graph(func)
 
     def run(self) -> Expr:
-        """Return the function with parallel products merged."""
+        """Return the function with the matmuls or convolutions of one input merged."""
         replaced: dict[Expr, Expr] = {}
         for group in self._groups():
-            # Products cannot be merged if one is an input of another's weight.
+            # Matmuls cannot be merged if the weight of one depends on the result of a different
+            # one.
             if len(group) >= self.least and not _depend([c.args[1] for c in group], group):
                 self._combine(group, replaced)
         done: dict[Expr, Expr] = {}
@@ -75,7 +76,7 @@ class _Combiner:
         return list(found.values())
 
     def _key(self, node: Expr) -> Any:
-        """Return the key that is equal for products that can be merged; None for other nodes."""
+        """Return the key that is equal for calls that can be merged; None for other nodes."""
         if op_name(node) != self.op or not isinstance(node, Call):
             return None
         how, shape = _HOW[self.op](node), self.types.shape(node.args[1])
@@ -122,7 +123,7 @@ class _Combiner:
 
 
 class _Along:
-    """Products merged along the output axis of their weights."""
+    """Matmuls or convolutions that are merged along the output axis of their weights."""
 
     def __init__(self, types: KnownTypes, how: Joined) -> None:
         self.types, self.how = types, how
@@ -133,7 +134,7 @@ class _Along:
         return shape[self.how.weight_axis]
 
     def product(self, group: Sequence[Call]) -> Expr:
-        """Return one product with the concatenated weights."""
+        """Return one matmul or convolution with the concatenated weights."""
         weights = Tuple(tuple(call.args[1] for call in group))
         weight = op_call("concatenate", weights, axis=self.how.weight_axis)
         attrs = attrs_of(group[0])
@@ -195,13 +196,13 @@ class _Along:
 
 
 class _Stacked:
-    """Products merged into the batch of one batched product."""
+    """Matmuls that are merged into one batched matmul."""
 
     def __init__(self, types: KnownTypes) -> None:
         self.types = types
 
     def product(self, group: Sequence[Call]) -> Expr:
-        """Return one batched product of the stacked weights."""
+        """Return one batched matmul of the stacked weights."""
         data, weights = (Tuple(tuple(call.args[i] for call in group)) for i in (0, 1))
         told = {"out_dtype": attrs_of(group[0])["out_dtype"], "transpose_b": True}
         stacks = (op_call("stack", parts, axis=0) for parts in (data, weights))
@@ -264,7 +265,7 @@ def _replaced(root: Expr, values: dict[Expr, Expr], done: dict[Expr, Expr]) -> E
 
 
 def combine_parallel(func: Function, op: str, least: int, to_batch: bool = False) -> Expr:
-    """Return ``func`` with products of one input merged if there are at least ``least`` of them."""
+    """Return ``func`` with matmuls of one input merged if there are at least ``least`` of them."""
     return _Combiner(func, op, least, to_batch).run()
 
 

@@ -1,4 +1,4 @@
-"""``ConvertLayout``: convolutions and pooling over images in another layout.
+"""``ConvertLayout``: convolutions and pooling over images in a different layout.
 
 A value keeps the layout in which its producer writes it. Its users read that layout if they can:
 element-wise operators, and operators along an axis, whose number changes. Other users read the
@@ -223,8 +223,8 @@ class _Converter:
     # -- operators after them
 
     def _elementwise(self, before: Call, made: Call) -> tuple[Call, Layout | None] | None:
-        """Convert an operator with broadcast operands: all get the layout of the first
-        converted one.
+        """Return an element-wise operator with all operands in the layout of the first converted
+        operand, and this layout; None if the operator cannot be converted.
         """
         row = row_of(before)
         layout = next((found for a in before.args if (found := self._of(a))), None)
@@ -248,7 +248,9 @@ class _Converter:
         return op_call("layout_transform", wide, src_layout=layout.was, dst_layout=layout.now)
 
     def _first(self, before: Call, **attrs: Any) -> tuple[Call, Layout] | None:
-        """Return the call over its converted first operand, with changed attributes."""
+        """Return the call with its converted first operand and changed attributes, and the layout
+        of the result.
+        """
         made, layout = self.laid[before.args[0]]
         args = [made, *(self.plain[a] for a in before.args[1:])]
         return Call(before.op, args, {**attrs_of(before), **attrs}, (), before.span), layout

@@ -346,7 +346,7 @@ def _adaptive_avg_pool(site: Site) -> tuple[Expr, Types]:
     return _mean_over(site, sums, math.prod(shape[a] for a in axes))
 
 
-# -- products ------------------------------------------------------------------------------------
+# -- matmuls and convolutions --------------------------------------------------------------------
 
 
 def _known(name: str, attrs: Attrs) -> dict[str, Any]:
@@ -459,7 +459,7 @@ def _binary(site: Site) -> tuple[Expr, Types]:
 def _wide_binary(
     site: Site, left: tuple[Expr, Affine], right: tuple[Expr, Affine]
 ) -> tuple[Expr, Types]:
-    """Return a sum or difference of int32 operands, such as results of products."""
+    """Return a sum or difference of int32 operands, such as results of matmuls."""
     name = op_name(site.call)
     if name == "multiply":
         raise NoRule("multiply: a product of int32 operands does not fit int32")

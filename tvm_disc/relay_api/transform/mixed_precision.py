@@ -1,8 +1,8 @@
-"""``ToMixedPrecision``: compute products, and what follows them, in another float type.
+"""``ToMixedPrecision``: compute matmuls and the operators after them in a different float type.
 
-Every operator is of one of three kinds, as in Relay: ALWAYS (products) runs in the wanted type,
-NEVER (exponentials, large sums, norms) runs in float32, FOLLOW runs in the wanted type if every
-float operand already has it, or is a variable or a constant.
+Every operator is of one of three kinds, as in Relay: ALWAYS (matmuls, convolutions) runs in the
+wanted type, NEVER (exponentials, large sums, norms) runs in float32, FOLLOW runs in the wanted type
+if every float operand already has it, or is a variable or a constant.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Caster:
         return self.made[self.func]
 
     def _type(self, node: Expr) -> Type | None:
-        """Return the type that ``node`` had before the rewrite."""
+        """Return the type that ``node`` had before the rewrite; None if unknown."""
         return node._checked_type or self.types.of(node)
 
     def _name(self, var: Var, value: Expr) -> None:
@@ -234,7 +234,7 @@ def _first_float(found: Type | None) -> str | None:
 def to_mixed_precision(
     func: Function, dtype: str, missing: int, keep_result: bool = False
 ) -> Function:
-    """Return ``func`` with products, and what follows them, in ``dtype``.
+    """Return ``func`` with matmuls, convolutions and the operators after them in ``dtype``.
 
     ``keep_result`` keeps the type of the result by a cast at the end.
 

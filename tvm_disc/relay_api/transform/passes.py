@@ -205,7 +205,7 @@ def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Fu
 
 
 def CombineParallelBatchMatmul(min_num_branches: int = 3) -> FunctionPass:
-    """Return a pass that merges batched products of one input."""
+    """Return a pass that merges batched matmuls of one input."""
 
     def change(func: Function) -> Expr:
         return combine_parallel(func, "nn.batch_matmul", min_num_branches)
@@ -249,7 +249,7 @@ def MergeComposite(pattern_table: Sequence[Sequence[object]]) -> FunctionPass:
 def ToMixedPrecision(
     mixed_precision_type: str = "float16", missing_op_mode: int = 1
 ) -> FunctionPass:
-    """Return a pass that computes products, and what follows them, in a 16-bit float.
+    """Return a pass that computes matmuls and the operators after them in a 16-bit float type.
 
     An operator that no list names is refused for ``missing_op_mode`` 0, follows its operands with
     a warning for 1, and silently for 2. The result of ``main`` may change its type, unless the
@@ -275,7 +275,7 @@ def FakeQuantizationToInteger(
         optional_qnn_ops: operators to rewrite whose integer form is less accurate: ``nn.softmax``.
 
     Raises:
-        BadInput: an argument has another type.
+        BadInput: an argument has the wrong type.
     """
     for name, value in (("hard_fail", hard_fail), ("use_qat", use_qat)):
         if not isinstance(value, bool):
@@ -297,12 +297,12 @@ def _listed(given: object) -> Sequence[object]:
 
 
 def ForwardFoldScaleAxis() -> FunctionPass:
-    """Return a pass that folds per-channel factors of a product's input into its weight."""
+    """Return a pass that folds per-channel factors of a convolution's input into its weight."""
     return _each("ForwardFoldScaleAxis", 3, lambda func: fold_scale_axis(func, forward=True))
 
 
 def BackwardFoldScaleAxis() -> FunctionPass:
-    """Return a pass that folds per-channel factors of a product's result into its weight."""
+    """Return a pass that folds per-channel factors of a convolution's result into its weight."""
     return _each("BackwardFoldScaleAxis", 3, lambda func: fold_scale_axis(func, forward=False))
 
 
@@ -357,7 +357,7 @@ def CanonicalizeCast() -> FunctionPass:
 
 
 def DivToMul() -> FunctionPass:
-    """Return a pass that replaces divisions by constants by products."""
+    """Return a pass that replaces divisions by constants with multiplications."""
     return _each("DivToMul", 0, div_to_mul)
 
 

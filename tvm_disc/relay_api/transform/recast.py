@@ -1,4 +1,4 @@
-"""``recast``: compute some operators of a program in another element type."""
+"""``recast``: compute some operators of a program in a different element type."""
 
 from __future__ import annotations
 

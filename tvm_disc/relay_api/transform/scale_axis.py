@@ -1,8 +1,8 @@
-"""``FoldScaleAxis``: fold per-channel factors around a product into its weight.
+"""``FoldScaleAxis``: fold per-channel factors around a matmul or convolution into its weight.
 
 Two walks over the expressions of a function. The first finds the values that accept a factor:
 forward, those whose users all accept a factor of their channels; backward, those that accept one
-themselves. A product or a convolution folds it into its weight. Operators that commute with a
+themselves. A matmul or a convolution folds it into its weight. Operators that commute with a
 factor pass it on: bias additions, pooling, and relu for positive factors. The second walk moves
 the factors.
 """
@@ -57,7 +57,7 @@ class _Folder:
     # -- queries of both directions
 
     def product(self, call: Expr) -> tuple[int, int, int, int, int] | None:
-        """Return the axes of a product; None for other calls.
+        """Return the axes of a matmul or convolution; None for other calls.
 
         The tuple has the channel axes of input and output, the axes of the weight that correspond
         to
@@ -104,8 +104,8 @@ class _Folder:
         return behind + at, tuple(i for i in range(len(shape)) if i != at)
 
     def split(self, call: Expr, place: Place) -> tuple[int, Ones] | None:
-        """Return (operand position, unit axes) of the factor in a multiplication that ``place``
-        accepts.
+        """Return (operand position, unit axes) of the factor if ``call`` is a multiplication by a
+        factor that ``place`` accepts, else None.
         """
         if op_name(call) != "multiply" or not isinstance(call, Call):
             return None
@@ -173,7 +173,7 @@ class _Forward(_Folder):
         return rewrite_post_order(self.func, self._moved)
 
     def _asks(self, user: Expr, node: Expr) -> Place | None:
-        """Return the factor that a user accepts of one operand."""
+        """Return the axis and conditions of a factor of ``node`` that ``user`` accepts, or None."""
         if not isinstance(user, Call) or list(user.args).count(node) != 1:
             return None
         product = self.product(user)
@@ -213,7 +213,7 @@ class _Forward(_Folder):
 
 
 class _Backward(_Folder):
-    """Folding of factors of a product's result."""
+    """Folds factors of the result of a matmul or convolution into its weight."""
 
     def fold(self) -> Expr:
         """Return the function with factors moved towards its inputs."""
@@ -228,7 +228,7 @@ class _Backward(_Folder):
         return rewrite_post_order(self.func, self._moved)
 
     def _asks(self, node: Expr) -> Place | None:
-        """Return the factor that a value accepts."""
+        """Return the axis and conditions of a factor that a value accepts, or None."""
         if not isinstance(node, Call):
             return None
         product = self.product(node)
@@ -304,7 +304,7 @@ def _laid(vector: Expr, place: Place, rank: int) -> Expr:
 
 
 def _weighted(made: Call, vector: Expr, axis: int, rank: int) -> Call:
-    """Return a product with its weight scaled."""
+    """Return a matmul or convolution with its weight scaled."""
     weight = op_call("multiply", made.args[1], _laid(vector, Place(axis), rank))
     return Call(made.op, (made.args[0], weight), made.attrs, (), made.span)
 

@@ -50,7 +50,7 @@ def _cast(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _bounds(dtype: str) -> tuple[int, int] | None:
-    """Return the least and the largest value of an integer type."""
+    """Return the least and the largest value of an integer type; None for other types."""
     found = _DTYPE.fullmatch(dtype)
     if found is None or found[1] == "float":
         return None
@@ -78,7 +78,9 @@ def _clipped_into(clip: Expr, first: str, between: str, last: str) -> bool:
 
 
 def _clip(call: Call, types: KnownTypes) -> Expr | None:
-    """Return the operand of a clip whose limits its integer type has."""
+    """Return the operand of a clip if every value of its integer type is within the limits, else
+    None.
+    """
     bounds = _bounds(types.dtype(call.args[0]) or "")
     attrs = attrs_of(call)
     if bounds is None or attrs["a_min"] > bounds[0] or attrs["a_max"] < bounds[1]:
@@ -210,7 +212,9 @@ _JOINED = {"add": np.add, "multiply": np.multiply}
 
 
 def _arithmetic(call: Call, types: KnownTypes) -> Expr | None:
-    """Simplify a neutral operand, a filled tensor, or two constants in sequence."""
+    """Return a simpler form of an operator with a neutral operand, a filled tensor, or two
+    constants in sequence; None if there is none.
+    """
     name = op_name(call)
     neutral, commutes = _NEUTRAL[name]
     for position in (1, 0):
@@ -229,7 +233,7 @@ def _arithmetic(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _reordered(call: Call, types: KnownTypes) -> Expr | None:
-    """Return a sum or a product as fewer products, or None."""
+    """Return a sum or product with fewer multiplications, or None."""
     if op_name(call) == "multiply":
         return multiply_before_add(call)
     return doubled(call, types) or binomial(call, types)

@@ -54,7 +54,9 @@ def fold_explicit_padding(func: Function) -> Function:
 
 
 def _flatten(site: Site) -> Expr | None:
-    """Return a dilated convolution for one between space_to_batch and batch_to_space."""
+    """Return a dilated convolution in place of a convolution between space_to_batch and
+    batch_to_space; None for other expressions.
+    """
     conv = site.args[0]
     if op_name(conv) != "nn.conv2d" or not isinstance(conv, Call):
         return None

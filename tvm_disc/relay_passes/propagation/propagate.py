@@ -10,7 +10,7 @@ states the conditions that must hold, and may replace the call. Integer tensors 
 are evaluated symbolically (`relay/importer/elements.py`), so that their consumers have literal
 shapes.
 
-Facts found late simplify shapes met early: if the first walk found new facts, another walk starts
+Facts found late simplify shapes met early: if the first walk found new facts, a second walk starts
 with all of them.
 """
 

@@ -68,7 +68,9 @@ def _as(name: str, *kept: str) -> Rule:
 
 
 def _elementwise(ctx: Context, call: Call, args: Args) -> Tensor | None:
-    """Apply NumPy's broadcasting, with a guard where two dims may differ."""
+    """Return the call with NumPy's broadcasting, and add a guard if two dims may differ; None if an
+    operand is not a tensor.
+    """
     operands = tensors([ctx.scalar_tensor(a) for a in args])
     if operands is None:
         return None

@@ -1,4 +1,4 @@
-"""Statements of an attention task: copies, two products, and the softmax between them."""
+"""Statements of an attention task: copies, two matmuls, and the softmax between them."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class AttentionBody:
         # A row that has one element is scalar at any index.
         return self.b.bind("value", splat(value, lanes) if lanes_of(value) == 1 else value)
 
-    # -- products ------------------------------------------------------------------------------
+    # -- matmuls -------------------------------------------------------------------------------
 
     def _tiles(self, rows: Size, tile: GemmTile) -> Any:
         """Return the number of row tiles, and a function that returns (first row, height) of one.

@@ -1,4 +1,4 @@
-"""Analytical model of attention: its two products, the softmax and the copies."""
+"""Analytical model of attention: its two matmuls, the softmax and the copies."""
 
 from __future__ import annotations
 

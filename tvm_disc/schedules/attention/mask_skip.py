@@ -1,14 +1,15 @@
-"""Run-time search for keys that a mask hides from a whole block of queries.
+"""Run-time search for keys that are masked for a whole block of queries.
 
-For any mask (causal, padding, window), the keys before the first and after the last key that some
-query of the block sees need no product. They are found by evaluating the chain with zeros as
-scores, from both ends inwards, one vector of keys at a time.
+For any mask (causal, padding, window), no scores are computed for the keys before the first and
+after the last key that is unmasked for some query of the block. These two keys are found by
+evaluating the chain with zeros as scores, from both ends inwards, one vector of keys at a time.
 
 A key is skipped only if its weight is provably zero. ``spread`` bounds the factor by which the
 chain changes a score. A score of at most ``B`` therefore changes the chain's value by at most
-``spread B``, where ``B = depth max|Q| max|K|``. A key far enough below one that the same query sees
-has a weight of at most exp(-750), which is 0 in either float type. ``B`` and the values must be
-finite. If there is a NaN or an infinity, or a query that sees no key, every key is computed.
+``spread B``, where ``B = depth max|Q| max|K|``. A key far enough below an unmasked key of the same
+query has a weight of at most exp(-750), which is 0 in either float type. ``B`` and the values must
+be finite. If there is a NaN or an infinity, or a query whose keys are all masked, every key is
+computed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _SCALING = ("relax.multiply", "relax.divide")
 def spread(found: Attention) -> float | None:
     """Return a bound on the change of the chain relative to that of a score, or None if unknown.
 
-    Also returns None for a chain that only scales, since it hides no key.
+    Also returns None for a chain that only scales, since it masks no key.
     """
     factors: dict[Node, float] = {found.scores: 1.0}
     hides = False

@@ -18,7 +18,7 @@ LINE_BYTES = 64
 class AttentionTile:
     """Knobs of the attention template.
 
-    ``scores`` and ``values`` are the register tiles of the two products. A task has up to
+    ``scores`` and ``values`` are the register tiles of the two matmuls. A task has up to
     ``queries`` rows. A row of up to ``keys`` scores is kept whole; longer rows are divided into
     nearly equal blocks.
     """
@@ -43,7 +43,8 @@ def attention_tile(isa: Isa, dtype: str, width: Size) -> AttentionTile:
 
 @dataclass(frozen=True)
 class AttentionSpec:
-    """The dims of an attention: ``batch`` products of ``[m, depth] x [depth, n] x [n, width]``.
+    """The dims of an attention: ``batch`` chains of matmuls ``[m, depth] x [depth, n] x [n,
+    width]``.
 
     With ``staged``, keys are computed row by row into a buffer before they are packed.
     """

@@ -12,7 +12,7 @@ A task is one batch item (batch and heads together) and one block of queries:
 If a row of scores fits the second-level cache, there is one block of keys and nothing is rescaled.
 Otherwise it is the online softmax of Milakov & Gimelshein (2018), blocked as in FlashAttention (Dao
 et al., 2022). Tasks of one batch item are consecutive and share its K and V. Keys at both ends of a
-row are skipped if a mask hides them from all queries of the block.
+row are skipped if they are masked for all queries of the block.
 """
 
 from __future__ import annotations

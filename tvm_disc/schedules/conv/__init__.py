@@ -1,1 +1,1 @@
-"""Convolutions as implicit matrix products, and windows: depthwise convolution and pooling."""
+"""Convolutions as implicit GEMMs, and windows: depthwise convolution and pooling."""

@@ -3,8 +3,8 @@
 A task is a row of outputs. A vector holds channels, so neither padding nor a stride wastes a lane:
 a tap is inside the input for all lanes or for none. A register tile is a few adjacent columns. It
 reads a tap's weights once for all columns, and an input column once for all windows that contain
-it. The loop over lines skips lines of taps outside the input. Columns are tested only in tiles that
-cross an edge.
+it. Rows of taps outside the input are skipped. Columns are tested for the padding only in tiles
+that cross an edge.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ from tvm_disc.tir.builder import first_lanes, i64, masked_load, ramp
 from tvm_disc.tir.index import mul, product
 from tvm_disc.typing import Buffer, Expr, Size
 
-# columns of a tile: with the weights of a line they fill 16 registers; widths of 7 x 2^k are common
+# columns of a tile: with the weights of a row of taps they fill 16 registers; widths of 7 x 2^k are
+# common
 _COLUMNS = 7
-_MOST_TAPS = 16  # taps of a line, which are unrolled
+_MOST_TAPS = 16  # taps of a row of the window, which are unrolled
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def _columns(width: int | None) -> int:
 
 @dataclass(frozen=True)
 class _Lines:
-    """The lines of taps of one row of outputs that are inside the input.
+    """The rows of taps of one row of outputs that are inside the input.
 
     ``first`` is the begin of the window along each dim but the last. ``begin`` and ``count`` are
     the taps along these dims that are inside. ``block`` is the block of channels.

@@ -61,8 +61,8 @@ class Panel:
 class Source:
     """The compact input of a convolution: its spatial dims, those of the result, and the taps.
 
-    If ``lead`` is not 1, it is the number of outer lines of taps, and a panel may skip lines at
-    either end. The lines are then outermost in the panel's rows, before the channels. If it is 1,
+    If ``lead`` is not 1, it is the number of outer rows of taps, and a panel may skip rows of taps
+    at either end. They are then the outermost dim of the panel, before the channels. If it is 1,
     channels are outermost.
     """
 
@@ -99,7 +99,7 @@ class Source:
 
     @property
     def inner(self) -> int:
-        """The number of taps in each of the lines that a panel may skip."""
+        """The number of taps in each of the rows of taps that a panel may skip."""
         return math.prod(self.taps) // self.lead
 
     @property
@@ -109,7 +109,7 @@ class Source:
 
 
 class PanelFill:
-    """Emits the filling of one panel with the lines of taps (first, count)."""
+    """Emits the filling of one panel with the rows of taps (first, count)."""
 
     def __init__(
         self, source: Source, low: Lowering, block: Block, panel: Panel, taps: tuple[Size, Size]
@@ -168,7 +168,7 @@ class PanelFill:
     def _run(
         self, lead: Expr, run: tuple[Sequence[Size], Size, Size, Size], channels: Size
     ) -> None:
-        """Emit all taps and channels of a run: (position of its line, first pixel, column,
+        """Emit all taps and channels of a run: (index of its input row, first pixel, column,
         length).
         """
         b, source, panel = self.b, self.source, self.panel
@@ -201,7 +201,7 @@ class PanelFill:
             each: AbstractContextManager[None] = nullcontext()
             # with a stride, there are too few mask registers
             if source.strides[-1] == 1 and most > 1:
-                with b.when(vectors == most):  # reads each line of the input once for all vectors
+                with b.when(vectors == most):  # reads each row of the input once for all vectors
                     every = [i64(v) for v in range(most)]
                     self._vectors(every, place, part, channels, most * panel.lanes)
                 each = b.otherwise()

@@ -196,7 +196,7 @@ class ConvView:
         return geo.strides[last], mul(tap, geo.dilation[last]) - geo.padding[last]
 
     def _line(self, low: Lowering, where: list[Expr], taps: list[Expr]) -> tuple[Expr, list[Expr]]:
-        """Return whether a line of taps is inside the input, and its leading spatial indices."""
+        """Return whether a row of taps is inside the input, and its leading spatial indices."""
         data = self.node.inputs[0]
         geo = geometry(self.node, len(self.node.shape) - 2)
         inside: Expr = tirx.IntImm("bool", 1)

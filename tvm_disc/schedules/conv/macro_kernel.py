@@ -55,7 +55,7 @@ class ConvWeights:
     row]``.
 
     A row is the channels and taps of a block, zero padded to an odd number of cache lines. If
-    panels may skip lines of taps, the ``lead`` lines are its outermost dim.
+    panels may skip rows of taps, the ``lead`` rows of taps are its outermost dim.
     """
 
     groups: int
@@ -84,7 +84,7 @@ class ConvWeights:
 class ConvShape:
     """Sizes of a convolution; those of its weights are literal, per group of channels.
 
-    ``lead`` is the number of lines of taps that a panel may skip, see :mod:`.zones`.
+    ``lead`` is the number of rows of taps that a panel may skip, see :mod:`.zones`.
     """
 
     groups: int
@@ -405,7 +405,7 @@ class ConvBody:
     # --- results ----------------------------------------------------------------------------
 
     def _fetch(self, slot: Expr, i_rows: tuple[Size, Size], columns: Expr) -> None:
-        """Emit prefetches of the epilogue's data before the products, since its rows are pages
+        """Emit prefetches of the epilogue's data before the tiles, since its rows are pages
         apart.
 
         For a panel shared by several images, only the part in the first image is prefetched; small

@@ -1,7 +1,7 @@
 """Minimal filtering: the matrices of F(m x m, 3 x 3), and weights in the transformed domain.
 
-A tile of ``m + 2`` inputs a side gives ``m`` outputs a side with ``(m + 2)^2`` products for each
-pair of channels, where the sum over taps takes ``9 m^2`` (Winograd 1980; Lavin and Gray, *Fast
+A tile of ``m + 2`` inputs a side gives ``m`` outputs a side with ``(m + 2)^2`` multiplications for
+each pair of channels, where the sum over taps takes ``9 m^2`` (Winograd 1980; Lavin and Gray, *Fast
 algorithms for convolutional neural networks*, 2016). The matrices are those of Cook and Toom for a
 set of points and infinity. The choice of points determines the rounding errors (Barabasz et al.,
 *Error analysis and improving the accuracy of Winograd convolution*, 2020).
@@ -43,7 +43,7 @@ class MinimalFilter:
 
     @property
     def places(self) -> int:
-        """The products for a pair of channels: one per element of a transformed tile."""
+        """The multiplications for a pair of channels: one per element of a transformed tile."""
         return self.side**2
 
     @property
@@ -85,7 +85,7 @@ class MinimalFilter:
         return [list(row) for row in zip(*columns, strict=True)]
 
     def transformed(self, weights: Array) -> Array:
-        """Return ``w[outs, ins, 3, 3]`` transformed to ``[place, ins, outs]``, computed in
+        """Return ``w[outs, ins, 3, 3]`` transformed to ``[position, ins, outs]``, computed in
         float64.
         """
         g = np.array(self.of_weights, np.float64)
@@ -95,7 +95,7 @@ class MinimalFilter:
 
 @dataclass(frozen=True)
 class FilteredPanels:
-    """Layout of transformed weights: ``w[outs, ins, 3, 3]`` as ``[panel, place, ins, n_r]``.
+    """Layout of transformed weights: ``w[outs, ins, 3, 3]`` as ``[panel, position, ins, n_r]``.
 
     The last panel is zero padded on the right.
     """

@@ -1,8 +1,8 @@
 """Channels-last convolutions as GEMMs: rows are pixels, columns are channels.
 
-The result has the layout of a product. For a convolution of one tap so has the input, and no copy
-is needed. With more taps, a row of A is the window of one output pixel. A block of rows and of K at
-a time is gathered from pieces that are contiguous in memory: the taps of one line of an image with
+The result has the layout of a matmul's result. A convolution of one tap reads the input as a
+matrix without a copy. With more taps, a row of A is the window of one output pixel. A block of
+rows and of K at a time is gathered from contiguous pieces: the taps of one row of an image with
 all their channels (im2row; an indirect convolution, Dukhan 2019, would use pointers instead).
 Pixels outside the image are zero.
 """

@@ -25,7 +25,7 @@ from tvm_disc.tir.builder import i64
 
 
 def _no_product(node: Node, last: bool) -> str | None:
-    """Return why a window is not a matrix product, or None if it is one.
+    """Return why a window cannot be computed as a matmul, or None if it can.
 
     ``last`` is the required layout: whether the channels of the image are its last dim.
     """

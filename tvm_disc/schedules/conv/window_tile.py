@@ -249,7 +249,7 @@ class _Emitter:
     def _lines(
         self, rows: Sequence[Expr], source: Expr, taps_of: Callable[[Expr, tuple[int, ...]], None]
     ) -> None:
-        """Emit each line of taps that is inside the input."""
+        """Emit each row of taps that is inside the input."""
         block, geo = self.block, self.geo
         for outer in itertools.product(*(range(t) for t in self.taps[:-1])):
             inside: Expr = tirx.IntImm("bool", 1)

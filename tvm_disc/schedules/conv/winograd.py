@@ -1,10 +1,10 @@
 """The *winograd* template: dense 3x3 convolutions of stride 1 by minimal filtering.
 
 Channels are last. Outputs are divided into tiles of ``m x m``. A task is a block of tiles and a
-part of the output channels. The tiles' inputs are transformed into ``[place, tile, channel]``. Each
-place is a product with the transformed weights, one panel of output channels at a time. The sums of
-a panel are transformed back, and the epilogue runs on the result. Sums therefore stay in the core's
-own caches. Weights are transformed when they are packed, and read once per block of tiles.
+part of the output channels. The tiles' inputs are transformed into ``[position, tile, channel]``.
+Each position is a matmul with the transformed weights, one panel of output channels at a time. Sums
+of a panel are transformed back, and the epilogue runs on the result. Sums therefore stay in the
+core's own caches. Weights are transformed when they are packed, and read once per block of tiles.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DTYPE = "float32"
 _FEWEST_CHANNELS = 16
 _MANY_BYTES = 1 << 20  # bytes of weights from which threads divide the output channels, too
 _FEWEST_ROWS = 4  # least register tiles of rows in a block, to amortize reading the weights
-# elements between places, so that those of a tile use different sets of the first-level cache
+# padding between positions, so that those of a tile map to different sets of the first-level cache
 _GAP = 16
 
 
@@ -120,12 +120,12 @@ class TileCut:
 
     @property
     def there(self) -> int:
-        """The number of elements between two places of transformed inputs."""
+        """The stride between two positions of transformed inputs, in elements."""
         return self.most * self.ins + _GAP
 
     @property
     def back(self) -> int:
-        """The number of elements between two places of sums."""
+        """The stride between two positions of sums, in elements."""
         return self.most * self.tile.n_r + _GAP
 
     @property
@@ -203,7 +203,7 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
 
 
 def _plan(group: Group, node: Node, machine: Machine, skip: int = 0) -> Plan:
-    """Return the plan; its weights follow ``skip`` elements of another layout."""
+    """Return the plan; its weights follow ``skip`` elements of a different layout."""
     outs, ins = _shape(node.inputs[1])[:2]
     wide = 8 * machine.lanes
     tile = default_tile(machine.isa, _DTYPE, outs if outs <= wide else math.gcd(outs, wide))
@@ -366,10 +366,10 @@ class _Emitter:
                         block.store(cells[i][j], ramp(i64(0), lanes), read(i, j))
         return [[vload(cell, 0, lanes) for cell in row] for row in cells]
 
-    # --- products --------------------------------------------------------------------------------
+    # --- matmuls ---------------------------------------------------------------------------------
 
     def _products(self, span: _Block, panel: Expr) -> None:
-        """Emit the products of all places, for one panel of output channels."""
+        """Emit the matmuls of all positions of a tile, for one panel of output channels."""
         block, low, cut, tile = self.block, self.low, self.cut, self.tile
         blocks = bind_opaque(block, "blocks", tirx.truncdiv(span.count + (tile.m_r - 1), tile.m_r))
         safe = bind_opaque(block, "safe", tirx.max(blocks, i64(1)))

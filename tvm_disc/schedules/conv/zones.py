@@ -1,9 +1,10 @@
 """Zones: output rows whose windows reach into the padding get separate panels.
 
-If a line of taps is outside the input for every pixel of a panel, it adds nothing. A panel skips
-such lines at the begin and the end. But each panel of an image of four rows would contain a row
-that needs all lines. So where it is faster, there are three zones: the rows at the upper edge of
-all images of an item, the middle rows, and those at the lower edge. No panel is part of two zones.
+If a row of taps is outside the input for every pixel of a panel, it adds nothing. A panel skips
+such rows of taps at the begin and the end. But each panel of an image of four rows would contain a
+pixel row that needs all taps. So where it is faster, there are three zones: the pixel rows at the
+upper edge of all images of an item, the middle rows, and those at the lower edge. No panel is part
+of two zones.
 A window of three rows on images of two rows then computes two thirds of the sums.
 """
 
@@ -33,9 +34,9 @@ _GAIN = (31, 32)  # zones must reduce the cost below this fraction
 
 
 def lead_taps(node: Node) -> int:
-    """Return the number of outer lines of taps; panels may skip lines at either end.
+    """Return the number of outer rows of taps; panels may skip them at either end.
 
-    It is 1 if panels never skip lines.
+    It is 1 if panels never skip rows of taps.
     """
     weight, rows = node.inputs[1], static_dim(node.shape[2])
     rank = len(node.shape) - 2
@@ -71,10 +72,10 @@ def tails(tail: int, rest: Size, lead: int, rows: Expr) -> Size:
 
 
 class Zones:
-    """The three zones of an item's columns: their rows, columns, panels and lines of taps.
+    """The three zones of an item's columns: their rows, columns, panels and rows of taps.
 
-    Each attribute is a list of three. A zone may be empty. If zones do not pay, the middle zone has
-    all rows.
+    Each attribute is a list of three. A zone may be empty. If zones are not faster, the middle zone
+    has all rows.
     """
 
     def __init__(self, source: Source, images: Size, tile: GemmTile, tail: int, bind: Bind) -> None:
@@ -135,7 +136,7 @@ class Zones:
 
 
 class Places:
-    """The first column, and the lines of taps, of each panel of a task.
+    """The first column, and the rows of taps, of each panel of a task.
 
     The ``columns`` of an item are divided into ``panels``. If ``shared`` is not 1, an item is that
     many images side by side. A ``slot`` is the number of a panel in the task. ``of_all`` holds
@@ -235,7 +236,7 @@ class Places:
         return self._bounds(self._load("zone", slot))
 
     def lines(self, slot: Expr) -> tuple[Expr, Expr]:
-        """Return the range of pixel lines of an image to which a panel's zone belongs."""
+        """Return the range of pixel rows of an image to which a panel's zone belongs."""
         if self.zones is None:
             return i64(0), i64(product(self.source.pixels[:-1]))
         per, zone = product(self.source.pixels[1:-1]), self._load("zone", slot)

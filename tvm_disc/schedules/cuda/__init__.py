@@ -3,7 +3,7 @@
 ========== =====================================================================================
 block      statements of device code: thread-local and shared memory, barriers
 kernel     from a group's variants to device functions and the host function that launches them
-library    matrix products by cuBLASLt, if it is installed
+library    matmuls by cuBLASLt, if it is installed
 handover   choice between cuBLASLt and generated kernels, by measured times or by size
 cost       cost model of waves of blocks and bytes moved
 vector     accesses of 16 bytes to adjacent elements, and the facts that they require
@@ -13,13 +13,13 @@ epilogue   from the sums of an anchor to results, several elements at once
 extremes   argmax and argmin: a thread or a block per element
 rows       reductions and element-wise work over rows: a thread, a block, or blocks per row;
            several warps for 32 adjacent columns
-product    plans of matrix products and convolutions: tile sizes, and how operands are copied
+product    plans of matmuls and convolutions: tile sizes, and how operands are copied
 tile       code of a tile: slices in shared memory, sums in registers
-views      operands of tiles: matrix products, and convolutions as implicit products
+views      operands of tiles: matmuls, and convolutions as implicit GEMMs
 window     pooling and depthwise convolutions: a strip of pixels per thread
 transpose  permutations that move the last axis: tiles in shared memory
-scan       cumulative sums and products: a thread, a block, or blocks per line
-scatter    scatter updates: a thread per line of updates, in order
+scan       cumulative sums and products: a thread, a block, or blocks per row
+scatter    scatter updates: a thread per row of updates, in order
 positions  indices of selected elements: count per part, then write each part
 sorting    argsort: a thread, or blocks, per line
 attention  scores, softmax and weighted values: a block per query

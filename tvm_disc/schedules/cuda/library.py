@@ -1,7 +1,7 @@
-"""Matrix products by cuBLASLt, which a program loads when it opens its device.
+"""Matmuls by cuBLASLt, which a program loads when it opens its device.
 
-If it is installed, a separate decision tree selects the products for it (``handover.py``). If it is
-not, or has no kernel for a product, the generated kernels run. It supports float32 products,
+If it is installed, a separate decision tree selects the matmuls for it (``handover.py``). If it is
+not, or has no kernel for a matmul, the generated kernels run. It supports float32 matmuls,
 strided batches, and a bias on the columns. Sums are in float32; TF32 of the tensor cores, which
 rounds operands to 10 bits of mantissa, is a build option.
 """
@@ -39,7 +39,7 @@ from tvm_disc.typing import Buffer, Expr, Size
 # (record, description, out): ``out`` is 1 if the library computed the product
 PRODUCT = GlobalVar("tvm_disc_library_product")
 # Words of a description. The library's matrices are column-major, so it computes the transposed
-# product: its first operand is our second.
+# matmul: its first operand is our second.
 (
     TRANS_FIRST, TRANS_SECOND, ROWS, COLUMNS, DEPTH, BATCH, EPILOGUE, BIAS, COMPUTE,
     FIRST, SECOND, RESULT,
@@ -121,7 +121,7 @@ def _not_emitted(body: object) -> None:
 
 
 def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryProduct | WhyNot:
-    """Return the product of a group that the library can compute, or the reason why not."""
+    """Return the matmul of a group that the library can compute, or the reason why not."""
     node = group.anchor
     if node is None or node.op != "relax.matmul" or machine.device is None:
         return WhyNot(LIBRARY, "no matrix product")
@@ -144,7 +144,7 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
 
 
 def _bias(group: Group, node: Node) -> Node | None:
-    """Return the vector that is added to every row, if nothing else follows the product."""
+    """Return the vector that is added to every row, if nothing else follows the matmul."""
     [out] = group.outputs if len(group.outputs) == 1 else [None]
     if out is None or out.op != "relax.add" or len(group.nodes) != 2 or node not in out.inputs:
         return None
@@ -165,10 +165,10 @@ def emit_product(
     pointers: Mapping[Node, Any],
     record: Expr,
 ) -> Expr:
-    """Emit the library call; return whether it computed the product.
+    """Emit the library call; return whether it computed the matmul.
 
     Args:
-        choice: which products use the library.
+        choice: which matmuls use the library.
         low: lowering in which the group's operands are bound.
         pointers: addresses of operands and results.
     """

@@ -1,4 +1,4 @@
-"""Plans of tiles for matrix products and convolutions: tile sizes, and how operands are copied.
+"""Plans of tiles for matmuls and convolutions: tile sizes, and how operands are copied.
 
 An operand is copied along its contiguous dim, k or the other: a plain A along k, a plain B along n,
 transposed ones the other way. Plans that copy several elements at once (``wide``) require dims that
@@ -76,7 +76,7 @@ def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] |
 
 
 def plan_convolution(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with tiles of the implicit product: output channels by pixels, in memory
+    """Return plans with tiles of the implicit GEMM: output channels by pixels, in memory
     order.
     """
     node = group.anchor
@@ -96,7 +96,7 @@ def plan_convolution(group: Group, solver: Solver, machine: Machine) -> list[Pla
 
 
 class _Tiles:
-    """The plans of one product."""
+    """The plans of one matmul."""
 
     def __init__(self, tiled: TileView, solver: Solver, machine: Machine) -> None:
         assert machine.device is not None

@@ -1,4 +1,4 @@
-"""Contractions of any kind: reductions, products and windows, element by element.
+"""Contractions of any kind: reductions, matmuls and windows, element by element.
 
 One or several threads compute the sum for one element of the anchor, and store it through the
 operators that follow:

@@ -1,7 +1,9 @@
-"""Cumulative sums and products along lines: a thread, a block, or blocks per line.
+"""Cumulative sums and products along an axis.
+
+A row is a slice along the axis. A thread, a block, or several blocks compute a row.
 
 A block processes 256 elements at a time: it adds elements at distance 1, 2, 4... (Hillis & Steele,
-1986) and the total before. Blocks that share a line first reduce their parts, and then start from
+1986) and the total before. Blocks that share a row first reduce their parts, and then start from
 the totals of the parts before theirs.
 """
 
@@ -37,13 +39,13 @@ PART = 4096  # elements of a part, if blocks share a line
 
 @dataclass(frozen=True)
 class ScanKnobs(Knobs):
-    """Whether a thread, a block, or blocks process a line."""
+    """Whether a thread, a block, or several blocks process a row."""
 
     by: str = "thread"
 
 
 def plan_scan(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with a thread, a block, or blocks per line."""
+    """Return plans with a thread, a block, or several blocks per row."""
     node = group.anchor or group.nodes[-1]
     if node.op not in SCANS:
         return WhyNot("scan", f"{node.op} does not run along lines")
@@ -90,7 +92,7 @@ def plan_scan(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
 
 
 class _Lines:
-    """The lines of a tensor along the axis of a scan."""
+    """The rows of a tensor along the axis of a scan."""
 
     def __init__(self, node: Node) -> None:
         self.node, source = node, node.inputs[0]
@@ -112,7 +114,7 @@ class _Lines:
         return value, at
 
     def _scan(self, body: Body, row: Expr, bounds: tuple[Expr, Expr], before: Expr) -> None:
-        """Emit the results of a part of a line."""
+        """Emit the results of a part of a row."""
         block, (begin, end) = body.block, bounds
         carry = block.alloc("carry", 1, self.node.dtype)
         block.store(carry, 0, before)
@@ -132,7 +134,7 @@ class _Lines:
             block.store(carry, 0, self.combine(so_far, all_))
 
     def whole(self, body: Body) -> None:
-        """Emit a line."""
+        """Emit the results of a whole row."""
         self._scan(body, body.lo, (i64(0), self.length), self.identity)
 
     def _bounds(self, body: Body) -> tuple[Expr, Expr, Expr]:
@@ -143,7 +145,7 @@ class _Lines:
         return row, begin, block.bind("end", tirx.min(begin + PART, self.length))
 
     def part(self, body: Body) -> None:
-        """Emit the total of a part of a line."""
+        """Emit the total of a part of a row."""
         block = body.block
         assert body.scratch is not None
         row, begin, end = self._bounds(body)
@@ -157,7 +159,7 @@ class _Lines:
             block.store(body.scratch, body.lo, whole)
 
     def parts_before(self, body: Body) -> None:
-        """Emit exclusive prefix totals of the parts, a line per thread."""
+        """Emit exclusive prefix totals of the parts, a row per thread."""
         block, scratch = body.block, body.scratch
         assert scratch is not None
         parts = block.bind("parts", tirx.floordiv(self.length + (PART - 1), i64(PART)))

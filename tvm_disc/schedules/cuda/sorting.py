@@ -1,10 +1,10 @@
-"""Argsort of lines: a thread, or blocks, per line.
+"""Argsort along an axis: a thread, a block, or several blocks per row (a slice along the axis).
 
-A block sorts 1024 indices in shared memory by Batcher's bitonic network (AFIPS 1968). Longer lines
+A block sorts 1024 indices in shared memory by Batcher's bitonic network (AFIPS 1968). Longer rows
 are merged; runs double in length with each launch. Each index finds its position by a binary search
 in the other run, so that every index has a thread.
 
-The order is total: equal elements keep their order. Indices beyond the end of a line are last.
+The order is total: equal elements keep their order. Indices beyond the end of a row are last.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ LONGEST = 40  # maximum number of doublings
 
 @dataclass(frozen=True)
 class SortKnobs(Knobs):
-    """Whether a thread, a block, or blocks sort a line."""
+    """Whether a thread, a block, or several blocks sort a row."""
 
     by: str = "thread"
 
 
 def plan_sorted(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with a thread per line, a block per line, or blocks and merges."""
+    """Return plans with a thread per row, a block per row, or blocks and merges."""
     answer = in_order(plan_sort)(group, solver, machine)
     if isinstance(answer, WhyNot):
         return answer
@@ -95,7 +95,7 @@ def _doublings(length: Expr, width: int) -> Expr:
 
 
 class _Lines:
-    """The lines of a tensor along the sorted axis."""
+    """The rows of a tensor along the sorted axis."""
 
     def __init__(self, node: Node) -> None:
         self.node, source = node, node.inputs[0]
@@ -106,7 +106,7 @@ class _Lines:
         self.before = sorts_before(source.dtype, bool(node.attrs["descending"]))
 
     def index(self, body: Body, row: Expr, position: Expr) -> list[Expr]:
-        """Return the tensor's index of a position in a line."""
+        """Return the tensor's index of a position in a row."""
         head = list(body.low.space.split(row, self.outer))
         return [*head[: self.axis], position, *head[self.axis :]]
 
@@ -119,14 +119,14 @@ class _Lines:
             return body.block.bind("value", value)
 
     def write(self, body: Body, row: Expr, place: Expr, position: Expr) -> None:
-        """Emit the store of an index at its place in the result."""
+        """Emit the store of a sorted index at ``place`` in its row of the result."""
         low, node = body.low, self.node
         with low.scope():
             at = low.space.join(self.index(body, row, place), node.shape)
             low.store(body.outputs[0], at, cast(position, node.dtype), node.dtype)
 
     def precedes(self, one: tuple[Expr, Expr], two: tuple[Expr, Expr]) -> Expr:
-        """Return whether one (value, index) precedes another."""
+        """Return whether the (value, index) ``one`` is sorted before ``two``."""
         (a, p), (b, q) = one, two
         equal = tirx.And(tirx.Not(self.before(b, a)), p < q)
         return tirx.Or(self.before(a, b), equal)
@@ -134,7 +134,7 @@ class _Lines:
     # -- in shared memory --------------------------------------------------------------------------
 
     def chunk(self, body: Body, last: bool = False) -> None:
-        """Emit a sort of 1024 indices of a line, into the result if it is the ``last`` step."""
+        """Emit a sort of 1024 indices of a row, into the result if it is the ``last`` step."""
         block, length = typed(DeviceBlock, body.block), self.length
         values = block.shared("values", CHUNK, self.dtype)
         places = block.shared("places", CHUNK, "int64")
@@ -143,7 +143,7 @@ class _Lines:
         begin = i64(0) if last else block.bind("begin", (body.lo - row * chunks) * CHUNK)
         end = block.bind("end", tirx.min(begin + CHUNK, length))
         with strided(body, i64(CHUNK), THREADS) as k:
-            # indices beyond the end of the line are padding
+            # indices beyond the end of the row are padding
             block.store(places, k, begin + k)
             with block.when(begin + k < end):
                 block.store(values, k, self.value(body, row, begin + k))

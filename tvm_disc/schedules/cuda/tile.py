@@ -1,4 +1,4 @@
-"""Code of a tile of a product, which the threads of a block compute together.
+"""Code of a tile of a matmul, which the threads of a block compute together.
 
     load slice 0 into registers, store it to shared memory
     for each slice of k:
@@ -81,7 +81,7 @@ class Side:
 
 @dataclass(frozen=True)
 class TilePlan:
-    """Operands and tile of a product, how operands are copied, and the sizes that are multiples."""
+    """Operands and tile of a matmul, how operands are copied, and the sizes that are multiples."""
 
     view: TileView
     tile: TileKnobs

@@ -1,4 +1,4 @@
-"""Operands of tiles: matrix products, and convolutions as implicit products.
+"""Operands of tiles: matmuls, and convolutions as implicit GEMMs.
 
 ``i`` are rows of A, ``j`` columns of B, ``k`` is the summed dim, ``g`` the batch item. A position
 along which a thread accesses adjacent elements is given as their start and the lane.
@@ -26,11 +26,11 @@ from tvm_disc.typing import Buffer, Expr
 
 
 class TileView(Protocol):
-    """A product, explicit or implicit."""
+    """A matmul, or a convolution as an implicit GEMM."""
 
     @property
     def group(self) -> Group:
-        """The group whose anchor the product is."""
+        """The group whose anchor is the matmul or convolution."""
 
     @property
     def node(self) -> Node:
@@ -65,7 +65,7 @@ class TileView(Protocol):
 
 @dataclass
 class Plain:
-    """A matrix product, or an NCHW convolution element by element."""
+    """A matmul, or an NCHW convolution element by element."""
 
     view: MatMulView | ConvView
 

@@ -1,7 +1,7 @@
 """Pooling and depthwise convolution: a thread computes a strip of adjacent pixels.
 
-    for each line of taps inside the image:
-        load the pixels of that line that the strip's windows cover, once, into registers
+    for each row of taps inside the image:
+        load the pixels of that row that the strip's windows cover, once, into registers
         every pixel of the strip combines those that its window covers
 
 In NHWC, adjacent threads compute adjacent channels, and a thread may compute several.
@@ -51,7 +51,7 @@ from tvm_disc.typing import Expr
 
 THREADS = 128
 STRIP = 4
-MOST_PIXELS = 32  # maximum pixels of a line in a thread's registers
+MOST_PIXELS = 32  # maximum pixels of a row in a thread's registers
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class _Strips:
             self._store(knobs, body, acc, (index[0], channels), rows, begin)
 
     def _line(self, rows: Sequence[Expr], taps: Sequence[Expr]) -> tuple[Expr | None, list[Expr]]:
-        """Return the bounds check of a line of taps, and its position."""
+        """Return the bounds check of a row of taps, and its position."""
         extents = spatial(self.node, self.data.shape)
         source, tests = [], list[Expr]()
         for d, (row, tap) in enumerate(zip(rows, taps, strict=True)):

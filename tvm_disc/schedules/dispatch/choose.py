@@ -40,7 +40,7 @@ class Choice:
     """The variants that a kernel keeps and the tree that picks among them.
 
     Attributes:
-        variants: the kept variants; a safe one runs if another's needs are not met
+        variants: the kept variants; a safe one runs if the needs of the selected one are not met
             (:meth:`instead`).
         tree: over indices of ``features``; its leaves are indices of ``variants``.
         features: (expression, text).

@@ -27,9 +27,9 @@ class CostModel:
         fma_per_cycle, load_per_cycle: vector multiply-adds and operand loads in a cycle.
         fma_latency: cycles of a dependent step of a micro-kernel.
         micro_call_cycles: entry of a micro-kernel and its epilogue.
-        task_ns, row_ns: entry of a task of a product, and of any other kernel.
-        exp_ns: one attention score between the two products.
-        store_ns, pack_ns: storing one sum; copying one element into another layout.
+        task_ns, row_ns: entry of a task of a matmul, and of any other kernel.
+        exp_ns: one attention score between the two matmuls.
+        store_ns, pack_ns: storing one sum; copying one element into a different layout.
         near_bytes, far_byte_ns: the share of one operand in the second-level cache; a byte beyond
             it.
         vendor_call_ns, vendor_elem_ns, vendor_fma_ns: a BLAS call; an element of its operands and

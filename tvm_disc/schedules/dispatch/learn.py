@@ -307,7 +307,9 @@ def left_out(
 def held_out_error(
     group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
 ) -> tuple[float, float] | None:
-    """Return median relative errors (regressor, analytical) on every fifth point, held out."""
+    """Return the median relative errors (regressor, analytical model) on every fifth point, which
+    the regressor does not see; None if there are fewer than five points.
+    """
     dims, times = time_table(variants, found)
     held = np.arange(len(dims)) % FOLDS == FOLDS - 1
     if not held.any():

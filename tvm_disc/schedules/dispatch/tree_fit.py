@@ -27,8 +27,8 @@ class Limits:
     """Limits of a tree's size.
 
     Attributes:
-        gain: mean loss that another variant must save.
-        split_gain: mean loss that another split must save.
+        gain: mean loss that an additional variant must save.
+        split_gain: mean loss that an additional split must save.
         depth: most splits on a path.
         variants: most variants kept.
         run_gain: mean loss that a split between runs of one plan must save, which adds no code;
@@ -145,7 +145,9 @@ def _best_pair(
 def _best_split(
     loss: Values, features: Values, order: npt.NDArray[np.intp]
 ) -> tuple[float, int, int] | None:
-    """Return (loss after it, feature, threshold) of the split that leaves the least loss."""
+    """Return (remaining loss, feature, threshold) of the split with the least remaining loss; None
+    if there is no split.
+    """
     if len(order) < 2 or not order.shape[1]:
         return None
     values = features[order, np.arange(order.shape[1])]

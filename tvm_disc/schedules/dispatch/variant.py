@@ -86,7 +86,9 @@ class Need:
     assumed: bool | None = None
 
     def proved(self, solver: Solver) -> bool | None:
-        """Return whether the fact holds for all values that the solver's facts allow."""
+        """Return whether the fact holds for all values that the solver's facts allow; None if this
+        is unknown, or if the fact is assumed.
+        """
         return solver.known(self.cond) if self.assumed is None else None
 
     def at(self, points: Points) -> Any:

@@ -1,1 +1,1 @@
-"""Matrix products: macro-kernels, micro-kernels, packing, split-K, a vendor's library."""
+"""Matmuls: macro-kernels, micro-kernels, packing, split-K, a vendor's library."""

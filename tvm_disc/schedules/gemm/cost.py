@@ -1,4 +1,4 @@
-"""Analytical model of matrix products: our kernels and library calls.
+"""Analytical model of matmuls: our kernels and library calls.
 
     time = micro-kernel steps x cycles of a step + calls + packing + memory traffic of the tiles
 
@@ -33,7 +33,7 @@ from tvm_disc.typing import Expr
 
 
 def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Values:
-    """Return the nanoseconds that the register tiles of an m x n x k product take."""
+    """Return the nanoseconds that the register tiles of an m x n x k matmul take."""
     m, n, k = sizes
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(n / tile.n_r), 1)

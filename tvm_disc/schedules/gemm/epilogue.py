@@ -1,4 +1,4 @@
-"""Epilogue of a matrix product or convolution: stores finished sums through the fused consumers."""
+"""Epilogue of a matmul or convolution: stores finished sums through the fused consumers."""
 
 from __future__ import annotations
 

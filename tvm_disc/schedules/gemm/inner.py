@@ -160,7 +160,7 @@ Bind = Callable[[str, Size], Size]
 def in_place(
     spec: GemmSpec, b: Block, bind: Bind, g: Size
 ) -> tuple[tuple[Affine, Affine, Direct], tuple[Size, Size, Size]]:
-    """Return (A, B, result) of a :func:`possible` product, and their base offsets for item
+    """Return (A, B, result) of a :func:`possible` matmul, and their base offsets for item
     ``g``.
     """
     a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct

@@ -240,9 +240,9 @@ class Operands:
         return self.b.bind("a_is_copied", often)
 
     def a_views(self, g: Size, row0: Size, k0: Size, copied: Any) -> list[tuple[Any, Place]]:
-        """Return the possible locations of A as (condition, place); the last condition is None.
+        """Return the possible locations of A as (condition, location); the last condition is None.
 
-        A place maps (row, k) to (buffer, offset, row stride).
+        A location maps (row, k) to (buffer, offset, row stride).
         """
         spec, p, scratch = self.spec, self.plan, self.scratch
         if spec.a_packed is not None:
@@ -288,7 +288,7 @@ class Operands:
         return tirx.address_of(self.scratch[p.b_at]), step
 
     def narrow_ways(self, panel: Size, k0: Size, blk: Expr) -> list[tuple[object, object, str]]:
-        """Return how kernels read quantized weights, as (condition, place, way).
+        """Return how kernels read quantized weights, as (condition, location, way).
 
         ``few``: kernels read the quantized panel and scale the sums, for few rows of A. ``first``:
         the first row block of a task reads the quantized panel and stores it dequantized. ``next``:
@@ -308,10 +308,10 @@ class Operands:
         return [*ways, (None, expanded, "next")]
 
     def b_views(self, g: Size, panel: Size, local: Size, columns: Size) -> list[tuple[Any, Any]]:
-        """Return the possible locations of a B panel as (condition, place); the last condition is
-        None.
+        """Return the possible locations of a B panel as (condition, location); the last condition
+        is None.
 
-        A place maps a row k to (buffer, offset, row stride).
+        A location maps a row k to (buffer, offset, row stride).
         """
         spec, p, n_r = self.spec, self.plan, self.tile.n_r
         if spec.b_packed is not None:

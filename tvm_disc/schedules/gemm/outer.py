@@ -1,9 +1,9 @@
-"""Outer-product kernels: products with at most ``MOST_STEPS`` steps of K.
+"""Outer-product kernels: matmuls with at most ``MOST_STEPS`` steps of K.
 
 With so few steps, setting up a register tile costs more than computing it. This kernel writes the
 rows of the result from left to right, two at a time. Each vector of the result is the sum of
 ``steps`` rows of B times elements of A. B stays in the first-level cache and the elements of A stay
-in registers. The angles of a rotary embedding are such a product, with K = 1.
+in registers. The angles of a rotary embedding are such a matmul, with K = 1.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def few_steps(spec: GemmSpec, tile: GemmTile, k: Size) -> Expr | None:
 
 
 def step_counts(k: Size) -> tuple[int, ...]:
-    """Return the possible numbers of steps of a product of depth ``k``."""
+    """Return the possible numbers of steps of a matmul of depth ``k``."""
     return tuple(s for s in range(1, MOST_STEPS + 1) if not isinstance(k, int) or k == s)
 
 

@@ -218,7 +218,7 @@ def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Stride
 
 
 def dtypes_of(view: View) -> tuple[str, str]:
-    """Return (accumulator dtype, operand dtype); an operand of another dtype is converted in a
+    """Return (accumulator dtype, operand dtype); an operand of a different dtype is converted in a
     copy.
     """
     a, b = view.node.inputs

@@ -43,7 +43,7 @@ def tiles(isa: Isa, dtype: str, n: int | None) -> list[GemmTile]:
 def doubt(tile: GemmTile, default: GemmTile, packed: bool) -> float:
     """Return the factor by which a tile's predicted time is increased before comparison.
 
-    The default tile was chosen by measuring whole products with ``packed`` weights, whose layout
+    The default tile was chosen by measuring whole matmuls with ``packed`` weights, whose layout
     depends on ``n_r``. The model is less accurate than those measurements, so another tile must
     beat the default by this factor.
     """

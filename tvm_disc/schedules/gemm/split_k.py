@@ -1,4 +1,4 @@
-"""Split-K: products of few rows and columns with a long K.
+"""Split-K: matmuls of few rows and columns with a long K.
 
 If rows and columns give fewer tasks than there are threads, each part of K becomes a batch item
 whose sums are written to memory. The second stage adds the parts in a fixed order, so that results
@@ -38,11 +38,11 @@ class PartKnobs(GemmKnobs):
 
 @dataclass
 class PartsOfK:
-    """A product with constant weights, split along K.
+    """A matmul with constant weights, split along K.
 
     Attributes:
-        whole: the plan of the unsplit product.
-        spec: the sizes of the unsplit product.
+        whole: the plan of the unsplit matmul.
+        spec: the sizes of the unsplit matmul.
         operands: ``operands(view, body)`` returns its full specification inside a body.
     """
 

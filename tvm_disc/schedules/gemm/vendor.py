@@ -1,4 +1,4 @@
-"""A variant that computes a matrix product with a BLAS library already loaded by the process.
+"""A variant that computes a matmul with a BLAS library already loaded by the process.
 
 The library is looked up with ``dlsym`` when the variant first runs, so programs do not link against
 it. If no library is found, the variant's need is false and another variant runs. The library
@@ -80,7 +80,7 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
 
 
 def product_view(group: Group) -> MatMulView:
-    """Return the view of the product; batch dims become rows if all items share one weight."""
+    """Return the view of the matmul; batch dims become rows if all items share one weight."""
     assert group.anchor is not None
     batch, m, n, k = matmul_dims(group.anchor)
     if batch and len(group.anchor.inputs[1].shape) == 2:

@@ -22,7 +22,7 @@ _ROLES = ("b_packed", "b_scale", "b_zero")
 
 
 class View(Protocol):
-    """A matrix product, or a convolution expressed as one, with its index maps.
+    """A matmul, or a convolution expressed as one, with its index maps.
 
     ``i`` counts rows of A, ``j`` columns of B, and ``g`` the items of the batch.
     """

@@ -267,7 +267,7 @@ def pow(x: Expr, y: Expr | float) -> Expr:
     """Return ``x^y`` with every special case of C's ``pow``.
 
     A constant exponent (a Python number or ``FloatImm``) of 0, 1, 2, 3, -1, 1/2 or -1/2 becomes
-    products, a division or a square root.
+    multiplications, a division or a square root.
     """
     if isinstance(y, int | float):
         y = tirx.const(float(y), str(x.ty.dtype))

@@ -236,7 +236,7 @@ class Body:
 
     def poly_in_pairs(self, x: Expr, coefficients: Sequence[float]) -> Expr:
         """Return the same sum in Estrin's form: a polynomial in ``x^2`` whose coefficients are
-        pairs of terms. The dependency chain is half as long, for one more product.
+        pairs of terms. The dependency chain is half as long, for one more multiplication.
         """
         terms = [self.c(v) for v in coefficients]
         pairs = [

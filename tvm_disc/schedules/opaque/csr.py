@@ -1,4 +1,4 @@
-"""Products with a sparse matrix in compressed rows: one task per result row and block row."""
+"""Matmuls with a sparse matrix in compressed rows: one task per result row and block row."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ CUBIC = -0.75
 
 def plan_sample(node: Node) -> Plan:
     """Return a plan of ``x[b, c, ...]`` sampled at ``places[n, rank, m]``: ``[n, c, m]``, one task
-    per place.
+    per sampled position.
 
     A third operand holds the batch index ``b`` of each entry ``n``. Border modes: ``zeros``
     outside, the ``edge``, or ``reflection`` about the border pixels (``corners``) or about their
@@ -119,7 +119,7 @@ class _Place:
         block.store(part, k, weight)
 
     def _border(self, place: Expr, size: Expr) -> Expr:
-        """Return the position at which a place outside the border is read."""
+        """Return the position that is read for a position outside the border."""
         block, f = self.block, self._float
         border, corners = self.node.attrs["border"], self.node.attrs["corners"]
         if border == "zeros":

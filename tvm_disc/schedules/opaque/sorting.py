@@ -22,7 +22,7 @@ SORT_COST = 32  # operations per element: comparisons of about a dozen merge pas
 
 
 def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a plan of ``argsort``: a stable merge sort of positions, one task per line along
+    """Return a plan of ``argsort``: a stable merge sort of positions, one task per row along
     the axis.
     """
     node = group.anchor or group.nodes[-1]
@@ -83,7 +83,7 @@ class _Line:
         return cell
 
     def _value(self, position: Expr) -> Expr:
-        """Return the element at a position of the line; it is loaded anew every time."""
+        """Return the element at a position of the row; it is loaded anew every time."""
         index = [*self.head[: self.axis], position, *self.head[self.axis :]]
         with self.low.scope():
             value = self.low.at(self.node.inputs[0], index)

@@ -132,7 +132,9 @@ class RowGroups:
             self.past.end()
 
     def _past_caches(self, length: Expr) -> PastCaches | None:
-        """Return the non-temporal stores for outputs of whole rows that are not read again."""
+        """Return the non-temporal stores for large outputs of whole rows that are not read again;
+        None if there are none.
+        """
         work, full = self.work, self.work.domain.full
         large = work.as_large(work.group.outputs, self.low.solver)
         buffers = [self.body.outputs[i] for i in work.written_once()

@@ -57,7 +57,7 @@ def causal(n: Calc, rows: Dim, columns: Dim, offset: Any) -> Expr:
 
 
 def scores(n: Calc, heads: Heads, scale: Any, softcap: float = 0.0) -> Expr:
-    """Return scaled products of queries and keys; the scale is a number or an expression."""
+    """Return the scaled matmul of queries and keys; the scale is a number or an expression."""
     plain = isinstance(scale, float) and scale == 1
     query = heads.query if plain else heads.query * scale
     found = n.matmul(query, n.swapped(heads.key))
@@ -67,7 +67,7 @@ def scores(n: Calc, heads: Heads, scale: Any, softcap: float = 0.0) -> Expr:
 
 
 def hidden(n: Calc, found: Expr, seen: Expr) -> Expr:
-    """Return the scores where ``seen`` holds, and the lowest number elsewhere."""
+    """Return the masked scores: the score where ``seen`` holds, else the lowest number."""
     return n.where(seen, found, _low(n, found))
 
 
@@ -181,7 +181,7 @@ def _masks(n: Node, found: Expr, past: Dim) -> tuple[Any, Any]:
 
 
 def _widened(n: Node, mask: Expr, found: Expr) -> Expr:
-    """Return a mask padded to the number of keys; the added keys are hidden."""
+    """Return a mask padded to the number of keys; the added keys are masked."""
     rank, size = n.rank(mask), n.size(found, 3)
     have, want = n.infer.dims_of(mask)[-1], n.infer.dims_of(found)[3]
     if n.infer.same(have, want) or n.literals(mask)[-1] == 1:

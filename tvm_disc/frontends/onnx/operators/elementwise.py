@@ -111,7 +111,9 @@ def _other_sign(n: Node, a: Expr, b: Expr) -> Expr:
 
 
 def _pow(n: Node) -> Expr:
-    """Convert Pow. The result has the type of the base; exponents 1, 2 and 3 become products."""
+    """Convert Pow. The result has the type of the base; exponents 1, 2 and 3 become
+    multiplications.
+    """
     base, exponent = operands(n)
     power = n.known(exponent)
     if power is not None and power.size == 1 and n.rank(exponent) <= n.rank(base):

@@ -1,4 +1,4 @@
-"""Converters of matrix products, einsum and determinants."""
+"""Converters of matmuls, einsum and determinants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def product(n: Calc, a: Expr, b: Expr, out: str = "") -> Expr:
 
 
 def gemm(n: Node) -> Expr:
-    """Return Gemm: a scaled product of matrices, optionally transposed, plus a scaled third one."""
+    """Convert Gemm: a scaled matmul, with operands optionally transposed, plus a scaled addend."""
     a, b = n[0], n[1]
     floats = is_float(n.dtype(a))
     if n.attr("transA", 0):

@@ -76,7 +76,7 @@ def _embed(n: Node) -> list[Any]:
 
 
 def _attention(n: Node) -> list[Any]:
-    """Convert Attention: one product computes queries, keys and values from one input."""
+    """Convert Attention: one matmul computes queries, keys and values from one input."""
     heads = int(n.required("num_heads"))
     if n.attr("do_rotary", 0):
         raise Unsupported("do_rotary is not supported")
@@ -197,7 +197,7 @@ def _rotary(n: Node) -> Expr:
     return joined_heads(n, made) if flat else made
 
 
-# -- products ----------------------------------------------------------------------------------
+# -- matmuls -----------------------------------------------------------------------------------
 
 
 def _matmul_bits(n: Node) -> Expr:

@@ -99,11 +99,11 @@ def dynamic(n: Calc, x: Expr) -> tuple[Expr, Expr, Expr]:
     return quantize(n, x, safe, zero, "uint8"), scale, zero
 
 
-# -- products ----------------------------------------------------------------------------------
+# -- matmuls -----------------------------------------------------------------------------------
 
 
 def integer_product(n: Calc, a: Expr, b: Expr, a_zero: object, b_zero: object) -> Expr:
-    """Return the int32 product of 8-bit tensors minus their zero points."""
+    """Return the int32 matmul of 8-bit tensors minus their zero points."""
     row_, column = n.rank(a) == 1, n.rank(b) == 1
     a = n.expand(a, 0) if row_ else a
     b = n.expand(b, 1) if column else b

@@ -1,6 +1,6 @@
 """Converters of LSTM, GRU and RNN, in both directions, for sequences of different lengths.
 
-One product before the loop multiplies all inputs by their weights; each iteration adds the product
+One matmul before the loop multiplies all inputs by their weights; each iteration adds the matmul
 of the hidden state. The result grows by one step per iteration, so that the number of steps
 remains a symbol.
 """
@@ -86,7 +86,7 @@ class Cell:
     """One direction of a recurrent network.
 
     Attributes:
-        gates: products of all inputs with the weights, ``[steps, batch, gates * width]``.
+        gates: matmul of all inputs with the weights, ``[steps, batch, gates * width]``.
         weights: tensors that every iteration reads.
         states: the initial hidden state, and for an LSTM the initial cell state.
         step: maps the gates of a step, the weights and the states to the next states.

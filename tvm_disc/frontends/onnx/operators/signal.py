@@ -74,7 +74,7 @@ def _dft_at(n: Node, axis: Expr) -> Expr:
 
 
 def _dft(n: Node, whole: Expr, axis: int) -> Expr:
-    """Return the transform as matrix products; the inverse of a one-sided spectrum is real."""
+    """Return the transform as matmuls; the inverse of a one-sided spectrum is real."""
     x, dtype, rank = n.cast(whole, "float32"), n.dtype(whole), n.rank(whole)
     axis = n.axis(axis, rank)
     inverse, half = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))

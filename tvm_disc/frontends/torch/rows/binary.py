@@ -138,7 +138,7 @@ def _bitwise(name: str) -> Row:
 
 
 def powered(m: Maker, base: object, exponent: object) -> Value:
-    """Return a power; small integer exponents become products."""
+    """Return a power; small integer exponents become multiplications."""
     dtype = m.out_dtype
     if isinstance(exponent, int | float) and not isinstance(exponent, bool):
         made = _known_power(m, m.tensor(base, dtype), exponent)

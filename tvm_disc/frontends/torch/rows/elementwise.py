@@ -181,7 +181,7 @@ def _width(dtype: str) -> int:
 
 
 def _bits(m: Maker, x: Value, dtype: str) -> Value:
-    """Return the bits of ``x`` reinterpreted as elements of another type."""
+    """Return the bits of ``x`` reinterpreted as elements of a different type."""
     return m.made(m.call("reinterpret", x, dtype=dtype), lambda: x.dims, dtype=dtype)
 
 

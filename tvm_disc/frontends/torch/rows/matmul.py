@@ -1,4 +1,4 @@
-"""Converters of matrix products and attention."""
+"""Converters of matmuls and attention."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = Callable[..., Any]
 
 
 def product(m: Maker, a: Value, b: Value, transpose_b: bool = False) -> Value:
-    """Return a matrix product, batched and broadcast over leading axes."""
+    """Return a matmul whose leading axes are batch axes, which broadcast."""
     if a.dtype == "bool":
         raise Unsupported("a matrix product of bool tensors")
     columns = b.dims[-2] if transpose_b else b.dims[-1]
@@ -33,7 +33,7 @@ def matmul(m: Maker, a: Value, b: Value) -> Value:
     """Return ``a @ b``; a vector is a row on the left, a column on the right."""
     row, column = a.rank == 1, b.rank == 1
     if a.rank > 2 and b.rank == 2:
-        # One product for the whole batch.
+        # One matmul for the whole batch.
         made = product(m, a, b)
         return made
     a = m.expand(a, 0) if row else a
@@ -96,10 +96,10 @@ def causal_mask(m: Maker, queries: Dim, keys: Dim) -> Value:
 
 
 def _sees_a_key(m: Maker, mask: Value) -> Value | None:
-    """Return whether a query has a key that a float mask does not hide by -inf; None if all have.
+    """Return whether each query has an unmasked key; None if all have. -inf masks a key.
 
-    PyTorch's attention gives zeros for a query that sees no key, where a softmax gives NaN. NaN in
-    the mask hides nothing: the result is NaN there, as PyTorch's.
+    If all keys of a query are masked, PyTorch's attention returns zeros, and a softmax NaN. NaN in
+    the mask does not mask a key: the result of the query is NaN, as in PyTorch.
     """
     if isinstance(mask.expr, Constant):
         known = np.asarray(mask.expr.data, np.float64)
@@ -120,7 +120,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Value:
-    """Return scaled dot-product attention; a query that sees no key gets zeros."""
+    """Return scaled dot-product attention; the result of a query without unmasked keys is 0."""
     if dropout_p:
         raise Unsupported("dropout in attention; call eval() on the module")
     if enable_gqa:

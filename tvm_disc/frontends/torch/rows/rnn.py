@@ -1,7 +1,7 @@
 """Converters of recurrent layers: a loop over any number of steps.
 
-One product before the loop multiplies the inputs of all steps by their weights. Each step adds the
-product of its hidden state.
+One matmul before the loop multiplies the inputs of all steps by their weights. Each step adds the
+matmul of its hidden state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvm_disc.frontends.torch.rows.matmul import product
 from tvm_disc.frontends.torch.values import Value
 
 Row = Callable[..., Any]
-# (gates of the input at one step, product of the hidden state, states) -> new states, the first of
+# (gates of the input at one step, matmul of the hidden state, states) -> new states, the first of
 # which is the output.
 Step = Callable[[Maker, Value, Value, Sequence[Value]], list[Value]]
 

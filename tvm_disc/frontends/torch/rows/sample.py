@@ -112,7 +112,7 @@ def _cubic_weight(m: Maker, gap: Value, near: bool, a: float = _CUBIC) -> Value:
 
 
 def _antialias(reach: float, kernel: Callable[[Maker, Value], Value]) -> Callable[..., Value]:
-    """Return the rule for one axis: a product with the weights of all its elements for each result.
+    """Return the rule for one axis: a matmul with the weights of all its elements for each result.
 
     ``reach`` is the extent of the kernel on each side. If the axis shrinks, the kernel is widened
     by the same factor, so that every element contributes.

@@ -19,7 +19,7 @@ PAIRS, PADDING = 0, 1
 
 
 def _hidden(m: Maker, mask: Value | None, kind: int | None) -> Value | None:
-    """Return which keys a query sees, in the layout of scores ``[batch, heads, queries, keys]``."""
+    """Return which keys are unmasked, as ``[batch, heads, queries, keys]``; None without mask."""
     if mask is None:
         return None
     seen = ~m.cast(mask, "bool")

@@ -65,7 +65,7 @@ def compaction(ctx: Emitter, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def batch_rows(ctx: Emitter, x: Tensor, places: Tensor) -> Tensor:
-    """Return the rows of ``x[b, n, ...]`` at ``places[b, m]``."""
+    """Return the rows of ``x[b, n, ...]`` at the indices ``places[b, m]``."""
     coords = ctx.reshape(places, [*places.dims, i64(1)])
     dims = [*places.dims, *x.dims[2:]]
     return ctx.emit(R.gather_nd(ctx.expr(x), ctx.expr(coords), 1), dims, x.dtype)

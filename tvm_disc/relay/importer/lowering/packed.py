@@ -237,7 +237,7 @@ def _bitserial_conv2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _sparse_conv2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Return a 1 x 1 convolution as a product over the channels."""
+    """Return a 1 x 1 convolution as a matmul over the channels."""
     x, *compressed = args
     if tuple(attrs["kernel_size"]) != (1, 1):
         size = tuple(attrs["kernel_size"])

@@ -1,8 +1,8 @@
 """Import rules: operators on quantized tensors.
 
-Products are of 8- or 16-bit numbers with int32 sums. A known zero point is applied where it costs
-least: in constant weights, or in a constant vector added after the product. If the data needs a
-border of zeros, the zero point is subtracted from the data in 16 bits.
+Matmuls and convolutions multiply 8- or 16-bit numbers and add in int32. A known zero point is
+applied where it costs least: in constant weights, or in a constant vector added after the matmul.
+If the data needs a border of zeros, the zero point is subtracted from the data in 16 bits.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _require_bytes(ctx: Emitter, x: Tensor) -> None:
         raise TypeMismatch(ctx.where(f"expected int8 or uint8, found {x.dtype}"))
 
 
-# -- products ----------------------------------------------------------------------------------
+# -- matmuls -----------------------------------------------------------------------------------
 
 
 def centred(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int = 0) -> Tensor:
@@ -82,7 +82,7 @@ def _int32(exact: object) -> np.ndarray:
 
 
 def _dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Return the product of data (..., k) and weights (units, k)."""
+    """Return the matmul of data (..., k) and transposed weights (units, k)."""
     x, w, x_zero, w_zero = args[:4]
     w = centred(ctx, w, w_zero, 0)
     dtype = _sums(ctx, attrs)
@@ -150,7 +150,7 @@ def _conv2d_transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _rescaled(ctx: Emitter, x: Tensor, given: Scaling, wanted: Scaling, axis: int = -1) -> Tensor:
-    """Return the numbers of ``x`` in another scaling, not yet clamped to 8 bits."""
+    """Return the numbers of ``x`` in a different scaling, not yet clamped to 8 bits."""
     if given.is_same(wanted):
         return cast(ctx, x, "int32")
     return requantize(ctx, x, given, wanted, "int32", axis)

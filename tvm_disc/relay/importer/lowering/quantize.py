@@ -239,7 +239,7 @@ def requantize(
     rounding: str = "UPWARD",
     compute: str = "int64",
 ) -> Tensor:
-    """Return the numbers of ``x`` in another scaling."""
+    """Return the numbers of ``x`` in a different scaling."""
     target = float(literal(ctx, wanted.scale, "the output scale").reshape(()))
     source = literal(ctx, given.scale, "the input scale").astype("float64")
     if target == 0:

@@ -1,4 +1,4 @@
-"""Import rules: Fourier transforms, as one product with a matrix of waves."""
+"""Import rules: Fourier transforms, as one matmul with a matrix of sines and cosines."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def cast_like(x: Array, like: Array) -> Array:
 
 
 def reinterpret(x: Array, *, dtype: str) -> Array:
-    """Reinterpret the bits as another type of the same width."""
+    """Reinterpret the bits as a different type of the same width."""
     return x.view(dtype)
 
 

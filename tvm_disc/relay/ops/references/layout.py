@@ -39,10 +39,11 @@ def layout_transform(x: Array, *, src_layout: str, dst_layout: str) -> Array:
 
 
 def as_kind(x: Array, dtype: str) -> Array:
-    """Convert a sum to another type of the same kind.
+    """Convert a sum to a different type of the same kind.
 
     Raises:
-        ValueError: for another kind, the result would depend on when the conversion happens.
+        ValueError: the kinds differ, so that the result would depend on when the conversion
+        happens.
     """
     if dtype and np.dtype(dtype).kind != x.dtype.kind:
         raise ValueError(f"{x.dtype} summed as {dtype}")

@@ -63,7 +63,7 @@ def blocked_conv(
 
 
 def blocked_dense(x: Array, w: Array, *, weight_layout: str, out_dtype: str, **_: object) -> Array:
-    """Return a product with blocked weights."""
+    """Return a matmul with blocked weights."""
     plain = layout_transform(w, src_layout=weight_layout, dst_layout="NC")
     return nn.dense(x, plain, out_dtype=out_dtype)
 
@@ -88,7 +88,7 @@ def _signed(w: Array, weight_bits: int, unipolar: bool) -> Array:
 def bitserial_dense(
     x: Array, w: Array, *, weight_bits: int, unipolar: bool, out_dtype: str, **_: object
 ) -> Array:
-    """Return a product of narrow integers."""
+    """Return a matmul with weights of ``weight_bits`` bits."""
     product = x.astype("int64") @ _signed(w, weight_bits, unipolar).T
     return np.asarray(product, out_dtype)
 

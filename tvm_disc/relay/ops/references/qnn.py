@@ -114,7 +114,7 @@ def requantize(
     compute_dtype: str = "None",
     out_dtype: str = "int8",
 ) -> Array:
-    """Return the same real numbers with another scale and zero point."""
+    """Return the same real numbers with a different scale and zero point."""
     upward = rounding != "TONEAREST"
     origin = along(zero_point, x, axis)
     factors = scale.astype("float64") / out_scale.astype("float64")
@@ -234,7 +234,7 @@ def batch_matmul(
     transpose_b: bool,
     **_: object,
 ) -> Array:
-    """Return the product of two batches of matrices in int32."""
+    """Return the matmul of two batches of matrices in int32."""
     left, right = _less(a, a_zero, -1), _less(b, b_zero, -1)
     left = left.swapaxes(1, 2) if transpose_a else left
     product = np.matmul(left, right.swapaxes(1, 2) if transpose_b else right)

@@ -29,7 +29,7 @@ def dyn_sparse_to_dense(indices: Array, values: Array, default: Array, shape: Ar
 
 
 def sparse_reshape(indices: Array, before: Array, after: Array) -> tuple[Array, Array]:
-    """Return the coordinates in another shape, and that shape with its -1 resolved."""
+    """Return the coordinates in a different shape, and that shape with its -1 resolved."""
     shape = after.copy()
     rest = int(np.prod(before)) // max(int(np.prod(after[after != -1])), 1)
     shape[shape == -1] = rest

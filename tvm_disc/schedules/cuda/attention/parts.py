@@ -26,7 +26,7 @@ from tvm_disc.typing import Expr
 
 @dataclass(frozen=True)
 class Core:
-    """An attention and the index maps of its products."""
+    """An attention and the index maps of its matmuls."""
 
     found: Attention
     scores: MatMulView

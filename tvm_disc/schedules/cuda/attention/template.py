@@ -170,7 +170,7 @@ class _Attentions:
         )
 
     def _step_ns(self, rows: int, columns: int) -> float:
-        """Return the pipe time of a thread's step of a product."""
+        """Return the pipe time of one thread for one step of a matmul, in nanoseconds."""
         costs = self.device.costs
         return rows * columns * costs.multiply + (rows + columns) / CHUNK * costs.shared
 

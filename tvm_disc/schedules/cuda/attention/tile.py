@@ -4,7 +4,7 @@
     for each tile of keys:
         copy the keys; scores = queries x keys, in registers
         maximum of each row, combined in shared memory
-        weights = exp(scores - maximum), to the place of the keys; rescale sums and results
+        weights = exp(scores - maximum), stored over the keys; rescale sums and results
         copy the values; results += weights x values, in registers
 
 A thread has the same rows of scores and of results. Sums of weights are kept per thread and added
@@ -47,7 +47,7 @@ from tvm_disc.tir.index import add, ceil_div
 from tvm_disc.typing import UNSET, Buffer, Expr
 
 CHUNK = 4  # values that a thread loads from shared memory at once
-UNROLLED = 8  # steps of a product between two tests of its loop
+UNROLLED = 8  # steps of a matmul between two tests of its loop
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,9 @@ class FlashPlan:
 
 
 def _turned(chunk: Expr, number: Expr, extent: int) -> Expr:
-    """Return the position of a chunk in line ``number`` of an array of ``extent`` positions."""
+    """Return the index of a chunk in row ``number`` of a shared array with rows of ``extent``
+    elements; chunks are permuted so that the stores of a warp go to different banks.
+    """
     turns = min(8, extent // CHUNK)
     return tirx.bitwise_xor(chunk, tirx.bitwise_and(i64(number), i64(turns - 1)))
 
@@ -390,7 +392,7 @@ class _Flash:
                 block.store(cells, r, combine(cells[r], theirs[r]))
 
     def _add_values(self) -> None:
-        """Emit the products of weights and values."""
+        """Emit the matmul of weights and values."""
         knobs, chunk = self.knobs, min(CHUNK, self.width)
 
         def load(key: Expr, left: Buffer, right: Buffer) -> None:
@@ -405,7 +407,7 @@ class _Flash:
     def _multiply(
         self, steps: int, load: Callable[[Expr, Buffer, Buffer], None], sums: Buffer, columns: int
     ) -> None:
-        """Emit the steps of a product; ``load`` loads a thread's operands of one step."""
+        """Emit the steps of a matmul; ``load`` loads a thread's operands of one step."""
         block, low, rows = self.block, self.low, self.knobs.rows
         few = next(u for u in (UNROLLED, 4, 2, 1) if steps % u == 0)
         with (
@@ -422,15 +424,17 @@ class _Flash:
                 at = c * rows + r
                 block.store(sums, at, sums[at] + left[r] * right[c])
 
-    # -- places ----------------------------------------------------------------------------------
+    # -- indices ---------------------------------------------------------------------------------
 
     def _rows(self, number: Expr) -> list[Expr]:
-        """Return the chunks of the thread's rows in line ``number`` of an array."""
+        """Return the chunks of the thread's rows in row ``number`` of a shared array."""
         each = range(self.knobs.rows // CHUNK)
         return [_turned(self.row + q * self.down, number, self.knobs.queries) for q in each]
 
     def _take(self, to: Buffer, room: Buffer, line: Expr, chunks: Sequence[Expr]) -> None:
-        """Emit loads of chunks of a line, given as the number of its first chunk."""
+        """Emit loads of chunks of a row of a shared array; ``line`` is the index of its first
+        chunk.
+        """
         for q, chunk in enumerate(chunks):
             self.move(to, i64(q * CHUNK), room, (line + chunk) * CHUNK, CHUNK)
 

@@ -36,7 +36,9 @@ def find_pairs(group: Group, sched: Schedule) -> dict[Node, Node]:
 
 
 def _first(second: Node) -> Node | None:
-    """Return the reduction on which the terms of a second reduction depend in a known way."""
+    """Return the reduction that can be computed in one pass with ``second``, whose terms depend on
+    it; None if there is none.
+    """
     if second.cls is not OpClass.REDUCE or second.op not in ("relax.sum", "relax.mean"):
         return None
     term = second.inputs[0]
@@ -133,7 +135,7 @@ class Pair:
         return [mean, a[1] + b[1] + away * away * a[2] * share, count]
 
     def _scaled(self, one: Sequence[Expr], largest: Expr) -> Expr:
-        """Return a sum rescaled to another maximum; unchanged if the maximum, possibly
+        """Return a sum rescaled to a different maximum; unchanged if the maximum, possibly
         infinite, is equal.
         """
         same = tirx.EQ(one[0], largest)

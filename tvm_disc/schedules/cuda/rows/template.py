@@ -305,7 +305,7 @@ def _row(rows: _Rows, knobs: RowKnobs, stage: int, body: Body) -> None:
 
 
 def _column(rows: _Rows, knobs: RowKnobs, body: Body, tile: Expr) -> tuple[Expr, Place]:
-    """Return a thread's row, or the first of several, and its place in it.
+    """Return a thread's row, or the first of several, and the thread's position in it.
 
     Threads without a row get the last one.
     """
