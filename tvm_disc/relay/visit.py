@@ -107,8 +107,7 @@ def rebuilt(
     """Return the replacement of every expression below ``roots``, by identity.
 
     ``change(node, new operands)`` is called for each node, operands before users. If it returns
-    None,
-    the node keeps its class with the new operands. Unchanged nodes are not copied.
+    None, the node keeps its class with the new operands. Unchanged nodes are not copied.
     """
     made: dict[int, Expr] = {}
     for node in post_order(*roots):

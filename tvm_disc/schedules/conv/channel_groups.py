@@ -3,7 +3,7 @@
 A vector holds output channels of one group, or of several groups if a group is narrower than a
 vector. An input channel is broadcast to the lanes of its group, and multiplied with a vector of
 weights for every window that contains it (Zhang, Franchetti and Low, 2018, section 3). Unlike in a
-GEMM over pixels, the input is not copied first. Rows of taps in the padding cost nothing. Groups
+pixel GEMM, the input is not copied first. Rows of taps in the padding cost nothing. Groups
 of a few channels (ResNeXt, RegNet) are as fast as wide ones.
 """
 
@@ -109,7 +109,7 @@ class GroupCut:
             yield Run(1, rest * self.outs, rest, 1, whole)
 
     def refusal(self, taps: Sequence[int], dtype: str, vector_bytes: int) -> str | None:
-        """Return why a GEMM over pixels is faster, or None, for ``taps`` and accumulators of
+        """Return why a pixel GEMM is faster, or None, for ``taps`` and accumulators of
         ``dtype``.
         """
         masks = has_masks(vector_bytes, dtype)
