@@ -92,7 +92,7 @@ class _Widener(relax.PyExprMutator):
         return self.builder_.emit(R.astype(x, WIDE))
 
     def _narrowed(self, call: Expr, ty: TVMType) -> Expr:
-        """Return the result, rounded to bfloat16 in each field that had that type."""
+        """Return the result; fields whose original type is bfloat16 are rounded to bfloat16."""
         narrow = _narrow_fields(ty)
         if not any(narrow):
             return call

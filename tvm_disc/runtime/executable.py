@@ -501,9 +501,7 @@ class Executable:
     def _sizes(
         self, shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None
     ) -> dict[str, int] | None:
-        """Return the sizes of dims, from input shapes or from sizes by name; None if neither is
-        given.
-        """
+        """Return the sizes of dims, from input shapes or from ``dims``; None if both are None."""
         if shapes is not None and dims is not None:
             raise BadInput("expected either shapes or dims, found both")
         if dims is not None:

@@ -32,9 +32,7 @@ class Questions(Protocol):
         """Return an expression in terms of the user's inputs."""
 
     def known(self, cond: object) -> bool | None:
-        """Return whether a condition holds for all values of the dims (True) or for none (False);
-        None if unknown.
-        """
+        """Return whether a condition holds; None if unknown."""
 
     def known_eq(self, a: object, b: object) -> bool | None:
         """Return whether `a == b`; None if unknown."""

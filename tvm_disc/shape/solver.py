@@ -141,7 +141,7 @@ class Solver:
             self._sources[atom] = source
 
     def define(self, name: str, value: Dim, source: str) -> Any:
-        """Return a new symbol for an expression, of which proofs only know the range."""
+        """Return a new symbol for an expression; proofs only know its range."""
         symbol = self.symbol(name, source)
         self.definitions[symbol] = value
         lo, hi = self.range_of(value)
@@ -298,9 +298,7 @@ class Solver:
 
     @_query
     def known_hard(self, cond: Expr) -> bool | None:
-        """Return the answer of `known`; if it is None, that of Z3, which assumes dims below 2**31
-        and takes tens of milliseconds.
-        """
+        """Return `known`, or else the answer of Z3 (dims below 2**31; tens of milliseconds)."""
         if isinstance(cond, str):
             cond = parse_constraint(cond, self.resolve)
         c = self._convert.cond(cond)

@@ -83,7 +83,7 @@ def data_offset(rank: int) -> int:
 
 
 def heap_functions() -> dict[Expr, object]:
-    """Return the functions of the heap."""
+    """Return the functions that allocate and free blocks, and that start and release the heap."""
     return {ALLOC: _alloc(), RELEASE: _release(), FREE: _free(), START: _start()}
 
 

@@ -26,17 +26,17 @@ class BoxInstruction(Instruction):
 
     @property
     def consumed(self) -> list[Box]:
-        """Boxes whose reference it consumes."""
+        """The boxes whose reference the instruction consumes."""
         return self._boxes(self.TAKES)
 
     @property
     def used(self) -> list[Box]:
-        """Boxes that it borrows."""
+        """The boxes that the instruction reads without consuming their reference."""
         return self._boxes(self.SEES)
 
     @property
     def made(self) -> list[Box]:
-        """Boxes that it defines."""
+        """The boxes that the instruction defines."""
         return self._boxes(self.MAKES)
 
     def _boxes(self, names: tuple[str, ...]) -> list[Box]:

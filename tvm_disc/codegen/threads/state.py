@@ -8,17 +8,17 @@ from tvm_disc.typing import Expr
 
 
 def word(base: Expr, number: int) -> Expr:
-    """Return the address of a word."""
+    """Return the address of the 64-bit word ``number`` after ``base``."""
     return base + i64(8 * number)
 
 
 def slot_address(pool: Expr, number: Expr) -> Expr:
-    """Return the address of a slot."""
+    """Return the address of slot ``number`` of a thread pool."""
     return pool + number * (8 * SLOT_WORDS) + 8 * SLOTS
 
 
 def record_address(pool: Expr, number: Expr) -> Expr:
-    """Return the address of a worker's record."""
+    """Return the address of the record of worker ``number`` of a thread pool."""
     return pool + number * (8 * RECORD_WORDS) + 8 * RECORDS
 
 

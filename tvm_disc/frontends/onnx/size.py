@@ -31,7 +31,7 @@ class Size:
 
 
 def function_key(proto: Proto) -> Key:
-    """Return the key of a function."""
+    """Return (domain, name, overload) of a function, which identify it in a model."""
     return normal(proto.domain), proto.name, getattr(proto, "overload", "")
 
 

@@ -27,7 +27,7 @@ class CallGraph:
 
     @property
     def module(self) -> IRModule:
-        """Return the module."""
+        """The module whose calls the graph holds."""
         return self._module
 
     def ref_count(self, var: str | GlobalVar) -> int:

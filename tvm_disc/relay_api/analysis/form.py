@@ -44,7 +44,7 @@ def well_formed(expr: Expr | IRModule) -> bool:
 
 
 class _Names:
-    """Variables that are in scope, that were bound anywhere, and that are free."""
+    """Variables in scope, variables bound anywhere, and free variables."""
 
     def __init__(self) -> None:
         self.current: set[int] = set()

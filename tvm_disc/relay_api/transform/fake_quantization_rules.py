@@ -134,7 +134,7 @@ def _close(a: Expr, b: Expr) -> bool:
 
 
 def requantized(value: Expr, found: Affine, wanted: Affine) -> Expr:
-    """Return integers with other parameters."""
+    """Return the integers rescaled to the scale and zero point of ``wanted``."""
     if found.same(wanted):
         return value
     return op_call(

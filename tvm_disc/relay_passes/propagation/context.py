@@ -308,7 +308,7 @@ class Context(Emitter):
 
 
 def typed_tuple(fields: Sequence[Expr]) -> Expr:
-    """Return a tuple with its type."""
+    """Return a Relax tuple of ``fields`` whose type is set from the types of the fields."""
     made = relax.Tuple(list(fields))
     if made.ty.is_missing():
         relax.expr._update_type(made, relax.TupleType([f.ty for f in fields]))

@@ -48,7 +48,7 @@ ADDRESS, LEADING, STEP = range(3)  # words of an operand
 WORDS = 18
 NO_EPILOGUE, ADD_BIAS = 1, 4
 FLOAT32, TF32 = 68, 77  # cuBLASLt compute types
-TILE = 128  # rows and columns of the library's tiles, of which a multiprocessor computes one
+TILE = 128  # rows and columns of the library's tiles; a multiprocessor computes one tile
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ class _MicroKernel:
         self.streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
 
     def function(self) -> Any:
-        """Return the function."""
+        """Emit the statements of the kernel; return its TIR function."""
         self._begin()
         self.next_line = _next_line(self.blk, self.buffers, self.params, self.rows)
         if self.form.scaled:

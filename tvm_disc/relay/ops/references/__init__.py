@@ -28,7 +28,7 @@ class Reference:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """Return the function."""
+        """The NumPy function; its module is imported at the first access."""
         found: Callable[..., Any] = getattr(import_module(self._module), self._name)
         if self._made_of is not None:
             found = found(*self._made_of)

@@ -76,7 +76,7 @@ class FlashKnobs(Knobs):
         return self.queries // self.rows * self.across
 
     def width(self, values: int) -> int:
-        """Return the columns of the result of a thread, of which it has 1, 2 or several fours."""
+        """Return the number of result columns per thread: 1, 2 or a multiple of 4."""
         each = -(-values // self.across)
         return each if each < 3 else -(-each // CHUNK) * CHUNK
 
