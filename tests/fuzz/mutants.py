@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant(
         "a product of nothing is planned",
         (
-            ("schedules/select.py", 'return (("empty", plan_empty), *policy)', "return policy"),
+            ("schedules/select.py", "if empty else policy", "if False else policy"),
             (
                 "schedules/select.py",
                 '    if group.kind in ("dot", "conv") and any(',

@@ -165,21 +165,18 @@ def _templates(group: Group, solver: Solver, machine: Machine) -> tuple[tuple[st
     policy = (*machine.templates.get(group.kind, ()), *policy_for(machine)[group.kind])
     if group.kind in ("dot", "conv") and any(_is_empty(p, solver) for p in group.params):
         policy = policy[-1:]
-    return (("empty", plan_empty), *policy)
+    # Tried first, so that no template divides by an extent of zero.
+    empty = all(_is_empty(node, solver) for node in group.outputs)
+    return (("empty", plan_empty), *policy) if empty else policy
 
 
 def _is_empty(node: Node, solver: Solver) -> bool:
     return any(solver.const(d) == 0 for d in node.shape)
 
 
-def plan_empty(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a plan that does nothing if no result has an element, whatever the inputs.
-
-    It is tried first, so that no template divides by an extent of zero.
-    """
-    if all(_is_empty(node, solver) for node in group.outputs):
-        return Plan(i64(0), i64(0), lambda body: None)
-    return WhyNot("empty", "an output may be non-empty")
+def plan_empty(group: Group, solver: Solver, machine: Machine) -> Plan:
+    """Return a plan that does nothing, for groups none of whose results has an element."""
+    return Plan(i64(0), i64(0), lambda body: None)
 
 
 def _complete(plan: Plan, name: str, group: Group) -> Plan:
