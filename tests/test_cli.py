@@ -146,7 +146,7 @@ def test_explain_writes_a_page(library: str, tmp_path: Path, capsys: Capture) ->
     page = tmp_path / "page.html"
     argv = ["explain", library, "--html", str(page), "--dims", "x_0=3,y_0=3", "--profile"]
     assert main(argv) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"wrote {page}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"wrote {page}: 1 kernel, 1 call"
     text = page.read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>") and "Microseconds of a call" in text
 

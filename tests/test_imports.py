@@ -20,7 +20,7 @@ from tvm_disc.errors import DiscError
 
 # The packages that a process has which loads and calls a saved program; all others belong to the
 # compiler. Of other packages it has NumPy's and tvm_ffi's.
-OF_A_LOADED_PROGRAM = {"abi", "errors", "options", "paths", "runtime", "support"}
+OF_A_LOADED_PROGRAM = {"abi", "errors", "options", "paths", "runtime", "support", "typing"}
 FOREIGN = {"tvm", "scipy", "xgboost", "onnx", "torch", "tqdm", "matplotlib"}
 CALL = """
 import json, sys

@@ -23,6 +23,7 @@ from tvm_disc.abi.manifest import read_manifest, signature_text
 from tvm_disc.bench import command as bench
 from tvm_disc.errors import BadInput
 from tvm_disc.options import POINTS, Options
+from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.code import level_lines, levels_in
 from tvm_disc.support.console import outcome
 from tvm_disc.support.debug import format_timings
@@ -230,7 +231,8 @@ def _explain(args: argparse.Namespace) -> None:
     dims = _sizes(args.dims)
     if args.html is not None:
         exe.explain_html(args.html, dims=dims, profile=args.profile)
-        print(f"wrote {args.html}: {len(exe.kernels)} kernels, {len(exe.launches)} kernel calls")
+        kernels, calls = counted(len(exe.kernels), "kernel"), counted(len(exe.launches), "call")
+        print(f"wrote {args.html}: {kernels}, {calls}")
         return
     print(exe.explain(shapes or None, args.picture, dims=dims, full=args.full))
 

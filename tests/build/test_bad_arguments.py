@@ -113,7 +113,7 @@ TREES = [
     ('{"g": 5}', r"group 'g': expected \{\"run\": ...\} or .*, found 5"),
     ('{"g": {"if": "n", "below": "x", "then": {}, "else": {}}}', "group 'g': expected"),
     ('{"g": {"if": 5, "below": 1, "then": {}, "else": {}}}', "group 'g': expected"),
-    ('{"g": ' + QUESTION * 80 + '{"run": 1}' + "}" * 81, "at most 64 questions"),
+    ('{"g": ' + QUESTION * 80 + '{"run": 1}' + "}" * 81, "at most 64 splits on a path"),
     ("[" * 100_000, "recursion"),
 ]
 

@@ -225,7 +225,7 @@ def test_a_program_ends_while_a_thread_of_it_builds(root: Path) -> None:
     """The thread that draws keeps no interpreter alive."""
     code = (
         "import threading, time\n"
-        "from tvm_disc import Options, progress\n"
+        "from tvm_disc import Options\nfrom tvm_disc.support import progress\n"
         "def build():\n"
         "    with progress.shown(Options(progress=True)): time.sleep(600)\n"
         "threading.Thread(target=build, daemon=True).start()\n"
@@ -240,7 +240,7 @@ def test_a_program_ends_while_a_thread_of_it_builds(root: Path) -> None:
 def test_on_a_terminal_the_line_fits_and_goes(root: Path) -> None:
     code = (
         "import time\n"
-        "from tvm_disc import Options, deadline, progress\n"
+        "from tvm_disc import Options\nfrom tvm_disc.support import deadline, progress\n"
         "progress.DELAY_S = progress.INTERVAL_S = 0.1\n"
         "with progress.shown(Options()):\n"
         "    deadline.entered('kernels')\n"

@@ -137,7 +137,7 @@ def test_weights_of_products_stay_bytes(dtype: str, block: int) -> None:
          node("MatMul", ["x", "w"], ["y"])],
         {"x": (F32, ["m", rows])}, opset=21, q=q, s=scales.astype("float32"), z=zeros,
     )  # fmt: skip
-    assert "b_scale" in build(made).explain()
+    assert "B scale" in build(made).explain()
     wide = [np.repeat(x, block, 0) if block else x for x in (zeros.astype("float64"), scales)]
     weights = (q - wide[0]) * wide[1].astype("float32")
     cases = [[normal(m, rows)] for m in (1, 2, 5, 16, 33)]
@@ -162,7 +162,7 @@ def test_weights_of_few_bits_stay_bytes(bits: int, given: bool) -> None:
         {"x": (F32, ["m", rows])}, domains={"com.microsoft": 1}, q=packed(q),
         s=scales.reshape(-1), **more,
     )  # fmt: skip
-    assert "b_scale" in build(made).explain()
+    assert "B scale" in build(made).explain()
     origin = zeros.astype("float64") if given else np.full(zeros.shape, 1 << (bits - 1))
     weights = ((q - origin[..., None]) * scales[..., None]).reshape(columns, rows)
     cases = [[normal(m, rows)] for m in (1, 2, 5, 16, 33)]

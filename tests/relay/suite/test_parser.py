@@ -259,7 +259,7 @@ BAD = {
     "let %g = 5~, %g": "expected ';' after let %g",
     "free_var %w: Tensor[~3, int8]; %w": r"expected '\(' before",
     "fn (%w: Tensor[(3 ~4), int8]) { 1 }": "',' between dimensions",
-    "fn (%w: Tensor[(3, ~-4), int8]) { 1 }": "non-negative number",
+    "fn (%w: Tensor[(3, ~-4), int8]) { 1 }": "non-negative integer",
     "fn (%w: Tensor[(3), ~int9x]) { 1 }": "element type",
     "let %w: fn (int8) ~= 3; %w": "expected '->'", "let %w: ~-> int8 = 3; %w": "expected a type",
 }  # fmt: skip

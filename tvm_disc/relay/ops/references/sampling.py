@@ -162,6 +162,8 @@ def deformable_conv2d(
             (i, j)[k] * strides[k] - padding[k] + (a, b)[k] * dilation[k] + moves[n, at + k, i, j]
             for k in range(2)
         ]
+        channel = slice(g * part, (g + 1) * part)
+        read = np.zeros(part, data.dtype)  # outside of the image
         if all(0 <= p < s for p, s in zip(place, sizes, strict=True)):
             near = [
                 _taps(float(p), s, "bilinear", "border", True)
@@ -169,7 +171,7 @@ def deformable_conv2d(
             ]
             # Positions after the last pixel use the last pixel.
             near = [[(min(p, s - 1), v) for p, v in t] for t, s in zip(near, sizes, strict=True)]
-            channel = slice(g * part, (g + 1) * part)
-            out[n, :, i, j] += w[:, channel, a, b] @ _read(x[n, channel], near)
+            read = _read(x[n, channel], near)
+        out[n, :, i, j] += w[:, channel, a, b] @ read
     out = np.ascontiguousarray(out.transpose(["NCHW".index(c) for c in data_layout]))
     return as_kind(out, out_dtype)
