@@ -39,7 +39,7 @@ _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
 # Version of this module's lowering; objects of other versions have other keys.
 _FORMAT = 1
-# Size of TIR as JSON from which a helper process pays off; LLVM takes three seconds for it
+# Size of TIR as JSON from which a helper process saves time; LLVM takes three seconds for it
 # (docs/performance.md, Builds).
 HELPED_BYTES = 9 << 20
 _PACKED = "__tvm_ffi_"  # prefix of symbols of packed functions
