@@ -181,7 +181,7 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
     """
     row = _row(name)
     given = {**signatures.defaults(row), **attrs}
-    # the default, too, is given for both ends of each axis
+    # set the default explicitly, so that it is expanded to both ends of each axis
     if _rank(name) and "padding" in row.attrs:
         given.setdefault("padding", row.attrs["padding"])
     # None for a string or bool attribute means the default of the table entry.

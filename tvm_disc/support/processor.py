@@ -23,11 +23,11 @@ HIDDEN = "DISC_WITHOUT"
 
 
 class Cpuid(NamedTuple):
-    """Where an x86 processor reports a set: ``CPUID(leaf, subleaf)``, register 0..3 for a..d.
+    """Field that reports an instruction set: ``CPUID(leaf, subleaf)``, register 0..3 for a..d.
 
-    ``state`` are the bits of ``XCR0`` that must be set, so that the system saves the registers. The
-    set is present if the bit is set, or for ``least`` > 1, if the byte that starts there is at
-    least that.
+    The instruction set is available if ``bit`` is set; if ``least`` > 1, if the byte that starts at
+    ``bit`` is at least ``least``. ``state`` are the bits of ``XCR0`` that must be set, so that the
+    operating system saves the registers.
     """
 
     leaf: int

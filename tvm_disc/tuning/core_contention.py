@@ -157,7 +157,7 @@ class Wait:
         self._found.append(crowding)
 
     def crowding(self) -> float:
-        """Return the median contention at the ends of the waits."""
+        """Return the median of the contention measured at the end of each wait."""
         return float(np.median(self._found)) if self._found else 1.0
 
     def stolen(self) -> float:

@@ -29,8 +29,9 @@ from tvm_disc.codegen.threads.state import word
 from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
 from tvm_disc.typing import Expr
 
+# ``home_address``: packed function ``() -> address of the process-wide state of the workers``; 0 if
+# its allocation failed.
 ANSWER, FORKED = (GlobalVar(f"tvm_disc_{name}") for name in ("home_address", "after_fork"))
-# The packed function ``() -> address of the home``; returns 0 if memory is exhausted.
 THREADS = "tvm_disc_threads"
 LAUNCH_NAME = "tvm_disc_launch"
 WORKER_NAME = "tvm_disc_worker"

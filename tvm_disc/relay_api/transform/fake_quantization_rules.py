@@ -465,7 +465,10 @@ def _wide_binary(
         raise NoRule("multiply: a product of int32 operands does not fit int32")
     wide = left[1] if left[1].dtype == "int32" else right[1]
     if not left[1].same(right[1]) and not wide.is_scalar:
-        raise NoRule(f"{name}: operands with other scales than those per channel")
+        raise NoRule(
+            f"{name}: if the int32 operand has per-channel scales, both operands must have the "
+            "same scale and zero point"
+        )
     parts = [requantized(value, kind, wide) for value, kind in (left, right)]
     if wide.integers(0.0).any():
         raise NoRule(f"{name}: int32 operands with a zero point")

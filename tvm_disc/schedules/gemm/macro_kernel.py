@@ -317,7 +317,7 @@ class _Emitter:
         a_views: list[tuple[Any, Place]],
         k_block: tuple[Size, Size, Size],
     ) -> None:
-        """Emit all row blocks of the task times one panel and one K block."""
+        """Emit the products of the task's row blocks with one panel of B over one K block."""
         b, p, tile, spec = self.b, self.plan, self.tile, self.spec
         panel, local = j_panel
         first, blocks = i_group

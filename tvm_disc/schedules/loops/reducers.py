@@ -20,7 +20,7 @@ class Reducer:
     """``finish(reduce(combine, identity, values), count)``, in the accumulator's dtype.
 
     Attributes:
-        over_nan: ``combine`` for a result and a value that is ignored if it is NaN.
+        over_nan: like ``combine``, but ignores the second operand if it is NaN.
     """
 
     identity: Callable[[str], Expr]

@@ -139,7 +139,7 @@ def erf(x: Expr) -> Expr:
 
 
 def erfc(x: Expr) -> Expr:
-    """Return 1 - erf(x), relatively accurate: denormal results are rounded, 0 above 10.06."""
+    """Return 1 - erf(x) with small relative error; denormal results are rounded, 0 above 10.06."""
     return _apply("erfc", x, _e.erfc, libm("erfc"))
 
 

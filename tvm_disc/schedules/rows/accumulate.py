@@ -104,7 +104,7 @@ class Accumulator:
         """Emit the end of all blocks; single steps may follow."""
 
     def absorb(self, other: Accumulator) -> None:
-        """Emit the reduction of the lanes of a wider accumulator of the same reduction."""
+        """Emit code that folds a wider accumulator of the same reduction into this one."""
         part = lane_index(self.width)
         pieces = [
             other.cells[ramp(i64(k), self.width) if self.width > 1 else i64(k)]

@@ -40,7 +40,8 @@ from tvm_disc.typing import Buffer, Expr, Size
 
 UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
 MOST_ROWS = 8
-# of all rows of a group, read and written, so that they stay in half of the first-level cache
+# Maximum elements of a row group, over all its rows, operands and outputs; they fill at most half
+# of the L1 cache.
 GROUP_ELEMS = 4096
 WRITE_AHEAD = 512  # elements by which the prefetch of outputs is ahead of the stores
 SCALAR_BLOCK = 64  # steps of one lane before the compensated level

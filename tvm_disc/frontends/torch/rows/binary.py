@@ -46,7 +46,7 @@ def _extreme(name: str) -> Row:
 
 
 def _ignoring_nan(name: str) -> Row:
-    """Return the converter of an extreme that selects the other operand where one is NaN."""
+    """Return the converter of fmax or fmin: if one operand is NaN, the result is the other."""
 
     def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         dtype = m.out_dtype

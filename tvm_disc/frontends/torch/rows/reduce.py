@@ -41,7 +41,7 @@ def _extreme(name: str) -> Row:
 
 
 def _some_along(m: Maker, x: Value, dim: object) -> Value:
-    """Return the operand of an extreme, checked to have elements along the axes."""
+    """Return the operand of a max or min, with a guard that the reduced axes are not empty."""
     return m.nonempty(x, axes_of(x, dim)) if x.rank else x
 
 
