@@ -25,14 +25,14 @@ from tvm import tirx
 
 from tvm_disc.schedules.cuda.block import DeviceBlock
 from tvm_disc.schedules.cuda.epilogue import store_lanes
-from tvm_disc.schedules.cuda.vector import Lanes, access_lanes
+from tvm_disc.schedules.cuda.vector import Lanes, move
 from tvm_disc.schedules.cuda.views import TileView
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.loops.reducers import accumulator
-from tvm_disc.tir.builder import const, i64, ramp
+from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import add
 from tvm_disc.typing import Buffer, Expr
 
@@ -192,12 +192,7 @@ class _Copy:
             self._move(to, i64(q * chunk), self.room, (row + at) * chunk, chunk)
 
     def _move(self, to: Buffer, at: Expr, source: Buffer, begin: Expr, count: int) -> None:
-        width = access_lanes(self.of.dtype, count)
-        for k in range(0, count, width):
-            here, there = (
-                (ramp(add(x, k), width) if width > 1 else add(x, k)) for x in (at, begin)
-            )
-            self.of.block.store(to, here, source[there])
+        move(self.of.block, self.of.dtype, to, at, source, begin, count)
 
 
 def operand(

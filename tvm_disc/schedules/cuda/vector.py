@@ -26,8 +26,8 @@ from tvm_disc.schedules.dispatch.variant import Need
 from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape.printing import show
-from tvm_disc.tir.builder import i64, loaded, pointer, ramp, storage_dtype, view
-from tvm_disc.tir.index import product
+from tvm_disc.tir.builder import Block, i64, loaded, pointer, ramp, storage_dtype, view
+from tvm_disc.tir.index import add, product
 from tvm_disc.typing import Buffer, Expr
 
 ACCESS_BYTES = 16
@@ -84,6 +84,16 @@ def access_lanes(dtype: str, lanes: int) -> int:
     width = min(lanes, ACCESS_BYTES // item_bytes(dtype))
     known = dtype.startswith(("float32", "float64", "int", "uint")) or width == 8
     return width if known and width > 1 else 1
+
+
+def move(
+    block: Block, dtype: str, to: Buffer, at: Expr, source: Buffer, begin: Expr, count: int
+) -> None:
+    """Emit a copy between arrays of ``dtype``, of ``count`` elements at a multiple of ``count``."""
+    width = access_lanes(dtype, count)
+    for k in range(0, count, width):
+        here, there = ((ramp(add(x, k), width) if width > 1 else add(x, k)) for x in (at, begin))
+        block.store(to, here, source[there])
 
 
 def multiple_need(expr: Expr, lanes: int) -> Need:
@@ -307,6 +317,7 @@ __all__ = [
     "item_bytes",
     "lanes_of_nodes",
     "lanes_of_operand",
+    "move",
     "multiple_need",
     "stand_in",
 ]

@@ -37,12 +37,12 @@ from tvm_disc.schedules.cuda.attention.parts import (
 )
 from tvm_disc.schedules.cuda.block import DeviceBlock
 from tvm_disc.schedules.cuda.epilogue import store_lanes
-from tvm_disc.schedules.cuda.vector import Lanes, access_lanes
+from tvm_disc.schedules.cuda.vector import Lanes, move
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.tir.builder import const, i64, ramp
+from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import add, ceil_div
 from tvm_disc.typing import UNSET, Buffer, Expr
 
@@ -440,12 +440,7 @@ class _Flash:
 
     def move(self, to: Buffer, at: Expr, source: Buffer, begin: Expr, count: int) -> None:
         """Emit a copy between arrays, of ``count`` elements at a multiple of ``count``."""
-        width = access_lanes(self.dtype, count)
-        for k in range(0, count, width):
-            here, there = (
-                (ramp(add(x, k), width) if width > 1 else add(x, k)) for x in (at, begin)
-            )
-            self.block.store(to, here, source[there])
+        move(self.block, self.dtype, to, at, source, begin, count)
 
     def _query(self, r: Expr) -> Expr:
         """Return the query of a thread's row."""
