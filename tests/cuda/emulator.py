@@ -55,12 +55,13 @@ def _gxx(*arguments: str) -> None:
 @cache
 def _words() -> Path:
     """A folder with ``words.h`` as the compiler has read it, which takes longer than a kernel."""
-    text = (HERE / "words.h").read_text()
-    found = folder() / f"words_{key_of(text, *OPTIONS)}"
+    texts = {name: (HERE / name).read_text() for name in ("words.h", "tensor.h")}
+    found = folder() / f"words_{key_of(*texts.values(), *OPTIONS)}"
     if not found.exists():
         made = found.with_name(f"{found.name}_{os.getpid()}")
         made.mkdir(exist_ok=True)
-        (made / "words.h").write_text(text)
+        for name, text in texts.items():
+            (made / name).write_text(text)
         _gxx(*OPTIONS, "-x", "c++-header", str(made / "words.h"), "-o", str(made / "words.h.gch"))
         try:
             made.rename(found)
@@ -101,7 +102,8 @@ def emulated_source(source: str) -> str:
     for k, match in enumerate(matches):
         name, params = match.groups()
         end = matches[k + 1].start() if k + 1 < len(matches) else len(source)
-        barriers = "__syncthreads" in source[match.end() : end]
+        text = source[match.end() : end]
+        barriers = "__syncthreads" in text or "disc_tensor_" in text
         types = [p.rsplit(" ", 1)[0].replace("__restrict__", "") for p in params.split(", ")]
         given = ", ".join(f"*({t}*)args[{i}]" for i, t in enumerate(types))
         parts.append(f'extern "C" void run_{name}(void** args) {{ {name}({given}); }}')

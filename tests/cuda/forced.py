@@ -15,6 +15,7 @@ from tests.cuda import emulator
 from tests.cuda.helpers import ORDERS, built
 from tvm_disc.codegen.cuda import nvrtc
 from tvm_disc.codegen.cuda.source import PRELUDE
+from tvm_disc.runtime.arrays import as_array
 from tvm_disc.schedules.cuda import product, reduce, window
 from tvm_disc.schedules.cuda.reduce import ReduceKnobs
 from tvm_disc.schedules.cuda.rows import template as rows
@@ -108,7 +109,7 @@ def check_all(
         gpu.emulated_order(order)
         found.append(_several(program(*inputs)))
     there = [moved(program, x) if x.size else program._main.sent(x) for x in inputs]
-    apart = [np.from_dlpack(program._main.fetched(y)) for y in _several(program(*there))]
+    apart = [as_array(program._main.fetched(y)) for y in _several(program(*there))]
     for k, want in enumerate(wanted):
         for one in (found[0][k], apart[k]):
             np.testing.assert_allclose(one, want, rtol=tolerance, atol=tolerance / 4)

@@ -25,7 +25,7 @@ TEMPLATES: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
     ("rows", ("rows/*.py",), ("rows/*.py",)),
     ("transposes", ("transpose/*.py",), ("transpose.py",)),
     ("products, and convolutions as products", ("gemm/*.py", "conv/*.py"),
-     ("product.py", "tile.py", "views.py")),
+     ("product.py", "task.py", "tile.py", "tiling.py", "views.py", "tensor/*.py")),
     ("pools and depthwise convolutions", WINDOWS, ("window.py",)),
     ("any contraction", ("loops/fallback.py",), ("reduce.py", "epilogue.py")),
     ("attention", ("attention/*.py",), ("attention/*.py",)),

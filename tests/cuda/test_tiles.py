@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tests.models import function, rows
 from tvm_disc import relay
 from tvm_disc.schedules.cuda.product import TILES
 from tvm_disc.schedules.cuda.reduce import ALL, ReduceKnobs
+from tvm_disc.schedules.cuda.tensor import template
 from tvm_disc.schedules.cuda.tile import Side, TileKnobs
 
 # (m, n, k): 1, a prime, a tile less one, a tile, one more; multiples of four, and nothing to add.
@@ -64,9 +66,9 @@ def test_products_of_a_batch(gpu: ctypes.CDLL) -> None:
 
 
 def test_operands_that_are_computed(gpu: ctypes.CDLL) -> None:
-    """Half precision, with 32 bits for sums: eight elements to an access."""
+    """Half precision without tensor cores: eight elements to an access."""
     x, y = rows("m", "k", dtype="float16"), rows("k", "n", name="y", dtype="float16")
-    with only_tile(TILES[0]):
+    with only_tile(TILES[0]), mock.patch.object(template, "ARCHITECTURE", 1000):
         program, code = made(function(x, y, relay.nn.matmul(x, y)))
     assert any("*(uint4*)(cell" in text for text in code.values())
     for m, n, k in ((1, 1, 1), (65, 72, 24), (7, 8, 9)):

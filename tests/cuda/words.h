@@ -1,7 +1,8 @@
 // CUDA's words for a C++ compiler: the threads of a block take turns, from barrier to barrier.
 //
 // A block runs alone, so what its threads share is static. Shared memory holds NaN before a block
-// writes it. A thread that ends while others wait at a barrier ends the process with a message.
+// writes it. A thread that ends while others wait at a barrier ends the process with a message. The
+// instructions of a warp, and asynchronous copies, are in tensor.h.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -40,6 +41,10 @@ static inline float __fsub_rn(float x, float y) { __asm__("" : "+x"(x)); return 
 static inline double __dsub_rn(double x, double y) { __asm__("" : "+x"(x)); return x - y; }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+static void disc_store_16(void* to, const void* from) {
+  if ((uintptr_t)to % 16) abort();
+  memcpy(to, from, 16);
+}
 template <class T> static inline T max(T a, T b) { return a > b ? a : b; }
 template <class T> static inline T min(T a, T b) { return a < b ? a : b; }
 
@@ -63,7 +68,14 @@ __attribute__((naked, noinline)) static void Switch(void** from, void** to) {
       "mov %rsp, (%rdi)\n mov (%rsi), %rsp\n"
       "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n");
 }
-static void __syncthreads() { Switch(&stacks[current], &scheduler); }
+// What a thread waits for: its block, or the other threads of its warp.
+enum { kReady, kBlock, kWarp };
+static char waiting[1024];
+static void Wait(char what) {
+  waiting[current] = what;
+  Switch(&stacks[current], &scheduler);
+}
+static void __syncthreads() { Wait(kBlock); }
 static void Enter() {
   running(given);
   done[current] = true;
@@ -76,6 +88,19 @@ static void Prepare(int k) {
   *--top = (void*)Enter;
   stacks[k] = top - 6;
   done[k] = false;
+  waiting[k] = kReady;
+}
+static void Stop(const char* what, int count, int all) {
+  fprintf(stderr, "emulator: %d of %d %s\n", count, all, what);
+  abort();
+}
+// Whether all threads of a warp, from a first one on, wait for each other; then they are ready.
+static bool Met(int first, char what) {
+  for (int k = first; k < first + 32; ++k) {
+    if (done[k] || waiting[k] != what) return false;
+  }
+  for (int k = first; k < first + 32; ++k) waiting[k] = kReady;
+  return true;
 }
 static void Block(const std::vector<int>& order, bool barriers) {
   memset(__start_emulated_shared, 0xff, __stop_emulated_shared - __start_emulated_shared);
@@ -88,21 +113,29 @@ static void Block(const std::vector<int>& order, bool barriers) {
     return;
   }
   for (int k = 0; k < threads; ++k) Prepare(k);
-  int ended = 0;
-  while (ended < threads) {
-    int before = ended;
+  for (int ended = 0; ended < threads;) {
+    bool moved = false;
     for (int k : order) {
-      if (done[k]) continue;
+      if (done[k] || waiting[k] != kReady) continue;
       current = threadIdx.x = k;
+      moved = true;
       Switch(&scheduler, &stacks[k]);
       ended += done[k];
+      // A warp whose threads have all met goes on at once, ahead of other warps.
+      if (waiting[k] == kWarp && Met(k / 32 * 32, kWarp)) break;
     }
-    if (ended != before && ended != threads) {
-      fprintf(stderr, "emulator: %d of %d threads ended, others wait at a barrier\n", ended, threads);
-      abort();
+    if (moved) continue;
+    int stuck = 0, apart = 0;
+    for (int k = 0; k < threads; ++k) {
+      stuck += !done[k];
+      apart += !done[k] && waiting[k] == kWarp;
+      waiting[k] = kReady;
     }
+    if (apart) Stop("threads of a warp wait for others that do not come", apart, threads);
+    if (ended) Stop("threads wait at a barrier, others ended", stuck, threads);
   }
 }
+#include "tensor.h"
 // order: 0 as numbered, 1 backwards, others are seeds.
 extern "C" void emulated_launch(Run run, bool barriers, int blocks, int threads, void** args,
                                 int order) {
@@ -124,6 +157,7 @@ extern "C" void emulated_launch(Run run, bool barriers, int blocks, int threads,
   }
   running = run;
   given = args;
+  copies_are_late = order != 1;
   for (int b : turns) {
     blockIdx.x = b;
     Block(numbers, barriers);

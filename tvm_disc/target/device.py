@@ -23,6 +23,7 @@ class Costs:
         load: a load of one lane, with its index arithmetic, in a multiprocessor's pipes.
         shared: a load of up to 16 bytes of one lane from shared memory, likewise.
         multiply: a multiply-add of one lane, likewise.
+        tensor: a multiply-add of 16-bit operands on tensor cores, likewise.
         library_step: a step of k of a tile of 128 x 128 of cuBLASLt.
         library_call: a call of cuBLASLt, beyond a launch.
         each_gbs: maximum bandwidth of a multiprocessor, in GB/s.
@@ -36,6 +37,7 @@ class Costs:
     load: float
     shared: float
     multiply: float
+    tensor: float
     library_step: float
     library_call: float
     each_gbs: float
@@ -44,7 +46,8 @@ class Costs:
 
 MEASURED = Costs(
     launch=3400.0, step=4.0, barrier=30.0, wait=580.0, load=0.035, shared=0.016,
-    multiply=1 / 170, library_step=90.0, library_call=2000.0, each_gbs=90.0, threads_held=2048,
+    multiply=1 / 170, tensor=1 / 2000, library_step=90.0, library_call=2000.0, each_gbs=90.0,
+    threads_held=2048,
 )  # fmt: skip
 _CLOCK_GHZ, _LANES = 1.98, 128  # of the H100, under load
 
@@ -131,7 +134,7 @@ def _scaled(cores: int, flops: float) -> Costs:
     ratio = 2 * _CLOCK_GHZ * _LANES / (flops / cores)
     scaled = {
         name: getattr(MEASURED, name) * ratio
-        for name in ("load", "shared", "multiply", "library_step")
+        for name in ("load", "shared", "multiply", "tensor", "library_step")
     }
     return replace(MEASURED, **scaled)
 

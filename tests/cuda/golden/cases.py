@@ -16,12 +16,14 @@ import tvm_disc.codegen.build
 from tests.cuda.attention.forced import only_attention
 from tests.cuda.forced import only_rows, only_strips, only_sums, only_tile
 from tests.cuda.helpers import noise
+from tests.cuda.tensor.forced import only_tensor_tile
 from tests.models import function, rows
 from tests.schedules.attention.cases import FACTS, attend, qkv
 from tvm_disc import relay
 from tvm_disc.schedules.cuda.attention.tile import FlashKnobs
 from tvm_disc.schedules.cuda.reduce import ReduceKnobs
 from tvm_disc.schedules.cuda.rows.template import RowKnobs
+from tvm_disc.schedules.cuda.tensor.tile import TensorKnobs
 from tvm_disc.schedules.cuda.tile import TileKnobs
 
 FOLDER = Path(__file__).parent
@@ -67,6 +69,11 @@ def _matmul() -> Any:
     return function(x, y, relay.nn.relu(relay.nn.matmul(x, y)))
 
 
+def _bfloat16() -> Any:
+    x, y = rows("m", "k", dtype="bfloat16"), rows("k", "n", name="y", dtype="bfloat16")
+    return function(x, y, relay.nn.relu(relay.nn.matmul(x, y)))
+
+
 def _vector() -> Any:
     x, y = rows(1, "k"), rows("k", "n", name="y")
     return function(x, y, relay.nn.matmul(x, y))
@@ -90,6 +97,7 @@ def _attention() -> Any:
 
 
 SMALL = TileKnobs(32, 32, 16, 4, 4)
+TENSOR = TensorKnobs(32, 32, 32, 1, 2, 3)
 CASES = (
     Case("relu", _relu),
     Case("bias", _bias),
@@ -97,6 +105,7 @@ CASES = (
     Case("softmax_held", _softmax, 2, lambda: only_rows(RowKnobs(32))),
     Case("softmax_columns", _columns, 1, lambda: only_rows(RowKnobs(8, columns=32))),
     Case("matmul", _matmul, 1, lambda: only_tile(SMALL)),
+    Case("matmul_bfloat16", _bfloat16, 1, lambda: only_tensor_tile(TENSOR)),
     Case("attention", _attention, 1, lambda: only_attention(FlashKnobs(32, 32, 4, 4)), FACTS),
     Case("vector", _vector, 1, lambda: only_sums(ReduceKnobs(8, columns=32))),
     Case("pool", _pool, 0, only_strips),

@@ -19,6 +19,7 @@ from tvm import tirx
 from tvm.ir import Call, GlobalVar
 from tvm.tirx import transform as T
 
+from tvm_disc.codegen.cuda import tensor
 from tvm_disc.errors import Unsupported
 from tvm_disc.schedules.cuda.kernel import DeviceFunction
 from tvm_disc.support.locks import Lock
@@ -48,7 +49,9 @@ def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
         raise _refused(functions, target, error) from None
     body = text[text.index(_FIRST) :] if _FIRST in text else ""
     body = _DOTTED.sub(lambda m: m[0].replace(".", "_"), body)
-    return "\n".join([PRELUDE, *_divisions(body), body])
+    return "\n".join(
+        [PRELUDE, *_divisions(body), *([tensor.TEXT] if tensor.PREFIX in body else []), body]
+    )
 
 
 def _generated(module: object, target: Any) -> str:
@@ -163,6 +166,11 @@ struct half {
     return x;
   }
 };
+DISC_DEVICE void disc_store_16(void* to, const void* from) {
+  const uint32_t* x = (const uint32_t*)from;
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               ::"l"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+}
 #endif
 #ifndef CUDART_INF_F
 #define CUDART_INF_F __int_as_float(0x7f800000)

@@ -57,7 +57,7 @@ def store_lanes(
     low.resolve([flat])
     begin = block.bind("flat", flat)
     for cell, buffer in zip(cells, body.outputs, strict=True):
-        lanes.copy(buffer, begin, cell, i64(0))
+        lanes.put(buffer, begin, cell)
 
 
 def _same(value: Expr, index: Sequence[Expr]) -> Expr:

@@ -19,18 +19,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
-from typing import cast as typed
 
 from tvm import tirx
 
-from tvm_disc.schedules.cuda.block import DeviceBlock
-from tvm_disc.schedules.cuda.epilogue import store_lanes
-from tvm_disc.schedules.cuda.vector import Lanes, move
+from tvm_disc.schedules.cuda.task import TileTask
+from tvm_disc.schedules.cuda.vector import move
 from tvm_disc.schedules.cuda.views import TileView
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.group import Body
-from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import add
@@ -208,48 +205,19 @@ def operand(
     return view.b(low, g, (kk, at), (across, along))
 
 
-class _Tile:
+class _Tile(TileTask):
     """Emits the tile of one task."""
 
     def __init__(self, plan: TilePlan, body: Body) -> None:
-        self.plan, self.view, self.knobs, self.body = plan, plan.view, plan.tile, body
-        self.block, self.low = typed(DeviceBlock, body.block), body.low
-        self.thread = body.thread
+        super().__init__(plan.view, plan.tile, plan.facts, body)
+        self.plan, self.knobs = plan, plan.tile
         self.dtype = accumulator(self.view.node.dtype)
         block, knobs = self.block, self.knobs
-        sizes = (block.bind(name, i64(x)) for name, x in zip("gmnk", self.view.sizes, strict=True))
-        self.batch, self.m, self.n, self.k = sizes
-        self._origin()
         width = knobs.n // knobs.columns
         self.row = block.bind("row", tirx.truncdiv(self.thread, i64(width)))
         self.column = block.bind("column", self.thread - self.row * width)
         self.sums = block.alloc("sums", knobs.rows * knobs.columns, self.dtype)
         self.a, self.b = _Copy(self, plan.a, "a"), _Copy(self, plan.b, "b")
-
-    def _origin(self) -> None:
-        """Compute a task's part of the sum, batch item and tile."""
-        block, knobs = self.block, self.knobs
-        down, across = (
-            block.bind("tiles", ceil_div(x, t)) for x, t in ((self.m, knobs.m), (self.n, knobs.n))
-        )
-        along = block.bind("along", tirx.truncdiv(self.body.lo, across))
-        self.j0 = block.bind("j0", (self.body.lo - along * across) * knobs.n)
-        item = block.bind("item", tirx.truncdiv(along, down))
-        self.i0 = block.bind("i0", (along - item * down) * knobs.m)
-        slices = block.bind("slices", ceil_div(self.k, knobs.k))
-        self.g, self.part, self.first, self.count = item, i64(0), i64(0), slices
-        if knobs.parts > 1:
-            self.part = block.bind("part", tirx.truncdiv(item, tirx.max(self.batch, i64(1))))
-            self.g = block.bind("g", item - self.part * self.batch)
-            share = block.bind("share", ceil_div(slices, knobs.parts))
-            self.first = block.bind("first", self.part * share)
-            self.count = block.bind("count", tirx.max(tirx.min(slices - self.first, share), i64(0)))
-
-    def lanes(self, count: int, begins: Sequence[Expr]) -> Lanes:
-        """Return the lanes of adjacent elements, under the facts of the plan."""
-        symbols = self.view.group.symbols()
-        flat = self.view.packed
-        return Lanes(self.low, count, self.plan.facts, begins, symbols, flat)
 
     def emit(self) -> None:
         """Emit all slices, then the stores."""
@@ -312,39 +280,9 @@ class _Tile:
             with block.when(tirx.And(i < self.m, j < self.n)), low.scope():
                 at = r * knobs.columns + c
                 if step > 1:
-                    self._store_lanes(i, j, at, step)
+                    self.store_adjacent(i, j, self.sums, at, step)
                 else:
-                    self._store_one(i, j, self.sums[at])
-
-    def _store_one(self, i: Expr, j: Expr, total: Expr) -> None:
-        view, low, anchor = self.view, self.low, self.view.node
-        flat = view.flat(self.g, i, j)
-        if self.knobs.parts > 1:
-            assert self.body.scratch is not None
-            size = self.batch * self.m * self.n
-            self.block.store(self.body.scratch, self.part * size + flat, total)
-            return
-        total = low.settle("total", cast(total, anchor.dtype))
-        low.bind_reader(anchor, lambda at: total)
-        store_outputs(view.group, self.body.outputs, low, view.index(low, self.g, i, j), flat)
-        low.drop_reader(anchor)
-
-    def _store_lanes(self, i: Expr, j: Expr, at: Expr, count: int) -> None:
-        view, anchor = self.view, self.view.node
-        lanes = self.lanes(count, [j])
-
-        def index(lane: Expr) -> Sequence[Expr]:
-            return view.index(self.low, self.g, i, add(j, lane))
-
-        def total(number: int, place: Sequence[Expr]) -> Expr:
-            return cast(self.sums[at + number], anchor.dtype)
-
-        store_lanes(view.group, self.body, lanes, index, total, view.flat(self.g, i, j))
+                    self.store_one(i, j, self.sums[at])
 
 
-def ceil_div(size: Expr, step: int) -> Expr:
-    """Return a quotient, rounded up."""
-    return tirx.floordiv(i64(size) + (step - 1), i64(step))
-
-
-__all__ = ["Side", "TileKnobs", "TilePlan", "ceil_div", "operand"]
+__all__ = ["Side", "TileKnobs", "TilePlan", "operand"]

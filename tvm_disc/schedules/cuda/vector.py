@@ -19,7 +19,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import TensorLoad
+from tvm.ir import PointerType, PrimType, TensorLoad
 
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.variant import Need
@@ -94,6 +94,12 @@ def move(
     for k in range(0, count, width):
         here, there = ((ramp(add(x, k), width) if width > 1 else add(x, k)) for x in (at, begin))
         block.store(to, here, source[there])
+
+
+def address(buffer: Buffer, index: Expr) -> Expr:
+    """Return the address of an element."""
+    kind = PointerType(PrimType(str(buffer.dtype)), buffer.scope())
+    return tirx.call_intrin(kind, "tirx.address_of", buffer[index])
 
 
 def multiple_need(expr: Expr, lanes: int) -> Need:
@@ -214,6 +220,21 @@ class Lanes:
             else:
                 self.low.block.store(to, ramp(to_ + k, width), source[ramp(from_ + k, width)])
 
+    def put(self, to: Buffer, at: Expr, source: Buffer) -> None:
+        """Emit vector stores of all elements of a thread-local array to memory; ``at`` is a
+        multiple of the number of lanes.
+
+        NVRTC often splits a copy from a thread-local array into stores of single elements, so that
+        16 bytes are stored by an instruction.
+        """
+        width = access_lanes(str(to.dtype), self.count)
+        if width * item_bytes(str(to.dtype)) != ACCESS_BYTES:
+            self.copy(to, at, source, i64(0))
+            return
+        for k in range(0, self.count, width):
+            where = (address(to, at + k), address(source, i64(k)))
+            self.low.block.eval(tirx.call_extern("void", "disc_store_16", *where))
+
     def _parts(self, begin: Expr) -> Expr:
         """Return a multiple in a form that TVM recognizes as one."""
         if isinstance(begin, tirx.IntImm):
@@ -313,6 +334,7 @@ __all__ = [
     "Aligned",
     "Lanes",
     "access_lanes",
+    "address",
     "distinct",
     "item_bytes",
     "lanes_of_nodes",

@@ -1,0 +1,117 @@
+"""Products on tensor cores: types, layouts, edges of tiles, alignment, epilogues, refusals."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tests.cuda.forced import check_all
+from tests.cuda.tensor.forced import DTYPES, TOLERANCE, built, numbers, only_tensor_tile
+from tests.models import function, rows
+from tvm_disc import relay
+from tvm_disc.schedules.cuda.tensor.template import TILES
+from tvm_disc.schedules.cuda.tensor.tile import TensorKnobs
+
+# (m, n, k): 1, a prime, a tile, more than one; multiples of eight in all dims; nothing to add.
+SIZES = ((1, 1, 1), (5, 3, 7), (64, 128, 64), (72, 136, 200), (130, 66, 33), (3, 8, 0))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_every_layout(gpu: ctypes.CDLL, tile: TensorKnobs, dtype: str) -> None:
+    """Operands by rows and by columns, in a batch, with an epilogue."""
+    x, y, z, w = (
+        rows(*dims, name=name, dtype=dtype)
+        for name, dims in (("x", "mk"), ("y", "kn"), ("z", "nk"), ("w", "gkm"))
+    )
+    v, bias = rows("g", "k", "n", name="v", dtype=dtype), rows("n", name="b", dtype=dtype)
+    results = [
+        relay.nn.relu(relay.add(relay.nn.matmul(x, y), bias)),
+        relay.nn.dense(x, z),
+        relay.nn.batch_matmul(w, v, transpose_a=True, transpose_b=False),
+    ]
+    with only_tensor_tile(tile):
+        program, code = built(function(x, y, z, w, v, bias, relay.Tuple(results)))
+    # each product element by element, and with asynchronous copies
+    assert len(code) == 6 and sum("disc_tensor_copy" in t for t in code) == 3
+    for m, n, k in SIZES:
+        given = [
+            numbers(dtype, *shape, scale=(k + 1) ** -0.5)
+            for shape in ((m, k), (k, n), (n, k), (2, k, m), (2, k, n), (n,))
+        ]
+        a, b, c, d, e, f = (g.astype("f8") for g in given)
+        wanted = [np.maximum(a @ b + f, 0), a @ c.T, d.transpose(0, 2, 1) @ e]
+        check_all(gpu, program, given, wanted, TOLERANCE[dtype])
+
+
+def test_computed_operands(gpu: ctypes.CDLL) -> None:
+    """A transposed operand, which is read element by element if its rows are not adjacent."""
+    x = rows("m", "a", "k", dtype="float16")
+    y = rows("c", "n", name="y", dtype="float16")
+    sliced = relay.reshape(relay.strided_slice(x, [0, 0, 1], [1 << 30, 1 << 30, 1 << 30]), (-1, 15))
+    with only_tensor_tile(TILES[0]):
+        program = tvm_disc.build(
+            function(x, y, relay.nn.matmul(sliced, y)), target="cuda", constraints=["x.2 == 16"]
+        )
+    a, b = numbers("float16", 3, 5, 16), numbers("float16", 15, 24)
+    wanted = a[:, :, 1:].reshape(-1, 15).astype("f8") @ b.astype("f8")
+    np.testing.assert_allclose(program(a, b), wanted, rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "result", "tf32", "target", "reason"),
+    [
+        (("float32", "float32"), "float32", False, "cuda", "Options(tf32=True) allows them"),
+        (("int8", "int8"), "int32", True, "cuda", "operands are int8"),
+        (("float16", "float16"), "float16", True, "cuda -arch=sm_75", "older than sm_80"),
+        (("float64", "float64"), "float64", True, "cuda", "operands are float64"),
+    ],
+)
+def test_refusals_are_explained(
+    dtypes: tuple[str, str], result: str, tf32: bool, target: str, reason: str
+) -> None:
+    x, y = rows("m", 64, dtype=dtypes[0]), rows(64, 64, name="y", dtype=dtypes[1])
+    made = relay.nn.matmul(x, y, out_dtype=result)
+    program = tvm_disc.build(
+        function(x, y, made), target=target, options=tvm_disc.Options(tf32=tf32)
+    )
+    assert reason in program.explain()
+
+
+MISTAKES = {
+    "a wait": ("instructions.Instructions.wait", "lambda self, groups: None"),
+    "a barrier": ("instructions.DeviceBlock.barrier", "lambda self: None"),
+    "a meeting of a warp": ("instructions.Instructions.meet", "lambda self: None"),
+}
+SCRIPT = """
+from unittest import mock
+from tests.cuda import emulator
+from tests.cuda.tensor.forced import built, numbers, only_tensor_tile
+from tests.models import function, rows
+from tvm_disc import relay
+from tvm_disc.schedules.cuda.tensor.template import TILES
+x, y = rows("m", "k", dtype="bfloat16"), rows("k", "n", name="y", dtype="bfloat16")
+path, replacement = {mistake!r}
+with emulator.emulated() as gpu, only_tensor_tile(TILES[0]):
+    with mock.patch("tvm_disc.schedules.cuda.tensor." + path, eval(replacement)):
+        program, _ = built(function(x, y, relay.nn.matmul(x, y)))
+    a, b = numbers("bfloat16", 64, 512), numbers("bfloat16", 512, 64)
+    wanted = a.astype("f8") @ b.astype("f8")
+    for order in (0, 1, 5):
+        gpu.emulated_order(order)
+        found = program(a, b).astype("f8")
+        if not abs(found - wanted).max() < 1:
+            raise SystemExit(7)
+"""
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_emulator_finds_missing_synchronisation(name: str) -> None:
+    script = SCRIPT.format(mistake=MISTAKES[name])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode in (7, -6), done.stderr.decode()[-2000:]

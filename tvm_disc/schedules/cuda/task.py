@@ -1,0 +1,111 @@
+"""A task of a tiled matmul: its place in the result, and the stores of its sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+from typing import cast as typed
+
+from tvm import tirx
+
+from tvm_disc.schedules.cuda.block import DeviceBlock
+from tvm_disc.schedules.cuda.epilogue import store_lanes
+from tvm_disc.schedules.cuda.vector import Lanes
+from tvm_disc.schedules.cuda.views import TileView
+from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.gemm.partition import is_one
+from tvm_disc.schedules.group import Body
+from tvm_disc.schedules.loops.fallback import store_outputs
+from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import add, ceil_div
+from tvm_disc.typing import Buffer, Expr
+
+
+class TileSizes(Protocol):
+    """Rows and columns of a tile, the depth of a slice, and the number of blocks per sum."""
+
+    @property
+    def m(self) -> int:
+        """Rows of the result."""
+
+    @property
+    def n(self) -> int:
+        """Columns of the result."""
+
+    @property
+    def k(self) -> int:
+        """Steps of the summed dim that are multiplied at once."""
+
+    @property
+    def parts(self) -> int:
+        """Blocks that share a sum."""
+
+
+class TileTask:
+    """Base of the emitters of one task: sizes, origin, and epilogue."""
+
+    def __init__(self, view: TileView, sizes: TileSizes, facts: Sequence[Expr], body: Body) -> None:
+        self.view, self.tile, self.facts, self.body = view, sizes, facts, body
+        self.block, self.low = typed(DeviceBlock, body.block), body.low
+        self.thread = body.thread
+        block = self.block
+        bound = (block.bind(name, i64(x)) for name, x in zip("gmnk", view.sizes, strict=True))
+        self.batch, self.m, self.n, self.k = bound
+        self._origin()
+
+    def _origin(self) -> None:
+        """Compute a task's part of the sum, batch item and tile."""
+        block, tile = self.block, self.tile
+        down, across = (
+            block.bind("tiles", ceil_div(x, t)) for x, t in ((self.m, tile.m), (self.n, tile.n))
+        )
+        along = block.bind("along", tirx.truncdiv(self.body.lo, across))
+        self.j0 = block.bind("j0", (self.body.lo - along * across) * tile.n)
+        if tile.parts == 1 and is_one(self.batch):
+            item, self.i0 = i64(0), block.bind("i0", along * tile.m)
+        else:
+            item = block.bind("item", tirx.truncdiv(along, down))
+            self.i0 = block.bind("i0", (along - item * down) * tile.m)
+        slices = block.bind("slices", ceil_div(self.k, tile.k))
+        self.g, self.part, self.first, self.count = item, i64(0), i64(0), slices
+        if tile.parts > 1:
+            self.part = block.bind("part", tirx.truncdiv(item, tirx.max(self.batch, i64(1))))
+            self.g = block.bind("g", item - self.part * self.batch)
+            share = block.bind("share", ceil_div(slices, tile.parts))
+            self.first = block.bind("first", self.part * share)
+            self.count = block.bind("count", tirx.max(tirx.min(slices - self.first, share), i64(0)))
+
+    def lanes(self, count: int, begins: Sequence[Expr]) -> Lanes:
+        """Return the lanes of adjacent elements, under the facts of the plan."""
+        symbols = self.view.group.symbols()
+        return Lanes(self.low, count, self.facts, begins, symbols, self.view.packed)
+
+    def store_one(self, i: Expr, j: Expr, total: Expr) -> None:
+        """Emit the store of a sum through the epilogue; to scratch memory if blocks share sums."""
+        view, low, anchor = self.view, self.low, self.view.node
+        flat = view.flat(self.g, i, j)
+        if self.tile.parts > 1:
+            assert self.body.scratch is not None
+            size = self.batch * self.m * self.n
+            self.block.store(self.body.scratch, self.part * size + flat, total)
+            return
+        total = low.settle("total", cast(total, anchor.dtype))
+        low.bind_reader(anchor, lambda at: total)
+        store_outputs(view.group, self.body.outputs, low, view.index(low, self.g, i, j), flat)
+        low.drop_reader(anchor)
+
+    def store_adjacent(self, i: Expr, j: Expr, sums: Buffer, at: Expr, count: int) -> None:
+        """Emit the stores of ``count`` adjacent sums of a row, which begin at ``sums[at]``."""
+        view, anchor = self.view, self.view.node
+        lanes = self.lanes(count, [j])
+
+        def index(lane: Expr) -> Sequence[Expr]:
+            return view.index(self.low, self.g, i, add(j, lane))
+
+        def total(number: int, place: Sequence[Expr]) -> Expr:
+            return cast(sums[at + number], anchor.dtype)
+
+        store_lanes(view.group, self.body, lanes, index, total, view.flat(self.g, i, j))
+
+
+__all__ = ["TileSizes", "TileTask"]

@@ -1,0 +1,87 @@
+"""Calls of tensor core instructions and asynchronous copies, which ``codegen/cuda/tensor.py``
+defines.
+
+Addresses in shared memory are integers of 32 bits. A warp's 32 threads call an instruction of the
+warp together.
+"""
+
+from __future__ import annotations
+
+from tvm import tirx
+
+from tvm_disc.schedules.cuda.block import DeviceBlock
+from tvm_disc.schedules.cuda.vector import address
+from tvm_disc.tir.builder import i64
+from tvm_disc.typing import Buffer, Expr
+
+ADDRESS = "uint32"
+CHUNK_BYTES = 16  # of an asynchronous copy, and of a row of an 8 x 8 matrix of 16-bit elements
+FRAGMENT = 4  # words of a thread that one load fills
+
+
+def i32(value: int) -> Expr:
+    """Return a literal for arithmetic on thread numbers and shared addresses."""
+    return tirx.IntImm("int32", value)
+
+
+def word(value: Expr | int) -> Expr:
+    """Return a value as part of a shared address."""
+    return tirx.IntImm(ADDRESS, value) if isinstance(value, int) else tirx.Cast(ADDRESS, value)
+
+
+class Instructions:
+    """Emits the instructions into a block."""
+
+    def __init__(self, block: DeviceBlock) -> None:
+        self.block = block
+
+    def address(self, name: str, room: Buffer) -> Expr:
+        """Return the shared address of an array."""
+        found = tirx.call_extern(ADDRESS, "disc_tensor_address", address(room, i64(0)))
+        return self.block.bind(name, found)
+
+    def copy(self, to: Expr, source: Buffer, at: Expr, inside: Expr) -> None:
+        """Start a copy of 16 bytes from ``source[at]``; zeros are copied if not ``inside``."""
+        bytes_ = tirx.Select(inside, i32(CHUNK_BYTES), i32(0))
+        self._call("copy", to, address(source, at), bytes_)
+
+    def commit(self) -> None:
+        """Make the copies that this thread has started since the last call a group."""
+        self._call("commit")
+
+    def wait(self, groups: int) -> None:
+        """Wait until at most ``groups`` groups of this thread are incomplete."""
+        self._call("wait", i32(groups))
+
+    def load(self, to: Buffer, begin: Expr, at: Expr, transposed: bool) -> None:
+        """Load four 8 x 8 matrices of 16-bit elements; each thread gives a row's address."""
+        self._call("load_transposed" if transposed else "load", address(to, begin), at)
+
+    def round(self, words: Buffer, begin: Expr) -> None:
+        """Round four float32 to TF32."""
+        self._call("round", address(words, begin))
+
+    def multiply(
+        self, dtype: str, sums: Buffer, s: Expr, a: tuple[Buffer, Expr], b: tuple[Buffer, Expr]
+    ) -> None:
+        """Add the product of a 16 x K and a K x 8 matrix to sums; K is 32 bytes of ``dtype``."""
+        self._call(f"multiply_{dtype}", address(sums, s), address(*a), address(*b))
+
+    def put(self, at: Expr, first: Expr, second: Expr) -> None:
+        """Store two adjacent float32 to shared memory."""
+        self._call("put", at, first, second)
+
+    def get(self, to: Buffer, at: Expr, count: int) -> None:
+        """Load adjacent float32 from shared memory: one, or a multiple of four."""
+        for k in range(0, count, 4):
+            self._call("get" if count > 1 else "get_one", address(to, i64(k)), at + word(4 * k))
+
+    def meet(self) -> None:
+        """Wait for the other threads of the warp."""
+        self._call("meet")
+
+    def _call(self, name: str, *args: Expr) -> None:
+        self.block.eval(tirx.call_extern("void", f"disc_tensor_{name}", *args))
+
+
+__all__ = ["ADDRESS", "CHUNK_BYTES", "FRAGMENT", "Instructions", "i32", "word"]

@@ -1,0 +1,119 @@
+"""Plans of matmuls on tensor cores: float16, bfloat16, and float32 if TF32 is allowed.
+
+Sums are float32. Plans with asynchronous copies (``wide``) require plain operands, dims that are
+multiples of 16 bytes, and aligned operands; the base plans require nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.nodes import static_dim
+from tvm_disc.schedules.cuda.cost import Work
+from tvm_disc.schedules.cuda.tensor.instructions import CHUNK_BYTES
+from tvm_disc.schedules.cuda.tensor.tile import TensorKnobs, TensorPlan
+from tvm_disc.schedules.cuda.tile import Side
+from tvm_disc.schedules.cuda.tiling import Tiling
+from tvm_disc.schedules.cuda.vector import item_bytes
+from tvm_disc.schedules.cuda.views import Plain
+from tvm_disc.schedules.gemm.partition import is_one
+from tvm_disc.schedules.gemm.plan import strides_of
+from tvm_disc.schedules.gemm.vendor import operands_of, product_view
+from tvm_disc.schedules.group import Body, Group, Machine
+from tvm_disc.schedules.kernel import Plan
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import ceil_div
+from tvm_disc.typing import Expr
+
+ARCHITECTURE = 80  # the first with asynchronous copies and these instructions
+# k is for 16-bit operands; a slice of float32 has half as many steps.
+TILES = (
+    TensorKnobs(64, 64, 64, 2, 2, 3),
+    TensorKnobs(128, 128, 32, 2, 2, 3),
+    TensorKnobs(128, 64, 32, 2, 2, 4),
+    TensorKnobs(16, 128, 64, 1, 4, 2),
+    TensorKnobs(64, 64, 64, 2, 2, 3, parts=4),
+    TensorKnobs(16, 128, 64, 1, 4, 2, parts=8),
+)
+
+
+def plan_tensor_cores(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """Return plans for a matmul, or the reason why tensor cores cannot compute it."""
+    node, device = group.anchor, machine.device
+    assert node is not None and device is not None
+    dtypes = {x.dtype for x in node.inputs}
+    exact = dtypes in ({"float16"}, {"bfloat16"})
+    if not exact and not (dtypes == {"float32"} and machine.tf32):
+        named = " and ".join(sorted(dtypes))
+        also = "; Options(tf32=True) allows them" if dtypes == {"float32"} else ""
+        return WhyNot("tensor cores", f"operands are {named}{also}")
+    if not node.dtype.startswith(("float", "bfloat")) or node.dtype == "float64":
+        return WhyNot("tensor cores", f"the result is {node.dtype}")
+    if device.architectures[0] < ARCHITECTURE:
+        return WhyNot("tensor cores", f"sm_{device.architectures[0]} is older than sm_80")
+    plans = _TensorTiling(Plain(product_view(group)), solver, machine)
+    size = static_dim(plans.view.sizes[1])
+    return plans.plans([t for t in TILES if size is None or size > t.m // 4])
+
+
+class _TensorTiling(Tiling):
+    """The plans of one matmul on tensor cores."""
+
+    def __init__(self, tiled: Plain, solver: Solver, machine: Machine) -> None:
+        super().__init__(tiled, solver, machine)
+        view: Any = tiled.view
+        first, second = (strides_of(self.group, solver, at) for at in operands_of(view))
+        self.places = None if first is None or second is None else (first, second)
+        self.size_bytes = item_bytes(self.node.inputs[0].dtype)
+
+    def plans(self, tiles: Sequence[TensorKnobs]) -> list[Plan]:
+        return super().plans([replace(t, k=t.k * 2 // self.size_bytes) for t in tiles])
+
+    def _fits(self, tile: TensorKnobs) -> bool:
+        room = tile.stages * tile.k * (tile.m + tile.n) * self.size_bytes
+        return room <= self.device.shared_bytes
+
+    def _why_not_wide(self) -> str | None:
+        if self.places is None:
+            return "an operand is computed, or is not stored as a matrix"
+        sides = zip((self.a, self.b), self.places, strict=True)
+        chunk = CHUNK_BYTES // self.size_bytes
+        if any(s.lanes != chunk or not is_one(_along(s, p)) for s, p in sides):
+            return "no dim of an operand is contiguous"
+        return super()._why_not_wide()
+
+    def _emit(
+        self, tile: TensorKnobs, sides: tuple[Side, Side], facts: Sequence[Expr], wide_store: bool
+    ) -> Callable[[Body], None]:
+        places = self.places if tile.wide else None
+        stored = self._stored_lanes(tile) if wide_store else 1
+        return TensorPlan(self.view, tile, sides, places, facts, stored).emit
+
+    def _stored_lanes(self, tile: TensorKnobs) -> int:
+        return CHUNK_BYTES // self.size_bytes
+
+    def _work(self, tile: TensorKnobs, tasks: Expr) -> Work:
+        costs, k = self.device.costs, i64(self.view.sizes[3])
+        products = tile.m * tile.n * tile.k * self.size_bytes / 2
+        pipes = products * costs.tensor / tile.threads
+        loads = tile.k * (tile.m * tile.across + tile.n * tile.down) * self.size_bytes
+        shared = loads / CHUNK_BYTES / tile.threads * costs.shared
+        copied = (tile.m + tile.n) * tile.k * self.size_bytes / CHUNK_BYTES / tile.threads
+        busy = max(pipes, shared) + copied * (costs.load + costs.shared)
+        slices = ceil_div(ceil_div(k, tile.k), tile.parts)
+        # a block alone waits for the pipes, and for memory that was requested stages before
+        alone = max(tile.threads * busy, costs.wait / (tile.stages - 1))
+        each = max(1, round(alone / costs.step))
+        return Work(tasks, tile.threads, slices * each, slices, 1.0, busy / each, 2)
+
+
+def _along(side: Side, place: Any) -> Any:
+    """Return the stride along the dim of a side's copies."""
+    return place.k_stride if side.along_k else place.stride
+
+
+__all__ = ["TILES", "TensorKnobs", "plan_tensor_cores"]
