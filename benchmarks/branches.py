@@ -2,7 +2,7 @@
 
     python benchmarks/branches.py
 
-For each place of "Where else sizes decide" in docs/dispatch.md whose ways share what stands around
+For each place of "Other decisions by size" in docs/dispatch.md whose ways share what stands around
 them: bytes of the library and seconds of its build with all ways in one body, and with a body for
 each, as variants would have them; and at a shape for each way how long a call takes where the
 question is asked and where it is not, in turn.
@@ -28,11 +28,6 @@ import tvm
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.schedules.attention.body import AttentionBody
-from tvm_disc.schedules.gemm.inner import InnerProducts
-from tvm_disc.schedules.gemm.macro_kernel import _Emitter
-from tvm_disc.schedules.gemm.narrow import FewColumns, Lines
-from tvm_disc.schedules.gemm.outer import OuterProducts
-from tvm_disc.schedules.gemm.partition import GemmPartition
 from tvm_disc.schedules.loops.template import _Loop
 from tvm_disc.schedules.rows import template as rows_template
 from tvm_disc.schedules.rows.groups import RowGroups
@@ -70,15 +65,6 @@ def _var(name: str, *dims: Any) -> Any:
     return relay.var(name, shape=shape, dtype="float32")
 
 
-def _matmul(transposed: bool) -> Callable[[], Any]:
-    def make() -> Any:
-        x, y = _var("x", "m", "k"), _var("y", *("nk" if transposed else "kn"))
-        made = (relay.nn.dense if transposed else relay.nn.matmul)(x, y)
-        return relay.Function([x, y], made)
-
-    return make
-
-
 def _attention() -> Any:
     q, k, v = _var("q", "b", "s", 64), _var("k", "b", "t", 64), _var("v", "b", "t", 64)
     mask = _var("mask", 1, "s", "t")
@@ -108,28 +94,6 @@ def _at_once(registers: int) -> Callable[..., None]:
     return lambda self, short=(): self._all_rows(registers * self.work.lanes)
 
 
-_OTHERS = [(InnerProducts, "condition"), (Lines, "condition"), (FewColumns, "condition"),
-           (OuterProducts, "condition")]  # fmt: skip
-_SMALL = (_Emitter, "_is_small")
-
-
-def _only(kind: Any, method: str) -> list[Patch]:
-    """One way of a product alone."""
-    never = [_always(*k, None) for k in [_SMALL, *_OTHERS] if k != (kind, method)]
-    return [*never, _always(kind, method, YES)]
-
-
-_TILES = [_always(*k, None) for k in [_SMALL, *_OTHERS]]
-
-
-def _two(m: int, n: int, k: int) -> list[tuple[int, ...]]:
-    return [(m, k), (k, n)]
-
-
-def _turned(m: int, n: int, k: int) -> list[tuple[int, ...]]:
-    return [(m, k), (n, k)]
-
-
 def _with_mask(b: int, s: int, t: int) -> list[tuple[int, ...]]:
     return [(b, s, 64), (b, t, 64), (b, t, 64), (1, s, t)]
 
@@ -139,24 +103,6 @@ PLACES = [
         Way("in place", [_always(AttentionBody, "_keys_in_place", YES)], (12, 1, 300)),
         Way("packed", [_always(AttentionBody, "_keys_in_place", NO)], (12, 64, 64)),
     ], ["k.1 == v.1"]),
-    Place("gemm/macro_kernel.py, small", _matmul(False), _two, [
-        Way("tiles at once", _only(*_SMALL), (4, 8, 16)),
-        Way("partition", _TILES, (256, 256, 256)),
-    ]),
-    Place("gemm/macro_kernel.py, ways", _matmul(True), _turned, [
-        Way("inner products", _only(InnerProducts, "condition"), (1, 512, 512)),
-        Way("lines", _only(Lines, "condition"), (64, 1, 512)),
-        Way("panels", _TILES, (256, 256, 256)),
-    ]),
-    Place("gemm/macro_kernel.py, ways", _matmul(False), _two, [
-        Way("outer products", _only(OuterProducts, "condition"), (64, 200, 2)),
-        Way("few columns", _only(FewColumns, "condition"), (200, 5, 64)),
-        Way("panels", _TILES, (256, 256, 256)),
-    ]),
-    Place("gemm/partition.py", _matmul(False), _two, [
-        Way("by rows", [_always(GemmPartition, "_by_rows", YES)], (300, 300, 8)),
-        Way("by groups", [_always(GemmPartition, "_by_rows", None)], (256, 256, 256)),
-    ]),
     Place("rows/groups.py", _softmax, lambda n, m: [(n, m)], [
         *(Way(f"{k} registers", [(RowGroups, "emit", _at_once(k))], (64, 16 * k)) for k in WIDTHS),
         Way("walked", [(rows_template, "short_widths", lambda work, solver: [])], (64, 768)),

@@ -12,7 +12,10 @@ import tvm
 
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import resolve_target
+from tvm_disc.schedules.dispatch.sampling import evaluate
 from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.algorithm import Selection
+from tvm_disc.schedules.gemm.space import algorithms
 from tvm_disc.tir.builder import Block, i64, index_var, pointer, prim_func
 from tvm_disc.tir.hoisted import Sizes
 
@@ -44,6 +47,7 @@ class Gemm:
     """A compiled GEMM over named arrays; sizes that were fixed at build time are ignored.
 
     ``describe(block, buffers, sizes)`` gives the :class:`dot.GemmSpec`; ``names`` are its arrays.
+    The code contains every algorithm of the tile; calls select one by its number.
     """
 
     names: tuple[str, ...]
@@ -62,7 +66,7 @@ class Gemm:
             dtypes["c"] = self.acc_dtype
         pointers = [pointer(n, dt) for n, dt in dtypes.items()]
         sizes = {n: index_var(n) for n in SIZES}
-        lo, hi, repeat = index_var("lo"), index_var("hi"), index_var("repeat")
+        lo, hi, repeat, number = (index_var(n) for n in ("lo", "hi", "repeat", "algorithm"))
         b = Block()
         buffers = {
             n: b.declare(f"{n}_", p, dt)
@@ -70,45 +74,66 @@ class Gemm:
         }
         kernels = macro_kernel.MicroKernels()
         spec = self.describe(b, buffers, sizes)
-        tasks = Sizes(b).emit("tasks", i64(macro_kernel.gemm_tasks(spec, self.tile)))
+        self._sizes, self.needs = sizes, self._algorithms(spec)
+        selection = Selection(number, tuple(self.needs))
+        tasks = Sizes(b).emit("tasks", i64(macro_kernel.gemm_tasks(spec, self.tile, selection)))
         stop = b.number("stop", tvm.tirx.min(hi, tasks))
         with b.loop("rep", repeat):
-            b.add(macro_kernel.gemm_body(spec, self.tile, kernels, buffers["scratch"], lo, stop))
-        params = [*pointers, *sizes.values(), lo, hi, repeat]
+            where = (buffers["scratch"], lo, stop)
+            b.add(macro_kernel.gemm_body(spec, self.tile, kernels, *where, selection))
+        params = [*pointers, *sizes.values(), number, lo, hi, repeat]
         query = Block()
         q = self.describe(query, {n: buffers[n] for n in buffers}, sizes)
         self.functions = dict(kernels.functions)
         entry = macro_kernel.may_alias(prim_func(params, b.stmt(), {"global_symbol": "gemm"}))
         self.functions[tvm.ir.GlobalVar("gemm")] = entry
         for name, value in (
-            ("tasks", macro_kernel.gemm_tasks(q, self.tile)),
-            ("scratch_elems", macro_kernel.gemm_scratch_elems(q, self.tile)),
+            ("tasks", macro_kernel.gemm_tasks(q, self.tile, selection)),
+            ("scratch_elems", macro_kernel.gemm_scratch_elems(q, self.tile, selection)),
         ):
             out = pointer("out", "int64")
             body = Block()
             body.store(body.declare("out_", out, "int64"), 0, Sizes(body).emit(name, i64(value)))
-            func = prim_func([out, *sizes.values()], body.stmt(), {"global_symbol": name})
+            func = prim_func([out, *sizes.values(), number], body.stmt(), {"global_symbol": name})
             self.functions[tvm.ir.GlobalVar(name)] = func
         self.lib = build(self.functions, self.target)
         self._entry = self.lib["gemm"]
 
-    def query(self, name: str, sizes: dict[str, int]) -> int:
+    def _algorithms(self, spec: macro_kernel.GemmSpec) -> dict[int, list[Any]]:
+        """The conditions of each algorithm, by its number."""
+        found = algorithms(spec, self.tile, threads=2)
+        return {int(s.number): [need.cond for need in needs] for s, needs in found}
+
+    def possible(self, sizes: dict[str, int]) -> list[int]:
+        """The numbers of the algorithms that may run at some sizes."""
+        points = {v: np.float64(sizes.get(n, 1)) for n, v in self._sizes.items()}
+        return [k for k, conds in self.needs.items() if all(evaluate(c, points) for c in conds)]
+
+    def query(self, name: str, sizes: dict[str, int], algorithm: int | None = None) -> int:
         """The run-time value of ``tasks`` or ``scratch_elems``."""
         out = np.zeros(1, np.int64)
-        self.lib[name](ctypes.c_void_p(out.ctypes.data), *(sizes.get(n, 1) for n in SIZES))
+        number = next(iter(self.needs)) if algorithm is None else algorithm
+        dims = [sizes.get(n, 1) for n in SIZES]
+        self.lib[name](ctypes.c_void_p(out.ctypes.data), *dims, number)
         return int(out[0])
 
     def runner(
-        self, arrays: dict[str, np.ndarray], lo: int = 0, hi: int = 1 << 40, **sizes: int
+        self,
+        arrays: dict[str, np.ndarray],
+        lo: int = 0,
+        hi: int = 1 << 40,
+        algorithm: int | None = None,
+        **sizes: int,
     ) -> Callable[[int], None]:
         """A function that computes the GEMM ``repeat`` times."""
-        scratch = aligned(max(1, self.query("scratch_elems", sizes)), self.acc_dtype)
+        number = next(iter(self.needs)) if algorithm is None else algorithm
+        scratch = aligned(max(1, self.query("scratch_elems", sizes, number)), self.acc_dtype)
         keep = [arrays[n] for n in self.names] + [scratch]
         args = [ctypes.c_void_p(a.ctypes.data) for a in keep]
         dims = [sizes.get(n, 1) for n in SIZES]
 
         def run(repeat: int = 1) -> None:
-            self._entry(*args, *dims, lo, hi, repeat)
+            self._entry(*args, *dims, number, lo, hi, repeat)
 
         run.arrays = keep  # type: ignore[attr-defined]  # keeps the memory alive
         return run

@@ -15,7 +15,7 @@ from tvm_disc.shape import Likely, Solver
 from tvm_disc.target.device import Device
 from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import Block
-from tvm_disc.typing import UNSET, Buffer, Expr
+from tvm_disc.typing import UNSET, Buffer, Expr, Size
 
 
 @dataclass
@@ -104,6 +104,8 @@ class Body:
     """The function body that a template fills in.
 
     Attributes:
+        algorithm: the number of the algorithm that the body runs: a literal or a parameter.
+        algorithms: the numbers that it may have.
         thread: on a device where a block shares a task, the index of this thread in its block.
         round: the number of the current execution of a pass.
     """
@@ -115,5 +117,7 @@ class Body:
     scratch: Buffer  # None if the plan needs none
     lo: Expr
     hi: Expr
+    algorithm: Size = 0
+    algorithms: tuple[int, ...] = (0,)
     thread: Expr = UNSET
     round: Expr = UNSET

@@ -4,15 +4,18 @@ A template emits the body for a range ``[lo, hi)`` of its independent tasks. Eve
 common and emitted here: parameters, symbolic dims, scratch memory, the choice of a variant and the
 number of threads.
 
-    name_body(inputs..., outputs..., scratch, dims..., lo, hi)
+    name_body(inputs..., outputs..., scratch, dims..., algorithm, lo, hi)
     name(inputs..., outputs..., scratch, dims..., threads)
 
-``threads`` bounds the number of concurrent parts, and with it the scratch memory that is used.
+Variants that differ in the algorithm only share a body; a body of one algorithm has no such
+parameter. ``threads`` bounds the number of concurrent parts, and with it the scratch memory that is
+used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any
@@ -31,7 +34,16 @@ from tvm_disc.schedules.gemm.micro_kernel import may_alias
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Block, byte_offset, call, i64, index_var, prim_func, storage_dtype
+from tvm_disc.tir.builder import (
+    INDEX,
+    Block,
+    byte_offset,
+    call,
+    i64,
+    index_var,
+    prim_func,
+    storage_dtype,
+)
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import IndexSpace, add, mul, product
 from tvm_disc.tir.llvm_ops import tuned_for
@@ -159,15 +171,14 @@ def _functions(
 ) -> dict[Any, Any]:
     """Return all functions of a CPU kernel; ``entry`` is its driver."""
     symbols = group.symbols()
-    funcs: dict[Any, Any] = {}
-    bodies: dict[str, Any] = {}
+    bodies: dict[str, _Body] = {}
     for variant in choice.variants:
         for part in _parts(group, variant.plan):
-            if (key := _body_key(variant.plan, part)) not in bodies:
-                name = f"{group.name}_body{len(bodies) or ''}"
-                bodies[key] = gv = GlobalVar(name)
-                with tuned_for(machine.isa):
-                    funcs[gv] = _body_function(part.group, part.plan, solver, symbols)
+            key, name = _body_key(variant.plan, part), f"{group.name}_body{len(bodies) or ''}"
+            body = bodies.setdefault(key, _Body(GlobalVar(name), part.group, part.plan, []))
+            body.plans.extend(part.plans)
+    with tuned_for(machine.isa):
+        funcs = {body.var: body.function(solver, symbols) for body in bodies.values()}
     some = some_element(group.outputs, solver)
     funcs[entry] = _Driver(group, choice, symbols, bodies).function(some)
     return funcs
@@ -181,7 +192,7 @@ def _parts(group: Group, plan: Plan) -> tuple[Stage, ...]:
 
 def _body_key(plan: Plan, part: Stage) -> str:
     """Return the key of a body; equal keys mean equal bodies."""
-    return plan.key if part.plan is plan else f"{plan.key} {part.group.name}"
+    return plan.code if part.plan is plan else f"{plan.code} {part.group.name}"
 
 
 def _kept_bytes(group: Group, plan: Plan) -> dict[Node, Expr]:
@@ -203,7 +214,7 @@ def _plan_bytes(group: Group, plan: Plan, parts: int) -> list[Expr]:
     kept: Expr = i64(0)
     for size in _kept_bytes(group, plan).values():
         kept = add(kept, size)
-    return [add(kept, _part_bytes(p.plan, parts)) for p in _parts(group, plan)]
+    return [add(kept, _part_bytes(p, parts)) for s in _parts(group, plan) for p in s.plans]
 
 
 def _part_bytes(plan: Plan, parts: int) -> Expr:
@@ -276,27 +287,61 @@ def index_space(solver: Solver) -> IndexSpace:
     return IndexSpace(lambda a, b: bool(solver.known_eq(a, b)), small)
 
 
-def _body_function(group: Group, plan: Plan, solver: Solver, symbols: Sequence[Any]) -> Any:
-    ins, outs, scratch = pointers(group, plan)
-    lo, hi = index_var("lo"), index_var("hi")
-    block = Block()
-    low = Lowering(block, index_space(solver), solver)
-    buffers: dict[Node, Buffer] = {}
-    for i, (param, ptr) in enumerate(zip(group.params, ins, strict=True)):
-        dtype = plan.packed_dtypes.get(param, param.dtype)
-        buffers[param] = block.declare(f"x{i}", ptr, dtype)
-        low.bind_buffer(param, buffers[param])
-    outputs = [
-        block.declare(f"y{i}", ptr, node.dtype)
-        for i, (node, ptr) in enumerate(zip(group.outputs, outs, strict=True))
-    ]
-    temp: Buffer = UNSET
-    if uses_scratch(plan):
-        temp = block.declare("tmp", scratch, plan.scratch_dtype)
-    plan.emit(Body(block, low, buffers, outputs, temp, lo, hi))
-    # The module's symbols are the body's parameters, as the same variables.
-    func = prim_func([*ins, *outs, scratch, *symbols, lo, hi], block.stmt())
-    return may_alias(func) if plan.may_alias else func
+@dataclass(frozen=True)
+class _Body:
+    """The function of a group, or of a stage, for plans that differ in the algorithm only."""
+
+    var: Any
+    group: Group
+    plan: Plan
+    plans: list[Plan]
+
+    @property
+    def algorithms(self) -> tuple[int, ...]:
+        """The numbers of the algorithms that the function contains."""
+        return tuple(sorted({p.algorithm for p in self.plans}))
+
+    def function(self, solver: Solver, symbols: Sequence[Any]) -> Any:
+        """Return the function; it has a parameter for the algorithm if there are several."""
+        group, plan = self.group, self.plan
+        ins, outs, scratch = pointers(group, plan)
+        lo, hi = index_var("lo"), index_var("hi")
+        block = Block()
+        low = Lowering(block, index_space(solver), solver)
+        buffers: dict[Node, Buffer] = {}
+        for i, (param, ptr) in enumerate(zip(group.params, ins, strict=True)):
+            dtype = plan.packed_dtypes.get(param, param.dtype)
+            buffers[param] = block.declare(f"x{i}", ptr, dtype)
+            low.bind_buffer(param, buffers[param])
+        outputs = [
+            block.declare(f"y{i}", ptr, node.dtype)
+            for i, (node, ptr) in enumerate(zip(group.outputs, outs, strict=True))
+        ]
+        temp: Buffer = UNSET
+        if any(map(uses_scratch, self.plans)):
+            temp = block.declare("tmp", scratch, plan.scratch_dtype)
+        several = [index_var("algorithm")] if len(self.algorithms) > 1 else []
+        number = several[0] if several else self.algorithms[0]
+        plan.emit(Body(block, low, buffers, outputs, temp, lo, hi, number, self.algorithms))
+        # The module's symbols are the body's parameters, as the same variables.
+        func = prim_func([*ins, *outs, scratch, *symbols, *several, lo, hi], block.stmt())
+        return may_alias(func) if plan.may_alias else func
+
+
+@dataclass(frozen=True)
+class _OneOf:
+    """Plans that share a body; at run time, ``number`` is the index of one."""
+
+    plans: Sequence[Plan]
+    number: Expr
+
+    def value(self, of: Callable[[Plan], Size]) -> Expr:
+        """Return a value of the plan that runs."""
+        *others, result = [i64(of(p)) for p in self.plans]
+        for k, value in reversed(list(enumerate(others))):
+            if not tvm_ffi.structural_equal(value, result):
+                result = tirx.Select(self.number == k, value, result)
+        return result
 
 
 class _Driver:
@@ -307,7 +352,7 @@ class _Driver:
         group: Group,
         choice: Choice,
         symbols: Sequence[Any],
-        bodies: dict[str, Any],
+        bodies: dict[str, _Body],
     ) -> None:
         self.group, self.choice, self.symbols, self.bodies = group, choice, symbols, bodies
         self.ins, self.outs, self.scratch = pointers(group, choice.variants[0].plan)
@@ -315,15 +360,67 @@ class _Driver:
         self.block = Block()
 
     def function(self, some: Expr | None) -> Any:
-        """Return the kernel's entry, which returns at once unless ``some`` holds."""
-        emit_choice(self.block, self.choice, some, self._run)
+        """Return the kernel's entry, which returns at once unless ``some`` holds.
+
+        The tree computes the number of a variant. Variants that share their code follow each other,
+        and are called at one place.
+        """
+        runs: dict[tuple[str, int], list[Variant]] = {}
+        for variant in self.choice.variants:
+            runs.setdefault((variant.plan.code, variant.run.parts), []).append(variant)
+        block, together = self.block, list(runs.values())
+        with nullcontext() if some is None else block.when(Sizes(block).plain(some)):
+            if len(together) == 1 and len(together[0]) == 1:
+                self._run(together[0], i64(0))
+            else:
+                self._by_number(together)
         params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.threads]
         return prim_func(params, self.block.stmt())
 
-    def _run(self, variant: Variant) -> None:
-        places, room = self._places(variant.plan)
-        for part in _parts(self.group, variant.plan):
-            self._part(variant, part, places, room)
+    def _by_number(self, together: list[list[Variant]]) -> None:
+        block = self.block
+        pick = block.alloc("pick", 1, INDEX)
+        numbers = {id(v): n for n, v in enumerate(v for same in together for v in same)}
+        emit_choice(block, self.choice, None, lambda v: block.store(pick, 0, i64(numbers[id(v)])))
+        number = block.bind("number", pick[i64(0)])
+        with ExitStack() as others:
+            for same in together[:-1]:
+                with block.when(number <= numbers[id(same[-1])]):
+                    self._run(same, number - numbers[id(same[0])])
+                others.enter_context(block.otherwise())
+            self._run(together[-1], number - numbers[id(together[-1][0])])
+
+    def _run(self, same: Sequence[Variant], number: Expr) -> None:
+        """Emit the call of variants that share their code; ``number`` is the variant's index."""
+        plan = same[0].plan
+        places, room = self._places(plan)
+        for part in _parts(self.group, plan):
+            plans = [v.plan for v in same]
+            if part.plan is not plan:
+                plans, number = part.plans, self._among(part.plan)
+            self._part(same[0], part, _OneOf(plans, number), places, room)
+
+    def _among(self, plan: Plan) -> Expr:
+        """Return the index of the plan that a stage chooses."""
+        choice = plan.among
+        if choice is None:
+            return i64(0)
+
+        def index(variant: Variant) -> Expr:
+            here = i64(next(k for k, v in enumerate(choice.variants) if v is variant))
+            if variant.safe:
+                return here
+            needs = [need.cond for need in variant.plan.needs]
+            met = tirx.all(*needs) if len(needs) > 1 else needs[0]
+            return tirx.Select(met, here, index(choice.instead(variant)))
+
+        def under(tree: Tree) -> Expr:
+            if isinstance(tree, Leaf):
+                return index(choice.variants[tree.variant])
+            below, rest = under(tree.below), under(tree.rest)
+            return tirx.Select(i64(choice.features[tree.feature][0]) < tree.at, below, rest)
+
+        return self.block.bind("number", Sizes(self.block).plain(under(choice.tree)))
 
     def _places(self, plan: Plan) -> tuple[dict[Node, Any], Expr]:
         """Return the address of every operand and result, and the offset of the remaining
@@ -337,7 +434,9 @@ class _Driver:
             at = add(at, size)
         return places, at
 
-    def _part(self, variant: Variant, part: Stage, places: dict[Node, Any], room: Expr) -> None:
+    def _part(
+        self, variant: Variant, part: Stage, plans: _OneOf, places: dict[Node, Any], room: Expr
+    ) -> None:
         plan, block = part.plan, self.block
         parts: Size = variant.run.parts
         body = self.bodies[_body_key(variant.plan, part)]
@@ -345,21 +444,24 @@ class _Driver:
 
         def run(number: Expr | None, lo: Expr, hi: Expr) -> None:
             skip = room
-            if uses_scratch(plan) and number is not None:
+            if any(map(uses_scratch, plans.plans)) and number is not None:
                 share = add(each * _bytes(plan.scratch_dtype), GAP_BYTES)
                 skip = add(room, number * share)
             temp = byte_offset(self.scratch, skip, plan.scratch_dtype)
             if static_dim(skip) == 0 and plan is self.choice.variants[0].plan:
                 temp = self.scratch
-            args = [*nodes, temp, *self.symbols, lo, hi]
-            block.eval(call(body, *args))
+            args = [*nodes, temp, *self.symbols, *algorithm, lo, hi]
+            block.eval(call(body.var, *args))
 
         sizes = Sizes(block)  # dims may be choices among dims, and TVM's analyzer expands them
-        tasks = block.bind("tasks", sizes.plain(i64(plan.tasks)))
+        algorithm: list[Expr] = []
+        if len(body.algorithms) > 1:
+            algorithm.append(block.bind("algorithm", plans.value(lambda p: p.algorithm)))
+        tasks = block.bind("tasks", sizes.plain(plans.value(lambda p: p.tasks)))
         if parts == 1:
             run(None, i64(0), tasks)
             return
-        each = sizes.plain(i64(plan.scratch_elems))
+        each = sizes.plain(plans.value(lambda p: p.scratch_elems))
         parts = block.bind("parts", tirx.min(i64(parts), self.threads))
         with block.when(tirx.And(tasks > 1, parts > 1)):
             chunk = block.bind("chunk", tirx.truncdiv(tasks + (parts - 1), parts))

@@ -12,7 +12,7 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.choose import Choice, analytic, moved_bytes
 from tvm_disc.schedules.dispatch.learn import choose_measured, import_choice
 from tvm_disc.schedules.dispatch.signature import group_key
-from tvm_disc.schedules.dispatch.variant import LIBRARY, Variant, feasible, variants_of
+from tvm_disc.schedules.dispatch.variant import LIBRARY, SERIAL, Variant, feasible, variants_of
 from tvm_disc.schedules.gemm.plan import plan_dot
 from tvm_disc.schedules.gemm.vendor import FAMILY, plan_vendor
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
@@ -195,8 +195,19 @@ def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:
     for name, template in _templates(part, solver, machine):
         answer = template(part, solver, machine)
         if not isinstance(answer, WhyNot):
-            return _complete(answer[0] if isinstance(answer, list) else answer, name, part)
+            plans = answer if isinstance(answer, list) else [answer]
+            plans = [_complete(p, name, part) for p in plans if p.code == plans[0].code]
+            return _chosen_among(plans, part, solver, machine)
     raise Unsupported(f"{part.name}: no template accepts this stage")
+
+
+def _chosen_among(plans: list[Plan], part: Group, solver: Solver, machine: Machine) -> Plan:
+    """Return the first plan, with a choice by the model among plans that share its body."""
+    able = feasible(plans, solver)[0]
+    if len(able) < 2:
+        return plans[0]
+    choice = analytic(part, [Variant(p, SERIAL) for p in able], solver, machine.model)
+    return replace(plans[0], among=choice)
 
 
 def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:

@@ -112,18 +112,19 @@ def check(
         arrays[name] = aligned(max(laid.size, 1), dtype, offset)
         arrays[name][: laid.size] = laid.ravel()
     whole = aligned(batch * m * n + 2 * GUARD, dtype, offset)
-    whole[:] = CANARY
     arrays["c"] = whole[GUARD:]
     sizes = {"batch": batch, "m": m, "n": n, "k": k}
-    if split:
-        for t in reversed(range(gemm.query("tasks", sizes))):
-            gemm.runner(arrays, t, t + 1, **sizes)(1)
-    else:
-        gemm.runner(arrays, **sizes)(1)
-    got = whole[GUARD : GUARD + batch * m * n].reshape(batch, m, n)
     expected = a.astype("float64") @ b.astype("float64")
     bound = np.abs(a).astype("float64") @ np.abs(b).astype("float64")
-    eps = float(np.finfo(dtype).eps)
-    assert np.all(np.abs(got - expected) <= bound * eps * (2 + k**0.5) + 1e-30), shape
-    assert np.all(whole[:GUARD] == CANARY), shape
-    assert np.all(whole[GUARD + batch * m * n :] == CANARY), shape
+    for algorithm in gemm.possible(sizes):
+        whole[:] = CANARY
+        if split:
+            for t in reversed(range(gemm.query("tasks", sizes, algorithm))):
+                gemm.runner(arrays, t, t + 1, algorithm, **sizes)(1)
+        else:
+            gemm.runner(arrays, algorithm=algorithm, **sizes)(1)
+        got = whole[GUARD : GUARD + batch * m * n].reshape(batch, m, n)
+        eps, at = float(np.finfo(dtype).eps), (shape, algorithm)
+        assert np.all(np.abs(got - expected) <= bound * eps * (2 + k**0.5) + 1e-30), at
+        assert np.all(whole[:GUARD] == CANARY), at
+        assert np.all(whole[GUARD + batch * m * n :] == CANARY), at

@@ -8,9 +8,14 @@ from tvm import tirx
 
 import tvm_disc
 from tvm_disc import relay
+from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import evaluate
+from tvm_disc.schedules.gemm.algorithm import Algorithm, Selection
+from tvm_disc.schedules.gemm.cost import gemm_ns
 from tvm_disc.schedules.gemm.partition import Affine, Direct, GemmSpec, last_columns
+from tvm_disc.schedules.gemm.space import algorithms
 from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.tir.builder import i64
 
 RNG = np.random.default_rng(0)
 COLUMNS = (*range(1, 60), 64, 65, 72, 73, 97, 113, 128, 255, 256, 257, 264)
@@ -51,30 +56,34 @@ def test_which_columns_are_left() -> None:
     m, n, k = sizes = [tirx.Var(name, "int64") for name in "mnk"]
     tile = GemmTile(9, 48, 16)
 
-    def left(
-        b_strides: tuple[object, object], at: tuple[int, int, int], known: bool = False
-    ) -> int:
-        view = Affine(None, lambda b, g: 0, *b_strides)
-        dims = (m, at[1], k) if known else tuple(sizes)
-        out = Direct(None, lambda b, g: 0, dims[1])
+    def spec(columns: tuple[object, object], known: int | None = None) -> GemmSpec:
+        view = Affine(None, lambda b, g: 0, *columns)
+        out = Direct(None, lambda b, g: 0, n)
         a = Affine(None, lambda b, g: 0, k, 1)
-        spec = GemmSpec(1, *dims, lambda *_: None, a_affine=a, b_affine=view, direct=out)
-        points = {v: np.float64(x) for v, x in zip(sizes, at, strict=True)}
-        return int(evaluate(last_columns(spec, tile), points))
+        return GemmSpec(1, m, known or n, k, lambda *_: None, a_affine=a, b_affine=view, direct=out)
 
-    columns = (k, 1)  # B's columns are contiguous
-    assert [left(columns, (64, n, 64)) for n in (16, 17, 32, 33, 39, 40, 43)] == [
-        0,
-        1,
-        0,
-        1,
-        7,
-        0,
-        0,
-    ]
-    assert left(columns, (8, 33, 64)) == 0  # fewer rows than a tile has
-    assert left(columns, (64, 15, 64)) == 0  # no vector beside them
-    assert left(columns, (64, 257, 64)) == 0  # a small part of the whole
-    assert left(columns, (64, 39, 2)) == 0  # the end of an inner product would cost more
-    assert left(columns, (64, 33, 64), known=True) == 0
-    assert left((1, n), (64, 33, 64)) == 0  # B's rows are
+    def left(count: int, algorithm: Algorithm) -> int:
+        found = last_columns(spec((k, 1)), tile, Selection.only(algorithm))
+        return int(evaluate(found, {n: np.float64(count)}))
+
+    def offered(one: GemmSpec) -> bool:
+        return Selection.only(Algorithm.LAST_APART) in [s for s, _ in algorithms(one, tile)]
+
+    beyond = [left(count, Algorithm.LAST_APART) for count in (15, 16, 17, 32, 33, 43)]
+    assert beyond == [0, 0, 1, 0, 1, 11]  # a vector beside them is required
+    assert left(33, Algorithm.PANELS) == 0
+    assert offered(spec((k, 1)))  # B's columns are contiguous
+    assert not offered(spec((1, n)))  # B's rows are
+    assert not offered(spec((k, 1), known=33))
+
+    def cheaper(at: tuple[int, int, int]) -> bool:
+        points = {v: np.array([float(x)]) for v, x in zip(sizes, at, strict=True)}
+        times = [
+            gemm_ns(spec((k, 1)), tile, (i64(1), m, n, k), 1.0, points, CostModel(), one)
+            for one in map(Selection.only, (Algorithm.LAST_APART, Algorithm.PANELS))
+        ]
+        return bool(times[0] < times[1])
+
+    assert cheaper((64, 33, 64))
+    assert not cheaper((64, 47, 64))  # almost a vector
+    assert not cheaper((64, 39, 2))  # the end of an inner product would cost more

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.gemm_harness import Gemm, aligned, cpu
 from tests.processor import run_on
 from tests.schedules.gemm.products import HERE, check, general, small_tile, tile_for
+from tvm_disc.schedules.gemm.algorithm import BY_ROWS
 from tvm_disc.schedules.gemm.outer import MOST_STEPS
 
 FORMS = ("rows", "rows")
@@ -54,8 +55,9 @@ def test_only_what_may_be_needed_is_made(
         check(gemm, (2, m, n, k), ("rows", b_form))
 
 
-def _tasks(gemm: Gemm, m: int, n: int, k: int) -> int:
-    return gemm.query("tasks", {"batch": 1, "m": m, "n": n, "k": k})
+def _tasks(gemm: Gemm, m: int, n: int, k: int, by_rows: bool) -> int:
+    number = next(iter(gemm.needs)) + BY_ROWS * by_rows
+    return gemm.query("tasks", {"batch": 1, "m": m, "n": n, "k": k}, number)
 
 
 @pytest.mark.parametrize("b_form", ["rows", "cols", "packed"])
@@ -64,15 +66,11 @@ def test_rows_that_end_inside_a_line_are_not_cut(b_form: str) -> None:
     n = 301 if b_form == "packed" else 101
     static = {"batch": 1, **({"n": n} if b_form == "packed" else {})}
     gemm = Gemm(("a", "b", "c"), general(static, "rows", b_form, direct=True), HERE, tile)
-    blocks = 16 * tile.m_r  # as many rows as make tasks of their own
-    groups = -(-16 // tile.m_blocks) * 2
-    assert _tasks(gemm, blocks, n, 6) == 16
+    blocks = 16 * tile.m_r
+    assert _tasks(gemm, blocks, n, 6, by_rows=True) == 16
     columns = 3 if b_form == "packed" else 2  # groups of them, at five groups of rows
-    assert _tasks(gemm, blocks - tile.m_r, n, 6) == columns * -(-15 // tile.m_blocks)
-    assert _tasks(gemm, blocks, n, 1000) == groups  # deep: lines do not matter
-    if b_form != "packed":
-        assert _tasks(gemm, blocks, 96, 6) == groups  # rows are whole lines
-        assert _tasks(gemm, blocks, 33, 6) == groups // 2  # one group of columns
+    less = blocks - tile.m_r
+    assert _tasks(gemm, less, n, 6, by_rows=False) == columns * -(-15 // tile.m_blocks)
     for m in (blocks, blocks + 1, blocks + 27, 3 * blocks - 2):
         for k in (0, 1, 6, 33):
             check(gemm, (1, m, n, k), ("rows", b_form))
@@ -89,12 +87,12 @@ def test_tasks_of_any_length() -> None:
     sizes = {"batch": 1, "m": m, "n": n, "k": k}
     arrays = {"a": aligned(m * k, "float32"), "b": aligned(k * n, "float32")}
     arrays["a"][:], arrays["b"][:] = a.T.ravel(), b.ravel()
-    tasks = gemm.query("tasks", sizes)
+    tasks = gemm.query("tasks", sizes, BY_ROWS)
     assert tasks == -(-m // tile.m_r)
     for length in (1, 2, 3, 4, 5, 7, 11, tasks):
         arrays["c"] = aligned(m * n, "float32")
         for first in range(0, tasks, length):
-            gemm.runner(arrays, first, first + length, **sizes)(1)
+            gemm.runner(arrays, first, first + length, BY_ROWS, **sizes)(1)
         expected = a.astype("float64") @ b.astype("float64")
         np.testing.assert_allclose(arrays["c"].reshape(m, n), expected, rtol=1e-4, atol=1e-4)
 
@@ -103,5 +101,5 @@ def test_known_columns_of_whole_lines() -> None:
     tile = small_tile()
     static = {"batch": 1, "n": 4 * tile.n_r}
     gemm = Gemm(("a", "b", "c"), general(static, *FORMS, direct=True), HERE, tile)
-    assert _tasks(gemm, 16 * tile.m_r, static["n"], 6) == -(-16 // tile.m_blocks) * 2
+    assert all(number < BY_ROWS for number in gemm.needs)
     check(gemm, (1, 67, static["n"], 6), FORMS, split=True)

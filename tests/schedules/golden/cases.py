@@ -158,7 +158,7 @@ def _integers() -> Any:
 
 
 def _attention() -> Any:
-    q, k, v = (rows("b", "s", 8, name=name) for name in "qkv")
+    q, k, v = (rows(4, "s", 8, name=name) for name in "qkv")
     scores = relay.nn.batch_matmul(q, k)
     return function(q, k, v, relay.nn.batch_matmul(relay.nn.softmax(scores), v, transpose_b=False))
 

@@ -187,7 +187,9 @@ def _device_function(
     steps = tirx.max(tirx.truncdiv(tasks - first + stride - 1, stride), i64(0))
     with low.loop("step", block.bind("steps", steps)) as step:
         task = block.bind("task", first + step * stride)
-        part.emit(Body(block, low, buffers, outputs, temp, task, task + 1, thread, turn))
+        part.emit(
+            Body(block, low, buffers, outputs, temp, task, task + 1, thread=thread, round=turn)
+        )
     body = bound_to(block.stmt(), lane, "threadIdx.x", tirx.IntImm("int32", grid.threads))
     body = bound_to(body, number, "blockIdx.x", tirx.Cast("int32", blocks))
     params = [*ins, *outs, scratch, *symbols, tasks, blocks, turn]

@@ -149,12 +149,14 @@ def fit(
         raise Unsupported("every variant requires facts that may not hold")
     loss = _wary(losses(costs, weights), variants)
     best: tuple[float, list[int]] | None = None
+    codes = [(v.plan.code, v.run.parts) for v in variants]
+    bodies = np.array([codes.index(c) for c in codes])
     for layout in dict.fromkeys(v.plan.layout for v in variants):
         usable = np.array([v.plan.layout == layout for v in variants])
         safe = usable & np.array([v.safe for v in variants])
         if not safe.any():
             continue
-        kept = keep(np.where(usable, loss, 1e6), safe, limits)
+        kept = keep(np.where(usable, loss, 1e6), safe, limits, bodies)
         left = float(np.round(loss[:, kept].min(axis=1).sum(), 9))
         if best is None or left < best[0]:
             best = (left, kept)

@@ -35,6 +35,8 @@ def run_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel)
             busiest = body_ns(plan, share, points, model) / model.parallel
         else:
             busiest = own * share / model.parallel_fma
+        if plan.contention is not None:
+            busiest = busiest + plan.contention(points, model)
         time = np.where(tasks > 1, model.wake_ns + busiest, time)
     return np.broadcast_to(np.asarray(time + model.call_ns, np.float64), (count,))
 
@@ -43,10 +45,20 @@ def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -
     """Return the time of a call of a variant at each point; infinite where it must not run."""
     plan, parts = variant.plan, variant.run.parts
     if plan.stages:
-        runs = [run_ns(s.plan, parts, points, count, model) for s in plan.stages]
-        time = plan.doubt * np.sum(runs, axis=0)
-    else:
-        time = run_ns(plan, parts, points, count, model)
+        stages = [
+            np.min([_allowed_ns(p, parts, points, count, model) for p in s.plans], axis=0)
+            for s in plan.stages
+        ]
+        return _where_met(plan, plan.doubt * np.sum(stages, axis=0), points, count)
+    return _allowed_ns(plan, parts, points, count, model)
+
+
+def _allowed_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel) -> Values:
+    return _where_met(plan, run_ns(plan, parts, points, count, model), points, count)
+
+
+def _where_met(plan: Plan, time: Values, points: Points, count: int) -> Values:
+    """Return the time at points where the plan's needs are met, infinity elsewhere."""
     allowed = np.ones(count, bool)
     for need in plan.needs:
         allowed &= np.broadcast_to(need.at(points), (count,)).astype(bool)

@@ -30,6 +30,17 @@ class CostModel:
         task_ns, row_ns: entry of a task of a matmul, and of any other kernel.
         exp_ns: one attention score between the two matmuls.
         store_ns, pack_ns: storing one sum; copying one element into a different layout.
+        unpacked_ns: reading an element of B in place instead of packed, for one more row of A.
+        partition_ns: dividing the work of a call into groups.
+        tile_step_cycles, tile_row_cycles: a step of K of a vector, and a row, of a tile of few rows or
+            columns.
+        transpose_cycles: transposing a vector of B.
+        dot_step_cycles: a vector of an inner product.
+        dot_cycles, line_cycles: the final additions of an inner product in a tile; alone.
+        inner_rows: up to so many rows, inner products take at most the time of tiles.
+        fold_cycles, fold_group_cycles, fold_row_cycles: of columns that share vectors with steps of
+            K: arranging a step of B, and a vector of steps; the final additions of a row.
+        shared_line_ns: a row whose result ends inside a cache line that two threads write.
         near_bytes, far_byte_ns: the share of one operand in the second-level cache; a byte beyond
             it.
         vendor_call_ns, vendor_elem_ns, vendor_fma_ns: a BLAS call; an element of its operands and
@@ -52,6 +63,19 @@ class CostModel:
     exp_ns: float = 0.6
     store_ns: float = 0.05
     pack_ns: float = 0.15
+    unpacked_ns: float = 0.002
+    partition_ns: float = 60.0
+    tile_step_cycles: float = 0.5625
+    tile_row_cycles: float = 4.0
+    transpose_cycles: float = 10.0
+    dot_step_cycles: float = 0.5
+    dot_cycles: float = 4.375
+    line_cycles: float = 9.375
+    inner_rows: float = 8.0
+    fold_cycles: float = 1.0
+    fold_group_cycles: float = 4.0
+    fold_row_cycles: float = 10.0
+    shared_line_ns: float = 40.0
     near_bytes: float = 512 * 1024.0
     far_byte_ns: float = 0.03
     vendor_call_ns: float = 1e9

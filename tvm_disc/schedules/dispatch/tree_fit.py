@@ -19,6 +19,8 @@ from tvm_disc.schedules.dispatch.variant import MOST_VARIANTS
 AHEAD_LOSS = 0.02  # if more mean loss than this is left, two splits are tried together
 AHEAD_CUTS = 5  # thresholds tried for the first of them, for each feature
 AHEAD_POINTS = 192
+MOST_SHARED = 24  # most variants, including those that share a body
+SHARED_GAIN = 0.1  # share of ``Limits.gain`` that a variant of a kept body must save
 _DIGITS = 9  # sums are compared to this many digits, so that their order does not matter
 
 
@@ -30,7 +32,7 @@ class Limits:
         gain: mean loss that an additional variant must save.
         split_gain: mean loss that an additional split must save.
         depth: most splits on a path.
-        variants: most variants kept.
+        variants: most bodies kept.
         run_gain: mean loss that a split between runs of one plan must save, which adds no code;
             None excludes these splits.
     """
@@ -50,19 +52,34 @@ def losses(costs: Values, weights: Values) -> Values:
     return np.asarray(relative * (weights / weights.sum())[:, None], np.float64)
 
 
-def keep(loss: Values, safe: npt.NDArray[np.bool_], limits: Limits) -> list[int]:
+def keep(
+    loss: Values,
+    safe: npt.NDArray[np.bool_],
+    limits: Limits,
+    bodies: npt.NDArray[np.intp] | None = None,
+) -> list[int]:
     """Return the variants worth their code size, greedily by reduction of the mean loss.
 
-    The first is a safe one, which serves every shape.
+    The first is a safe one, which serves every shape. ``bodies`` are the numbers of the variants'
+    bodies; without them, each has its own. The variants of a new body must pay for its code
+    together, and another variant of a body that is kept costs little code.
     """
+    bodies = np.arange(loss.shape[1]) if bodies is None else bodies
     totals = np.where(safe, np.round(loss.sum(axis=0), _DIGITS), np.inf)
     chosen = [int(np.argmin(totals))]
     current = loss[:, chosen[0]]
-    while len(chosen) < min(limits.variants, loss.shape[1]):
+    while len(chosen) < min(MOST_SHARED, loss.shape[1]):
         left = np.round(np.minimum(current[:, None], loss).sum(axis=0), _DIGITS)
-        k = int(np.argmin(left))
-        if current.sum() - left[k] < limits.gain:
+        gain = np.round(current.sum() - left, _DIGITS)
+        kept, least = set(bodies[chosen]), limits.gain * SHARED_GAIN
+        pays = np.isin(bodies, bodies[chosen]) & (gain >= least)
+        for body in set(bodies) - kept if len(kept) < limits.variants else ():
+            own = bodies == body
+            together = current.sum() - np.minimum(current, loss[:, own].min(axis=1)).sum()
+            pays[own] = (gain[own] >= least) & (np.round(together, _DIGITS) >= limits.gain)
+        if not pays.any():
             break
+        k = int(np.argmax(np.where(pays, gain, -np.inf)))
         chosen.append(k)
         current = np.minimum(current, loss[:, k])
     return chosen

@@ -45,6 +45,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.typing import Expr
 
 if TYPE_CHECKING:
+    from tvm_disc.schedules.dispatch.choose import Choice
     from tvm_disc.schedules.packing import Packing
 
 MOST_VARIANTS = 8  # of one kernel: code size is a cost
@@ -58,6 +59,13 @@ class Knobs:
     def to_json(self) -> dict[str, Any]:
         """Return the choices by name."""
         return asdict(self)
+
+    def code(self) -> dict[str, Any]:
+        """Return the choices that select the code of the body.
+
+        The others are passed to it as :attr:`Plan.algorithm`.
+        """
+        return self.to_json()
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,10 @@ class Plan:
         moved: bytes read and written; by default those of the group's operands and results.
         steps: number of units that cost ``row_ns`` each in the analytical model; by default the
             tasks.
+        algorithm: the number of the algorithm that the body runs. Plans that differ only in it
+            share one body, which receives it as an argument.
+        contention: nanoseconds at each sampled point that several threads lose to each other.
+        among: as a stage, the choice among plans that share this plan's body; None is this plan.
         guessed: whether the analytical model may choose the plan; otherwise only measured times do.
         splits: whether parts of the tasks may run concurrently.
         doubt: factor on the predicted time of a plan in stages, since its estimate is less certain.
@@ -171,6 +183,9 @@ class Plan:
     layout: str = ""
     moved: Expr | int = 0
     steps: Expr | int = 0
+    algorithm: int = 0
+    contention: Callable[..., Any] | None = None
+    among: Choice | None = None
     guessed: bool = True
     splits: bool = True
     doubt: float = 1.0
@@ -181,8 +196,13 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """Return family and knobs as text; equal texts mean equal code."""
+        """Return family and knobs as text; equal texts mean equal code and algorithm."""
         return f"{self.family}{json.dumps(self.knobs.to_json(), sort_keys=True)}"
+
+    @property
+    def code(self) -> str:
+        """Return family and knobs without the algorithm; equal texts mean one body."""
+        return f"{self.family}{json.dumps(self.knobs.code(), sort_keys=True)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +218,12 @@ class Stage:
     plan: Plan
     sources: tuple[Node, ...]
     targets: tuple[Node, ...]
+
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans that the stage chooses among; they share one body."""
+        among = self.plan.among
+        return [self.plan] if among is None else [v.plan for v in among.variants]
 
 
 @dataclass(frozen=True, eq=False)

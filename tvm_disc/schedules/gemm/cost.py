@@ -9,24 +9,16 @@ that the sizes need, rounded up to tiles. The common cost model distributes task
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tvm
 
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
-from tvm_disc.schedules.gemm.inner import few_rows, transposing_cost
-from tvm_disc.schedules.gemm.narrow import few_columns, narrow_cost
-from tvm_disc.schedules.gemm.outer import ROWS, few_steps
-from tvm_disc.schedules.gemm.partition import (
-    GemmSpec,
-    copies_a,
-    has_close_rows,
-    inner_cost,
-    is_one,
-    known,
-    last_columns,
-)
+from tvm_disc.schedules.gemm.algorithm import BY_ROWS, PANELS, Algorithm, Selection
+from tvm_disc.schedules.gemm.outer import ROWS
+from tvm_disc.schedules.gemm.partition import GemmSpec, copies_a, has_close_rows
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
@@ -44,6 +36,100 @@ def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Value
     return np.asarray(cycles * model.cycle_ns)
 
 
+@dataclass(frozen=True)
+class _Item:
+    """One item of a batch; sizes are values at the sampled points."""
+
+    spec: GemmSpec
+    tile: GemmTile
+    m: Values
+    n: Values
+    k: Values
+    model: CostModel
+
+    def ns(self, algorithm: Algorithm) -> Values:
+        """Return the nanoseconds of the products, without stores, tasks and far memory."""
+        special = {
+            Algorithm.LAST_APART: self._last_apart,
+            Algorithm.AT_ONCE: self._at_once,
+            Algorithm.OUTER: self._outer,
+            Algorithm.SHARED_VECTORS: self._shared_vectors,
+            Algorithm.INNER: self._inner,
+            Algorithm.LINES: self._lines,
+        }
+        if algorithm in special:
+            return np.asarray(special[algorithm]())
+        return self._tiles(self.n, algorithm is Algorithm.IN_PLACE)
+
+    def _tiles(self, columns: Values, in_place: bool) -> Values:
+        """Return the time of register tiles over some columns, and of providing B to them."""
+        time = micro_ns((self.m, columns, self.k), self.tile, self.model)
+        if self.spec.b_packed is not None or (in_place and has_close_rows(self.spec, self.tile)):
+            return time
+        each = self.m * self.model.unpacked_ns if in_place else self.model.pack_ns
+        return np.asarray(time + each * columns * self.k)
+
+    def _last_apart(self) -> Values:
+        m, k, lanes = self.m, self.k, float(self.tile.lanes)
+        rest = np.where(self.n > lanes, self.n % lanes, 0)
+        inner = self._inner_cycles(rest)
+        share = inner / np.maximum(self._transposed_cycles(np.ones_like(m)), 1)
+        vector = micro_ns((m, np.full_like(m, lanes), k), self.tile, self.model)
+        vector = vector + k * self.model.pack_ns * lanes
+        return np.asarray(self._tiles(self.n - rest, False) + vector * share)
+
+    def _at_once(self) -> Values:
+        """Return the time of tiles of full height, and one of the remaining rows."""
+        whole = np.floor(self.m / self.tile.m_r) * self.tile.m_r
+        sizes = [(part, self.n, self.k) for part in (whole, self.m - whole)]
+        parts = [micro_ns(x, self.tile, self.model) * (x[0] > 0) for x in sizes]
+        each = 0.0 if has_close_rows(self.spec, self.tile) else self.model.unpacked_ns
+        return np.asarray(parts[0] + parts[1] + each * self.m * self.n * self.k)
+
+    def _outer(self) -> Values:
+        model, k = self.model, self.k
+        vector = np.maximum(k / model.fma_per_cycle, (k / ROWS + 1) / model.load_per_cycle)
+        row = model.micro_call_cycles / ROWS + np.ceil(self.n / self.tile.lanes) * vector
+        return np.asarray(self.m * row * model.cycle_ns)
+
+    # The following algorithms replace tiles that are mostly empty, which the model of tiles does
+    # not describe well. Their time is that of tiles times a ratio of cycles.
+
+    def _shared_vectors(self) -> Values:
+        model, lanes = self.model, self.tile.lanes
+        width = 2 ** np.ceil(np.log2(np.maximum(self.n, 1)))
+        fold = np.maximum(lanes / width, 1)
+        arranged = model.fold_cycles + model.fold_group_cycles / fold
+        cycles = self.m * (self.k * model.dot_step_cycles / fold + model.fold_row_cycles)
+        cycles = cycles + np.where(width > 1, self.k * arranged, 0)
+        tiles = self.m * (self.k * model.tile_step_cycles + model.tile_row_cycles)
+        least = np.minimum(self._tiles(self.n, True), self._tiles(self.n, False))
+        return np.asarray(least * cycles / np.maximum(tiles, 1))
+
+    def _inner(self) -> Values:
+        vectors = np.ceil(self.n / self.tile.lanes)
+        ratio = self._inner_cycles(self.n) / np.maximum(self._transposed_cycles(vectors), 1)
+        ratio = np.where(self.m <= self.model.inner_rows, np.minimum(ratio, 1), ratio)
+        return np.asarray(self._tiles(self.n, False) * ratio)
+
+    def _lines(self) -> Values:
+        model, vectors = self.model, np.ceil(self.n / self.tile.lanes)
+        each = self.k * model.dot_step_cycles / self.tile.lanes + model.line_cycles
+        row = self.k * model.tile_step_cycles + model.tile_row_cycles
+        tiles = vectors * (self.m * row + self.k * model.transpose_cycles)
+        ratio = self.m * self.n * each / np.maximum(tiles, 1)
+        return np.asarray(self._tiles(self.n, False) * ratio)
+
+    def _inner_cycles(self, columns: Values) -> Values:
+        each = self.k * self.model.dot_step_cycles / self.tile.lanes + self.model.dot_cycles
+        return np.asarray(self.m * columns * each)
+
+    def _transposed_cycles(self, vectors: Values) -> Values:
+        """Return the cycles of tiles over so many vectors of columns that are transposed."""
+        step = self.m * self.model.tile_step_cycles + self.model.transpose_cycles
+        return np.asarray(vectors * self.k * step)
+
+
 def gemm_ns(
     spec: GemmSpec,
     tile: GemmTile,
@@ -51,81 +137,61 @@ def gemm_ns(
     factor: float,
     points: Points,
     model: CostModel,
+    selection: Selection = PANELS,
 ) -> Values:
-    """Return the nanoseconds of one serial run at each point."""
-    batch, m, n, k = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
-    last = i64(last_columns(spec, tile))
-    rest = np.asarray(evaluate(last, points), np.float64)
-    wide = n - rest  # columns computed by register tiles
-    blocks = np.maximum(np.ceil(m / tile.m_r), 1)
-    panels = np.maximum(np.ceil(wide / tile.n_r), 1)
-    time = micro_ns((m, wide, k), tile, model)
-    groups_m = np.ceil(blocks / tile.m_blocks)
-    groups_n = np.ceil(panels / tile.n_panels)
-    if spec.b_packed is None:
-        packing = _packs(spec, tile, m) * k * model.pack_ns
-        time = time + packing * wide
-        inner, vector = inner_cost((m, rest, k), tile.lanes, 1)
-        there = micro_ns((m, np.float64(tile.lanes), k), tile, model) + packing * tile.lanes
-        time = time + there * inner / np.maximum(vector, 1)
-    time = time * _instead(sizes[1:], last, spec, tile, points) + m * n * model.store_ns
-    few = few_steps(spec, tile, known(sizes[3]))
-    if few is not None:
-        time = _outer_ns(few, (m, n, k), tile, time, (points, model))
+    """Return the nanoseconds of one serial run of one algorithm at each point."""
+    batch, m, n, k = _values(sizes, points)
+    algorithm = Algorithm(int(selection.number) % BY_ROWS)
+    time = _Item(spec, tile, m, n, k, model).ns(algorithm) + m * n * model.store_ns
+    groups_m, groups_n = _groups(tile, m, n)
     if copies_a(spec):
         time = time + groups_n * m * k * model.pack_ns
     itemsize = int(tvm.DataType(spec.dtype).bits) // 8
     streamed = (groups_m * n * k + groups_n * m * k) * itemsize
-    far = np.maximum(streamed - model.near_bytes, 0)
-    time = time + far * model.far_byte_ns + model.task_ns * groups_m * groups_n
-    return np.asarray(batch * time * factor)
+    time = time + np.maximum(streamed - model.near_bytes, 0) * model.far_byte_ns
+    if algorithm is Algorithm.AT_ONCE:
+        return np.asarray(batch * time * factor)
+    time = time + model.task_ns * groups_m * groups_n
+    return np.asarray(batch * time * factor + model.partition_ns)
+
+
+def shared_lines_ns(
+    spec: GemmSpec,
+    tile: GemmTile,
+    sizes: Sequence[Expr],
+    selection: Selection,
+    points: Points,
+    model: CostModel,
+) -> Values:
+    """Return the nanoseconds that several threads lose beside their share of the work.
+
+    If columns are divided between threads and rows of the result end inside a cache line, two
+    threads write to that line alternately. With tasks by rows, each thread reads all of B.
+    """
+    _, m, n, k = _values(sizes, points)
+    if selection.by_rows:
+        return np.asarray(k * n * model.pack_ns)
+    line = 512 // int(tvm.DataType(spec.acc_dtype).bits)
+    shared = (n % line > 0) & (_groups(tile, m, n)[1] > 1)
+    return np.where(shared, m * model.shared_line_ns, 0)
+
+
+def _values(sizes: Sequence[Expr], points: Points) -> list[Values]:
+    found = [np.asarray(evaluate(i64(x), points), np.float64) for x in sizes]
+    return list(np.broadcast_arrays(*found))
+
+
+def _groups(tile: GemmTile, m: Values, n: Values) -> tuple[Values, Values]:
+    """Return the numbers of groups of row blocks and of panels."""
+    blocks = np.maximum(np.ceil(m / tile.m_r), 1)
+    panels = np.maximum(np.ceil(n / tile.n_r), 1)
+    return np.ceil(blocks / tile.m_blocks), np.ceil(panels / tile.n_panels)
 
 
 def _step_cycles(rows: Values, vectors: Values | int, model: CostModel) -> Values:
     """Return the cycles that a register tile takes for one step of K."""
     fma, loads = rows * vectors / model.fma_per_cycle, (rows + vectors) / model.load_per_cycle
     return np.asarray(np.maximum(np.maximum(fma, loads), model.fma_latency / 4))
-
-
-def _outer_ns(
-    few: Expr, sizes: Sequence[Values], tile: GemmTile, tiles: Values, at: tuple[Points, CostModel]
-) -> Values:
-    """Return the time of outer products where ``few`` holds, and ``tiles`` elsewhere."""
-    (m, n, k), (points, model) = sizes, at
-    vector = np.maximum(k / model.fma_per_cycle, (k / ROWS + 1) / model.load_per_cycle)
-    cycles = m * (model.micro_call_cycles / ROWS + np.ceil(n / tile.lanes) * vector)
-    outer = cycles * model.cycle_ns + m * n * model.store_ns
-    return np.where(evaluate(few, points), outer, tiles)
-
-
-def _packs(spec: GemmSpec, tile: GemmTile, m: Values) -> Values | float:
-    """Return 1 where B is packed into panels at run time, and 0 where it is read in place."""
-    if spec.b_affine is None or not is_one(spec.b_affine.stride):
-        return 1.0
-    return 0.0 if has_close_rows(spec, tile) else np.asarray(m > tile.pack_rows, np.float64)
-
-
-def _instead(
-    sizes: Sequence[Expr], rest: Expr, spec: GemmSpec, tile: GemmTile, points: Points
-) -> Values | float:
-    """Return the ratio of the time of special kernels (few rows or columns) to that of tiles.
-
-    The ratio is 1 where no special kernel is used. ``rest`` is the number of columns outside of the
-    tiles. The conditions are the expressions that the kernels test, evaluated at the points, so the
-    model cannot disagree with the kernels.
-    """
-    m, n, k = sizes
-    parts = (n - rest, rest)
-    rows = few_rows(spec, tile, (m, n, k), parts)
-    cases = [] if rows is None else [(rows, transposing_cost((m, n, k), parts, tile.lanes))]
-    for width, when in few_columns(spec, tile, (m, n, k)):
-        cases.append((when, narrow_cost((m, k), width, tile.lanes)))
-    share: Values | float = 1.0
-    for when, costs in cases:
-        here, tiles = (evaluate(x, points) for x in costs)
-        ratio = np.minimum(here / np.maximum(tiles, 1), 1)
-        share = np.where(evaluate(when, points), ratio, share)
-    return share
 
 
 def vendor_ns(sizes: Sequence[Expr], points: Points, model: CostModel) -> Values:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from tvm import tirx
 
@@ -21,9 +20,6 @@ from tvm_disc.schedules.gemm.partition import (
     GemmPartition,
     GemmSpec,
     cdiv,
-    inner_cost,
-    is_one,
-    possible,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import (
@@ -39,8 +35,6 @@ from tvm_disc.tir.builder import (
 )
 from tvm_disc.typing import Buffer, Expr, Size
 
-MOST_ROWS = 32
-SURE_ROWS = 8  # up to this many rows, inner products are cheaper for any depth
 _TILE_ROWS = (1, 2, 4)
 _ODD_ROWS = (3, 5)  # 3 x 5 and 5 x 3 tiles use 15 of 16 lanes
 _MANY = 1 << 30
@@ -121,37 +115,10 @@ def add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
     return vectors[0]
 
 
-def few_rows(
-    spec: GemmSpec,
-    tile: GemmTile,
-    sizes: tuple[Size, Size, Size],
-    parts: tuple[Size, Size],
-) -> Expr | None:
-    """Return the condition that inner products cost less than transposing B, or None for never.
-
-    ``sizes`` is (m, n, k). ``parts`` splits the columns into those of tiles and the last ones.
-    """
-    (m, n, k), lanes, view = sizes, tile.lanes, spec.b_affine
-    most = min(MOST_ROWS, tile.m_r * tile.m_blocks)  # all rows must be in one task
-    if not possible(spec, tile) or view is None:
-        return None
-    if not is_one(view.k_stride) or is_one(view.stride):
-        return None
-    if isinstance(m, int) and not 1 <= m <= most:
-        return None
-    m, n, k = i64(m), i64(n), i64(k)
-    inner, tiles = transposing_cost((m, n, k), parts, lanes)
-    pays = tirx.any(m <= SURE_ROWS, inner < tiles)
+def fitting_tiles(m: Expr, n: Expr, lanes: int) -> Expr:
+    """Return the condition that some tile is no larger than m x n."""
     fits = [tirx.all(m >= r, n >= lanes // r) for r in tile_rows(lanes, odd=True)]
-    return tirx.all(m >= 1, m <= most, tirx.any(*fits) if len(fits) > 1 else fits[0], pays)
-
-
-def transposing_cost(sizes: Sequence[Any], parts: Sequence[Any], lanes: int) -> tuple[Any, Any]:
-    """Return the cost of m x n x k as (inner products, tiles plus inner products for the rest)."""
-    m, _, k = sizes
-    wide, rest = parts
-    inner, tiles = inner_cost(sizes, lanes, cdiv(wide, lanes))
-    return inner, tiles + inner_cost((m, rest, k), lanes, 1)[0]
+    return tirx.any(*fits) if len(fits) > 1 else fits[0]
 
 
 Bind = Callable[[str, Size], Size]
@@ -160,9 +127,7 @@ Bind = Callable[[str, Size], Size]
 def in_place(
     spec: GemmSpec, b: Block, bind: Bind, g: Size
 ) -> tuple[tuple[Affine, Affine, Direct], tuple[Size, Size, Size]]:
-    """Return (A, B, result) of a :func:`possible` matmul, and their base offsets for item
-    ``g``.
-    """
+    """Return (A, B, result) if all are in place, and their base offsets for item ``g``."""
     a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
     assert a_view is not None and b_view is not None and out is not None
     a_base, b_base, c_base = (bind("base", v.base(b, g)) for v in (a_view, b_view, out))
@@ -187,13 +152,6 @@ class Way:
 @dataclass
 class InnerProducts(Way):
     """Computes a task as tiles of inner products."""
-
-    def condition(self) -> Expr | None:
-        """Return the condition that inner products cost less than transposing B, or None for
-        never.
-        """
-        p = self.plan
-        return few_rows(self.spec, self.tile, (p.m, p.n, p.k), (p.wide, p.rest))
 
     def _height(self, m: Size, n: Expr) -> Size:
         """Return the tile height that needs the fewest tiles; 0 if no tile fits."""
@@ -251,4 +209,4 @@ class InnerProducts(Way):
                 b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
 
 
-__all__ = ["InnerProducts", "add_inside", "few_rows", "in_place", "transposing_cost"]
+__all__ = ["InnerProducts", "add_inside", "fitting_tiles", "in_place"]

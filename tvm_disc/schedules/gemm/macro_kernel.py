@@ -24,6 +24,7 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_disc.schedules.gemm.algorithm import PANELS, TILES, Algorithm, Selection
 from tvm_disc.schedules.gemm.inner import InnerProducts, in_place
 from tvm_disc.schedules.gemm.micro_kernel import (
     KernelForm,
@@ -46,20 +47,15 @@ from tvm_disc.schedules.gemm.partition import (
     cdiv,
     cheap_div,
     div,
-    is_one,
     known,
     least,
-    may_leave_columns,
     most,
-    possible,
     stores_direct,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
 from tvm_disc.target.isa import Isa, isa_of
 from tvm_disc.tir.builder import Block, call, either, i64
 from tvm_disc.typing import UNSET, Buffer, Expr, Size, Stmt
-
-FEW_COLUMNS, SHALLOW = 8, 64  # for few columns, more steps of K justify a special kernel
 
 __all__ = [
     "Affine",
@@ -77,14 +73,14 @@ __all__ = [
 ]
 
 
-def gemm_tasks(spec: GemmSpec, tile: GemmTile) -> Size:
+def gemm_tasks(spec: GemmSpec, tile: GemmTile, selection: Selection = PANELS) -> Size:
     """Return the number of independent tasks; consecutive tasks share a group of B panels."""
-    return GemmPartition(spec, tile).tasks(known(spec.batch))
+    return GemmPartition(spec, tile, selection).tasks(known(spec.batch))
 
 
-def gemm_scratch_elems(spec: GemmSpec, tile: GemmTile) -> Size:
+def gemm_scratch_elems(spec: GemmSpec, tile: GemmTile, selection: Selection = PANELS) -> Size:
     """Return the elements of ``acc_dtype`` that one running :func:`gemm_body` needs as scratch."""
-    return GemmPartition(spec, tile).elems
+    return GemmPartition(spec, tile, selection).elems
 
 
 def gemm_body(
@@ -94,6 +90,7 @@ def gemm_body(
     scratch: Buffer,
     lo: Size,
     hi: Size,
+    selection: Selection = PANELS,
 ) -> Stmt:
     """Emit tasks ``[lo, hi)``; the scratch must be private to this range while it runs.
 
@@ -101,18 +98,24 @@ def gemm_body(
     module. The function that contains the statement must not carry ``tirx.noalias`` (apply
     :func:`may_alias`), because the called functions write ``scratch`` through another parameter.
     """
-    return _Emitter(spec, tile, kernels, scratch).body(lo, hi)
+    return _Emitter(spec, tile, kernels, scratch, selection).body(lo, hi)
 
 
 class _Emitter:
     """Emits one body. Invariant: ``self.b`` is positioned inside the task loop while emitting."""
 
     def __init__(
-        self, spec: GemmSpec, tile: GemmTile, kernels: MicroKernels, scratch: Buffer
+        self,
+        spec: GemmSpec,
+        tile: GemmTile,
+        kernels: MicroKernels,
+        scratch: Buffer,
+        selection: Selection,
     ) -> None:
         self.spec, self.tile, self.kernels, self.scratch = spec, tile, kernels, scratch
+        self.selection = selection
         self.b = Block()
-        self._take(GemmPartition(spec, tile))
+        self._take(GemmPartition(spec, tile, selection))
 
     def _take(self, plan: GemmPartition) -> None:
         self.plan = plan
@@ -123,41 +126,31 @@ class _Emitter:
 
     def body(self, lo: Size, hi: Size) -> Stmt:
         b = self.b
-        small = self._is_small()
-        if small is not None:
-            with b.when(small), b.loop("g", i64(hi) - i64(lo), i64(lo)) as g:
-                self._small(g)
-        with b.otherwise() if small is not None else nullcontext():
-            self._take(GemmPartition(self.spec, self.tile, self._bind))
+
+        def at_once() -> None:
+            with b.loop("g", i64(hi) - i64(lo), i64(lo)) as g:
+                self._at_once(g)
+
+        def partitioned() -> None:
+            self._take(GemmPartition(self.spec, self.tile, self.selection, self._bind))
             self._all_tasks(lo, hi)
+
+        self._one_of((self.selection.uses(Algorithm.AT_ONCE), at_once), (True, partitioned))
         return b.stmt()
 
-    def _is_small(self) -> Expr | None:
-        """Return the condition that an item is a few tiles that read and write in place, or None.
+    def _one_of(self, *ways: tuple[bool | Expr, Callable[[], None]]) -> None:
+        """Emit the first way whose condition holds; one of them does."""
+        if any(condition is True for condition, _ in ways):
+            ways = next((way,) for way in ways if way[0] is True)
+        *others, (_, last) = [way for way in ways if way[0] is not False]
+        with ExitStack() as scopes:
+            for condition, emit in others:
+                with self.b.when(condition):
+                    emit()
+                scopes.enter_context(self.b.otherwise())
+            last()
 
-        For such a small item, dividing it evenly would cost as much as computing it.
-        """
-        spec, p, tile = self.spec, self.plan, self.tile
-        if spec.b_affine is None or not is_one(spec.b_affine.stride) or spec.b_packed is not None:
-            return None
-        if not possible(spec, tile) or not stores_direct(spec, tile):
-            return None
-        if not (self.operands.masks_b() or isinstance(p.n, int)):
-            return None
-        most_m = tile.m_r * (1 if isinstance(p.m, int) else min(3, tile.m_blocks))
-        most_n = tile.n_r * min(2, tile.n_panels)
-        for size, limit in ((p.m, most_m), (p.n, most_n)):
-            if isinstance(size, int) and not 1 <= size <= limit:
-                return None
-        m, n, k = i64(p.m), i64(p.n), i64(p.k)
-        low = m <= tile.m_r
-        one = tirx.all(low, n <= tile.n_r)
-        wide = tirx.Select(one, i64(tile.kc or SHALLOW), i64(SHALLOW))
-        narrow = tirx.Select(low, i64(SHALLOW), i64(SHALLOW // 4))
-        deep = tirx.Select(n > FEW_COLUMNS, wide, narrow)
-        return tirx.all(m >= 1, m <= most_m, n >= 1, n <= most_n, k <= deep)
-
-    def _small(self, g: Expr) -> None:
+    def _at_once(self, g: Expr) -> None:
         p, tile, b = self.plan, self.tile, self.b
         form = self._form()
         run = self._kernel(form)
@@ -198,10 +191,9 @@ class _Emitter:
         j_group: tuple[Size, Size],
         last: Expr,
     ) -> None:
-        """Emit the task with the cheapest kernels.
+        """Emit the task with the kernels of the selected algorithm.
 
-        Tiles serve all sizes, other kernels few rows or columns. ``last`` tells whether the task
-        includes the last columns.
+        ``last`` tells whether the task includes the last columns.
         """
         b, p, n_r = self.b, self.plan, self.tile.n_r
         parts = (b, self._bind, self.spec, p, self.tile, self.kernels)
@@ -215,30 +207,31 @@ class _Emitter:
                 columns.fold(item[0])
             columns.emit(item[0], *self._rows_of(i_group))
 
-        ways: list[tuple[Expr | None, Callable[[], None]]] = [
-            (outer.condition(), lambda: outer.emit(item[0], self._rows_of(i_group), j_range)),
+        def tiles() -> None:
+            self._task(task, item, i_group, j_group)
+            apart = self.selection.uses(Algorithm.LAST_APART)
+            if apart is False:
+                return
+            with b.when(tirx.all(last, i64(p.rest) > 0)):
+                rows = self._rows_of(i_group)
+                fits = self._bind("fits", tirx.Select(inner.last(item[0], rows), i64(1), i64(0)))
+                with b.when(fits == 0):
+                    lines.last(item[0], rows)
+
+        uses = self.selection.uses
+        self._one_of(
+            (uses(*TILES), tiles),
             (
-                inner.condition(),
+                uses(Algorithm.OUTER),
+                lambda: outer.emit(item[0], self._rows_of(i_group), j_range),
+            ),
+            (
+                uses(Algorithm.INNER),
                 lambda: inner.emit(item[0], (j_range[0], self._bind("j_end", j_end))),
             ),
-            (lines.condition(), lambda: lines.emit(item[0], *self._rows_of(i_group))),
-            (columns.condition(), few_columns),
-        ]
-        with ExitStack() as others:
-            for condition, emit in ways:
-                if condition is not None:
-                    with b.when(condition):
-                        emit()
-                    others.enter_context(b.otherwise())
-            self._task(task, item, i_group, j_group)
-            if may_leave_columns(self.spec, self.tile):
-                with b.when(tirx.all(last, i64(p.rest) > 0)):
-                    rows = self._rows_of(i_group)
-                    fits = self._bind(
-                        "fits", tirx.Select(inner.last(item[0], rows), i64(1), i64(0))
-                    )
-                    with b.when(fits == 0):
-                        lines.last(item[0], rows)
+            (uses(Algorithm.LINES), lambda: lines.emit(item[0], *self._rows_of(i_group))),
+            (uses(Algorithm.SHARED_VECTORS), few_columns),
+        )
 
     def _rows_of(self, i_group: tuple[Size, Size]) -> tuple[Size, Size]:
         """Return (first, count) of the rows of a range of row blocks."""

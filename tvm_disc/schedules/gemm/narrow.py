@@ -13,14 +13,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.inner import Way, add_inside, in_place
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, bind_opaque, splat, vload, vstore
-from tvm_disc.schedules.gemm.partition import GemmSpec, cdiv, is_one, least, possible
-from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.schedules.gemm.partition import cdiv, least
 from tvm_disc.tir.builder import (
     Block,
     call,
@@ -35,7 +33,6 @@ from tvm_disc.tir.builder import (
 )
 from tvm_disc.typing import Buffer, Expr, Size
 
-MOST_LINES = 3
 ROWS = 8  # rows of a tile: enough independent sums to hide the latency of a multiply-add
 
 
@@ -52,21 +49,6 @@ def width_cases(n: Size, lanes: int) -> list[tuple[int, Expr]]:
             found.append((width, tirx.all(i64(n) > below, i64(n) <= width)))
         below = width
     return found
-
-
-def few_columns(
-    spec: GemmSpec, tile: GemmTile, sizes: tuple[Size, Size, Size]
-) -> list[tuple[int, Expr]]:
-    """Return the widths at which shared vectors may cost less than tiles, each with its
-    condition.
-    """
-    (m, n, k), view, cases = sizes, spec.b_affine, []
-    if not possible(spec, tile) or view is None or not is_one(view.stride):
-        return []
-    for width, here in width_cases(n, tile.lanes):
-        narrow, tiles = narrow_cost((i64(m), i64(k)), width, tile.lanes)
-        cases.append((width, tirx.all(here, narrow < tiles)))
-    return cases
 
 
 def _picked(value: Expr, lanes: Sequence[int]) -> Expr:
@@ -157,14 +139,6 @@ class FewColumns(Way):
 
     scratch: Buffer
 
-    def condition(self) -> Expr | None:
-        """Return the condition that shared vectors cost less than mostly empty tiles, or None."""
-        cases = few_columns(self.spec, self.tile, (self.plan.m, self.plan.n, self.plan.k))
-        if not cases:
-            return None
-        pay = [when for _, when in cases]
-        return tirx.all(i64(self.plan.m) >= 1, tirx.any(*pay) if len(pay) > 1 else pay[0])
-
     def _widths(self) -> list[tuple[int, Expr]]:
         return width_cases(self.plan.n, self.tile.lanes)
 
@@ -238,20 +212,6 @@ class Lines(Way):
     Both operands are contiguous along K.
     """
 
-    def condition(self) -> Expr | None:
-        """Return the condition that they cost less than transposing B, or None for never."""
-        p, view = self.plan, self.spec.b_affine
-        if not possible(self.spec, self.tile) or view is None:
-            return None
-        if not is_one(view.k_stride) or is_one(view.stride):
-            return None
-        if isinstance(p.m, int) and isinstance(p.n, int) and min(p.m, p.n) > MOST_LINES:
-            return None
-        m, n, k = i64(p.m), i64(p.n), i64(p.k)
-        least_rows = tirx.all(m <= MOST_LINES, n < self.tile.lanes)
-        lines, tiles = m * n * (k + 300), m * (k * 18 + 128) + k * 320
-        return tirx.all(m >= 1, n >= 1, tirx.any(n <= MOST_LINES, least_rows), lines < tiles)
-
     def emit(self, g: Size, row0: Size, rows: Size) -> None:
         """Emit rows ``[row0, row0 + rows)`` times all columns."""
         p = self.plan
@@ -304,17 +264,4 @@ def narrow_function(kernels: MicroKernels, dtype: str, lanes: int, width: int) -
     return kernels.add(key, "gemm_narrow", partial(narrow_kernel, dtype, lanes, width))
 
 
-def narrow_cost(sizes: tuple[Expr, Expr], width: int, lanes: int) -> tuple[Any, Any]:
-    """Return the cost of ``m`` rows of depth ``k`` as (shared vectors, one vector of columns).
-
-    The unit is 1/32 cycle. A row takes a little more than half a cycle per vector along K, plus the
-    final reduction. Rearranging B takes a constant per vector.
-    """
-    m, k = sizes
-    fold = lanes // width
-    tiles = m * (k * 18 + 128)
-    folding = 0 if width == 1 else 32 + 128 // fold
-    return m * (k * (18 // min(fold, 18)) + 320) + k * folding, tiles
-
-
-__all__ = ["FewColumns", "Lines", "few_columns", "narrow_cost"]
+__all__ = ["FewColumns", "Lines", "widths"]

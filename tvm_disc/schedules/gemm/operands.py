@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_disc.schedules.gemm.algorithm import Algorithm
 from tvm_disc.schedules.gemm.micro_kernel import splat, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import (
@@ -22,7 +23,6 @@ from tvm_disc.schedules.gemm.partition import (
     choice,
     copies_a,
     div,
-    has_close_rows,
     is_one,
     least,
     reads_masked,
@@ -62,20 +62,22 @@ class Operands:
         """Return whether a B panel with contiguous rows is packed: a bool or a run-time
         condition.
         """
-        m, lanes = self.plan.m, self.tile.lanes
-        if self.spec.dtype != self.spec.acc_dtype:
+        spec, lanes = self.spec, self.tile.lanes
+        if spec.dtype != spec.acc_dtype:
             return True
-        if has_close_rows(self.spec, self.tile):
-            m = 0
-        ragged: Any = columns % lanes != 0 if isinstance(columns, int) else None
-        ragged = False if self.masks_b() else ragged
-        if (isinstance(m, int) and m > self.tile.pack_rows) or ragged is True:
+        uses = self.plan.selection.uses
+        in_place = uses(Algorithm.IN_PLACE)
+        ragged: Any = False
+        if not self.masks_b():
+            ragged = columns % lanes != 0 if isinstance(columns, int) else None
+        if in_place is False or ragged is True:
             return True
-        if isinstance(m, int) and ragged is False:
-            return False
-        terms = [] if isinstance(m, int) else [m > self.tile.pack_rows]
+        packs = uses(Algorithm.PANELS, Algorithm.LAST_APART)
+        terms: list[Expr] = [] if packs is False else [tirx.Not(in_place)]
         if ragged is None:
             terms.append(tirx.truncmod(columns, i64(lanes)) > 0)
+        if not terms:
+            return False
         return tirx.any(*terms) if len(terms) > 1 else terms[0]
 
     def pack_b(self, g: Size, panel0: Size, panels: Size) -> None:

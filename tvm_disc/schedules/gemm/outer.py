@@ -15,8 +15,7 @@ from tvm import tirx
 
 from tvm_disc.schedules.gemm.inner import Way, in_place
 from tvm_disc.schedules.gemm.micro_kernel import may_alias, splat, vload, vstore
-from tvm_disc.schedules.gemm.partition import GemmSpec, is_one, least, possible, stores_direct
-from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.schedules.gemm.partition import least
 from tvm_disc.tir.builder import (
     Block,
     call,
@@ -76,19 +75,6 @@ def outer_kernel(dtype: str, lanes: int, steps: int) -> object:
     return may_alias(prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt()))
 
 
-def few_steps(spec: GemmSpec, tile: GemmTile, k: Size) -> Expr | None:
-    """Return the condition under which outer products are used, or None if they never are.
-
-    K must be small, operands must be readable in place and the result must be stored directly.
-    """
-    view = spec.b_affine
-    if view is None or not is_one(view.stride):
-        return None
-    if not possible(spec, tile) or not stores_direct(spec, tile) or not step_counts(k):
-        return None
-    return tirx.all(i64(k) >= 1, i64(k) <= MOST_STEPS)
-
-
 def step_counts(k: Size) -> tuple[int, ...]:
     """Return the possible numbers of steps of a matmul of depth ``k``."""
     return tuple(s for s in range(1, MOST_STEPS + 1) if not isinstance(k, int) or k == s)
@@ -97,10 +83,6 @@ def step_counts(k: Size) -> tuple[int, ...]:
 @dataclass
 class OuterProducts(Way):
     """Computes a task as outer products."""
-
-    def condition(self) -> Expr | None:
-        """Return the condition under which outer products are used, or None if they never are."""
-        return few_steps(self.spec, self.tile, self.plan.k)
 
     def emit(self, g: Size, i_range: tuple[Size, Size], j_range: tuple[Size, Size]) -> None:
         """Emit rows times columns; each range is (first, count)."""
@@ -121,4 +103,4 @@ class OuterProducts(Way):
                 b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
 
 
-__all__ = ["OuterProducts", "few_steps", "outer_kernel"]
+__all__ = ["OuterProducts", "outer_kernel", "step_counts"]

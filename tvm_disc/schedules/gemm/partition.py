@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import tvm
 from tvm import tirx
 
+from tvm_disc.schedules.gemm.algorithm import PANELS, Algorithm, Selection
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.typing import Buffer, Expr, Size
@@ -16,9 +16,6 @@ from tvm_disc.typing import Buffer, Expr, Size
 FEW_ROWS = 3  # up to this many rows of A, the sums are scaled instead of quantized weights
 # long rows of A are copied in tasks of more blocks and at least so many panels
 COPY_BLOCKS, COPY_PANELS = 2, 8
-ROW_TASKS = 16  # least number of row tiles for which each may be a task over all columns
-SHARED_LINE = 256  # multiply-adds that take as long as one cache line written by two threads
-_NARROW = 16  # vectors; in wider matmuls the last vector is a small part
 _WIDEST = 4  # largest factor by which tasks become wider without changing the groups of rows
 MASKED_BYTES = 32  # since AVX2, loads and stores can mask lanes
 MASKED_BYTES_NARROW = 64  # only AVX-512 can mask elements of less than 32 bits
@@ -161,6 +158,18 @@ def choice(condition: Expr, x: Size, y: Size) -> Expr:
     return tirx.Select(condition, i64(x), i64(y))
 
 
+def either(condition: bool | Expr, x: Size, y: Size) -> Size:
+    """Return :func:`choice`, folded for a condition known at compile time."""
+    if isinstance(condition, bool):
+        return x if condition else y
+    return choice(condition, x, y)
+
+
+def _bound(keep: Callable[[str, Size], Size], name: str, condition: bool | Expr) -> bool | Expr:
+    """Return a condition, bound to a variable if it is tested at run time."""
+    return condition if isinstance(condition, bool) else keep(name, choice(condition, 1, 0)) > 0
+
+
 def is_one(x: Size) -> bool:
     """Return whether a size is the literal 1."""
     return (isinstance(x, int) and x == 1) or (isinstance(x, tirx.IntImm) and int(x.value) == 1)
@@ -187,15 +196,20 @@ class GemmPartition:
     """The sizes of the task space and the scratch; ``bind`` binds a non-constant size."""
 
     def __init__(
-        self, spec: GemmSpec, tile: GemmTile, bind: Callable[[str, Size], Size] | None = None
+        self,
+        spec: GemmSpec,
+        tile: GemmTile,
+        selection: Selection = PANELS,
+        bind: Callable[[str, Size], Size] | None = None,
     ) -> None:
+        self.selection = selection
         keep = bind or (lambda _name, value: value)
         per, share = (cdiv, div) if bind is None else (cheap_cdiv, cheap_div)
         self.m, self.n, self.k = m, n, k = known(spec.m), known(spec.n), known(spec.k)
         self.k_whole = spec.k_whole or k
         if spec.quads:
             self.k_whole = self.k = k = keep("words", cdiv(k, 4))
-        self.rest = keep("rest_columns", last_columns(spec, tile))
+        self.rest = keep("rest_columns", last_columns(spec, tile, selection))
         self.wide = keep("wide", n - self.rest)  # columns computed by register tiles
         self.panels = keep("panels", cdiv(self.wide, tile.n_r))
         self.blocks = keep("blocks", cdiv(m, tile.m_r))  # number of register tiles along M
@@ -203,7 +217,8 @@ class GemmPartition:
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
         self.width = self._width(spec, tile, keep)
         self.groups_n = keep("groups_n", cdiv(self.panels, self.width))
-        self.by_rows = self._by_rows(spec, keep)
+        # bound: tested several times
+        self.by_rows = _bound(keep, "by_rows", selection.by_rows)
         self.per_m = keep("per_m", per(self.blocks, most(self.groups_m, 1)))
         self.per_n = keep("per_n", per(self.panels, most(self.groups_n, 1)))
         self.base_rows = keep("base_rows", share(m, most(self.blocks, 1)))
@@ -237,7 +252,8 @@ class GemmPartition:
         self.may_copy_a = copies_a(spec) or (long and wide)
         a_elems = rows * self.block_elems if self.may_copy_a else 0
         self.b_at = keep("b_at", self.a_at + a_elems)
-        b_elems = least(self.panels, self.width) * tile.n_r * k if spec.b_packed is None else 0
+        packs = spec.b_packed is None and not _reads_in_place(spec, tile, selection)
+        b_elems = least(self.panels, self.width) * tile.n_r * k if packs else 0
         if spec.narrow and not (isinstance(m, int) and m <= FEW_ROWS):
             b_elems = least(self.kc, k) * tile.n_r
         self.elems = self.b_at + b_elems
@@ -255,54 +271,39 @@ class GemmPartition:
         wider = most(least(div(self.groups_m, 2), _WIDEST), 1) * tile.n_panels
         return keep("width", most(least(wider, cdiv(self.panels, 2)), tile.n_panels))
 
-    def _by_rows(self, spec: GemmSpec, keep: Callable[[str, Size], Size]) -> Expr | None:
-        """Return the condition that a task is one row of tiles over all columns, or None for never.
-
-        If columns are divided between threads and rows of the result end inside a cache line, two
-        threads write to that line alternately. For a small K, this takes longer than the sums.
-        """
-        line = 512 // int(tvm.DataType(spec.dtype).bits)
-        n, whole, groups = self.n, (self.groups_m, self.groups_n), self.blocks
-        if not is_one(known(spec.batch)) or (isinstance(n, int) and n % line == 0):
-            return None
-        if is_one(self.groups_n) or (isinstance(groups, int) and groups < ROW_TASKS):
-            return None
-        apart = tirx.all(i64(groups) >= ROW_TASKS, i64(groups) >= whole[0] * whole[1])
-        pays = i64(self.k) * n <= i64(self.m) * SHARED_LINE
-        ragged = tirx.truncmod(i64(n), i64(line)) > 0
-        chosen = keep("by_rows", choice(tirx.all(apart, pays, ragged), 1, 0))
-        return tirx.all(i64(self.groups_n) > 1, i64(chosen) > 0)
-
     def tasks(self, batch: Size) -> Size:
         """Return the number of independent tasks."""
-        groups = batch * self.groups_m * self.groups_n
-        return groups if self.by_rows is None else choice(self.by_rows, self.blocks, groups)
+        groups = either(self.by_rows, self.blocks, batch * self.groups_m * self.groups_n)
+        return either(self.selection.uses(Algorithm.AT_ONCE), batch, groups)
 
     def span(self, lo: Expr, hi: Expr, bind: Callable[[str, Size], Size]) -> TaskSpan:
         """Return the work of tasks ``[lo, hi)``; row tasks of one range are merged into groups
         again.
         """
-        if self.by_rows is None:
-            return TaskSpan(lo, hi, self.groups_m, self.per_m, None, self.blocks)
         rows = self.by_rows
+        if rows is False:
+            return TaskSpan(lo, hi, self.groups_m, self.per_m, None, self.blocks)
         groups = bind("groups", cheap_cdiv(hi - lo, self.m_blocks))
         per = cheap_cdiv(hi - lo, most(groups, 1))
 
-        def either(name: str, here: Size, there: Size) -> Size:
-            return bind(name, choice(rows, here, there))
+        def bound(name: str, here: Size, there: Size) -> Size:
+            return bind(name, either(rows, here, there))
 
         return TaskSpan(
-            either("first_task", 0, lo),
-            either("end_task", groups * self.groups_n, hi),
-            either("span_groups", groups, self.groups_m),
-            either("span_per", per, self.per_m),
-            either("span_begin", lo, 0),
-            either("span_end", hi, self.blocks),
+            bound("first_task", 0, lo),
+            bound("end_task", groups * self.groups_n, hi),
+            bound("span_groups", groups, self.groups_m),
+            bound("span_per", per, self.per_m),
+            bound("span_begin", lo, 0),
+            bound("span_end", hi, self.blocks),
         )
 
 
-def possible(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Return whether A is contiguous along K and results are stored without an epilogue."""
+def in_place_operands(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Return whether kernels can read both operands and write the result in place.
+
+    A is then contiguous along K, nothing is converted, and there is no epilogue.
+    """
     a, b = spec.a_affine, spec.b_affine
     if spec.direct is None or spec.dtype != spec.acc_dtype or a is None or b is None:
         return False
@@ -311,38 +312,39 @@ def possible(spec: GemmSpec, tile: GemmTile) -> bool:
     return is_one(a.k_stride)
 
 
-def inner_cost(sizes: Sequence[Any], lanes: int, vectors: Any) -> tuple[Any, Any]:
-    """Return the cost of ``m x n x k`` as (inner products, tiles over a transposed B).
+def _reads_in_place(spec: GemmSpec, tile: GemmTile, selection: Selection) -> bool:
+    """Return whether no algorithm packs B; the last vector of a row is then masked or whole."""
+    packs = selection.uses(Algorithm.PANELS, Algorithm.LAST_APART, Algorithm.SHARED_VECTORS)
+    ragged = not (reads_masked(spec, tile) or whole_vectors(spec, tile))
+    return packs is False and not (ragged and selection.uses(Algorithm.IN_PLACE) is not False)
 
-    The unit is 1/32 cycle. A sum takes its multiply-adds and its share of the reduction tree. For
-    tiles, each vector of columns is transposed for each step of K, and then takes a little more
-    than half a cycle per row.
-    """
-    m, n, k = sizes
-    return m * n * (k * (16 // min(lanes, 16)) + 140), vectors * k * (m * 18 + 320)
+
+def whole_vectors(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Return whether N is known to be a multiple of the vector length."""
+    n = known(spec.n)
+    return isinstance(n, int) and n % tile.lanes == 0
 
 
 def may_leave_columns(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Return whether :func:`last_columns` may be nonzero."""
+    """Return whether the last columns can be inner products: columns of B are contiguous."""
     view = spec.b_affine
-    if view is None or not possible(spec, tile) or isinstance(known(spec.n), int):
+    if view is None or not in_place_operands(spec, tile) or isinstance(known(spec.n), int):
         return False
     return is_one(view.k_stride) and not is_one(view.stride)
 
 
-def last_columns(spec: GemmSpec, tile: GemmTile) -> Size:
-    """Return the number of last columns that are computed as inner products along K.
+def last_columns(spec: GemmSpec, tile: GemmTile, selection: Selection) -> Size:
+    """Return the number of columns that are computed as inner products along K.
 
-    These are up to half a vector of columns of a B with contiguous columns. As a vector of their
-    own they would cost as much as a whole one, to transpose and to multiply.
+    With ``LAST_APART``, these are the columns beyond whole vectors, of a B with contiguous columns.
+    As another vector they would cost as much as a whole one, to transpose and to multiply.
     """
-    if not may_leave_columns(spec, tile):
+    apart = selection.uses(Algorithm.LAST_APART)
+    if apart is False:
         return 0
-    m, n, k, lanes = i64(spec.m), i64(spec.n), i64(spec.k), tile.lanes
+    n, lanes = i64(spec.n), tile.lanes
     rest = n - div(n, lanes) * lanes
-    inner, tiles = inner_cost((m, rest, k), lanes, 1)
-    few = tirx.all(n > lanes, n <= _NARROW * lanes, rest <= lanes // 2, m >= tile.m_r)
-    return choice(tirx.all(few, inner < tiles), rest, 0)
+    return either(n > lanes if apart is True else tirx.all(apart, n > lanes), rest, 0)
 
 
 def has_masks(vector_bytes: int, dtype: str) -> bool:
@@ -375,8 +377,8 @@ def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
     """Return whether kernels write the result: all vectors are whole, or stores can be masked."""
     if spec.direct is None:
         return False
-    n, itemsize = known(spec.n), tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8
-    return (isinstance(n, int) and n % tile.lanes == 0) or tile.lanes * itemsize >= MASKED_BYTES
+    itemsize = tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8
+    return whole_vectors(spec, tile) or tile.lanes * itemsize >= MASKED_BYTES
 
 
 def copies_a(spec: GemmSpec) -> bool:

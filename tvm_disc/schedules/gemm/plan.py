@@ -18,9 +18,10 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.gemm import macro_kernel
-from tvm_disc.schedules.gemm.cost import gemm_ns
+from tvm_disc.schedules.gemm.algorithm import Selection
+from tvm_disc.schedules.gemm.cost import gemm_ns, shared_lines_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
-from tvm_disc.schedules.gemm.space import GemmKnobs, doubt, tiles
+from tvm_disc.schedules.gemm.space import GemmKnobs, algorithms, doubt, tiles
 from tvm_disc.schedules.gemm.split_k import PartsOfK
 from tvm_disc.schedules.gemm.view import MatMulView, View
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -81,10 +82,11 @@ def gemm_plans(group: Group, view: View, solver: Solver, machine: Machine) -> li
     """Return one plan per candidate tile, the default first."""
     found = _tiles(view, machine)
     packed = bool(view.packed(found[0]))
-    return [
-        _gemm_plan(group, view, tile, doubt(tile, found[0], packed), solver, machine)
+    plans = [
+        _gemm_plans(group, view, tile, doubt(tile, found[0], packed), solver, machine)
         for tile in found
     ]
+    return [plan for own in plans for plan in own]
 
 
 def _tiles(view: View, machine: Machine) -> Sequence[macro_kernel.GemmTile]:
@@ -105,35 +107,33 @@ def _parts_of_k(
     return PartsOfK(view, whole, spec, tile, machine, operands).plans()
 
 
-def _gemm_plan(
+def _gemm_plans(
     group: Group,
     view: View,
     tile: macro_kernel.GemmTile,
     factor: float,
     solver: Solver,
     machine: Machine,
-) -> Plan:
+) -> list[Plan]:
+    """Return the plans of one tile, one for each algorithm; they share a body."""
     packed = view.packed(tile)
     spec = sizes_only(view, packed, _in_place(group, view, solver, packed))
 
     def emit(body: Body) -> None:
         full = _operands(view, body, spec, packed, tile)
-        body.block.add(
-            macro_kernel.gemm_body(full, tile, machine.micro, body.scratch, body.lo, body.hi)
-        )
+        where = (body.scratch, body.lo, body.hi)
+        selection = Selection(body.algorithm, body.algorithms)
+        body.block.add(macro_kernel.gemm_body(full, tile, machine.micro, *where, selection))
 
-    batch, m, n, k = (i64(x) for x in view.sizes)
-    return Plan(
-        tasks=i64(macro_kernel.gemm_tasks(spec, tile)),
+    sizes = batch, m, n, k = [i64(x) for x in view.sizes]
+    common = Plan(
+        tasks=i64(1),
         work=batch * m * n * k * 2,
         emit=emit,
-        scratch_elems=macro_kernel.gemm_scratch_elems(spec, tile),
         scratch_dtype=spec.acc_dtype,
         packed=dict(packed.values()),
         packed_dtypes=_packed_dtypes(packed, spec),
         may_alias=True,
-        knobs=GemmKnobs.of(tile),
-        cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
         features=(batch, m, n, k, n % tile.n_r),
         layout=f"{tile.n_r} columns" if packed else "",
         notes={
@@ -143,6 +143,19 @@ def _gemm_plan(
             or "none",
         },
     )
+    return [
+        replace(
+            common,
+            tasks=i64(macro_kernel.gemm_tasks(spec, tile, selection)),
+            scratch_elems=macro_kernel.gemm_scratch_elems(spec, tile, selection),
+            knobs=GemmKnobs.of(tile, selection),
+            algorithm=int(selection.number),
+            needs=needs,
+            cost=partial(gemm_ns, spec, tile, sizes, factor, selection=selection),
+            contention=partial(shared_lines_ns, spec, tile, sizes, selection),
+        )
+        for selection, needs in algorithms(spec, tile, factor == 1.0, machine.threads)
+    ]
 
 
 def _role(name: str) -> str:

@@ -1,31 +1,62 @@
-"""GEMM variants: the register tiles worth trying. :mod:`.cost` predicts their times."""
+"""GEMM variants: the register tiles and the algorithms worth trying.
+
+:mod:`.cost` predicts their times.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from tvm_disc.schedules.dispatch.variant import Knobs
+from tvm import tirx
+
+from tvm_disc.schedules.dispatch.variant import Knobs, Need
+from tvm_disc.schedules.gemm.algorithm import BY_ROWS, PANELS, TILES, Algorithm, Selection
+from tvm_disc.schedules.gemm.inner import fitting_tiles
+from tvm_disc.schedules.gemm.narrow import widths
+from tvm_disc.schedules.gemm.outer import MOST_STEPS, step_counts
+from tvm_disc.schedules.gemm.partition import (
+    GemmSpec,
+    has_close_rows,
+    in_place_operands,
+    is_one,
+    known,
+    may_leave_columns,
+    reads_masked,
+    stores_direct,
+)
 from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
 from tvm_disc.target.isa import Isa
+from tvm_disc.tir.builder import i64
 
 FINE_BLOCKS, FINE_PANELS = 4, 2  # finer tasks, so that there are enough for all threads
+AT_ONCE_ROWS, AT_ONCE_PANELS = 3, 2  # largest number of tiles of an item that is computed at once
+
+
+_Offer: TypeAlias = tuple[Algorithm, tuple[Need, ...]]
 
 
 @dataclass(frozen=True)
 class GemmKnobs(Knobs):
-    """The fields of :class:`GemmTile` in which variants differ."""
+    """The fields of :class:`GemmTile` in which variants differ, and the algorithm."""
 
     m_r: int
     n_r: int
     kc: int
     m_blocks: int
     n_panels: int
-    pack_rows: int
+    algorithm: str
 
     @staticmethod
-    def of(tile: GemmTile) -> GemmKnobs:
-        """Return the knobs of a tile."""
-        return GemmKnobs(tile.m_r, tile.n_r, tile.kc, tile.m_blocks, tile.n_panels, tile.pack_rows)
+    def of(tile: GemmTile, selection: Selection = PANELS) -> GemmKnobs:
+        """Return the knobs of a tile and of one algorithm."""
+        number = int(selection.number)
+        text = Algorithm(number % BY_ROWS).text + (" by rows" if number >= BY_ROWS else "")
+        return GemmKnobs(tile.m_r, tile.n_r, tile.kc, tile.m_blocks, tile.n_panels, text)
+
+    def code(self) -> dict[str, Any]:
+        """Return the choices that select the code: the algorithm is an argument of the body."""
+        return {k: v for k, v in self.to_json().items() if k != "algorithm"}
 
 
 def tiles(isa: Isa, dtype: str, n: int | None) -> list[GemmTile]:
@@ -38,6 +69,81 @@ def tiles(isa: Isa, dtype: str, n: int | None) -> list[GemmTile]:
             found.append(replace(default, m_r=rows, n_r=vectors * default.lanes))
     fine = [replace(t, m_blocks=FINE_BLOCKS, n_panels=FINE_PANELS) for t in found]
     return list(dict.fromkeys([*found, *fine]))
+
+
+def algorithms(
+    spec: GemmSpec, tile: GemmTile, default: bool = True, threads: int = 1
+) -> list[tuple[Selection, tuple[Need, ...]]]:
+    """Return the algorithms of a body, each with the facts that it needs; the first needs none.
+
+    Algorithms that do not use register tiles are returned for the ``default`` tile only, and tasks
+    by rows only if there are several ``threads``.
+    """
+    found: list[_Offer] = [(a, ()) for a in _tile_algorithms(spec, tile)]
+    rows = found if default else []
+    if in_place_operands(spec, tile):
+        if _may_run_at_once(spec, tile):
+            found = [*found, (Algorithm.AT_ONCE, _at_once_needs(spec, tile))]
+        if default:
+            found = [*found, *_special(spec, tile)]
+            rows = [(a, needs) for a, needs in found if a in (*TILES, Algorithm.OUTER)]
+    by_rows = threads > 1 and is_one(known(spec.batch)) and _may_share_lines(spec)
+    return [
+        *((Selection.only(a), needs) for a, needs in found),
+        *((Selection.only(a, by_rows=True), needs) for a, needs in rows if by_rows),
+    ]
+
+
+def _tile_algorithms(spec: GemmSpec, tile: GemmTile) -> list[Algorithm]:
+    view = spec.b_affine
+    if spec.b_packed is not None or view is None or spec.dtype != spec.acc_dtype:
+        return [Algorithm.PANELS]
+    if is_one(view.stride):
+        close = has_close_rows(spec, tile)
+        return [Algorithm.IN_PLACE] if close else [Algorithm.PANELS, Algorithm.IN_PLACE]
+    return [Algorithm.PANELS, *[Algorithm.LAST_APART] * may_leave_columns(spec, tile)]
+
+
+def _may_run_at_once(spec: GemmSpec, tile: GemmTile) -> bool:
+    view = spec.b_affine
+    assert view is not None
+    whole = reads_masked(spec, tile) or isinstance(known(spec.n), int)
+    return is_one(view.stride) and stores_direct(spec, tile) and whole
+
+
+def _at_once_needs(spec: GemmSpec, tile: GemmTile) -> tuple[Need, ...]:
+    rows = 1 if isinstance(known(spec.m), int) else min(AT_ONCE_ROWS, tile.m_blocks)
+    most = (rows * tile.m_r, tile.n_r * min(AT_ONCE_PANELS, tile.n_panels), tile.kc or (1 << 30))
+    sizes = zip("MNK", (spec.m, spec.n, spec.k), most, strict=True)
+    return tuple(Need(f"{name} <= {end}", i64(size) <= end) for name, size, end in sizes)
+
+
+def _special(spec: GemmSpec, tile: GemmTile) -> list[_Offer]:
+    """Return the algorithms that read both operands in place, without register tiles."""
+    m, n, k = (i64(x) for x in (spec.m, spec.n, spec.k))
+    view = spec.b_affine
+    found: list[_Offer] = []
+    assert view is not None
+    if is_one(view.stride):
+        if stores_direct(spec, tile) and step_counts(known(spec.k)):
+            few = Need(f"1 <= K <= {MOST_STEPS}", tirx.all(k >= 1, k <= MOST_STEPS))
+            found.append((Algorithm.OUTER, (few,)))
+        end = max(widths(tile.lanes))
+        need = Need(f"1 <= N <= {end}", tirx.all(n >= 1, n <= end))
+        found.append((Algorithm.SHARED_VECTORS, (need,)))
+    elif is_one(view.k_stride):
+        all_rows, all_columns = tile.m_r * tile.m_blocks, tile.n_r * tile.n_panels
+        one_task = Need(f"M <= {all_rows}", m <= all_rows)
+        fits = Need("a tile of inner products fits", fitting_tiles(m, n, tile.lanes))
+        found.append((Algorithm.INNER, (one_task, fits)))
+        found.append((Algorithm.LINES, (Need(f"N <= {all_columns}", n <= all_columns),)))
+    return found
+
+
+def _may_share_lines(spec: GemmSpec) -> bool:
+    """Return whether rows of the result may end inside a cache line, whose writers are threads."""
+    n, itemsize = known(spec.n), max(1, tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8)
+    return not (isinstance(n, int) and n * itemsize % 64 == 0)
 
 
 def doubt(tile: GemmTile, default: GemmTile, packed: bool) -> float:

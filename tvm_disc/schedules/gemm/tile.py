@@ -27,7 +27,6 @@ class GemmTile:
         m_blocks: largest number of register tiles along M in one task.
         n_panels: largest number of B panels in one task.
         prefetch: K steps by which B is prefetched ahead; 0 disables the prefetch.
-        pack_rows: a strided B is packed if M exceeds this, and otherwise read in place.
     """
 
     m_r: int
@@ -38,7 +37,6 @@ class GemmTile:
     m_blocks: int = 12
     n_panels: int = 4
     prefetch: int = 32
-    pack_rows: int = 72
 
     def __post_init__(self) -> None:
         if self.n_r % self.lanes or min(self.m_r, self.n_r, self.lanes) < 1:
