@@ -24,7 +24,13 @@ class Costs:
         shared: a load of up to 16 bytes of one lane from shared memory, likewise.
         multiply: a multiply-add of one lane, likewise.
         tensor: a multiply-add of 16-bit operands on tensor cores, likewise.
-        library_step: a step of k of a tile of 128 x 128 of cuBLASLt.
+        loads_at_once: loads of a sum that a thread starts before it waits, without a unit.
+        row_loads_at_once: likewise, of a row.
+        next_in_sector: time factor of a load whose 32-byte sector is also read by the next loads.
+        spread_loads: loads in the time of one whose warp reads different rows, in attention.
+        weight_steps: multiply-adds in the time of one weight of attention.
+        library_tile: rows and columns of a tile of cuBLASLt, of which a multiprocessor has one.
+        library_step: a step of k of such a tile.
         library_call: a call of cuBLASLt, beyond a launch.
         each_gbs: maximum bandwidth of a multiprocessor, in GB/s.
         threads_held: resident threads of a multiprocessor.
@@ -38,6 +44,12 @@ class Costs:
     shared: float
     multiply: float
     tensor: float
+    loads_at_once: int
+    row_loads_at_once: int
+    next_in_sector: float
+    spread_loads: float
+    weight_steps: float
+    library_tile: int
     library_step: float
     library_call: float
     each_gbs: float
@@ -46,8 +58,9 @@ class Costs:
 
 MEASURED = Costs(
     launch=3400.0, step=4.0, barrier=30.0, wait=580.0, load=0.035, shared=0.016,
-    multiply=1 / 170, tensor=1 / 2000, library_step=90.0, library_call=2000.0, each_gbs=90.0,
-    threads_held=2048,
+    multiply=1 / 170, tensor=1 / 2000, loads_at_once=8, row_loads_at_once=4, next_in_sector=2.0,
+    spread_loads=5.0, weight_steps=16.0, library_tile=128, library_step=90.0, library_call=2000.0,
+    each_gbs=90.0, threads_held=2048,
 )  # fmt: skip
 _CLOCK_GHZ, _LANES = 1.98, 128  # of the H100, under load
 

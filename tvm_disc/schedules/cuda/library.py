@@ -48,7 +48,6 @@ ADDRESS, LEADING, STEP = range(3)  # words of an operand
 WORDS = 18
 NO_EPILOGUE, ADD_BIAS = 1, 4
 FLOAT32, TF32 = 68, 77  # cuBLASLt compute types
-TILE = 128  # rows and columns of the library's tiles; a multiprocessor computes one tile
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class LibraryProduct:
         """Return the estimated time of a call: waves of tiles, one for each multiprocessor."""
         costs = self.device.costs
         batch, m, n, k = (evaluate(i64(x), points) for x in self.view.sizes)
-        tiles = batch * np.ceil(m / TILE) * np.ceil(n / TILE)
+        tiles = batch * np.ceil(m / costs.library_tile) * np.ceil(n / costs.library_tile)
         busy = np.ceil(tiles / self.device.multiprocessors) * k * costs.library_step
         moved = evaluate(moved_bytes(self.group), points) / self.device.bandwidth_gbs
         waits = costs.launch + costs.library_call + costs.wait

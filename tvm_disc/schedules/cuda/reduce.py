@@ -46,7 +46,7 @@ from tvm_disc.schedules.loops.reducers import ARG_REDUCTIONS
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64, index_var
-from tvm_disc.tir.index import IndexSpace, add, mul, product
+from tvm_disc.tir.index import IndexSpace, add, ceil_div, mul, product
 from tvm_disc.typing import Buffer, Expr
 
 THREADS = 256
@@ -56,8 +56,6 @@ PARTS = 64
 TOGETHER = (32, 256)
 # traffic multiplier of uncoalesced reads
 SPREAD = 8.0
-LOADS_AT_ONCE = 8  # of a thread
-NEXT_IN_SECTOR = 2.0  # time factor of a load whose 32-byte sector is also read by the next loads
 
 
 @dataclass(frozen=True)
@@ -155,25 +153,26 @@ class _Contractions:
         count, total = product(spec.extents), product(anchor.shape)
         of_result = knobs.lanes if knobs.along_result else 1
         of_sum = knobs.lanes // of_result
-        elements = _ceil(total, of_result)
+        elements = ceil_div(total, of_result)
         emit = partial(_Sum(self, knobs).emit)
         passes: tuple[Pass, ...] = ()
         if knobs.together == 1:
-            tasks, grid, blocks = elements, Grid(THREADS), _ceil(elements, THREADS)
+            tasks, grid, blocks = elements, Grid(THREADS), ceil_div(elements, THREADS)
         else:
-            tasks = blocks = mul(_ceil(elements, knobs.columns), knobs.parts)
+            tasks = blocks = mul(ceil_div(elements, knobs.columns), knobs.parts)
             grid = Grid(knobs.together * knobs.columns, shared=True)
         along, across = _spread(anchor)
         memory = across if knobs.together > 1 and knobs.columns == 1 else along
-        steps = _ceil(count, knobs.together * knobs.parts * of_sum)
+        steps = ceil_div(count, knobs.together * knobs.parts * of_sum)
         barriers = 0 if knobs.together == 1 else 3
         loads = 1 if anchor.cls is OpClass.REDUCE else 2
-        busy = loads * self.device.costs.load * memory
-        slow = memory if knobs.together > 1 else min(memory, NEXT_IN_SECTOR)
-        waits = _ceil(steps, LOADS_AT_ONCE) * int(slow)
+        costs = self.device.costs
+        busy = loads * costs.load * memory
+        slow = memory if knobs.together > 1 else min(memory, costs.next_in_sector)
+        waits = ceil_div(steps, costs.loads_at_once) * int(slow)
         works = [(Work(blocks, grid.threads, steps, barriers, memory, busy, waits), 1)]
         if knobs.parts > 1:
-            works.append((Work(_ceil(total, THREADS), THREADS, i64(knobs.parts)), 1))
+            works.append((Work(ceil_div(total, THREADS), THREADS, i64(knobs.parts)), 1))
             rest = partial(add_parts, self.group, spec, knobs)
             passes = (Pass(tasks, emit, grid), Pass(total, rest))
         return Plan(
@@ -190,10 +189,6 @@ class _Contractions:
             passes=passes,
             notes={"sums": "a thread, a block, or blocks for each element"},
         )
-
-
-def _ceil(size: Expr, step: int) -> Expr:
-    return i64(size) if step == 1 else tirx.floordiv(i64(size) + (step - 1), i64(step))
 
 
 def _spread(anchor: Node) -> tuple[float, float]:
@@ -245,7 +240,7 @@ class _Sum:
         total = block.bind("elements", product(self.anchor.shape))
         part, tile = i64(0), body.lo
         if knobs.parts > 1:
-            tiles = block.bind("tiles", _ceil(total, columns * self.wide))
+            tiles = block.bind("tiles", ceil_div(total, columns * self.wide))
             part = block.bind("part", tirx.truncdiv(body.lo, tiles))
             tile = block.bind("tile", body.lo - part * tiles)
         number = block.bind("number", tirx.truncdiv(body.thread, i64(columns)))

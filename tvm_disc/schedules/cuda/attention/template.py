@@ -53,11 +53,7 @@ TILES = (
 )
 MOST_RESULTS = 64  # elements of the result that a thread keeps in registers
 COMBINE = 256  # threads of a block of the second kernel
-WEIGHT_STEPS = 16  # operations of one weight, an estimate
 FOLD_BARRIERS = 7  # of 128 keys
-# Loads whose time a step takes if the threads of a warp read different rows of keys; from 75 us
-# (12 heads of 64, 4 x 64 queries) and 456 us (8 x 128) on an H100.
-SPREAD_LOADS = 5
 
 
 def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
@@ -122,7 +118,7 @@ class _Attentions:
         # each thread reads its own row of keys; then all threads read the same rows of values
         steps = add(mul(chunks, depth), i64(mine))
         barriers = mul(chunks, FOLD_BARRIERS)
-        busy, waits = SPREAD_LOADS * self.device.costs.load, mul(chunks, 2)
+        busy, waits = self.device.costs.spread_loads * self.device.costs.load, mul(chunks, 2)
         work = Work(tasks, THREADS, steps, barriers, busy=busy, waits=waits)
         emit = partial(emit_query, self.core, knobs)
         return self._plan(knobs, tasks, emit, Grid(THREADS, shared=True), work, knobs.parts)
@@ -157,7 +153,7 @@ class _Attentions:
         costs, columns = self.device.costs, knobs.width(width)
         busy = length * self._step_ns(knobs.rows, knobs.columns)
         busy += knobs.keys * self._step_ns(knobs.rows, columns)
-        busy += (knobs.rows * knobs.columns * WEIGHT_STEPS) * costs.multiply
+        busy += (knobs.rows * knobs.columns * costs.weight_steps) * costs.multiply
         copied = knobs.keys * (length / made.operands[1].lanes + width / made.operands[2].lanes)
         busy += copied / knobs.threads * (costs.load + costs.shared)
         # a block alone on a multiprocessor still waits for the pipes

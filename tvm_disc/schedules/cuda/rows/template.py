@@ -51,7 +51,7 @@ from tvm_disc.schedules.rows.loops import RowWork
 from tvm_disc.schedules.rows.stages import row_domain, schedule_stages
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import const, i64, index_var
-from tvm_disc.tir.index import IndexSpace, add, mul, product
+from tvm_disc.tir.index import IndexSpace, add, ceil_div, mul, product
 from tvm_disc.typing import Expr
 
 # threads per block, if each thread processes a row
@@ -222,11 +222,11 @@ class _Rows:
         alone = threads == 1
         apart = threads * knobs.parts
         per = tirx.floordiv(self.length + (apart - 1), i64(apart))
-        blocks = tirx.floordiv(self.rows + (ALONE - 1), i64(ALONE)) if alone else self.rows
+        blocks = ceil_div(self.rows, ALONE) if alone else self.rows
         tiles = self.rows
         if knobs.columns > 1:
             tile = knobs.columns * knobs.lanes
-            tiles = blocks = tirx.floordiv(self.rows + (tile - 1), i64(tile))
+            tiles = blocks = ceil_div(self.rows, tile)
         blocks = mul(blocks, knobs.parts)
         emit = partial(_row, self, knobs)
         barriers = 0 if alone else 3 * len(self.reduced)
@@ -242,7 +242,7 @@ class _Rows:
             notes={"stages": str(sched.stages), "threads": "by the length of a row"},
         )
         spread = self._spread(knobs)
-        waits = tirx.floordiv(i64(per) + 3, i64(4))  # loops are unrolled by the compiler
+        waits = ceil_div(i64(per), self.device.costs.row_loads_at_once)
         steps, stages = per * sched.stages, i64(sched.stages)
         work = Work(blocks, grid.threads, steps, barriers, spread, waits=mul(waits, stages))
         if knobs.parts == 1:
