@@ -1,15 +1,16 @@
 """Whole models on a GPU beside PyTorch: eager, and ``torch.compile`` with dynamic shapes.
 
-    python -m benchmarks.cuda_models bert|gpt2|resnet50|decoder [--target T] [--tf32] [--lock FILE]
-        [--records FILE]
+    python -m benchmarks.cuda_models bert|gpt2|resnet50|decoder [--target T] [--tf32] [--half]
+        [--lock FILE] [--records FILE]
 
-The weights are random, the types float32. Our program is built once from the exported module;
-``torch.compile(dynamic=True)`` compiles the same module with the dims marked as unbacked, so that
-it cannot specialise on a size (or, where it refuses that, as dynamic; the table says which). Each
-shape is timed in turns: calls that take 30 ms one after the other, ended by a synchronisation;
-median of the rounds. ``host`` is the time until the last call returned, ``graph`` our program with
-CUDA graphs. Results are compared with eager's. ``--lock`` is a file that is locked while the GPU is
-timed, so that several of these can compile at once. Without a GPU it says so and ends with 2.
+The weights are random, the types float32, or bfloat16 with ``--half``. Our program is built once
+from the exported module; ``torch.compile(dynamic=True)`` compiles the same module with the dims
+marked as unbacked, so that it cannot specialise on a size (or, where it refuses that, as dynamic;
+the table says which). Each shape is timed in turns: calls that take 30 ms one after the other,
+ended by a synchronisation; median of the rounds. ``host`` is the time until the last call returned,
+``graph`` our program with CUDA graphs. Results are compared with eager's. ``--lock`` is a file that
+is locked while the GPU is timed, so that several of these can compile at once. Without a GPU it
+says so and ends with 2.
 """
 
 from __future__ import annotations
@@ -128,6 +129,21 @@ def model_of(name: str) -> Model:
         lambda shape: tuple(map(torch.from_numpy, inputs_of(name, shape))),
         (named,) * (2 if text else 1),
         lambda args: ((t, axes) for t in args),
+    )
+
+
+def halved(model: Model) -> Model:
+    """The model in bfloat16; inputs that are no floats are unchanged."""
+    import torch
+
+    def cast(args: Any) -> Any:
+        if isinstance(args, (list, tuple)):
+            return tuple(map(cast, args)) if isinstance(args, tuple) else [cast(a) for a in args]
+        return args.to(torch.bfloat16) if args.is_floating_point() else args
+
+    inputs = model.inputs
+    return Model(
+        model.module.to(torch.bfloat16), lambda s: cast(inputs(s)), model.dims, model.varying
     )
 
 
@@ -286,6 +302,7 @@ def main() -> int:
     parser.add_argument("name", choices=tuple(SHAPES))
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--tf32", action="store_true", help="TF32 for all products")
+    parser.add_argument("--half", action="store_true", help="bfloat16")
     parser.add_argument("--lock", default="")
     parser.add_argument("--records", default=None)
     options = parser.parse_args()
@@ -300,6 +317,8 @@ def main() -> int:
     torch.backends.cudnn.allow_tf32 = options.tf32
     torch.set_grad_enabled(False)
     model = model_of(options.name)
+    if options.half:
+        model = halved(model)
     programs = {}
     for who, graphs in (("disc", 0), ("graph", 8)):
         begin = time.perf_counter()

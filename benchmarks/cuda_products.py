@@ -1,12 +1,13 @@
 """Products on a GPU: every variant of the compiler, and cuBLASLt, over a grid of dynamic rows.
 
-    python -m benchmarks.cuda_products --records FILE [--target T] [--budget SECONDS] [--torch]
+    python -m benchmarks.cuda_products --records FILE [--dtype bfloat16] [--tf32] [--target T]
+        [--budget SECONDS] [--torch]
 
-``tune`` times the variants of ``x[m, k] @ w[n, k].T`` in float32 by the driver's events and keeps
-them in the file, which ``Options(records=...)`` reads. The table has microseconds: the best
-generated kernel and its variant, the one that the cost model selects, cuBLASLt as the program calls
-it, and with ``--torch`` PyTorch's ``matmul`` (also TF32), timed with its events. ``ratio`` is
-cuBLASLt over the best generated kernel. Without a GPU it says so and ends with 2.
+``tune`` times the variants of ``x[m, k] @ w[n, k].T`` by the driver's events and keeps them in the
+file, which ``Options(records=...)`` reads. The table has microseconds: the best generated kernel
+and its variant, cuBLASLt as the program calls it, and with ``--torch`` PyTorch's ``matmul``, timed
+with its events. ``ratio`` is cuBLASLt over the best generated kernel. Without a GPU it says so and
+ends with 2.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import json
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +34,21 @@ ROWS = (1, 4, 16, 31, 64, 100, 128, 256, 384, 512, 1024, 2048, 4096)
 LIBRARY = "cublaslt"
 
 
-def module(products: Sequence[tuple[int, int]]) -> Any:
+def module(products: Sequence[tuple[int, int]], dtype: str = "float32") -> Any:
     """The products ``x[m, k] @ w[n, k].T``, with the weights as inputs, in one program."""
     inputs: dict[str, Any] = {}
     results = []
     for n, k in products:
-        x = inputs.setdefault(f"x{k}", relay.var(f"x{k}", shape=(relay.Any("m"), k)))
-        w = inputs.setdefault(f"w{n}_{k}", relay.var(f"w{n}_{k}", shape=(n, k)))
+        x = relay.var(f"x{k}", shape=(relay.Any("m"), k), dtype=dtype)
+        x = inputs.setdefault(f"x{k}", x)
+        w = inputs.setdefault(f"w{n}_{k}", relay.var(f"w{n}_{k}", shape=(n, k), dtype=dtype))
         results.append(relay.nn.dense(x, w))
     return relay.Function(list(inputs.values()), relay.Tuple(results))
 
 
-def key_of(n: int, k: int, target: str) -> str:
+def key_of(n: int, k: int, dtype: str, options: Options, target: str) -> str:
     """The key of a product's records."""
-    front = prepare(module([(n, k)]), None, target, (), Options(), Trace(0, None))
+    front = prepare(module([(n, k)], dtype), None, target, (), options, Trace(0, None))
     return group_key(front.programs[0].kernels[0].group)
 
 
@@ -61,12 +64,13 @@ def read(path: Path) -> dict[tuple[str, int], dict[str, float]]:
     return found
 
 
-def theirs(n: int, k: int, m: int, tf32: bool) -> float:
+def theirs(n: int, k: int, m: int, dtype: str, tf32: bool) -> float:
     """Microseconds of PyTorch's product, by its events."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = tf32
-    x, w = torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda")
+    kind = getattr(torch, dtype)
+    x, w = (torch.randn(rows, k, device="cuda").to(kind) for rows in (m, n))
     times = []
     for _ in range(20):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -78,8 +82,10 @@ def theirs(n: int, k: int, m: int, tf32: bool) -> float:
     return statistics.median(times[5:])
 
 
-def show(n: int, k: int, times: dict[int, dict[str, float]], torch: bool) -> None:
-    """The lines of a product."""
+def show(
+    n: int, k: int, times: dict[int, dict[str, float]], peer: Callable[[int], float] | None
+) -> None:
+    """The lines of a product; ``peer`` times PyTorch for a number of rows."""
     for m in sorted(times):
         own = {v: ns for v, ns in times[m].items() if LIBRARY not in v.lower()}
         library = [ns for v, ns in times[m].items() if LIBRARY in v.lower()]
@@ -87,8 +93,8 @@ def show(n: int, k: int, times: dict[int, dict[str, float]], torch: bool) -> Non
         flops = 2.0 * m * n * k
         cells = f"{n:6}{k:6}{m:6}{own[best] / 1e3:10.1f}{flops / own[best]:9.0f}"
         cells += f"{library[0] / 1e3:10.1f}{library[0] / own[best]:8.2f}" if library else " " * 18
-        if torch:
-            cells += f"{theirs(n, k, m, False):9.1f}{theirs(n, k, m, True):9.1f}"
+        if peer is not None:
+            cells += f"{peer(m):9.1f}"
         print(f"{cells}  {best}", flush=True)
 
 
@@ -96,27 +102,31 @@ def main() -> int:
     """Tune and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", default="cuda")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--records", type=Path, required=True)
     parser.add_argument("--budget", type=float, default=None, help="seconds")
     parser.add_argument("--rows", type=int, default=len(ROWS), help="how many, from the least")
     parser.add_argument("--torch", action="store_true")
     options = parser.parse_args()
-    rows = list(ROWS[: options.rows])
+    rows, given = list(ROWS[: options.rows]), Options(tf32=options.tf32)
     try:
         tuned = tvm_disc.tune(
-            module(PRODUCTS), records=options.records, shapes={"m": rows}, target=options.target,
-            points=len(rows), budget_s=options.budget, progress=False,
+            module(PRODUCTS, options.dtype), records=options.records, shapes={"m": rows},
+            target=options.target, options=given, points=len(rows), budget_s=options.budget,
+            progress=False,
         )  # fmt: skip
     except (DeviceError, Unsupported) as error:
         print(f"nothing was measured: {error}", file=sys.stderr)
         return 2
     print(tuned, flush=True)
-    head = "n k m best_us GFLOP/s library ratio torch tf32".split()
+    head = "n k m best_us GFLOP/s library ratio torch".split()
     print("".join(f"{h:>9}" for h in head) + "  variant")
     for n, k in PRODUCTS:
-        key = key_of(n, k, options.target)
+        key = key_of(n, k, options.dtype, given, options.target)
         times = {m: t for (group, m), t in read(options.records).items() if group == key}
-        show(n, k, times, options.torch)
+        peer = partial(theirs, n, k, dtype=options.dtype, tf32=options.tf32)
+        show(n, k, times, peer if options.torch else None)
     return 0
 
 

@@ -12,6 +12,22 @@ struct Product { int compute, scale, transposed[2]; unsigned epilogue; const flo
 struct Matrix { int type; uint64_t rows, columns; int64_t lead; int batch; int64_t step; };
 static std::set<void*> alive;
 static bool present = false, unable = false;
+// Element at a place of an array of float32, float16 or bfloat16.
+static float Get(const void* at, int type, int64_t k) {
+  if (type == 0) return ((const float*)at)[k];
+  if (type == 2) return ((const _Float16*)at)[k];
+  uint32_t bits = (uint32_t)((const uint16_t*)at)[k] << 16;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+static void Set(void* at, int type, int64_t k, float value) {
+  if (type == 0) ((float*)at)[k] = value;
+  if (type == 2) ((_Float16*)at)[k] = value;
+  uint32_t bits;
+  memcpy(&bits, &value, 4);
+  if (type == 14) ((uint16_t*)at)[k] = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
 static int calls = 0, compute = 0, last_batch = 0;
 static void* last_stream = nullptr;
 static int handle;
@@ -47,7 +63,7 @@ int cublasLtMatmulDescSetAttribute(Product* product, int which, const void* valu
 int cublasLtMatmulDescDestroy(Product* product) { return alive.erase(product) ? 0 : 7; }
 int cublasLtMatrixLayoutCreate(Matrix** out, int type, uint64_t rows, uint64_t columns,
                                int64_t lead) {
-  if (type != 0 || !rows || !columns || lead < (int64_t)rows) return 7;
+  if ((type != 0 && type != 2 && type != 14) || !rows || !columns || lead < (int64_t)rows) return 7;
   alive.insert(*out = new Matrix{type, rows, columns, lead, 1, 0});
   return 0;
 }
@@ -59,9 +75,9 @@ int cublasLtMatrixLayoutSetAttribute(Matrix* matrix, int which, const void* valu
   return 0;
 }
 int cublasLtMatrixLayoutDestroy(Matrix* matrix) { return alive.erase(matrix) ? 0 : 7; }
-int cublasLtMatmul(void* own, Product* product, const float* alpha, const float* a, Matrix* of_a,
-                   const float* b, Matrix* of_b, const float* beta, const float* c, Matrix* of_c,
-                   float* d, Matrix* of_d, const void* algorithm, void* workspace, size_t size,
+int cublasLtMatmul(void* own, Product* product, const float* alpha, const void* a, Matrix* of_a,
+                   const void* b, Matrix* of_b, const float* beta, const void* c, Matrix* of_c,
+                   void* d, Matrix* of_d, const void* algorithm, void* workspace, size_t size,
                    void* stream) {
   if (unable) return 15;
   for (void* each : {(void*)product, (void*)of_a, (void*)of_b, (void*)of_c, (void*)of_d}) {
@@ -71,6 +87,7 @@ int cublasLtMatmul(void* own, Product* product, const float* alpha, const float*
   uint64_t rows = ta ? of_a->columns : of_a->rows, depth = ta ? of_a->rows : of_a->columns;
   uint64_t columns = tb ? of_b->rows : of_b->columns;
   if ((tb ? of_b->columns : of_b->rows) != depth) return 7;
+  if (of_a->type != of_b->type || (of_d->type && of_d->type != of_a->type)) return 15;
   if (of_d->rows != rows || of_d->columns != columns || c != d || of_c != of_d) return 7;
   if (of_a->batch != of_d->batch || of_b->batch != of_d->batch) return 7;
   if (own != &handle || *alpha != 1 || *beta != 0 || algorithm || workspace || size) return 7;
@@ -79,17 +96,16 @@ int cublasLtMatmul(void* own, Product* product, const float* alpha, const float*
   Driver<void(void*, const uint64_t*, int)>("emulated_uses")(stream, used, 3);
   Driver<void(bool)>("emulated_open")(true);
   for (int g = 0; g < of_d->batch; ++g) {
-    const float *first = a + g * of_a->step, *second = b + g * of_b->step;
-    float* result = d + g * of_d->step;
+    int64_t first = g * of_a->step, second = g * of_b->step, result = g * of_d->step;
     for (uint64_t j = 0; j < columns; ++j) {
       for (uint64_t i = 0; i < rows; ++i) {
         double sum = product->bias ? product->bias[i] : 0;
         for (uint64_t k = 0; k < depth; ++k) {
-          float x = ta ? first[k + i * of_a->lead] : first[i + k * of_a->lead];
-          float y = tb ? second[j + k * of_b->lead] : second[k + j * of_b->lead];
+          float x = Get(a, of_a->type, first + (ta ? k + i * of_a->lead : i + k * of_a->lead));
+          float y = Get(b, of_b->type, second + (tb ? j + k * of_b->lead : k + j * of_b->lead));
           sum += (double)x * y;
         }
-        result[i + j * of_d->lead] = sum;
+        Set(d, of_d->type, result + i + j * of_d->lead, sum);
       }
     }
   }

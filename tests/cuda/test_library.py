@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tvm_ffi
@@ -55,6 +56,22 @@ def test_a_bias_and_a_weight_along_n(blas: ctypes.CDLL) -> None:
         calls = blas.fake_calls()
         np.testing.assert_allclose(program(value), wanted, rtol=1e-5, atol=1e-5)
         assert blas.fake_calls() - calls == (n > 0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("result", ["float32", ""])
+def test_half_types(blas: ctypes.CDLL, dtype: str, result: str) -> None:
+    """The result is of the type of the operands, or float32."""
+    x, w = rows("b", "n", 24, dtype=dtype), rows("b", 10, 24, name="w", dtype=dtype)
+    program = built(function(x, w, relay.nn.batch_matmul(x, w, out_dtype=result or dtype)))
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    for b, n in ((1, 1), (3, 16), (2, 65)):
+        calls = blas.fake_calls()
+        given = noise(b, n, 24).astype(kind), noise(b, 10, 24).astype(kind)
+        wanted = given[0].astype("f8") @ given[1].astype("f8").transpose(0, 2, 1)
+        found = program(*given)
+        assert found.dtype == (result or kind) and blas.fake_calls() == calls + 1
+        np.testing.assert_allclose(found.astype("f8"), wanted, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -133,7 +150,8 @@ def test_what_is_not_handed_over_is_told(gpu: ctypes.CDLL) -> None:
     x = rows("n", 24, dtype="float64")
     wide = relay.const(noise(10, 24).astype("float64"), "float64")
     program = built(function(x, relay.nn.dense(x, wide)))
-    assert "cublasLt not used: cuBLASLt is used for float32 matrices only" in program.explain()
+    reason = "cuBLASLt is used for matrices of one float type only"
+    assert f"cublasLt not used: {reason}" in program.explain()
 
 
 def test_large_products_are_worth_a_call() -> None:

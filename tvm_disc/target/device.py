@@ -24,6 +24,9 @@ class Costs:
         shared: a load of up to 16 bytes of one lane from shared memory, likewise.
         multiply: a multiply-add of one lane, likewise.
         tensor: a multiply-add of 16-bit operands on tensor cores, likewise.
+        tensor_copy: 16 bytes of an operand on their way to tensor cores, likewise.
+        tensor_slice: a slice of k of a tile on tensor cores, besides.
+        tf32: factor of the time of such a slice if operands are rounded to TF32.
         loads_at_once: loads of a sum that a thread starts before it waits, without a unit.
         row_loads_at_once: likewise, of a row.
         next_in_sector: time factor of a load whose 32-byte sector is also read by the next loads.
@@ -31,6 +34,7 @@ class Costs:
         weight_steps: multiply-adds in the time of one weight of attention.
         library_tile: rows and columns of a tile of cuBLASLt, of which a multiprocessor has one.
         library_step: a step of k of such a tile.
+        library_tensor_step: likewise, of 16-bit operands; TF32 takes twice the time.
         library_call: a call of cuBLASLt, beyond a launch.
         each_gbs: maximum bandwidth of a multiprocessor, in GB/s.
         threads_held: resident threads of a multiprocessor.
@@ -44,6 +48,9 @@ class Costs:
     shared: float
     multiply: float
     tensor: float
+    tensor_copy: float
+    tensor_slice: float
+    tf32: float
     loads_at_once: int
     row_loads_at_once: int
     next_in_sector: float
@@ -51,6 +58,7 @@ class Costs:
     weight_steps: float
     library_tile: int
     library_step: float
+    library_tensor_step: float
     library_call: float
     each_gbs: float
     threads_held: int
@@ -58,10 +66,13 @@ class Costs:
 
 MEASURED = Costs(
     launch=3400.0, step=4.0, barrier=30.0, wait=580.0, load=0.035, shared=0.016,
-    multiply=1 / 170, tensor=1 / 2000, loads_at_once=8, row_loads_at_once=4, next_in_sector=2.0,
-    spread_loads=5.0, weight_steps=16.0, library_tile=128, library_step=90.0, library_call=2000.0,
+    multiply=1 / 170, tensor=1 / 3000, tensor_copy=0.1, tensor_slice=48.0, tf32=1.3,
+    loads_at_once=8, row_loads_at_once=4, next_in_sector=2.0, spread_loads=5.0, weight_steps=16.0,
+    library_tile=128, library_step=90.0, library_tensor_step=5.7, library_call=2000.0,
     each_gbs=90.0, threads_held=2048,
 )  # fmt: skip
+_PIPES = ("load", "shared", "multiply", "tensor", "tensor_copy", "tensor_slice",
+          "library_step", "library_tensor_step")  # fmt: skip
 _CLOCK_GHZ, _LANES = 1.98, 128  # of the H100, under load
 
 
@@ -145,10 +156,7 @@ def _scaled(cores: int, flops: float) -> Costs:
     Latencies are taken to be the same.
     """
     ratio = 2 * _CLOCK_GHZ * _LANES / (flops / cores)
-    scaled = {
-        name: getattr(MEASURED, name) * ratio
-        for name in ("load", "shared", "multiply", "tensor", "library_step")
-    }
+    scaled = {name: getattr(MEASURED, name) * ratio for name in _PIPES}
     return replace(MEASURED, **scaled)
 
 

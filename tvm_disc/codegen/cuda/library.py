@@ -34,11 +34,13 @@ from tvm_disc.schedules.cuda.library import (
     LEADING,
     PRODUCT,
     RESULT,
+    RESULT_TYPE,
     ROWS,
     SECOND,
     STEP,
     TRANS_FIRST,
     TRANS_SECOND,
+    TYPE,
 )
 from tvm_disc.tir.builder import Block, i64, prim_func
 from tvm_disc.typing import Buffer, Expr
@@ -132,7 +134,8 @@ def _product() -> Any:
     for k, (operand, sides) in enumerate(_matrices(fields), start=1):
         place = bits_of(made.data) + 8 * k
         lead = fields[i64(operand + LEADING)]
-        attempt("cublasLtMatrixLayoutCreate", place, _FLOAT32, *sides, lead)
+        kind = fields[i64(RESULT_TYPE if operand == RESULT else TYPE)]
+        attempt("cublasLtMatrixLayoutCreate", place, kind, *sides, lead)
         with block.when(fields[i64(BATCH)] > 1):
             for number, word, size in ((_OF_BATCH, BATCH, 4), (_OF_STEP, operand + STEP, 8)):
                 attempt("cublasLtMatrixLayoutSetAttribute", made[i64(k)], number, at(word), size)

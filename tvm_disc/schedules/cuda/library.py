@@ -1,9 +1,9 @@
 """Matmuls by cuBLASLt, which a program loads when it opens its device.
 
 If it is installed, a separate decision tree selects the matmuls for it (``handover.py``). If it is
-not, or has no kernel for a matmul, the generated kernels run. It supports float32 matmuls,
-strided batches, and a bias on the columns. Sums are in float32; TF32 of the tensor cores, which
-rounds operands to 10 bits of mantissa, is a build option.
+not, or has no kernel for a matmul, the generated kernels run. It supports matmuls of float32,
+float16 and bfloat16, strided batches, and a bias on the columns of float32. Sums are in float32;
+TF32 of the tensor cores, which rounds operands to 10 bits of mantissa, is a build option.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from tvm import tirx
 from tvm.ir import GlobalVar
 
 from tvm_disc.errors import WhyNot
+from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.branches import emit_choice
+from tvm_disc.schedules.cuda.vector import item_bytes
 from tvm_disc.schedules.dispatch.choose import Choice, moved_bytes
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
@@ -42,10 +44,11 @@ PRODUCT = GlobalVar("tvm_disc_library_product")
 # matmul: its first operand is our second.
 (
     TRANS_FIRST, TRANS_SECOND, ROWS, COLUMNS, DEPTH, BATCH, EPILOGUE, BIAS, COMPUTE,
-    FIRST, SECOND, RESULT,
-) = (*range(9), 9, 12, 15)  # fmt: skip
+    FIRST, SECOND, RESULT, TYPE, RESULT_TYPE,
+) = (*range(9), 9, 12, 15, 18, 19)  # fmt: skip
 ADDRESS, LEADING, STEP = range(3)  # words of an operand
-WORDS = 18
+WORDS = 20
+TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # numbers of cuBLASLt
 NO_EPILOGUE, ADD_BIAS = 1, 4
 FLOAT32, TF32 = 68, 77  # cuBLASLt compute types
 
@@ -75,6 +78,19 @@ class LibraryProduct:
     tf32: bool
     device: Device
 
+    @property
+    def dtype(self) -> str:
+        """The type of the operands."""
+        return self.view.node.inputs[0].dtype
+
+    @property
+    def _step_ns(self) -> float:
+        """Time of a step of k of one tile."""
+        costs = self.device.costs
+        if item_bytes(self.dtype) == 2:
+            return costs.library_tensor_step
+        return 2 * costs.library_tensor_step if self.tf32 else costs.library_step
+
     @cached_property
     def variant(self) -> Variant:
         """The library as a variant of the group; it is never a leaf of the generated kernels'
@@ -102,7 +118,7 @@ class LibraryProduct:
         costs = self.device.costs
         batch, m, n, k = (evaluate(i64(x), points) for x in self.view.sizes)
         tiles = batch * np.ceil(m / costs.library_tile) * np.ceil(n / costs.library_tile)
-        busy = np.ceil(tiles / self.device.multiprocessors) * k * costs.library_step
+        busy = np.ceil(tiles / self.device.multiprocessors) * k * self._step_ns
         moved = evaluate(moved_bytes(self.group), points) / self.device.bandwidth_gbs
         waits = costs.launch + costs.library_call + costs.wait
         return np.asarray(waits + np.maximum(busy, moved), np.float64)
@@ -124,13 +140,14 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
     node = group.anchor
     if node is None or node.op != "relax.matmul" or machine.device is None:
         return WhyNot(LIBRARY, "no matrix product")
-    if node.dtype != "float32" or any(
-        x.dtype != "float32" or len(x.shape) < 2 for x in node.inputs
-    ):
-        return WhyNot(LIBRARY, "cuBLASLt is used for float32 matrices only")
+    dtypes = {x.dtype for x in node.inputs}
+    if len(dtypes) > 1 or not dtypes <= set(TYPES) or min(len(x.shape) for x in node.inputs) < 2:
+        return WhyNot(LIBRARY, "cuBLASLt is used for matrices of one float type only")
     bias = _bias(group, node)
-    if group.outputs != [node] and bias is None:
+    if bias is None and (len(group.outputs) != 1 or not _rounds(group.outputs[0], node, group)):
         return WhyNot(LIBRARY, "more than a product and a bias on its columns")
+    if group.outputs[0].dtype not in ("float32", *dtypes):
+        return WhyNot(LIBRARY, f"the result is {group.outputs[0].dtype}")
     view = product_view(group)
     if len(view.batch) > 1:
         return WhyNot(LIBRARY, "a batch of several dims")
@@ -139,11 +156,24 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
         return WhyNot(LIBRARY, "an operand is not stored as a matrix")
     if not is_one(first.k_stride):
         return WhyNot(LIBRARY, "the first operand is stored by columns")
-    return LibraryProduct(group, view, (first, second), bias, machine.tf32, machine.device)
+    tf32 = machine.tf32 and dtypes == {"float32"}
+    return LibraryProduct(group, view, (first, second), bias, tf32, machine.device)
+
+
+def _rounds(out: Node, node: Node, group: Group) -> bool:
+    """Return whether a result is the matmul, or only rounds it."""
+    if out is node:
+        return True
+    alone = [n for n in group.nodes if n.cls is OpClass.ELEMWISE] == [out]
+    return alone and out.op == "relax.astype" and out.inputs[0] is node
 
 
 def _bias(group: Group, node: Node) -> Node | None:
-    """Return the vector that is added to every row, if nothing else follows the matmul."""
+    """Return the vector that is added to every row, if nothing else follows the matmul of
+    float32.
+    """
+    if node.dtype != "float32" or any(x.dtype != "float32" for x in node.inputs):
+        return None
     [out] = group.outputs if len(group.outputs) == 1 else [None]
     if out is None or out.op != "relax.add" or len(group.nodes) != 2 or node not in out.inputs:
         return None
@@ -185,7 +215,7 @@ def emit_product(
             base, following = (_offset(low, partial(at, low, i64(g), zero, zero)) for g in (0, 1))
             length, _ = dense(place, (m, n)[operand], k)
             lead = tirx.max(leading(place), tirx.max(length, i64(1)))
-            first = _bits(pointers[place.node]) + base * 4
+            first = _bits(pointers[place.node]) + base * item_bytes(given.dtype)
             _operand(block, told, (SECOND, FIRST)[operand], (first, lead, following - base))
             block.store(told, (TRANS_SECOND, TRANS_FIRST)[operand], i64(int(not rows)))
         result = _bits(pointers[given.group.outputs[0]])
@@ -193,7 +223,9 @@ def emit_product(
         bias = zero if given.bias is None else _bits(pointers[given.bias])
         epilogue = NO_EPILOGUE if given.bias is None else ADD_BIAS
         words: dict[int, Size] = {ROWS: n, COLUMNS: m, DEPTH: k, BATCH: batch, EPILOGUE: epilogue,
-                                  BIAS: bias, COMPUTE: TF32 if given.tf32 else FLOAT32}  # fmt: skip
+                                  BIAS: bias, TYPE: TYPES[given.dtype],
+                                  RESULT_TYPE: TYPES[given.group.outputs[0].dtype],
+                                  COMPUTE: TF32 if given.tf32 else FLOAT32}  # fmt: skip
         for word, value in words.items():
             block.store(told, word, i64(value))
         block.eval(call(PRODUCT, record, told.data, out.data))

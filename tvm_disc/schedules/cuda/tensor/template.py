@@ -35,9 +35,10 @@ TILES = (
     TensorKnobs(64, 64, 64, 2, 2, 3),
     TensorKnobs(128, 128, 32, 2, 2, 3),
     TensorKnobs(128, 64, 32, 2, 2, 4),
-    TensorKnobs(16, 128, 64, 1, 4, 2),
+    TensorKnobs(32, 64, 64, 1, 4, 4),
+    TensorKnobs(16, 64, 64, 1, 4, 4),
     TensorKnobs(64, 64, 64, 2, 2, 3, parts=4),
-    TensorKnobs(16, 128, 64, 1, 4, 2, parts=8),
+    TensorKnobs(16, 64, 64, 1, 4, 4, parts=4),
 )
 
 
@@ -98,17 +99,17 @@ class _TensorTiling(Tiling):
 
     def _work(self, tile: TensorKnobs, tasks: Expr) -> Work:
         costs, k = self.device.costs, i64(self.view.sizes[3])
+        copies = (tile.m + tile.n) * tile.k * self.size_bytes / CHUNK_BYTES
         products = tile.m * tile.n * tile.k * self.size_bytes / 2
-        pipes = products * costs.tensor / tile.threads
-        loads = tile.k * (tile.m * tile.across + tile.n * tile.down) * self.size_bytes
-        shared = loads / CHUNK_BYTES / tile.threads * costs.shared
-        copied = (tile.m + tile.n) * tile.k * self.size_bytes / CHUNK_BYTES / tile.threads
-        busy = max(pipes, shared) + copied * (costs.load + costs.shared)
+        busy = costs.tensor_slice + copies * costs.tensor_copy + products * costs.tensor
+        if self.size_bytes == 4:
+            busy *= costs.tf32
         slices = ceil_div(ceil_div(k, tile.k), tile.parts)
-        # a block alone waits for the pipes, and for memory that was requested stages before
-        alone = max(tile.threads * busy, costs.wait / (tile.stages - 1))
+        # a block alone waits for its pipes, and for memory that was requested stages before
+        alone = max(busy, costs.wait / (tile.stages - 1))
         each = max(1, round(alone / costs.step))
-        return Work(tasks, tile.threads, slices * each, slices, 1.0, busy / each, 2)
+        steps = slices * each
+        return Work(tasks, tile.threads, steps, busy=busy / tile.threads / each, waits=2)
 
 
 def _along(side: Side, place: Any) -> Any:
