@@ -66,8 +66,8 @@ class Options:
         cuda_graphs: for a GPU program, the maximum number of CUDA graphs that it keeps, one per
             combination of input dims; each launches all kernels at once. The least recently used
             graph is evicted. 0 disables graphs.
-        tf32: for a GPU program, whether the vendor's matrix library may round float32 operands to
-            TF32 (10 bits of mantissa) to use tensor cores; False computes in float32.
+        tf32: for a GPU program, whether matmuls may round float32 operands to TF32 (10 bits of
+            mantissa) to use tensor cores; False computes in float32.
         check_indices: reject a call with an index out of bounds or an integer division by 0. None
             follows the source framework (docs/semantics.md): PyTorch programs check, ONNX programs
             only if it is True, Relay programs never; GPU programs do not, as a check would wait for

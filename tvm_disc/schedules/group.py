@@ -33,7 +33,7 @@ class Machine:
         memory: properties of the memory hierarchy.
         templates: the user's own (name, template) by kind of group, tried before ours.
         device: the device that runs the kernels; None is the CPU.
-        tf32: whether a device library may round operands of matmuls to ten mantissa bits.
+        tf32: whether matmuls on a device may round operands to ten mantissa bits.
         code: the program's functions that run on the device.
         winograd: outputs a side of a minimal filtering tile; 0 disables minimal filtering.
     """

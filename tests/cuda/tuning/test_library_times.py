@@ -38,12 +38,12 @@ def built(**options: Any) -> Any:
     return tvm_disc.build(dense(), target="cuda", options=Options(cache=False, **options))
 
 
-def theirs(blas: ctypes.CDLL, program: Any, sizes: list[int]) -> list[int]:
+def theirs(blas: ctypes.CDLL, program: Any, sizes: list[int], digits: float = 1e-5) -> list[int]:
     """The sizes at which the library computes the product; all results are right."""
     found = []
     for n in sizes:
         calls, x = blas.fake_calls(), noise(n, 24)
-        np.testing.assert_allclose(program(x), x @ noise(10, 24).T, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(program(x), x @ noise(10, 24).T, rtol=digits, atol=digits)
         found += [n] * (blas.fake_calls() - calls)
     return found
 
@@ -80,8 +80,8 @@ def test_times_say_which_products_go_there(
     trees = tmp_path / "trees.json"
     trees.write_text(json.dumps(program.dispatch))
     assert theirs(blas, built(dispatch=trees), [*SIZES, 500, 2000]) == [*large, 2000]
-    # Times with operands in ten bits are others.
-    assert theirs(blas, built(records=path, tf32=True), SIZES) == []
+    # Times with operands in ten bits are others; our kernels round them, too.
+    assert theirs(blas, built(records=path, tf32=True), SIZES, 4e-3) == []
     # Where there is no library, our kernels run.
     blas.fake_present(False)
     assert theirs(blas, built(records=path), SIZES) == []
