@@ -32,8 +32,8 @@ class CostModel:
         store_ns, pack_ns: storing one sum; copying one element into a different layout.
         unpacked_ns: reading an element of B in place instead of packed, for one more row of A.
         partition_ns: dividing the work of a call into groups.
-        tile_step_cycles, tile_row_cycles: a step of K of a vector, and a row, of a tile of few rows or
-            columns.
+        tile_step_cycles, tile_row_cycles: a step of K of a vector, and a row, of a tile of few
+            rows or columns.
         transpose_cycles: transposing a vector of B.
         dot_step_cycles: a vector of an inner product.
         dot_cycles, line_cycles: the final additions of an inner product in a tile; alone.

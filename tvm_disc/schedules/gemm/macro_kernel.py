@@ -140,9 +140,9 @@ class _Emitter:
 
     def _one_of(self, *ways: tuple[bool | Expr, Callable[[], None]]) -> None:
         """Emit the first way whose condition holds; one of them does."""
-        if any(condition is True for condition, _ in ways):
-            ways = next((way,) for way in ways if way[0] is True)
-        *others, (_, last) = [way for way in ways if way[0] is not False]
+        possible = [way for way in ways if way[0] is not False]
+        sure = [condition is True for condition, _ in possible]
+        *others, (_, last) = possible[: sure.index(True) + 1] if any(sure) else possible
         with ExitStack() as scopes:
             for condition, emit in others:
                 with self.b.when(condition):
