@@ -46,13 +46,13 @@ from dispatch_cost import growth, tree_bench, tree_instructions, tree_ns
 
 from tvm_disc import Options, relay
 from tvm_disc.codegen.machine import context_of
-from tvm_disc.schedules.dispatch.choose import Choice, analytic, table
+from tvm_disc.schedules.dispatch.choose import analytic, table
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import choose_measured, time_table
 from tvm_disc.schedules.dispatch.records import cpu_name, read_records
 from tvm_disc.schedules.dispatch.shipped import FOLDER, LEVELS, shipped
 from tvm_disc.schedules.dispatch.tree import decide, depth
-from tvm_disc.schedules.dispatch.variant import SERIAL
+from tvm_disc.schedules.dispatch.variant import SERIAL, Choice
 from tvm_disc.shape import Solver
 from tvm_disc.tuning.calibrate import OF_THREADS, Sample, calibrate
 from tvm_disc.tuning.entry import build_bench

@@ -17,9 +17,8 @@ from tvm import tirx
 from tvm.ir import StringImm
 
 from tvm_disc import Options, build
-from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.tree import Leaf
-from tvm_disc.schedules.dispatch.variant import SERIAL, Variant
+from tvm_disc.schedules.dispatch.variant import SERIAL, Choice, Variant
 from tvm_disc.schedules.gemm import vendor
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.group import Body, Group, Machine

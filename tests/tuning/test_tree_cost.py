@@ -10,9 +10,17 @@ from tvm import tirx
 
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.graph.nodes import Node
-from tvm_disc.schedules.dispatch.choose import Choice, group_features
+from tvm_disc.schedules.dispatch.choose import group_features
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree, depth
-from tvm_disc.schedules.dispatch.variant import MOST_VARIANTS, SERIAL, Knobs, Need, Plan, Variant
+from tvm_disc.schedules.dispatch.variant import (
+    MOST_VARIANTS,
+    SERIAL,
+    Choice,
+    Knobs,
+    Need,
+    Plan,
+    Variant,
+)
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.shape import Solver
 from tvm_disc.target.isa import isa_of

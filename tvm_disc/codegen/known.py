@@ -17,9 +17,9 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.signature import canonical_text
 from tvm_disc.schedules.dispatch.tree import features, to_json
+from tvm_disc.schedules.dispatch.variant import Choice
 from tvm_disc.schedules.gemm.vendor import FAMILY
 from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.support.digests import digest_of_package

@@ -15,9 +15,8 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node
-from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.tree import Leaf, Tree
-from tvm_disc.schedules.dispatch.variant import Plan, Variant
+from tvm_disc.schedules.dispatch.variant import Choice, Plan, Variant
 from tvm_disc.schedules.group import Group
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import Block, i64, pointer

@@ -27,9 +27,8 @@ from tvm.ir import GlobalVar
 
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
-from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
-from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Stage, Variant
+from tvm_disc.schedules.dispatch.variant import SERIAL, Choice, Plan, Stage, Variant
 from tvm_disc.schedules.gemm.micro_kernel import may_alias
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Lowering

@@ -9,10 +9,17 @@ from typing import TypeAlias
 
 from tvm_disc.errors import BadOption, Unsupported, WhyNot
 from tvm_disc.graph.nodes import Node
-from tvm_disc.schedules.dispatch.choose import Choice, analytic, moved_bytes
+from tvm_disc.schedules.dispatch.choose import analytic, moved_bytes
 from tvm_disc.schedules.dispatch.learn import choose_measured, import_choice
 from tvm_disc.schedules.dispatch.signature import group_key
-from tvm_disc.schedules.dispatch.variant import LIBRARY, SERIAL, Variant, feasible, variants_of
+from tvm_disc.schedules.dispatch.variant import (
+    LIBRARY,
+    SERIAL,
+    Choice,
+    Variant,
+    feasible,
+    variants_of,
+)
 from tvm_disc.schedules.gemm.plan import plan_dot
 from tvm_disc.schedules.gemm.vendor import FAMILY, plan_vendor
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel

@@ -21,9 +21,8 @@ from tvm_disc.codegen.threads.glue import install_launch
 from tvm_disc.codegen.threads.home import THREADS
 from tvm_disc.codegen.threads.module import thread_functions
 from tvm_disc.errors import WrongProcessor
-from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.tree import Leaf
-from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.schedules.dispatch.variant import Choice, Variant
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.kernel import Kernel, build_kernel
 from tvm_disc.shape import Solver

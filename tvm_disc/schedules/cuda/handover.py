@@ -13,11 +13,11 @@ from typing import Any
 from tvm_disc.errors import BadInput
 from tvm_disc.schedules.cuda.library import LibraryProduct
 from tvm_disc.schedules.dispatch import tree as trees
-from tvm_disc.schedules.dispatch.choose import Choice, analytic, prune_proved
+from tvm_disc.schedules.dispatch.choose import analytic, prune_proved
 from tvm_disc.schedules.dispatch.learn import Times, choose_inside, import_choice, outside_of
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.dispatch.tree import Leaf, Split
-from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Variant
+from tvm_disc.schedules.dispatch.variant import SERIAL, Choice, Plan, Variant
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64

@@ -24,8 +24,7 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
 from tvm_disc.schedules.cuda.block import DeviceBlock, bound_to
 from tvm_disc.schedules.cuda.vector import ACCESS_BYTES, Aligned
-from tvm_disc.schedules.dispatch.choose import Choice
-from tvm_disc.schedules.dispatch.variant import Grid, Need, Pass, Plan, Run, Variant
+from tvm_disc.schedules.dispatch.variant import Choice, Grid, Need, Pass, Plan, Run, Variant
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver

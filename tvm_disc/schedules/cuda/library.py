@@ -22,10 +22,10 @@ from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.branches import emit_choice
 from tvm_disc.schedules.cuda.vector import item_bytes
-from tvm_disc.schedules.dispatch.choose import Choice, moved_bytes
+from tvm_disc.schedules.dispatch.choose import moved_bytes
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
-from tvm_disc.schedules.dispatch.variant import LIBRARY, SERIAL, Knobs, Plan, Variant
+from tvm_disc.schedules.dispatch.variant import LIBRARY, SERIAL, Choice, Knobs, Plan, Variant
 from tvm_disc.schedules.gemm.partition import is_one
 from tvm_disc.schedules.gemm.plan import strides_of
 from tvm_disc.schedules.gemm.vendor import apart, dense, leading, operands_of, product_view

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate, sample, with_likely
 from tvm_disc.schedules.dispatch.tree import Split, Tree
 from tvm_disc.schedules.dispatch.tree_fit import Limits, grow, keep, losses
-from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.schedules.dispatch.variant import Choice, Variant
 from tvm_disc.schedules.group import Group
 from tvm_disc.shape import Solver
 from tvm_disc.shape.printing import show
@@ -33,39 +33,6 @@ REMAINDERS = (16,)  # d % r of every dim
 # products and minima of dims are features only for this many dims; their number is quadratic
 PAIRED = 12
 WASTED_THREADS = 24.0  # weight of a loss that threads cause
-
-
-@dataclass
-class Choice:
-    """The variants that a kernel keeps and the tree that picks among them.
-
-    Attributes:
-        variants: the kept variants; a safe one runs if the needs of the selected one are not met
-            (:meth:`instead`).
-        tree: over indices of ``features``; its leaves are indices of ``variants``.
-        features: (expression, text).
-    """
-
-    variants: list[Variant]
-    tree: Tree
-    features: list[tuple[Expr, str]] = field(default_factory=list)
-
-    def instead(self, variant: Variant) -> Variant:
-        """Return the fallback for ``variant`` if its needs are not met.
-
-        It is the first safe variant, with as many threads if there is one.
-        """
-        safe = [v for v in self.variants if v.safe]
-        return next((v for v in safe if v.run == variant.run), safe[0])
-
-    def text(self) -> str:
-        """Return the tree as nested if statements."""
-        return trees.show(self.tree, [t for _, t in self.features], [str(v) for v in self.variants])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the tree as plain values."""
-        names = [t for _, t in self.features]
-        return trees.to_json(self.tree, names, [v.to_json() for v in self.variants])
 
 
 def group_features(

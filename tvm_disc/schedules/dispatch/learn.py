@@ -19,20 +19,13 @@ from tvm import tirx
 
 from tvm_disc.errors import BadInput
 from tvm_disc.schedules.dispatch import tree as trees
-from tvm_disc.schedules.dispatch.choose import (
-    Choice,
-    analytic,
-    fit,
-    group_features,
-    prune_proved,
-    table,
-)
+from tvm_disc.schedules.dispatch.choose import analytic, fit, group_features, prune_proved, table
 from tvm_disc.schedules.dispatch.cost import cost_table
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Values, spread
 from tvm_disc.schedules.dispatch.tree import Split
 from tvm_disc.schedules.dispatch.tree_fit import Limits
-from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.schedules.dispatch.variant import Choice, Variant
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.group import Group
 from tvm_disc.shape import Solver

@@ -39,13 +39,14 @@ import numpy as np
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.dispatch import tree as trees
 from tvm_disc.schedules.dispatch.sampling import Points, evaluate
+from tvm_disc.schedules.dispatch.tree import Tree
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.shape import Solver
 from tvm_disc.typing import Expr
 
 if TYPE_CHECKING:
-    from tvm_disc.schedules.dispatch.choose import Choice
     from tvm_disc.schedules.packing import Packing
 
 MOST_VARIANTS = 8  # of one kernel: code size is a cost
@@ -256,6 +257,39 @@ class Variant:
     def __str__(self) -> str:
         knobs = ", ".join(f"{k}={v}" for k, v in self.plan.knobs.to_json().items())
         return f"{self.plan.family}({knobs}), {self.run}"
+
+
+@dataclass
+class Choice:
+    """The variants that a kernel keeps and the tree that picks among them.
+
+    Attributes:
+        variants: the kept variants; a safe one runs if the needs of the selected one are not met
+            (:meth:`instead`).
+        tree: over indices of ``features``; its leaves are indices of ``variants``.
+        features: (expression, text).
+    """
+
+    variants: list[Variant]
+    tree: Tree
+    features: list[tuple[Expr, str]] = field(default_factory=list)
+
+    def instead(self, variant: Variant) -> Variant:
+        """Return the fallback for ``variant`` if its needs are not met.
+
+        It is the first safe variant, with as many threads if there is one.
+        """
+        safe = [v for v in self.variants if v.safe]
+        return next((v for v in safe if v.run == variant.run), safe[0])
+
+    def text(self) -> str:
+        """Return the tree as nested if statements."""
+        return trees.show(self.tree, [t for _, t in self.features], [str(v) for v in self.variants])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tree as plain values."""
+        names = [t for _, t in self.features]
+        return trees.to_json(self.tree, names, [v.to_json() for v in self.variants])
 
 
 def feasible(plans: Sequence[Plan], solver: Solver) -> tuple[list[Plan], list[WhyNot]]:
