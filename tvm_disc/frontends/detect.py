@@ -17,6 +17,7 @@ exported = Late("tvm_disc.frontends.torch.export:exported")
 from_onnx = Late("tvm_disc.frontends.onnx.model:from_onnx")
 from_pytorch = Late("tvm_disc.frontends.torch.program:from_pytorch")
 from_relax = Late("tvm_disc.frontends.relax:from_relax")
+from_stablehlo = Late("tvm_disc.frontends.stablehlo.model:from_stablehlo")
 _load_program = Late("tvm_disc.frontends.torch.export:load_program")
 
 
@@ -47,6 +48,21 @@ def _is_onnx(source: object) -> bool:
     return _is_file(source, ".onnx") or _is_class(source, "onnx", "ModelProto")
 
 
+def _is_stablehlo(source: object) -> bool:
+    """Return whether a source is an exported JAX function, its bytes, or StableHLO."""
+    if isinstance(source, str) and "\n" in source:
+        return "stablehlo." in source or source.lstrip().startswith(("module", "#loc"))
+    return (
+        isinstance(source, bytes | bytearray)
+        or _is_stablehlo_file(source)
+        or _is_class(source, "jax", "Exported")
+    )
+
+
+def _is_stablehlo_file(source: object) -> bool:
+    return any(_is_file(source, s) for s in (".mlir", ".mlirbc", ".stablehlo", ".jax"))
+
+
 def files_of(source: Any) -> list[Path] | None:
     """Return the file that a source names and the files that it refers to, or None for other
     sources.
@@ -59,12 +75,14 @@ def files_of(source: Any) -> list[Path] | None:
     # the reader raises the error again with a better message
     except (OSError, ValueError, BadInput):
         return None
-    return [Path(source)] if _is_file(source, ".pt2") or is_file_name(source) else None
+    named = _is_file(source, ".pt2") or is_file_name(source) or _is_stablehlo_file(source)
+    return [Path(source)] if named else None
 
 
 READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (lambda source: isinstance(source, tvm.IRModule), from_relax),
     (_is_onnx, from_onnx),
+    (_is_stablehlo, from_stablehlo),
     (lambda source: _is_file(source, ".pt2"), lambda source: from_pytorch(_load_program(source))),
     (lambda source: _is_class(source, "torch", "ExportedProgram"), from_pytorch),
     (lambda source: _is_class(source, "tvm_disc", "Exported"), from_pytorch),

@@ -35,7 +35,8 @@ def read(source: Source) -> Any:
         return parse(source)
     raise TypeMismatch(
         "source: expected a Relay module, function, text, JSON or file, a Relax module, an ONNX "
-        f"model or file, or a torch.export.ExportedProgram, found {type(source).__name__}"
+        "model or file, a torch.export.ExportedProgram, or a jax.export.Exported or StableHLO, "
+        f"found {type(source).__name__}"
     )
 
 

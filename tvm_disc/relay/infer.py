@@ -160,6 +160,12 @@ class Inference:
         dims: tuple[Any, ...] = self._evaluate(expr).dims
         return dims
 
+    def formula_of(self, expr: ast.Expr) -> Any | None:
+        """Return the only element as a formula of dims; None if it is read from data."""
+        value = self._evaluate(expr)
+        items = value_of(value) if isinstance(value, Tensor) else None
+        return None if items is None or items.size != 1 else as_expr(items.reshape(-1)[0])
+
     def same(self, a: object, b: object) -> bool:
         """Return whether two dims are proved equal."""
         return bool(self._importer.ctx.same(a, b))

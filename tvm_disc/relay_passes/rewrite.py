@@ -18,6 +18,8 @@ from tvm_disc.shape import Solver
 from tvm_disc.support.limits import FoldBudget
 from tvm_disc.typing import Binding, Expr, Var
 
+DEEPEST = 16  # maximum nesting of rules that emit calls, to which rules are applied
+
 
 class Sequence_:
     """A list of bindings that is being built.
@@ -26,9 +28,15 @@ class Sequence_:
     """
 
     def __init__(
-        self, solver: Solver, outer: Mapping[Any, Node], folding: FoldBudget | None = None
+        self,
+        solver: Solver,
+        outer: Mapping[Any, Node],
+        folding: FoldBudget | None = None,
+        rules: Sequence[Any] = (),
     ) -> None:
         self.solver = solver
+        self.rules = rules  # applied to every call, also to those that rules emit
+        self._nested = 0
         self.folding = folding or FoldBudget()
         self.lookup: dict[Any, Node] = dict(outer)
         self.bindings: list[Any] = []
@@ -39,17 +47,34 @@ class Sequence_:
         self.tuples: dict[Any, Any] = {}  # variables bound to a tuple of known fields
 
     def emit(self, call: Any, shape: Sequence[Any], dtype: str, like: Node | None = None) -> Node:
-        """Bind ``call`` to a new variable."""
+        """Bind ``call`` to a new variable; return its node, or its replacement by a rule."""
         ty = relax.TensorType(list(shape), dtype)
         name = like.name if like is not None and like.var is not None else "v"
         span = like.var.span if like is not None and like.var is not None else None
         var = relax.Var(name, ty, span)
         relax.expr._update_type(call, ty)
-        self.bindings.append(relax.VarBinding(var, call))
         node = read_call(var, call, self.lookup)
+        replacement = self.rewritten(node)
+        if replacement is not None:
+            return replacement
+        self.bindings.append(relax.VarBinding(var, call))
         self.lookup[var] = node
         self.nodes.append(node)
         return node
+
+    def rewritten(self, node: Node) -> Node | None:
+        """Return the replacement of a call by the first rule that applies, or None."""
+        if self._nested == DEEPEST:
+            return None
+        self._nested += 1
+        try:
+            for rule in self.rules:
+                replacement: Node | None = rule(self, node)
+                if replacement is not None:
+                    return replacement
+        finally:
+            self._nested -= 1
+        return None
 
     def keep(self, binding: Any, call: Any) -> Node:
         """Bind a call to its old variable."""
@@ -201,15 +226,16 @@ def _rewrite_sequence(
     rules: Sequence[Any],
     finish: Sequence[Any],
 ) -> Any:
-    out = Sequence_(solver, outer)
+    out = Sequence_(solver, outer, rules=rules)
     out.renamed.update(renamed)
     for block in seq.blocks:
         for binding in block.bindings:
             if is_core(binding):
-                _rewrite_call(out, binding, rules)
+                _rewrite_call(out, binding)
             else:
                 _rewrite_other(out, binding, rules, finish)
     body = out.rename(seq.body)
+    out.rules = ()  # steps that follow move bindings themselves
     for step in finish:
         out.results = _variables(body)
         link_users([*out.lookup.values(), *_literals(out.nodes)])
@@ -250,18 +276,17 @@ def _literals(nodes: Sequence[Node]) -> list[Node]:
     return list({x: None for n in nodes for x in n.inputs if x.op == "const"})
 
 
-def _rewrite_call(out: Sequence_, binding: Binding, rules: Sequence[Any]) -> None:
+def _rewrite_call(out: Sequence_, binding: Binding) -> None:
     call = binding.value
     args = [out.rename(a) for a in call.args]
     if any(a is not b for a, b in zip(args, call.args, strict=True)):
         call = tvm.ir.Call(call.op, args, call.attrs, call.ty_args)
         relax.expr._update_type(call, binding.var.ty)
     node = read_call(binding.var, call, out.lookup)
-    for rule in rules:
-        replacement = rule(out, node)
-        if replacement is not None:
-            out.renamed[binding.var] = operand_expr(replacement)
-            return
+    replacement = out.rewritten(node)
+    if replacement is not None:
+        out.renamed[binding.var] = operand_expr(replacement)
+        return
     out.lookup[binding.var] = node
     out.nodes.append(node)
     if call is binding.value:

@@ -16,6 +16,15 @@ from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, is_one, is_tensor, static_dim
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.ops.literals import literal
+from tvm_disc.relay_passes.broadcasts import (
+    broadcast_of_broadcast,
+    neutral_operand,
+    operator_before_broadcast,
+    operator_of_broadcast,
+    operator_of_views,
+    permutation_of_view,
+    reduction_of_view,
+)
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.rewrite import (
     Sequence_,
@@ -244,12 +253,19 @@ def _literal(node: Node, values: Sequence[np.ndarray]) -> np.ndarray | None:
 RULES: tuple[tuple[str, Rule], ...] = (
     ("op(literals) -> literal", _fold),
     ("identity(x) -> x", _identity),
+    ("x * 1, max(x, -inf) -> x", neutral_operand),
+    ("broadcast_to(broadcast_to(x)) -> broadcast_to(x)", broadcast_of_broadcast),
+    ("op(broadcast_to(x), y) -> op(x, y)", operator_of_broadcast),
+    ("op(broadcast_to(x)) -> broadcast_to(op(x))", operator_before_broadcast),
     ("reshape(reshape(x)) -> reshape(x)", _view_of_view),
     ("permute(permute(x)) -> permute(x)", _permute_of_permute),
     ("permute of ones -> reshape", _permute_ones),
     ("matmul(x, y * s) -> matmul(x * s, y)", _scale_of_first),
     ("op(reshape(y), c) -> reshape(op(y, c))", _bias_before_view),
     ("op(reshape(x), reshape(y)) -> reshape(op(x, y))", _op_before_view),
+    ("op(reshape(x)) -> reshape(op(x)), without axes of 1", operator_of_views),
+    ("reduce(reshape(x)) -> reshape(reduce(x))", reduction_of_view),
+    ("permute(reshape(x)) -> reshape(permute(x))", permutation_of_view),
 )
 
 

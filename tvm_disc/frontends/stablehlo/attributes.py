@@ -1,0 +1,90 @@
+"""Attributes and types of MLIR operations as Python values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.support.literals import aligned
+
+_DTYPES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i1": "bool",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "ui8": "uint8",
+    "ui16": "uint16",
+    "ui32": "uint32",
+    "ui64": "uint64",
+}
+
+
+def dtype_of(ty: Any) -> str:
+    """Return the element type of a tensor type.
+
+    Raises:
+        Unsupported: programs do not have it.
+    """
+    name = str(ty.element_type)
+    if name not in _DTYPES:
+        raise Unsupported(f"element type {name}: expected one of {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
+def dims_of(ty: Any) -> list[int | None]:
+    """Return the dims of a tensor type, None for a dynamic one."""
+    return [None if ty.is_dynamic_dim(k) else ty.get_dim_size(k) for k in range(ty.rank)]
+
+
+def tensor_type(ty: Any) -> Any:
+    """Return a type as a ranked tensor type.
+
+    Raises:
+        Unsupported: it is another type, such as a token or a tuple.
+    """
+    from jaxlib.mlir import ir
+
+    try:
+        return ir.RankedTensorType(ty)
+    except ValueError:
+        raise Unsupported(f"type {ty}: expected a tensor with a known rank") from None
+
+
+def numbers(attribute: Any) -> list[Any]:
+    """Return an array attribute, or the elements of a dense attribute, as a flat list."""
+    from jaxlib.mlir import ir
+
+    if isinstance(attribute, ir.DenseElementsAttr):
+        return list(np.array(attribute).reshape(-1).tolist())
+    return [getattr(v, "value", v) for v in attribute]
+
+
+def array(attribute: Any, ty: Any) -> np.ndarray:
+    """Return the elements of a constant.
+
+    Raises:
+        Unsupported: programs do not have the element type.
+    """
+    from jaxlib.mlir import ir
+
+    dtype, shape = dtype_of(ty), [int(d or 0) for d in dims_of(ty)]
+    if dtype == "bfloat16":
+        if attribute.is_splat:
+            fill = float(attribute.get_splat_value().value)
+            return np.full(shape, fill, ml_dtypes.bfloat16)
+        found = np.array([float(v) for v in attribute], ml_dtypes.bfloat16)
+        return aligned(found.reshape(shape))
+    if isinstance(attribute, ir.DenseResourceElementsAttr):
+        raise Unsupported("a constant in a resource section; store it in the module")
+    return aligned(np.array(attribute).astype(dtype, copy=False).reshape(shape))
+
+
+__all__ = ["array", "dims_of", "dtype_of", "numbers", "tensor_type"]

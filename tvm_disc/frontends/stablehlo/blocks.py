@@ -1,0 +1,32 @@
+"""Traversal of MLIR blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+
+def outer_reads(blocks: Sequence[Any]) -> list[Any]:
+    """Return the values that blocks and their nested regions read and that are defined outside."""
+    inside: set[Any] = set()
+    found: dict[Any, None] = {}
+    for op in _nested(blocks, inside):
+        for value in op.operands:
+            if value not in inside:
+                found[value] = None
+    return list(found)
+
+
+def _nested(blocks: Sequence[Any], inside: set[Any]) -> Iterator[Any]:
+    """Yield all operations in order; the values that they define are added to ``inside``."""
+    for block in blocks:
+        inside.update(block.arguments)
+        for op in block.operations:
+            operation = op.operation
+            yield operation
+            for region in operation.regions:
+                yield from _nested(list(region.blocks), inside)
+            inside.update(operation.results)
+
+
+__all__ = ["outer_reads"]

@@ -1,0 +1,115 @@
+"""Shape assertions of exported JAX functions, as constraints or as checks in the program.
+
+JAX computes each condition from the dims of the inputs and passes it to a custom call. A condition
+on dims becomes text of the constraint language, which the compiler proves or checks before a call.
+Any other condition is checked by the program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import BadInput
+from tvm_disc.frontends.calls import Expr, const, op, placed
+from tvm_disc.frontends.stablehlo.node import short_name
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay.infer import Inference
+
+_SIGNS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
+_BINARY = {"add": "+", "subtract": "-", "multiply": "*"}
+# Functions of JAX that compute Python's integer division; JAX emits them for dims only.
+_CALLS = {"floor_divide": "//", "remainder": "%"}
+_SAME = frozenset(["convert", "reshape", "broadcast_in_dim"])
+
+
+class Texts:
+    """Text in the constraint language of scalars that ``main`` computes from dims.
+
+    Attributes:
+        sizes: the text of each dim of each argument of ``main``.
+    """
+
+    def __init__(self, sizes: Mapping[tuple[Any, int], str]) -> None:
+        self.sizes = sizes
+
+    def of(self, value: Any) -> str | None:
+        """Return the text of a value; None if it is not arithmetic on dims."""
+        from jaxlib.mlir import ir
+
+        if not isinstance(value.owner, ir.OpView | ir.Operation):
+            return None
+        found = value.owner
+        return self._of_op(found.operation if isinstance(found, ir.OpView) else found)
+
+    def _of_op(self, op_: Any) -> str | None:
+        name = short_name(op_)
+        if name == "get_dimension_size":
+            axis = int(op_.attributes["dimension"].value)
+            return self.sizes.get((op_.operands[0], axis))
+        if name == "constant":
+            number = np.array(op_.attributes["value"]).reshape(-1)
+            return str(int(number[0])) if number.size == 1 else None
+        if name in _SAME:
+            return self.of(op_.operands[0])
+        sign = _BINARY.get(name)
+        if name == "compare":
+            sign = _SIGNS[str(op_.attributes["comparison_direction"]).split()[-1].rstrip(">")]
+        if name == "call":
+            callee = re.sub(r"_\d+$", "", str(op_.attributes["callee"]).lstrip("@").strip('"'))
+            sign = _CALLS.get(callee)
+        if sign is None:
+            return None
+        a, b = (self.of(v) for v in list(op_.operands)[-2:])
+        return None if a is None or b is None else f"({a}) {sign} ({b})"
+
+
+def split(
+    conditions: Sequence[tuple[Any, Expr, str]], texts: Texts, infer: Inference
+) -> tuple[list[str], list[tuple[Expr, str]]]:
+    """Return the constraints, and the conditions that the program must check.
+
+    Raises:
+        BadInput: a condition never holds.
+    """
+    constraints: dict[str, None] = {}
+    checks = []
+    for value, cond, message in conditions:
+        known = infer.value_of(cond)
+        if known is not None:
+            if not known.all():
+                raise BadInput(f"the module requires a condition that never holds: {message}")
+            continue
+        text = texts.of(value)
+        if text is None:
+            checks.append((cond, message))
+        elif not _is_trivial(text):
+            constraints[_plain(text)] = None
+    return list(constraints), checks
+
+
+def _plain(text: str) -> str:
+    """Return a text without parentheses around single names and numbers."""
+    return re.sub(r"\(([\w.]+)\)", r"\1", text)
+
+
+def _is_trivial(text: str) -> bool:
+    a, sign, b = _plain(text).partition(" == ")
+    return bool(sign) and a == b
+
+
+def checked(body: Expr, checks: Sequence[tuple[Expr, str]]) -> Expr:
+    """Return the body, preceded by checks that refuse calls in which a condition does not hold."""
+    for cond, message in reversed(checks):
+        with placed(f"the condition that JAX describes as: {message}"):
+            size = op("where", cond, const(0, "int64"), const(-1, "int64"))
+            line = op("reshape", size, newshape=(1,))
+            check = op("dyn.full", const(False, "bool"), line, shape=None, dtype="bool")
+        body = ast.Let(ast.Var("checked"), check, body)
+    return body
+
+
+__all__ = ["Texts", "checked", "split"]

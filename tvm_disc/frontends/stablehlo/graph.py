@@ -1,0 +1,172 @@
+"""Conversion of the functions of a StableHLO module: every operation becomes Relay expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm_disc.errors import DiscError, Unsupported
+from tvm_disc.frontends.calls import Expr, placed
+from tvm_disc.frontends.stablehlo.attributes import array, tensor_type
+from tvm_disc.frontends.stablehlo.node import Node, short_name
+from tvm_disc.frontends.stablehlo.rows import REFUSED, ROWS
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay.infer import Inference
+from tvm_disc.relay.ops.algebra import building
+from tvm_disc.support.limits import MOST_DEPTH, MOST_NODES
+
+SMALL = 64  # maximum number of elements of a result that becomes a constant
+_ENDS = frozenset(["func.return", "return"])
+
+
+class Walk:
+    """Converts functions and regions.
+
+    Attributes:
+        functions: the functions of the module by name.
+        values: the expressions of MLIR values.
+        conditions: of every call: the MLIR value, its expression, and JAX's message.
+    """
+
+    def __init__(self, infer: Inference, module: Any) -> None:
+        self.infer = infer
+        self.functions = {_symbol(f): f for f in module.body if f.operation.name == "func.func"}
+        self.values: dict[Any, Expr] = {}
+        self.conditions: list[tuple[Any, Expr, str]] = []
+        self.stacks: list[Any] = []  # of the loops whose bodies are being converted
+        self._converted, self._depth = 0, 0
+        self._constants: dict[Any, ast.Constant] = {}
+
+    def function(self, name: str) -> Any:
+        """Return a function by name.
+
+        Raises:
+            Unsupported: the module does not have it.
+        """
+        if name not in self.functions:
+            raise Unsupported(f"the module has no function @{name}")
+        return self.functions[name]
+
+    def call(self, name: str, given: Sequence[Expr]) -> list[Expr]:
+        """Convert the body of a function for given arguments; return its results."""
+        return self.run(self.function(name).regions[0].blocks[0], given)
+
+    def value(self, value: Any) -> Expr:
+        """Return the expression of an MLIR value."""
+        return self.values[value]
+
+    def note_condition(self, cond: Any, message: str) -> None:
+        """Add a condition that every call must satisfy."""
+        self.conditions.append((cond, self.values[cond], message))
+
+    def run(
+        self, block: Any, given: Sequence[Expr], reads: Mapping[Any, Expr] | None = None
+    ) -> list[Expr]:
+        """Convert a block; ``reads`` replaces outer values that it reads.
+
+        Raises:
+            Unsupported: blocks and calls are nested too deep, or converted too often.
+        """
+        outer, self.values = self.values, {**self.values, **(reads or {})}
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise Unsupported(
+                f"regions and calls are nested more than {MOST_DEPTH} deep; functions cannot call "
+                "themselves"
+            )
+        try:
+            self.values.update(zip(block.arguments, given, strict=True))
+            for op in block.operations:
+                if short_name(op.operation) in _ENDS:
+                    return [self.values[v] for v in op.operation.operands]
+                self._convert(op.operation)
+        finally:
+            self._depth -= 1
+            self.values = outer
+        return []
+
+    def _convert(self, op: Any) -> None:
+        """Convert an operation and store its results.
+
+        Raises:
+            DiscError: the conversion failed; the message names the operator and its location.
+        """
+        self._converted += 1
+        if self._converted > MOST_NODES:
+            raise Unsupported(
+                f"more than {MOST_NODES} operations have been converted, because a function is "
+                "converted for each call, and the body of a loop several times"
+            )
+        if op.name == "stablehlo.constant":
+            self.values[op.results[0]] = self._constant(op)
+            return
+        where = title(op)
+        with placed(where):
+            try:
+                node = Node(self.infer, op, [self.values[v] for v in op.operands], self)
+                with building(node):
+                    results = _row(node)(node)
+            except DiscError as error:
+                raise _located(error, where) from error
+            except RecursionError:
+                raise
+            except Exception as error:  # a malformed module may raise any exception
+                what = f"{type(error).__name__}: {str(error)[:400]}"
+                raise Unsupported(f"{where}: {what}") from error
+        results = results if isinstance(results, list) else [results]
+        for value, made in zip(op.results, results, strict=True):
+            self.values[value] = self._settled(made)
+
+    def _constant(self, op: Any) -> ast.Constant:
+        """Return a constant; equal attributes, which MLIR stores once, share one array."""
+        key = op.attributes["value"], op.results[0].type
+        if key not in self._constants:
+            self._constants[key] = ast.Constant(array(key[0], tensor_type(key[1])))
+        return self._constants[key]
+
+    def _settled(self, value: Expr) -> Expr:
+        """Return a small value that is known as a constant."""
+        if isinstance(value, ast.Constant):
+            return value
+        self.infer.type_of(value)
+        known = self.infer.value_of(value)
+        return ast.Constant(known) if known is not None and known.size <= SMALL else value
+
+
+def _row(node: Node) -> Any:
+    """Return the converter of an operation.
+
+    Raises:
+        Unsupported: there is none; the message has the reason.
+    """
+    row = ROWS.get(node.name)
+    if row is None:
+        reason = REFUSED.get(node.name, "the operator has no converter")
+        raise Unsupported(reason)
+    return row.convert
+
+
+def title(op: Any) -> str:
+    """Return the operator and its source location, for messages."""
+    location = str(op.location).removeprefix("loc(").removesuffix(")")
+    if len(location) > 200:
+        location = location[:200] + "..."
+    return f"{op.name} at {location}" if location != "unknown" else str(op.name)
+
+
+def _located(error: DiscError, where: str) -> DiscError:
+    """Return the error with the operation, unless its message already has one."""
+    text = str(error)
+    if "stablehlo." in text or "chlo." in text:
+        return error
+    try:
+        return type(error)(f"{where}: {text}")
+    except TypeError:
+        return Unsupported(f"{where}: {text}")
+
+
+def _symbol(function: Any) -> str:
+    return str(function.attributes["sym_name"]).strip('"')
+
+
+__all__ = ["Walk", "title"]

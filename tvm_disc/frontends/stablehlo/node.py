@@ -1,0 +1,228 @@
+"""An operation of a StableHLO module during its conversion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Calc, Dim, Expr, const, greatest_of, least_of, op
+from tvm_disc.frontends.stablehlo.attributes import dims_of, dtype_of, numbers, tensor_type
+from tvm_disc.frontends.stablehlo.blocks import outer_reads
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay.infer import Inference
+
+
+class Scope(Protocol):
+    """The conversion of nested blocks and of functions."""
+
+    values: dict[Any, Expr]
+    stacks: list[Any]
+
+    def run(self, block: Any, given: Sequence[Expr], reads: dict[Any, Expr] = ...) -> list[Expr]:
+        """Convert a block whose arguments are known; return its results."""
+
+    def call(self, name: str, given: Sequence[Expr]) -> list[Expr]:
+        """Convert the body of a function; return its results."""
+
+    def function(self, name: str) -> Any:
+        """Return a function of the module by name."""
+
+    def value(self, value: Any) -> Expr:
+        """Return the expression of an MLIR value."""
+
+    def note_condition(self, cond: Any, message: str) -> None:
+        """Add a condition that every call must satisfy."""
+
+
+class Node(Calc):
+    """Operands, attributes and regions of one operation.
+
+    Attributes:
+        name: the operator, without its dialect for StableHLO.
+        op: the MLIR operation.
+        inputs: one expression for each operand.
+    """
+
+    def __init__(self, infer: Inference, op: Any, inputs: Sequence[Expr], scope: Scope) -> None:
+        super().__init__(infer)
+        self.op, self.inputs, self.walk = op, list(inputs), scope
+        self.name = short_name(op)
+
+    def __getitem__(self, k: int) -> Expr:
+        return self.inputs[k]
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    # -- attributes ----------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Return whether an attribute is present."""
+        return name in self.op.attributes
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """Return the value of a number or string attribute, or its default."""
+        if not self.has(name):
+            return default
+        found = self.op.attributes[name]
+        return getattr(found, "value", found)
+
+    def ints(self, name: str, default: Sequence[int] = ()) -> list[int]:
+        """Return the numbers of an array attribute, or its default."""
+        return [int(v) for v in numbers(self.op.attributes[name])] if self.has(name) else [*default]
+
+    def symbol(self, name: str) -> str:
+        """Return the name of the function that an attribute refers to."""
+        return str(self.op.attributes[name]).lstrip("@").strip('"')
+
+    # -- results ---------------------------------------------------------------------------------
+
+    def out_dims(self, k: int = 0) -> list[int | None]:
+        """Return the dims of a result, None for a dynamic one."""
+        return dims_of(tensor_type(self.op.results[k].type))
+
+    def out_dtype(self, k: int = 0) -> str:
+        """Return the element type of a result."""
+        return dtype_of(tensor_type(self.op.results[k].type))
+
+    def completed(self, dims: Sequence[int | None], other: Sequence[Dim]) -> list[Dim]:
+        """Return ``dims`` with the unknown ones taken from ``other``."""
+        return [b if a is None else a for a, b in zip(dims, other, strict=True)]
+
+    def equal_dims(self, a: Dim, b: Dim) -> bool:
+        """Return whether two dims are proved equal."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a == b
+        x, y = (self.infer.formula_of(self.scalar(d)) for d in (a, b))
+        return x is not None and y is not None and self.same(x, y)
+
+    def entries(self, k: int, what: str) -> list[Dim]:
+        """Return the elements of an integer operand, in row-major order, as dims.
+
+        Elements are computed one by one, so that an unknown one does not hide the others.
+        """
+        apart = Entries(self).of(self.op.operands[k])
+        if apart is None:
+            return self.elements(self.flat(self[k]), what)
+        return [self.as_dim(x) for x in apart]
+
+    def as_dim(self, x: Expr) -> Dim:
+        """Return a scalar as a dim: a number if it is known."""
+        known = self.known(x)
+        return self.cast(x, "int64") if known is None else int(known.item())
+
+    # -- regions ---------------------------------------------------------------------------------
+
+    def block(self, k: int = 0) -> Any:
+        """Return the block of a region.
+
+        Raises:
+            Unsupported: the region has several.
+        """
+        blocks = list(self.op.regions[k].blocks)
+        if len(blocks) != 1:
+            raise Unsupported(f"region {k}: expected one block, found {len(blocks)}")
+        return blocks[0]
+
+    def run(self, k: int, given: Sequence[Expr], reads: dict[Any, Expr] | None = None) -> list[Any]:
+        """Convert a region for given arguments; return its results.
+
+        A region on single elements may be given tensors of one shape: its operators are
+        element-wise.
+        """
+        return self.walk.run(self.block(k), given, reads or {})
+
+    def outer(self, *regions: int) -> dict[Any, Expr]:
+        """Return the outer values that regions read, without constants."""
+        found = outer_reads([self.block(k) for k in regions])
+        pairs = ((v, self.walk.value(v)) for v in found)
+        return {v: x for v, x in pairs if not isinstance(x, ast.Constant)}
+
+    # -- limits of element types -----------------------------------------------------------------
+
+    def least(self, dtype: str) -> Any:
+        """Return the least number of a dtype."""
+        return least_of(dtype)
+
+    def greatest(self, dtype: str) -> Any:
+        """Return the greatest number of a dtype."""
+        return greatest_of(dtype)
+
+
+class Entries:
+    """Shape vectors as scalars: JAX computes them by element-wise operators on concatenations."""
+
+    MOST = 64  # maximum number of elements
+    ELEMENTWISE: Mapping[str, str] = {
+        "add": "add",
+        "subtract": "subtract",
+        "multiply": "multiply",
+        "maximum": "maximum",
+        "minimum": "minimum",
+    }
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def of(self, value: Any) -> list[Expr] | None:
+        """Return the elements of a value; None if it is not computed in such a way."""
+        n, op_ = self.node, owner(value)
+        dims = dims_of(tensor_type(value.type))
+        if None in dims or math.prod(d or 0 for d in dims) > self.MOST:
+            return None
+        if not dims:
+            return [n.walk.value(value)]
+        if op_ is None:
+            return None
+        name = short_name(op_)
+        known = n.known(n.walk.value(value))
+        if known is not None:
+            return [const(v) for v in known.reshape(-1)]
+        if name == "reshape":
+            return self.of(op_.operands[0])
+        if name == "concatenate" and int(op_.attributes["dimension"].value) == 0:
+            return self._joined([self.of(v) for v in op_.operands])
+        if name == "convert":
+            dtype, inner = dtype_of(tensor_type(value.type)), self.of(op_.operands[0])
+            return None if inner is None else [n.cast(x, dtype) for x in inner]
+        if name in self.ELEMENTWISE:
+            return self._applied(self.ELEMENTWISE[name], *map(self.of, op_.operands))
+        if name == "clamp":
+            low, x, high = map(self.of, op_.operands)
+            return self._applied("minimum", self._applied("maximum", low, x), high)
+        return None
+
+    @staticmethod
+    def _joined(parts: Sequence[list[Expr] | None]) -> list[Expr] | None:
+        found: list[Expr] = []
+        for part in parts:
+            if part is None:
+                return None
+            found += part
+        return found
+
+    def _applied(self, name: str, a: list[Expr] | None, b: list[Expr] | None) -> list[Expr] | None:
+        if a is None or b is None:
+            return None
+        width = max(len(a), len(b))
+        if len(a) not in (1, width) or len(b) not in (1, width):
+            return None
+        a, b = (x * width if len(x) == 1 else x for x in (a, b))
+        return [op(name, x, y) for x, y in zip(a, b, strict=True)]
+
+
+def owner(value: Any) -> Any:
+    """Return the operation that defines a value; None for an argument of a block."""
+    found = value.owner
+    found = getattr(found, "operation", found)
+    return found if hasattr(found, "operands") else None
+
+
+def short_name(op: Any) -> str:
+    """Return the name of an operation, without the dialect for StableHLO."""
+    return str(op.name).removeprefix("stablehlo.")
+
+
+__all__ = ["Node", "Scope", "owner", "short_name"]

@@ -1,0 +1,1 @@
+"""Converters of StableHLO operators, by family."""

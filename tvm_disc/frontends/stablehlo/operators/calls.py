@@ -1,0 +1,148 @@
+"""Converters of function calls, composites and the custom calls that JAX emits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Expr, op, parts
+from tvm_disc.frontends.stablehlo.node import Node
+from tvm_disc.frontends.stablehlo.operators.reduce import windowed
+from tvm_disc.frontends.stablehlo.operators.reducers import monoid, outline
+from tvm_disc.frontends.stablehlo.table import Row
+
+
+def _call(n: Node) -> list[Expr]:
+    name = n.symbol("callee")
+    known = _division(n, name)
+    return n.walk.call(name, n.inputs) if known is None else [known]
+
+
+def _division(n: Node, name: str) -> Expr | None:
+    """Return Python's integer division or remainder, which JAX emits as a function; else None.
+
+    As one operator, the solver can reason about it.
+    """
+    made = _DIVISIONS.get(re.sub(r"_\d+$", "", name))
+    if made is None or len(n) < 2 or not n.dtype(n[-1]).startswith("int"):
+        return None
+    body = n.walk.function(name).regions[0].blocks[0]
+    relay, first = made
+    if len(list(body.operations)) < 6 or outline(body)[0][0] != first or n.rank(n[-1]):
+        return None
+    known = n.known(n[-1])
+    if known is None or known.item() <= 0:
+        return None
+    return op(relay, n[-2], n[-1])
+
+
+# The Relay operator, and the first operation of JAX's function.
+_DIVISIONS = {"floor_divide": ("floor_divide", "divide"), "remainder": ("floor_mod", "compare.EQ")}
+
+
+# -- composites ------------------------------------------------------------------------------------
+
+
+def _composite(n: Node) -> list[Expr]:
+    row = _COMPOSITES.get(str(n.attr("name")))
+    if row is not None:
+        return row(n)
+    return n.walk.call(n.symbol("decomposition"), n.inputs)
+
+
+def _top_k(n: Node) -> list[Expr]:
+    from jaxlib.mlir import ir
+
+    found = n.op.attributes
+    k = int(ir.IntegerAttr(found["composite_attributes"]["k"]).value)
+    return _top(n, k)
+
+
+def _top(n: Node, k: int) -> list[Expr]:
+    made = op("topk", n[0], k=k, axis=-1, ret_type="both", is_ascend=False, dtype=n.out_dtype(1))
+    return parts(made, 2) if k else n.walk.call(n.symbol("decomposition"), n.inputs)
+
+
+_COMPOSITES: Mapping[str, Callable[[Node], list[Expr]]] = {"chlo.top_k": _top_k}
+
+
+# -- custom calls ----------------------------------------------------------------------------------
+
+
+def _custom(n: Node) -> Any:
+    target = str(n.attr("call_target_name")).strip('"')
+    row = _CUSTOM.get(target)
+    if row is None:
+        raise Unsupported(
+            f"the custom call @{target} is implemented by a library of JAX; expected one of "
+            f"{', '.join('@' + name for name in _CUSTOM)}"
+        )
+    return row(n)
+
+
+def _assertion(n: Node) -> list[Expr]:
+    message = str(n.attr("error_message", "a shape assertion"))
+    n.walk.note_condition(n.op.operands[0], _short(message))
+    return []
+
+
+def _short(message: str) -> str:
+    """Return the part of JAX's message that states the condition."""
+    head = message.split(" Using the following")[0].split("\n")[0]
+    return head.removeprefix("Input shapes do not match the polymorphic shapes specification. ")
+
+
+def _dynamic_window(n: Node) -> Expr:
+    """Convert @stablehlo.dynamic_reduce_window: size, strides and padding are operands."""
+    from jaxlib.mlir import ir
+
+    [called] = [
+        str(a).lstrip("@").strip('"') for a in ir.ArrayAttr(n.op.attributes["called_computations"])
+    ]
+    block = n.walk.function(called).regions[0].blocks[0]
+    rank = n.rank(n[0])
+    size, strides, base, dilations = (n.entries(k, "windows") for k in range(2, 6))
+    flat = n.entries(6, "the padding of windows")
+    pads = [(flat[2 * k], flat[2 * k + 1]) for k in range(rank)]
+    return windowed(n, monoid(block), size, strides, base, dilations, pads)
+
+
+def _dynamic_top_k(n: Node) -> list[Expr]:
+    """Convert @stablehlo.dynamic_top_k: the k largest elements of the last axis, k a dim."""
+    axis = n.rank(n[0]) - 1
+    order = op("argsort", n[0], axis=axis, is_ascend=False, dtype="int64")
+    places = n.slice(order, axis, 0, n.length(n[1]))
+    values = op("gather", n[0], places, axis=axis)
+    return [values, n.cast(places, n.out_dtype(1))]
+
+
+def _unary(name: str) -> Callable[[Node], Expr]:
+    return lambda n: op(name, n[0])
+
+
+_CUSTOM: Mapping[str, Callable[[Node], Any]] = {
+    "shape_assertion": _assertion,
+    "stablehlo.dynamic_reduce_window": _dynamic_window,
+    "stablehlo.dynamic_top_k": _dynamic_top_k,
+    "mhlo.erf": _unary("erf"),
+    "mhlo.asin": _unary("asin"),
+    "mhlo.acos": _unary("acos"),
+    "mhlo.atan": _unary("atan"),
+    "mhlo.sinh": _unary("sinh"),
+    "mhlo.cosh": _unary("cosh"),
+    "mhlo.asinh": _unary("asinh"),
+    "mhlo.acosh": _unary("acosh"),
+    "mhlo.atanh": _unary("atanh"),
+    "mhlo.topk": lambda n: _top(n, n.out_dims()[-1] or 0),
+    "annotate_device_placement": lambda n: list(n.inputs),
+    "Sharding": lambda n: list(n.inputs),
+}
+
+
+ROWS: tuple[Row, ...] = (
+    Row("func.call call", _call),
+    Row("composite", _composite),
+    Row("custom_call", _custom),
+)

@@ -1,0 +1,276 @@
+"""Converters of arithmetic, comparisons, logic, bit operations and casts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Expr, const, is_float, op
+from tvm_disc.frontends.stablehlo.node import Node
+from tvm_disc.frontends.stablehlo.table import Convert, Row
+
+_UNARY = {
+    "abs": "abs",
+    "ceil": "ceil",
+    "cosine": "cos",
+    "exponential": "exp",
+    "exponential_minus_one": "expm1",
+    "floor": "floor",
+    "is_finite": "isfinite",
+    "log": "log",
+    "log_plus_one": "log1p",
+    "logistic": "sigmoid",
+    "negate": "negative",
+    "round_nearest_afz": "round",
+    "round_nearest_even": "round_even",
+    "rsqrt": "rsqrt",
+    "sign": "sign",
+    "sine": "sin",
+    "sqrt": "sqrt",
+    "tan": "tan",
+    "tanh": "tanh",
+    "chlo.acos": "acos",
+    "chlo.acosh": "acosh",
+    "chlo.asin": "asin",
+    "chlo.asinh": "asinh",
+    "chlo.atan": "atan",
+    "chlo.atanh": "atanh",
+    "chlo.cosh": "cosh",
+    "chlo.erf": "erf",
+    "chlo.erfc": "erfc",
+    "chlo.is_inf": "isinf",
+    "chlo.lgamma": "lgamma",
+    "chlo.sinh": "sinh",
+}
+
+_COMPARISONS = {
+    "EQ": "equal",
+    "NE": "not_equal",
+    "GE": "greater_equal",
+    "GT": "greater",
+    "LE": "less_equal",
+    "LT": "less",
+}
+
+
+def _unary(name: str) -> Convert:
+    return lambda n: op(name, n[0])
+
+
+def _binary(name: str) -> Convert:
+    return lambda n: op(name, n[0], n[1])
+
+
+def _for_bools(name: str, logical: str) -> Convert:
+    """Return the converter of an operator that is a logical one on bools."""
+    return lambda n: op(logical if n.dtype(n[0]) == "bool" else name, n[0], n[1])
+
+
+def _not(n: Node) -> Expr:
+    return op("logical_not" if n.dtype(n[0]) == "bool" else "bitwise_not", n[0])
+
+
+def _divide(n: Node) -> Expr:
+    """Convert division; that of integers truncates."""
+    return op("divide" if is_float(n.dtype(n[0])) else "trunc_divide", n[0], n[1])
+
+
+def _power(n: Node) -> Expr:
+    """Convert power; small constant exponents of floats become multiplications."""
+    known = n.known(n[1])
+    if known is not None and known.size and is_float(n.dtype(n[0])):
+        value = float(known.reshape(-1)[0])
+        if value in (1.0, 2.0, 3.0) and (known == value).all():
+            found = n[0]
+            for _ in range(int(value) - 1):
+                found = found * n[0]
+            return found
+    return op("power", n[0], n[1])
+
+
+def direction(n: Node) -> str:
+    """Return the direction of a comparison: EQ, NE, GE, GT, LE or LT."""
+    return str(n.op.attributes["comparison_direction"]).split()[-1].rstrip(">")
+
+
+def _is_total(n: Node) -> bool:
+    return n.has("compare_type") and "TOTALORDER" in str(n.op.attributes["compare_type"])
+
+
+def _compare(n: Node) -> Expr:
+    a, b = n[0], n[1]
+    if _is_total(n) and is_float(n.dtype(a)):
+        a, b = ordered(n, a), ordered(n, b)
+    return op(_COMPARISONS[direction(n)], a, b)
+
+
+def ordered(n: Node, x: Expr) -> Expr:
+    """Return integers in the total order of floats of IEEE 754: -NaN, -inf, -0, 0, inf, NaN."""
+    width = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}[n.dtype(x)]
+    bits = op("reinterpret", x, dtype=f"int{width}")
+    return n.where(bits < 0, op("bitwise_xor", bits, n.like((1 << (width - 1)) - 1, bits)), bits)
+
+
+def _clamp(n: Node) -> Expr:
+    """Convert clamp; limits may be single elements."""
+    return op("minimum", op("maximum", n[1], n[0]), n[2])
+
+
+def convert(n: Node) -> Expr:
+    """Convert a cast; a bool is whether a number is not zero."""
+    dtype = n.out_dtype()
+    if dtype == "bool" and n.dtype(n[0]) != "bool":
+        return n.not_equal(n[0], n.like(0, n[0]))
+    return n.cast(n[0], dtype)
+
+
+def _bitcast(n: Node) -> Expr:
+    dtype, found = n.out_dtype(), n.dtype(n[0])
+    if _bytes(dtype) != _bytes(found):
+        raise Unsupported(
+            f"from {found} to {dtype}: expected types of the same width; split or join the bits "
+            "by shifts"
+        )
+    return op("reinterpret", n[0], dtype=dtype)
+
+
+def _bytes(dtype: str) -> int:
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def _shift(name: str) -> Convert:
+    """Return the converter of a shift; all bits are shifted out from the type's width on."""
+
+    def row(n: Node) -> Expr:
+        x, count = n[0], n[1]
+        dtype = n.dtype(x)
+        bits = 8 * _bytes(dtype)
+        made = _shifted(n, name, x, count, dtype, bits)
+        known = n.known(count)
+        if known is not None and ((known >= 0) & (known < bits)).all():
+            return made
+        inside = (count < bits) if dtype.startswith("u") else (count >= 0) & (count < bits)
+        rest: Expr = n.like(0, x)
+        if name == "right_shift":
+            rest = n.where(x < 0, n.like(-1, x), rest) if not dtype.startswith("u") else rest
+        return n.where(inside, made, rest)
+
+    return row
+
+
+def _shifted(n: Node, name: str, x: Expr, count: Expr, dtype: str, bits: int) -> Expr:
+    if name != "logical":
+        return op(name, x, count)
+    if dtype.startswith("u"):
+        return op("right_shift", x, count)
+    wide = op("reinterpret", x, dtype=f"uint{bits}")
+    made = op("right_shift", wide, n.cast(count, f"uint{bits}"))
+    return op("reinterpret", made, dtype=dtype)
+
+
+def _atan2(n: Node) -> Expr:
+    """Return the angle of the point (x, y) from arctan(y / x) and the signs of both."""
+    y, x = n[0], n[1]
+    half = n.like(np.pi / 2, x)
+    ratio = op("atan", y / x)
+    left = n.where(_is_negative(n, y), ratio - np.pi, ratio + np.pi)
+    found = n.where(x < 0, left, ratio)
+    up = n.where(_is_negative(n, y), -half, half)
+    found = n.where(n.equal(x, 0) & n.not_equal(y, 0), up, found)
+    zero = n.where(_is_negative(n, x), n.where(_is_negative(n, y), -np.pi + y, y + np.pi), y)
+    found = n.where(n.equal(x, 0) & n.equal(y, 0), zero, found)
+    both = n.isinf(x) & n.isinf(y)
+    quarter = n.where(x < 0, half * 1.5, half * 0.5)
+    return n.where(both, n.where(y < 0, -quarter, quarter), found)
+
+
+def _is_negative(n: Node, x: Expr) -> Expr:
+    """Return whether the sign bit is set."""
+    width = 8 * _bytes(n.dtype(x))
+    return op("reinterpret", x, dtype=f"int{width}") < 0
+
+
+def _select(n: Node) -> Expr:
+    return op("where", n[0], n[1], n[2])
+
+
+def _popcnt(n: Node) -> Expr:
+    """Count bits by sums of neighbouring fields, in 64 bits (Warren, Hacker's Delight, 5-1)."""
+    dtype = n.dtype(n[0])
+    width = 8 * _bytes(dtype)
+    x = n.cast(op("reinterpret", n[0], dtype=f"uint{width}"), "uint64")
+    for shift, mask in (
+        (1, 0x5555555555555555),
+        (2, 0x3333333333333333),
+        (4, 0x0F0F0F0F0F0F0F0F),
+        (8, 0x00FF00FF00FF00FF),
+        (16, 0x0000FFFF0000FFFF),
+        (32, 0x00000000FFFFFFFF),
+    ):
+        m = const(np.uint64(mask))
+        up = op("right_shift", x, const(np.uint64(shift)))
+        x = op("bitwise_and", x, m) + op("bitwise_and", up, m)
+    return n.cast(x, dtype)
+
+
+def _leading_zeros(n: Node) -> Expr:
+    dtype = n.dtype(n[0])
+    width = 8 * _bytes(dtype)
+    x = op("reinterpret", n[0], dtype=f"uint{width}")
+    zeros: Expr = n.like(0, x)
+    for k in range(width):
+        zeros = zeros + n.cast(n.equal(op("right_shift", x, n.like(k, x)), 0), n.dtype(x))
+    return n.cast(zeros, dtype)
+
+
+def _cbrt(n: Node) -> Expr:
+    """Return the cube root by exp(log|x| / 3) and one step of Newton's method."""
+    x = n[0]
+    size = n.abs(x)
+    root = n.exp(n.log(size) * (1 / 3))
+    root = root - (root - size / (root * root)) * (1 / 3)
+    plain = n.equal(size, 0) | n.isinf(size) | n.isnan(size)
+    root = n.where(plain, size, root)
+    return n.where(x < 0, -root, root)
+
+
+def _precision(n: Node) -> Expr:
+    """Convert reduce_precision to the formats that a type has: bfloat16 and float16."""
+    bits = int(n.attr("exponent_bits")), int(n.attr("mantissa_bits"))
+    narrow = {(8, 7): "bfloat16", (5, 10): "float16", (8, 23): "float32"}.get(bits)
+    if narrow is None:
+        raise Unsupported(
+            f"{bits[0]} exponent and {bits[1]} mantissa bits: expected those of float32, float16 "
+            "or bfloat16"
+        )
+    return n.cast(n.cast(n[0], narrow), n.dtype(n[0]))
+
+
+ROWS: tuple[Row, ...] = (
+    *(Row(name, _unary(relay)) for name, relay in _UNARY.items()),
+    Row("subtract", _binary("subtract")),
+    Row("maximum", _for_bools("maximum", "logical_or")),
+    Row("minimum", _for_bools("minimum", "logical_and")),
+    Row("add", _for_bools("add", "logical_or")),
+    Row("multiply", _for_bools("multiply", "logical_and")),
+    Row("and", _for_bools("bitwise_and", "logical_and")),
+    Row("or", _for_bools("bitwise_or", "logical_or")),
+    Row("xor", _for_bools("bitwise_xor", "logical_xor")),
+    Row("not", _not),
+    Row("divide", _divide),
+    Row("remainder", _binary("trunc_mod")),
+    Row("power", _power),
+    Row("atan2", _atan2),
+    Row("cbrt", _cbrt),
+    Row("compare", _compare),
+    Row("select", _select),
+    Row("clamp", _clamp),
+    Row("convert", convert),
+    Row("bitcast_convert", _bitcast),
+    Row("shift_left", _shift("left_shift")),
+    Row("shift_right_arithmetic", _shift("right_shift")),
+    Row("shift_right_logical", _shift("logical")),
+    Row("popcnt", _popcnt),
+    Row("count_leading_zeros", _leading_zeros),
+    Row("reduce_precision", _precision),
+)

@@ -1,0 +1,224 @@
+"""Converters of contractions and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Dim, Expr, op
+from tvm_disc.frontends.stablehlo.attributes import numbers
+from tvm_disc.frontends.stablehlo.node import Node, short_name
+from tvm_disc.frontends.stablehlo.operators.shape import padded
+from tvm_disc.frontends.stablehlo.table import Row
+
+
+def _dot_general(n: Node) -> Expr:
+    """Convert a contraction to one batched matmul; the result is batch, left, right dims."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    found = stablehlo.DotDimensionNumbers(n.op.attributes["dot_dimension_numbers"])
+    batch = [*found.lhs_batching_dimensions], [*found.rhs_batching_dimensions]
+    contracted = [*found.lhs_contracting_dimensions], [*found.rhs_contracting_dimensions]
+    made = contraction(n, n[0], n[1], batch, contracted)
+    return n.cast(made, n.out_dtype())
+
+
+def contraction(
+    n: Node,
+    a: Expr,
+    b: Expr,
+    batch: tuple[Sequence[int], Sequence[int]],
+    contracted: tuple[Sequence[int], Sequence[int]],
+) -> Expr:
+    """Return the sum of products over the contracted axes, with batch, left and right dims.
+
+    Axes of length 1 are left out of the matmul.
+    """
+    out = n.out_dtype()
+    if n.dtype(a) == "bool":
+        a, b = n.cast(a, out), n.cast(b, out)
+    left, right = (_axes(n.rank(x), batch[k], contracted[k]) for k, x in enumerate((a, b)))
+    want = [n.size(a, k) for k in (*batch[0], *left)] + [n.size(b, k) for k in right]
+    columns_first = _is_swapped(n, len(batch[0]), len(left))
+    left, right = (_wide_axes(n, x, axes) for x, axes in ((a, left), (b, right)))
+    dims = [n.size(a, k) for k in batch[0]]
+    rows, columns = [n.size(a, k) for k in left], [n.size(b, k) for k in right]
+    inner = [n.size(a, k) for k in contracted[0]]
+    if not batch[0] and len(right) == 1 and len(inner) == 1 and len(left) > 1:
+        # All rows of the left operand form one matrix, whose leading axes stay as they are.
+        x = _reduced(n, a, [*left, *contracted[0]])
+        made = n.matmul(x, _reduced(n, b, [*contracted[1], *right]), _wide(n, a, out))
+    elif columns_first:
+        x = _merged(n, _reduced(n, a, [*batch[0], *contracted[0], *left]), dims, [inner, rows])
+        y = _merged(n, _reduced(n, b, [*batch[1], *right, *contracted[1]]), dims, [columns, inner])
+        made = n.swapped(n.matmul(y, x, _wide(n, a, out)))
+    else:
+        x = _merged(n, _reduced(n, a, [*batch[0], *left, *contracted[0]]), dims, [rows, inner])
+        y = _merged(n, _reduced(n, b, [*batch[1], *contracted[1], *right]), dims, [inner, columns])
+        made = n.matmul(x, y, _wide(n, a, out))
+    return made if n.rank(made) == len(want) else n.reshape(made, want)
+
+
+def _reduced(n: Node, x: Expr, axes: Sequence[int]) -> Expr:
+    """Return ``x`` with its axes in order; those that are left out have length 1."""
+    rest = [k for k in range(n.rank(x)) if k not in axes]
+    if rest:
+        dims = [n.size(x, k) for k in range(n.rank(x)) if k not in rest]
+        x = n.reshape(x, dims)
+        kept = [k for k in range(len(rest) + len(dims)) if k not in rest]
+        axes = [kept.index(k) for k in axes]
+    return n.transpose(x, axes)
+
+
+def _wide_axes(n: Node, x: Expr, axes: Sequence[int]) -> list[int]:
+    return [k for k in axes if n.literals(x)[k] != 1]
+
+
+def _is_swapped(n: Node, batch: int, left: int) -> bool:
+    """Return whether the only reader of the result moves all right axes before the left ones.
+
+    The matmul is then computed with its operands exchanged, and has no transpose after it.
+    """
+    uses = list(n.op.results[0].uses)
+    if (
+        len(uses) != 1
+        or short_name(getattr(uses[0].owner, "operation", uses[0].owner)) != "transpose"
+    ):
+        return False
+    order = [int(k) for k in numbers(uses[0].owner.attributes["permutation"])]
+    wide = [k for k, d in enumerate(n.out_dims()) if d != 1]
+    rows = [order.index(k) for k in wide if batch <= k < batch + left]
+    columns = [order.index(k) for k in wide if k >= batch + left]
+    return bool(rows and columns) and max(columns) < min(rows)
+
+
+def _wide(n: Node, x: Expr, out: str) -> str:
+    """Return the element type of the sums if it differs from that of the operands."""
+    return "" if n.dtype(x) == out else out
+
+
+def _axes(rank: int, batch: Sequence[int], contracted: Sequence[int]) -> list[int]:
+    return [k for k in range(rank) if k not in batch and k not in contracted]
+
+
+def _merged(n: Node, x: Expr, batch: Sequence[Dim], groups: Sequence[Sequence[Dim]]) -> Expr:
+    """Return ``x`` with each group of axes after the batch axes reshaped to one axis."""
+    if all(len(g) == 1 for g in groups):
+        return x
+    return n.reshape(x, [*batch, *(n.product(g) for g in groups)])
+
+
+def _dot(n: Node) -> Expr:
+    a, b = n.rank(n[0]), n.rank(n[1])
+    return contraction(n, n[0], n[1], ([], []), ([a - 1], [max(b - 2, 0)]))
+
+
+# -- convolutions ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions of the axes of a convolution: batch or output, features, spatial axes."""
+
+    image: tuple[int, ...]
+    kernel: tuple[int, ...]
+    result: tuple[int, ...]
+
+
+def _layout(n: Node) -> Layout:
+    from jaxlib.mlir.dialects import stablehlo
+
+    d = stablehlo.ConvDimensionNumbers(n.op.attributes["dimension_numbers"])
+    return Layout(
+        (d.input_batch_dimension, d.input_feature_dimension, *d.input_spatial_dimensions),
+        (
+            d.kernel_output_feature_dimension,
+            d.kernel_input_feature_dimension,
+            *d.kernel_spatial_dimensions,
+        ),
+        (d.output_batch_dimension, d.output_feature_dimension, *d.output_spatial_dimensions),
+    )
+
+
+def _convolution(n: Node) -> Expr:
+    spatial = n.rank(n[0]) - 2
+    flat = n.ints("padding", [0] * 2 * spatial)
+    return _convolved(n, [(flat[2 * k], flat[2 * k + 1]) for k in range(spatial)])
+
+
+def _dynamic_conv(n: Node) -> Expr:
+    spatial = n.rank(n[0]) - 2
+    flat = n.entries(2, "the padding")
+    return _convolved(n, [(flat[2 * k], flat[2 * k + 1]) for k in range(spatial)])
+
+
+def _convolved(n: Node, pads: Sequence[tuple[Dim, Dim]]) -> Expr:
+    layout, spatial = _layout(n), n.rank(n[0]) - 2
+    if not 1 <= spatial <= 3:
+        raise Unsupported(f"{spatial} spatial axes: expected 1, 2 or 3")
+    if n.attr("batch_group_count", 1) != 1:
+        return _batch_grouped(n, layout, pads)
+    groups = int(n.attr("feature_group_count", 1))
+    x, w = n.transpose(n[0], layout.image), n.transpose(n[1], layout.kernel)
+    made = _plain(n, x, w, pads, groups)
+    return n.transpose(made, _inverse(layout.result))
+
+
+def _plain(n: Node, x: Expr, w: Expr, pads: Sequence[tuple[Dim, Dim]], groups: int) -> Expr:
+    """Return a convolution of channels-first operands."""
+    spatial = n.rank(x) - 2
+    ones = [1] * spatial
+    strides, left = n.ints("window_strides", ones), n.ints("lhs_dilation", ones)
+    right = n.ints("rhs_dilation", ones)
+    for axis, reverse in enumerate(n.ints("window_reversal", [0] * spatial)):
+        if reverse:
+            w = op("reverse", w, axis=2 + axis)
+    flat = [p for pair in pads for p in pair]
+    fixed = all(isinstance(p, int) and p >= 0 for p in flat) and left == ones
+    if not fixed:
+        low, high = [0, 0, *(a for a, _ in pads)], [0, 0, *(b for _, b in pads)]
+        gaps = [0, 0, *(k - 1 for k in left)]
+        x, pads = padded(n, x, n.like(0, x), low, high, gaps), [(0, 0)] * spatial
+    attrs: dict[str, Any] = {
+        "strides": tuple(strides),
+        "padding": (*(a for a, _ in pads), *(b for _, b in pads)),
+        "dilation": tuple(right),
+        "groups": groups,
+    }
+    dtype = n.dtype(x)
+    if not dtype.startswith(("float", "bfloat")):
+        attrs["out_dtype"] = n.out_dtype()
+    made = op(f"nn.conv{spatial}d", x, w, **attrs)
+    return n.cast(made, n.out_dtype())
+
+
+def _batch_grouped(n: Node, layout: Layout, pads: Sequence[tuple[Dim, Dim]]) -> Expr:
+    """Convert a convolution whose batch has groups: group g of the batch gives its own features.
+
+    JAX computes the gradient of a grouped convolution's weights so.
+    """
+    count = int(n.attr("batch_group_count"))
+    x, w = n.transpose(n[0], layout.image), n.transpose(n[1], layout.kernel)
+    batch, features = n.size(x, 0), n.size(w, 0)
+    part = n.dim("floor_divide", batch, count)
+    own = n.dim("floor_divide", features, count)
+    pieces = []
+    for g in range(count):
+        rows = n.slice(x, 0, n.dim("multiply", part, g), n.dim("multiply", part, g + 1))
+        kernel = n.slice(w, 0, n.dim("multiply", own, g), n.dim("multiply", own, g + 1))
+        pieces.append(_plain(n, rows, kernel, pads, 1))
+    return n.transpose(n.concat(pieces, 1), _inverse(layout.result))
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return [order.index(k) for k in range(len(order))]
+
+
+ROWS: tuple[Row, ...] = (
+    Row("dot_general", _dot_general),
+    Row("dot", _dot),
+    Row("convolution", _convolution),
+    Row("dynamic_conv", _dynamic_conv),
+)

@@ -1,0 +1,96 @@
+"""Converters of sorts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Expr, is_float, op
+from tvm_disc.frontends.stablehlo.node import Node, owner, short_name
+from tvm_disc.frontends.stablehlo.operators.elementwise import ordered
+from tvm_disc.frontends.stablehlo.table import Row
+
+
+def _sort(n: Node) -> list[Expr]:
+    """Convert a sort by one or several keys: stable sorts from the last key to the first."""
+    axis = int(n.attr("dimension", -1)) % n.rank(n[0])
+    keys = _keys(n.block())
+    order: Expr | None = None
+    for k, ascending in reversed(keys):
+        key = _comparable(n, n[k], len(keys) > 1 or len(n) > 1 or not ascending)
+        key = key if order is None else op("gather", key, order, axis=axis)
+        found = op("argsort", key, axis=axis, is_ascend=ascending, dtype="int64")
+        order = found if order is None else op("gather", order, found, axis=axis)
+    assert order is not None
+    return [op("gather", x, order, axis=axis) for x in n.inputs]
+
+
+def _comparable(n: Node, x: Expr, exact: bool) -> Expr:
+    """Return a key whose order is the total order of floats, with all zeros and all NaNs equal."""
+    if not is_float(n.dtype(x)) or n.dtype(x) == "bfloat16":
+        return x
+    zero, nan = n.like(0, x), n.like(float("nan"), x)
+    plain = n.where(n.equal(x, zero), zero, n.where(n.isnan(x), nan, x))
+    return ordered(n, plain)
+
+
+def _keys(block: Any) -> list[tuple[int, bool]]:
+    """Return the operand and direction of each key that a comparator compares, in order.
+
+    JAX compares ``a0 < b0 or (a0 == b0 and (a1 < b1 or ...))``, on normalized floats.
+
+    Raises:
+        Unsupported: the comparator has another form.
+    """
+    arguments = list(block.arguments)
+    end = list(block.operations)[-1].operation
+    found = _lexicographic(end.operands[0], arguments)
+    if not found:
+        raise Unsupported("a comparator that does not compare keys by < or > in order")
+    return found
+
+
+def _lexicographic(value: Any, arguments: list[Any]) -> list[tuple[int, bool]]:
+    op_ = owner(value)
+    if op_ is None:
+        return []
+    name = short_name(op_)
+    if name == "compare":
+        key = _compared(op_, arguments)
+        return [key] if key is not None else []
+    if name == "or":
+        first = _lexicographic(op_.operands[0], arguments)
+        rest = owner(op_.operands[1])
+        if len(first) != 1 or rest is None or short_name(rest) != "and":
+            return []
+        return first + _lexicographic(rest.operands[1], arguments)
+    if name == "select":  # select(a0 == b0, rest, a0 < b0)
+        first = _lexicographic(op_.operands[2], arguments)
+        rest_keys = _lexicographic(op_.operands[1], arguments)
+        return first + rest_keys if len(first) == 1 and rest_keys else []
+    return []
+
+
+def _compared(op_: Any, arguments: list[Any]) -> tuple[int, bool] | None:
+    """Return the operand that a comparison compares with itself, and whether by ``<``."""
+    sign = str(op_.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    a, b = (_source(v, arguments) for v in op_.operands)
+    if a is None or b is None or a // 2 != b // 2 or a == b:
+        return None
+    if sign not in ("LT", "LE", "GT", "GE"):
+        return None
+    ascending = sign in ("LT", "LE")
+    return a // 2, ascending if a < b else not ascending
+
+
+def _source(value: Any, arguments: list[Any]) -> int | None:
+    """Return the argument that a value is, or is the normalized form of."""
+    if value in arguments:
+        return int(arguments.index(value))
+    op_ = owner(value)
+    if op_ is None or short_name(op_) not in ("select", "convert", "bitcast_convert"):
+        return None
+    return _source(op_.operands[-1], arguments)
+
+
+ROWS: tuple[Row, ...] = (Row("sort", _sort),)

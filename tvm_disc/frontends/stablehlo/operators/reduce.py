@@ -1,0 +1,253 @@
+"""Converters of reductions and of reductions over windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Dim, Expr, op
+from tvm_disc.frontends.loop import counted
+from tvm_disc.frontends.stablehlo.node import Node
+from tvm_disc.frontends.stablehlo.operators.reducers import (
+    MONOIDS,
+    arg_reduction,
+    is_neutral,
+    monoid,
+)
+from tvm_disc.frontends.stablehlo.operators.shape import padded
+from tvm_disc.frontends.stablehlo.table import Row
+
+
+def _reduce(n: Node) -> Any:
+    count = len(n) // 2
+    inputs, inits = n.inputs[:count], n.inputs[count:]
+    axes = n.ints("dimensions")
+    block = n.block()
+    name = monoid(block)
+    if name is not None:
+        return _folded(n, name, inputs[0], inits[0], axes)
+    arg = arg_reduction(block)
+    if arg is not None and len(axes) == 1 and _is_iota(n, 1, axes[0]):
+        return _argument(n, arg, inputs, axes[0])
+    return _stepped(n, inputs, inits, axes)
+
+
+def _folded(n: Node, name: str, x: Expr, init: Expr, axes: Sequence[int]) -> Expr:
+    combine, reduction = MONOIDS[name]
+    if n.dtype(x) == "bool":
+        reduction = {"sum": "any", "max": "any", "prod": "all", "min": "all"}.get(
+            reduction, reduction
+        )
+        combine = {"any": "logical_or", "all": "logical_and"}[reduction]
+    elif name in ("and", "or"):
+        raise Unsupported(f"a reduction of integers by bitwise {name}")
+    # Axes of 1 are removed by a view, which a reader that broadcasts the result reverses.
+    made = n.squeeze(n.reduce(reduction, x, axes, keep=True), axes)
+    return made if is_neutral(n, init, name) else op(combine, made, init)
+
+
+def _is_iota(n: Node, k: int, axis: int) -> bool:
+    """Return whether an operand counts along an axis."""
+    owner = n.op.operands[k].owner
+    found = getattr(owner, "operation", owner)
+    return (
+        str(getattr(found, "name", "")) in ("stablehlo.iota", "stablehlo.dynamic_iota")
+        and int(found.attributes["iota_dimension"].value) == axis
+    )
+
+
+def _argument(n: Node, name: str, inputs: Sequence[Expr], axis: int) -> list[Expr]:
+    """Return the extreme elements and their indices; the first NaN is the extreme element."""
+    x = inputs[0]
+    found = n.cast(op(name, x, axis=(axis,), keepdims=False), n.dtype(inputs[1]))
+    value = n.reduce("max" if name == "argmax" else "min", x, [axis])
+    return [value, found]
+
+
+def _stepped(
+    n: Node, inputs: Sequence[Expr], inits: Sequence[Expr], axes: Sequence[int]
+) -> list[Expr]:
+    """Convert a reduction by any function as a loop over one merged axis."""
+    rank = n.rank(inputs[0])
+    kept = [a for a in range(rank) if a not in axes]
+    order = [*axes, *kept]
+    sizes = [n.size(inputs[0], a) for a in order]
+    outer = sizes[len(axes) :]
+    rows = [
+        n.reshape(n.transpose(x, order), [n.product(sizes[: len(axes)]), *outer]) for x in inputs
+    ]
+    first = [n.broadcast(i, outer) if outer else i for i in inits]
+    reads = n.outer(0)
+
+    def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        here = [n.take(x, t, 0) for x in fixed[: len(rows)]]
+        given = dict(zip(reads, fixed[len(rows) :], strict=True))
+        return n.run(0, [*now, *here], given), []
+
+    times = n.size(rows[0], 0)
+    found, _ = counted(n, times, [*rows, *reads.values()], first, step)
+    return found
+
+
+# -- windows ---------------------------------------------------------------------------------------
+
+
+def _reduce_window(n: Node) -> Any:
+    if len(n) != 2:
+        raise Unsupported("windows of several operands")
+    rank = n.rank(n[0])
+    size = n.ints("window_dimensions")
+    pads = n.ints("padding", [0] * 2 * rank)
+    return windowed(
+        n,
+        monoid(n.block()),
+        size,
+        n.ints("window_strides", [1] * rank),
+        n.ints("base_dilations", [1] * rank),
+        n.ints("window_dilations", [1] * rank),
+        [(pads[2 * k], pads[2 * k + 1]) for k in range(rank)],
+    )
+
+
+def windowed(
+    n: Node,
+    name: str | None,
+    size: Sequence[Dim],
+    strides: Sequence[Dim],
+    base: Sequence[Dim],
+    dilations: Sequence[Dim],
+    pads: Sequence[tuple[Dim, Dim]],
+) -> Expr:
+    """Return a reduction over windows by an operator.
+
+    Raises:
+        Unsupported: the function is no such operator; or the windows have a dynamic size and are
+            not those of a cumulative reduction.
+    """
+    x, init = n[0], n[1]
+    if name is None:
+        raise Unsupported("windows combined by a function that is not one operator")
+    running = _running(n, name, x, size, strides, base, dilations, pads)
+    if running is not None:
+        return running if is_neutral(n, init, name) else op(MONOIDS[name][0], running, init)
+    low, high = [a for a, _ in pads], [b for _, b in pads]
+    x = padded(n, x, init, low, high, [n.dim("subtract", b, 1) for b in base])
+    return _slid(n, name, x, *(_fixed(v) for v in (size, strides, dilations)))
+
+
+def _fixed(values: Sequence[Dim]) -> list[int]:
+    """Return numbers.
+
+    Raises:
+        Unsupported: one of them depends on a dim.
+    """
+    found = [v for v in values if isinstance(v, int)]
+    if len(found) < len(values):
+        raise Unsupported("windows whose size or stride depends on a dim")
+    return found
+
+
+def _slid(
+    n: Node, name: str, x: Expr, size: list[int], strides: list[int], dilations: list[int]
+) -> Expr:
+    """Return a reduction over windows of a padded tensor, by pooling or one axis at a time."""
+    axes = [a for a, k in enumerate(size) if k != 1]
+    pooled = _pooled(n, name, x, size, strides, dilations, axes)
+    if pooled is not None:
+        return pooled
+    combine = MONOIDS[name][0]
+    for a, (k, s, d) in enumerate(zip(size, strides, dilations, strict=True)):
+        if k == 1 and s == 1:
+            continue
+        reach = (k - 1) * d
+        count = n.dim("floor_divide", n.dim("subtract", n.size(x, a), reach + 1), s)
+        last = n.dim("add", n.dim("multiply", count, s), 1)
+        taps = [n.slice(x, a, t * d, n.dim("add", last, t * d), s) for t in range(k)]
+        x = taps[0]
+        for t in taps[1:]:
+            x = op(combine, x, t)
+    return x
+
+
+def _pooled(
+    n: Node,
+    name: str,
+    x: Expr,
+    size: list[int],
+    strides: list[int],
+    dilations: list[int],
+    axes: list[int],
+) -> Expr | None:
+    """Return sums and maxima over 1 to 3 axes as pooling, which is one kernel; else None."""
+    rank = n.rank(x)
+    plain = all(strides[a] == 1 for a in range(rank) if a not in axes)
+    if name not in ("add", "maximum") or not 1 <= len(axes) <= 3 or not plain or rank < 3:
+        return None
+    if n.dtype(x) != "float32" or rank - len(axes) > 2:
+        return None
+    others = [a for a in range(rank) if a not in axes]
+    while len(others) + len(axes) < rank:
+        return None
+    if len(others) != 2:
+        return None
+    order = [*others, *axes]
+    letters = "DHW"[3 - len(axes) :]
+    attrs = {
+        "pool_size": tuple(size[a] for a in axes),
+        "strides": tuple(strides[a] for a in axes),
+        "dilation": tuple(dilations[a] for a in axes),
+        "padding": (0,) * 2 * len(axes),
+        "layout": "NC" + letters,
+    }
+    kind = f"nn.{'max' if name == 'maximum' else 'avg'}_pool{len(axes)}d"
+    moved = n.transpose(x, order)
+    if name == "add":
+        made = op(kind, moved, count_include_pad=True, **attrs)
+        made = made * float(math.prod(size))
+    else:
+        made = op(kind, moved, **attrs)
+    return n.transpose(made, list(np.argsort(order)))
+
+
+def _running(
+    n: Node,
+    name: str,
+    x: Expr,
+    size: Sequence[Dim],
+    strides: Sequence[Dim],
+    base: Sequence[Dim],
+    dilations: Sequence[Dim],
+    pads: Sequence[tuple[Dim, Dim]],
+) -> Expr | None:
+    """Return windows that cover all elements up to each one as a cumulative operator, else None."""
+    cumulative = {"add": "cumsum", "multiply": "cumprod"}.get(name)
+    moved = [a for a, k in enumerate(size) if not (isinstance(k, int) and k == 1)]
+    plain = all(v == 1 for v in (*strides, *base, *dilations) if isinstance(v, int))
+    if cumulative is None or len(moved) != 1 or not plain or n.dtype(x) == "bool":
+        return None
+    [axis] = moved
+    length = n.size(x, axis)
+    others = all(p == (0, 0) for a, p in enumerate(pads) if a != axis)
+    if not others or not n.equal_dims(size[axis], length):
+        return None
+    before, after = pads[axis]
+    wide = n.dim("subtract", length, 1)
+    if n.equal_dims(before, wide) and n.equal_dims(after, 0):
+        return op(cumulative, x, axis=axis, dtype=n.dtype(x), exclusive=False)
+    if n.equal_dims(after, wide) and n.equal_dims(before, 0):
+        back = op("reverse", x, axis=axis)
+        made = op(cumulative, back, axis=axis, dtype=n.dtype(x), exclusive=False)
+        return op("reverse", made, axis=axis)
+    return None
+
+
+ROWS: tuple[Row, ...] = (
+    Row("reduce", _reduce),
+    Row("reduce_window", _reduce_window),
+)
+
+__all__ = ["ROWS", "windowed"]

@@ -1,0 +1,252 @@
+"""Converters of shapes: reshapes, broadcasts, slices, padding, concatenation, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_disc.frontends.calc import Dim, Expr, op
+from tvm_disc.frontends.stablehlo.node import Node
+from tvm_disc.frontends.stablehlo.table import Row
+
+
+def result_dims(n: Node, shape: int) -> list[Dim]:
+    """Return the dims of a result: its static ones, and the others from an operand."""
+    return n.completed(n.out_dims(), n.entries(shape, "a shape"))
+
+
+def _reshape(n: Node) -> Expr:
+    dims = n.out_dims()
+    if None not in dims:
+        return n.reshape(n[0], [d or 0 for d in dims])
+    if dims.count(None) == 1 and 0 not in dims:
+        return n.reshape(n[0], [-1 if d is None else d for d in dims])
+    return n.reshape(n[0], _kept(n, dims))
+
+
+def _kept(n: Node, dims: Sequence[int | None]) -> list[Dim]:
+    """Return the dims of a reshape that adds or removes axes of length 1 only."""
+    unknown = [size for size in n.sizes(n[0]) if not isinstance(size, int)]
+    return [unknown.pop(0) if d is None else d for d in dims]
+
+
+def broadcast_to(n: Node, x: Expr, axes: Sequence[int], dims: Sequence[Dim]) -> Expr:
+    """Return ``x``, whose axes become ``axes`` of the result, broadcast to a shape."""
+    order = sorted(range(len(axes)), key=lambda k: axes[k])
+    x = n.transpose(x, order)
+    own = dict(zip(sorted(axes), n.sizes(x), strict=True))
+    if sorted(axes) != list(range(len(dims) - len(own), len(dims))):
+        x = n.reshape(x, [own.get(a, 1) for a in range(len(dims))])
+    return n.broadcast(x, dims)
+
+
+def _broadcast_in_dim(n: Node) -> Expr:
+    dims = [d or 0 for d in n.out_dims()]
+    return broadcast_to(n, n[0], n.ints("broadcast_dimensions"), dims)
+
+
+def _dynamic_broadcast(n: Node) -> Expr:
+    return broadcast_to(n, n[0], n.ints("broadcast_dimensions"), result_dims(n, 1))
+
+
+def _broadcast(n: Node) -> Expr:
+    """Convert broadcast, which adds axes in front."""
+    dims = [*n.ints("broadcast_sizes"), *n.sizes(n[0])]
+    first = len(dims) - n.rank(n[0])
+    return broadcast_to(n, n[0], range(first, len(dims)), dims)
+
+
+def _slice(n: Node) -> Expr:
+    x = n[0]
+    ends = zip(n.ints("start_indices"), n.ints("limit_indices"), n.ints("strides"), strict=True)
+    for axis, (begin, end, step) in enumerate(ends):
+        if (begin, step) != (0, 1) or end != n.literals(x)[axis]:
+            x = n.slice(x, axis, begin, end, step)
+    return x
+
+
+def _real_dynamic_slice(n: Node) -> Expr:
+    """Convert a slice whose limits are operands.
+
+    A static dim of the result is the length of the slice, whose end then need not be proved.
+    """
+    x, want = n[0], n.out_dims()
+    begins, ends, steps = (n.entries(k, "the limits of a slice") for k in (1, 2, 3))
+    for axis, (begin, end, step) in enumerate(zip(begins, ends, steps, strict=True)):
+        size = n.size(x, axis)
+        if step == 1 and begin == 0 and n.equal_dims(end, size):
+            continue
+        known, static = want[axis], isinstance(begin, int) and isinstance(end, int)
+        if isinstance(step, int) and step > 0 and static:
+            x = n.slice(x, axis, begin, end, step)
+        elif known is not None:
+            x = n.take(x, _places(n, begin, known, step), axis)
+        else:
+            x = n.slice(x, axis, begin, end, step if isinstance(step, int) else 1)
+    return x
+
+
+def _places(n: Node, begin: Dim, count: Dim, step: Dim = 1) -> Expr:
+    """Return begin, begin + step, ...: the indices of a slice."""
+    made = n.arange(count)
+    if not (isinstance(step, int) and step == 1):
+        made = made * n.scalar(step)
+    return made + n.scalar(begin)
+
+
+def starts(n: Node, first: int, x: Expr, sizes: Sequence[Dim]) -> list[Dim]:
+    """Return the start indices, operands from ``first`` on, limited so that a slice fits."""
+    found: list[Dim] = []
+    for axis, size in enumerate(sizes):
+        start = n.cast(n[first + axis], "int64")
+        last = n.dim("subtract", n.size(x, axis), size)
+        known = n.known(start)
+        if (known is not None and known.item() <= 0) or (isinstance(last, int) and last == 0):
+            found.append(0)
+        else:
+            found.append(n.maximum(n.minimum(start, n.scalar(last)), n.like(0, start)))
+    return found
+
+
+def _dynamic_slice(n: Node) -> Expr:
+    x, sizes = n[0], n.ints("slice_sizes")
+    for axis, (begin, size) in enumerate(zip(starts(n, 1, x, sizes), sizes, strict=True)):
+        if n.literals(x)[axis] != size:
+            x = n.take(x, _places(n, begin, size), axis)
+    return x
+
+
+def _update_slice(n: Node) -> Expr:
+    """Convert dynamic_update_slice: each element is read from the update or from the operand."""
+    x, update = n[0], n[1]
+    if n.walk.stacks:
+        row: Expr | None = n.walk.stacks[-1].write(x, update, n.inputs[2:])
+        if row is not None:
+            return row
+    sizes = n.sizes(update)
+    begins = starts(n, 2, x, sizes)
+    places = [a for a in range(n.rank(x)) if not _covers(n, x, update, a)]
+    if not places:
+        return update
+    if 0 in sizes:
+        return x
+    inside = None
+    for a in places:
+        at = n.along(n.arange(n.size(x, a)), a, n.rank(x))
+        here = at - n.scalar(begins[a])
+        hit = (here >= 0) & (here < n.scalar(sizes[a]))
+        inside = hit if inside is None else inside & hit
+        last = n.dim("maximum", n.dim("subtract", sizes[a], 1), 0)
+        flat = n.arange(n.size(x, a)) - n.scalar(begins[a])
+        limited = n.maximum(n.minimum(flat, n.scalar(last)), n.like(0, flat))
+        update = n.take(update, limited, a)
+    assert inside is not None
+    return n.where(inside, update, x)
+
+
+def _covers(n: Node, x: Expr, update: Expr, axis: int) -> bool:
+    """Return whether an update has the length of the whole axis."""
+    a, b = n.formulas(x)[axis], n.formulas(update)[axis]
+    return n.same(a, b)
+
+
+def _pad(n: Node) -> Expr:
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    low, high, inner = (n.ints(name) for name in names)
+    return padded(n, n[0], n[1], low, high, inner)
+
+
+def _dynamic_pad(n: Node) -> Expr:
+    low, high, inner = (n.entries(k, "padding") for k in (2, 3, 4))
+    return padded(n, n[0], n[1], low, high, inner)
+
+
+def padded(
+    n: Node, x: Expr, fill: Expr, low: Sequence[Dim], high: Sequence[Dim], inner: Sequence[Dim]
+) -> Expr:
+    """Return ``x`` with ``inner`` elements between neighbours, then padded; negative widths cut."""
+    for axis, gap in enumerate(inner):
+        if not (isinstance(gap, int) and gap == 0):
+            x = _spread(n, x, fill, axis, gap)
+    cut, pads = [], []
+    for a, b in zip(low, high, strict=True):
+        cut.append((_negative(n, a), _negative(n, b)))
+        pads.append((_positive(n, a), _positive(n, b)))
+    for axis, (begin, end) in enumerate(cut):
+        if not (begin == 0 and end == 0 and isinstance(begin, int) and isinstance(end, int)):
+            size = n.size(x, axis)
+            x = n.slice(x, axis, begin, n.dim("subtract", size, end))
+    return n.pad(x, pads, fill)
+
+
+def _negative(n: Node, width: Dim) -> Dim:
+    """Return the number of elements that a width cuts."""
+    return n.dim("maximum", n.dim("subtract", 0, width), 0)
+
+
+def _positive(n: Node, width: Dim) -> Dim:
+    if not isinstance(width, int) and n.infer.is_natural(n.vector([width])):
+        return width
+    return n.dim("maximum", width, 0)
+
+
+def _spread(n: Node, x: Expr, fill: Expr, axis: int, gap: Dim) -> Expr:
+    """Return ``x`` with ``gap`` fills between neighbours along an axis."""
+    size = n.size(x, axis)
+    wide = n.expand(x, axis + 1)
+    widths: list[tuple[Dim, Dim]] = [(0, 0)] * n.rank(wide)
+    widths[axis + 1] = (0, gap)
+    wide = n.pad(wide, widths, fill)
+    dims = n.sizes(x)
+    dims[axis] = n.dim("multiply", size, n.dim("add", gap, 1))
+    last = n.dim("maximum", n.dim("subtract", dims[axis], gap), 0)
+    return n.slice(n.reshape(wide, dims), axis, 0, last)
+
+
+def _iota(n: Node, dims: Sequence[Dim]) -> Expr:
+    axis = int(n.attr("iota_dimension"))
+    line = n.arange(dims[axis], n.out_dtype())
+    return broadcast_to(n, line, [axis], dims)
+
+
+def _dimension_size(n: Node) -> Expr:
+    return n.scalar(n.size(n[0], int(n.attr("dimension"))), "int32")
+
+
+def _concatenate(n: Node) -> Expr:
+    return n.concat(n.inputs, int(n.attr("dimension")))
+
+
+def _reverse(n: Node) -> Expr:
+    x = n[0]
+    for axis in n.ints("dimensions"):
+        x = op("reverse", x, axis=axis)
+    return x
+
+
+def _set_size(n: Node) -> Expr:
+    """Convert set_dimension_size to a slice: programs have no dims beyond the size."""
+    return n.slice(n[0], int(n.attr("dimension")), 0, n.length(n[1]))
+
+
+ROWS: tuple[Row, ...] = (
+    Row("reshape", _reshape),
+    Row("dynamic_reshape", lambda n: n.reshape(n[0], result_dims(n, 1))),
+    Row("broadcast_in_dim", _broadcast_in_dim),
+    Row("dynamic_broadcast_in_dim", _dynamic_broadcast),
+    Row("broadcast", _broadcast),
+    Row("transpose", lambda n: n.transpose(n[0], n.ints("permutation"))),
+    Row("concatenate", _concatenate),
+    Row("slice", _slice),
+    Row("real_dynamic_slice", _real_dynamic_slice),
+    Row("dynamic_slice", _dynamic_slice),
+    Row("dynamic_update_slice", _update_slice),
+    Row("pad", _pad),
+    Row("dynamic_pad", _dynamic_pad),
+    Row("reverse", _reverse),
+    Row("iota", lambda n: _iota(n, [d or 0 for d in n.out_dims()])),
+    Row("dynamic_iota", lambda n: _iota(n, result_dims(n, 0))),
+    Row("get_dimension_size", _dimension_size),
+    Row("set_dimension_size", _set_size),
+)
+
+__all__ = ["ROWS", "broadcast_to", "padded", "result_dims", "starts"]

@@ -1,0 +1,133 @@
+"""Loops that write one row of a result in each iteration, as those of ``jax.lax.scan``.
+
+Such a loop starts with a tensor of zeros, and iteration i replaces its row i. If every row is
+written, the result is the concatenation of the rows, and no iteration copies the tensor.
+"""
+
+from __future__ import annotations
+
+from tvm_disc.frontends.calc import Expr
+from tvm_disc.frontends.stablehlo.node import Node, owner, short_name
+from tvm_disc.relay import types as rt
+from tvm_disc.relay.visit import post_order
+
+
+class NotStacked(Exception):
+    """Raised if a loop uses a stacked tensor in another way."""
+
+
+class Stacks:
+    """The stacked tensors of a loop.
+
+    Attributes:
+        counter: the index of the loop value that counts iterations from 0.
+        limit: the number of iterations.
+        variables: for each stacked loop value, a variable that denotes it in the body.
+        rows: for each, the row that the iteration writes.
+    """
+
+    def __init__(self, n: Node, counter: int, limit: Expr, stacked: list[int]) -> None:
+        self.n, self.counter, self.limit = n, counter, limit
+        self.variables: dict[int, Expr] = {}
+        self.rows: dict[int, Expr | None] = dict.fromkeys(stacked)
+        self._index: Expr | None = None
+        self._written: dict[int, Expr] = {}
+        self._replaced: dict[int, Expr] = {}
+
+    @staticmethod
+    def of(n: Node, constant: set[int]) -> Stacks | None:
+        """Return the stacked tensors of a loop that counts up to a limit; None without any."""
+        found = _counter(n)
+        if found is None:
+            return None
+        counter, limit = found
+        wanted = n.infer.formula_of(n.cast(limit, "int64"))
+        if wanted is None:
+            return None
+        others = [k for k in range(len(n)) if k not in constant and k != counter]
+        stacked = [k for k in others if n.rank(n[k]) and n.same(n.formulas(n[k])[0], wanted)]
+        return Stacks(n, counter, limit, stacked) if stacked else None
+
+    def begin(self, index: Expr) -> None:
+        """Start the conversion of an iteration, whose number is ``index``."""
+        n = self.n
+        self._index, self._written = index, {}
+        for k in self.rows:
+            ty = rt.TensorType(
+                tuple(rt.Any() if d is None else d for d in n.literals(n[k])), n.dtype(n[k])
+            )
+            self.variables[k] = n.variable(f"stack_{k}", n[k], ty)
+            self._replaced[k] = n.variable(f"stacked_{k}", n[k], ty)
+        n.walk.stacks.append(self)
+
+    def write(self, tensor: Expr, update: Expr, starts: list[Expr]) -> Expr | None:
+        """Record the row that replaces row ``index`` of a stacked tensor.
+
+        Returns the variable that denotes the new tensor; None if the tensor is not stacked.
+        """
+        n = self.n
+        for k, variable in self.variables.items():
+            if tensor is not variable:
+                continue
+            rest = all(_is_zero(n, s) for s in starts[1:])
+            if starts[0] is not self._index or n.literals(update)[0] != 1 or not rest:
+                raise NotStacked
+            self._written[k] = n.squeeze(update, [0])
+            return self._replaced[k]
+        return None
+
+    def end(self, results: list[Expr], new: list[Expr]) -> list[Expr]:
+        """Return the rows of an iteration, whose other results are ``new``.
+
+        Raises:
+            NotStacked: a stacked tensor has another use, or is not written.
+        """
+        self.n.walk.stacks.pop()
+        rows = []
+        for k in self.rows:
+            if results[k] is not self._replaced[k]:
+                raise NotStacked
+            rows.append(self._written[k])
+        own = {id(v) for v in (*self.variables.values(), *self._replaced.values())}
+        if _reads([*new, *rows], own):
+            raise NotStacked
+        return rows
+
+
+def _counter(n: Node) -> tuple[int, Expr] | None:
+    """Return the index of the loop value that counts from 0 while it is less than a limit."""
+    cond, body = n.block(0), n.block(1)
+    last = list(cond.operations)[-1].operation
+    compare = owner(last.operands[0])
+    if compare is None or short_name(compare) != "compare":
+        return None
+    if "LT" not in str(compare.attributes["comparison_direction"]):
+        return None
+    index = next((k for k, a in enumerate(cond.arguments) if a == compare.operands[0]), None)
+    if index is None or len(list(cond.operations)) != 2:
+        return None
+    known = n.known(n[index])
+    if known is None or known.any():
+        return None
+    step = owner(list(body.operations)[-1].operation.operands[index])
+    if step is None or short_name(step) != "add" or step.operands[0] != body.arguments[index]:
+        return None
+    one = n.walk.value(step.operands[1]) if step.operands[1] in n.walk.values else None
+    value = None if one is None else n.known(one)
+    if value is None or value.size != 1 or value.item() != 1:
+        return None
+    limit = compare.operands[1]
+    return (index, n.walk.value(limit)) if limit in n.walk.values else None
+
+
+def _is_zero(n: Node, x: Expr) -> bool:
+    known = n.known(x)
+    return known is not None and not known.any()
+
+
+def _reads(exprs: list[Expr], own: set[int]) -> bool:
+    """Return whether expressions read one of some variables."""
+    return any(id(x) in own for x in post_order(*exprs))
+
+
+__all__ = ["NotStacked", "Stacks"]

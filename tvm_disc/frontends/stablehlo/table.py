@@ -1,0 +1,33 @@
+"""The entry type of the table of StableHLO operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+# Converts a `Node` to a Relay expression, or to one expression for each result.
+Convert: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A converter of an operator.
+
+    Attributes:
+        name: the operator without the dialect, or several with one converter, separated by spaces.
+    """
+
+    name: str
+    convert: Convert
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An operator that programs cannot have, and why."""
+
+    name: str
+    reason: str
+
+
+__all__ = ["Convert", "Refused", "Row"]

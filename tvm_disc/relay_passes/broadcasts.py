@@ -1,0 +1,224 @@
+"""Rewrites of explicit broadcasts, which some sources emit before every operator.
+
+Element-wise operators broadcast their operands, so that a ``broadcast_to`` before one is redundant
+if the other operands give the result its shape. DISC has the same pass on dynamic HLO (Zhu et al.,
+DISC, EuroMLSys 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm.relax import op as R
+
+from tvm_disc.graph.axes import permutation
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, is_one, is_tensor
+from tvm_disc.relay.importer.context import i64, reshape_call
+from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr
+from tvm_disc.typing import Expr
+
+BROADCAST = "relax.broadcast_to"
+
+
+def _equal(a: Expr, b: Expr) -> bool:
+    return bool(tvm_ffi.structural_equal(a, b))
+
+
+def _joined(shapes: Sequence[Sequence[Expr]]) -> list[Expr] | None:
+    """Return the shape to which shapes are broadcast; None if a dim is not known to be 1 or equal
+    to the others.
+    """
+    rank = max((len(s) for s in shapes), default=0)
+    found: list[Expr] = []
+    for axis in range(rank):
+        dims = [s[axis - rank + len(s)] for s in shapes if axis - rank + len(s) >= 0]
+        wide = [d for d in dims if not is_one(d)]
+        if any(not _equal(d, wide[0]) for d in wide[1:]):
+            return None
+        found.append(wide[0] if wide else dims[0])
+    return found
+
+
+def _same(a: Sequence[Expr] | None, b: Sequence[Expr]) -> bool:
+    return a is not None and len(a) == len(b) and all(map(_equal, a, b))
+
+
+def _call(node: Node, inputs: Sequence[Node]) -> Expr:
+    """Return the node's call with its tensor operands replaced; other operands are kept."""
+    left = iter(inputs)
+    args = [operand_expr(next(left)) if is_tensor(a.ty) else a for a in node.expr.args]
+    return tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+
+
+def operator_of_broadcast(out: Sequence_, node: Node) -> Node | None:
+    """op(broadcast_to(x), y) -> op(x, y), if the result keeps its shape."""
+    if node.cls is not OpClass.ELEMWISE or len(node.inputs) < 2:
+        return None
+    inputs = list(node.inputs)
+    changed = False
+    for k, x in enumerate(inputs):
+        if x.op != BROADCAST:
+            continue
+        trial = [*inputs[:k], x.inputs[0], *inputs[k + 1 :]]
+        if _same(_joined([y.shape for y in trial]), node.shape):
+            inputs, changed = trial, True
+    return out.emit(_call(node, inputs), node.shape, node.dtype, node) if changed else None
+
+
+def operator_before_broadcast(out: Sequence_, node: Node) -> Node | None:
+    """op(broadcast_to(x), broadcast_to(y), c) -> broadcast_to(op(x, y, c)), which computes less."""
+    if node.cls is not OpClass.ELEMWISE or node.op == "const":
+        return None
+    wide = [x for x in node.inputs if x.op == BROADCAST]
+    if not wide or any(x.op != BROADCAST and not x.is_scalar_const for x in node.inputs):
+        return None
+    inputs = [x.inputs[0] if x.op == BROADCAST else x for x in node.inputs]
+    shape = _joined([x.shape for x in inputs])
+    if shape is None or _same(shape, node.shape):
+        return None
+    made = out.emit(_call(node, inputs), shape, node.dtype, node)
+    call = R.broadcast_to(operand_expr(made), tvm.relax.ShapeExpr(list(node.shape)))
+    return out.emit(call, node.shape, node.dtype, node)
+
+
+def broadcast_of_broadcast(out: Sequence_, node: Node) -> Node | None:
+    """broadcast_to(broadcast_to(x)) -> broadcast_to(x)."""
+    if node.op != BROADCAST or node.inputs[0].op != BROADCAST:
+        return None
+    source = node.inputs[0].inputs[0]
+    call = R.broadcast_to(operand_expr(source), tvm.relax.ShapeExpr(list(node.shape)))
+    return out.emit(call, node.shape, node.dtype, node)
+
+
+def neutral_operand(out: Sequence_, node: Node) -> Node | None:
+    """max(x, -inf), min(x, inf), x * 1, x / 1, integer x + 0 -> x."""
+    if node.op not in _NEUTRAL or len(node.inputs) != 2:
+        return None
+    for k, c in enumerate(node.inputs):
+        x = node.inputs[1 - k]
+        if not c.is_scalar_const or x.is_scalar_const or (k == 0 and node.op in _ORDERED):
+            continue
+        value = np.asarray(c.value, np.float64)
+        if "int" in node.dtype and node.op in _EXTREMA:
+            continue
+        if node.op in _SUMS and "int" not in node.dtype:
+            continue
+        same = node.dtype == x.dtype and _same(node.shape, x.shape)
+        if same and bool((value == _NEUTRAL[node.op]).all()):
+            return x
+    return None
+
+
+def _inserted(view: Node) -> list[int] | None:
+    """Return the axes of 1 that a view adds to its source; None for another view."""
+    source, left = list(view.inputs[0].shape), list(view.shape)
+    added, k = [], 0
+    for axis, d in enumerate(left):
+        if k < len(source) and _equal(d, source[k]):
+            k += 1
+        elif is_one(d):
+            added.append(axis)
+        else:
+            return None
+    return added if k == len(source) and added else None
+
+
+def reduction_of_view(out: Sequence_, node: Node) -> Node | None:
+    """reduce(reshape(x)) -> reshape(reduce(x)), if the reshape only adds axes of 1."""
+    if node.cls is not OpClass.REDUCE or len(node.inputs) != 1:
+        return None
+    view = node.inputs[0]
+    if view.cls is not OpClass.VIEW or view.inputs[0].op == "const":
+        return None
+    added, axes = _inserted(view), node.attrs["axis"]
+    if added is None or axes is None:
+        return None
+    rank = len(view.shape)
+    given = [int(a) % rank for a in (axes if hasattr(axes, "__len__") else [axes])]
+    if any(a in added for a in given):
+        return None
+    moved = [a - sum(k < a for k in added) for a in given]
+    keep = bool(node.attrs["keepdims"])
+    source = view.inputs[0]
+    call = getattr(R, node.op.removeprefix("relax."))(operand_expr(source), moved, keep)
+    one = i64(1)
+    shape = [one if a in moved else d for a, d in enumerate(source.shape) if keep or a not in moved]
+    made = out.emit(call, shape, node.dtype, node)
+    return out.emit(reshape_call(operand_expr(made), node.shape), node.shape, node.dtype, node)
+
+
+def permutation_of_view(out: Sequence_, node: Node) -> Node | None:
+    """permute(reshape(x)) -> reshape(permute(x)), if the reshape only adds axes of 1."""
+    if node.op != "relax.permute_dims" or node.inputs[0].cls is not OpClass.VIEW:
+        return None
+    view = node.inputs[0]
+    added = _inserted(view)
+    if added is None or view.inputs[0].op == "const":
+        return None
+    kept = [a for a in permutation(node) if a not in added]
+    order = [a - sum(k < a for k in added) for a in kept]
+    source = view.inputs[0]
+    shape = [source.shape[a] for a in order]
+    made = out.emit(R.permute_dims(operand_expr(source), order), shape, node.dtype, node)
+    return out.emit(reshape_call(operand_expr(made), node.shape), node.shape, node.dtype, node)
+
+
+def operator_of_views(out: Sequence_, node: Node) -> Node | None:
+    """op(reshape(x), reshape(y), c) -> reshape(op(x, y, c)), without axes on which all have 1.
+
+    needs: a source already lacks these axes.
+    """
+    if node.cls is not OpClass.ELEMWISE or node.op == "const":
+        return None
+    wide = [x for x in node.inputs if not x.is_scalar_const]
+    ones = [a for a, d in enumerate(node.shape) if is_one(d)]
+    if not wide or not ones or any(x.cls is not OpClass.VIEW or x.is_output for x in wide):
+        return None
+    rank = len(node.shape)
+    if any(len(x.shape) != rank for x in wide):
+        return None
+    shapes = [[d for a, d in enumerate(x.shape) if a not in ones] for x in wide]
+    result = [d for a, d in enumerate(node.shape) if a not in ones]
+    if not any(_same(shape, x.inputs[0].shape) for x, shape in zip(wide, shapes, strict=True)):
+        return None
+    if not _same(_joined(shapes), result) or any(
+        x.is_scalar_const and len(x.shape) > len(result) for x in node.inputs
+    ):
+        return None
+    made = {}
+    for x, shape in zip(wide, shapes, strict=True):
+        source = x.inputs[0]
+        if not _same(shape, source.shape):
+            call = reshape_call(operand_expr(source), shape)
+            source = out.emit(call, shape, source.dtype, x)
+        made[x] = source
+    call = _call(node, [made.get(x, x) for x in node.inputs])
+    moved = out.emit(call, result, node.dtype, node)
+    return out.emit(reshape_call(operand_expr(moved), node.shape), node.shape, node.dtype, node)
+
+
+_EXTREMA = ("relax.maximum", "relax.minimum")
+_SUMS = ("relax.add", "relax.subtract")
+_ORDERED = ("relax.subtract", "relax.divide")
+_NEUTRAL = {
+    "relax.maximum": -np.inf,
+    "relax.minimum": np.inf,
+    "relax.multiply": 1.0,
+    "relax.divide": 1.0,
+    "relax.add": 0.0,
+    "relax.subtract": 0.0,
+}
+
+__all__ = [
+    "broadcast_of_broadcast",
+    "neutral_operand",
+    "operator_before_broadcast",
+    "operator_of_broadcast",
+    "operator_of_views",
+    "permutation_of_view",
+    "reduction_of_view",
+]
