@@ -22,6 +22,7 @@ from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr
 from tvm_disc.typing import Expr
 
 BROADCAST = "relax.broadcast_to"
+COSTLY = 4  # cost of a division; of an addition it is 1
 
 
 def _equal(a: Expr, b: Expr) -> bool:
@@ -70,8 +71,11 @@ def operator_of_broadcast(out: Sequence_, node: Node) -> Node | None:
 
 
 def operator_before_broadcast(out: Sequence_, node: Node) -> Node | None:
-    """op(broadcast_to(x), broadcast_to(y), c) -> broadcast_to(op(x, y, c)), which computes less."""
-    if node.cls is not OpClass.ELEMWISE or node.op == "const":
+    """op(broadcast_to(x), broadcast_to(y), c) -> broadcast_to(op(x, y, c)), which computes less.
+
+    needs: an operator that costs more than an addition. A cheap one is computed where it is read.
+    """
+    if node.cls is not OpClass.ELEMWISE or node.row is None or node.row.cost < COSTLY:
         return None
     wide = [x for x in node.inputs if x.op == BROADCAST]
     if not wide or any(x.op != BROADCAST and not x.is_scalar_const for x in node.inputs):

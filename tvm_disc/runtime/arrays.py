@@ -153,6 +153,10 @@ def converter(first: object) -> Callable[[Any], Any]:
         import torch
 
         CONVERTERS[kind] = torch.from_dlpack
+    elif kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
+        import jax
+
+        CONVERTERS[kind] = jax.dlpack.from_dlpack
     else:
         CONVERTERS[kind] = _unchanged
     return CONVERTERS[kind]

@@ -92,8 +92,15 @@ def split(
 
 
 def _plain(text: str) -> str:
-    """Return a text without parentheses around single names and numbers."""
-    return re.sub(r"\(([\w.]+)\)", r"\1", text)
+    """Return a text without parentheses around single names and numbers; ``x >= 3`` for
+    ``x + -3 >= 0``.
+    """
+    while True:
+        shorter = re.sub(r"\((-?[\w.]+)\)", r"\1", text)
+        shorter = re.sub(r"^\((.*) \+ -(\d+)\) (>=|==|>) 0$", r"\1 \3 \2", shorter)
+        if shorter == text:
+            return text
+        text = shorter
 
 
 def _is_trivial(text: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.calc import Calc, Dim, Expr, const, greatest_of, least_of, op
+from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
 from tvm_disc.frontends.stablehlo.attributes import dims_of, dtype_of, numbers, tensor_type
 from tvm_disc.frontends.stablehlo.blocks import outer_reads
 from tvm_disc.relay import expr as ast
@@ -98,6 +98,10 @@ class Node(Calc):
         x, y = (self.infer.formula_of(self.scalar(d)) for d in (a, b))
         return x is not None and y is not None and self.same(x, y)
 
+    def equal_values(self, a: Expr, b: Expr) -> bool:
+        """Return whether two integers are proved equal; the same expression is."""
+        return a is b or self.equal_dims(self.cast(a, "int64"), self.cast(b, "int64"))
+
     def entries(self, k: int, what: str) -> list[Dim]:
         """Return the elements of an integer operand, in row-major order, as dims.
 
@@ -139,16 +143,6 @@ class Node(Calc):
         found = outer_reads([self.block(k) for k in regions])
         pairs = ((v, self.walk.value(v)) for v in found)
         return {v: x for v, x in pairs if not isinstance(x, ast.Constant)}
-
-    # -- limits of element types -----------------------------------------------------------------
-
-    def least(self, dtype: str) -> Any:
-        """Return the least number of a dtype."""
-        return least_of(dtype)
-
-    def greatest(self, dtype: str) -> Any:
-        """Return the greatest number of a dtype."""
-        return greatest_of(dtype)
 
 
 class Entries:

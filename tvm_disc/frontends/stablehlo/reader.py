@@ -83,6 +83,7 @@ def _read(path: Path) -> bytes | str:
 
 
 def _deserialized(data: bytes) -> Any:
+    require("flatbuffers", "jax", "a serialized JAX function")
     from jax import export
 
     try:

@@ -79,9 +79,8 @@ class _Iterations:
         else:
             times = n.cast(self.stacks.limit, "int64")
             last, made = counted(n, times, fixed, state, lambda t, f, s: self._step(f, s))
-            dims = [n.sizes(n[k]) for k in self.stacks.rows]
-            made = [n.reshape(x, d) for x, d in zip(made, dims, strict=True)]
-            rows = dict(zip(self.stacks.rows, made, strict=True))
+            pairs = zip(self.stacks.rows, made, strict=True)
+            rows = {k: self.stacks.whole(k, x) for k, x in pairs}
         found = dict(zip(self.changing, last, strict=True)) | rows
         return [found.get(k, n[k]) for k in range(len(n))]
 

@@ -17,6 +17,7 @@ from tvm_disc.frontends.stablehlo.operators.reducers import (
     arg_reduction,
     is_neutral,
     monoid,
+    neutral,
 )
 from tvm_disc.frontends.stablehlo.operators.shape import padded
 from tvm_disc.frontends.stablehlo.table import Row
@@ -224,10 +225,9 @@ def _running(
     pads: Sequence[tuple[Dim, Dim]],
 ) -> Expr | None:
     """Return windows that cover all elements up to each one as a cumulative operator, else None."""
-    cumulative = {"add": "cumsum", "multiply": "cumprod"}.get(name)
     moved = [a for a, k in enumerate(size) if not (isinstance(k, int) and k == 1)]
     plain = all(v == 1 for v in (*strides, *base, *dilations) if isinstance(v, int))
-    if cumulative is None or len(moved) != 1 or not plain or n.dtype(x) == "bool":
+    if len(moved) != 1 or not plain or n.dtype(x) == "bool":
         return None
     [axis] = moved
     length = n.size(x, axis)
@@ -237,12 +237,27 @@ def _running(
     before, after = pads[axis]
     wide = n.dim("subtract", length, 1)
     if n.equal_dims(before, wide) and n.equal_dims(after, 0):
-        return op(cumulative, x, axis=axis, dtype=n.dtype(x), exclusive=False)
+        return _cumulative(n, name, x, axis)
     if n.equal_dims(after, wide) and n.equal_dims(before, 0):
-        back = op("reverse", x, axis=axis)
-        made = op(cumulative, back, axis=axis, dtype=n.dtype(x), exclusive=False)
+        made = _cumulative(n, name, op("reverse", x, axis=axis), axis)
         return op("reverse", made, axis=axis)
     return None
+
+
+def _cumulative(n: Node, name: str, x: Expr, axis: int) -> Expr:
+    """Return the reduction of all elements up to each one; that of maxima is a loop."""
+    operator = {"add": "cumsum", "multiply": "cumprod"}.get(name)
+    if operator is not None:
+        return op(operator, x, axis=axis, dtype=n.dtype(x), exclusive=False)
+    lines = n.move(x, axis, 0)
+
+    def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        best = op(MONOIDS[name][0], now[0], n.take(fixed[0], t, 0))
+        return [best], [best]
+
+    first = n.full(neutral(n.dtype(x), name), n.sizes(lines)[1:], n.dtype(x))
+    _, [rows] = counted(n, n.size(lines, 0), [lines], [first], step)
+    return n.move(n.reshape(rows, n.sizes(lines)), 0, axis)
 
 
 ROWS: tuple[Row, ...] = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_disc.frontends.calc import Expr
+from tvm_disc.frontends.calc import Expr, greatest_of, least_of
 from tvm_disc.frontends.stablehlo.node import Node, short_name
+from tvm_disc.relay.ops.algebra import Number
 
 # Relay's element-wise operator, and its reduction, by StableHLO's operator.
 MONOIDS = {
@@ -84,11 +85,14 @@ def is_neutral(n: Node, init: Expr, name: str) -> bool:
     known = n.known(init)
     if known is None:
         return False
-    dtype = n.dtype(init)
-    least: Any = {"add": 0, "multiply": 1, "and": True, "or": False}.get(name)
-    if least is None:
-        least = n.least(dtype) if name == "maximum" else n.greatest(dtype)
-    return bool((known == least).all())
+    return bool((known == neutral(n.dtype(init), name)).all())
 
 
-__all__ = ["MONOIDS", "arg_reduction", "is_neutral", "is_second", "monoid", "outline"]
+def neutral(dtype: str, name: str) -> Number:
+    """Return the value that does not change the result of a reduction."""
+    if name in ("maximum", "minimum"):
+        return least_of(dtype) if name == "maximum" else greatest_of(dtype)
+    return {"add": 0, "multiply": 1, "and": True, "or": False}[name]
+
+
+__all__ = ["MONOIDS", "arg_reduction", "is_neutral", "is_second", "monoid", "neutral", "outline"]

@@ -163,7 +163,7 @@ def _dynamic_pad(n: Node) -> Expr:
 def padded(
     n: Node, x: Expr, fill: Expr, low: Sequence[Dim], high: Sequence[Dim], inner: Sequence[Dim]
 ) -> Expr:
-    """Return ``x`` with ``inner`` elements between neighbours, then padded; negative widths cut."""
+    """Return ``x`` with ``inner`` elements between adjacent ones, then padded; negative widths cut."""
     for axis, gap in enumerate(inner):
         if not (isinstance(gap, int) and gap == 0):
             x = _spread(n, x, fill, axis, gap)
@@ -190,7 +190,7 @@ def _positive(n: Node, width: Dim) -> Dim:
 
 
 def _spread(n: Node, x: Expr, fill: Expr, axis: int, gap: Dim) -> Expr:
-    """Return ``x`` with ``gap`` fills between neighbours along an axis."""
+    """Return ``x`` with ``gap`` fills between adjacent elements of an axis."""
     size = n.size(x, axis)
     wide = n.expand(x, axis + 1)
     widths: list[tuple[Dim, Dim]] = [(0, 0)] * n.rank(wide)

@@ -1,18 +1,21 @@
 """Loops that write one row of a result in each iteration, as those of ``jax.lax.scan``.
 
 Such a loop starts with a tensor of zeros, and iteration i replaces its row i. If every row is
-written, the result is the concatenation of the rows, and no iteration copies the tensor.
+written, the result is the concatenation of the rows, and no iteration copies the tensor. A loop
+that runs backwards writes row ``limit - 1 - i``.
 """
 
 from __future__ import annotations
 
-from tvm_disc.frontends.calc import Expr
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Expr, op
 from tvm_disc.frontends.stablehlo.node import Node, owner, short_name
+from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.visit import post_order
 
 
-class NotStacked(Exception):
+class NotStacked(Unsupported):
     """Raised if a loop uses a stacked tensor in another way."""
 
 
@@ -31,6 +34,7 @@ class Stacks:
         self.variables: dict[int, Expr] = {}
         self.rows: dict[int, Expr | None] = dict.fromkeys(stacked)
         self._index: Expr | None = None
+        self._backwards: dict[int, bool] = {}
         self._written: dict[int, Expr] = {}
         self._replaced: dict[int, Expr] = {}
 
@@ -70,11 +74,31 @@ class Stacks:
             if tensor is not variable:
                 continue
             rest = all(_is_zero(n, s) for s in starts[1:])
-            if starts[0] is not self._index or n.literals(update)[0] != 1 or not rest:
-                raise NotStacked
+            backwards = self._is_last(starts[0])
+            if not (backwards or starts[0] is self._index):
+                raise NotStacked("a row at another index than the iteration's")
+            if n.literals(update)[0] != 1 or not rest:
+                raise NotStacked("an update that is not one row")
+            self._backwards[k] = backwards
             self._written[k] = n.squeeze(update, [0])
             return self._replaced[k]
         return None
+
+    def _is_last(self, start: Expr) -> bool:
+        """Return whether an index is ``limit - index - 1``."""
+        n = self.n
+        inner = _difference(start)
+        one = None if inner is None else n.known(inner[1])
+        if inner is None or one is None or one.item() != 1:
+            return False
+        pair = _difference(inner[0])
+        return pair is not None and pair[1] is self._index and n.equal_values(pair[0], self.limit)
+
+    def whole(self, k: int, rows: Expr) -> Expr:
+        """Return the stacked tensor of collected rows."""
+        n = self.n
+        made = n.reshape(rows, n.sizes(n[k]))
+        return op("reverse", made, axis=0) if self._backwards[k] else made
 
     def end(self, results: list[Expr], new: list[Expr]) -> list[Expr]:
         """Return the rows of an iteration, whose other results are ``new``.
@@ -86,11 +110,11 @@ class Stacks:
         rows = []
         for k in self.rows:
             if results[k] is not self._replaced[k]:
-                raise NotStacked
+                raise NotStacked("a tensor that no row is written to")
             rows.append(self._written[k])
         own = {id(v) for v in (*self.variables.values(), *self._replaced.values())}
         if _reads([*new, *rows], own):
-            raise NotStacked
+            raise NotStacked("a tensor that is read in the loop")
         return rows
 
 
@@ -118,6 +142,13 @@ def _counter(n: Node) -> tuple[int, Expr] | None:
         return None
     limit = compare.operands[1]
     return (index, n.walk.value(limit)) if limit in n.walk.values else None
+
+
+def _difference(x: Expr) -> tuple[Expr, Expr] | None:
+    """Return the operands of a subtraction; None for another expression."""
+    if isinstance(x, ast.Call) and getattr(x.op, "name", "") == "subtract":
+        return x.args[0], x.args[1]
+    return None
 
 
 def _is_zero(n: Node, x: Expr) -> bool:

@@ -1,0 +1,92 @@
+"""Wall time and steady state of JAX functions at many shapes, beside ``jax.jit``.
+
+    python -m benchmarks.jax_shapes [--match NAME] [--shapes 20] [--rounds 7]
+
+Each function of ``tests/frontends/stablehlo/programs.py`` is called at random new shapes: once with
+``jax.jit``, which compiles for each, and once with one program. Then both are called alternately at
+the last shape. One thread each (``XLA_FLAGS`` is set before JAX is imported).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from typing import Any
+
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
+
+import jax
+import numpy as np
+
+import tvm_disc
+from tests.frontends.stablehlo.programs import PROGRAMS, Program
+from tests.frontends.stablehlo.test_programs import exported
+
+
+def dims_of(program: Program, count: int) -> list[dict[str, int]]:
+    """Return random dims, within the ranges of the program's own."""
+    rng = np.random.default_rng(0)
+    names = list(program.dims[0])
+    least = {n: min(d[n] for d in program.dims) for n in names}
+    most = {n: max(d[n] for d in program.dims) for n in names}
+    if not names:
+        return [{}]
+    return [{n: int(rng.integers(least[n], most[n] + 1)) for n in names} for _ in range(count)]
+
+
+def timed(function: Any, arguments: list[Any]) -> float:
+    """Return the seconds of one call, with its results ready."""
+    start = time.perf_counter()
+    jax.block_until_ready(function(*arguments))
+    return time.perf_counter() - start
+
+
+def steady(ours: Any, theirs: Any, arguments: list[Any], rounds: int) -> float:
+    """Return the ratio of times of alternating calls, theirs over ours."""
+    ratios = []
+    for _ in range(rounds):
+        pair = []
+        for function in (ours, theirs):
+            calls, start = 0, time.perf_counter()
+            while time.perf_counter() - start < 0.02:
+                timed(function, arguments)
+                calls += 1
+            pair.append((time.perf_counter() - start) / calls)
+        ratios.append(pair[1] / pair[0])
+    return statistics.median(ratios)
+
+
+def main() -> None:
+    """Print a line for each function, and the geometric means."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--match", default="")
+    parser.add_argument("--shapes", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    walls, rates = [], []
+    print("function | jax.jit s | tvm_disc s | wall ratio | steady ratio")
+    for name, program in PROGRAMS.items():
+        if options.match not in name or not program.dims[0]:
+            continue
+        points = dims_of(program, options.shapes)
+        start = time.perf_counter()
+        exe = tvm_disc.build(exported(program), options=tvm_disc.Options(threads=1))
+        own = time.perf_counter() - start
+        theirs, other = jax.jit(program.function), 0.0
+        for seed, dims in enumerate(points):
+            arguments = [jax.numpy.asarray(a) for a in program.arguments(dims, seed)]
+            own += timed(exe, arguments)
+            other += timed(theirs, arguments)
+        walls.append(other / own)
+        rates.append(steady(exe, theirs, arguments, options.rounds))
+        print(f"{name} | {other:.2f} | {own:.2f} | {walls[-1]:.1f} | {rates[-1]:.2f}", flush=True)
+    wall, rate = (statistics.geometric_mean(x) for x in (walls, rates))
+    print(f"geometric mean | | | {wall:.1f} | {rate:.2f}; least {min(rates):.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Exported JAX functions, compiled once and compared with JAX at several shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+from jax import export
+
+import tvm_disc
+from tests.frontends.stablehlo.programs import PROGRAMS, Program
+
+
+def exported(program: Program) -> export.Exported:
+    """Return the function of a program, exported with its symbols."""
+    shapes = [shape for shape, _ in program.specs]
+    scope = export.SymbolicScope(program.constraints)
+    specs = [
+        jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), np.dtype(dtype))
+        for shape, (_, dtype) in zip(shapes, program.specs, strict=True)
+    ]
+    return export.export(jax.jit(program.function))(*specs)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_are_those_of_jax(name: str) -> None:
+    program = PROGRAMS[name]
+    exe = tvm_disc.build(exported(program))
+    reference = jax.jit(program.function)
+    for seed, dims in enumerate(program.dims):
+        arguments = program.arguments(dims, seed)
+        wanted = jax.tree.leaves(reference(*arguments))
+        made = exe(*arguments)
+        found = list(made) if isinstance(made, list | tuple) else [made]
+        for got, want in zip(found, wanted, strict=True):
+            want = np.asarray(want)
+            assert got.shape == want.shape, dims
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=str(dims))
+    if program.kernels is not None:
+        assert len(exe.kernels) == program.kernels
