@@ -26,7 +26,7 @@ class Costs:
         tensor: a multiply-add of 16-bit operands on tensor cores, likewise.
         tensor_copy: 16 bytes of an operand on their way to tensor cores, likewise.
         tensor_slice: a slice of k of a tile on tensor cores, besides.
-        tf32: factor of the time of such a slice if operands are rounded to TF32.
+        tf32: factor of the time of a slice if operands are rounded to TF32.
         loads_at_once: loads of a sum that a thread starts before it waits, without a unit.
         row_loads_at_once: likewise, of a row.
         next_in_sector: time factor of a load whose 32-byte sector is also read by the next loads.

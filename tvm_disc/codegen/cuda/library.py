@@ -149,9 +149,9 @@ def _product() -> Any:
             second, made[i64(2)], none, *to, 0, 0, 0, stream(block))  # fmt: skip
     block.store(record, TAKEN, out[i64(0)])
     for k in range(4):
-        kind = "MatrixLayout" if k else "MatmulDesc"
+        struct = "MatrixLayout" if k else "MatmulDesc"
         with block.when(tirx.NE(made[i64(k)], i64(0))):
-            block.eval(_call(state, f"cublasLt{kind}Destroy", made[i64(k)]))
+            block.eval(_call(state, f"cublasLt{struct}Destroy", made[i64(k)]))
     return prim_func([address, fields_ptr, out_ptr], block.stmt())
 
 

@@ -163,7 +163,7 @@ def _dynamic_pad(n: Node) -> Expr:
 def padded(
     n: Node, x: Expr, fill: Expr, low: Sequence[Dim], high: Sequence[Dim], inner: Sequence[Dim]
 ) -> Expr:
-    """Return ``x`` with ``inner`` elements between adjacent ones, then padded; negative widths cut."""
+    """Return ``x`` with ``inner`` fills between elements, then padded; negative widths cut."""
     for axis, gap in enumerate(inner):
         if not (isinstance(gap, int) and gap == 0):
             x = _spread(n, x, fill, axis, gap)
