@@ -33,7 +33,7 @@ class Costs:
         spread_loads: loads in the time of one whose warp reads different rows, in attention.
         weight_steps: multiply-adds in the time of one weight of attention.
         library_tile: rows and columns of a tile of cuBLASLt, of which a multiprocessor has one.
-        library_step: a step of k of such a tile.
+        library_step: a step of k of a tile of cuBLASLt.
         library_tensor_step: likewise, of 16-bit operands; TF32 takes twice the time.
         library_call: a call of cuBLASLt, beyond a launch.
         each_gbs: maximum bandwidth of a multiprocessor, in GB/s.
