@@ -112,7 +112,7 @@ def as_array(tensor: RuntimeTensor) -> Any:
     """Return a tensor as a NumPy array that shares its memory."""
     try:
         return np.from_dlpack(tensor)
-    except RuntimeError:  # bfloat16: NumPy's DLPack reader does not support it
+    except (RuntimeError, BufferError):  # bfloat16: NumPy's DLPack reader does not support it
         import ml_dtypes
 
         own = tvm_ffi.from_dlpack(tensor)

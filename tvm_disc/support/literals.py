@@ -36,7 +36,7 @@ def literal_value(expr: Any) -> np.ndarray[Any, Any]:
     """Return the elements of a literal as a view; the caller must not write to it."""
     try:
         return np.from_dlpack(expr.value)
-    except RuntimeError:  # a dtype that NumPy lacks
+    except (RuntimeError, BufferError):  # a dtype that NumPy lacks
         return np.asarray(expr.value.numpy())
 
 

@@ -332,34 +332,40 @@ def _device_jobs(
     known: Records,
     model: CostModel,
 ) -> list[tuple[int, InputShapes]]:
-    """Return the (variant number, shapes) pairs at which some kernel was not timed."""
-    jobs = []
+    """Return the (variant number, shapes) pairs at which some kernel was not timed.
+
+    Variants that are expected to be fast come first: the budget may end before all are timed.
+    """
+    found: dict[int, list[InputShapes]] = {}
+    slower: dict[int, float] = {}
     for number in range(max((len(k.variants) for k in kernels), default=0)):
         for given in shapes:
-            wanted = (
-                (k.key, k.variants[number].key, dims)
+            ratios = {
+                (k.key, k.variants[number].key, dims): _slower(k, number, dims, model)
                 for k in kernels
                 if number < len(k.variants)
                 for dims in k.calls.get(given, [])
-                if min(dims, default=1) > 0 and _worth_a_run(k, number, dims, model)
-            )
-            if any(at not in known.times for at in wanted):
-                jobs.append((number, given))
-    return jobs
+                if min(dims, default=1) > 0
+            }
+            if any(r <= HOPELESS and at not in known.times for at, r in ratios.items()):
+                found.setdefault(number, []).append(given)
+                slower[number] = slower.get(number, 0.0) + float(np.mean([*ratios.values()]))
+    numbers = sorted(found, key=lambda n: slower[n] / len(found[n]))
+    return [(number, given) for number in numbers for given in found[number]]
 
 
-def _worth_a_run(kernel: DeviceKernel, number: int, dims: Sequence[int], model: CostModel) -> bool:
-    """Return whether a variant can run, and is not expected to take ``HOPELESS`` times the least.
+def _slower(kernel: DeviceKernel, number: int, dims: Sequence[int], model: CostModel) -> float:
+    """Return a variant's expected time over the least one; more than ``HOPELESS`` if it cannot run.
 
     A call times all kernels of a program at once: one that takes a second delays them all.
     """
     symbols = kernel.group.symbols()
     points = dict(zip(symbols, map(np.float64, dims), strict=True))
     if not may_run(kernel.variants[number], points):
-        return False
+        return 2.0 * HOPELESS
     at = {s: np.array([d], np.float64) for s, d in zip(symbols, dims, strict=True)}
     costs = cost_table(kernel.variants, at, 1, model)[0]
-    return bool(costs[number] <= HOPELESS * costs.min())
+    return float(costs[number] / costs.min())
 
 
 def _odd(tasks: Sequence[Task], known: Records, model: CostModel) -> list[Job]:
