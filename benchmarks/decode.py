@@ -107,9 +107,9 @@ def export(name: str, folder: Path) -> None:
 def compare(name: str, path: Path, pythons: dict[str, str], rounds: int, points: Any) -> None:
     """One model's table."""
     from benchmarks.full_models import served
-    from tvm_disc.bench.compare import Effort, Engine, measure
+    from tvm_disc.bench.compare import ComparisonEffort, Engine, measure
     from tvm_disc.bench.points import Case
-    from tvm_disc.bench.report import Report
+    from tvm_disc.bench.report import ComparisonReport
 
     cases = (Case({"batch": b, "past": past}, inputs_of(name, b, past)) for b, past in points)
     with ExitStack() as stack:
@@ -118,9 +118,9 @@ def compare(name: str, path: Path, pythons: dict[str, str], rounds: int, points:
             for engine, where in pythons.items()
         }
         ready = [Engine(e, s.version, s.load_s) for e, s in engines.items()]
-        rows = measure(engines, cases, Effort(rounds, TURN_S), lambda row: None)
+        rows = measure(engines, cases, ComparisonEffort(rounds, TURN_S), lambda row: None)
     about = {"threads": "1", "rounds": str(rounds)}
-    print(Report(f"{name} step", about, ready, rows, TOLERANCE).markdown(), flush=True)
+    print(ComparisonReport(f"{name} step", about, ready, rows, TOLERANCE).markdown(), flush=True)
 
 
 def host(path: Path) -> None:

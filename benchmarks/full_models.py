@@ -187,9 +187,9 @@ def served(engine: str, where: str, path: Path, threads: int) -> Any:
 
 def compare(name: str, path: Path, pythons: Mapping[str, str], rounds: int, threads: int) -> None:
     """One model's tables."""
-    from tvm_disc.bench.compare import Effort, Engine, measure
+    from tvm_disc.bench.compare import ComparisonEffort, Engine, measure
     from tvm_disc.bench.points import Case
-    from tvm_disc.bench.report import Report
+    from tvm_disc.bench.report import ComparisonReport
 
     axes = ("batch", "words") if name in TEXTS else ("batch", "height", "width")
     names = ("ids", "mask") if name in TEXTS else ("pixels",)
@@ -207,8 +207,8 @@ def compare(name: str, path: Path, pythons: Mapping[str, str], rounds: int, thre
         }
         ready = [Engine(e, s.version, s.load_s) for e, s in engines.items()]
         about = {"threads": str(threads), "rounds": str(rounds)}
-        rows = measure(engines, cases, Effort(rounds, TURN_S), lambda row: None)
-    print(Report(name, about, ready, rows, TOLERANCE).markdown(), flush=True)
+        rows = measure(engines, cases, ComparisonEffort(rounds, TURN_S), lambda row: None)
+    print(ComparisonReport(name, about, ready, rows, TOLERANCE).markdown(), flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

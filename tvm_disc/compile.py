@@ -46,7 +46,7 @@ from tvm_disc.frontends.sources import Source, read
 from tvm_disc.options import Options
 from tvm_disc.relay.files import load_params
 from tvm_disc.relay.importer.inputs import check_params
-from tvm_disc.relay.importer.module import Imported
+from tvm_disc.relay.importer.module import ImportedModule
 from tvm_disc.relay_passes import (
     ChannelsLast,
     DecomposeComposite,
@@ -257,7 +257,7 @@ class Prepared:
 
     # special version first, general version last
     programs: Sequence[Program]
-    versions: Sequence[Imported]
+    versions: Sequence[ImportedModule]
     library: KernelLibrary
     machine: Machine
     target: Any
@@ -285,7 +285,7 @@ class Fused:
     """A program after the graph passes, with fusion groups; nothing depends on the target."""
 
     # special version first, general version last
-    versions: Sequence[Imported]
+    versions: Sequence[ImportedModule]
     refused: Sequence[Any]
 
 

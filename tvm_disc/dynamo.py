@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from tvm_disc.compile import build
 from tvm_disc.errors import DiscError
-from tvm_disc.frontends.torch.graph import Graph, Refusal, from_graph, graph_decompositions
+from tvm_disc.frontends.torch.graph import Refusal, TorchGraph, from_graph, graph_decompositions
 from tvm_disc.frontends.torch.partition import count, prefix, split
 from tvm_disc.runtime.executable import Executable
 
@@ -172,7 +172,7 @@ class Compiler:
             return _boxed_graph(graph, size)
         made = self._made(graph, frozen)
         if not isinstance(made, Refusal):
-            return Program(graph, frozen, *made)
+            return GraphProgram(graph, frozen, *made)
         names = made.nodes or self._culprit(graph, frozen)
         found = split(graph, names) if names else None
         if found is None:
@@ -188,7 +188,9 @@ class Compiler:
             runners.append(self.runner(part.graph, own))
         return _boxed_graph(found.joined(runners), size - inside)
 
-    def _made(self, graph: Any, frozen: Mapping[int, Any]) -> tuple[Graph, Executable] | Refusal:
+    def _made(
+        self, graph: Any, frozen: Mapping[int, Any]
+    ) -> tuple[TorchGraph, Executable] | Refusal:
         """Return the program of a graph, or why there is none and which nodes are the reason."""
         if self._left <= 0:
             return Refusal(frozenset(), f"{MOST_BUILDS} programs were tried for this graph")
@@ -245,11 +247,11 @@ def _boxed_graph(graph: Any, size: int) -> Runner:
     return run
 
 
-class Program:
+class GraphProgram:
     """One graph of a model as a program, which is rebuilt if a weight changes."""
 
     def __init__(
-        self, graph: Any, frozen: Mapping[int, Any], found: Graph, program: Executable
+        self, graph: Any, frozen: Mapping[int, Any], found: TorchGraph, program: Executable
     ) -> None:
         self._graph = graph
         self._size = count(graph)

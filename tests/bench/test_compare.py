@@ -9,27 +9,34 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tvm_disc.bench.compare import OURS, Effort, Engine, Row, difference, measure
+from tvm_disc.bench.compare import (
+    OURS,
+    ComparisonEffort,
+    ComparisonRow,
+    Engine,
+    difference,
+    measure,
+)
 from tvm_disc.bench.points import Case
-from tvm_disc.bench.report import Report
+from tvm_disc.bench.report import ComparisonReport
 from tvm_disc.bench.served import Served
 
 ENGINES = Path(__file__).with_name("engines.py")
 
 
-def measured(*names: str) -> tuple[Report, list[Row]]:
+def measured(*names: str) -> tuple[ComparisonReport, list[ComparisonRow]]:
     """The first as ours, at one row and at three."""
     labels = [OURS, *names[1:]]
-    heard: list[Row] = []
+    heard: list[ComparisonRow] = []
     with ExitStack() as stack:
         served = {
             label: stack.enter_context(closing(Served(f"{ENGINES}:{name}", Path("m"), 1)))
             for label, name in zip(labels, names, strict=True)
         }
         cases = [Case({"n": n}, {"x": np.arange(1, n + 1, dtype="float32")}) for n in (1, 3)]
-        found = measure(served, cases, Effort(2, 0.001), heard.append)
+        found = measure(served, cases, ComparisonEffort(2, 0.001), heard.append)
     assert heard == found
-    return Report(
+    return ComparisonReport(
         "m.onnx", {"threads": "1"}, [Engine(e, "1.2", 0.5) for e in labels], found, 1e-4
     ), found
 
@@ -79,8 +86,8 @@ def test_forms() -> None:
 
 
 def test_a_difference_without_end_is_null_in_json() -> None:
-    row = Row({"n": 1}, {"x": (1,)}, differences={OURS: float("inf")}, reference="right")
-    report = Report("m", {}, [Engine(OURS)], [row], 1e-4)
+    row = ComparisonRow({"n": 1}, {"x": (1,)}, differences={OURS: float("inf")}, reference="right")
+    report = ComparisonReport("m", {}, [Engine(OURS)], [row], 1e-4)
     assert json.loads(report.to_json())["points"][0]["differences"] == {OURS: None}
     assert "inf DIFFERS" in report.text()
 

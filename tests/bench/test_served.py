@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tvm_disc.bench.served import Refused, Served
+from tvm_disc.bench.served import EngineRefused, Served
 
 ENGINES = Path(__file__).with_name("engines.py")
 
@@ -55,25 +55,25 @@ def test_nested_results_and_the_same_threads_for_all(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_start_says_why(name: str, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(EngineRefused, match=reason):
         served(name)
 
 
 def test_what_refuses_a_call_takes_the_next(tmp_path: Path) -> None:
     with closing(served("refuses_one")) as engine:
-        with pytest.raises(Refused, match=r"^ValueError: one row is too few$"):
+        with pytest.raises(EngineRefused, match=r"^ValueError: one row is too few$"):
             called(engine, tmp_path, 1)
         assert called(engine, tmp_path, 2)[0].tolist() == [2, 4]
 
 
 def test_what_dies_is_named_by_its_signal_and_its_last_words(tmp_path: Path) -> None:
     with closing(served("dies")) as engine:
-        with pytest.raises(Refused, match=r"^killed by signal 6: .*"):
+        with pytest.raises(EngineRefused, match=r"^killed by signal 6: .*"):
             called(engine, tmp_path, 2)
-        with pytest.raises(Refused, match="killed by signal 6"):
+        with pytest.raises(EngineRefused, match="killed by signal 6"):
             engine.seconds(0.1)
 
 
 def test_what_never_answers_is_ended() -> None:
-    with pytest.raises(Refused, match=r"^no answer within 2 s$"):
+    with pytest.raises(EngineRefused, match=r"^no answer within 2 s$"):
         served("sleeps", limit_s=2)

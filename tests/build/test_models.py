@@ -14,7 +14,7 @@ from tests.build.cases import assert_same
 from tests.models import load
 from tests.relay.helpers import DATA, run
 from tvm_disc import relay
-from tvm_disc.codegen.plan.program import If, Launch, Loop, Program, Region
+from tvm_disc.codegen.plan.program import Conditional, Launch, Loop, Program, Region
 from tvm_disc.compile import compile_counter
 from tvm_disc.errors import BadInput, GuardFailed
 
@@ -105,7 +105,7 @@ def launches(region: Region) -> Iterator[Launch]:
     for step in region.instructions:
         if isinstance(step, Launch):
             yield step
-        elif isinstance(step, If):
+        elif isinstance(step, Conditional):
             yield from launches(step.then_region)
             yield from launches(step.else_region)
         elif isinstance(step, Loop):

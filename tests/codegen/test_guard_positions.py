@@ -10,7 +10,7 @@ import pytest
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.codegen.plan.position import Position
-from tvm_disc.codegen.plan.program import Guard, Region
+from tvm_disc.codegen.plan.program import GuardExit, Region
 from tvm_disc.errors import GuardFailed, Unsupported
 from tvm_disc.relay_passes.propagation.propagate import settle_guards
 from tvm_disc.shape import Solver
@@ -26,7 +26,7 @@ def position() -> tuple[Position, Any, Any, Any]:
 
 
 def conditions(here: Position) -> list[str]:
-    return [str(i.cond) for i in here.region.instructions if isinstance(i, Guard)]
+    return [str(i.cond) for i in here.region.instructions if isinstance(i, GuardExit)]
 
 
 def test_a_guard_is_placed_when_its_last_symbol_is_bound() -> None:

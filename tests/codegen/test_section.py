@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tvm_disc.abi.formula import ALIGNMENT_BYTES
-from tvm_disc.codegen.plan.constants import Constant
+from tvm_disc.codegen.plan.constants import ProgramConstant
 from tvm_disc.codegen.section import layout_constants, shared
 from tvm_disc.schedules.gemm.layouts import PanelsOfB
 from tvm_disc.schedules.packing import pack_constant
@@ -22,7 +22,7 @@ ARRAYS = [
 
 
 def test_every_constant_lies_aligned_where_it_is_said_to() -> None:
-    section, offsets = layout_constants([Constant(a) for a in ARRAYS])
+    section, offsets = layout_constants([ProgramConstant(a) for a in ARRAYS])
     assert section.ctypes.data % ALIGNMENT_BYTES == 0
     for array, offset in zip(ARRAYS, offsets, strict=True):
         assert offset % ALIGNMENT_BYTES == 0
@@ -31,7 +31,11 @@ def test_every_constant_lies_aligned_where_it_is_said_to() -> None:
 
 def test_weights_are_packed_into_place() -> None:
     weight = np.arange(15, dtype="float32").reshape(3, 5)
-    constants = [Constant(weight), Constant(weight, PanelsOfB(4)), Constant(weight[0])]
+    constants = [
+        ProgramConstant(weight),
+        ProgramConstant(weight, PanelsOfB(4)),
+        ProgramConstant(weight[0]),
+    ]
     section, offsets = layout_constants(constants)
     expected = pack_constant(PanelsOfB(4), weight)
     found = section[offsets[1] : offsets[1] + constants[1].nbytes].view("float32")
@@ -46,8 +50,12 @@ def test_no_constants() -> None:
 def test_programs_share_what_is_packed_alike() -> None:
     weight = np.arange(16, dtype="float32").reshape(4, 4)
     same = weight.copy()
-    first = [Constant(weight), Constant(weight, PanelsOfB(2))]
-    second = [Constant(same, PanelsOfB(4)), Constant(same, PanelsOfB(2)), Constant(same.ravel())]
+    first = [ProgramConstant(weight), ProgramConstant(weight, PanelsOfB(2))]
+    second = [
+        ProgramConstant(same, PanelsOfB(4)),
+        ProgramConstant(same, PanelsOfB(2)),
+        ProgramConstant(same.ravel()),
+    ]
     constants, places = shared([first, second])
     assert places == [[0, 1], [2, 1, 3]]
     assert [c.packing for c in constants] == [None, PanelsOfB(2), PanelsOfB(4), None]
@@ -55,5 +63,7 @@ def test_programs_share_what_is_packed_alike() -> None:
 
 @pytest.mark.parametrize("other", ["int32", "float64"])
 def test_equal_bytes_of_other_types_are_different(other: str) -> None:
-    _, places = shared([[Constant(np.zeros(4, "float32"))], [Constant(np.zeros(4, other))]])
+    _, places = shared(
+        [[ProgramConstant(np.zeros(4, "float32"))], [ProgramConstant(np.zeros(4, other))]]
+    )
     assert places == [[0], [1]]

@@ -19,7 +19,7 @@ from tests.fuzz.values import MOST_RANK, ONE, WORLDS, Dim, Value, fixed
 from tests.relay.samples import DEFAULT_SIZES, Sample, samples_of, symbols
 from tvm_disc import relay
 from tvm_disc.relay.attrs import AttrError, complete_attrs
-from tvm_disc.relay.ops.row import OpRow, Pattern
+from tvm_disc.relay.ops.row import FusionClass, OpRow
 from tvm_disc.relay.ops.table import OPS
 
 if TYPE_CHECKING:
@@ -372,8 +372,8 @@ def anyhow(maker: Maker, value: Value, row: OpRow) -> Any:
 
 def takes_anything(row: OpRow) -> bool:
     """Whether a row takes operands of any rank: its class says so, and it has no axes."""
-    return (row.pattern is Pattern.ELEMWISE and len(row.args) == 1) or (
-        row.pattern is Pattern.BROADCAST and len(row.args) == 2 and not row.attrs
+    return (row.pattern is FusionClass.ELEMWISE and len(row.args) == 1) or (
+        row.pattern is FusionClass.BROADCAST and len(row.args) == 2 and not row.attrs
     )
 
 

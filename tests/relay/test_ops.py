@@ -15,7 +15,7 @@ import pytest
 from tests.relay.samples import samples_of, symbols
 from tvm_disc.relay.attrs import AttrError, complete_attrs
 from tvm_disc.relay.ops.references import Reference
-from tvm_disc.relay.ops.row import REQUIRED, Pattern
+from tvm_disc.relay.ops.row import REQUIRED, FusionClass
 from tvm_disc.relay.ops.table import FAMILIES, OPS
 
 from .helpers import DATA, make_inputs, resolve
@@ -94,15 +94,15 @@ def test_defaults(name: str, attr: str, default: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [
-        ("exp", Pattern.ELEMWISE),
-        ("add", Pattern.BROADCAST),
-        ("reshape", Pattern.INJECTIVE),
-        ("sum", Pattern.REDUCE),
-        ("nn.dense", Pattern.OUT_ELEMWISE),
-        ("nn.layer_norm", Pattern.OPAQUE),
+        ("exp", FusionClass.ELEMWISE),
+        ("add", FusionClass.BROADCAST),
+        ("reshape", FusionClass.INJECTIVE),
+        ("sum", FusionClass.REDUCE),
+        ("nn.dense", FusionClass.OUT_ELEMWISE),
+        ("nn.layer_norm", FusionClass.OPAQUE),
     ],
 )
-def test_classes(name: str, pattern: Pattern) -> None:
+def test_classes(name: str, pattern: FusionClass) -> None:
     assert OPS[name].pattern is pattern
 
 

@@ -10,7 +10,7 @@ import tvm
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.relay.importer.module import Imported, import_module
+from tvm_disc.relay.importer.module import ImportedModule, import_module
 from tvm_disc.shape import special_version
 
 
@@ -39,7 +39,7 @@ def program(offset: int = 0, stride_axis: int = 1, wrap: bool = True) -> Any:
     return relay.Function([x, table], relay.multiply(picked, relay.sum(x, axis=1, keepdims=True)))
 
 
-def operators(imported: Imported) -> list[str]:
+def operators(imported: ImportedModule) -> list[str]:
     bindings = [b for block in imported.mod["main"].body.blocks for b in block.bindings]
     calls = [b.value for b in bindings if isinstance(b.value, tvm.ir.Call)]
     return [str(c.op.name).removeprefix("relax.") for c in calls]

@@ -16,7 +16,7 @@ import tvm_disc
 from tests.semantics import special
 from tvm_disc import relay
 from tvm_disc.relay import builder
-from tvm_disc.relay.ops.row import Pattern
+from tvm_disc.relay.ops.row import FusionClass
 from tvm_disc.relay.ops.table import OPS
 
 NAN, INF = math.nan, math.inf
@@ -28,7 +28,7 @@ _ELSEWHERE = frozenset(
 UNARY = sorted(
     row.name
     for row in OPS.values()
-    if row.pattern is Pattern.ELEMWISE
+    if row.pattern is FusionClass.ELEMWISE
     and len(row.args) == 1
     and not row.attrs
     and row.name not in _ELSEWHERE
@@ -39,7 +39,7 @@ UNARY = sorted(
 BINARY = sorted(
     row.name
     for row in OPS.values()
-    if row.pattern is Pattern.BROADCAST
+    if row.pattern is FusionClass.BROADCAST
     and row.args == ("lhs", "rhs")
     and not row.name.startswith(("bitwise_", "logical_", "left_", "right_", "qnn."))
     and row.lower is not None

@@ -157,7 +157,7 @@ def test_a_build_inside_another_shows_none(terminal: Terminal) -> None:
             assert threads() == ["tvm_disc progress"]
             time.sleep(0.3)
     assert "building, outer" in terminal.getvalue()
-    assert not deadline.watched_by(progress.Line)
+    assert not deadline.watched_by(progress.ProgressLine)
 
 
 @pytest.mark.parametrize("lines", [0, 1])

@@ -107,9 +107,9 @@ def bench_model(
     Raises:
         BadInput: an option is not valid; raised before anything is compiled.
     """
-    from tvm_disc.bench.compare import OURS, Effort, Engine, measure
+    from tvm_disc.bench.compare import OURS, ComparisonEffort, Engine, measure
     from tvm_disc.bench.points import cases_of, sweep_of
-    from tvm_disc.bench.report import Report
+    from tvm_disc.bench.report import ComparisonReport
     from tvm_disc.codegen.machine import default_threads
     from tvm_disc.frontends.sources import read
 
@@ -130,11 +130,11 @@ def bench_model(
         files = {OURS: library, **dict.fromkeys(peers, args.model)}
         with _opened(engines, files, peers, threads, args) as served:
             engines[0].load_s += compiled_s
-            effort = Effort(args.rounds, args.turn)
+            effort = ComparisonEffort(args.rounds, args.turn)
             cases = cases_of(sweep, points, ranges)
             rows = measure(served, cases, effort, _progress(len(points)))
     about = {"threads": str(threads), "rounds": str(args.rounds), **_machine(), **note}
-    report = Report(args.model.name, about, engines, rows, args.tolerance)
+    report = ComparisonReport(args.model.name, about, engines, rows, args.tolerance)
     print(report.text())
     for path, made in ((args.json, report.to_json), (args.markdown, report.markdown)):
         if path is not None:
@@ -155,7 +155,7 @@ def _opened(
 ) -> Iterator[dict[str, Any]]:
     """Yield the engines that started; the others record the reason why they did not."""
     from tvm_disc.bench.compare import OURS
-    from tvm_disc.bench.served import Refused, Served
+    from tvm_disc.bench.served import EngineRefused, Served
 
     served: dict[str, Served] = {}
     try:
@@ -163,10 +163,10 @@ def _opened(
             name = engine.name
             try:
                 if name != OURS and (reason := _unread(name, args)):
-                    raise Refused(reason)
+                    raise EngineRefused(reason)
                 python = pythons.get(name, sys.executable)
                 one = Served(name, files[name], threads, python, args.patience)
-            except Refused as error:
+            except EngineRefused as error:
                 engine.reason = str(error)
                 if name == OURS:
                     raise Unsupported(f"bench: our own program did not start: {error}") from None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.bench.points import Case, Point
-from tvm_disc.bench.served import Refused, Served
+from tvm_disc.bench.served import EngineRefused, Served
 
 OURS = "tvm_disc"
 NAMES: Mapping[str, str] = {
@@ -37,7 +37,7 @@ class Engine:
 
 
 @dataclass
-class Row:
+class ComparisonRow:
     """Measurements at one point.
 
     Attributes:
@@ -71,7 +71,7 @@ class Row:
 
 
 @dataclass
-class Effort:
+class ComparisonEffort:
     """Turns of every engine at a point, and seconds per turn."""
 
     rounds: int = 5
@@ -81,9 +81,9 @@ class Effort:
 def measure(
     served: Mapping[str, Served],
     cases: Iterable[Case],
-    effort: Effort,
-    tell: Callable[[Row], None],
-) -> list[Row]:
+    effort: ComparisonEffort,
+    tell: Callable[[ComparisonRow], None],
+) -> list[ComparisonRow]:
     """Measure every case; ``tell`` is called with each completed row.
 
     The reference for results is the first other engine that has any.
@@ -91,13 +91,13 @@ def measure(
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for case in cases:
-            row = Row(case.point, {n: a.shape for n, a in case.arrays.items()})
+            row = ComparisonRow(case.point, {n: a.shape for n, a in case.arrays.items()})
             _results(row, served, case.arrays, Path(folder))
             for _ in range(effort.rounds):
                 for name in [n for n in served if n not in row.failed]:
                     try:
                         row.seconds.setdefault(name, []).append(served[name].seconds(effort.turn_s))
-                    except Refused as error:
+                    except EngineRefused as error:
                         row.failed[name] = str(error)
                         row.seconds.pop(name, None)
             rows.append(row)
@@ -106,7 +106,7 @@ def measure(
 
 
 def _results(
-    row: Row, served: Mapping[str, Served], arrays: Mapping[str, np.ndarray], folder: Path
+    row: ComparisonRow, served: Mapping[str, Served], arrays: Mapping[str, np.ndarray], folder: Path
 ) -> None:
     """Call each engine once, and compare its results with the reference's."""
     inputs = folder / "inputs.npz"
@@ -117,7 +117,7 @@ def _results(
         results = folder / f"{name}.npz"
         try:
             engine.run(list(arrays), inputs, results)
-        except Refused as error:
+        except EngineRefused as error:
             row.failed[name] = str(error)
             continue
         with np.load(results) as made:
@@ -153,4 +153,4 @@ def _difference(found: np.ndarray, wanted: np.ndarray) -> float:
     return float(np.abs(a - b).max() / max(float(np.abs(b).max()), 1e-6))
 
 
-__all__ = ["NAMES", "OURS", "Effort", "Engine", "Row", "difference", "measure"]
+__all__ = ["NAMES", "OURS", "ComparisonEffort", "ComparisonRow", "Engine", "difference", "measure"]

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm_disc.bench.compare import NAMES, OURS, Engine, Row
+from tvm_disc.bench.compare import NAMES, OURS, ComparisonRow, Engine
 
 FORMATS = (".svg", ".png", ".pdf")
 
 
 @dataclass
-class Report:
+class ComparisonReport:
     """One comparison.
 
     Attributes:
@@ -29,7 +29,7 @@ class Report:
     model: str
     about: dict[str, str]
     engines: Sequence[Engine]
-    rows: Sequence[Row]
+    rows: Sequence[ComparisonRow]
     tolerance: float
 
     @property
@@ -38,7 +38,7 @@ class Report:
         return [e.name for e in self.engines if not e.reason]
 
     @property
-    def wrong(self) -> list[Row]:
+    def wrong(self) -> list[ComparisonRow]:
         """Rows in which our results differ from the reference by more than the tolerance."""
         return [r for r in self.rows if not r.differences.get(OURS, 0.0) <= self.tolerance]
 
@@ -101,7 +101,7 @@ class Report:
         over = ["over the best"] if len(self.compared) > 1 else []
         return (*dims, *(f"{label(e)} ms" for e in self.compared), *over, "difference")
 
-    def _cells(self, row: Row) -> tuple[str, ...]:
+    def _cells(self, row: ComparisonRow) -> tuple[str, ...]:
         times = [_ms(row.median(e)) for e in self.compared]
         best = row.best_gain([e for e in self.compared if e != OURS])
         over = [f"{best:.2f}" if best else "-"] if len(self.compared) > 1 else []
@@ -109,7 +109,7 @@ class Report:
         error = "-" if own is None else f"{own:.1e}" + ("" if own <= self.tolerance else " DIFFERS")
         return (*map(str, row.point.values()), *times, *over, error)
 
-    def _medians(self, row: Row) -> dict[str, float]:
+    def _medians(self, row: ComparisonRow) -> dict[str, float]:
         return {e: t for e in self.compared if (t := row.median(e)) is not None}
 
     def plot(self, path: Path) -> None:
@@ -148,7 +148,7 @@ def _gain(over: str, gains: Sequence[float | None]) -> Iterator[str]:
         yield f"over {over}: geometric mean {mean:.2f}, least {least:.2f} ({points})"
 
 
-def _at(row: Row, short: bool = False) -> str:
+def _at(row: ComparisonRow, short: bool = False) -> str:
     if short:
         return "x".join(map(str, row.point.values()))
     return " ".join(f"{name}={value}" for name, value in row.point.items()) or "its one shape"
@@ -171,4 +171,4 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines]
 
 
-__all__ = ["FORMATS", "Report"]
+__all__ = ["FORMATS", "ComparisonReport"]

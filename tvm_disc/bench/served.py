@@ -20,7 +20,7 @@ OURS = ("tvm_disc", "relax_vm")  # engines that import tvm_disc
 THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-class Refused(Exception):
+class EngineRefused(Exception):
     """The engine is not installed, rejects the model or a call, or crashed."""
 
 
@@ -55,7 +55,7 @@ class Served:
         )
         try:
             answer = self._answer()
-        except Refused:
+        except EngineRefused:
             self.close()
             raise
         self.load_s, self.version = float(answer["seconds"]), str(answer["version"])
@@ -91,7 +91,7 @@ class Served:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
         except (BrokenPipeError, ValueError):
-            raise Refused(self._end()) from None
+            raise EngineRefused(self._end()) from None
         return self._answer()
 
     def _answer(self) -> Mapping[str, Any]:
@@ -99,7 +99,7 @@ class Served:
         answer: Mapping[str, Any] = json.loads(line)
         for kind in ("absent", "error"):
             if kind in answer:
-                raise Refused(
+                raise EngineRefused(
                     f"not installed: {answer[kind]}" if kind == "absent" else answer[kind]
                 )
         return answer
@@ -112,10 +112,10 @@ class Served:
             left = end - time.monotonic()
             if left <= 0 or not select.select([pipe], [], [], left)[0]:
                 self.process.kill()
-                raise Refused(f"no answer within {self.limit_s:g} s")
+                raise EngineRefused(f"no answer within {self.limit_s:g} s")
             more = os.read(pipe, 1 << 16)
             if not more:
-                raise Refused(self._end())
+                raise EngineRefused(self._end())
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\n")
         return line
@@ -141,4 +141,4 @@ def _environment(engine: str, threads: int, root: Path) -> dict[str, str]:
     return found
 
 
-__all__ = ["Refused", "Served"]
+__all__ = ["EngineRefused", "Served"]

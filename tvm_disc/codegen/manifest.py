@@ -13,7 +13,7 @@ from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.outline import memory_outline, outline
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.plan.tail_recursion import program_launches
-from tvm_disc.relay.importer.module import Imported
+from tvm_disc.relay.importer.module import ImportedModule
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.kernel import Machine
@@ -21,7 +21,7 @@ from tvm_disc.schedules.kernel import Machine
 
 def describe(
     programs: Sequence[Program],
-    versions: Sequence[Imported],
+    versions: Sequence[ImportedModule],
     library: KernelLibrary,
     refused: Sequence[Any],
 ) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tvm_disc.abi.formula import ALIGNMENT_BYTES, rounded
-from tvm_disc.codegen.plan.constants import Constant, bytes_of
+from tvm_disc.codegen.plan.constants import ProgramConstant, bytes_of
 from tvm_disc.support.faults import mapped
 from tvm_disc.support.processor import cores
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Form, Packing
 
 
-def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[int]]:
+def layout_constants(constants: Sequence[ProgramConstant]) -> tuple[np.ndarray, list[int]]:
     """Return one aligned byte array with all constants, and their offsets."""
     offsets, total = [], 0
     for constant in constants:
@@ -27,7 +27,7 @@ def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[in
     skip = -raw.ctypes.data % ALIGNMENT_BYTES
     section = raw[skip : skip + total]
 
-    def write(place: tuple[Constant, int]) -> None:
+    def write(place: tuple[ProgramConstant, int]) -> None:
         constant, offset = place
         constant.write(section[offset : offset + constant.nbytes])
 
@@ -37,14 +37,14 @@ def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[in
 
 
 def shared(
-    programs: Sequence[Sequence[Constant]],
-) -> tuple[list[Constant], list[list[int]]]:
+    programs: Sequence[Sequence[ProgramConstant]],
+) -> tuple[list[ProgramConstant], list[list[int]]]:
     """Return the distinct constants of several programs, and for each program their indices."""
     if len(programs) == 1:
         return list(programs[0]), [list(range(len(programs[0])))]
     digests: dict[tuple[int, int], bytes] = {}
     found: dict[tuple[bytes, Form, Packing | None], int] = {}
-    constants: list[Constant] = []
+    constants: list[ProgramConstant] = []
     places: list[list[int]] = []
     for program in programs:
         places.append([])

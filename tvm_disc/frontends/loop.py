@@ -72,7 +72,7 @@ def _alike(n: Calls[T, D], a: T, b: T) -> tuple[T, T]:
     return n.reshape(a, dims), n.reshape(b, dims)
 
 
-class Loop(Generic[T, D]):
+class TensorLoop(Generic[T, D]):
     """A loop over tensors as state, which may collect one row of each iteration.
 
     Dims that are proved equal before the loop are one dim inside, if the iterations preserve them.
@@ -260,7 +260,7 @@ def _laid(n: Calls[T, D], items: Sequence[T], like: Sequence[T]) -> list[T]:
 def _counted(
     n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], step: Callable[..., Any]
 ) -> tuple[list[T], list[T]]:
-    loop = Loop(n, [n.scalar(times), *fixed], [n.literal(0, "int64"), *state])
+    loop = TensorLoop(n, [n.scalar(times), *fixed], [n.literal(0, "int64"), *state])
 
     def more(given: list[T], now: list[T]) -> T:
         return now[0] < given[0]
@@ -273,4 +273,4 @@ def _counted(
     return last[1:], rows
 
 
-__all__ = ["Loop", "choose", "counted"]
+__all__ = ["TensorLoop", "choose", "counted"]

@@ -15,7 +15,7 @@ from typing import Any
 from tvm_disc.errors import BadNode, UnknownName, Unsupported, refusing, shown
 from tvm_disc.relay.expr import ENTRIES, Call, Op, Var, get_op
 from tvm_disc.relay.inference.operators import OperatorTypes
-from tvm_disc.relay.ops.row import USER_ROWS, OpRow, Pattern
+from tvm_disc.relay.ops.row import USER_ROWS, FusionClass, OpRow
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay.types import TensorType, Type
 from tvm_disc.relay_api.levels import LEVEL_OF
@@ -65,7 +65,7 @@ class Argument:
 
 
 @dataclass
-class Entry:
+class OpEntry:
     """Registry entry of one operator."""
 
     name: str
@@ -169,16 +169,16 @@ RELATIONS: Mapping[str, Callable[..., object]] = {
     "IdentityComp": _truth,
 }
 
-_ENTRIES: dict[str, Entry] = {}
+_ENTRIES: dict[str, OpEntry] = {}
 
 
-def _entry(name: str) -> Entry:
+def _entry(name: str) -> OpEntry:
     if name not in _ENTRIES:
         row = OPS[name]
         told = {"TOpPattern": int(row.pattern), "TOpIsStateful": False}
         arguments = [Argument(a.lstrip("*"), "Tensor", "") for a in row.args]
         level = LEVEL_OF.get(name, 10)
-        _ENTRIES[name] = Entry(name, "", level, "", len(row.args), arguments, told)
+        _ENTRIES[name] = OpEntry(name, "", level, "", len(row.args), arguments, told)
     return _ENTRIES[name]
 
 
@@ -199,7 +199,7 @@ def register(op_name: str, describe: str = "") -> None:
         raise BadNode(f"register: expected the name of an operator, found {shown(op_name)}")
     if op_name in OPS:
         raise BadNode(f"register: operator {op_name} is registered before")
-    USER_ROWS[op_name] = OpRow(op_name, (), {}, Pattern.OPAQUE)
+    USER_ROWS[op_name] = OpRow(op_name, (), {}, FusionClass.OPAQUE)
     _entry(op_name).description = describe
 
 
@@ -231,9 +231,9 @@ def register_op_attr(op_name: str, attr_key: str, value: object = None, level: i
 def register_pattern(op_name: str, pattern: int, level: int = 10) -> object:
     """Set the fusion class of a user's operator."""
     entry = _entry(get(op_name).name)
-    if pattern == OpPattern.TUPLE or pattern not in {int(p) for p in Pattern}:
+    if pattern == OpPattern.TUPLE or pattern not in {int(p) for p in FusionClass}:
         raise BadNode(f"{op_name}: expected a class of OpPattern, found {shown(pattern)}")
-    USER_ROWS[op_name] = replace(entry._own(), pattern=Pattern(pattern))
+    USER_ROWS[op_name] = replace(entry._own(), pattern=FusionClass(pattern))
     return register_op_attr(op_name, "TOpPattern", pattern, level)
 
 

@@ -18,14 +18,14 @@ from tvm.relax import op as R
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.ops.algebra import building, where
 from tvm_disc.relay_passes.resize import resize
-from tvm_disc.relay_passes.terms import Term, Terms, scalar
+from tvm_disc.relay_passes.terms import Term, TermEmitter, scalar
 from tvm_disc.typing import Call, Expr, PassContext, TVMModule, TVMType
 
 # Returns the result of a call, or None if the call is kept.
-Rule: TypeAlias = Callable[[Terms, Any], "Term | Expr | None"]
+Rule: TypeAlias = Callable[[TermEmitter, Any], "Term | Expr | None"]
 
 
-def _softmax(t: Terms, call: Call) -> Term:
+def _softmax(t: TermEmitter, call: Call) -> Term:
     x, axis = t.of(call.args[0]), int(call.attrs.axis)
     e = t.apply("exp", x - t.reduce("max", x, axis))
     total = t.reduce("sum", e, axis)
@@ -35,20 +35,20 @@ def _softmax(t: Terms, call: Call) -> Term:
     return e * (1.0 / total)
 
 
-def _log_softmax(t: Terms, call: Call) -> Term:
+def _log_softmax(t: TermEmitter, call: Call) -> Term:
     x, axis = t.of(call.args[0]), int(call.attrs.axis)
     shifted = x - t.reduce("max", x, axis)
     return shifted - t.apply("log", t.reduce("sum", t.apply("exp", shifted), axis))
 
 
-def _normalize(t: Terms, x: Term, axes: list[int], epsilon: float) -> Term:
+def _normalize(t: TermEmitter, x: Term, axes: list[int], epsilon: float) -> Term:
     """Return (x - mean) / sqrt(variance + epsilon), computed in two passes."""
     centred = x - t.reduce("mean", x, axes)
     variance = t.reduce("mean", centred * centred, axes)
     return t.bound(centred * t.apply("rsqrt", variance + epsilon))
 
 
-def _affine(t: Terms, y: Term, call: Call, axes: list[int]) -> Term:
+def _affine(t: TermEmitter, y: Term, call: Call, axes: list[int]) -> Term:
     """Return ``y * gamma + beta``, or the part of it that the attributes select."""
     gamma, beta = (_align(t, p, axes, call.args[0]) for p in call.args[1:])
     if bool(call.attrs.scale):
@@ -56,13 +56,13 @@ def _affine(t: Terms, y: Term, call: Call, axes: list[int]) -> Term:
     return y + beta if bool(call.attrs.center) else y
 
 
-def _layer_norm(t: Terms, call: Call) -> Term:
+def _layer_norm(t: TermEmitter, call: Call) -> Term:
     axes = [int(a) for a in call.attrs.axes]
     y = _normalize(t, t.of(call.args[0]), axes, float(call.attrs.epsilon))
     return _affine(t, y, call, axes)
 
 
-def _align(t: Terms, param: Term | Expr, axes: list[int], x: Expr) -> Term:
+def _align(t: TermEmitter, param: Term | Expr, axes: list[int], x: Expr) -> Term:
     """Return a parameter over ``axes`` of ``x``, reshaped so that it broadcasts against ``x``.
 
     Its dims become those of ``x``, which the operator requires to be equal. With separate symbols
@@ -81,7 +81,7 @@ def _align(t: Terms, param: Term | Expr, axes: list[int], x: Expr) -> Term:
     return t.bound(t.reshape(term, shape))
 
 
-def _rms_norm(t: Terms, call: Call) -> Term:
+def _rms_norm(t: TermEmitter, call: Call) -> Term:
     x = t.of(call.args[0])
     axes = [int(a) for a in call.attrs.axes]
     square = t.reduce("mean", x * x, axes)
@@ -89,7 +89,7 @@ def _rms_norm(t: Terms, call: Call) -> Term:
     return scaled * _align(t, call.args[1], axes, call.args[0])
 
 
-def _batch_norm_value(t: Terms, call: Call) -> Term:
+def _batch_norm_value(t: TermEmitter, call: Call) -> Term:
     """Return the inference form of batch norm: one multiplication and one addition per element.
 
     Scale and shift depend only on parameters, so constant folding evaluates them.
@@ -106,7 +106,7 @@ def _batch_norm_value(t: Terms, call: Call) -> Term:
     return x * scale + shift
 
 
-def _group_norm(t: Terms, call: Call) -> Term:
+def _group_norm(t: TermEmitter, call: Call) -> Term:
     x = t.of(call.args[0])
     axis, groups = int(call.attrs.channel_axis), int(call.attrs.num_groups)
     shape = list(x.expr.ty.shape.values)
@@ -117,35 +117,35 @@ def _group_norm(t: Terms, call: Call) -> Term:
     return _affine(t, t.bound(t.reshape(y, shape)), call, [axis])
 
 
-def _instance_norm(t: Terms, call: Call) -> Term:
+def _instance_norm(t: TermEmitter, call: Call) -> Term:
     axis, axes = int(call.attrs.channel_axis), [int(a) for a in call.attrs.axes]
     y = _normalize(t, t.of(call.args[0]), axes, float(call.attrs.epsilon))
     return _affine(t, y, call, [axis])
 
 
-def _gelu(t: Terms, call: Call) -> Term:
+def _gelu(t: TermEmitter, call: Call) -> Term:
     x = t.of(call.args[0])
     inner = t.apply("erf", x * 0.5**0.5)
     return x * 0.5 * (inner + 1.0)
 
 
-def _gelu_tanh(t: Terms, call: Call) -> Term:
+def _gelu_tanh(t: TermEmitter, call: Call) -> Term:
     x = t.of(call.args[0])
     inner = x + x * x * x * 0.044715
     return x * 0.5 * (t.apply("tanh", inner * (2 / np.pi) ** 0.5) + 1.0)
 
 
-def _silu(t: Terms, call: Call) -> Term:
+def _silu(t: TermEmitter, call: Call) -> Term:
     x = t.of(call.args[0])
     return x * t.apply("sigmoid", x)
 
 
-def _leaky_relu(t: Terms, call: Call) -> Term:
+def _leaky_relu(t: TermEmitter, call: Call) -> Term:
     x = t.of(call.args[0])
     return where(x > 0.0, x, x * float(call.attrs.alpha))
 
 
-def _prelu(t: Terms, call: Call) -> Term:
+def _prelu(t: TermEmitter, call: Call) -> Term:
     x, slope = map(t.of, call.args)
     rank = len(x.expr.ty.shape.values)
     if len(slope.expr.ty.shape.values) == 1 and rank > 1:
@@ -153,7 +153,7 @@ def _prelu(t: Terms, call: Call) -> Term:
     return where(x > 0.0, x, x * slope)
 
 
-def _variance(t: Terms, call: Call) -> Term:
+def _variance(t: TermEmitter, call: Call) -> Term:
     x = t.of(call.args[0])
     axes = None if call.attrs.axis is None else [int(a) for a in call.attrs.axis]
     centred = x - t.reduce("mean", x, axes)
@@ -161,18 +161,18 @@ def _variance(t: Terms, call: Call) -> Term:
     return t.made(R.mean(square, axes, keepdims=bool(call.attrs.keepdims)), x.dtype)
 
 
-def _square(t: Terms, call: Call) -> Term:
+def _square(t: TermEmitter, call: Call) -> Term:
     x = t.of(call.args[0])
     return x * x
 
 
-def _full_like(t: Terms, call: Call) -> Expr:
+def _full_like(t: TermEmitter, call: Call) -> Expr:
     x = call.args[0]
     return R.full(x.ty.shape, call.args[1], str(x.ty.dtype))
 
 
 def _like(value: float) -> Rule:
-    def rule(t: Terms, call: Call) -> Expr:
+    def rule(t: TermEmitter, call: Call) -> Expr:
         x = call.args[0]
         dtype = str(call.ty.dtype)
         return R.full(x.ty.shape, scalar(value, dtype), dtype)
@@ -180,7 +180,7 @@ def _like(value: float) -> Rule:
     return rule
 
 
-def _stack(t: Terms, call: Call) -> Expr:
+def _stack(t: TermEmitter, call: Call) -> Expr:
     axis = int(call.attrs.axis or 0)
     return R.concat([t.expr(t.made(R.expand_dims(f, axis), "")) for f in call.args[0].fields], axis)
 
@@ -188,7 +188,7 @@ def _stack(t: Terms, call: Call) -> Expr:
 def _global_pool(reduce: Callable[..., Expr]) -> Rule:
     """Return a rule that converts adaptive pooling to size 1 into a reduction over spatial axes."""
 
-    def rule(t: Terms, call: Call) -> Expr | None:
+    def rule(t: TermEmitter, call: Call) -> Expr | None:
         size = call.attrs.output_size
         rank = len(call.args[0].ty.shape.values)
         if size is None or any(int(s) != 1 for s in size):
@@ -198,11 +198,11 @@ def _global_pool(reduce: Callable[..., Expr]) -> Rule:
     return rule
 
 
-def _batch_flatten(t: Terms, call: Call) -> Expr:
+def _batch_flatten(t: TermEmitter, call: Call) -> Expr:
     return reshape_call(call.args[0], call.ty.shape.values)
 
 
-def _dropout_value(t: Terms, call: Call) -> Expr:
+def _dropout_value(t: TermEmitter, call: Call) -> Expr:
     value: Expr = call.args[0]
     return value
 
@@ -238,7 +238,7 @@ FIRST_OF_TUPLE: Mapping[str, Rule] = {
 }
 
 
-def _split(t: Terms, call: Call) -> Expr:
+def _split(t: TermEmitter, call: Call) -> Expr:
     """Return ``split`` as a tuple of slices."""
     x, axis = call.args[0], int(call.attrs.axis)
     extents = [t.shape.values[axis] for t in call.ty.fields]
@@ -258,11 +258,11 @@ class _Decomposer(relax.PyExprMutator):
         call = self.visit_expr_post_order(call)
         if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op):
             return call
-        terms = Terms(self.builder_.emit)
+        terms = TermEmitter(self.builder_.emit)
         with building(terms):
             return self._decomposed(terms, str(call.op.name), call)
 
-    def _decomposed(self, terms: Terms, name: str, call: Call) -> Expr:
+    def _decomposed(self, terms: TermEmitter, name: str, call: Call) -> Expr:
         if name == "relax.split":
             return _split(terms, call)
         if name in FIRST_OF_TUPLE:

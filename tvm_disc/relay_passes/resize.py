@@ -18,14 +18,14 @@ from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.relay.ops.algebra import maximum, where
-from tvm_disc.relay_passes.terms import Term, Terms, scalar
+from tvm_disc.relay_passes.terms import Term, TermEmitter, scalar
 from tvm_disc.typing import Call, Expr
 
 F32 = "float32"
 FLOATS = ("float32", "float64")
 
 
-def resize(t: Terms, call: Call) -> Term | None:
+def resize(t: TermEmitter, call: Call) -> Term | None:
     """Return ``image.resize2d`` in core operators, or None if its attributes are not supported."""
     attrs, x = call.attrs, t.of(call.args[0])
     dims = call.args[0].ty.shape.values
@@ -56,12 +56,12 @@ def resize(t: Terms, call: Call) -> Term | None:
     return x
 
 
-def _taken(t: Terms, x: Term, picks: Term, axis: int) -> Term:
+def _taken(t: TermEmitter, x: Term, picks: Term, axis: int) -> Term:
     return t.made(R.take(t.expr(x), t.expr(picks), axis, "clip"), x.dtype)
 
 
 def _weighted(
-    t: Terms, x: Term, at: Term, axis: int, along: Sequence[Any], alpha: float | None
+    t: TermEmitter, x: Term, at: Term, axis: int, along: Sequence[Any], alpha: float | None
 ) -> Term:
     """Return the weighted sum of two rows (four with the cubic ``alpha``) around every position."""
     below = t.apply("floor", at)
@@ -87,13 +87,13 @@ def _cubic(t: Term, a: float) -> list[Term]:
     ]
 
 
-def _places(t: Terms, size: Expr) -> Term:
+def _places(t: TermEmitter, size: Expr) -> Term:
     """Return 0, 1, ..., size - 1 as floats."""
     zero, one = tirx.IntImm("int64", 0), tirx.IntImm("int64", 1)
     return t.cast(t.made(R.arange(zero, size, one, "int64"), "int64"), F32)
 
 
-def _float(t: Terms, dim: Expr) -> Term:
+def _float(t: TermEmitter, dim: Expr) -> Term:
     """Return a dim as a tensor that broadcasts."""
     if isinstance(dim, tirx.IntImm):
         return t.of(scalar(float(dim.value), F32))
@@ -137,7 +137,7 @@ IDENTITY = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 
 LITTLE = 1e-5  # tolerance for positions that rounding moved slightly off an integer
 
-NEAREST: dict[str, Callable[[Terms, Term], Term]] = {
+NEAREST: dict[str, Callable[[TermEmitter, Term], Term]] = {
     "round": lambda t, at: t.apply("round", at),
     "floor": lambda t, at: t.apply("floor", at + LITTLE),
     "ceil": lambda t, at: t.apply("ceil", at - LITTLE),

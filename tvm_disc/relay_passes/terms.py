@@ -28,7 +28,7 @@ class Term(Algebra):
         self.expr, self.dtype, self.pending = expr, dtype, pending
 
 
-class Terms:
+class TermEmitter:
     """Emits operators on terms.
 
     The last operator of a rule remains pending, so that the caller can bind it to the variable of
@@ -76,4 +76,4 @@ class Terms:
         return self.made(reshape_call(self.expr(x), dims), x.dtype)
 
 
-__all__ = ["Term", "Terms", "scalar"]
+__all__ = ["Term", "TermEmitter", "scalar"]

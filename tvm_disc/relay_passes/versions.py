@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax
 
 from tvm_disc.options import Options
-from tvm_disc.relay.importer.module import Imported
+from tvm_disc.relay.importer.module import ImportedModule
 from tvm_disc.relay.object_ops import uses_boxes
 from tvm_disc.relay_passes.propagation.propagate import PropagateShapeConstraints
 from tvm_disc.shape import special_version
@@ -39,7 +39,7 @@ def import_versions(
     params: Mapping[str, np.ndarray] | None,
     constraints: Sequence[str],
     several: bool,
-) -> list[Imported]:
+) -> list[ImportedModule]:
     """Return the versions of a Relax module, the general one last.
 
     If ``several`` is set and the program is simpler when certain input dims are equal, a special
@@ -48,13 +48,13 @@ def import_versions(
     return versions_of(module, Told(params or {}, constraints, Options(versions=several)))
 
 
-def versions_of(module: TVMModule, told: Told) -> list[Imported]:
+def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
     """Return the versions of a module after `propagate`, the general one last."""
 
-    def read(premises: Sequence[str]) -> Imported:
+    def read(premises: Sequence[str]) -> ImportedModule:
         propagate = replace(told, premises=premises).propagate()
         mod = propagate.transform_module(module, None)
-        return Imported(mod, propagate.solver, external=propagate.external)
+        return ImportedModule(mod, propagate.solver, external=propagate.external)
 
     general = read(())
     # Boxed values hide the dims that a special version would be selected by.

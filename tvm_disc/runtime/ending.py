@@ -20,17 +20,17 @@ PAUSE_S = 0.001
 _HERE = str(Path(__file__).parent)
 
 
-class Program(Protocol):
+class CallsProgram(Protocol):
     """An object that calls compiled code."""
 
     def ends(self, closed: Callable[[Callable[..., object]], Callable[..., object]]) -> None:
         """Replace the entry by ``closed(entry)`` for all further calls."""
 
 
-_PROGRAMS: weakref.WeakSet[Program] = weakref.WeakSet()
+_PROGRAMS: weakref.WeakSet[CallsProgram] = weakref.WeakSet()
 
 
-def waits_at_the_end(program: Program) -> None:
+def waits_at_the_end(program: CallsProgram) -> None:
     """Register ``program``, so that no daemon thread is inside of it when the interpreter ends."""
     _PROGRAMS.add(program)
 

@@ -27,7 +27,7 @@ LINE = 40  # characters in a line of a box
 
 
 @dataclass(frozen=True)
-class Box:
+class PictureNode:
     """A call or an input: its text, colour and the boxes it reads."""
 
     text: str
@@ -36,13 +36,13 @@ class Box:
     level: int
 
 
-def boxes(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[Box]:
+def boxes(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[PictureNode]:
     """Return boxes of the inputs and then the calls; a box is placed one level below those it
     reads.
     """
     names = dict.fromkeys(r for c in calls for r in c["reads"] if isinstance(r, str))
     inputs = {name: k for k, name in enumerate(n for n in names if n != "constant")}
-    found = [Box(name, INPUT, (), 0) for name in inputs]
+    found = [PictureNode(name, INPUT, (), 0) for name in inputs]
     for number, call in enumerate(calls):
         reads = [
             inputs[r] if isinstance(r, str) else r + len(inputs)
@@ -51,7 +51,9 @@ def boxes(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[Box]:
         ]
         level = max((found[r].level for r in reads), default=0) + 1
         colour = COLOURS.get(call["kind"], OTHER)
-        found.append(Box(_text(number, call, dims), colour, tuple(dict.fromkeys(reads)), level))
+        found.append(
+            PictureNode(_text(number, call, dims), colour, tuple(dict.fromkeys(reads)), level)
+        )
     return found
 
 
@@ -128,7 +130,7 @@ def draw(
 
 
 def _layout(
-    found: Sequence[Box], heights: Sequence[float]
+    found: Sequence[PictureNode], heights: Sequence[float]
 ) -> tuple[list[tuple[float, float]], float, float]:
     """Return the centres of the boxes, and width and height of the graph, in inches."""
     levels: dict[int, list[int]] = {}

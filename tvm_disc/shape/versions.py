@@ -21,13 +21,13 @@ from .solver import Solver
 MAX_ROUNDS = 3
 
 
-class Described(Protocol):
+class HasSolver(Protocol):
     """An object with a solver for its dims."""
 
     solver: Solver
 
 
-T = TypeVar("T", bound=Described)
+T = TypeVar("T", bound=HasSolver)
 
 
 def special_version(

@@ -52,7 +52,7 @@ _Bar.new_lock()
 os.register_at_fork(after_in_child=_Bar.new_lock)
 
 
-class Line:
+class ProgressLine:
     """The state of one build, and the thread that shows it."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -139,10 +139,10 @@ def wanted(options: Options, stream: object) -> bool:
 def shown(options: Options) -> Iterator[None]:
     """Show the progress of the build in this context, if wanted; a nested build shows none."""
     stream = sys.stderr
-    if not wanted(options, stream) or watched_by(Line):
+    if not wanted(options, stream) or watched_by(ProgressLine):
         yield
         return
-    line = Line(stream)
+    line = ProgressLine(stream)
     line.start()
     try:
         with watching(line):
@@ -151,4 +151,4 @@ def shown(options: Options) -> Iterator[None]:
         line.end()
 
 
-__all__ = ["DELAY_S", "Line", "shown", "wanted"]
+__all__ = ["DELAY_S", "ProgressLine", "shown", "wanted"]

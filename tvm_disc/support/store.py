@@ -55,7 +55,7 @@ def default_folder() -> Path | None:
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredFile:
     """A file of the store."""
 
     path: Path
@@ -145,14 +145,14 @@ class Store:
                 os.utime(path, follow_symlinks=False)  # marks it as recently used
         return found
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StoredFile]:
         """Yield every file of the store."""
         with contextlib.suppress(OSError):  # the folder is not readable, or its name too long
             for path in self.folder.glob("??/*"):
                 with contextlib.suppress(OSError):  # another process removed it
                     status = path.lstat()
                     if not stat.S_ISDIR(status.st_mode):
-                        yield Entry(path, status.st_size, status.st_mtime)
+                        yield StoredFile(path, status.st_size, status.st_mtime)
 
     def prune(self, limit: int) -> int:
         """Remove the least recently used entries until slightly less than ``limit`` bytes remain.

@@ -15,7 +15,7 @@ from tvm import tirx
 
 from tvm_disc.abi.blas import expose
 from tvm_disc.codegen.machine import card_context, context_of
-from tvm_disc.codegen.plan.program import Define, If, Launch, Loop, Program, Region
+from tvm_disc.codegen.plan.program import Conditional, Define, Launch, Loop, Program, Region
 from tvm_disc.compile import Params, Prepared, build, prepare
 from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.options import POINTS, Options, file_path
@@ -514,7 +514,7 @@ def _launches(region: Region, defined: dict[Any, Any]) -> Iterable[tuple[Launch,
             yield instruction, defined
         elif isinstance(instruction, Define):
             defined[instruction.var] = instruction.value
-        elif isinstance(instruction, If):
+        elif isinstance(instruction, Conditional):
             yield from _launches(instruction.then_region, dict(defined))
             yield from _launches(instruction.else_region, dict(defined))
         elif isinstance(instruction, Loop):

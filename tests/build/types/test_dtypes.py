@@ -16,7 +16,7 @@ from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.module import import_module
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops import broadcast, tensor
-from tvm_disc.relay.ops.row import OpRow, Pattern
+from tvm_disc.relay.ops.row import FusionClass, OpRow
 
 FLOATS = {"float64": 1e-13, "float32": 4e-7, "float16": 1e-3, "bfloat16": 8e-3}
 INTEGERS = [f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)]
@@ -26,7 +26,7 @@ COMPILED = ["float64", "float16", "bfloat16", "int8", "int64", "uint8", "uint64"
 ROWS = [
     row
     for row in (*tensor.ROWS, *broadcast.ROWS)
-    if row.pattern in (Pattern.ELEMWISE, Pattern.BROADCAST)
+    if row.pattern in (FusionClass.ELEMWISE, FusionClass.BROADCAST)
     and 1 <= len(row.args) <= 2
     and samples_of(row)
     and row.name not in ("full", "cast", "cast_like", "broadcast_to_like", "trilu", "full_like")

@@ -31,7 +31,7 @@ from tvm_disc.codegen.host.abi import (
 )
 from tvm_disc.codegen.host.device import OPEN, RECORD_WORDS
 from tvm_disc.codegen.host.emission import Emission
-from tvm_disc.codegen.host.graph import CallGraph, key_dims
+from tvm_disc.codegen.host.graph import GraphCapture, key_dims
 from tvm_disc.codegen.host.memory import state_of
 from tvm_disc.codegen.host.outputs import FEW, CallerTensors
 from tvm_disc.codegen.host.overlap import failed
@@ -138,7 +138,7 @@ class HostEmitter:
         """Begin a CUDA graph; launches depend only on the version and the dims of its inputs."""
         dims = [self.tensors.input_dims[k][axis] for k, axis in key_dims(program.signature)]
         version = [p for p, _ in self.versions].index(program)
-        self.graph = self.regions.memory = CallGraph(self.host, self)
+        self.graph = self.regions.memory = GraphCapture(self.host, self)
         self.graph.begin([i64(version), *dims])
 
     def _run(self, program: Program) -> None:

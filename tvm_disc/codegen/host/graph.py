@@ -36,7 +36,7 @@ def key_dims(signature: Signature) -> list[tuple[int, int]]:
     ]
 
 
-class CallGraph:
+class GraphCapture:
     """Emits the begin and the end of a graph; workspaces between them are allocated for the
     graph.
     """

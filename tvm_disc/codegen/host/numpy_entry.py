@@ -57,7 +57,7 @@ LOOPED = 16  # arrays of one dtype in a row: LLVM's time is quadratic in straigh
 
 
 @dataclass
-class Run:
+class ArrayRun:
     """Consecutive arrays of one tuple that have one dtype.
 
     Attributes:
@@ -114,12 +114,12 @@ def direct_entry(program: Program, main: GlobalVar) -> object:
     return entry.function(DIRECT)
 
 
-def _runs(block: Block, items: Expr, first: int, dtypes: Sequence[str]) -> list[Run]:
+def _runs(block: Block, items: Expr, first: int, dtypes: Sequence[str]) -> list[ArrayRun]:
     """Return the arrays of one tuple, whose items begin at `items`, by runs of one dtype."""
     found = []
     begin = 0
     for dtype, same in groupby(dtypes):
-        run = Run(items + 8 * begin, first + begin, len(list(same)), dtype)
+        run = ArrayRun(items + 8 * begin, first + begin, len(list(same)), dtype)
         if not run.looped:
             places = range(begin, begin + run.count)
             run.objects = [block.bind("object", _word(items, 8 * k)) for k in places]
@@ -153,7 +153,7 @@ def _call_on_arrays(block: Block, main: GlobalVar, parts: Sequence[Any]) -> None
             _call(block, main, [self_handle, runs, result])
 
 
-def _each(block: Block, runs: Sequence[Run], test: Callable[[Expr, str], Expr]) -> Expr:
+def _each(block: Block, runs: Sequence[ArrayRun], test: Callable[[Expr, str], Expr]) -> Expr:
     """Return whether a test of an array's address and dtype holds for all arrays."""
     conditions = []
     for run in runs:

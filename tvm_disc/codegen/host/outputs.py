@@ -42,7 +42,7 @@ from tvm_disc.codegen.host.device import DEVICE_NUMBER
 from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.memory import TENSOR
 from tvm_disc.codegen.host.overlap import Spans
-from tvm_disc.codegen.plan.program import AllocOutput, Program, Value
+from tvm_disc.codegen.plan.program import AllocOutput, Program, StoredTensor
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
 from tvm_disc.typing import UNSET, Expr
@@ -221,7 +221,7 @@ class CallerTensors:
         self.allocated.append(k)
         self.host.outputs[k] = block.bind(f"out{k}", as_pointer(data[i64(0)]))
 
-    def _make(self, value: Value, dims: list[Expr], data: Any) -> None:
+    def _make(self, value: StoredTensor, dims: list[Expr], data: Any) -> None:
         block, k, rank = self.block, value.storage.position, len(dims)
         code, bits = dtype_fields(value.dtype)
         kind = ((code | bits << 8 | 1 << 16) << 32) | rank

@@ -17,11 +17,11 @@ from tvm_disc.codegen.plan.placement import tops
 from tvm_disc.codegen.plan.program import (
     Carried,
     Cell,
+    Conditional,
     Copy,
     Define,
-    Guard,
+    GuardExit,
     Home,
-    If,
     Instruction,
     Launch,
     Loop,
@@ -29,7 +29,7 @@ from tvm_disc.codegen.plan.program import (
     ReadDims,
     Region,
     Storage,
-    Value,
+    StoredTensor,
 )
 from tvm_disc.codegen.threads.glue import share_of
 from tvm_disc.shape.chains import joined
@@ -45,7 +45,7 @@ def _highest(values: Sequence[Expr]) -> Expr:
     return joined(values, tirx.max) if values else i64(0)
 
 
-def _cell(value: Value) -> Cell:
+def _cell(value: StoredTensor) -> Cell:
     assert value.storage.cell is not None
     return value.storage.cell
 
@@ -73,10 +73,10 @@ class Regions:
         self.emitters: dict[type, Callable[[Any], None]] = {
             Launch: self._launch,
             Define: self._define,
-            Guard: self._guard,
+            GuardExit: self._guard,
             Copy: self._copy,
             ReadDims: self._read_dims,
-            If: self._if,
+            Conditional: self._if,
             Loop: self._loop,
         }
         self.settlers: dict[Home, Callable[[Storage], None]] = {
@@ -194,7 +194,7 @@ class Regions:
         name = str(instruction.var.name)
         self.block.define(instruction.var, self.block.number(name, i64(instruction.value)))
 
-    def _guard(self, instruction: Guard) -> None:
+    def _guard(self, instruction: GuardExit) -> None:
         if instruction.found:
             text = (instruction.message, *instruction.found)
             self.exits.check_numbers(instruction.cond, text, instruction.kind)
@@ -300,7 +300,7 @@ class Regions:
         with self.block.when(tirx.NE(buffer[i64(1)], i64(0))):
             self.memory.free(as_pointer(buffer[i64(0)]))
 
-    def _taken(self, value: Value) -> Buffer:
+    def _taken(self, value: StoredTensor) -> Buffer:
         """Return the address of ``value`` and an ownership flag; ownership is taken from its
         cell.
         """
@@ -321,7 +321,7 @@ class Regions:
         for k in range(2):
             self.block.store(target, k, taken[i64(k)])
 
-    def _cell_of(self, value: Value) -> Buffer:
+    def _cell_of(self, value: StoredTensor) -> Buffer:
         return self.cells[_cell(value)]
 
     def _dim_cells(self, dims: Sequence[object]) -> list[Buffer | None]:
@@ -335,7 +335,7 @@ class Regions:
         buffer = self.block.declare("cond", self.typed(storage, "bool"), "bool")
         return self.block.bind("taken", tirx.NE(buffer[i64(0)], tirx.IntImm("int8", 0)))
 
-    def _if(self, branch: If) -> None:
+    def _if(self, branch: Conditional) -> None:
         cells = [self._outcome_cells(o) for o in branch.outcomes]
         taken = self.condition(branch.cond)
         with self.block.when(taken):
@@ -362,7 +362,7 @@ class Regions:
         self.close_region()
         return targets
 
-    def _hand_over(self, results: Sequence[Value], targets: Sequence[Buffer]) -> None:
+    def _hand_over(self, results: Sequence[StoredTensor], targets: Sequence[Buffer]) -> None:
         """Transfer ownership of a closing region's blocks to cells of results that alias them.
 
         Two outcomes of a branch may be one tensor, which the first outcome owns.
@@ -381,7 +381,7 @@ class Regions:
                 self.block.store(heir, 1, i64(1))
                 self.block.store(cell, 1, i64(0))
 
-    def _store_dims(self, cells: list[Buffer | None], value: Value) -> None:
+    def _store_dims(self, cells: list[Buffer | None], value: StoredTensor) -> None:
         for cell, dim in zip(cells, value.shape, strict=True):
             if cell is not None:
                 self.block.store(cell, 0, i64(dim))
@@ -424,7 +424,7 @@ class Regions:
 
     def _step(
         self, loop: Loop, dim_cells: list[list[Buffer | None]]
-    ) -> tuple[list[Value], list[Buffer]]:
+    ) -> tuple[list[StoredTensor], list[Buffer]]:
         """Emit the body, then replace all carried values that changed; return these and their
         cells.
         """

@@ -31,6 +31,7 @@ from tvm_disc.codegen.objects.heap import (
 )
 from tvm_disc.codegen.objects.refcount import (
     BoxCopy,
+    BoxView,
     Choose,
     Decode,
     Drop,
@@ -46,7 +47,6 @@ from tvm_disc.codegen.objects.refcount import (
     Return,
     SetField,
     Unbox,
-    View,
     last_calls,
 )
 from tvm_disc.codegen.plan.program import (
@@ -55,7 +55,7 @@ from tvm_disc.codegen.plan.program import (
     HostFunction,
     Region,
     Storage,
-    Value,
+    StoredTensor,
 )
 from tvm_disc.tir.builder import Block, byte_offset, call, i64
 from tvm_disc.tir.index import mul, product
@@ -105,7 +105,7 @@ class ObjectCode:
         self._kept = regions.memory
         emitters: dict[type, Callable[[Any], None]] = {
             Unbox: self._unbox,
-            View: self._view,
+            BoxView: self._view,
             BoxCopy: self._box_copy,
             MakeNode: lambda i: self._new_node(i.target, i.tag, i.fields),
             MakeClosure: lambda i: self._closure(i),
@@ -190,7 +190,7 @@ class ObjectCode:
             assert storage.box is not None and storage.box.value is not None
             self._tensor(storage.box, storage.box.value, storage)
 
-    def _tensor(self, box: Box, value: Value, storage: Storage) -> None:
+    def _tensor(self, box: Box, value: StoredTensor, storage: Storage) -> None:
         """Allocate a block for a tensor whose elements are written later."""
         size = mul(product(value.shape), element_bytes(value.dtype))
         start = data_offset(len(value.shape))
@@ -200,7 +200,9 @@ class ObjectCode:
         self.boxes[box] = made
         self.regions.places[storage] = self.block.bind(storage.name, as_pointer(data))
 
-    def _header(self, made: Expr, value: Value, children: int, owner: Expr, data: Expr) -> None:
+    def _header(
+        self, made: Expr, value: StoredTensor, children: int, owner: Expr, data: Expr
+    ) -> None:
         fields = words(self.block, made)
         tag = TENSOR_FLAG + element_bytes(value.dtype) * 256 + len(value.shape)
         rows = [(Word.TAG, i64(tag)), (Word.CHILDREN, i64(children)), (Word.OWNER, owner)]
@@ -219,7 +221,7 @@ class ObjectCode:
         data = self.block.bind("data", as_pointer(fields[i64(Word.DATA)]))
         self.regions.places[instruction.value.storage] = data
 
-    def _view(self, instruction: View) -> None:
+    def _view(self, instruction: BoxView) -> None:
         value, owner = instruction.value, instruction.owner
         at = self.block.bind("at", tirx.reinterpret("int64", self.regions.place(value.storage)))
         made = self._block(i64((Word.DIMS + len(value.shape)) * 8))

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from tvm_disc.codegen.plan.program import Box, HostFunction, Instruction, Region, Storage, Value
+from tvm_disc.codegen.plan.program import (
+    Box,
+    HostFunction,
+    Instruction,
+    Region,
+    Storage,
+    StoredTensor,
+)
 
 
 @dataclass(eq=False)
@@ -51,13 +58,13 @@ class Unbox(BoxInstruction):
 
     SEES: ClassVar = ("box",)
 
-    value: Value
+    value: StoredTensor
     box: Box
     binds: list[Any]  # a symbol for each dim, or None
 
 
 @dataclass(eq=False)
-class View(BoxInstruction):
+class BoxView(BoxInstruction):
     """Box a tensor without a copy.
 
     Its elements are in ``owner``, which is kept alive, or in memory that outlives the call.
@@ -67,7 +74,7 @@ class View(BoxInstruction):
     MAKES: ClassVar = ("target",)
 
     target: Box
-    value: Value
+    value: StoredTensor
     owner: Box | None
 
     def reads(self) -> list[Storage]:
@@ -81,7 +88,7 @@ class BoxCopy(BoxInstruction):
     MAKES: ClassVar = ("target",)
 
     target: Box
-    value: Value
+    value: StoredTensor
 
     def reads(self) -> list[Storage]:
         return [self.value.storage]
@@ -209,8 +216,8 @@ class Decode(BoxInstruction):
     MAKES: ClassVar = ("target",)
 
     target: Box
-    codes: Value
-    blob: Value
+    codes: StoredTensor
+    blob: StoredTensor
 
     def reads(self) -> list[Storage]:
         return [self.codes.storage, self.blob.storage]
@@ -234,8 +241,8 @@ class Encode(BoxInstruction):
     SEES: ClassVar = ("source",)
 
     source: Box
-    codes: Value
-    blob: Value
+    codes: StoredTensor
+    blob: StoredTensor
 
 
 @dataclass(eq=False)

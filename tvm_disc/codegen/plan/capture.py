@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tvm_disc.codegen.plan.program import (
+    Conditional,
     Copy,
-    If,
     Instruction,
     Launch,
     Loop,
@@ -36,7 +36,7 @@ def _reason(step: Instruction, later: Sequence[Instruction]) -> str:
     match step:
         case ReadDims():
             return f"{_names(step)} depends on data: read back from the device"
-        case If():
+        case Conditional():
             return "a branch depends on data: its condition is read back from the device"
         case Loop():
             return "a loop depends on data: its condition is read back from the device"
@@ -55,7 +55,7 @@ def _waits(region: Region, where: str) -> Iterator[str]:
         match step:
             case ReadDims(source=source):
                 yield f"waits for {source.name}: reads {_names(step)}{where}"
-            case If(cond=cond):
+            case Conditional(cond=cond):
                 yield f"waits for {cond.name}: reads the condition of a branch{where}"
                 for side in (step.then_region, step.else_region):
                     yield from _waits(side, where)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Constant:
+class ProgramConstant:
     """An array that kernels read, unchanged or packed; it is written into the section once."""
 
     array: Array
@@ -46,4 +46,4 @@ def bytes_of(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-__all__ = ["Constant", "bytes_of"]
+__all__ = ["ProgramConstant", "bytes_of"]

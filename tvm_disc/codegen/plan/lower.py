@@ -14,7 +14,7 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_disc.codegen.host.abi import element_bytes
-from tvm_disc.codegen.plan.constants import Constant
+from tvm_disc.codegen.plan.constants import ProgramConstant
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower_objects import Dead, ObjectLowerer
 from tvm_disc.codegen.plan.ownership import place_counts
@@ -25,11 +25,11 @@ from tvm_disc.codegen.plan.program import (
     Box,
     Carried,
     Cell,
+    Conditional,
     Copy,
     Define,
-    Guard,
+    GuardExit,
     Home,
-    If,
     Launch,
     Loop,
     Outcome,
@@ -38,7 +38,7 @@ from tvm_disc.codegen.plan.program import (
     Region,
     Signature,
     Storage,
-    Value,
+    StoredTensor,
 )
 from tvm_disc.codegen.plan.tail_recursion import (
     calls,
@@ -72,16 +72,16 @@ class _Lowerer:
         self.mod, self.solver, self.library = mod, solver, library
         self.here = Position(solver)
         self.objects = ObjectLowerer(dict(mod.functions_items()), self.here, self)
-        self.constants: list[Constant] = []
-        self.constant_of: dict[Any, Value] = {}
+        self.constants: list[ProgramConstant] = []
+        self.constant_of: dict[Any, StoredTensor] = {}
         # Values that the result of an If or Loop may alias, by its storage.
-        self.lies: dict[Storage, list[Value]] = {}
+        self.lies: dict[Storage, list[StoredTensor]] = {}
 
     # -- entry ---------------------------------------------------------------------------------
 
     def main(self) -> Program:
         func = self.mod["main"]
-        inputs: list[Value] = []
+        inputs: list[StoredTensor] = []
         for p in func.params:
             if is_object(p.ty):
                 inputs += self.objects.input_box(p, len(inputs))[0]
@@ -92,7 +92,7 @@ class _Lowerer:
         self.here.settle_guards()
         self.here.at_entry = set(self.here.defined)
         result = self.sequence(func.body)
-        outputs: list[Value] = []
+        outputs: list[StoredTensor] = []
         tree = self._outputs(result, outputs)
         names = [(v.storage.name, v.shape, v.dtype) for v in inputs]
         body = self.here.region
@@ -116,16 +116,16 @@ class _Lowerer:
             boxed=self.objects.boxed,
         )
 
-    def _input(self, position: int, param: Any) -> Value:
+    def _input(self, position: int, param: Any) -> StoredTensor:
         if not is_tensor(param.ty):
             raise Unsupported(f"input '{param.name}': expected a tensor, found {param.ty}")
         shape, dtype = tuple(param.ty.shape.values), str(param.ty.dtype)
         storage = Storage(Home.INPUT, i64(0), str(param.name), position=position)
-        value = Value(shape, dtype, storage)
+        value = StoredTensor(shape, dtype, storage)
         self.here.env[param] = value
         return value
 
-    def _outputs(self, result: Any, outputs: list[Value]) -> Any:
+    def _outputs(self, result: Any, outputs: list[StoredTensor]) -> Any:
         if isinstance(result, tuple):
             return tuple(self._outputs(r, outputs) for r in result)
         if isinstance(result, Box):
@@ -134,29 +134,31 @@ class _Lowerer:
         outputs.append(self._returned(result, len(outputs), outputs))
         return len(outputs) - 1
 
-    def _returned(self, value: Value, position: int, earlier: Sequence[Value]) -> Value:
+    def _returned(
+        self, value: StoredTensor, position: int, earlier: Sequence[StoredTensor]
+    ) -> StoredTensor:
         """Return a result of the program: its temporary becomes the output; other storages are
         copied.
         """
         storage = value.storage
         if self.objects.may_be_returned(value):
             storage.home, storage.position = Home.OUTPUT, position
-            returned = Value(value.shape, value.dtype, storage)
+            returned = StoredTensor(value.shape, value.dtype, storage)
             first = first_write(self.here.region, storage)
             self.here.region.instructions.insert(first, AllocOutput(returned))
             return returned
         target = Storage(Home.OUTPUT, storage.size_bytes, f"out{position}", position=position)
-        returned = Value(value.shape, value.dtype, target)
+        returned = StoredTensor(value.shape, value.dtype, target)
         self.here.add(AllocOutput(returned))
         self.here.add(Copy(storage, target, self._bytes(value)))
         return returned
 
     # -- values --------------------------------------------------------------------------------
 
-    def _bytes(self, value: Value) -> Expr:
+    def _bytes(self, value: StoredTensor) -> Expr:
         return mul(product(value.shape), element_bytes(value.dtype))
 
-    def _temp(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
+    def _temp(self, shape: Sequence[Expr], dtype: str, name: str) -> StoredTensor:
         name = self.here.numbered(name)
         plain = mul(product(shape), element_bytes(dtype))
         # The simplified size may contain symbols that are bound only later.
@@ -164,7 +166,7 @@ class _Lowerer:
         bound = all(v in self.here.defined for v in tirx.analysis.undefined_vars(i64(simple)))
         size = simple if bound else plain
         storage = self._located(size, name)
-        value = self.here.values[storage] = Value(tuple(shape), dtype, storage)
+        value = self.here.values[storage] = StoredTensor(tuple(shape), dtype, storage)
         if storage.home is Home.CELL and self.objects.boxed:
             storage.home, storage.box = Home.BOX, Box(storage.name, value)
         return value
@@ -177,20 +179,20 @@ class _Lowerer:
             return Storage(Home.WORKSPACE, size, name)
         return Storage(Home.CELL, size, name, cell=Cell(name))
 
-    def _constant(self, expr: Any) -> Value:
+    def _constant(self, expr: Any) -> StoredTensor:
         found = self.constant_of.get(expr)
         if found is None:
-            found = self._laid(Constant(literal_value(expr)), str(expr.ty.dtype))
+            found = self._laid(ProgramConstant(literal_value(expr)), str(expr.ty.dtype))
             self.constant_of[expr] = found
         return found
 
-    def _laid(self, constant: Constant, dtype: str) -> Value:
+    def _laid(self, constant: ProgramConstant, dtype: str) -> StoredTensor:
         position = len(self.constants)
         self.constants.append(constant)
         shape = tuple(i64(d) for d in constant.form[0])
         size = i64(constant.nbytes)
         storage = Storage(Home.CONSTANT, size, f"const{position}", position=position)
-        return Value(shape, dtype, storage)
+        return StoredTensor(shape, dtype, storage)
 
     def value(self, expr: Any) -> Any:
         """Return the value of an operand."""
@@ -246,7 +248,7 @@ class _Lowerer:
             return value
         for axis, (declared, actual) in enumerate(zip(ty.shape.values, value.shape, strict=True)):
             self._unify(declared, actual, f"axis {axis} of {value.storage.name}")
-        return Value(tuple(ty.shape.values), value.dtype, value.storage)
+        return StoredTensor(tuple(ty.shape.values), value.dtype, value.storage)
 
     def _read_numbers(self, value: Any, ty: Any) -> object:
         """Lower a read of a tensor's elements as dims."""
@@ -257,10 +259,10 @@ class _Lowerer:
             self.here.defined.add(numbers[-1])
         self.here.add(ReadDims(numbers, value.storage))
         for number, declared in zip(numbers, ty.values, strict=True):
-            self.here.add(Guard(number >= 0, "a size in the data is negative"))
+            self.here.add(GuardExit(number >= 0, "a size in the data is negative"))
             if number is not declared:
                 cond = tirx.EQ(number, i64(declared))
-                self.here.add(Guard(cond, f"expected {declared}"))
+                self.here.add(GuardExit(cond, f"expected {declared}"))
         self.here.settle_guards()
         return value
 
@@ -269,7 +271,7 @@ class _Lowerer:
             self.here.define(declared, actual)
         elif not self.solver.known_eq(declared, actual):
             cond = tirx.EQ(i64(declared), i64(actual))
-            self.here.add(Guard(cond, f"{where}: expected {declared}"))
+            self.here.add(GuardExit(cond, f"{where}: expected {declared}"))
 
     def _call(self, var: Any, call: Any) -> Any:
         if isinstance(call.op, tvm.ir.GlobalVar):
@@ -288,7 +290,7 @@ class _Lowerer:
         if row is not None and row.cls is OpClass.VIEW:
             source = self.value(call.args[0])
             self.here.settle_sizes(var.ty.shape.values, name)
-            return Value(tuple(var.ty.shape.values), source.dtype, source.storage)
+            return StoredTensor(tuple(var.ty.shape.values), source.dtype, source.storage)
         if name == "relax.tensor_to_shape":
             return self.value(call.args[0])
         if name == "relax.nonzero":
@@ -321,7 +323,11 @@ class _Lowerer:
         return outputs[0] if is_tensor(var.ty) else tuple(outputs)
 
     def _emit_launch(
-        self, kernel: Any, values: Sequence[Value], outputs: Sequence[Value], symbols: list[Expr]
+        self,
+        kernel: Any,
+        values: Sequence[StoredTensor],
+        outputs: Sequence[StoredTensor],
+        symbols: list[Expr],
     ) -> None:
         # A call passes symbols in the order of declaration; the kernel has its own order.
         given = dict(zip(self.library.declared(kernel), symbols, strict=True))
@@ -343,23 +349,23 @@ class _Lowerer:
             )
         )
 
-    def _packed(self, kernel: Any, position: int, arg: Expr) -> Value:
+    def _packed(self, kernel: Any, position: int, arg: Expr) -> StoredTensor:
         """Return a kernel operand; the kernel may require a weight in packed form."""
         pack = kernel.packed.get(kernel.params[position])
         if pack is None:
             value = self.value(arg)
-            assert isinstance(value, Value)
+            assert isinstance(value, StoredTensor)
             return value
         constant = self.library.resolve_constant(arg)
         key = (constant, pack)
         found = self.constant_of.get(key)
         if found is None:
-            weight = Constant(literal_value(constant), pack)
+            weight = ProgramConstant(literal_value(constant), pack)
             found = self._laid(weight, weight.form[1])
             self.constant_of[key] = found
         return found
 
-    def _nonzero(self, source: Value) -> Value:
+    def _nonzero(self, source: StoredTensor) -> StoredTensor:
         """Lower ``nonzero`` to two kernels: the first counts, the second fills; the count
         becomes a dim.
         """
@@ -374,10 +380,10 @@ class _Lowerer:
         self._emit_launch(fill, [source], [value], [*symbols, size])
         return value
 
-    def _owned(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
+    def _owned(self, shape: Sequence[Expr], dtype: str, name: str) -> StoredTensor:
         size = mul(product(shape), element_bytes(dtype))
         storage = Storage(Home.CELL, size, name, cell=Cell(self.here.numbered(name)))
-        return Value(tuple(shape), dtype, storage)
+        return StoredTensor(tuple(shape), dtype, storage)
 
     # -- control flow --------------------------------------------------------------------------
 
@@ -402,10 +408,10 @@ class _Lowerer:
         ]
         for outcome, *values in zip(outcomes, *(r.results for r in regions), strict=True):
             self.lies[outcome.value.storage] = values
-        self.here.add(If(cond.storage, *regions, outcomes))
+        self.here.add(Conditional(cond.storage, *regions, outcomes))
         return rebuild(results[0], iter([o.value for o in outcomes]))
 
-    def _escape(self, region: Region, value: Value) -> Value:
+    def _escape(self, region: Region, value: StoredTensor) -> StoredTensor:
         """Move a value that outlives its region, and all values that it may alias, out of the
         workspace.
         """
@@ -421,7 +427,7 @@ class _Lowerer:
             waiting += self.lies.get(storage, ())
         return value
 
-    def _outcome(self, a: Value, b: Value | None = None) -> Outcome:
+    def _outcome(self, a: StoredTensor, b: StoredTensor | None = None) -> Outcome:
         dims: list[Any] = []
         for axis, dim in enumerate(a.shape):
             other = dim if b is None else b.shape[axis]
@@ -491,7 +497,7 @@ class _Lowerer:
 
         return self.here.within(region, run)
 
-    def _carried(self, param: Any, initial: Value) -> Carried:
+    def _carried(self, param: Any, initial: StoredTensor) -> Carried:
         storage = Storage(Home.CELL, i64(0), str(param.name))
         storage.cell = Cell(self.here.numbered(str(param.name)))
         dims: list[Any] = []
@@ -503,18 +509,20 @@ class _Lowerer:
             else:
                 dims.append(None)
                 self._unify(declared, actual, f"input '{param.name}' of a loop")
-        value = Value(tuple(param.ty.shape.values), initial.dtype, storage)
+        value = StoredTensor(tuple(param.ty.shape.values), initial.dtype, storage)
         self.here.env[param] = value
         return Carried(value, dims, initial)
 
-    def _step_values(self, body: Region, seq: Any, gv: Any, carried: list[Carried]) -> list[Value]:
+    def _step_values(
+        self, body: Region, seq: Any, gv: Any, carried: list[Carried]
+    ) -> list[StoredTensor]:
         result = self.here.within(body, lambda: self._step(seq, gv, carried))
         if result is None:
             raise Unsupported(f"{gv.name_hint}: the recursive call is not in tail position")
         return list(result)
 
-    def _step(self, seq: Any, gv: object, carried: list[Carried]) -> list[Value] | None:
-        result: list[Value] | None = None
+    def _step(self, seq: Any, gv: object, carried: list[Carried]) -> list[StoredTensor] | None:
+        result: list[StoredTensor] | None = None
         for block in seq.blocks:
             for binding in block.bindings:
                 call = binding.value if isinstance(binding, relax.VarBinding) else None
@@ -528,8 +536,8 @@ class _Lowerer:
                     self.binding(binding)
         return result
 
-    def _next_values(self, call: Call, carried: list[Carried]) -> list[Value]:
-        values: list[Value] = []
+    def _next_values(self, call: Call, carried: list[Carried]) -> list[StoredTensor]:
+        values: list[StoredTensor] = []
         homes = {c.value.storage: k for k, c in enumerate(carried)}
         for k, arg in enumerate(call.args):
             value = self.value(arg)
@@ -539,7 +547,7 @@ class _Lowerer:
             values.append(value)
         return values
 
-    def _copied(self, value: Value) -> Value:
+    def _copied(self, value: StoredTensor) -> StoredTensor:
         target = self._owned(value.shape, value.dtype, "copy")
         self.here.add(Copy(value.storage, target.storage, self._bytes(value)))
         return target

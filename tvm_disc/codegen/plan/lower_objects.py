@@ -12,6 +12,7 @@ from tvm import relax, tirx
 from tvm_disc.codegen.objects.heap import MAX_ARGS, MAX_RESULTS
 from tvm_disc.codegen.objects.refcount import (
     BoxCopy,
+    BoxView,
     Choose,
     Decode,
     Encode,
@@ -25,7 +26,6 @@ from tvm_disc.codegen.objects.refcount import (
     Return,
     SetField,
     Unbox,
-    View,
 )
 from tvm_disc.codegen.plan.position import Position
 from tvm_disc.codegen.plan.program import (
@@ -35,7 +35,7 @@ from tvm_disc.codegen.plan.program import (
     HostFunction,
     Region,
     Storage,
-    Value,
+    StoredTensor,
 )
 from tvm_disc.codegen.plan.tail_recursion import leaves, only_repacks, symbols_of
 from tvm_disc.errors import Unsupported
@@ -77,7 +77,7 @@ class ObjectLowerer:
         self.host_functions: dict[Any, HostFunction] = {}
         self.waiting: list[tuple[HostFunction, Any]] = []
 
-    def may_be_returned(self, value: Value) -> bool:
+    def may_be_returned(self, value: StoredTensor) -> bool:
         """Return whether a value can be computed directly into a tensor for the caller.
 
         That tensor is allocated before the first write, so its dims must be bound by then; those of
@@ -100,7 +100,7 @@ class ObjectLowerer:
             return value
         if isinstance(value, tuple):
             return self._node(0, [self.boxes(v) for v in value])
-        assert isinstance(value, Value)
+        assert isinstance(value, StoredTensor)
         storage = value.storage
         if storage.home is Home.WORKSPACE and storage in self.here.values:
             # No address was taken yet, so it can be computed directly into a box.
@@ -113,12 +113,12 @@ class ObjectLowerer:
                 return storage.box
         target = self._box("box")
         if storage.home in (Home.BOX, Home.INPUT, Home.CONSTANT):
-            self.here.add(View(target, value, storage.box))
+            self.here.add(BoxView(target, value, storage.box))
         else:
             self.here.add(BoxCopy(target, value))
         return target
 
-    def _same(self, a: Value, b: Value) -> bool:
+    def _same(self, a: StoredTensor, b: StoredTensor) -> bool:
         return len(a.shape) == len(b.shape) and all(
             x is y or bool(self.here.solver.known_eq(x, y))
             for x, y in zip(a.shape, b.shape, strict=True)
@@ -142,7 +142,7 @@ class ObjectLowerer:
             binds.append(dims[k] if new else None)
             self.here.defined.update(b for b in binds if b is not None)
         storage = Storage(Home.BOX, i64(0), box.name, box=box)
-        value = Value(tuple(dims), str(ty.dtype), storage)
+        value = StoredTensor(tuple(dims), str(ty.dtype), storage)
         box.value = value
         self.here.add(Unbox(value, box, binds))
         self.here.settle_guards()
@@ -304,7 +304,7 @@ class ObjectLowerer:
 
     # -- the border of the program -------------------------------------------------------------
 
-    def input_box(self, param: Var, position: int) -> tuple[list[Value], Box]:
+    def input_box(self, param: Var, position: int) -> tuple[list[StoredTensor], Box]:
         """Add an input in flat form, two tensors, and the box that is decoded from it."""
         name, box = str(param.name), self._box(str(param.name))
         flat = []
@@ -312,19 +312,19 @@ class ObjectLowerer:
             size = tirx.Var(f"{name}_{part}", "int64")
             self.here.defined.add(size)
             storage = Storage(Home.INPUT, i64(0), f"{name}.{part}", position=position + k)
-            flat.append(Value((size,), dtype, storage))
+            flat.append(StoredTensor((size,), dtype, storage))
         self.here.add(Decode(box, *flat))
         self.here.env[param] = box
         return flat, box
 
-    def output_box(self, box: Box, position: int) -> list[Value]:
+    def output_box(self, box: Box, position: int) -> list[StoredTensor]:
         """Add the encoding of a returned box to flat form."""
         words, size = tirx.Var("words", "int64"), tirx.Var("blob_bytes", "int64")
         self.here.add(Measure(box, words, size))
         flat = []
         for k, (dim, dtype) in enumerate(((words, "int64"), (size, "uint8"))):
             storage = Storage(Home.OUTPUT, i64(0), f"out{position + k}", position=position + k)
-            flat.append(Value((dim,), dtype, storage))
+            flat.append(StoredTensor((dim,), dtype, storage))
             self.here.add(AllocOutput(flat[-1]))
         self.here.add(Encode(box, *flat))
         return flat

@@ -16,9 +16,9 @@ from tvm_disc.abi.formula import rounded
 from tvm_disc.codegen.plan.formula import Formulas
 from tvm_disc.codegen.plan.placement import best_order, overlaps, sample_dims, supports
 from tvm_disc.codegen.plan.program import (
+    Conditional,
     Copy,
     Home,
-    If,
     Instruction,
     Launch,
     Loop,
@@ -82,11 +82,11 @@ def _with_all(
 
 
 def _outcomes(instruction: Instruction) -> Sequence[Outcome]:
-    return instruction.outcomes if isinstance(instruction, If | Loop) else ()
+    return instruction.outcomes if isinstance(instruction, Conditional | Loop) else ()
 
 
 def _plan_inner(instruction: Instruction) -> None:
-    if isinstance(instruction, If):
+    if isinstance(instruction, Conditional):
         plan_region(instruction.then_region)
         plan_region(instruction.else_region)
     elif isinstance(instruction, Loop):
@@ -150,7 +150,7 @@ def _order(sizes: Sequence[Expr], clashes: Sequence[Sequence[int]]) -> list[int]
 
 
 def _inner_regions(instruction: Instruction) -> list[Region]:
-    if isinstance(instruction, If):
+    if isinstance(instruction, Conditional):
         return [instruction.then_region, instruction.else_region]
     if isinstance(instruction, Loop):
         return [instruction.header, instruction.body, instruction.exit]
@@ -167,7 +167,7 @@ def touched(instruction: Instruction) -> list[Storage]:
         found += [instruction.source, instruction.target]
     elif isinstance(instruction, ReadDims):
         found.append(instruction.source)
-    elif isinstance(instruction, If):
+    elif isinstance(instruction, Conditional):
         found.append(instruction.cond)
     elif isinstance(instruction, Loop):
         found += [c.initial.storage for c in instruction.carried]

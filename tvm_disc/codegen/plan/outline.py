@@ -12,7 +12,16 @@ from tvm import tirx
 from tvm_disc.codegen.plan.formula import Formulas, formula, steps_of
 from tvm_disc.codegen.plan.kernels import substitute
 from tvm_disc.codegen.plan.memory import lifetimes, written
-from tvm_disc.codegen.plan.program import Copy, Home, If, Launch, Loop, Program, Region, Storage
+from tvm_disc.codegen.plan.program import (
+    Conditional,
+    Copy,
+    Home,
+    Launch,
+    Loop,
+    Program,
+    Region,
+    Storage,
+)
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.kernel import Kernel
@@ -109,7 +118,7 @@ def _steps(region: Region) -> Iterator[Launch | Copy]:
     for step in region.instructions:
         if isinstance(step, Launch | Copy):
             yield step
-        elif isinstance(step, If):
+        elif isinstance(step, Conditional):
             yield from _steps(step.then_region)
             yield from _steps(step.else_region)
         elif isinstance(step, Loop):

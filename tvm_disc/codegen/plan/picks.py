@@ -14,14 +14,16 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_disc.codegen.plan.program import Guard
+from tvm_disc.codegen.plan.program import GuardExit
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr, Var
 
 
-def pick_guards(nodes: list[Node], given: Mapping[Var, Expr], solver: Solver) -> Iterator[Guard]:
+def pick_guards(
+    nodes: list[Node], given: Mapping[Var, Expr], solver: Solver
+) -> Iterator[GuardExit]:
     """Yield the guards of a launch of a kernel of ``nodes`` with the dims ``given``."""
     for node in nodes:
         for axis in _picked_axes(node):
@@ -34,10 +36,10 @@ def pick_guards(nodes: list[Node], given: Mapping[Var, Expr], solver: Solver) ->
                 f"{node.op.rpartition('.')[2]}: axis {axis} is indexed but empty: "
                 f"{solver.name_of(dim)} is 0"
             )
-            yield Guard(reduce(tirx.Or, nothing, dim >= 1), text)
+            yield GuardExit(reduce(tirx.Or, nothing, dim >= 1), text)
 
 
-def range_guard(attrs: Any, found: Sequence[Expr], limits: Sequence[Expr]) -> Guard:
+def range_guard(attrs: Any, found: Sequence[Expr], limits: Sequence[Expr]) -> GuardExit:
     """Return the guard of a ``disc.checked``.
 
     Args:
@@ -50,11 +52,11 @@ def range_guard(attrs: Any, found: Sequence[Expr], limits: Sequence[Expr]) -> Gu
     inside = tirx.And(least >= low, greatest < high)
     if len(found) == 1:
         text = f"{what}: expected a divisor other than 0, found 0"
-        return Guard(greatest < high, text, (), kind)
+        return GuardExit(greatest < high, text, (), kind)
     wrong = tirx.Select(least < low, least, greatest)
     text = f"{what}: expected "
     parts = (low, " <= index < ", high, ", found ", wrong)
-    return Guard(inside, text, parts, kind)
+    return GuardExit(inside, text, parts, kind)
 
 
 def result_shapes(nodes: list[Node], given: Mapping[Var, Expr]) -> Iterator[tuple[list[Expr], str]]:

@@ -7,7 +7,14 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_disc.codegen.plan.program import Define, Guard, Instruction, Region, Storage, Value
+from tvm_disc.codegen.plan.program import (
+    Define,
+    GuardExit,
+    Instruction,
+    Region,
+    Storage,
+    StoredTensor,
+)
 from tvm_disc.errors import Unsupported
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
@@ -35,7 +42,7 @@ class Position:
         self.bound: set[Any] = set()
         self.settled: set[Any] = set()
         self.placed: set[int] = set()
-        self.values: dict[Storage, Value] = {}
+        self.values: dict[Storage, StoredTensor] = {}
         self.counter = 0
 
     def add(self, instruction: Instruction) -> None:
@@ -56,7 +63,7 @@ class Position:
                 continue
             self.settled.add(id(guard))
             self.placed.add(id(guard))
-            self._add_early(Guard(guard.cond, guard.message))
+            self._add_early(GuardExit(guard.cond, guard.message))
 
     def define(self, var: Any, value: Any) -> None:
         """Bind a symbol: before the workspace allocation if the symbols of ``value`` are bound
@@ -108,14 +115,14 @@ class Position:
                 continue
             size = self.solver.name_of(dim)
             text = f"{what}: {size} must not be negative: it is the size of axis {axis} of a result"
-            self._add_early(Guard(dim >= 0, text))
+            self._add_early(GuardExit(dim >= 0, text))
 
-    def _add_early(self, step: Guard | Define) -> bool:
+    def _add_early(self, step: GuardExit | Define) -> bool:
         """Add a step at the start of the region if its symbols are bound there, else here; return
         whether they are.
         """
         steps = self.region.instructions
-        read = step.cond if isinstance(step, Guard) else i64(step.value)
+        read = step.cond if isinstance(step, GuardExit) else i64(step.value)
         early = all(v in self.at_entry for v in tirx.analysis.undefined_vars(read))
         steps.insert(len(self.region.leading()) if early else len(steps), step)
         return early

@@ -1,7 +1,7 @@
 """Host program before it is emitted as TIR: values, storages and instructions.
 
-A :class:`Region` is straight-line code; ``If`` and ``Loop`` contain regions. Shapes are expressions
-over symbolic dims that are bound before the instruction that uses them.
+A :class:`Region` is straight-line code; ``Conditional`` and ``Loop`` contain regions. Shapes are
+expressions over symbolic dims that are bound before the instruction that uses them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 from itertools import takewhile
 from typing import Any, TypeAlias
 
-from tvm_disc.codegen.plan.constants import Constant
+from tvm_disc.codegen.plan.constants import ProgramConstant
 from tvm_disc.errors import WhyNot
 from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.typing import Expr
@@ -52,7 +52,7 @@ class Box:
     """
 
     name: str
-    value: Value | None = None
+    value: StoredTensor | None = None
 
 
 @dataclass(eq=False)
@@ -63,7 +63,7 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class StoredTensor:
     """A tensor at run time: contiguous row-major elements in a storage."""
 
     shape: tuple[Expr, ...]
@@ -71,7 +71,7 @@ class Value:
     storage: Storage
 
 
-Tree: TypeAlias = "Value | tuple[Tree, ...]"
+Tree: TypeAlias = "StoredTensor | tuple[Tree, ...]"
 
 
 @dataclass(eq=False)
@@ -109,7 +109,7 @@ class Define(Instruction):
 
 
 @dataclass(eq=False)
-class Guard(Instruction):
+class GuardExit(Instruction):
     """An error exit if ``cond`` is false.
 
     Attributes:
@@ -148,7 +148,7 @@ class ReadDims(Instruction):
 class AllocOutput(Instruction):
     """Allocates result ``position``."""
 
-    value: Value
+    value: StoredTensor
 
 
 @dataclass(frozen=True)
@@ -171,15 +171,15 @@ class Region:
 
     instructions: list[Instruction] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
-    results: list[Value] = field(default_factory=list)
+    results: list[StoredTensor] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
 
-    def leading(self) -> list[Guard | Define]:
+    def leading(self) -> list[GuardExit | Define]:
         """Return the guards and definitions before all other instructions."""
-        head = takewhile(lambda step: isinstance(step, Guard | Define), self.instructions)
-        return [step for step in head if isinstance(step, Guard | Define)]
+        head = takewhile(lambda step: isinstance(step, GuardExit | Define), self.instructions)
+        return [step for step in head if isinstance(step, GuardExit | Define)]
 
-    def take_leading(self) -> list[Guard | Define]:
+    def take_leading(self) -> list[GuardExit | Define]:
         """Remove the leading guards and definitions, and return them."""
         head = self.leading()
         del self.instructions[: len(head)]
@@ -187,7 +187,7 @@ class Region:
 
 
 @dataclass(eq=False)
-class If(Instruction):
+class Conditional(Instruction):
     """Runs one of two regions; their results become ``outcomes`` (cells), with ``dims`` bound."""
 
     cond: Storage
@@ -200,7 +200,7 @@ class If(Instruction):
 class Outcome:
     """A result of control flow: its cell, and the dims that differ between paths."""
 
-    value: Value
+    value: StoredTensor
     dims: list[Any]  # one variable per dim, or None if the dim is the same on every path
 
 
@@ -208,9 +208,9 @@ class Outcome:
 class Carried:
     """A loop-carried tensor: the cell, and the dims bound at the start of each iteration."""
 
-    value: Value
+    value: StoredTensor
     dims: list[Any]
-    initial: Value
+    initial: StoredTensor
 
 
 @dataclass(eq=False)
@@ -261,10 +261,10 @@ class Program:
 
     signature: Signature
     region: Region
-    inputs: list[Value]
-    outputs: list[Value]
+    inputs: list[StoredTensor]
+    outputs: list[StoredTensor]
     output_tree: object
-    constants: list[Constant]
+    constants: list[ProgramConstant]
     kernels: list[Kernel]
     symbols: dict[str, str] = field(default_factory=dict)
     definitions: list[Define] = field(default_factory=list)

@@ -8,13 +8,22 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from tvm_disc.codegen.plan.program import Copy, If, Launch, Loop, Program, Region, Storage, Value
+from tvm_disc.codegen.plan.program import (
+    Conditional,
+    Copy,
+    Launch,
+    Loop,
+    Program,
+    Region,
+    Storage,
+    StoredTensor,
+)
 from tvm_disc.errors import Unsupported
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Binding, Expr, GlobalVar, TVMFunction
 
 
-def leaves(tree: Any) -> list[Value]:
+def leaves(tree: Any) -> list[StoredTensor]:
     """Return the tensors of a nested result, in order."""
     if isinstance(tree, tuple):
         return [leaf for item in tree for leaf in leaves(item)]
@@ -28,7 +37,7 @@ def rebuild(tree: Any, values: Iterator[object]) -> Any:
     return next(values)
 
 
-def symbols_of(value: Value) -> set[Expr]:
+def symbols_of(value: StoredTensor) -> set[Expr]:
     """Return the symbols in the dims of a value."""
     return {v for d in value.shape for v in tirx.analysis.undefined_vars(i64(d))}
 
@@ -105,7 +114,7 @@ def launches(region: Region) -> list[str]:
     for instruction in region.instructions:
         if isinstance(instruction, Launch):
             names.append(instruction.kernel.name)
-        elif isinstance(instruction, If):
+        elif isinstance(instruction, Conditional):
             names += launches(instruction.then_region) + launches(instruction.else_region)
         elif isinstance(instruction, Loop):
             for inner in (instruction.header, instruction.body, instruction.exit):

@@ -29,7 +29,7 @@ _NATIVE = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
 
 
 @dataclass(frozen=True)
-class Place:
+class FileRange:
     """Location of a tensor's elements: a byte range of a file."""
 
     name: str
@@ -86,7 +86,7 @@ def files_beside(path: Path) -> list[Path]:
     return sorted(needed)
 
 
-def check_external(model: ModelProto, folder: str, path: Path | None = None) -> list[Place]:
+def check_external(model: ModelProto, folder: str, path: Path | None = None) -> list[FileRange]:
     """Return the locations of all external elements of a model.
 
     Args:
@@ -153,7 +153,7 @@ def read_elements(tensor: TensorProto, folder: str) -> np.ndarray | bytes:
     raise _short(place, place.path.stat().st_size)
 
 
-def _checked(tensor: object, folder: str, roots: Sequence[str]) -> Place | None:
+def _checked(tensor: object, folder: str, roots: Sequence[str]) -> FileRange | None:
     """Return the location of a tensor's elements; None if they are stored in the model."""
     if not is_external(tensor):
         return None
@@ -168,7 +168,7 @@ def _checked(tensor: object, folder: str, roots: Sequence[str]) -> Place | None:
     return place
 
 
-def _place(tensor: TensorProto, folder: str) -> Place:
+def _place(tensor: TensorProto, folder: str) -> FileRange:
     """Return the location that a tensor names, without accessing the file."""
     told = {entry.key: entry.value for entry in tensor.external_data}
     where, name = told.get("location", ""), tensor.name
@@ -187,7 +187,7 @@ def _place(tensor: TensorProto, folder: str) -> Place:
             f"ONNX tensor {name!r}: its dims {list(dims)} need {nbytes} bytes, found a length of "
             f"{length} in its external data; the model is damaged"
         )
-    return Place(name, Path(folder, where), offset, nbytes)
+    return FileRange(name, Path(folder, where), offset, nbytes)
 
 
 def _number(name: str, told: dict[str, str], key: str, default: int) -> int:
@@ -202,7 +202,7 @@ def _number(name: str, told: dict[str, str], key: str, default: int) -> int:
     return int(text)
 
 
-def _opened(place: Place) -> IO[bytes]:
+def _opened(place: FileRange) -> IO[bytes]:
     """Open the file of a tensor and check that it is a regular file."""
     try:
         handle = os.open(place.path, _OPEN)
@@ -225,14 +225,14 @@ def _kind(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "a device")
 
 
-def _refused(place: Place, why: str) -> BadInput:
+def _refused(place: FileRange, why: str) -> BadInput:
     return BadInput(
         f"ONNX tensor {place.name!r}: its elements are in an external file, "
         f"{str(place.path)!r}, which {why}"
     )
 
 
-def _short(place: Place, size: int) -> BadInput:
+def _short(place: FileRange, size: int) -> BadInput:
     return _refused(
         place,
         f"has {size} bytes; expected at least {place.offset + place.nbytes}, of which the tensor "

@@ -10,7 +10,7 @@ from typing import Any
 from tvm_disc.errors import DiscError, Unsupported
 from tvm_disc.frontends.calls import Expr, placed
 from tvm_disc.frontends.onnx import functions
-from tvm_disc.frontends.onnx.node import Node, attributes, name_of, title
+from tvm_disc.frontends.onnx.node import OnnxNode, attributes, name_of, title
 from tvm_disc.frontends.onnx.ranks import completed, declared_ranks, renamed
 from tvm_disc.frontends.onnx.rows import find
 from tvm_disc.frontends.onnx.table import normal
@@ -53,7 +53,7 @@ class Model:
             )
 
 
-class Graph:
+class OnnxGraph:
     """Values by name, in a graph or in a function's body.
 
     Attributes:
@@ -61,7 +61,9 @@ class Graph:
         outer: the enclosing graph, if this graph is a branch or a loop body.
     """
 
-    def __init__(self, model: Model, opsets: Mapping[str, int], outer: Graph | None = None) -> None:
+    def __init__(
+        self, model: Model, opsets: Mapping[str, int], outer: OnnxGraph | None = None
+    ) -> None:
         self.model, self.opsets, self.outer = model, opsets, outer
         self.infer = model.infer
         self.values: dict[str, Any] = {}
@@ -88,9 +90,9 @@ class Graph:
         found = self.values[name] = self.outer.lookup(name)
         return found
 
-    def body(self) -> Graph:
+    def body(self) -> OnnxGraph:
         """Return an empty graph nested in this one."""
-        made = Graph(self.model, self.opsets, self)
+        made = OnnxGraph(self.model, self.opsets, self)
         made.references = self.references
         return made
 
@@ -137,7 +139,7 @@ class Graph:
         row = find(domain, proto.op_type, opset)
         inputs = [self.lookup(name) for name in proto.input]
         if row is not None:
-            node = Node(self.infer, proto, inputs, attributes(proto), opset, self)
+            node = OnnxNode(self.infer, proto, inputs, attributes(proto), opset, self)
             with building(node):
                 return row.convert(node)
         schema = functions.schema_of(domain, proto.op_type, opset)
@@ -166,7 +168,7 @@ class Graph:
         self, function: Any, proto: Any, opsets: Mapping[str, int], schema: object = None
     ) -> list[Any]:
         """Convert a function's body for the inputs and attributes of a call; return its results."""
-        inner = Graph(self.model, opsets)
+        inner = OnnxGraph(self.model, opsets)
         given = [self.lookup(name) for name in proto.input]
         given += [None] * (len(function.input) - len(given))
         inner.values = dict(zip(function.input, given, strict=False))
@@ -305,4 +307,4 @@ def _result(value: object, name: str) -> Expr:
     return value
 
 
-__all__ = ["Graph", "Model", "refuse_unknown", "results_of"]
+__all__ = ["Model", "OnnxGraph", "refuse_unknown", "results_of"]

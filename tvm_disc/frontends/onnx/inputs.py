@@ -34,7 +34,7 @@ def variables(graph: GraphProto, given: set[str]) -> list[ast.Var]:
         Unsupported: an input is not a tensor, or programs do not have its element type.
     """
     wanted = [v for v in graph.input if v.name not in given]
-    dims = Dims([d for v in wanted for d in _shape(v)])
+    dims = InputDims([d for v in wanted for d in _shape(v)])
     return [ast.Var(v.name, _type(v, dims)) for v in wanted]
 
 
@@ -48,7 +48,7 @@ def _shape(value: Any) -> Sequence[Any]:
     return dims
 
 
-def _type(value: Any, dims: Dims) -> rt.TensorType:
+def _type(value: Any, dims: InputDims) -> rt.TensorType:
     try:
         dtype = dtype_of(value.type.tensor_type.elem_type)
     except Unsupported as error:
@@ -56,7 +56,7 @@ def _type(value: Any, dims: Dims) -> rt.TensorType:
     return rt.TensorType(tuple(dims.of(d) for d in _shape(value)), dtype)
 
 
-class Dims:
+class InputDims:
     """Dims by their text in the model."""
 
     def __init__(self, protos: Sequence[Any]) -> None:
@@ -124,4 +124,4 @@ def _is_name(name: str) -> bool:
     return name.isidentifier() and name.isascii() and not iskeyword(name)
 
 
-__all__ = ["Dims", "variables"]
+__all__ = ["InputDims", "variables"]

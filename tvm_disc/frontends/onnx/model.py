@@ -11,7 +11,7 @@ from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends.extras import require
 from tvm_disc.frontends.onnx.external import check_external, check_model_file
 from tvm_disc.frontends.onnx.functions import opsets_of
-from tvm_disc.frontends.onnx.graph import Graph, Model, refuse_unknown, results_of
+from tvm_disc.frontends.onnx.graph import Model, OnnxGraph, refuse_unknown, results_of
 from tvm_disc.frontends.onnx.inputs import variables
 from tvm_disc.frontends.onnx.size import function_key, node_limit
 from tvm_disc.frontends.onnx.texts import check_texts
@@ -61,7 +61,7 @@ def read_file(model: ModelProto) -> tuple[Any, str]:
 def _module(model: ModelProto, shared: Model) -> IRModule:
     opsets, infer = opsets_of(model.opset_import), shared.infer
     refuse_unknown(model, opsets, shared.functions)
-    graph = Graph(shared, opsets)
+    graph = OnnxGraph(shared, opsets)
     given = {t.name for t in model.graph.initializer}
     given |= {s.values.name for s in model.graph.sparse_initializer}
     params = variables(model.graph, given)

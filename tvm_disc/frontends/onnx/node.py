@@ -12,7 +12,7 @@ from tvm_disc.relay.infer import Inference
 from tvm_disc.typing import GraphProto, Proto
 
 
-class Node(Calc):
+class OnnxNode(Calc):
     """Inputs, attributes and context of one node.
 
     Attributes:
@@ -63,7 +63,7 @@ class Node(Calc):
         """Return an attribute, or its default."""
         return self.attrs.get(name, default)
 
-    def inside(self, values: Iterable[tuple[str, Any]]) -> Node:
+    def inside(self, values: Iterable[tuple[str, Any]]) -> OnnxNode:
         """Return a copy of the node in a nested graph in which these names are bound to new
         values.
         """
@@ -145,4 +145,4 @@ def _decoded(value: Any) -> Any:
     return value
 
 
-__all__ = ["Node", "attributes", "name_of", "title"]
+__all__ = ["OnnxNode", "attributes", "name_of", "title"]

@@ -8,7 +8,7 @@ from typing import Any
 from tvm_disc.errors import DiscError, Unsupported
 from tvm_disc.frontends.calls import Expr, placed
 from tvm_disc.frontends.stablehlo.attributes import array, tensor_type
-from tvm_disc.frontends.stablehlo.node import Node, short_name
+from tvm_disc.frontends.stablehlo.node import StableHLONode, short_name
 from tvm_disc.frontends.stablehlo.rows import REFUSED, ROWS
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
@@ -19,7 +19,7 @@ SMALL = 64  # maximum number of elements of a result that becomes a constant
 _ENDS = frozenset(["func.return", "return"])
 
 
-class Walk:
+class ModuleConversion:
     """Converts functions and regions.
 
     Attributes:
@@ -103,7 +103,7 @@ class Walk:
         where = title(op)
         with placed(where):
             try:
-                node = Node(self.infer, op, [self.values[v] for v in op.operands], self)
+                node = StableHLONode(self.infer, op, [self.values[v] for v in op.operands], self)
                 with building(node):
                     results = _row(node)(node)
             except DiscError as error:
@@ -133,7 +133,7 @@ class Walk:
         return ast.Constant(known) if known is not None and known.size <= SMALL else value
 
 
-def _row(node: Node) -> Any:
+def _row(node: StableHLONode) -> Any:
     """Return the converter of an operation.
 
     Raises:
@@ -169,4 +169,4 @@ def _symbol(function: Any) -> str:
     return str(function.attributes["sym_name"]).strip('"')
 
 
-__all__ = ["Walk", "title"]
+__all__ = ["ModuleConversion", "title"]

@@ -10,8 +10,8 @@ from tvm_disc.frontends.stablehlo import reader
 from tvm_disc.frontends.stablehlo.attributes import dims_of, dtype_of, tensor_type
 from tvm_disc.frontends.stablehlo.conditions import Texts, checked, split
 from tvm_disc.frontends.stablehlo.dims import Dims, refuse_negative, unique_names
-from tvm_disc.frontends.stablehlo.graph import Walk
-from tvm_disc.frontends.stablehlo.reader import Argument
+from tvm_disc.frontends.stablehlo.graph import ModuleConversion
+from tvm_disc.frontends.stablehlo.reader import FunctionArgument
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.infer import Inference
@@ -34,7 +34,7 @@ def from_stablehlo(source: Any) -> IRModule:
     """
     loaded = reader.load(source)
     infer = Inference()
-    walk = Walk(infer, loaded.module)
+    walk = ModuleConversion(infer, loaded.module)
     if "main" not in walk.functions:
         raise BadInput(f"expected a function @main, found {', '.join(walk.functions) or 'none'}")
     block = walk.functions["main"].regions[0].blocks[0]
@@ -57,17 +57,17 @@ def from_stablehlo(source: Any) -> IRModule:
     return IRModule.from_expr(ast.Function(params, checked(body, checks), attrs=attrs))
 
 
-def _arguments(block: Any) -> tuple[Argument, ...]:
+def _arguments(block: Any) -> tuple[FunctionArgument, ...]:
     """Return the arguments of ``main``, whose dynamic dims have no names."""
     found = []
     for k, value in enumerate(block.arguments):
         ty = tensor_type(value.type)
-        found.append(Argument(reader.name_of(value), tuple(dims_of(ty)), dtype_of(ty), k))
+        found.append(FunctionArgument(reader.name_of(value), tuple(dims_of(ty)), dtype_of(ty), k))
     return tuple(found)
 
 
 def _sizes(
-    block: Any, names: Sequence[str], arguments: Sequence[Argument], dims: Dims
+    block: Any, names: Sequence[str], arguments: Sequence[FunctionArgument], dims: Dims
 ) -> dict[tuple[Any, int], str]:
     """Return the text of each dim: its number, its symbol, or ``input.axis``."""
     found = {}

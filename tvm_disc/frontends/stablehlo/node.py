@@ -14,7 +14,7 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
 
 
-class Scope(Protocol):
+class ConversionScope(Protocol):
     """The conversion of nested blocks and of functions."""
 
     values: dict[Any, Expr]
@@ -36,7 +36,7 @@ class Scope(Protocol):
         """Add a condition that every call must satisfy."""
 
 
-class Node(Calc):
+class StableHLONode(Calc):
     """Operands, attributes and regions of one operation.
 
     Attributes:
@@ -45,7 +45,9 @@ class Node(Calc):
         inputs: one expression for each operand.
     """
 
-    def __init__(self, infer: Inference, op: Any, inputs: Sequence[Expr], scope: Scope) -> None:
+    def __init__(
+        self, infer: Inference, op: Any, inputs: Sequence[Expr], scope: ConversionScope
+    ) -> None:
         super().__init__(infer)
         self.op, self.inputs, self.walk = op, list(inputs), scope
         self.name = short_name(op)
@@ -157,7 +159,7 @@ class Entries:
         "minimum": "minimum",
     }
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: StableHLONode) -> None:
         self.node = node
 
     def of(self, value: Any) -> list[Expr] | None:
@@ -219,4 +221,4 @@ def short_name(op: Any) -> str:
     return str(op.name).removeprefix("stablehlo.")
 
 
-__all__ = ["Node", "Scope", "owner", "short_name"]
+__all__ = ["ConversionScope", "StableHLONode", "owner", "short_name"]

@@ -20,7 +20,7 @@ MOST_BYTES = 1 << 34  # maximum size of a file
 
 
 @dataclass(frozen=True)
-class Argument:
+class FunctionArgument:
     """An input of the program.
 
     Attributes:
@@ -40,7 +40,7 @@ class Loaded:
     """A parsed module and its inputs; the arguments of ``main`` if ``arguments`` is None."""
 
     module: Any
-    arguments: tuple[Argument, ...] | None
+    arguments: tuple[FunctionArgument, ...] | None
 
 
 def load(source: Any) -> Loaded:
@@ -138,7 +138,7 @@ def _exported(exported: Any) -> Loaded:
         at = kept.get(flat)
         dims = tuple(d if isinstance(d, int) else str(d) for d in aval.shape)
         name = "" if at is None else names[at]
-        arguments.append(Argument(name, dims, str(aval.dtype), at))
+        arguments.append(FunctionArgument(name, dims, str(aval.dtype), at))
     return Loaded(module, tuple(arguments))
 
 
@@ -162,4 +162,4 @@ def name_of(value: Any) -> str:
     return found.group(1) if found else ""
 
 
-__all__ = ["Argument", "DimText", "Loaded", "load", "name_of"]
+__all__ = ["DimText", "FunctionArgument", "Loaded", "load", "name_of"]

@@ -15,9 +15,9 @@ from tvm_disc.frontends.stablehlo.operators import (
     reduce,
     shape,
 )
-from tvm_disc.frontends.stablehlo.table import Row
+from tvm_disc.frontends.stablehlo.table import OperationRow
 
-FAMILIES: Mapping[str, tuple[Row, ...]] = {
+FAMILIES: Mapping[str, tuple[OperationRow, ...]] = {
     "elementwise": elementwise.ROWS,
     "shape": shape.ROWS,
     "reduce": reduce.ROWS,
@@ -28,7 +28,7 @@ FAMILIES: Mapping[str, tuple[Row, ...]] = {
     "calls": calls.ROWS,
 }
 
-ROWS: Mapping[str, Row] = {
+ROWS: Mapping[str, OperationRow] = {
     name: replace(row, name=name)
     for rows in FAMILIES.values()
     for row in rows

@@ -11,7 +11,7 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Row:
+class OperationRow:
     """A converter of an operator.
 
     Attributes:
@@ -30,4 +30,4 @@ class Refused:
     reason: str
 
 
-__all__ = ["Convert", "Refused", "Row"]
+__all__ = ["Convert", "OperationRow", "Refused"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvm_disc.frontends.loop import Loop, choose, counted
+from tvm_disc.frontends.loop import TensorLoop, choose, counted
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.values import Value, dims_of
 from tvm_disc.typing import FxGraph
@@ -54,7 +54,7 @@ def _while_loop(
     def turn(fixed: list[Value], state: list[Value]) -> tuple[list[Value], list[Value]]:
         return _kept(m, m.translate(body, [*state, *fixed]), state), []
 
-    last, _ = Loop(m, _tensors(m, additional), begin).run(more, turn)
+    last, _ = TensorLoop(m, _tensors(m, additional), begin).run(more, turn)
     return _pinned(m, last)
 
 

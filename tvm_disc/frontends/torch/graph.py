@@ -9,10 +9,10 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.torch.checks import checked, symbol_number
-from tvm_disc.frontends.torch.inputs import Inputs
+from tvm_disc.frontends.torch.inputs import ExportedInputs
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value, dim_of, relay_dtype
-from tvm_disc.frontends.torch.walk import Walk, refuse
+from tvm_disc.frontends.torch.walk import GraphConversion, refuse
 from tvm_disc.frontends.torch.whole import writes
 from tvm_disc.relay.expr import Expr, Function, Tuple
 from tvm_disc.relay.module import IRModule
@@ -20,7 +20,7 @@ from tvm_disc.typing import FxGraph
 
 
 @dataclass(frozen=True)
-class Graph:
+class TorchGraph:
     """A graph as a program.
 
     Attributes:
@@ -61,7 +61,7 @@ def graph_decompositions() -> Mapping[object, Any]:
     return {op: rule for op, rule in core_aten_decompositions().items() if not kept(op)}
 
 
-def from_graph(graph: FxGraph, frozen: Mapping[int, object]) -> Graph | Refusal:
+def from_graph(graph: FxGraph, frozen: Mapping[int, object]) -> TorchGraph | Refusal:
     """Return the program of a graph of ATen operators that writes into nothing.
 
     Args:
@@ -75,14 +75,14 @@ def from_graph(graph: FxGraph, frozen: Mapping[int, object]) -> Graph | Refusal:
     refusal = _readers([holes[k] for k in unreadable]) or _writers(graph)
     if refusal is not None:
         return refusal
-    walk = Walk()
+    walk = GraphConversion()
     vals: list[object] = [
         None if k in unreadable else n.meta.get("val") for k, n in enumerate(holes)
     ]
     tensors = [k for k, v in enumerate(vals) if hasattr(v, "shape") and k not in frozen]
     numbers = _numbers(vals, tensors)
     taken = sorted([*tensors, *numbers])
-    inputs = Inputs(walk.symbols, [(holes[k].name, vals[k]) for k in taken])
+    inputs = ExportedInputs(walk.symbols, [(holes[k].name, vals[k]) for k in taken])
     given: dict[str, Any] = {}
     for k, (node, val) in enumerate(zip(holes, vals, strict=True)):
         if k in frozen:
@@ -101,10 +101,12 @@ def from_graph(graph: FxGraph, frozen: Mapping[int, object]) -> Graph | Refusal:
     body = checked(body, inputs.computed, partial(symbol_number, walk.symbols))
     attrs = {"constraints": tuple(inputs.constraints)} if inputs.constraints else {}
     module = IRModule.from_expr(Function(params, body, attrs=attrs))
-    return Graph(module, tuple(taken), frozenset(numbers), outputs)
+    return TorchGraph(module, tuple(taken), frozenset(numbers), outputs)
 
 
-def _results(walk: Walk, made: Sequence[object]) -> tuple[list[Expr], tuple[tuple[str, Any], ...]]:
+def _results(
+    walk: GraphConversion, made: Sequence[object]
+) -> tuple[list[Expr], tuple[tuple[str, Any], ...]]:
     """Return the program's results, and the origin of each result of the graph."""
     results: list[Expr] = []
     outputs: list[tuple[str, Any]] = []

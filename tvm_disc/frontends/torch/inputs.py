@@ -26,7 +26,7 @@ _OPS = {"Add": "Add", "Mul": "Mul", "FloorDiv": "FloorDiv", "Mod": "FloorMod", "
         "Min": "Min"}  # fmt: skip
 
 
-class Inputs:
+class ExportedInputs:
     """Creates the variables of a program's inputs, and collects the conditions on them.
 
     Attributes:

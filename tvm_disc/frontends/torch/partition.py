@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Split:
+class PartitionedGraph:
     """A partitioned graph.
 
     Attributes:
@@ -125,7 +125,7 @@ def count(graph: FxGraph) -> int:
     return sum(map(computes, graph.graph.nodes))
 
 
-def split(graph: FxGraph, refused: Iterable[str]) -> Split | None:
+def split(graph: FxGraph, refused: Iterable[str]) -> PartitionedGraph | None:
     """Return the parts of a graph without the nodes named ``refused``, or None if it has none.
 
     A part has at least one operator that is not a view. None is also returned for graphs whose
@@ -155,7 +155,7 @@ def split(graph: FxGraph, refused: Iterable[str]) -> Split | None:
         _part(graph, s, i, read) if isinstance(s, list) else s
         for s, i in zip(steps, inputs, strict=True)
     ]
-    return Split(graph, found) if any(isinstance(s, Part) for s in found) else None
+    return PartitionedGraph(graph, found) if any(isinstance(s, Part) for s in found) else None
 
 
 def prefix(graph: FxGraph, length: int) -> Part:
@@ -294,4 +294,4 @@ def _symbols(val: Any) -> set[Any]:
     return set(val.node.expr.free_symbols) if hasattr(val, "node") else set()
 
 
-__all__ = ["Part", "Split", "computes", "count", "prefix", "split"]
+__all__ = ["Part", "PartitionedGraph", "computes", "count", "prefix", "split"]

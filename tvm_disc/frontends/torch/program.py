@@ -15,13 +15,13 @@ from tvm_disc.frontends.torch.checks import checked, symbol_number
 from tvm_disc.frontends.torch.conditions import Keys, Recorded, recorded_guards
 from tvm_disc.frontends.torch.dropout import without_idle_dropouts
 from tvm_disc.frontends.torch.export import Exported, oblivious
-from tvm_disc.frontends.torch.inputs import Inputs, UnknownNumber
+from tvm_disc.frontends.torch.inputs import ExportedInputs, UnknownNumber
 from tvm_disc.frontends.torch.paths import input_paths
 from tvm_disc.frontends.torch.structure import structure_of
 from tvm_disc.frontends.torch.symbols import Number
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value, dims_of
-from tvm_disc.frontends.torch.walk import Walk, refuse
+from tvm_disc.frontends.torch.walk import GraphConversion, refuse
 from tvm_disc.frontends.torch.whole import is_whole
 from tvm_disc.relay.expr import Expr, Function, Tuple
 from tvm_disc.relay.module import IRModule
@@ -58,14 +58,14 @@ def from_pytorch(program: ExportedProgram) -> IRModule:
             "create one with torch.export.export, or call build(module, example_inputs=...)"
         )
     # Rebuilding a loaded program loses its guards.
-    recorded = Record(tuple(program._guards_code), tuple(recorded_guards(program)), own)
+    recorded = ExportRecord(tuple(program._guards_code), tuple(recorded_guards(program)), own)
     program = without_idle_dropouts(program)
     if is_whole(program):
         with suppress(Unsupported):  # PyTorch's decompositions may avoid an unsupported operator
-            return Program(program, recorded).module()
+            return ExportedConversion(program, recorded).module()
     with oblivious(own is not None and own.oblivious):
         program = decomposed(program)
-    return Program(program, recorded).module()
+    return ExportedConversion(program, recorded).module()
 
 
 def decompositions() -> object:
@@ -110,7 +110,7 @@ class _Hole:
 
 
 @dataclass(frozen=True)
-class Record:
+class ExportRecord:
     """The conditions that the exporter recorded, before any decomposition.
 
     Attributes:
@@ -129,13 +129,13 @@ class Record:
         return [g for g in self.guards if g.tests_only_one or g.code in settled]
 
 
-class Program:
+class ExportedConversion:
     """Conversion of one exported program to Relay."""
 
-    def __init__(self, program: ExportedProgram, recorded: Record) -> None:
+    def __init__(self, program: ExportedProgram, recorded: ExportRecord) -> None:
         self.program, self.recorded = program, recorded
         self.signature = program.graph_signature
-        self.walk = Walk()
+        self.walk = GraphConversion()
         self.written = [spec for spec in self.signature.output_specs if spec.kind.name in _WRITTEN]
         self.results = [
             spec for spec in self.signature.output_specs if spec.kind.name == "USER_OUTPUT"
@@ -165,7 +165,7 @@ class Program:
     def module(self) -> IRModule:
         """Return the Relay module."""
         named = [(h.name, h.node.meta["val"]) for h in self.inputs]
-        inputs = Inputs(self.walk.symbols, named)
+        inputs = ExportedInputs(self.walk.symbols, named)
         inputs.know_ranges(self.program.range_constraints, self.recorded.layout())
         given = {h.node.name: self._given(h, inputs.variables) for h in self.holes}
         made = self.walk.graph(self.program.graph_module, given)
@@ -187,7 +187,7 @@ class Program:
         states = [h.name for h in self.inputs if h.kind != "USER_INPUT"]
         return structure_of(self.program, [h.literal for h in users], states)
 
-    def _conditions(self, inputs: Inputs) -> None:
+    def _conditions(self, inputs: ExportedInputs) -> None:
         """Add all conditions that the exporter requires of the inputs."""
         of_layout = {guard.code: guard for guard in self.recorded.layout()}
         for text in self.recorded.texts:
@@ -216,7 +216,7 @@ class Program:
             raise Unsupported(f"{''.join(f'[{k!r}]' for k in keys)} is not an input")
         return self._paths[keys]
 
-    def _place(self, inputs: Inputs, keys: Keys, axis: int | None) -> str:
+    def _place(self, inputs: ExportedInputs, keys: Keys, axis: int | None) -> str:
         """Return the text of a size in the constraint language; see :data:`conditions.Place`."""
         hole = self._hole_at(keys)
         if axis is None:
@@ -226,7 +226,7 @@ class Program:
         dim = dims_of(hole.node.meta["val"])[axis]
         return str(dim) if isinstance(dim, int) else inputs.names.get(dim, f"{hole.name}.{axis}")
 
-    def _number(self, inputs: Inputs, keys: Keys, axis: int | None) -> Number:
+    def _number(self, inputs: ExportedInputs, keys: Keys, axis: int | None) -> Number:
         """Return a number in a condition as a Relay expression."""
         symbols = self.walk.symbols
         if keys not in self._paths:

@@ -27,7 +27,7 @@ from tvm_disc.relay.types import TensorType
 from tvm_disc.typing import FxNode
 
 
-class Walk:
+class GraphConversion:
     """Converts the graphs of one program.
 
     Attributes:

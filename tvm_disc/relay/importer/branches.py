@@ -10,7 +10,7 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.forms import Forms
-from tvm_disc.relay.importer.scopes import BOTTOM, FAILED, Bottom, Tail
+from tvm_disc.relay.importer.scopes import BOTTOM, FAILED, Bottom, TailCall
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import ModuleWalk
 from tvm_disc.relay.object_ops import object_call
@@ -37,11 +37,11 @@ class Branches:
         """
         outer = len(self.solver.symbols())
         found = [self._branch(then), self._branch(otherwise)]
-        values = [v for _, v in found if not isinstance(v, Bottom | Tail)]
+        values = [v for _, v in found if not isinstance(v, Bottom | TailCall)]
         if not values:
             bottoms = [v for _, v in found if isinstance(v, Bottom)]
             return BOTTOM if any(v is not FAILED for v in bottoms) or not bottoms else FAILED
-        recurs = any(isinstance(v, Tail) for _, v in found)
+        recurs = any(isinstance(v, TailCall) for _, v in found)
         joint = self._joint(values[0], values[-1])
         # The dims of a recursive result are those of a later iteration.
         inner = {v for v, _ in self.solver.symbols()[outer:]}

@@ -20,7 +20,7 @@ from tvm_disc.relay.importer.kinds import (
     from_type,
     resolve,
 )
-from tvm_disc.relay.importer.scopes import Bottom, Frame, NotALoop, Scope, Tail
+from tvm_disc.relay.importer.scopes import Bottom, Frame, NotALoop, Scope, TailCall
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import ModuleWalk
 from tvm_disc.relay.object_ops import object_call
@@ -122,7 +122,7 @@ class Forms:
         Raises:
             TypeMismatch: the value does not have this kind.
         """
-        if isinstance(value, Bottom | Tail):
+        if isinstance(value, Bottom | TailCall):
             return value
         kind = resolve(kind)
         if isinstance(kind, Hole):
@@ -180,7 +180,7 @@ class Forms:
 
     def tied_expr(self, value: Any) -> Any:
         """Return one Relax expression of a value, with tuples as Relax tuples."""
-        if isinstance(value, Tail):
+        if isinstance(value, TailCall):
             return value.var
         if isinstance(value, tuple):
             return relax.Tuple([self.tied_expr(v) for v in value])

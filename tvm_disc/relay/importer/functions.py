@@ -33,7 +33,7 @@ from tvm_disc.relay.importer.kinds import (
     parts,
     resolve,
 )
-from tvm_disc.relay.importer.scopes import BOTTOM, Bottom, Frame, Scope, Tail
+from tvm_disc.relay.importer.scopes import BOTTOM, Bottom, Frame, Scope, TailCall
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
 from tvm_disc.relay.object_ops import GENERAL
@@ -44,7 +44,7 @@ MAX_VARIANTS = 64  # limit of specializations of one function
 
 
 @dataclass(eq=False)
-class Entry:
+class Specialization:
     """One specialization of a function in the Relax module.
 
     Attributes:
@@ -67,7 +67,7 @@ class Widened(Exception):
     imported again for both.
     """
 
-    def __init__(self, entry: Entry, args: list[Any]) -> None:
+    def __init__(self, entry: Specialization, args: list[Any]) -> None:
         super().__init__("a function must be wider")
         self.entry, self.wanted = entry, args
 
@@ -90,7 +90,7 @@ class Functions:
     def __init__(self, walk: ModuleWalk, forms: Forms, evaluator: Evaluator) -> None:
         self.walk, self.forms, self._evaluator = walk, forms, evaluator
         self.ctx, self.kinds = walk.ctx, walk.kinds
-        self.entries: list[Entry] = []
+        self.entries: list[Specialization] = []
         self.depth = 0
 
     # -- calls ---------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Functions:
     def _specialised(self, value: Any, declared: Kind, what: str) -> Any:
         """Return the specialization of one parameter; a dim declared as ``?`` stays unknown."""
         declared = resolve(declared)
-        if isinstance(value, Tail):
+        if isinstance(value, TailCall):
             raise Unsupported(f"{what}: expected a value, found the result of a recursive call")
         if isinstance(value, tuple):
             inner = declared.fields if isinstance(declared, TupleKind) else [Hole()] * len(value)
@@ -177,7 +177,7 @@ class Functions:
 
     # -- specialization ------------------------------------------------------------------------
 
-    def _entry(self, closure: Closure, args: list[Any], node: Any) -> Entry:
+    def _entry(self, closure: Closure, args: list[Any], node: Any) -> Specialization:
         same = [e for e in self.entries if e.closure.identity == closure.identity]
         for entry in same:
             if _args_key(entry.args) == _args_key(args):
@@ -197,7 +197,7 @@ class Functions:
                 )
             )
         gv = relax.GlobalVar(self.walk.function_name(closure))
-        entry = Entry(closure, args, gv, result=self._declared_result(closure, args, node))
+        entry = Specialization(closure, args, gv, result=self._declared_result(closure, args, node))
         self.entries.append(entry)
         self._make(entry, node)
         return entry
@@ -212,7 +212,7 @@ class Functions:
         kind = resolve(self.forms.annotated(ret, scope, closure.function))
         return None if _open_at_top(kind) else kind
 
-    def _make(self, entry: Entry, node: Any) -> None:
+    def _make(self, entry: Specialization, node: Any) -> None:
         """Import the body until its result kind and its captures no longer change."""
         known = len(self.entries)
         self.depth += 1
@@ -240,7 +240,7 @@ class Functions:
             self.depth -= 1
             entry.active = False
 
-    def _body(self, entry: Entry, node: Any) -> Kind | None:
+    def _body(self, entry: Specialization, node: Any) -> Kind | None:
         """Import the body once and return its result kind, or None if every path calls an
         unfinished function.
         """
@@ -267,7 +267,7 @@ class Functions:
         self.walk.functions[entry.gv] = func
         return kind
 
-    def _returned(self, entry: Entry, value: Any, node: Any) -> tuple[Kind, Any]:
+    def _returned(self, entry: Specialization, value: Any, node: Any) -> tuple[Kind, Any]:
         """Return the kind of a function's result, and a variable that holds the result."""
         kind = entry.result if entry.result is not None else self.forms.kind_of(value)
         what = f"the result of {entry.closure.name}"
@@ -275,7 +275,7 @@ class Functions:
         kind = self._widest(kind, value)
         return kind, self.forms.tied(value, kind)
 
-    def _no_result(self, entry: Entry, value: Bottom, node: Any) -> Kind | None:
+    def _no_result(self, entry: Specialization, value: Bottom, node: Any) -> Kind | None:
         others = any(e.active and e.result is None and e is not entry for e in self.entries)
         if value is BOTTOM and others:
             return None
@@ -431,4 +431,4 @@ def _wider_kind(a: Kind, b: Kind) -> Kind:
     return a
 
 
-__all__ = ["Entry", "Functions", "Widened"]
+__all__ = ["Functions", "Specialization", "Widened"]

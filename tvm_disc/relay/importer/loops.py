@@ -23,7 +23,7 @@ from tvm_disc.relay.importer.scopes import (
     Bottom,
     Frame,
     NotALoop,
-    Tail,
+    TailCall,
     TailUsed,
     is_loop,
 )
@@ -176,7 +176,7 @@ class Loops:
                 self._require_kind(param, old, value, made.closure)
             values = [self._next(a, s) for a, s in zip(args, made.state, strict=True)]
             captured = [c.inner.expr for c in made.frame.captures.values()]
-            return Tail(self.ctx.bind(tvm.ir.Call(made.gv, [*values, *captured]), made.result))
+            return TailCall(self.ctx.bind(tvm.ir.Call(made.gv, [*values, *captured]), made.result))
         return None
 
     def _next(self, value: Tensor, state: Tensor) -> Any:

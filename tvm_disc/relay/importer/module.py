@@ -52,7 +52,7 @@ MAX_INLINED = 400  # limit of nested inlined calls
 
 
 @dataclass
-class Imported:
+class ImportedModule:
     """A Relax module and the facts about its symbols; ``premises`` must hold to run it."""
 
     mod: Any
@@ -68,7 +68,7 @@ def import_module(
     premises: Sequence[str] = (),
     solver: Solver | None = None,
     checks: Checks | None = None,
-) -> Imported:
+) -> ImportedModule:
     """Import ``mod["main"]`` and the functions that it calls.
 
     Args:
@@ -124,14 +124,14 @@ def _import(
     params: Mapping[str, np.ndarray],
     literals: Literals,
     emitter: Callable[[Solver], Emitter],
-) -> Imported:
+) -> ImportedModule:
     """Walk over the module once; restart if the type of a boxed value was too narrow."""
     while True:
         try:
             importer = _Importer(mod, solver, symbols, wide, emitter)
             importer.ctx.literals = literals
             made = importer.run(mod["main"], params)
-            return Imported(made, solver, external=importer.external)
+            return ImportedModule(made, solver, external=importer.external)
         except RecursionError as error:
             raise Unsupported(
                 "functions need too many specializations, or too deeply nested calls; "

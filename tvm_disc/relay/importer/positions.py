@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.relay.importer.context import Dim, Emitter, i64, product
-from tvm_disc.relay.importer.tensor import Line, Tensor
+from tvm_disc.relay.importer.tensor import Progression, Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
 from tvm_disc.typing import Expr
 
-Rule = Callable[[Emitter, Sequence[Any], Tensor], "Line | None"]
+Rule = Callable[[Emitter, Sequence[Any], Tensor], "Progression | None"]
 Bounds = tuple["Dim | None", "Dim | None"]
 
 MOST = 1 << 62
@@ -35,19 +35,19 @@ def counted(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> Non
         result.line = rule(ctx, args, result)
 
 
-def line_of(ctx: Emitter, x: object) -> Line | None:
+def line_of(ctx: Emitter, x: object) -> Progression | None:
     """Return the line of an operand, or None if unknown; a single number has a line of step 0."""
     if not isinstance(x, Tensor) or "int" not in x.dtype:
         return None
     if x.line is None:
         value = value_of(x)
         if value is not None and value.size == 1:
-            return Line(ctx.dim(value.reshape(-1)[0]), (i64(0),) * x.rank)
+            return Progression(ctx.dim(value.reshape(-1)[0]), (i64(0),) * x.rank)
         x.line = _line_of_literal(x)
     return x.line
 
 
-def _line_of_literal(x: Tensor) -> Line | None:
+def _line_of_literal(x: Tensor) -> Progression | None:
     """Return the line of a literal whose elements increase evenly along one axis, else None."""
     numbers = _numbers(x)
     if numbers is None or numbers.size < 2 or max(numbers.shape) != numbers.size:
@@ -57,7 +57,7 @@ def _line_of_literal(x: Tensor) -> Line | None:
     if not (np.diff(flat) == step).all():
         return None
     steps = [step if d == numbers.size else 0 for d in numbers.shape]
-    return Line(i64(int(flat[0])), tuple(i64(s) for s in steps))
+    return Progression(i64(int(flat[0])), tuple(i64(s) for s in steps))
 
 
 def _numbers(x: Tensor) -> np.ndarray | None:
@@ -99,7 +99,7 @@ def same_everywhere(ctx: Emitter, x: object) -> int | None:
     return ctx.literal(low) if ctx.literal(low) == ctx.literal(high) else None
 
 
-def _counting_axes(ctx: Emitter, line: Line, dims: Sequence[Dim]) -> list[int] | None:
+def _counting_axes(ctx: Emitter, line: Progression, dims: Sequence[Dim]) -> list[int] | None:
     """Return the axes along which the elements count 0, 1, 2, ... in row-major order.
 
     Elements repeat along the other axes. Returns None if the elements are not of this form.
@@ -120,7 +120,7 @@ def _counting_axes(ctx: Emitter, line: Line, dims: Sequence[Dim]) -> list[int] |
 
 
 def read_in_place(
-    ctx: Emitter, data: Tensor, first: int, lines: Sequence[Line | None], dims: Sequence[Dim]
+    ctx: Emitter, data: Tensor, first: int, lines: Sequence[Progression | None], dims: Sequence[Dim]
 ) -> Tensor | None:
     """Return ``data`` at positions of shape ``dims`` along the axes from ``first``, as a view.
 
@@ -146,19 +146,19 @@ def read_in_place(
     return ctx.broadcast(view, [*before, *dims, *after], full=True)
 
 
-def _arange(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
+def _arange(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Progression | None:
     values = [value_of(a) for a in (args[0], args[2])]
     if any(v is None or v.size != 1 for v in values):
         return None
     start, step = (as_expr(v.reshape(-1)[0]) for v in values if v is not None)
-    return Line(ctx.solver.simplify(start), (ctx.solver.simplify(step),))
+    return Progression(ctx.solver.simplify(start), (ctx.solver.simplify(step),))
 
 
-def _same(ctx: Emitter, args: Sequence[object], result: Tensor) -> Line | None:
+def _same(ctx: Emitter, args: Sequence[object], result: Tensor) -> Progression | None:
     return line_of(ctx, args[0])
 
 
-def _view(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Line | None:
+def _view(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Progression | None:
     """Return the line after dims of 1 are inserted or removed, None for any other reshape."""
     line = line_of(ctx, args[0])
     if line is None:
@@ -169,10 +169,10 @@ def _view(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Line | None:
     if len(wide) != len(before) or not all(ctx.same(a, b) for a, b in pairs):
         return None
     kept = {k: line.steps[j] for k, j in zip(wide, before, strict=True)}
-    return Line(line.start, tuple(kept.get(k, i64(0)) for k in range(result.rank)))
+    return Progression(line.start, tuple(kept.get(k, i64(0)) for k in range(result.rank)))
 
 
-def line_along(ctx: Emitter, x: Expr, dims: Sequence[Dim]) -> Line | None:
+def line_along(ctx: Emitter, x: Expr, dims: Sequence[Dim]) -> Progression | None:
     """Return the line of an operand after broadcasting it to ``dims``; None if unknown."""
     line = line_of(ctx, x)
     if line is None:
@@ -182,14 +182,14 @@ def line_along(ctx: Emitter, x: Expr, dims: Sequence[Dim]) -> Line | None:
         if ctx.literal(dim) != 1 and not ctx.same(dim, wide):
             return None
         steps.append(i64(0) if ctx.literal(dim) == 1 else step)
-    return Line(line.start, tuple(steps))
+    return Progression(line.start, tuple(steps))
 
 
-def _broadcast(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Line | None:
+def _broadcast(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Progression | None:
     return line_along(ctx, args[0], result.dims)
 
 
-def _columns(ctx: Emitter, parts: Sequence[Any], result: Tensor) -> tuple[Line, ...] | None:
+def _columns(ctx: Emitter, parts: Sequence[Any], result: Tensor) -> tuple[Progression, ...] | None:
     """Return the lines of the parts of a concatenation along the last axis.
 
     Returns None if a part does not have size 1 along this axis, or has no known line.
@@ -199,24 +199,24 @@ def _columns(ctx: Emitter, parts: Sequence[Any], result: Tensor) -> tuple[Line, 
     lines = [line_of(ctx, p) for p in parts]
     if any(p.rank != result.rank or ctx.literal(p.dims[-1]) != 1 for p in parts):
         return None
-    found = tuple(Line(line.start, line.steps[:-1]) for line in lines if line is not None)
+    found = tuple(Progression(line.start, line.steps[:-1]) for line in lines if line is not None)
     return found if len(found) == len(parts) else None
 
 
-def columns_of(ctx: Emitter, x: Tensor) -> tuple[Line, ...] | None:
+def columns_of(ctx: Emitter, x: Tensor) -> tuple[Progression, ...] | None:
     """Return the line of each coordinate along the last axis of ``x``, if known."""
     return x.columns or _columns(ctx, [x], x)
 
 
-def _add(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
+def _add(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Progression | None:
     a, b = (line_along(ctx, x, result.dims) for x in args)
     if a is None or b is None:
         return None
     steps = tuple(ctx.solver.simplify(x + y) for x, y in zip(a.steps, b.steps, strict=True))
-    return Line(ctx.solver.simplify(a.start + b.start), steps)
+    return Progression(ctx.solver.simplify(a.start + b.start), steps)
 
 
-def _multiply(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Line | None:
+def _multiply(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Progression | None:
     lines = [line_along(ctx, x, result.dims) for x in args]
     for line, other in (lines, reversed(lines)):
         if line is None or other is None:
@@ -224,7 +224,7 @@ def _multiply(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Line | None
         if all(ctx.literal(s) == 0 for s in other.steps):
             k = other.start
             steps = tuple(ctx.solver.simplify(s * k) for s in line.steps)
-            return Line(ctx.solver.simplify(line.start * k), steps)
+            return Progression(ctx.solver.simplify(line.start * k), steps)
     return None
 
 

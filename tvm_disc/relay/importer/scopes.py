@@ -58,7 +58,7 @@ FAILED = Bottom()  # no clause of a match fits: the program stops with an error
 
 
 @dataclass(eq=False)
-class Tail:
+class TailCall:
     """The result of a self-call, which may only be returned; its dims are unknown."""
 
     var: Any
@@ -74,7 +74,7 @@ class NotALoop(Exception):
 
 def refuse_tail(value: object) -> None:
     """Raise TailUsed if ``value`` is the result of a self-call."""
-    if isinstance(value, Tail):
+    if isinstance(value, TailCall):
         raise TailUsed
 
 

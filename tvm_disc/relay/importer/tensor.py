@@ -24,7 +24,7 @@ Dim: TypeAlias = Any  # int64 PrimExpr
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class Progression:
     """An affine progression: elements equal ``start + sum(step * index)`` over a tensor's axes."""
 
     start: Dim
@@ -47,8 +47,10 @@ class Tensor(Algebra):
     constant: np.ndarray | None = None  # the elements, if the tensor is a literal
     low: Dim | None = None  # lower bound of integer or bool elements
     high: Dim | None = None  # upper bound; use `positions.bounds` to read both
-    line: Line | None = None  # set for integers that form a progression
-    columns: tuple[Line, ...] | None = None  # one line for each coordinate along the last axis
+    line: Progression | None = None  # set for integers that form a progression
+    columns: tuple[Progression, ...] | None = (
+        None  # one line for each coordinate along the last axis
+    )
 
     @property
     def stored(self) -> Expr:

@@ -13,7 +13,7 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay.importer.context import Emitter
 from tvm_disc.relay.importer.inputs import identifier
 from tvm_disc.relay.importer.kinds import Kinds
-from tvm_disc.relay.importer.scopes import Bottom, Captured, Frame, Scope, Tail
+from tvm_disc.relay.importer.scopes import Bottom, Captured, Frame, Scope, TailCall
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.module import IRModule
@@ -85,7 +85,7 @@ class ModuleWalk:
 
     def seen_from_here(self, value: Any, owner: Frame) -> object:
         """Return a value of an outer function in the current function, as an extra parameter."""
-        if owner is self.frame or isinstance(value, Closure | Bottom | Tail):
+        if owner is self.frame or isinstance(value, Closure | Bottom | TailCall):
             return value
         if isinstance(value, tuple):
             return tuple(self.seen_from_here(v, owner) for v in value)

@@ -18,7 +18,7 @@ from tvm_disc.errors import BadNode, ParseError
 from tvm_disc.relay.attrs import Opaque, plain_kind
 from tvm_disc.relay.expr import Array, Call
 from tvm_disc.relay.json import legacy_nodes
-from tvm_disc.relay.json.legacy_checks import Extent, check_node, checked, described, node_number
+from tvm_disc.relay.json.legacy_checks import TreeSizes, check_node, checked, described, node_number
 from tvm_disc.relay.ndarray import decode_base64
 
 _ALIASES = {  # names of releases up to 0.7
@@ -69,7 +69,7 @@ class LegacyGraph:
         self._loaded: dict[int, Array] = {}
         self._done: dict[int, Any] = {0: None}
         self._checked: set[int] = set()
-        self._extent = Extent()
+        self._extent = TreeSizes()
         self._calls: dict[int, str] = {}
 
     def decode(self, index: int) -> object:

@@ -159,7 +159,7 @@ def check_node(node: object) -> None:
         raise ParseError('"keys": expected a list of texts')
 
 
-class Extent:
+class TreeSizes:
     """Sizes of decoded values when they are expanded to trees."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ class Required(enum.Enum):
 REQUIRED = Required.REQUIRED
 
 
-class Pattern(enum.IntEnum):
+class FusionClass(enum.IntEnum):
     """Relay's fusion class of an operator; a larger value is harder to fuse."""
 
     ELEMWISE = 0
@@ -39,7 +39,7 @@ class Pattern(enum.IntEnum):
     OPAQUE = 8
 
 
-ELEMWISE, BROADCAST, INJECTIVE, REDUCE, OUT_ELEMWISE, OPAQUE = Pattern
+ELEMWISE, BROADCAST, INJECTIVE, REDUCE, OUT_ELEMWISE, OPAQUE = FusionClass
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class OpRow:
     name: str
     args: tuple[str, ...]
     attrs: Mapping[str, AttrDefault]
-    pattern: Pattern
+    pattern: FusionClass
     lower: LowerRule | None = None
     value: ValueRule | None = None
     reference: Reference | None = None
@@ -78,7 +78,7 @@ class OpRow:
 def op(
     name: str,
     args: str,
-    pattern: Pattern,
+    pattern: FusionClass,
     reference: Reference | None = None,
     attrs: Mapping[str, AttrDefault] = MappingProxyType({}),
     *,

@@ -49,7 +49,7 @@ class Token(NamedTuple):
 
 
 @dataclass
-class Source:
+class SourceText:
     """A text with its tokens, its metadata section, and the spans given in comments."""
 
     text: str
@@ -84,7 +84,7 @@ class Source:
         return ParseError(f"{message}\n  | {excerpt}\n  | {' ' * mark}^", line, column)
 
 
-def tokenize(text: str, need_header: bool, name: str = "from_string") -> Source:
+def tokenize(text: str, need_header: bool, name: str = "from_string") -> SourceText:
     """Cut ``text`` into tokens.
 
     Raises:
@@ -93,7 +93,7 @@ def tokenize(text: str, need_header: bool, name: str = "from_string") -> Source:
     """
     if not isinstance(text, str):
         raise BadNode(f"expected Relay text, found {type(text).__name__}")
-    source = Source(text, name=SourceName(name))
+    source = SourceText(text, name=SourceName(name))
     source.lines = [0, *(m.end() for m in re.finditer("\n", text))]
     pos = _header(source, need_header)
     end = len(text)
@@ -120,7 +120,7 @@ def tokenize(text: str, need_header: bool, name: str = "from_string") -> Source:
     return source
 
 
-def _header(source: Source, needed: bool) -> int:
+def _header(source: SourceText, needed: bool) -> int:
     """Return the offset after the version line, which only comments and blanks may precede."""
     text, start = source.text, 0
     while (blank := _BLANK.match(text, start)) and text.startswith("/*", blank.end()):
@@ -137,7 +137,7 @@ def _header(source: Source, needed: bool) -> int:
     return match.end()
 
 
-def _skip_comment(source: Source, start: int, end: int) -> int:
+def _skip_comment(source: SourceText, start: int, end: int) -> int:
     """Return the offset after a comment, which may be nested; store the span that it gives."""
     depth, pos = 0, start
     while True:
@@ -186,7 +186,7 @@ def _is_operand(token: Token) -> bool:
     return token.kind in _OPERAND or token.text in (")", "]", "}")
 
 
-def _unreadable(source: Source, pos: int) -> ParseError:
+def _unreadable(source: SourceText, pos: int) -> ParseError:
     char = source.text[pos]
     if char == '"':
         return source.error('expected " to end this string on its line', pos)

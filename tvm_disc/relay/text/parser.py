@@ -39,7 +39,7 @@ from tvm_disc.relay.json.legacy import LegacyAttrs
 from tvm_disc.relay.json.reader import call_attrs
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
-from tvm_disc.relay.text.lexer import Source, Token, tokenize
+from tvm_disc.relay.text.lexer import SourceText, Token, tokenize
 from tvm_disc.relay.text.type_parser import TypeParser
 
 _BINARY = {
@@ -118,7 +118,7 @@ class Parser(TypeParser):
     """
 
     def __init__(
-        self, source: Source, table: MetaTable | None, base: IRModule | None = None
+        self, source: SourceText, table: MetaTable | None, base: IRModule | None = None
     ) -> None:
         super().__init__(source, table)
         self.mod = IRModule() if base is None else base.copy()

@@ -8,7 +8,7 @@ from tvm_disc.errors import ParseError
 from tvm_disc.relay.expr import Expr
 from tvm_disc.relay.json.legacy import LegacyGraph
 from tvm_disc.relay.json.reader import finish
-from tvm_disc.relay.text.lexer import Source, Token
+from tvm_disc.relay.text.lexer import SourceText, Token
 
 
 class Metadata:
@@ -42,7 +42,7 @@ class Metadata:
 class TokenStream:
     """Cursor over the tokens of a text."""
 
-    def __init__(self, source: Source, meta_table: dict[str, list[Any]] | None = None) -> None:
+    def __init__(self, source: SourceText, meta_table: dict[str, list[Any]] | None = None) -> None:
         self.source = source
         self.tokens = source.tokens
         self.index = 0

@@ -18,27 +18,27 @@ from tvm_disc.relay.expr import (
     Var,
 )
 from tvm_disc.relay.visit import post_order
-from tvm_disc.relay_api.dataflow_pattern.matcher import Matcher, Pattern
+from tvm_disc.relay_api.dataflow_pattern.matcher import MatchablePattern, Matcher
 from tvm_disc.relay_api.expr_functor import rewrite_post_order
 
 PARTITIONED = "PartitionedFromPattern"
 
 
 @dataclass
-class Group:
+class MatchedGroup:
     """One match: its last node, the expressions of each pattern, and the match as a function."""
 
     root: Expr
-    matched: dict[Pattern, list[Expr]]
+    matched: dict[MatchablePattern, list[Expr]]
     function: Function
     args: list[Expr]
     name: str
 
 
-def find_groups(pattern: Pattern, expr: Expr) -> dict[Expr, Group]:
+def find_groups(pattern: MatchablePattern, expr: Expr) -> dict[Expr, MatchedGroup]:
     """Return the non-overlapping matches by their last node; users are tried before operands."""
     finder = _Finder(pattern, expr)
-    groups: dict[Expr, Group] = {}
+    groups: dict[Expr, MatchedGroup] = {}
     for node in reversed(finder.matcher.graph.order):
         if node in finder.taken:
             continue
@@ -54,13 +54,13 @@ def find_groups(pattern: Pattern, expr: Expr) -> dict[Expr, Group]:
 class _Finder:
     """State of one search."""
 
-    def __init__(self, pattern: Pattern, expr: Expr) -> None:
+    def __init__(self, pattern: MatchablePattern, expr: Expr) -> None:
         self.order = list(_patterns(pattern))
         self.matcher = Matcher(expr)
         self.taken: set[Expr] = set()
         self.number = 0
 
-    def group(self, root: Expr) -> Group | None:
+    def group(self, root: Expr) -> MatchedGroup | None:
         """Return the match that ends at ``root``; None if another group has or uses a part of
         it.
         """
@@ -77,9 +77,9 @@ class _Finder:
         if not all(self._is_free(node, root, done) for node in inner):
             return None
         self.taken.update(n for n in inner if not isinstance(n, Function))
-        return Group(root, matched, Function(params, body), args, _name(root, inputs))
+        return MatchedGroup(root, matched, Function(params, body), args, _name(root, inputs))
 
-    def _inputs(self, matched: dict[Pattern, list[Expr]]) -> Iterator[Expr]:
+    def _inputs(self, matched: dict[MatchablePattern, list[Expr]]) -> Iterator[Expr]:
         hidden = {e for p in self.order for h in p.hidden() for e in matched.get(h, ())}
         for pattern in self.order:
             for found in matched.get(pattern, ()):
@@ -103,7 +103,7 @@ class _Finder:
         return node is root or all(user in graph.dominated(root) for user in outside)
 
 
-def _patterns(root: Pattern) -> Iterator[Pattern]:
+def _patterns(root: MatchablePattern) -> Iterator[MatchablePattern]:
     """Yield every pattern inside ``root`` once, parts first; a pattern may contain itself."""
     stack, seen = [(root, False)], set()
     while stack:
@@ -131,4 +131,4 @@ def _kind(node: Expr) -> str:
     return f"{type(node).__name__}_" if isinstance(node, (Tuple, If, Let)) else ""
 
 
-__all__ = ["PARTITIONED", "Group", "find_groups"]
+__all__ = ["PARTITIONED", "MatchedGroup", "find_groups"]

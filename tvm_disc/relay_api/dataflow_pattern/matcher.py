@@ -15,16 +15,16 @@ from tvm_disc.relay.visit import children, post_order
 from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes
 
 
-class Pattern(Protocol):
+class MatchablePattern(Protocol):
     """Interface of a pattern for matching and grouping."""
 
     def matches(self, matcher: Matcher, expr: Expr) -> bool:
         """Return whether ``expr`` matches."""
 
-    def parts(self) -> Sequence[Pattern]:
+    def parts(self) -> Sequence[MatchablePattern]:
         """Return the patterns inside, in the order in which their operands are evaluated."""
 
-    def hidden(self) -> Sequence[Pattern]:
+    def hidden(self) -> Sequence[MatchablePattern]:
         """Return the inner patterns whose matches are never inputs of a group."""
 
     def inputs_of(self, found: Expr) -> Sequence[Expr]:
@@ -34,7 +34,7 @@ class Pattern(Protocol):
         """Return whether a matched constant stays in the group rather than becoming an input."""
 
 
-class Graph:
+class UserGraph:
     """Users of every node below one root."""
 
     def __init__(self, root: Expr) -> None:
@@ -64,26 +64,26 @@ class Matcher:
 
     def __init__(self, root: Expr) -> None:
         self.root = root
-        self.memo: dict[Pattern, list[Expr]] = {}
-        self._matched: list[Pattern] = []
+        self.memo: dict[MatchablePattern, list[Expr]] = {}
+        self._matched: list[MatchablePattern] = []
         self._once = True
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> UserGraph:
         """Return the graph of the whole program."""
-        return Graph(self.root)
+        return UserGraph(self.root)
 
     @cached_property
     def types(self) -> KnownTypes:
         """Return the types of the whole program."""
         return KnownTypes(self.root)
 
-    def match(self, pattern: Pattern, expr: Expr) -> bool:
+    def match(self, pattern: MatchablePattern, expr: Expr) -> bool:
         """Return whether ``expr`` matches; earlier matches are forgotten."""
         self.memo, self._matched, self._once = {}, [], True
         return self.visit(pattern, expr)
 
-    def visit(self, pattern: Pattern, expr: Expr) -> bool:
+    def visit(self, pattern: MatchablePattern, expr: Expr) -> bool:
         """Return whether ``expr`` matches; every occurrence of a pattern object must match the
         same node.
         """
@@ -97,7 +97,7 @@ class Matcher:
         self._matched.append(pattern)
         return True
 
-    def visit_all(self, patterns: Sequence[Pattern], exprs: Sequence[Expr]) -> bool:
+    def visit_all(self, patterns: Sequence[MatchablePattern], exprs: Sequence[Expr]) -> bool:
         """Return whether the expressions match the patterns pairwise."""
         if len(patterns) != len(exprs):
             return False
@@ -115,7 +115,7 @@ class Matcher:
             if not self.memo[pattern]:
                 del self.memo[pattern]
 
-    def comes_from(self, parent: Pattern, path: Pattern, child: Expr) -> bool:
+    def comes_from(self, parent: MatchablePattern, path: MatchablePattern, child: Expr) -> bool:
         """Return whether all dataflow into ``child`` comes from ``parent`` through ``path``."""
         return self._leads(parent, path, child) and any(
             self.visit(parent, node)
@@ -123,7 +123,7 @@ class Matcher:
             if node in self.graph.dominated(child)
         )
 
-    def _leads(self, parent: Pattern, path: Pattern, child: Expr) -> bool:
+    def _leads(self, parent: MatchablePattern, path: MatchablePattern, child: Expr) -> bool:
         """Return whether each path from ``child`` to its operands follows ``path`` up to
         ``parent``.
 
@@ -143,7 +143,7 @@ class Matcher:
             seen.update(computed)
         return True
 
-    def _along(self, path: Pattern, node: Expr) -> bool:
+    def _along(self, path: MatchablePattern, node: Expr) -> bool:
         """Return whether ``node`` matches ``path``, which may match many nodes."""
         before, self._once = self._once, False
         try:
@@ -158,4 +158,4 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
     return parts[1:] if parts and getattr(node, "op", None) is parts[0] else parts
 
 
-__all__ = ["Graph", "Matcher", "Pattern"]
+__all__ = ["MatchablePattern", "Matcher", "UserGraph"]

@@ -9,7 +9,7 @@ from tvm_disc.errors import BadNode
 from tvm_disc.relay.expr import Call, Expr, Function, as_expr
 from tvm_disc.relay.visit import post_order
 from tvm_disc.relay_api.dataflow_pattern.groups import PARTITIONED, find_groups
-from tvm_disc.relay_api.dataflow_pattern.matcher import Pattern
+from tvm_disc.relay_api.dataflow_pattern.matcher import MatchablePattern
 from tvm_disc.relay_api.expr_functor import rewrite_post_order
 from tvm_disc.relay_api.structural import structural_equal
 
@@ -21,7 +21,7 @@ SMALL = 10_000  # nodes; a smaller program may grow to this size in any case
 class Callback(Protocol):
     """One rewrite: a pattern, and the replacement of its matches."""
 
-    pattern: Pattern
+    pattern: MatchablePattern
     require_type: bool
     rewrite_once: bool
 
@@ -32,7 +32,10 @@ class Callback(Protocol):
 
 
 def partition_expr(
-    pattern: Pattern, expr: Expr, attrs: Mapping[str, object], check: Callable[[Expr], bool]
+    pattern: MatchablePattern,
+    expr: Expr,
+    attrs: Mapping[str, object],
+    check: Callable[[Expr], bool],
 ) -> Expr:
     """Return ``expr`` with each match that passes ``check`` replaced by a call of a new
     function.

@@ -11,17 +11,17 @@ from tvm_disc.relay.expr import Function
 from tvm_disc.relay_api import nn
 from tvm_disc.relay_api.op import function as op
 from tvm_disc.relay_api.testing.init import create_workload
-from tvm_disc.relay_api.testing.layers import Image, batch_norm, closed, weight
+from tvm_disc.relay_api.testing.layers import ImageExpr, batch_norm, closed, weight
 
 _FIRST = 4  # height and width of the smallest image
 
 
-def _doubled(x: Image, name: str, channels: int) -> Image:
+def _doubled(x: ImageExpr, name: str, channels: int) -> ImageExpr:
     """Return a transposed convolution that doubles height and width."""
     w = weight(name, (x.channels, channels, 4, 4), x.dtype)
     window = {"channels": channels, "kernel_size": (4, 4), "strides": (2, 2), "padding": (1, 1)}
     size = (2 * x.size[0], 2 * x.size[1])
-    return Image(nn.conv2d_transpose(x.expr, w, **window), channels, size, x.dtype)
+    return ImageExpr(nn.conv2d_transpose(x.expr, w, **window), channels, size, x.dtype)
 
 
 def get_net(
@@ -43,7 +43,7 @@ def get_net(
     units = _FIRST * _FIRST * ngf * 8
     rows = nn.dense(data, weight("dense_weight", (units, random_len), dtype), units=units)
     image = op("reshape")(nn.relu(rows), newshape=(-1, ngf * 8, _FIRST, _FIRST))
-    x = Image(image, ngf * 8, (_FIRST, _FIRST), dtype)
+    x = ImageExpr(image, ngf * 8, (_FIRST, _FIRST), dtype)
     for number, channels in ((2, ngf * 4), (3, ngf * 2), (4, ngf)):
         made = _doubled(x, f"g{number}_deconv_weight", channels)
         x = batch_norm(made, f"g{number}_batch_norm", scale=False).then("relu")

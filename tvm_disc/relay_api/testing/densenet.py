@@ -8,7 +8,7 @@ from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function, Tuple
 from tvm_disc.relay_api.op import function as op
 from tvm_disc.relay_api.testing.init import create_workload
-from tvm_disc.relay_api.testing.layers import Image, batch_norm, classified, conv, image, pool
+from tvm_disc.relay_api.testing.layers import ImageExpr, batch_norm, classified, conv, image, pool
 
 # Number of layers -> (initial channels, channels added per layer, layers per block).
 _SIZES = {
@@ -20,7 +20,7 @@ _SIZES = {
 _NARROW = 4  # bottleneck channels of a layer, as a multiple of the channels that it adds
 
 
-def _layer(x: Image, name: str, growth: int) -> Image:
+def _layer(x: ImageExpr, name: str, growth: int) -> ImageExpr:
     y = batch_norm(x, f"{name}_batch1").then("relu")
     y = conv(y, f"{name}_conv1_weight", _NARROW * growth, (1, 1))
     y = batch_norm(y, f"{name}_batch2").then("relu")

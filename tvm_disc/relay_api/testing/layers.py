@@ -16,7 +16,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Image:
+class ImageExpr:
     """An ``NCHW`` expression with the dims that the next layer reads."""
 
     expr: Expr
@@ -24,7 +24,7 @@ class Image:
     size: Pair
     dtype: str = "float32"
 
-    def then(self, name: str) -> Image:
+    def then(self, name: str) -> ImageExpr:
         """Apply an operator that keeps the shape, such as ``relu``."""
         return replace(self, expr=getattr(nn, name)(self.expr))
 
@@ -34,11 +34,11 @@ def weight(name: str, shape: Sequence[Dim], dtype: str = "float32") -> Var:
     return var(name, shape=shape, dtype=dtype)
 
 
-def image(batch: Dim, shape: Sequence[int], dtype: str = "float32") -> Image:
+def image(batch: Dim, shape: Sequence[int], dtype: str = "float32") -> ImageExpr:
     """Return the input ``data``."""
     channels, height, width = shape
     data = var("data", shape=(batch, channels, height, width), dtype=dtype)
-    return Image(data, channels, (height, width), dtype)
+    return ImageExpr(data, channels, (height, width), dtype)
 
 
 def _window(size: Pair, kernel: Pair, stride: Pair, padding: Pair) -> Pair:
@@ -48,7 +48,7 @@ def _window(size: Pair, kernel: Pair, stride: Pair, padding: Pair) -> Pair:
 
 
 def conv(
-    x: Image,
+    x: ImageExpr,
     name: str,
     channels: int,
     kernel: Pair = (3, 3),
@@ -56,17 +56,17 @@ def conv(
     padding: Pair = (0, 0),
     groups: int = 1,
     bias: str = "",
-) -> Image:
+) -> ImageExpr:
     """Return a convolution; ``bias`` is the name of an optional bias."""
     w = weight(name, (channels, x.channels // groups, *kernel), x.dtype)
     attrs = {"strides": stride, "padding": padding, "groups": groups}
     found = nn.conv2d(x.expr, w, channels=channels, kernel_size=kernel, **attrs)
     if bias:
         found = nn.bias_add(found, weight(bias, (channels,), x.dtype))
-    return Image(found, channels, _window(x.size, kernel, stride, padding), x.dtype)
+    return ImageExpr(found, channels, _window(x.size, kernel, stride, padding), x.dtype)
 
 
-def batch_norm(x: Image, name: str, epsilon: float = 1e-5, scale: bool = True) -> Image:
+def batch_norm(x: ImageExpr, name: str, epsilon: float = 1e-5, scale: bool = True) -> ImageExpr:
     """Return a batch normalization with known means and variances."""
     parts = ("gamma", "beta", "moving_mean", "moving_var")
     values = [weight(f"{name}_{part}", (x.channels,), x.dtype) for part in parts]
@@ -90,8 +90,8 @@ def batch_norm_infer(
 
 
 def pool(
-    x: Image, kind: str, kernel: Pair, stride: Pair, padding: Pair = (0, 0), **attrs: object
-) -> Image:
+    x: ImageExpr, kind: str, kernel: Pair, stride: Pair, padding: Pair = (0, 0), **attrs: object
+) -> ImageExpr:
     """Return a ``max`` or ``avg`` pooling."""
     pooled = getattr(nn, f"{kind}_pool2d")
     found = pooled(x.expr, pool_size=kernel, strides=stride, padding=padding, **attrs)
@@ -106,12 +106,12 @@ def dense(
     return call("nn.bias_add", (found, weight(f"{name}_bias", (units,), dtype))) if bias else found
 
 
-def flat(x: Image) -> tuple[Expr, int]:
+def flat(x: ImageExpr) -> tuple[Expr, int]:
     """Return the image flattened to rows, and the length of a row."""
     return nn.batch_flatten(x.expr), x.channels * x.size[0] * x.size[1]
 
 
-def classified(x: Image, classes: int, name: str = "fc1", dtype: str = "float32") -> Function:
+def classified(x: ImageExpr, classes: int, name: str = "fc1", dtype: str = "float32") -> Function:
     """Return a function of ``data`` and weights: global average pooling, dense layer, softmax."""
     rows = nn.batch_flatten(nn.global_avg_pool2d(x.expr))
     return closed(nn.softmax(dense(rows, name, x.channels, classes, dtype=dtype)))
@@ -133,7 +133,7 @@ def constant_of(shape: Sequence[int], value: float = 0.0, dtype: str = "float32"
 
 
 __all__ = [
-    "Image",
+    "ImageExpr",
     "batch_norm",
     "batch_norm_infer",
     "classified",

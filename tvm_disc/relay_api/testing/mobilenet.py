@@ -7,7 +7,7 @@ from typing import Any
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function
 from tvm_disc.relay_api.testing.init import create_workload
-from tvm_disc.relay_api.testing.layers import Image, batch_norm, classified, conv, image
+from tvm_disc.relay_api.testing.layers import ImageExpr, batch_norm, classified, conv, image
 
 # (input channels, output channels, whether the stride is 2)
 _BLOCKS = (
@@ -23,7 +23,7 @@ _BLOCKS = (
 )
 
 
-def _separable(x: Image, name: str, channels: int, stride: int) -> Image:
+def _separable(x: ImageExpr, name: str, channels: int, stride: int) -> ImageExpr:
     x = conv(x, f"{name}_weight", x.channels, (3, 3), (stride, stride), (1, 1), x.channels)
     x = batch_norm(x, f"{name}_bn1").then("relu")
     x = conv(x, f"{name}_conv2_weight", channels, (1, 1))

@@ -5,7 +5,15 @@ from __future__ import annotations
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function
 from tvm_disc.relay_api.testing.init import create_workload
-from tvm_disc.relay_api.testing.layers import Image, Pair, batch_norm, classified, conv, image, pool
+from tvm_disc.relay_api.testing.layers import (
+    ImageExpr,
+    Pair,
+    batch_norm,
+    classified,
+    conv,
+    image,
+    pool,
+)
 
 _UNITS = {
     18: (2, 2, 2, 2),
@@ -18,7 +26,9 @@ _UNITS = {
 }
 
 
-def _unit(x: Image, name: str, channels: int, stride: Pair, same: bool, narrow: bool) -> Image:
+def _unit(
+    x: ImageExpr, name: str, channels: int, stride: Pair, same: bool, narrow: bool
+) -> ImageExpr:
     first = batch_norm(x, f"{name}_bn1", 2e-5).then("relu")
     if narrow:
         y = conv(first, f"{name}_conv1_weight", channels // 4, (1, 1), stride)
@@ -31,7 +41,7 @@ def _unit(x: Image, name: str, channels: int, stride: Pair, same: bool, narrow: 
         y = batch_norm(y, f"{name}_bn2", 2e-5).then("relu")
         y = conv(y, f"{name}_conv2_weight", channels, (3, 3), (1, 1), (1, 1))
     short = x if same else conv(first, f"{name}_sc_weight", channels, (1, 1), stride)
-    return Image(y.expr + short.expr, channels, y.size, x.dtype)
+    return ImageExpr(y.expr + short.expr, channels, y.size, x.dtype)
 
 
 def get_net(

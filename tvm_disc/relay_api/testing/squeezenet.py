@@ -10,15 +10,15 @@ from tvm_disc.relay.expr import Function, Tuple
 from tvm_disc.relay_api import nn
 from tvm_disc.relay_api.op import function as op
 from tvm_disc.relay_api.testing.init import create_workload
-from tvm_disc.relay_api.testing.layers import Image, closed, conv, dropped, image, pool
+from tvm_disc.relay_api.testing.layers import ImageExpr, closed, conv, dropped, image, pool
 
 _WIDTHS = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
 # Indices of the fire modules that follow a pooling, by version.
 _POOLS = {"1.0": (0, 3, 7), "1.1": (0, 2, 4)}
 
 
-def _fire(x: Image, number: int, narrow: int, wide: int) -> Image:
-    def part(y: Image, side: str, channels: int, kernel: int) -> Image:
+def _fire(x: ImageExpr, number: int, narrow: int, wide: int) -> ImageExpr:
+    def part(y: ImageExpr, side: str, channels: int, kernel: int) -> ImageExpr:
         name = f"fire{number}_{side}_conv"
         around = (kernel // 2, kernel // 2)
         window = (kernel, kernel), (1, 1), around

@@ -7,9 +7,9 @@ import re
 import numpy as np
 
 from tvm_disc.relay.expr import Call, Constant, Expr, Function
-from tvm_disc.relay.ops.row import Pattern
+from tvm_disc.relay.ops.row import FusionClass
 from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes
-from tvm_disc.relay_api.dataflow_pattern.matcher import Graph
+from tvm_disc.relay_api.dataflow_pattern.matcher import UserGraph
 from tvm_disc.relay_api.expr_functor import rewrite_post_order
 from tvm_disc.relay_api.transform.rules import (
     Rule,
@@ -76,7 +76,7 @@ def div_to_mul(func: Function) -> Function:
 
 def canonicalize_cast(func: Function) -> Expr:
     """Duplicate a widening cast for each of the element-wise calls that read it."""
-    graph, types = Graph(func), KnownTypes(func)
+    graph, types = UserGraph(func), KnownTypes(func)
     casts: set[Expr] = {
         node
         for node in graph.order
@@ -85,7 +85,7 @@ def canonicalize_cast(func: Function) -> Expr:
 
     def leave(_before: Expr, made: Expr) -> Expr:
         row = row_of(made)
-        if not isinstance(made, Call) or row is None or row.pattern > Pattern.BROADCAST:
+        if not isinstance(made, Call) or row is None or row.pattern > FusionClass.BROADCAST:
             return made
         args = [_copy(a) if a in casts else a for a in made.args]
         return made if not any(a in casts for a in made.args) else Call(made.op, args, made.attrs)
@@ -103,11 +103,11 @@ def _widens(cast: Expr, types: KnownTypes) -> bool:
     return 0 < bits[0] < bits[1]
 
 
-def _is_read_apart(graph: Graph, cast: Expr) -> bool:
+def _is_read_apart(graph: UserGraph, cast: Expr) -> bool:
     users = graph.users[cast]
     rows = [row_of(user) for user in users]
     return len(set(users)) > 1 and all(
-        r is not None and r.pattern <= Pattern.BROADCAST for r in rows
+        r is not None and r.pattern <= FusionClass.BROADCAST for r in rows
     )
 
 

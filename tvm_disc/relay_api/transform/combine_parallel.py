@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_disc.relay.expr import Call, Expr, Function, Tuple, TupleGetItem
-from tvm_disc.relay.ops.row import Pattern
+from tvm_disc.relay.ops.row import FusionClass
 from tvm_disc.relay.visit import children, post_order, with_children
 from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes
-from tvm_disc.relay_api.dataflow_pattern.matcher import Graph
+from tvm_disc.relay_api.dataflow_pattern.matcher import UserGraph
 from tvm_disc.relay_api.transform.rules import attrs_of, op_call, op_name, row_of
 
 
 @dataclass(frozen=True)
-class Joined:
+class ParallelMerge:
     """How matmuls or convolutions are merged along an axis."""
 
     op: str
@@ -28,21 +28,21 @@ class Joined:
     total: str = ""  # attribute that holds the length of the axis
 
 
-def _conv2d(call: Call) -> Joined | None:
+def _conv2d(call: Call) -> ParallelMerge | None:
     attrs = attrs_of(call)
     if attrs["groups"] != 1 or attrs["data_layout"] != "NCHW" or attrs["kernel_layout"] != "OIHW":
         return None
-    return Joined("nn.conv2d", 0, 3, "channels")
+    return ParallelMerge("nn.conv2d", 0, 3, "channels")
 
 
-def _dense(_call: Call) -> Joined | None:
-    return Joined("nn.dense", 0, 1, "units")
+def _dense(_call: Call) -> ParallelMerge | None:
+    return ParallelMerge("nn.dense", 0, 1, "units")
 
 
-def _batch_matmul(call: Call) -> Joined | None:
+def _batch_matmul(call: Call) -> ParallelMerge | None:
     attrs = attrs_of(call)
     plain = attrs["transpose_b"] and not attrs["transpose_a"]
-    return Joined("nn.batch_matmul", 1, 1) if plain else None
+    return ParallelMerge("nn.batch_matmul", 1, 1) if plain else None
 
 
 _HOW = {"nn.conv2d": _conv2d, "nn.dense": _dense, "nn.batch_matmul": _batch_matmul}
@@ -53,7 +53,7 @@ class _Combiner:
 
     def __init__(self, func: Function, op: str, least: int, to_batch: bool) -> None:
         self.func, self.op, self.least, self.to_batch = func, op, least, to_batch
-        self.types, self.graph = KnownTypes(func), Graph(func)
+        self.types, self.graph = KnownTypes(func), UserGraph(func)
 
     def run(self) -> Expr:
         """Return the function with the matmuls or convolutions of one input merged."""
@@ -106,7 +106,7 @@ class _Combiner:
         for end in ends:
             users = self.graph.users[end]
             row = row_of(users[0]) if len(users) == 1 else None
-            if row is None or row.pattern > Pattern.BROADCAST or not isinstance(users[0], Call):
+            if row is None or row.pattern > FusionClass.BROADCAST or not isinstance(users[0], Call):
                 return None
             after.append(users[0])
         alike = {self._kind(end, call) for end, call in zip(ends, after, strict=True)}
@@ -125,7 +125,7 @@ class _Combiner:
 class _Along:
     """Matmuls or convolutions that are merged along the output axis of their weights."""
 
-    def __init__(self, types: KnownTypes, how: Joined) -> None:
+    def __init__(self, types: KnownTypes, how: ParallelMerge) -> None:
         self.types, self.how = types, how
 
     def _length(self, call: Call) -> int:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Call, Expr, Function, Tuple, TupleGetItem
-from tvm_disc.relay.ops.row import Pattern
+from tvm_disc.relay.ops.row import FusionClass
 from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes
 from tvm_disc.relay_api.expr_functor import rewrite_post_order
 from tvm_disc.relay_api.transform.rules import attrs_of, op_call, op_name, row_of
@@ -228,7 +228,7 @@ class _Converter:
         """
         row = row_of(before)
         layout = next((found for a in before.args if (found := self._of(a))), None)
-        if row is None or layout is None or row.pattern > Pattern.BROADCAST:
+        if row is None or layout is None or row.pattern > FusionClass.BROADCAST:
             return None
         if row.attrs.keys() & {"axis", "axes", "layout"} or row.name.startswith("qnn."):
             return None

@@ -16,9 +16,9 @@ from tvm_disc.relay_api.transform.fake_quantization_rules import (
     OPTIONAL,
     RULES,
     SINGLE,
-    Affine,
+    AffineType,
     NoRule,
-    Site,
+    QuantizedSite,
     Types,
     keeps_range,
     requantized,
@@ -88,7 +88,7 @@ class _Rewriter:
                 out, affine = self._call(made, made, self._leaves(made, types), None, False)
             except NoRule:
                 return made
-            if not isinstance(affine, Affine):
+            if not isinstance(affine, AffineType):
                 return made
             params = (affine.scale, affine.zero_point)
             return op_call("qnn.dequantize", out, *params, axis=affine.axis, out_dtype="float32")
@@ -121,18 +121,18 @@ class _Rewriter:
         if nodes is None or not any(op_name(n) == "qnn.dequantize" for n in nodes):
             return None
         attrs = attrs_of(last)
-        out = Affine(last.args[1], last.args[2], attrs["out_dtype"], attrs["axis"])
+        out = AffineType(last.args[1], last.args[2], attrs["out_dtype"], attrs["axis"])
         near = _reaching(last.args[0], nodes)
         values: dict[Expr, tuple[Expr, Types]] = {}
         for node in nodes:
             values[node] = self._node(node, values, out if node in near else None, last)
         value, found = values[last.args[0]]
-        if not isinstance(found, Affine):
+        if not isinstance(found, AffineType):
             raise NoRule("expected a dequantized value before qnn.quantize, found a tuple")
         return requantized(value, found, out)
 
     def _node(
-        self, node: Expr, values: dict[Expr, tuple[Expr, Types]], out: Affine | None, last: Call
+        self, node: Expr, values: dict[Expr, tuple[Expr, Types]], out: AffineType | None, last: Call
     ) -> tuple[Expr, Types]:
         if op_name(node) == "qnn.dequantize":
             return _leaf(node, self.done[node], self._dtype(node, self.types))
@@ -154,7 +154,7 @@ class _Rewriter:
         before: Call,
         call: Call,
         values: dict[Expr, tuple[Expr, Types]],
-        out: Affine | None,
+        out: AffineType | None,
         is_last: bool,
     ) -> tuple[Expr, Types]:
         name = op_name(call)
@@ -164,7 +164,7 @@ class _Rewriter:
         shapes = [self.types.shape(a) or KnownTypes(a).shape(a) for a in before.args]
         args = [values[a] for a in call.args]
         try:
-            return self.rules[name](Site(call, args, shapes, known, out, is_last))
+            return self.rules[name](QuantizedSite(call, args, shapes, known, out, is_last))
         except DiscError as error:
             raise NoRule(f"{name}: {error}") from None
 
@@ -182,7 +182,7 @@ def _leaf(before: Expr, made: Expr, dtype: str) -> tuple[Expr, Types]:
     if not isinstance(before, Call):
         return made, None
     assert isinstance(made, Call)
-    return made.args[0], Affine(made.args[1], made.args[2], dtype, attrs_of(made)["axis"])
+    return made.args[0], AffineType(made.args[1], made.args[2], dtype, attrs_of(made)["axis"])
 
 
 def _nodes(root: Expr) -> list[Expr] | None:

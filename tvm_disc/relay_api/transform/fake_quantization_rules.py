@@ -1,7 +1,7 @@
 """Integer forms of operators between dequantize and quantize: one rule per operator.
 
-A rule gets a :class:`Site` and returns the integer expression with its quantization parameters.
-It raises :class:`NoRule` for a case that integers cannot compute as accurately.
+A rule gets a :class:`QuantizedSite` and returns the integer expression with its quantization
+parameters. It raises :class:`NoRule` for a case that integers cannot compute as accurately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NoRule(DiscError):
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class AffineType:
     """Quantization parameters: the value is ``(integer - zero_point) * scale``."""
 
     scale: Expr
@@ -39,7 +39,7 @@ class Affine:
         parts = (self.scale, self.zero_point)
         return all(isinstance(p, Constant) and p.data.size == 1 for p in parts)
 
-    def same(self, other: Affine) -> bool:
+    def same(self, other: AffineType) -> bool:
         """Return whether parameters and element type are those of ``other``."""
         return (
             self.dtype == other.dtype
@@ -65,11 +65,11 @@ class Affine:
         return np.asarray(np.clip(found, info.min, info.max).astype(self.dtype))
 
 
-Types: TypeAlias = "Affine | tuple[Types, ...] | None"
+Types: TypeAlias = "AffineType | tuple[Types, ...] | None"
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class QuantizedSite:
     """One call to rewrite.
 
     Attributes:
@@ -85,7 +85,7 @@ class Site:
     args: list[tuple[Expr, Types]]
     shapes: list[tuple[int, ...] | None]
     shape: tuple[int, ...] | None
-    out: Affine | None
+    out: AffineType | None
     is_last: bool
 
     @property
@@ -93,14 +93,14 @@ class Site:
         """The attributes of the call, with defaults."""
         return attrs_of(self.call)
 
-    def affine(self, position: int = 0) -> tuple[Expr, Affine]:
+    def affine(self, position: int = 0) -> tuple[Expr, AffineType]:
         """Return an operand that must be dequantized."""
         value, found = self.args[position]
-        if not isinstance(found, Affine):
+        if not isinstance(found, AffineType):
             raise NoRule(f"{op_name(self.call)}: operand {position} is not dequantized")
         return value, found
 
-    def scalar(self, position: int = 0) -> tuple[Expr, Affine]:
+    def scalar(self, position: int = 0) -> tuple[Expr, AffineType]:
         """Return an operand that must have one scale and one zero point."""
         value, found = self.affine(position)
         if not found.is_scalar:
@@ -114,7 +114,7 @@ class Site:
             raise NoRule(f"{op_name(self.call)}: the rank of operand {position} is not known")
         return len(shape)
 
-    def result(self, like: Affine) -> Affine:
+    def result(self, like: AffineType) -> AffineType:
         """Return the parameters of a result that is computed in the type of ``like``."""
         if self.out is None:
             raise NoRule(f"{op_name(self.call)}: the range of its result is not known")
@@ -123,7 +123,7 @@ class Site:
         return self.out if self.out.dtype == like.dtype else like
 
 
-Rule = Callable[[Site], tuple[Expr, Types]]
+Rule = Callable[[QuantizedSite], tuple[Expr, Types]]
 
 
 def _close(a: Expr, b: Expr) -> bool:
@@ -133,7 +133,7 @@ def _close(a: Expr, b: Expr) -> bool:
     return a is b or structural_equal(a, b)
 
 
-def requantized(value: Expr, found: Affine, wanted: Affine) -> Expr:
+def requantized(value: Expr, found: AffineType, wanted: AffineType) -> Expr:
     """Return the integers rescaled to the scale and zero point of ``wanted``."""
     if found.same(wanted):
         return value
@@ -186,7 +186,7 @@ def keeps_range(name: str) -> bool:
     return name in _KEEPS
 
 
-def _moves(site: Site) -> tuple[Expr, Types]:
+def _moves(site: QuantizedSite) -> tuple[Expr, Types]:
     value, found = site.affine()
     name = op_name(site.call)
     if not found.is_scalar and name == "transpose":
@@ -198,34 +198,34 @@ def _moves(site: Site) -> tuple[Expr, Types]:
     return Call(site.call.op, [value, *site.call.args[1:]], site.attrs, (), site.call.span), found
 
 
-def _take(site: Site) -> tuple[Expr, Types]:
+def _take(site: QuantizedSite) -> tuple[Expr, Types]:
     value, found = site.scalar()
     return op_call("take", value, site.args[1][0], **site.attrs), found
 
 
-def _split(site: Site) -> tuple[Expr, Types]:
+def _split(site: QuantizedSite) -> tuple[Expr, Types]:
     value, found = site.scalar()
     parts = site.attrs["indices_or_sections"]
     count = parts if isinstance(parts, int) else len(parts) + 1
     return op_call("split", value, **site.attrs), (found,) * count
 
 
-def _topk(site: Site) -> tuple[Expr, Types]:
+def _topk(site: QuantizedSite) -> tuple[Expr, Types]:
     if site.attrs["ret_type"] != "values":
         raise NoRule("topk: expected ret_type='values': indices are not quantized")
     return _moves_scalar(site)
 
 
-def _moves_scalar(site: Site) -> tuple[Expr, Types]:
+def _moves_scalar(site: QuantizedSite) -> tuple[Expr, Types]:
     value, found = site.scalar()
     return op_call(op_name(site.call), value, **site.attrs), found
 
 
-def _concatenate(site: Site) -> tuple[Expr, Types]:
+def _concatenate(site: QuantizedSite) -> tuple[Expr, Types]:
     values, found = site.args[0]
     if not isinstance(values, Tuple) or not isinstance(found, tuple):
         raise NoRule("concatenate: expected a tuple of dequantized values")
-    kinds = [t for t in found if isinstance(t, Affine)]
+    kinds = [t for t in found if isinstance(t, AffineType)]
     if len(kinds) < len(found):
         raise NoRule("concatenate: an operand is not dequantized")
     out = site.out or kinds[0]
@@ -242,10 +242,10 @@ def _concatenate(site: Site) -> tuple[Expr, Types]:
     return op_call("concatenate", Tuple(tuple(parts)), **site.attrs), out
 
 
-def _pad(site: Site) -> tuple[Expr, Types]:
+def _pad(site: QuantizedSite) -> tuple[Expr, Types]:
     value, found = site.scalar()
     pad, kind = site.args[1]
-    if isinstance(kind, Affine):
+    if isinstance(kind, AffineType):
         pad = requantized(pad, kind, found)
     elif isinstance(pad, Constant):
         pad = Constant(found.integers(pad.data.item()).reshape(()))
@@ -257,7 +257,7 @@ def _pad(site: Site) -> tuple[Expr, Types]:
 # -- bounds --------------------------------------------------------------------------------------
 
 
-def _clip(site: Site) -> tuple[Expr, Types]:
+def _clip(site: QuantizedSite) -> tuple[Expr, Types]:
     value, found = site.affine()
     low, high = site.attrs["a_min"], site.attrs["a_max"]
     if found.is_scalar:
@@ -268,7 +268,7 @@ def _clip(site: Site) -> tuple[Expr, Types]:
     return op_call("minimum", op_call("maximum", value, least), most), found
 
 
-def _relu(site: Site) -> tuple[Expr, Types]:
+def _relu(site: QuantizedSite) -> tuple[Expr, Types]:
     value, found = site.affine()
     rank = 0 if found.is_scalar else site.rank()
     zero = found.integers(0.0, rank)
@@ -278,7 +278,7 @@ def _relu(site: Site) -> tuple[Expr, Types]:
 # -- means ---------------------------------------------------------------------------------------
 
 
-def _mean_over(site: Site, attrs: Attrs, count: int) -> tuple[Expr, Types]:
+def _mean_over(site: QuantizedSite, attrs: Attrs, count: int) -> tuple[Expr, Types]:
     """Return a mean as a sum whose scale is divided: exact up to the last rounding."""
     value, found = site.scalar()
     assert isinstance(found.scale, Constant) and isinstance(found.zero_point, Constant)
@@ -288,10 +288,10 @@ def _mean_over(site: Site, attrs: Attrs, count: int) -> tuple[Expr, Types]:
     scale = _number(found.scale.data.item() / count, "float32")
     zero = _number(found.zero_point.data.item() * count, "int32")
     out = site.out if site.out is not None and site.out.is_scalar else found
-    return requantized(total, Affine(scale, zero, "int32"), out), out
+    return requantized(total, AffineType(scale, zero, "int32"), out), out
 
 
-def _mean(site: Site) -> tuple[Expr, Types]:
+def _mean(site: QuantizedSite) -> tuple[Expr, Types]:
     shape = site.shapes[0]
     if shape is None:
         raise NoRule("mean: the number of elements is not known")
@@ -306,7 +306,7 @@ def _mean(site: Site) -> tuple[Expr, Types]:
     return _mean_over(site, sums, count)
 
 
-def _global_avg_pool(site: Site) -> tuple[Expr, Types]:
+def _global_avg_pool(site: QuantizedSite) -> tuple[Expr, Types]:
     shape, layout = site.shapes[0], site.attrs["layout"]
     if shape is None or len(layout) != len(shape):
         raise NoRule("nn.global_avg_pool2d: the number of elements is not known")
@@ -315,7 +315,7 @@ def _global_avg_pool(site: Site) -> tuple[Expr, Types]:
     return _mean_over(site, sums, math.prod(shape[a] for a in axes))
 
 
-def _avg_pool(site: Site) -> tuple[Expr, Types]:
+def _avg_pool(site: QuantizedSite) -> tuple[Expr, Types]:
     value, found = site.scalar()
     usable = site.is_last and site.out is not None and site.out.is_scalar
     out = site.out if usable and site.out and site.out.dtype == found.dtype else found
@@ -331,7 +331,7 @@ def _avg_pool(site: Site) -> tuple[Expr, Types]:
     return made, out
 
 
-def _adaptive_avg_pool(site: Site) -> tuple[Expr, Types]:
+def _adaptive_avg_pool(site: QuantizedSite) -> tuple[Expr, Types]:
     """Return a pool to one element as a mean, and a pool to the size of its input as nothing."""
     shape, layout, size = site.shapes[0], site.attrs["layout"], site.attrs["output_size"]
     if shape is None or len(layout) != len(shape):
@@ -355,7 +355,7 @@ def _known(name: str, attrs: Attrs) -> dict[str, Any]:
     return {k: v for k, v in attrs.items() if k in known and k != "out_dtype"}
 
 
-def _contraction(site: Site, name: str, axis: int, **attrs: object) -> tuple[Expr, Types]:
+def _contraction(site: QuantizedSite, name: str, axis: int, **attrs: object) -> tuple[Expr, Types]:
     (x, x_kind), (w, w_kind) = site.scalar(0), site.affine(1)
     scale = _product(x_kind.scale, w_kind.scale)
     made = op_call(
@@ -368,20 +368,20 @@ def _contraction(site: Site, name: str, axis: int, **attrs: object) -> tuple[Exp
         w_kind.scale,
         **{**attrs, "out_dtype": "int32"},
     )
-    return made, Affine(scale, _zeros(scale), "int32", axis)
+    return made, AffineType(scale, _zeros(scale), "int32", axis)
 
 
-def _conv(site: Site) -> tuple[Expr, Types]:
+def _conv(site: QuantizedSite) -> tuple[Expr, Types]:
     name = f"qnn.{op_name(site.call).removeprefix('nn.')}"
     layout = site.attrs["out_layout"] or site.attrs["data_layout"]
     return _contraction(site, name, layout.index("C"), **_known(name, site.attrs))
 
 
-def _dense(site: Site) -> tuple[Expr, Types]:
+def _dense(site: QuantizedSite) -> tuple[Expr, Types]:
     return _contraction(site, "qnn.dense", site.rank() - 1, **_known("qnn.dense", site.attrs))
 
 
-def _batch_matmul(site: Site) -> tuple[Expr, Types]:
+def _batch_matmul(site: QuantizedSite) -> tuple[Expr, Types]:
     site.scalar(1)
     made, found = _contraction(
         site, "qnn.batch_matmul", -1, **_known("qnn.batch_matmul", site.attrs)
@@ -389,9 +389,9 @@ def _batch_matmul(site: Site) -> tuple[Expr, Types]:
     return made, found
 
 
-def _bias_add(site: Site) -> tuple[Expr, Types]:
+def _bias_add(site: QuantizedSite) -> tuple[Expr, Types]:
     (x, x_kind), (b, b_kind) = site.affine(0), site.args[1]
-    if isinstance(b_kind, Affine):
+    if isinstance(b_kind, AffineType):
         if not b_kind.same(x_kind) and not x_kind.is_scalar:
             raise NoRule("nn.bias_add: a bias with other scales than those per channel")
         b = requantized(b, replace(b_kind, axis=0), x_kind)
@@ -408,7 +408,7 @@ def _bias_add(site: Site) -> tuple[Expr, Types]:
 _QNN = {"add": "qnn.add", "subtract": "qnn.subtract", "multiply": "qnn.mul"}
 
 
-def _constant_affine(value: Constant, like: Affine) -> tuple[Expr, Affine]:
+def _constant_affine(value: Constant, like: AffineType) -> tuple[Expr, AffineType]:
     """Return a float constant as integers of the type of ``like``, over its own range."""
     low, high = min(0.0, float(value.data.min())), max(0.0, float(value.data.max()))
     info = np.iinfo(like.dtype)
@@ -417,18 +417,18 @@ def _constant_affine(value: Constant, like: Affine) -> tuple[Expr, Affine]:
     else:
         scale = (high - low) / info.max or 1.0
         zero = round(-low / scale)
-    kind = Affine(_number(scale, "float32"), _number(zero, "int32"), like.dtype)
+    kind = AffineType(_number(scale, "float32"), _number(zero, "int32"), like.dtype)
     return Constant(kind.integers(value.data)), kind
 
 
-def _pair(site: Site) -> tuple[tuple[Expr, Affine], tuple[Expr, Affine]]:
+def _pair(site: QuantizedSite) -> tuple[tuple[Expr, AffineType], tuple[Expr, AffineType]]:
     """Return both operands as integers; one may be a constant."""
-    kinds = [k for _, k in site.args if isinstance(k, Affine)]
+    kinds = [k for _, k in site.args if isinstance(k, AffineType)]
     if not kinds:
         raise NoRule(f"{op_name(site.call)}: no operand is dequantized")
     found = []
     for value, kind in site.args:
-        if isinstance(kind, Affine):
+        if isinstance(kind, AffineType):
             found.append((value, kind))
         elif not isinstance(value, Constant):
             raise NoRule(f"{op_name(site.call)}: expected a constant or a dequantized operand")
@@ -441,7 +441,7 @@ def _pair(site: Site) -> tuple[tuple[Expr, Affine], tuple[Expr, Affine]]:
     return found[0], found[1]
 
 
-def _binary(site: Site) -> tuple[Expr, Types]:
+def _binary(site: QuantizedSite) -> tuple[Expr, Types]:
     name = op_name(site.call)
     (a, a_kind), (b, b_kind) = _pair(site)
     if "int32" in (a_kind.dtype, b_kind.dtype):
@@ -457,7 +457,7 @@ def _binary(site: Site) -> tuple[Expr, Types]:
 
 
 def _wide_binary(
-    site: Site, left: tuple[Expr, Affine], right: tuple[Expr, Affine]
+    site: QuantizedSite, left: tuple[Expr, AffineType], right: tuple[Expr, AffineType]
 ) -> tuple[Expr, Types]:
     """Return a sum or difference of int32 operands, such as results of matmuls."""
     name = op_name(site.call)
@@ -475,7 +475,7 @@ def _wide_binary(
     return op_call(name, *parts), wide
 
 
-def _extreme(site: Site) -> tuple[Expr, Types]:
+def _extreme(site: QuantizedSite) -> tuple[Expr, Types]:
     (a, a_kind), (b, b_kind) = _pair(site)
     out = a_kind if a_kind.same(b_kind) else site.out
     if out is None:
@@ -488,7 +488,7 @@ def _extreme(site: Site) -> tuple[Expr, Types]:
 # -- functions of one operand --------------------------------------------------------------------
 
 
-def _lookup(site: Site) -> tuple[Expr, Types]:
+def _lookup(site: QuantizedSite) -> tuple[Expr, Types]:
     value, found = site.scalar()
     out = site.result(found)
     if found.dtype == "int32" or out.dtype != getattr(site.out, "dtype", ""):
@@ -540,10 +540,10 @@ __all__ = [
     "OPTIONAL",
     "RULES",
     "SINGLE",
-    "Affine",
+    "AffineType",
     "NoRule",
+    "QuantizedSite",
     "Rule",
-    "Site",
     "Types",
     "keeps_range",
     "requantized",

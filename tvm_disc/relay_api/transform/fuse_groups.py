@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tvm_disc.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
-from tvm_disc.relay.ops.row import Pattern
+from tvm_disc.relay.ops.row import FusionClass
 from tvm_disc.relay.types import TensorType, TupleType, is_dynamic
 from tvm_disc.relay.visit import children, post_order
 from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes
@@ -22,20 +22,20 @@ Condition = Callable[[int, bool], bool]
 
 
 @dataclass(eq=False)
-class Node:
+class FusionNode:
     """A value with its users, how each reads it, and its node in the tree."""
 
     expr: Expr
     kind: int
-    users: list[tuple[Node, int]] = field(default_factory=list)
+    users: list[tuple[FusionNode, int]] = field(default_factory=list)
     escapes: bool = False
-    parent: Node | None = None
+    parent: FusionNode | None = None
     depth: int = 1
-    way: int = Pattern.OPAQUE  # highest kind on the paths to the parent
-    joined: Node | None = None
+    way: int = FusionClass.OPAQUE  # highest kind on the paths to the parent
+    joined: FusionNode | None = None
     size: int = 1
 
-    def root(self) -> Node:
+    def root(self) -> FusionNode:
         """Return the last node of the group."""
         node = self
         while node.joined is not None:
@@ -45,7 +45,7 @@ class Node:
 
 def _kind(expr: Expr, types: KnownTypes) -> int:
     if isinstance(expr, Constant):
-        return Pattern.ELEMWISE if expr.data.ndim == 0 else Pattern.OPAQUE
+        return FusionClass.ELEMWISE if expr.data.ndim == 0 else FusionClass.OPAQUE
     if isinstance(expr, Tuple):
         return TUPLE
     if isinstance(expr, TupleGetItem):
@@ -53,43 +53,43 @@ def _kind(expr: Expr, types: KnownTypes) -> int:
         plain = isinstance(found, TupleType) and all(
             isinstance(t, TensorType) for t in found.fields
         )
-        return Pattern.INJECTIVE if plain else Pattern.OPAQUE
+        return FusionClass.INJECTIVE if plain else FusionClass.OPAQUE
     row = row_of(expr)
     if row is None:
-        return Pattern.OPAQUE
+        return FusionClass.OPAQUE
     read_from_data = row.name.startswith("dyn.") and is_dynamic(types.of(expr))
-    return Pattern.OPAQUE if read_from_data else int(row.pattern)
+    return FusionClass.OPAQUE if read_from_data else int(row.pattern)
 
 
-def _reads(node: Node, part: Expr, types: KnownTypes) -> int:
+def _reads(node: FusionNode, part: Expr, types: KnownTypes) -> int:
     """Return the kind of a read; a broadcast whose operand has the full shape is element-wise."""
     if node.kind == TUPLE:
-        return Pattern.INJECTIVE
-    if node.kind != Pattern.BROADCAST:
+        return FusionClass.INJECTIVE
+    if node.kind != FusionClass.BROADCAST:
         return node.kind
     whole, read = types.tensor(node.expr), types.tensor(part)
     same = whole is not None and read is not None and len(whole.shape) == len(read.shape)
     equal = same and types.same_dims(node.expr, part)
-    return Pattern.ELEMWISE if equal else Pattern.BROADCAST
+    return FusionClass.ELEMWISE if equal else FusionClass.BROADCAST
 
 
-def find_nodes(func: Function, types: KnownTypes) -> dict[Expr, Node]:
+def find_nodes(func: Function, types: KnownTypes) -> dict[Expr, FusionNode]:
     """Return the values of a function, each as a group with one member."""
-    nodes: dict[Expr, Node] = {}
+    nodes: dict[Expr, FusionNode] = {}
     order = post_order(func)
     hidden = {n for f in order if is_primitive(f) and f is not func for n in post_order(f)}
     for expr in order:
         if expr in hidden:
             continue
-        node = nodes[expr] = Node(expr, _kind(expr, types))
-        inner = isinstance(expr, (Call, Tuple, TupleGetItem)) and node.kind != Pattern.OPAQUE
+        node = nodes[expr] = FusionNode(expr, _kind(expr, types))
+        inner = isinstance(expr, (Call, Tuple, TupleGetItem)) and node.kind != FusionClass.OPAQUE
         for part in children(expr):
             if part not in nodes:
                 continue
             if inner:
                 nodes[part].users.append((node, _reads(node, part, types)))
             elif isinstance(expr, Call) and row_of(expr) is not None:
-                nodes[part].users.append((node, Pattern.OPAQUE))
+                nodes[part].users.append((node, FusionClass.OPAQUE))
             else:
                 nodes[part].escapes = True
     for expr in reversed(order):
@@ -103,19 +103,19 @@ def is_primitive(expr: Expr) -> bool:
     return isinstance(expr, Function) and bool(expr.attrs.get("Primitive"))
 
 
-def _place(node: Node) -> None:
+def _place(node: FusionNode) -> None:
     """Set the immediate post-dominator of a node; its users are already in the tree."""
     if node.escapes or not node.users:
         return
-    parent: Node | None = node.users[0][0]
+    parent: FusionNode | None = node.users[0][0]
     way = node.users[0][1]
     for user, how in node.users[1:]:
         parent, way = _meet(parent, user, max(way, how))
-    node.parent, node.way = parent, way if parent is not None else Pattern.OPAQUE
+    node.parent, node.way = parent, way if parent is not None else FusionClass.OPAQUE
     node.depth = 1 if parent is None else parent.depth + 1
 
 
-def _meet(a: Node | None, b: Node | None, way: int) -> tuple[Node | None, int]:
+def _meet(a: FusionNode | None, b: FusionNode | None, way: int) -> tuple[FusionNode | None, int]:
     """Return the lowest common ancestor, and the highest kind on the paths to it."""
     while a is not b:
         if a is None or b is None:
@@ -127,9 +127,9 @@ def _meet(a: Node | None, b: Node | None, way: int) -> tuple[Node | None, int]:
     return a, way
 
 
-def _between(source: Node, sink: Node) -> list[Node]:
+def _between(source: FusionNode, sink: FusionNode) -> list[FusionNode]:
     """Return every node after ``source`` up to ``sink``."""
-    found: dict[Node, None] = {}
+    found: dict[FusionNode, None] = {}
     todo = [user for user, _ in source.users]
     while todo:
         node = todo.pop()
@@ -139,7 +139,7 @@ def _between(source: Node, sink: Node) -> list[Node]:
     return list(found)
 
 
-def _join(node: Node, most: int, allowed: Condition) -> None:
+def _join(node: FusionNode, most: int, allowed: Condition) -> None:
     """Merge a node and all nodes up to its parent into the parent's group, if each kind is
     allowed.
     """
@@ -154,41 +154,41 @@ def _join(node: Node, most: int, allowed: Condition) -> None:
     for root in roots:
         root.joined = target
         target.size += root.size
-        if root.kind == Pattern.OUT_ELEMWISE:
+        if root.kind == FusionClass.OUT_ELEMWISE:
             target.kind = max(root.kind, target.kind)
 
 
 def _may_end_a_chain(kind: int, is_last: bool) -> bool:
     if not is_last:
-        return kind <= Pattern.INJECTIVE
-    return kind <= Pattern.REDUCE or kind == Pattern.OUT_ELEMWISE
+        return kind <= FusionClass.INJECTIVE
+    return kind <= FusionClass.REDUCE or kind == FusionClass.OUT_ELEMWISE
 
 
-def _fuse(node: Node, phase: int, most: int) -> None:
+def _fuse(node: FusionNode, phase: int, most: int) -> None:
     """Fuse one node in one of three phases: injective nodes in the second, tuples in the third."""
     parent = node.parent
-    if parent is None or node.kind == Pattern.OPAQUE:
+    if parent is None or node.kind == FusionClass.OPAQUE:
         return
     if phase == 2:
-        inside = parent.kind == TUPLE and parent.root().kind <= Pattern.INJECTIVE
-        if node.kind <= Pattern.INJECTIVE and inside and parent.root().kind != TUPLE:
-            _join(node, most, lambda kind, _: kind <= Pattern.INJECTIVE)
+        inside = parent.kind == TUPLE and parent.root().kind <= FusionClass.INJECTIVE
+        if node.kind <= FusionClass.INJECTIVE and inside and parent.root().kind != TUPLE:
+            _join(node, most, lambda kind, _: kind <= FusionClass.INJECTIVE)
         return
     if parent.root() is node.root() or parent.kind == TUPLE:
         return
-    if node.kind == Pattern.OUT_ELEMWISE:
-        if phase == 0 and node.way == Pattern.ELEMWISE:
-            _join(node, most, lambda kind, _: kind <= Pattern.BROADCAST)
-    elif node.kind <= Pattern.BROADCAST:
-        if node.way <= Pattern.REDUCE:
+    if node.kind == FusionClass.OUT_ELEMWISE:
+        if phase == 0 and node.way == FusionClass.ELEMWISE:
+            _join(node, most, lambda kind, _: kind <= FusionClass.BROADCAST)
+    elif node.kind <= FusionClass.BROADCAST:
+        if node.way <= FusionClass.REDUCE:
             _join(node, most, _may_end_a_chain)
-    elif node.kind in (Pattern.INJECTIVE, TUPLE) and phase == 1:
-        _join(node, most, lambda kind, _: kind <= Pattern.INJECTIVE)
+    elif node.kind in (FusionClass.INJECTIVE, TUPLE) and phase == 1:
+        _join(node, most, lambda kind, _: kind <= FusionClass.INJECTIVE)
 
 
 def find_groups(
     func: Function, types: KnownTypes, level: int, most: int = MOST_NODES
-) -> dict[Expr, Node]:
+) -> dict[Expr, FusionNode]:
     """Return the grouped values of a function, at most ``most`` per group; below level 1 each
     operator is a group.
     """
@@ -200,4 +200,4 @@ def find_groups(
     return nodes
 
 
-__all__ = ["MOST_NODES", "Node", "find_groups", "is_primitive"]
+__all__ = ["MOST_NODES", "FusionNode", "find_groups", "is_primitive"]

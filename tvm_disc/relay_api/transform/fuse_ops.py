@@ -15,7 +15,7 @@ from tvm_disc.relay_api.dataflow_pattern.patterns import DFPattern
 from tvm_disc.relay_api.expr_functor import rewrite_post_order
 from tvm_disc.relay_api.transform.fuse_groups import (
     MOST_NODES,
-    Node,
+    FusionNode,
     find_groups,
     is_primitive,
 )
@@ -37,7 +37,7 @@ def fuse_ops(func: Function, level: int, most: int = MOST_NODES, link_params: bo
         return func
     types = KnownTypes(func)
     nodes = find_groups(func, types, level, most)
-    members: dict[Node, set[Expr]] = {}
+    members: dict[FusionNode, set[Expr]] = {}
     for node in nodes.values():
         members.setdefault(node.root(), set()).add(node.expr)
     done: dict[Expr, Expr] = {}

@@ -23,15 +23,15 @@ from tvm_disc.relay.visit import children, post_order, with_children
 UNNAMED = (Var, GlobalVar, Op, Constructor)
 
 
-class Scope:
+class NamingScope:
     """A body in which results get names: of a function, a branch, a clause, a let.
 
     ``block`` is the scope shared by all lets of a chain.
     """
 
-    def __init__(self, parent: Scope | None, of_let: bool = False) -> None:
+    def __init__(self, parent: NamingScope | None, of_let: bool = False) -> None:
         self.parent = parent
-        self.block: Scope = parent.block if parent is not None and of_let else self
+        self.block: NamingScope = parent.block if parent is not None and of_let else self
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.bindings: list[tuple[Var, Expr]] = []
 
@@ -42,7 +42,7 @@ class Scope:
         return result
 
 
-def _common(a: Scope, b: Scope) -> Scope:
+def _common(a: NamingScope, b: NamingScope) -> NamingScope:
     """Return the innermost scope that encloses both."""
     while a is not b:
         if a.depth < b.depth:
@@ -66,9 +66,9 @@ class _Scopes:
 
     def __init__(self, root: Expr) -> None:
         self.order = post_order(root)
-        self.of: dict[Expr, Scope] = {root: Scope(None)}
-        self.bodies: dict[Expr, list[Scope]] = {}
-        self._at: dict[Expr, set[Scope]] = {}
+        self.of: dict[Expr, NamingScope] = {root: NamingScope(None)}
+        self.bodies: dict[Expr, list[NamingScope]] = {}
+        self._at: dict[Expr, set[NamingScope]] = {}
         self.users: dict[Expr, int] = {}
         for node in reversed(self.order):
             scope, bodies = self.of[node], self.bodies.setdefault(node, [])
@@ -76,11 +76,11 @@ class _Scopes:
                 self.users[part] = self.users.get(part, 0) + 1
                 where = scope
                 if _opens(node, position):
-                    where = Scope(scope, isinstance(node, Let))
+                    where = NamingScope(scope, isinstance(node, Let))
                     bodies.append(where)
                 self._used(part, where)
 
-    def _used(self, part: Expr, where: Scope) -> None:
+    def _used(self, part: Expr, where: NamingScope) -> None:
         known = self.of.get(part)
         self.of[part] = where if known is None else _common(known, where)
         self._at.setdefault(part, set()).add(where)
@@ -113,7 +113,7 @@ def _bound(root: Expr, named: Callable[[Expr, _Scopes], bool]) -> Expr:
     return scopes.of[root].closed(done[root])
 
 
-def _with_bodies(node: Expr, done: dict[Expr, Expr], bodies: list[Scope]) -> Expr:
+def _with_bodies(node: Expr, done: dict[Expr, Expr], bodies: list[NamingScope]) -> Expr:
     """Return ``node`` over its rewritten parts; bodies get their bindings."""
     parts = []
     remaining = iter(bodies)

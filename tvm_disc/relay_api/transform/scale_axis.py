@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tvm_disc.relay.expr import Call, Constant, Expr, Function
 from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes
-from tvm_disc.relay_api.dataflow_pattern.matcher import Graph
+from tvm_disc.relay_api.dataflow_pattern.matcher import UserGraph
 from tvm_disc.relay_api.expr_functor import rewrite_post_order
 from tvm_disc.relay_api.transform.rules import attrs_of, op_call, op_name
 
@@ -26,7 +26,7 @@ Ones = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class ScaledAxis:
     """An axis that accepts a factor, and its conditions.
 
     ``positive`` and ``nonzero`` require a constant factor whose elements are positive or nonzero.
@@ -49,9 +49,9 @@ class _Folder:
     """State of one function."""
 
     def __init__(self, func: Function) -> None:
-        self.types, self.graph = KnownTypes(func), Graph(func)
+        self.types, self.graph = KnownTypes(func), UserGraph(func)
         self.func = func
-        self.places: dict[Expr, Place] = {}
+        self.places: dict[Expr, ScaledAxis] = {}
         self.scales: dict[Expr, Expr] = {}  # value -> factor of its channels, a vector
 
     # -- queries of both directions
@@ -103,7 +103,7 @@ class _Folder:
             return None
         return behind + at, tuple(i for i in range(len(shape)) if i != at)
 
-    def split(self, call: Expr, place: Place) -> tuple[int, Ones] | None:
+    def split(self, call: Expr, place: ScaledAxis) -> tuple[int, Ones] | None:
         """Return (operand position, unit axes) of the factor if ``call`` is a multiplication by a
         factor that ``place`` accepts, else None.
         """
@@ -117,7 +117,7 @@ class _Folder:
                 return position, found[1]
         return None
 
-    def passes(self, call: Expr, place: Place) -> Place | None:
+    def passes(self, call: Expr, place: ScaledAxis) -> ScaledAxis | None:
         """Return the conditions of a factor that an operator with one operand passes on; None
         if it cannot.
         """
@@ -126,10 +126,12 @@ class _Folder:
             layout = attrs.get("layout", "")
             if layout and (not layout.isupper() or layout.index("C") != place.axis):
                 return None
-            return Place(place.axis, place.positive or op_name(call) in _POSITIVE, place.nonzero)
+            return ScaledAxis(
+                place.axis, place.positive or op_name(call) in _POSITIVE, place.nonzero
+            )
         return None
 
-    def bias(self, call: Expr, place: Place) -> tuple[int, Ones] | None:
+    def bias(self, call: Expr, place: ScaledAxis) -> tuple[int, Ones] | None:
         """Return (operand position, unit axes) of a per-channel addend; None for other calls."""
         if not isinstance(call, Call):
             return None
@@ -169,16 +171,16 @@ class _Forward(_Folder):
             if not known or len(known) < len(asked) or len({p.axis for p in known}) > 1:
                 continue
             positive, nonzero = any(p.positive for p in known), any(p.nonzero for p in known)
-            self.places[node] = Place(known[0].axis, positive, nonzero)
+            self.places[node] = ScaledAxis(known[0].axis, positive, nonzero)
         return rewrite_post_order(self.func, self._moved)
 
-    def _asks(self, user: Expr, node: Expr) -> Place | None:
+    def _asks(self, user: Expr, node: Expr) -> ScaledAxis | None:
         """Return the axis and conditions of a factor of ``node`` that ``user`` accepts, or None."""
         if not isinstance(user, Call) or list(user.args).count(node) != 1:
             return None
         product = self.product(user)
         if product is not None:
-            return Place(product[0]) if user.args[0] is node else None
+            return ScaledAxis(product[0]) if user.args[0] is node else None
         place = self.places.get(user)
         if place is None:
             return None
@@ -189,7 +191,7 @@ class _Forward(_Folder):
             return place if user.args[1 - factor[0]] is node else None
         sums = self.bias(user, place)
         if sums is not None and user.args[1 - sums[0]] is node:
-            return Place(place.axis, place.positive, nonzero=True)
+            return ScaledAxis(place.axis, place.positive, nonzero=True)
         return None
 
     def _moved(self, before: Expr, made: Expr) -> Expr:
@@ -227,17 +229,17 @@ class _Backward(_Folder):
             self._hand_on(node)
         return rewrite_post_order(self.func, self._moved)
 
-    def _asks(self, node: Expr) -> Place | None:
+    def _asks(self, node: Expr) -> ScaledAxis | None:
         """Return the axis and conditions of a factor that a value accepts, or None."""
         if not isinstance(node, Call):
             return None
         product = self.product(node)
         if product is not None:
-            return Place(product[1])
+            return ScaledAxis(product[1])
         places = [self.places.get(a) for a in node.args]
         known = [p for p in places if p is not None]
         if len(known) == 2 and self._both(node):
-            return Place(known[0].axis, known[0].positive or known[1].positive)
+            return ScaledAxis(known[0].axis, known[0].positive or known[1].positive)
         for k, place in enumerate(places):
             if place is None:
                 continue
@@ -297,7 +299,7 @@ def _squeezed(factor: Expr, ones: Ones) -> Expr:
     return op_call("squeeze", factor, axis=ones) if ones else factor
 
 
-def _laid(vector: Expr, place: Place, rank: int) -> Expr:
+def _laid(vector: Expr, place: ScaledAxis, rank: int) -> Expr:
     """Return a vector reshaped to broadcast along an axis of a tensor of rank ``rank``."""
     behind = rank - place.axis - 1
     return op_call("expand_dims", vector, axis=1, num_newaxis=behind) if behind else vector
@@ -305,7 +307,7 @@ def _laid(vector: Expr, place: Place, rank: int) -> Expr:
 
 def _weighted(made: Call, vector: Expr, axis: int, rank: int) -> Call:
     """Return a matmul or convolution with its weight scaled."""
-    weight = op_call("multiply", made.args[1], _laid(vector, Place(axis), rank))
+    weight = op_call("multiply", made.args[1], _laid(vector, ScaledAxis(axis), rank))
     return Call(made.op, (made.args[0], weight), made.attrs, (), made.span)
 
 

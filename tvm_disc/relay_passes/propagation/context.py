@@ -67,7 +67,7 @@ def substitute(expr: Expr, replaced: Mapping[Expr, Expr]) -> Expr:
     return mapped
 
 
-class Context(Emitter):
+class PropagationContext(Emitter):
     """Emits bindings and resolves operands.
 
     Invariant: ``env`` has every variable bound so far; ``sequences[-1]`` has the bindings of the
@@ -321,10 +321,10 @@ def as_dims(items: Sequence[object]) -> list[Dim]:
 
 
 __all__ = [
-    "Context",
     "Lost",
     "Operand",
     "Prim",
+    "PropagationContext",
     "ShapeValue",
     "Tuple_",
     "as_dims",

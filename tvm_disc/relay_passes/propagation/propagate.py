@@ -32,7 +32,7 @@ from tvm_disc.relay.inference.infer import annotate_inputs
 from tvm_disc.relay.module import IRModule, carried_by
 from tvm_disc.relay.ops.coverage import require_operators
 from tvm_disc.relay_passes.module_facts import with_solver
-from tvm_disc.relay_passes.propagation.context import Context, substitute
+from tvm_disc.relay_passes.propagation.context import PropagationContext, substitute
 from tvm_disc.relay_passes.propagation.finish import (
     drop_dead,
     emit_guards,
@@ -154,7 +154,7 @@ def propagate(
     for _ in range(MAX_WALKS):
         known = len(solver.facts())
         merged = merge_inputs(func, solver)
-        context = Context(solver, mod, portable, fresh)
+        context = PropagationContext(solver, mod, portable, fresh)
         context.nested = 1 if name else 0  # a called function has no guards
         walker = Walker(context, merged)
         blocks, body = walker.function(func)

@@ -25,11 +25,17 @@ from tvm_disc.relay.importer.positions import bounds
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
 from tvm_disc.relay.ops.table import OPS
-from tvm_disc.relay_passes.propagation.context import Context, Prim, ShapeValue, Tuple_, as_dims
+from tvm_disc.relay_passes.propagation.context import (
+    Prim,
+    PropagationContext,
+    ShapeValue,
+    Tuple_,
+    as_dims,
+)
 from tvm_disc.typing import Call, Expr
 
 Args: TypeAlias = Sequence[Any]
-Rule: TypeAlias = Callable[[Context, Any, Args], Any]
+Rule: TypeAlias = Callable[[PropagationContext, Any, Args], Any]
 
 
 def tensors(args: Args) -> list[Tensor] | None:
@@ -38,13 +44,15 @@ def tensors(args: Args) -> list[Tensor] | None:
     return found if len(found) == len(args) else None
 
 
-def again(ctx: Context, call: Call, args: Args, dims: Sequence[object], dtype: str) -> Tensor:
+def again(
+    ctx: PropagationContext, call: Call, args: Args, dims: Sequence[object], dtype: str
+) -> Tensor:
     """Emit the same operator on other operands."""
     new = tvm.ir.Call(call.op, [ctx.raw(a) for a in args], call.attrs, call.ty_args)
     return ctx.emit(new, dims, dtype)
 
 
-def relay(ctx: Context, name: str, args: Args, **attrs: object) -> Any:
+def relay(ctx: PropagationContext, name: str, args: Args, **attrs: object) -> Any:
     """Apply a Relay operator to operands that are tensors of known shape or tuples of them."""
     args = [a.fields if isinstance(a, Tuple_) else ctx.scalar_tensor(a) for a in args]
     flat = [x for a in args for x in (a if isinstance(a, tuple) else (a,))]
@@ -57,7 +65,7 @@ def relay(ctx: Context, name: str, args: Args, **attrs: object) -> Any:
 def _as(name: str, *kept: str) -> Rule:
     """Return a rule for an operator that equals a Relay one, with the attributes ``kept``."""
 
-    def rule(ctx: Context, call: Call, args: Args) -> Any:
+    def rule(ctx: PropagationContext, call: Call, args: Args) -> Any:
         attrs = {k: plain(getattr(call.attrs, k)) for k in kept}
         return relay(ctx, name, args, **attrs)
 
@@ -67,7 +75,7 @@ def _as(name: str, *kept: str) -> Rule:
 # -- element-wise --------------------------------------------------------------------------------
 
 
-def _elementwise(ctx: Context, call: Call, args: Args) -> Tensor | None:
+def _elementwise(ctx: PropagationContext, call: Call, args: Args) -> Tensor | None:
     """Return the call with NumPy's broadcasting, and add a guard if two dims may differ; None if an
     operand is not a tensor.
     """
@@ -91,23 +99,23 @@ def _dtype(call: Call) -> str:
 # -- shapes --------------------------------------------------------------------------------------
 
 
-def _shape_of(ctx: Context, call: Call, args: Args) -> object:
+def _shape_of(ctx: PropagationContext, call: Call, args: Args) -> object:
     return ShapeValue(tuple(args[0].dims)) if isinstance(args[0], Tensor) else None
 
 
-def _tensor_to_shape(ctx: Context, call: Call, args: Args) -> object:
+def _tensor_to_shape(ctx: PropagationContext, call: Call, args: Args) -> object:
     target = ctx.target_shape(args[0])
     return None if target is None else ShapeValue(tuple(as_dims(target)))
 
 
-def _shape_to_tensor(ctx: Context, call: Call, args: Args) -> object:
+def _shape_to_tensor(ctx: PropagationContext, call: Call, args: Args) -> object:
     return ctx.as_tensors(args[0]) if isinstance(args[0], ShapeValue) else None
 
 
 def _with_shape(name: str, attribute: str, **attrs: object) -> Rule:
     """Return a rule for an operator whose last operand is the new shape."""
 
-    def rule(ctx: Context, call: Call, args: Args) -> Any:
+    def rule(ctx: PropagationContext, call: Call, args: Args) -> Any:
         target = ctx.target_shape(args[1])
         if target is None:
             return None
@@ -116,7 +124,7 @@ def _with_shape(name: str, attribute: str, **attrs: object) -> Rule:
     return rule
 
 
-def _expand_dims(ctx: Context, call: Call, args: Args) -> object:
+def _expand_dims(ctx: PropagationContext, call: Call, args: Args) -> object:
     x = args[0]
     if not isinstance(x, Tensor):
         return None
@@ -127,7 +135,7 @@ def _expand_dims(ctx: Context, call: Call, args: Args) -> object:
     return relay(ctx, "reshape", [x], newshape=dims, allowzero=True)
 
 
-def _full(ctx: Context, call: Call, args: Args) -> object:
+def _full(ctx: PropagationContext, call: Call, args: Args) -> object:
     target = ctx.target_shape(args[0])
     if target is None:
         return None
@@ -135,14 +143,14 @@ def _full(ctx: Context, call: Call, args: Args) -> object:
 
 
 def _join(name: str) -> Rule:
-    def rule(ctx: Context, call: Call, args: Args) -> Any:
+    def rule(ctx: PropagationContext, call: Call, args: Args) -> Any:
         axis = 0 if call.attrs.axis is None else int(call.attrs.axis)
         return relay(ctx, name, args, axis=axis) if isinstance(args[0], Tuple_) else None
 
     return rule
 
 
-def _arange(ctx: Context, call: Call, args: Args) -> object:
+def _arange(ctx: PropagationContext, call: Call, args: Args) -> object:
     values = [ctx.known_value(a) for a in args]
     items = [v.reshape(-1)[0] for v in values if v is not None and v.size == 1]
     dtype = str(call.attrs.dtype)
@@ -158,7 +166,7 @@ def _whole(x: Expr) -> bool:
 # -- slices --------------------------------------------------------------------------------------
 
 
-def _strided_slice(ctx: Context, call: Call, args: Args) -> Any:
+def _strided_slice(ctx: PropagationContext, call: Call, args: Args) -> Any:
     x = args[0]
     if not isinstance(x, Tensor) or any(not isinstance(a, Tuple_) for a in args[1:]):
         return None
@@ -179,11 +187,11 @@ def _from_the_end(first: Any) -> bool:
     return is_number(first) and first < 0
 
 
-def _scalar(ctx: Context, x: Expr) -> Any:
+def _scalar(ctx: PropagationContext, x: Expr) -> Any:
     return ctx.number(x.expr) if isinstance(x, Prim) else None
 
 
-def _dynamic_strided_slice(ctx: Context, call: Call, args: Args) -> object:
+def _dynamic_strided_slice(ctx: PropagationContext, call: Call, args: Args) -> object:
     values = [ctx.known_value(b) for b in args[1:]]
     if any(v is None for v in values):
         return None
@@ -191,7 +199,9 @@ def _dynamic_strided_slice(ctx: Context, call: Call, args: Args) -> object:
     return _cut(ctx, args[0], range(len(begin)), begin, end, strides)
 
 
-def _cut(ctx: Context, x: object, axes: Args, begin: Args, end: Args, strides: Args) -> Any:
+def _cut(
+    ctx: PropagationContext, x: object, axes: Args, begin: Args, end: Args, strides: Args
+) -> Any:
     """Return a slice with its clamping resolved, as an exact slice along nonnegative axes."""
     if not all(isinstance(s, int) and s != 0 for s in strides):
         return None
@@ -202,20 +212,20 @@ def _cut(ctx: Context, x: object, axes: Args, begin: Args, end: Args, strides: A
 # -- gathers -------------------------------------------------------------------------------------
 
 
-def _take(ctx: Context, call: Call, args: Args) -> Any:
+def _take(ctx: PropagationContext, call: Call, args: Args) -> Any:
     axis, mode = plain(call.attrs.axis), str(call.attrs.mode)
     if axis is not None and mode == "fast":
         _stay_inside(ctx, args[1], args[0], axis)
     return relay(ctx, "take", args, axis=axis, mode=mode)
 
 
-def _gather_elements(ctx: Context, call: Call, args: Args) -> object:
+def _gather_elements(ctx: PropagationContext, call: Call, args: Args) -> object:
     axis = int(call.attrs.axis)
     _stay_inside(ctx, args[1], args[0], axis)
     return relay(ctx, "gather", args, axis=axis)
 
 
-def _stay_inside(ctx: Context, picks: Any, data: Expr, axis: int) -> None:
+def _stay_inside(ctx: PropagationContext, picks: Any, data: Expr, axis: int) -> None:
     """Prove or guard that indices of known range are in bounds."""
     _, high = bounds(ctx, picks)
     # Indices from constants or data are the model's responsibility, as in its framework.
@@ -226,7 +236,7 @@ def _stay_inside(ctx: Context, picks: Any, data: Expr, axis: int) -> None:
         )
 
 
-def _gather_nd(ctx: Context, call: Call, args: Args) -> object:
+def _gather_nd(ctx: PropagationContext, call: Call, args: Args) -> object:
     found = tensors(args)
     if found is None or ctx.literal(found[1].dims[-1]) is None:
         return None
@@ -235,7 +245,7 @@ def _gather_nd(ctx: Context, call: Call, args: Args) -> object:
     return computed(ctx, "gather_nd", found, lambda: at_coordinates(ctx, data, picks, batch))
 
 
-def _index_tensor(ctx: Context, call: Call, args: Args) -> object:
+def _index_tensor(ctx: PropagationContext, call: Call, args: Args) -> object:
     known = isinstance(args[1], Tuple_)
     return relay(ctx, "adv_index", [Tuple_((args[0], *args[1].fields))]) if known else None
 
@@ -243,7 +253,7 @@ def _index_tensor(ctx: Context, call: Call, args: Args) -> object:
 # -- contractions and normalization ----------------------------------------------------------------
 
 
-def _matmul(ctx: Context, call: Call, args: Args) -> object:
+def _matmul(ctx: PropagationContext, call: Call, args: Args) -> object:
     found = tensors(args)
     if found is None or not all(x.rank for x in found):
         return None
@@ -252,7 +262,7 @@ def _matmul(ctx: Context, call: Call, args: Args) -> object:
 
 
 def _conv(spatial: int) -> Rule:
-    def rule(ctx: Context, call: Call, args: Args) -> Any:
+    def rule(ctx: PropagationContext, call: Call, args: Args) -> Any:
         x, w = args[:2]
         if isinstance(x, Tensor) and isinstance(w, Tensor):
             data, kernel = str(call.attrs.data_layout), str(call.attrs.kernel_layout)
@@ -268,7 +278,7 @@ def _conv(spatial: int) -> Rule:
 def _norm(attribute: str, vectors: int) -> Rule:
     """Return a rule for an operator with the first operand's shape; the others match its axes."""
 
-    def rule(ctx: Context, call: Call, args: Args) -> Any:
+    def rule(ctx: PropagationContext, call: Call, args: Args) -> Any:
         operands = tensors(args)
         if operands is None:
             return None

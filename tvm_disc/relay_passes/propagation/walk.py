@@ -14,9 +14,9 @@ from tvm_disc.errors import DiscError, TypeMismatch
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay_passes.propagation.context import (
-    Context,
     Lost,
     Prim,
+    PropagationContext,
     ShapeValue,
     Tuple_,
     substitute,
@@ -30,7 +30,7 @@ from tvm_disc.typing import Binding, Expr, TVMFunction, TVMType, Var
 class Walker:
     """Rewrites one function; ``merged`` replaces symbols of its inputs."""
 
-    def __init__(self, context: Context, merged: Mapping[Any, Any]) -> None:
+    def __init__(self, context: PropagationContext, merged: Mapping[Any, Any]) -> None:
         self.context = context
         self.merged = merged
         self.defined: set[Any] = set()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tvm import tirx
 
 from tvm_disc.schedules.math import fused
-from tvm_disc.schedules.math.language import F32, ROUNDING, Body
+from tvm_disc.schedules.math.language import F32, ROUNDING, ScalarBody
 from tvm_disc.schedules.math.tables import (
     ERF_DIGITS,
     ERF_END,
@@ -80,7 +80,7 @@ SINH_TAIL = (
 
 def exp(x: Expr) -> Expr:
     """Return e**x; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     if b.native:
         return b.done(_exp_native(b))
     if b.fused:
@@ -94,11 +94,11 @@ def exp(x: Expr) -> Expr:
 
 def exp_nonpositive(x: Expr) -> Expr:
     """Return e**x for ``x <= 0``; see :mod:`tvm_disc.schedules.math.functions`."""
-    b = Body(x)
+    b = ScalarBody(x)
     return b.done(fused.exp_nonpositive(b)) if b.fused and not b.native else exp(x)
 
 
-def _exp_native(b: Body) -> Expr:
+def _exp_native(b: ScalarBody) -> Expr:
     """Return ``2^(k/16) * 2^n * e^f``, scaled by an instruction that handles overflow and
     denormals.
 
@@ -118,7 +118,7 @@ def _exp_native(b: Body) -> Expr:
 
 def exp2(x: Expr) -> Expr:
     """Return 2**x; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     under = b.c(-150.0)
     finite = tirx.And(b.x > under, b.x < b.c(128.0))
     whole = b.let("w", tirx.nearbyint(b.select(finite, b.x, b.c(0.0))))
@@ -127,7 +127,7 @@ def exp2(x: Expr) -> Expr:
     return b.done(b.select(b.x >= b.c(128.0), b.c(INF), b.select(b.x <= under, b.c(0.0), result)))
 
 
-def _decay(b: Body, reach: float) -> tuple[Expr, Expr, Expr]:
+def _decay(b: ScalarBody, reach: float) -> tuple[Expr, Expr, Expr]:
     """Return ``(n, p, e)`` with ``exp(-min(|x|, reach)) = 2^n * p``; ``e`` is the same, but
     inexact below 2^-64.
     """
@@ -139,7 +139,7 @@ def _decay(b: Body, reach: float) -> tuple[Expr, Expr, Expr]:
 
 def sigmoid(x: Expr) -> Expr:
     """Return 1 / (1 + e**-x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     if b.fused:
         return b.done(fused.sigmoid(b))
     n, p, e = _decay(b, 104.0 if b.fmt is F32 else 745.2)
@@ -151,7 +151,7 @@ def sigmoid(x: Expr) -> Expr:
 
 def silu(x: Expr) -> Expr:
     """Return x * sigmoid(x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     if b.fused:
         return b.done(fused.silu(b))
     reach = 110.0
@@ -165,7 +165,7 @@ def silu(x: Expr) -> Expr:
 
 def tanh(x: Expr) -> Expr:
     """Return the hyperbolic tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     if b.fused:
         return b.done(fused.tanh(b))
     t = b.let("t", tirx.min(b.abs(b.x), b.c(b.fmt.tanh_one)))
@@ -179,7 +179,7 @@ def tanh(x: Expr) -> Expr:
 
 def erf(x: Expr) -> Expr:
     """Return the error function; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     a = b.let("a", b.abs(b.x))
     if b.native:
         return b.done(_erf_native(b, a))
@@ -193,7 +193,7 @@ def erf(x: Expr) -> Expr:
     return b.done(b.select(a >= b.c(0.925), b.with_sign(beyond, b.x), near))
 
 
-def _erf_native(b: Body, a: Expr) -> Expr:
+def _erf_native(b: ScalarBody, a: Expr) -> Expr:
     """Return a polynomial around the nearest of sixteen points; the last one ends in exactly 1."""
     end = b.c(ERF_END)
     clean = b.let("t", b.select(a > end, end, a))
@@ -212,7 +212,7 @@ def erfc(x: Expr) -> Expr:
     for negative x. The square is computed in two parts, the high one exact, so that its rounding
     error does not affect the exponential.
     """
-    b = Body(x)
+    b = ScalarBody(x)
     a = b.let("a", tirx.min(b.abs(b.x), b.c(10.3)))
     high = b.let("h", b.float_of(tirx.bitwise_and(b.bits(a), b.i(-4096))))
     square = b.let("s", -high * high)
@@ -234,7 +234,7 @@ def expm1(x: Expr) -> Expr:
 
     Half of the result is computed first, so that ``2^(n-1)`` is finite wherever the result is.
     """
-    b = Body(x)
+    b = ScalarBody(x)
     inside = tirx.And(b.x >= b.c(-30.0), b.x <= b.c(b.fmt.exp_over))
     n, f = b.exp_reduce(b.let("t", b.select(inside, b.x, b.c(0.0))), b.x)
     half = b.let("s", b.pow2(n - b.i(1)))
@@ -249,7 +249,7 @@ def gelu_erf(x: Expr) -> Expr:
     """Return x * (1 + erf(x / sqrt 2)) / 2; see :mod:`tvm_disc.schedules.math.functions` for
     bounds.
     """
-    b = Body(x)
+    b = ScalarBody(x)
     if b.fused:
         return b.done(fused.gelu_erf(b))
     a = b.let("a", tirx.min(b.abs(b.x), b.c(14.5)))
@@ -269,7 +269,7 @@ def gelu_erf(x: Expr) -> Expr:
     return b.done(b.select(b.x >= b.c(-FLT_MAX), result, b.c(NAN)))
 
 
-def _sinh_parts(b: Body) -> tuple[Expr, Expr]:
+def _sinh_parts(b: ScalarBody) -> tuple[Expr, Expr]:
     """Return ``(|x|, exp(|x|)/2)``; the second is inf exactly where sinh and cosh overflow."""
     a = b.let("a", b.abs(b.x))
     clean = b.let("t", tirx.min(a, b.c(89.5)))
@@ -280,7 +280,7 @@ def _sinh_parts(b: Body) -> tuple[Expr, Expr]:
 
 def sinh(x: Expr) -> Expr:
     """Return the hyperbolic sine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     a, half = _sinh_parts(b)
     s = b.let("s", b.x * b.x)
     near = b.fma(b.x * s, b.poly(s, SINH_TAIL), b.x)
@@ -289,12 +289,12 @@ def sinh(x: Expr) -> Expr:
 
 def cosh(x: Expr) -> Expr:
     """Return the hyperbolic cosine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     _, half = _sinh_parts(b)
     return b.done(b.or_nan(half + b.c(0.25) / half))
 
 
-def _log_edges(b: Body, result: Expr) -> Expr:
+def _log_edges(b: ScalarBody, result: Expr) -> Expr:
     """Return a logarithm with its special values: inf and NaN pass, 0 gives -inf, negative
     gives NaN.
     """
@@ -305,14 +305,14 @@ def _log_edges(b: Body, result: Expr) -> Expr:
 
 def log(x: Expr) -> Expr:
     """Return the natural logarithm; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     e, f = b.log_split(b.x)
     return b.done(_log_edges(b, b.log_join(e, f, b.log1p_tail(f))))
 
 
 def log2(x: Expr) -> Expr:
     """Return the logarithm to base 2; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     e, f = b.log_split(b.x)
     high, low = b.c(1.4426950216293335), b.c(1.925963033500011e-08)
     small = b.fma(b.log1p_tail(f), high, f * low)
@@ -321,7 +321,7 @@ def log2(x: Expr) -> Expr:
 
 def log10(x: Expr) -> Expr:
     """Return the logarithm to base 10; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     e, f = b.log_split(b.x)
     high, low = b.c(0.4342944920063019), b.c(-1.0103049952192278e-08)
     small = b.fma(e, b.c(4.605039066518657e-06), f * low)
@@ -329,7 +329,7 @@ def log10(x: Expr) -> Expr:
     return b.done(_log_edges(b, b.fma(e, b.c(0.301025390625), small)))
 
 
-def log1p_of(b: Body, v: Expr, extra: Expr | None = None) -> Expr:
+def log1p_of(b: ScalarBody, v: Expr, extra: Expr | None = None) -> Expr:
     """Return ``log(1+v) + extra*ln2`` for finite ``v > -1``; undefined otherwise."""
     mantissa = b.i(b.fmt.mantissa)
     k = b.let("k", tirx.shift_right(b.bits(v + b.c(1.0)) - b.i(b.fmt.sqrt_half), mantissa))
@@ -345,7 +345,7 @@ def log1p_of(b: Body, v: Expr, extra: Expr | None = None) -> Expr:
 
 def log1p(x: Expr) -> Expr:
     """Return log(1 + x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     result = log1p_of(b, b.x)
     edge = b.select(b.eq(b.x, b.c(-1.0)), b.c(-INF), b.c(NAN))
     inside = b.select(b.x > b.c(-1.0), result, edge)
@@ -357,7 +357,7 @@ def asinh(x: Expr) -> Expr:
     """Return the inverse hyperbolic sine; see :mod:`tvm_disc.schedules.math.functions` for
     bounds.
     """
-    b = Body(x)
+    b = ScalarBody(x)
     a = b.let("a", b.abs(b.x))
     big = b.let("big", a > b.c(2.0**40))
     v = b.let("v", b.select(big, a, a + tirx.sqrt(b.fma(a, a, b.c(1.0)))))
@@ -384,7 +384,7 @@ def acosh(x: Expr) -> Expr:
     """Return the inverse hyperbolic cosine; see :mod:`tvm_disc.schedules.math.functions` for
     bounds.
     """
-    b = Body(x)
+    b = ScalarBody(x)
     d = b.let("d", b.x - b.c(1.0))
     big = b.let("big", b.x > b.c(2.0**40))
     v = b.let("v", b.select(big, b.x, d + tirx.sqrt(d * (d + b.c(2.0)))))
@@ -397,7 +397,7 @@ def atanh(x: Expr) -> Expr:
     """Return the inverse hyperbolic tangent; see :mod:`tvm_disc.schedules.math.functions` for
     bounds.
     """
-    b = Body(x)
+    b = ScalarBody(x)
     a = b.let("a", b.abs(b.x))
     half = b.c(0.5) * log1p_of(b, b.let("v", (a + a) / (b.c(1.0) - a)))
     edge = b.select(b.eq(a, b.c(1.0)), b.c(INF), b.c(NAN))
@@ -406,7 +406,7 @@ def atanh(x: Expr) -> Expr:
 
 def pow_general(x: Expr, y: Expr) -> Expr:
     """Return C's ``powf``: the logarithm is in float64, every special case is a select."""
-    b = Body(x)
+    b = ScalarBody(x)
     y = b.let("y", y)
     a = b.let("a", b.abs(b.x))
     exponent, f = b.log_split(a)
@@ -438,7 +438,7 @@ def pow_const(x: Expr, y: float) -> Expr | None:
     """Return ``x^y`` for exponents that have a cheaper exact form; None otherwise."""
     if y not in (0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -0.5):
         return None
-    b = Body(x)
+    b = ScalarBody(x)
     if y in (0.5, -0.5):
         # Unlike sqrt: pow(-0, 1/2) = +0 and pow(-inf, 1/2) = inf.
         outside = b.select(b.eq(b.x, b.c(-INF)), b.c(INF), b.c(NAN))

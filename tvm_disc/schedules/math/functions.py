@@ -37,7 +37,7 @@ from tvm_disc.errors import TypeMismatch
 from tvm_disc.schedules.math import exponential as _e
 from tvm_disc.schedules.math import trigonometric as _t
 from tvm_disc.schedules.math.device import native_on_device
-from tvm_disc.schedules.math.language import Body, dtype_of, libm, narrow, widen
+from tvm_disc.schedules.math.language import ScalarBody, dtype_of, libm, narrow, widen
 from tvm_disc.typing import Expr
 
 __all__ = [
@@ -157,7 +157,7 @@ def lgamma(x: Expr) -> Expr:
     """
 
     def wide(v: Expr) -> Expr:
-        b = Body(v)
+        b = ScalarBody(v)
         return b.done(b.cast(libm("lgamma")(b.cast(b.x, "float64")), "float32"))
 
     return _apply("lgamma", x, wide, libm("lgamma"))
@@ -290,7 +290,7 @@ def pow(x: Expr, y: Expr | float) -> Expr:
 
 
 def _twice(x: Expr, use: Unary) -> Expr:
-    b = Body(x)
+    b = ScalarBody(x)
     return b.done(use(b.x))
 
 

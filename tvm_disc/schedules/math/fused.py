@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from tvm_disc.schedules.math.language import F32, ROUNDING, Body
+from tvm_disc.schedules.math.language import F32, ROUNDING, ScalarBody
 from tvm_disc.schedules.math.tables import GELU_K, GELU_NEAR, GELU_TAIL
 from tvm_disc.typing import Expr
 
@@ -47,17 +47,17 @@ ERFC_REST = (
 )
 
 
-def _clamp(b: Body, x: Expr, low: float, high: float) -> Expr:
+def _clamp(b: ScalarBody, x: Expr, low: float, high: float) -> Expr:
     """Return ``x`` clamped to the range; NaN is preserved, since it is the second operand."""
     return b.let("t", tirx.min(b.c(high), b.let("t", tirx.max(b.c(low), x))))
 
 
-def _shifted(b: Body, bits: Expr) -> Expr:
+def _shifted(b: ScalarBody, bits: Expr) -> Expr:
     """Return a float whose sign and exponent are the low nine bits of ``bits``."""
     return b.float_of(tirx.shift_left(bits, b.i(_MANTISSA)))
 
 
-def _reduce(b: Body, t: Expr, scale: float, bias: int) -> tuple[Expr, Expr]:
+def _reduce(b: ScalarBody, t: Expr, scale: float, bias: int) -> tuple[Expr, Expr]:
     """Return ``(bits, f)`` with ``scale*t = n*ln2 + scale*f``; the low bits of ``bits`` are ``n
     + bias``.
     """
@@ -68,7 +68,7 @@ def _reduce(b: Body, t: Expr, scale: float, bias: int) -> tuple[Expr, Expr]:
     return b.let("i", b.bits(s)), b.let("f", b.fma(n, b.c(-LOW / scale), f))
 
 
-def _halves(b: Body, bits: Expr) -> tuple[Expr, Expr]:
+def _halves(b: ScalarBody, bits: Expr) -> tuple[Expr, Expr]:
     """Return integers whose low bits are the exponents of ``2^h`` and ``2^(n-h)``; see
     :func:`_shifted`.
     """
@@ -76,32 +76,32 @@ def _halves(b: Body, bits: Expr) -> tuple[Expr, Expr]:
     return first, b.let("g", bits - first)
 
 
-def _exp_less_one(b: Body, f: Expr, scale: float = 1.0) -> Expr:
+def _exp_less_one(b: ScalarBody, f: Expr, scale: float = 1.0) -> Expr:
     """Return ``(e^(scale*f) - 1)/scale`` for ``|scale*f| <= ln(2)/2``, relatively accurate."""
     tail = [scale ** (k + 1) * c for k, c in enumerate(F32.exp_tail)]
     return b.fma(f * f, b.poly(f, tail), f)
 
 
-def _exp(b: Body, f: Expr, scale: float = 1.0) -> Expr:
+def _exp(b: ScalarBody, f: Expr, scale: float = 1.0) -> Expr:
     """Return ``e^(scale*f)`` for ``|scale*f| <= ln(2)/2``."""
     return b.poly(f, [scale**k * c for k, c in enumerate((1.0, 1.0, *F32.exp_tail))])
 
 
-def exp(b: Body) -> Expr:
+def exp(b: ScalarBody) -> Expr:
     """Return e^x; above 88.73 and below -103.98 the last product overflows, or rounds to 0."""
     bits, f = _reduce(b, _clamp(b, b.x, -104.5, 89.0), 1.0, _TWO)
     first, second = _halves(b, bits)
     return _exp(b, f) * _shifted(b, first) * _shifted(b, second)
 
 
-def exp_nonpositive(b: Body) -> Expr:
+def exp_nonpositive(b: ScalarBody) -> Expr:
     """Return e^x for ``x <= 0``; the one power of two is 0 where it would be denormal."""
     bits, f = _reduce(b, b.let("t", tirx.max(b.c(-88.0), b.x)), 1.0, _ONE)
     slope = b.let("e", b.poly_in_pairs(f, (1.0, *F32.exp_tail)))
     return b.fma(slope, f, b.c(1.0)) * _shifted(b, bits)
 
 
-def _logistic(b: Body, t: Expr) -> tuple[Expr, Expr]:
+def _logistic(b: ScalarBody, t: Expr) -> tuple[Expr, Expr]:
     """Return ``(c, d)`` with ``1/(1 + e^-t) = c/d``, ``c`` a power of two, for ``|t| <= 110``."""
     bits, f = _reduce(b, t, -1.0, _TWO)
     first = b.let("h", tirx.shift_right(bits, b.i(1)))
@@ -110,13 +110,13 @@ def _logistic(b: Body, t: Expr) -> tuple[Expr, Expr]:
     return inverse, b.fma(_exp(b, f, -1.0), power, inverse)
 
 
-def sigmoid(b: Body) -> Expr:
+def sigmoid(b: ScalarBody) -> Expr:
     """Return 1/(1 + e^-x), by one division that may round to a denormal."""
     inverse, total = _logistic(b, _clamp(b, b.x, -105.0, 105.0))
     return inverse / total
 
 
-def silu(b: Body) -> Expr:
+def silu(b: ScalarBody) -> Expr:
     """Return x/(1 + e^-x), scaled after the division, so that no earlier step over- or
     underflows.
     """
@@ -126,7 +126,7 @@ def silu(b: Body) -> Expr:
     return b.select(b.x >= b.c(-FLT_MAX), value, b.c(float("nan")))
 
 
-def tanh(b: Body) -> Expr:
+def tanh(b: ScalarBody) -> Expr:
     """Return ``e/(e+1)`` with ``e = (e^(2x) - 1)/2 = p*2^n - (1 - 2^n)/2``; only 0 needs its
     sign set.
     """
@@ -138,7 +138,7 @@ def tanh(b: Body) -> Expr:
     return b.with_sign(e / (e + b.c(1.0)), b.x)
 
 
-def erf(b: Body) -> Expr:
+def erf(b: ScalarBody) -> Expr:
     """Return ``1 - e^L(|x|)``, where L is the logarithm of erfc: one polynomial for all arguments.
 
     L is relatively accurate at 0, and so is ``1 - e^L = -(p*2^n - (1 - 2^n))`` with p = e^f - 1.
@@ -155,7 +155,7 @@ def erf(b: Body) -> Expr:
     return b.with_sign(b.fma(-p, power, b.c(1.0) - power), b.x)
 
 
-def gelu_erf(b: Body) -> Expr:
+def gelu_erf(b: ScalarBody) -> Expr:
     """Return ``relu(x) - |x|*Phi(-|x|)``, near 0 ``x*(1/2 + x*P(x^2))``; ``x^2`` has two parts."""
     a = b.let("a", tirx.min(b.abs(b.x), b.c(14.5)))
     square = b.let("z", a * a)

@@ -1,8 +1,8 @@
 """The helper language in which the math functions are written.
 
-A :class:`Body` binds intermediate values (``tirx.Let``), so that every expression is evaluated
-once. A :class:`Format` describes the bit layout of a floating-point type. A function body reads as
-straight-line code::
+A :class:`ScalarBody` binds intermediate values (``tirx.Let``), so that every expression is
+evaluated once. A :class:`Format` describes the bit layout of a floating-point type. A function body
+reads as straight-line code::
 
     b = Body(x)                      # f32, or f32xN when x is a vector
     f = b.let("f", b.x - b.c(1.0))
@@ -160,7 +160,7 @@ def libm(name: str) -> Callable[..., Expr]:
         dtype, lanes = dtype_of(x)
         if lanes == 1:
             return tirx.call_pure_extern(dtype, name, x, *others)
-        b = Body(x)
+        b = ScalarBody(x)
         given = [b.x, *(b.let("y", y) for y in others)]
         picks = [tirx.IntImm("int32", k) for k in range(lanes)]
         lane = [[tirx.Shuffle([x], [k]) for x in given] for k in picks]
@@ -170,7 +170,7 @@ def libm(name: str) -> Callable[..., Expr]:
     return fn
 
 
-class Body:
+class ScalarBody:
     """Straight-line code over one argument ``x``, ended by :meth:`done`."""
 
     def __init__(self, x: Expr) -> None:

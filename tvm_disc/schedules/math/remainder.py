@@ -13,14 +13,14 @@ from collections.abc import Callable
 from tvm import tirx
 
 from tvm_disc.schedules.math.device import NATIVE
-from tvm_disc.schedules.math.language import Body, dtype_of, libm, narrow, widen
+from tvm_disc.schedules.math.language import ScalarBody, dtype_of, libm, narrow, widen
 from tvm_disc.tir.llvm_ops import emitting_for
 from tvm_disc.typing import Expr
 
 # The quotient of two float32 has up to 277 bits before its binary point; one step yields 51.
 STEPS = 6
 
-Use = Callable[[Body, Expr, Expr, Expr], Expr]
+Use = Callable[[ScalarBody, Expr, Expr, Expr], Expr]
 
 
 def trunc_mod(x: Expr, y: Expr) -> Expr:
@@ -33,7 +33,7 @@ def trunc_mod(x: Expr, y: Expr) -> Expr:
 def floor_mod(x: Expr, y: Expr) -> Expr:
     """Return Python's ``%``: the remainder has the sign of ``y``; NaN for y = 0 or x = inf."""
 
-    def use(b: Body, x: Expr, y: Expr, r: Expr) -> Expr:
+    def use(b: ScalarBody, x: Expr, y: Expr, r: Expr) -> Expr:
         zero = tirx.const(0.0, str(r.ty.dtype))
         rest = b.let("rest", b.select(_other_side(r, y), r + y, r))
         return b.select(tirx.EQ(rest, zero), _signed(b, zero, y), rest)
@@ -44,7 +44,7 @@ def floor_mod(x: Expr, y: Expr) -> Expr:
 def floor_divide(x: Expr, y: Expr) -> Expr:
     """Return Python's ``//``; for y = 0 it is the infinite quotient, or NaN."""
 
-    def use(b: Body, x: Expr, y: Expr, r: Expr) -> Expr:
+    def use(b: ScalarBody, x: Expr, y: Expr, r: Expr) -> Expr:
         zero, one = (tirx.const(v, str(r.ty.dtype)) for v in (0.0, 1.0))
         whole = b.let("whole", tirx.nearbyint((x - r) / y))
         below = b.let("below", b.select(_other_side(r, y), whole - one, whole))
@@ -55,7 +55,7 @@ def floor_divide(x: Expr, y: Expr) -> Expr:
     return _with_remainder(x, y, use)
 
 
-def _signed(b: Body, size: Expr, sign: Expr) -> Expr:
+def _signed(b: ScalarBody, size: Expr, sign: Expr) -> Expr:
     """Return ``size`` with the sign bit of ``sign``; both are float32 or both float64."""
     dtype = str(size.ty.dtype)
     name = dtype_of(size)[0]
@@ -78,10 +78,10 @@ def _with_remainder(x: Expr, y: Expr, use: Use) -> Expr:
     dtype = dtype_of(x)[0]
     if dtype not in ("float32", "float64"):
         # Bound by a Let: TVM's simplifier visits the operand of a cast twice.
-        b = Body(_with_remainder(widen(x), widen(y), use))
+        b = ScalarBody(_with_remainder(widen(x), widen(y), use))
         return b.done(narrow(b.x, dtype))
     isa = emitting_for()
-    b = Body(x)
+    b = ScalarBody(x)
     y = b.let("y", y)
     if isa is not None and isa.device:
         return b.done(use(b, b.x, y, b.let("r", NATIVE["fmod"](b.x, y))))
@@ -92,7 +92,7 @@ def _with_remainder(x: Expr, y: Expr, use: Use) -> Expr:
     return b.done(b.cast(use(b, p, q, _exact(b, p, q)), "float32"))
 
 
-def _exact(b: Body, p: Expr, q: Expr) -> Expr:
+def _exact(b: ScalarBody, p: Expr, q: Expr) -> Expr:
     """Return the remainder of two float32, in float64.
 
     Every step is exact, and its quotient is off by at most 1.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from tvm_disc.schedules.math.language import Body
+from tvm_disc.schedules.math.language import ScalarBody
 from tvm_disc.typing import Expr
 
 PIO2_F64 = (1.5707963705062866, -4.371138828673793e-08, -1.7151244994428829e-15)
@@ -52,7 +52,7 @@ ATAN_TAIL = (
 )
 
 
-def _quadrant(b: Body) -> tuple[Expr, Expr]:
+def _quadrant(b: ScalarBody) -> tuple[Expr, Expr]:
     """Return ``(q, r)`` with ``x = q*pi/2 + r``, ``|r| <= pi/4``; NaN from ``TRIG_LIMIT`` on."""
     inside = tirx.And(b.x > b.c(-TRIG_LIMIT), b.x < b.c(TRIG_LIMIT))
     x = b.let("d", b.cast(b.select(inside, b.x, b.c(0.0)), "float64"))
@@ -67,7 +67,7 @@ def _quadrant(b: Body) -> tuple[Expr, Expr]:
 
 
 def _sin_cos(x: Expr, shift: int) -> Expr:
-    b = Body(x)
+    b = ScalarBody(x)
     q, r = _quadrant(b)
     q = b.let("q", q + b.i(shift)) if shift else q
     s = b.let("z", r * r)
@@ -91,7 +91,7 @@ def cos(x: Expr) -> Expr:
 
 def tan(x: Expr) -> Expr:
     """Return the tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     q, r = _quadrant(b)
     s = b.let("z", r * r)
     t = b.let("t", b.fma(r * s, b.poly(s, TAN_TAIL), r))
@@ -99,7 +99,7 @@ def tan(x: Expr) -> Expr:
     return b.done(b.select(odd, b.c(-1.0) / t, t))
 
 
-def _asin_parts(b: Body) -> tuple[Expr, Expr]:
+def _asin_parts(b: ScalarBody) -> tuple[Expr, Expr]:
     """Return ``(big, y)`` with ``y = asin(|x|)``, or half of ``acos(|x|)`` if ``big`` (``|x| >
     1/2``).
     """
@@ -112,7 +112,7 @@ def _asin_parts(b: Body) -> tuple[Expr, Expr]:
 
 def asin(x: Expr) -> Expr:
     """Return the arc sine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     big, y = _asin_parts(b)
     far = b.fma(b.c(-2.0), y, b.c(PIO2[1])) + b.c(PIO2[0])
     return b.done(b.with_sign(b.select(big, far, y), b.x))
@@ -120,7 +120,7 @@ def asin(x: Expr) -> Expr:
 
 def acos(x: Expr) -> Expr:
     """Return the arc cosine; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     big, y = _asin_parts(b)
     y2 = b.let("y2", y + y)
     far = b.select(b.x < b.c(0.0), (b.c(PI[1]) - y2) + b.c(PI[0]), y2)
@@ -130,7 +130,7 @@ def acos(x: Expr) -> Expr:
 
 def atan(x: Expr) -> Expr:
     """Return the arc tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
-    b = Body(x)
+    b = ScalarBody(x)
     a = b.let("a", b.abs(b.x))
     big = b.let("big", a > b.c(1.0))
     t = b.let("t", b.select(big, b.c(1.0) / a, a))

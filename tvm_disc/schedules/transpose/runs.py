@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.group import Body
-from tvm_disc.schedules.transpose.tiles import Lines, transposed
+from tvm_disc.schedules.transpose.tiles import TileRows, transposed
 from tvm_disc.schedules.transpose.work import TransposeWork, part_of
 from tvm_disc.tir.builder import LINE_BYTES, base_address, element_pointer, i64, prefetch, ramp
 from tvm_disc.tir.index import mul, product
@@ -25,7 +25,7 @@ RUN_TILES = 16  # tiles in a run: adjacent cache lines of few rows
 FETCH_TILES = 2  # tiles by which prefetches are ahead
 
 
-class Side(NamedTuple):
+class TileSide(NamedTuple):
     """Tiles along a side of ``size`` elements; the first one begins ``before`` elements early."""
 
     size: Expr
@@ -95,9 +95,9 @@ class TileRuns:
         self.turned = i64(0)  # whether runs follow the result's rows
         self.a, self.b = self._side("ta", size_a, before_a), self._side("tb", size_b, before_b)
 
-    def _side(self, name: str, size: Expr, before: Expr) -> Side:
+    def _side(self, name: str, size: Expr, before: Expr) -> TileSide:
         count = tirx.truncdiv(size + (before + self.side - 1), i64(self.side))
-        return Side(size, before, self.body.block.number(name, count))
+        return TileSide(size, before, self.body.block.number(name, count))
 
     def _bytes(self) -> Expr:
         """Return the bytes of the outputs, whose elements have four bytes."""
@@ -175,7 +175,7 @@ class TileRuns:
         row = bind("row", tirx.truncdiv(number, runs))
         return bind("run", number - row * runs), row
 
-    def _inside(self, tile: Expr, side: Side) -> Expr:
+    def _inside(self, tile: Expr, side: TileSide) -> Expr:
         """Return the first element of a tile."""
         at = tirx.max(tile * self.side - side.before, i64(0))
         most = side.size - self.side
@@ -188,9 +188,9 @@ class TileRuns:
         ones.
         """
         block, low = self.body.block, self.body.low
-        side, tiles = Side(*self._chosen(self.a, self.b)), TileSpan(*self._chosen(a, b))
+        side, tiles = TileSide(*self._chosen(self.a, self.b)), TileSpan(*self._chosen(a, b))
         line = self._chosen((b.first,), (a.first,))[0]
-        there = self._inside(line, Side(*self._chosen(self.b, self.a)))
+        there = self._inside(line, TileSide(*self._chosen(self.b, self.a)))
         begin = block.number("begin", tirx.max(tiles.first, tirx.min(side.before, i64(1))))
         whole = tirx.truncdiv(side.size + side.before, i64(self.side))
         last = block.number("last", tiles.first + tiles.count)
@@ -288,14 +288,14 @@ class TileRuns:
 
     # -- locations of rows ----------------------------------------------------------------------
 
-    def _operand_lines(self, move: Node, outer: Sequence[Expr], a: Expr, b: Expr) -> Lines:
+    def _operand_lines(self, move: Node, outer: Sequence[Expr], a: Expr, b: Expr) -> TileRows:
         start, apart = self._operand(move, outer, a, b)
         buffer = self.body.buffers[move.inputs[0]]
-        return Lines.of(self.body.block, buffer, start, apart, self.lanes)
+        return TileRows.of(self.body.block, buffer, start, apart, self.lanes)
 
-    def _result_lines(self, number: int, outer: Sequence[Expr], a: Expr, b: Expr) -> Lines:
+    def _result_lines(self, number: int, outer: Sequence[Expr], a: Expr, b: Expr) -> TileRows:
         start, apart = self._result(self.work.group.outputs[number], outer, a, b)
-        return Lines.of(self.body.block, self.body.outputs[number], start, apart, self.lanes)
+        return TileRows.of(self.body.block, self.body.outputs[number], start, apart, self.lanes)
 
     def _operand(self, move: Node, outer: Sequence[Expr], a: Expr, b: Expr) -> tuple[Expr, Expr]:
         """Return the offset of a tile in a permutation's operand, and the row stride."""

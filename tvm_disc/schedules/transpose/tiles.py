@@ -13,7 +13,7 @@ from tvm_disc.typing import UNSET, Buffer, Expr
 
 
 @dataclass
-class Lines:
+class TileRows:
     """Rows of a tile in memory; ``apart`` is the row stride in elements.
 
     Every fourth row has an address variable. The others are at most three strides from one, which
@@ -24,13 +24,13 @@ class Lines:
     apart: Expr
 
     @staticmethod
-    def of(block: Block, buffer: Buffer, start: Expr, apart: Expr, rows: int) -> Lines:
+    def of(block: Block, buffer: Buffer, start: Expr, apart: Expr, rows: int) -> TileRows:
         """Return ``rows`` rows; the first one begins at ``start``."""
         views = []
         for k in range(0, rows, 4):
             data = block.bind("at", element_pointer(buffer, start + apart * k))
             views.append(block.declare("line", data, str(buffer.dtype)))
-        return Lines(views, apart)
+        return TileRows(views, apart)
 
     def row(self, k: int) -> tuple[Buffer, Expr]:
         """Return the buffer and offset of row ``k``."""

@@ -7,11 +7,11 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 
 
-def _prelu(n: Node) -> Expr:
+def _prelu(n: OnnxNode) -> Expr:
     """Convert PRelu. Slopes broadcast from the last axis; before opset 7 rank 1 means per
     channel.
     """
@@ -21,18 +21,18 @@ def _prelu(n: Node) -> Expr:
     return n.where(x < 0, x * slope, x)
 
 
-def _elu(n: Node) -> Expr:
+def _elu(n: OnnxNode) -> Expr:
     x = n[0]
     return n.where(x < 0, n.expm1(x) * float(n.attr("alpha", 1.0)), x)
 
 
-def _celu(n: Node) -> Expr:
+def _celu(n: OnnxNode) -> Expr:
     x, alpha = n[0], float(n.attr("alpha", 1.0))
     below = n.expm1(x / alpha) * alpha
     return n.maximum(x, 0) + n.minimum(below, 0)
 
 
-def _selu(n: Node) -> Expr:
+def _selu(n: OnnxNode) -> Expr:
     x = n[0]
     alpha = float(n.attr("alpha", 1.67326319217681884765625))
     gamma = float(n.attr("gamma", 1.05070102214813232421875))
@@ -40,7 +40,7 @@ def _selu(n: Node) -> Expr:
     return n.where(x > 0, x, below) * gamma
 
 
-def _hard_sigmoid(n: Node) -> Expr:
+def _hard_sigmoid(n: OnnxNode) -> Expr:
     return hard_sigmoid(n, n[0], float(n.attr("alpha", 0.2)), float(n.attr("beta", 0.5)))
 
 
@@ -55,17 +55,17 @@ def softplus(n: Calc, x: Expr) -> Expr:
     return n.maximum(x, 0) + rest
 
 
-def _swish(n: Node) -> Expr:
+def _swish(n: OnnxNode) -> Expr:
     alpha = float(n.attr("alpha", 1.0))
     inner = n[0] if alpha == 1 else n[0] * alpha
     return n[0] * n.sigmoid(inner)
 
 
-def _quick_gelu(n: Node) -> Expr:
+def _quick_gelu(n: OnnxNode) -> Expr:
     return n[0] * n.sigmoid(n[0] * float(n.attr("alpha", 1.702)))
 
 
-def _shrink(n: Node) -> Expr:
+def _shrink(n: OnnxNode) -> Expr:
     x = n[0]
     bias, limit = float(n.attr("bias", 0.0)), float(n.attr("lambd", 0.5))
     dtype = n.dtype(x)
@@ -75,7 +75,7 @@ def _shrink(n: Node) -> Expr:
     return n.cast(shrunk, dtype)
 
 
-def _gelu(n: Node) -> Expr:
+def _gelu(n: OnnxNode) -> Expr:
     how = str(n.attr("approximate", "none"))
     if how not in ("none", "tanh"):
         raise Unsupported(f"approximate: expected 'none' or 'tanh', found {how!r}")
@@ -94,12 +94,12 @@ def gelu_tanh(n: Calc, x: Expr) -> Expr:
     return x * 0.5 * (n.tanh(inner) + 1)
 
 
-def _fast_gelu(n: Node) -> Expr:
+def _fast_gelu(n: OnnxNode) -> Expr:
     bias = n.get(1)
     return gelu_tanh(n, n[0] if bias is None else n[0] + bias)
 
 
-def _dropout(n: Node) -> list[Any]:
+def _dropout(n: OnnxNode) -> list[Any]:
     """Convert Dropout for inference: the identity, and a mask of ones."""
     training = n.get(2)
     if training is not None:
@@ -118,7 +118,7 @@ def _dropout(n: Node) -> list[Any]:
 # -- along an axis ---------------------------------------------------------------------------
 
 
-def _flattened(n: Node, name: str) -> Expr:
+def _flattened(n: OnnxNode, name: str) -> Expr:
     """Emit an operator over all axes from ``axis`` on, which is its meaning before opset 13."""
     x, rank = n[0], n.rank(n[0])
     axis = n.axis(int(n.attr("axis", 1)), rank)
@@ -128,17 +128,17 @@ def _flattened(n: Node, name: str) -> Expr:
     return n.reshape(op(name, flat, axis=-1), n.sizes(x))
 
 
-def _hardmax_flattened(n: Node) -> Expr:
+def _hardmax_flattened(n: OnnxNode) -> Expr:
     x, axis = n[0], n.axis(int(n.attr("axis", 1)), n.rank(n[0]))
     flat = n.reshape(x, [n.product(n.sizes(x)[:axis]), n.product(n.sizes(x)[axis:])])
     return n.reshape(_first_largest(n, flat, 1), n.sizes(x))
 
 
-def _hardmax(n: Node) -> Expr:
+def _hardmax(n: OnnxNode) -> Expr:
     return _first_largest(n, n[0], n.axis(int(n.attr("axis", -1)), n.rank(n[0])))
 
 
-def _first_largest(n: Node, x: Expr, axis: int) -> Expr:
+def _first_largest(n: OnnxNode, x: Expr, axis: int) -> Expr:
     """Return a tensor with 1 at the first maximum along an axis, else 0."""
     best = op("argmax", x, axis=(axis,), keepdims=True)
     places = n.along(n.arange(n.size(x, axis), "int32"), axis, n.rank(x))

@@ -10,7 +10,7 @@ from operator import and_
 from typing import Any
 
 from tvm_disc.frontends.calc import Calc, Demand, Dim, Expr
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
@@ -90,7 +90,7 @@ def default_scale(n: Calc, x: Expr, given: Any) -> Any:
 # -- attention ---------------------------------------------------------------------------------
 
 
-def _attention(n: Node) -> list[Any]:
+def _attention(n: OnnxNode) -> list[Any]:
     """Convert Attention. A mask, causality, windows and lengths may each exclude keys."""
     flat = n.rank(n[0]) == 3
     query, key, value, *before = _operands(n, flat)
@@ -121,7 +121,7 @@ def _attention(n: Node) -> list[Any]:
     return [joined_heads(n, out) if flat else out, key, value, shown[mode]]
 
 
-def _operands(n: Node, flat: bool) -> list[Any]:
+def _operands(n: OnnxNode, flat: bool) -> list[Any]:
     """Return queries, keys, values, past keys and past values, ``[batch, heads, length, width]``.
 
     Dims that must be equal are unified.
@@ -141,7 +141,7 @@ def _operands(n: Node, flat: bool) -> list[Any]:
     return n.fitted(rows)
 
 
-def _softmax(n: Node, found: Expr) -> Expr:
+def _softmax(n: OnnxNode, found: Expr) -> Expr:
     precision = n.attr("softmax_precision")
     dtype = n.dtype(found)
     wide = dtype_of(int(precision)) if precision else dtype
@@ -153,7 +153,7 @@ def _low(n: Calc, found: Expr) -> float:
     return LOWEST if n.dtype(found) in ("float32", "float64", "bfloat16") else -65504.0
 
 
-def _masks(n: Node, found: Expr, past: Dim) -> tuple[Any, Any]:
+def _masks(n: OnnxNode, found: Expr, past: Dim) -> tuple[Any, Any]:
     """Return (mask of the visible keys, bias of the scores); None means no mask or no bias."""
     rows, columns = n.size(found, 2), n.size(found, 3)
     tests: list[Expr] = []
@@ -180,7 +180,7 @@ def _masks(n: Node, found: Expr, past: Dim) -> tuple[Any, Any]:
     return reduce(and_, tests) if tests else None, bias
 
 
-def _widened(n: Node, mask: Expr, found: Expr) -> Expr:
+def _widened(n: OnnxNode, mask: Expr, found: Expr) -> Expr:
     """Return a mask padded to the number of keys; the added keys are masked."""
     rank, size = n.rank(mask), n.size(found, 3)
     have, want = n.infer.dims_of(mask)[-1], n.infer.dims_of(found)[3]
@@ -193,7 +193,7 @@ def _widened(n: Node, mask: Expr, found: Expr) -> Expr:
     return n.pad(mask, widths, -math.inf)
 
 
-def _some(n: Node, seen: Any, bias: Any) -> Any:
+def _some(n: OnnxNode, seen: Any, bias: Any) -> Any:
     """Return whether a query sees any key, or None if every query does."""
     if n.get(3) is None and n.get(6) is None:
         return None
@@ -233,7 +233,7 @@ def rotated(n: Calc, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
     return made if every else n.concat([made, n.slice(x, rank - 1, whole, None)], rank - 1)
 
 
-def _rotary(n: Node) -> Expr:
+def _rotary(n: OnnxNode) -> Expr:
     """Convert RotaryEmbedding of ``[batch, heads, length, width]``, or of rank 3 with flat
     heads.
     """
@@ -255,7 +255,7 @@ def _rotary(n: Node) -> Expr:
     return joined_heads(n, made) if flat else made
 
 
-def _angles(n: Node, heads: int, width: int) -> list[Any]:
+def _angles(n: OnnxNode, heads: int, width: int) -> list[Any]:
     """Return the input, cosines, sines and positions with equal dims unified.
 
     The number of angles is half of the width of a head, or of its rotated part.

@@ -10,7 +10,7 @@ import numpy as np
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, const, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import CLASSIC, Row
 from tvm_disc.frontends.onnx.tensors import array_of
 
@@ -41,7 +41,7 @@ class Forest:
     depth: int
 
 
-def _tree_ensemble(n: Node) -> Expr:
+def _tree_ensemble(n: OnnxNode) -> Expr:
     """Convert TreeEnsemble: all trees of all rows descend in parallel, for the maximum depth."""
     x = n[0]
     forest = _forest(n)
@@ -76,7 +76,7 @@ def _test(n: Calc, x: Expr, forest: Forest, at: Expr) -> Expr:
     return found  # type: ignore[no-any-return]
 
 
-def _gathered(n: Node, leaf: Expr, trees: int) -> Expr:
+def _gathered(n: OnnxNode, leaf: Expr, trees: int) -> Expr:
     """Return the aggregate of the leaves of each row, ``[rows, targets]``."""
     how, folder = int(n.attr("aggregate_function", _SUM)), n.graph.model.folder
     weights = array_of(n.required("leaf_weights"), folder).reshape(-1)
@@ -93,7 +93,7 @@ def _gathered(n: Node, leaf: Expr, trees: int) -> Expr:
     return made / float(trees) if how == _AVERAGE else made
 
 
-def _transformed(n: Node, x: Expr) -> Expr:
+def _transformed(n: OnnxNode, x: Expr) -> Expr:
     how = int(n.attr("post_transform", 0))
     if how not in (0, 1, 2):
         raise Unsupported(f"post_transform {how}; expected 0, 1 or 2: none, softmax, logistic")
@@ -103,7 +103,7 @@ def _transformed(n: Node, x: Expr) -> Expr:
 # -- trees -----------------------------------------------------------------------------------
 
 
-def _forest(n: Node) -> Forest:
+def _forest(n: OnnxNode) -> Forest:
     """Return the tables that a node's attributes describe."""
     folder = n.graph.model.folder
     modes = array_of(n.required("nodes_modes"), folder).astype("int64")
@@ -139,7 +139,7 @@ def _filled(values: Any, nodes: int, leaves: int, dtype: Any = "int64") -> np.nd
     return np.concatenate([made, np.full(leaves, made[0], dtype)])
 
 
-def _ways(n: Node, name: str, nodes: int, leaves: int) -> np.ndarray:
+def _ways(n: OnnxNode, name: str, nodes: int, leaves: int) -> np.ndarray:
     ids = np.asarray(n.required(f"{name}nodeids"), "int64")
     is_leaf = np.asarray(n.required(f"{name}leafs"), "int64") != 0
     if len(ids) != nodes or len(is_leaf) != nodes:
@@ -164,7 +164,7 @@ def _depth(roots: np.ndarray, ways: Sequence[np.ndarray], nodes: int) -> int:
     raise TypeMismatch("the nodes of a tree form a cycle")
 
 
-def _members(n: Node, modes: np.ndarray, leaves: int) -> np.ndarray:
+def _members(n: OnnxNode, modes: np.ndarray, leaves: int) -> np.ndarray:
     """Return the sets of the membership nodes as rows; in the attribute a NaN ends each set."""
     asked, sets = np.flatnonzero(modes == MEMBER), list[np.ndarray]()
     if n.attr("membership_values") is not None:

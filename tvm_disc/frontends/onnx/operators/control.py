@@ -8,10 +8,10 @@ from typing import Any
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
 from tvm_disc.frontends.calls import UnknownRows
-from tvm_disc.frontends.loop import Loop, choose, counted
+from tvm_disc.frontends.loop import TensorLoop, choose, counted
 from tvm_disc.frontends.onnx.functions import SMALL, free_names
 from tvm_disc.frontends.onnx.grown import Gathered, Growing
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.relay import expr as ast
 from tvm_disc.typing import Proto
@@ -19,7 +19,7 @@ from tvm_disc.typing import Proto
 UNROLLED = 8  # maximum number of iterations that are unrolled
 
 
-def run(n: Node, proto: Proto, given: Sequence[Any], reads: Sequence[Any] = ()) -> list[Any]:
+def run(n: OnnxNode, proto: Proto, given: Sequence[Any], reads: Sequence[Any] = ()) -> list[Any]:
     """Convert a subgraph and return its results; ``reads`` binds outer names to values."""
     graph = n.graph.body()
     graph.values.update(reads)
@@ -29,7 +29,7 @@ def run(n: Node, proto: Proto, given: Sequence[Any], reads: Sequence[Any] = ()) 
     return found
 
 
-def _reads(n: Node, protos: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Expr]]:
+def _reads(n: OnnxNode, protos: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Expr]]:
     """Return the outer values that subgraphs read: (constants and non-tensors, tensors)."""
     plain: dict[str, Any] = {}
     tensors: dict[str, Expr] = {}
@@ -52,7 +52,7 @@ def _tensors(values: Sequence[Any], what: str) -> None:
         )
 
 
-def _if(n: Node) -> Any:
+def _if(n: OnnxNode) -> Any:
     """Convert an If: both branches, or the one that the condition or the declared ranks select."""
     cond = n.reshape(n[0], [])
     branches = [n.required("then_branch"), n.required("else_branch")]
@@ -80,7 +80,7 @@ def _if(n: Node) -> Any:
 
 
 def _branch_of_ranks(
-    n: Node, then: Sequence[list[int | None]], other: Sequence[list[int | None]]
+    n: OnnxNode, then: Sequence[list[int | None]], other: Sequence[list[int | None]]
 ) -> int | None:
     """Return the branch that gives the declared ranks, or None if both give the same ranks.
 
@@ -108,7 +108,7 @@ def _branch_of_ranks(
     )
 
 
-def _if_taken(n: Node, cond: Expr, taken: int, results: list[Expr]) -> list[Expr]:
+def _if_taken(n: OnnxNode, cond: Expr, taken: int, results: list[Expr]) -> list[Expr]:
     """Return the results of a branch, guarded: a call whose condition selects the other is
     refused.
     """
@@ -124,7 +124,7 @@ def _if_taken(n: Node, cond: Expr, taken: int, results: list[Expr]) -> list[Expr
 # -- loops -------------------------------------------------------------------------------------
 
 
-def _loop(n: Node) -> list[Any]:
+def _loop(n: OnnxNode) -> list[Any]:
     body, state = n.required("body"), list(n.inputs[2:])
     most, cond = n.get(0), n.get(1)
     limit = n.known(most) if most is not None else None
@@ -139,7 +139,7 @@ def _loop(n: Node) -> list[Any]:
     return _while(n, body, end, go_on, state)
 
 
-def _unrolled(n: Node, body: Any, times: int, state: list[Any]) -> list[Any] | None:
+def _unrolled(n: OnnxNode, body: Any, times: int, state: list[Any]) -> list[Any] | None:
     """Return the results of an unrolled loop, or None if it may end before ``times`` iterations."""
     rows: list[list[Expr]] = []
     for t in range(times):
@@ -152,7 +152,7 @@ def _unrolled(n: Node, body: Any, times: int, state: list[Any]) -> list[Any] | N
     return [*state, *(n.stack(list(r), 0) for r in zip(*rows, strict=True))]
 
 
-def _while(n: Node, body: Any, end: Expr, first: Expr, given: list[Any]) -> list[Any]:
+def _while(n: OnnxNode, body: Any, end: Expr, first: Expr, given: list[Any]) -> list[Any]:
     """Emit a loop and return its results.
 
     Its state is the iteration, the condition, and the body's own tensors. A sequence is accumulated
@@ -162,7 +162,7 @@ def _while(n: Node, body: Any, end: Expr, first: Expr, given: list[Any]) -> list
     places = [k for k, s in enumerate(given) if isinstance(s, list)]
     state = [s for s in given if not isinstance(s, list)]
     _tensors(state, "a loop")
-    loop = Loop(n, [end, *tensors.values()], [const(0, "int64"), first, *state])
+    loop = TensorLoop(n, [end, *tensors.values()], [const(0, "int64"), first, *state])
 
     def more(fixed: list[Expr], now: list[Expr]) -> Expr:
         return (now[0] < fixed[0]) & now[1]
@@ -204,7 +204,7 @@ def _added(sequence: Any) -> Expr:
     return sequence.item()
 
 
-def _declared(n: Node, x: Expr, value: Any) -> Expr:
+def _declared(n: OnnxNode, x: Expr, value: Any) -> Expr:
     """Return a row with the shape that the body declares, if its dims are otherwise unknown."""
     dims = [d.dim_value for d in value.type.tensor_type.shape.dim if d.HasField("dim_value")]
     known = len(dims) == n.rank(x) and None in n.literals(x)
@@ -214,7 +214,7 @@ def _declared(n: Node, x: Expr, value: Any) -> Expr:
 # -- scans -------------------------------------------------------------------------------------
 
 
-def _scan_batched(n: Node) -> list[Any]:
+def _scan_batched(n: OnnxNode) -> list[Any]:
     """Convert Scan of opset 8, which runs one scan for every batch entry."""
     body, many = n.required("body"), int(n.required("num_scan_inputs"))
     if n.get(0) is not None:
@@ -225,7 +225,7 @@ def _scan_batched(n: Node) -> list[Any]:
     dims = [["batch", *[None] * (n.rank(x) - 1)] for x in given]
     given = n.fitted({f"input {k}": x for k, x in enumerate(zip(given, dims, strict=True), 1)})
 
-    def entry(inner: Node, each: list[Expr]) -> list[Expr]:
+    def entry(inner: OnnxNode, each: list[Expr]) -> list[Expr]:
         items = [
             op("reverse", x, axis=0) if back else x
             for x, back in zip(each[len(each) - many :], backwards, strict=True)
@@ -247,7 +247,7 @@ def _scan_batched(n: Node) -> list[Any]:
     return [n.reshape(x, [batch, *n.sizes(x)[1:]]) for x in made]
 
 
-def _scan(n: Node) -> list[Any]:
+def _scan(n: OnnxNode) -> list[Any]:
     body, many = n.required("body"), int(n.required("num_scan_inputs"))
     _tensors(n.inputs, "a scan")
     state, inputs = n.inputs[: len(n) - many], n.inputs[len(n) - many :]
@@ -270,7 +270,7 @@ def _scan(n: Node) -> list[Any]:
 
 
 def _turns(
-    n: Node, body: Any, times: Dim, state: list[Expr], items: list[Expr]
+    n: OnnxNode, body: Any, times: Dim, state: list[Expr], items: list[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
     """Return (the last state, the rows of every iteration) of a scan over axis 0 of ``items``."""
     if isinstance(times, int) and 0 < times <= UNROLLED:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.slices import padded
 from tvm_disc.frontends.onnx.table import Row
 
@@ -39,7 +39,7 @@ class Window:
         return (*self.before, *self.after)
 
 
-def window_of(n: Node, x: Expr, kernel: Sequence[Dim]) -> Window:
+def window_of(n: OnnxNode, x: Expr, kernel: Sequence[Dim]) -> Window:
     """Return kernel, strides, dilations and padding of a node.
 
     Raises:
@@ -89,13 +89,13 @@ def bordered(n: Calc, x: Expr, window: Window, fill: object) -> Expr:
     return padded(n, x, pads, fill, "constant")
 
 
-def kernel_of(n: Node, weight: Expr) -> list[Dim]:
+def kernel_of(n: OnnxNode, weight: Expr) -> list[Dim]:
     """Return the size of the kernel, from the attribute or from the weights."""
     given = n.attr("kernel_shape")
     return [int(k) for k in given] if given else n.sizes(weight)[2:]
 
 
-def weights_of(n: Node, k: int) -> Expr:
+def weights_of(n: OnnxNode, k: int) -> Expr:
     """Return the weights, with their spatial dims unified with kernel_shape if it is present."""
     w, given = n[k], n.attr("kernel_shape")
     if not given:
@@ -116,12 +116,12 @@ def spatial(n: Calc, x: Expr) -> int:
     return rank
 
 
-def _conv(n: Node) -> Expr:
+def _conv(n: OnnxNode) -> Expr:
     made = convolved(n, n[0], weights_of(n, 1), "nn.conv{}d")
     return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
 
 
-def convolved(n: Node, x: Expr, w: Expr, name: str, *more: Expr, **attrs: Any) -> Expr:
+def convolved(n: OnnxNode, x: Expr, w: Expr, name: str, *more: Expr, **attrs: Any) -> Expr:
     """Return a convolution with the attributes of a node."""
     rank = spatial(n, x)
     window = window_of(n, x, kernel_of(n, w))
@@ -141,12 +141,12 @@ def convolved(n: Node, x: Expr, w: Expr, name: str, *more: Expr, **attrs: Any) -
     )
 
 
-def _conv_transpose(n: Node) -> Expr:
+def _conv_transpose(n: OnnxNode) -> Expr:
     made = _transposed(n, n[0], weights_of(n, 1))
     return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
 
 
-def _transposed(n: Node, x: Expr, w: Expr) -> Expr:
+def _transposed(n: OnnxNode, x: Expr, w: Expr) -> Expr:
     """Return the transposed convolution; a result size that depends on dims is cropped from the
     full result.
     """
@@ -180,7 +180,7 @@ def _transposed(n: Node, x: Expr, w: Expr) -> Expr:
     return _resized(n, made, widths[:rank], widths[rank:])
 
 
-def _spread(n: Node, x: Expr, w: Expr, before: Sequence[Dim], more: Sequence[Dim]) -> Expr:
+def _spread(n: OnnxNode, x: Expr, w: Expr, before: Sequence[Dim], more: Sequence[Dim]) -> Expr:
     """Return the transposed convolution for a kernel of unknown size.
 
     The input is dilated by the strides and convolved with the reversed kernel. ``before`` is
@@ -207,7 +207,7 @@ def _spread(n: Node, x: Expr, w: Expr, before: Sequence[Dim], more: Sequence[Dim
 
 
 def _cut_borders(
-    n: Node, x: Expr, strides: Sequence[int], spans: Sequence[Dim], more: Sequence[int]
+    n: OnnxNode, x: Expr, strides: Sequence[int], spans: Sequence[Dim], more: Sequence[int]
 ) -> tuple[list[Dim], list[Dim]]:
     """Return the widths that are cropped before and after each spatial axis."""
     rank = len(strides)
@@ -249,7 +249,7 @@ def _resized(n: Calc, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> E
     return x
 
 
-def integer_conv(n: Node, x: Expr, w: Expr, x_zero: Any, w_zero: Any) -> Expr:
+def integer_conv(n: OnnxNode, x: Expr, w: Expr, x_zero: Any, w_zero: Any) -> Expr:
     """Return the int32 convolution of 8-bit tensors minus their zero points."""
     zero = n.cast(n.reshape(x_zero, []), "int32") if x_zero is not None else n.scalar(0, "int32")
     other = n.scalar(0, "int32")

@@ -9,7 +9,7 @@ import numpy as np
 
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.frontends.calc import Expr, const, greatest_of, is_float, least_of, op
-from tvm_disc.frontends.onnx.node import Node, title
+from tvm_disc.frontends.onnx.node import OnnxNode, title
 from tvm_disc.frontends.onnx.table import CLASSIC, Convert, Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
@@ -65,7 +65,7 @@ def _binary(name: str) -> Convert:
     return lambda n: op(name, *operands(n))
 
 
-def operands(n: Node) -> tuple[Expr, Expr]:
+def operands(n: OnnxNode) -> tuple[Expr, Expr]:
     """Return both operands; before opset 7 an attribute may name the first axis of the second
     one.
     """
@@ -76,7 +76,7 @@ def operands(n: Node) -> tuple[Expr, Expr]:
     return a, b
 
 
-def _div(n: Node) -> Expr:
+def _div(n: OnnxNode) -> Expr:
     """Convert Div; integer division rounds towards zero."""
     a, b = operands(n)
     if is_float(n.dtype(a)):
@@ -84,7 +84,7 @@ def _div(n: Node) -> Expr:
     return op("trunc_divide", a, _divisor(n, a, b))
 
 
-def _divisor(n: Node, a: Expr, b: Expr) -> Expr:
+def _divisor(n: OnnxNode, a: Expr, b: Expr) -> Expr:
     """Return an integer divisor; ``Options(check_indices=True)`` refuses calls in which it is 0."""
     known = n.known(b)
     if known is not None and known.all():
@@ -92,7 +92,7 @@ def _divisor(n: Node, a: Expr, b: Expr) -> Expr:
     return op("assert_nonzero", b, a, what=title(n.proto), default=False)
 
 
-def _mod(n: Node) -> Expr:
+def _mod(n: OnnxNode) -> Expr:
     a, b = n[0], n[1]
     floats = is_float(n.dtype(a))
     if not floats:
@@ -106,11 +106,11 @@ def _mod(n: Node) -> Expr:
     return n.where(other, rest + b, rest)
 
 
-def _other_sign(n: Node, a: Expr, b: Expr) -> Expr:
+def _other_sign(n: OnnxNode, a: Expr, b: Expr) -> Expr:
     return op("not_equal", a < 0, b < 0)
 
 
-def _pow(n: Node) -> Expr:
+def _pow(n: OnnxNode) -> Expr:
     """Convert Pow. The result has the type of the base; exponents 1, 2 and 3 become
     multiplications.
     """
@@ -133,12 +133,12 @@ def _pow(n: Node) -> Expr:
     return base ** n.cast(exponent, dtype)
 
 
-def _whole(n: Node, x: Expr) -> Expr:
+def _whole(n: OnnxNode, x: Expr) -> Expr:
     """Return the nearest integer: a power of integers computed in float64 is not exact."""
     return op("round", x)
 
 
-def _isinf(n: Node) -> Expr:
+def _isinf(n: OnnxNode) -> Expr:
     x = n[0]
     above, below = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
     found = op("isinf", x)
@@ -150,7 +150,7 @@ def _isinf(n: Node) -> Expr:
 
 
 def _variadic(name: str) -> Convert:
-    def convert(n: Node) -> Expr:
+    def convert(n: OnnxNode) -> Expr:
         return reduce(lambda a, b: op(name, a, b), [n[k] for k in range(len(n))])
 
     return convert
@@ -161,12 +161,12 @@ def _extreme(name: str) -> Convert:
     return _variadic(name)
 
 
-def _mean(n: Node) -> Expr:
+def _mean(n: OnnxNode) -> Expr:
     total: Expr = _variadic("add")(n)
     return total / len(n) if len(n) > 1 else total
 
 
-def _bit_shift(n: Node) -> Expr:
+def _bit_shift(n: OnnxNode) -> Expr:
     """Convert BitShift. A shift by the width or more gives the sign bit to the right, 0 to the
     left.
     """
@@ -178,21 +178,21 @@ def _bit_shift(n: Node) -> Expr:
     return moved if signed else n.where(by < bits, moved, 0)
 
 
-def _binarizer(n: Node) -> Expr:
+def _binarizer(n: OnnxNode) -> Expr:
     return n.cast(n[0] > float(n.attr("threshold", 0.0)), n.dtype(n[0]))
 
 
 # -- limits ------------------------------------------------------------------------------------
 
 
-def _clip_by_attributes(n: Node) -> Expr:
+def _clip_by_attributes(n: OnnxNode) -> Expr:
     x = n[0]
     low, high = n.attr("min"), n.attr("max")
     x = x if low is None else n.maximum(x, low)
     return x if high is None else n.minimum(x, high)
 
 
-def _clip(n: Node) -> Expr:
+def _clip(n: OnnxNode) -> Expr:
     x = n[0]
     low, high = n.get(1), n.get(2)
     x = x if low is None else n.maximum(x, n.reshape(low, []))
@@ -202,12 +202,12 @@ def _clip(n: Node) -> Expr:
 # -- casts -------------------------------------------------------------------------------------
 
 
-def _cast(n: Node) -> Expr:
+def _cast(n: OnnxNode) -> Expr:
     to = n.required("to")
     return cast_to(n, n[0], dtype_of(int(to)) if not isinstance(to, str) else to.lower())
 
 
-def cast_to(n: Node, x: Expr, dtype: str) -> Expr:
+def cast_to(n: OnnxNode, x: Expr, dtype: str) -> Expr:
     """Return a cast with ONNX's semantics: a cast to bool tests for nonzero."""
     if dtype == "bool" and n.dtype(x) != "bool":
         known = n.known(x)
@@ -217,7 +217,7 @@ def cast_to(n: Node, x: Expr, dtype: str) -> Expr:
     return n.cast(x, dtype)
 
 
-def _bit_cast(n: Node) -> Expr:
+def _bit_cast(n: OnnxNode) -> Expr:
     dtype = dtype_of(int(n.required("to")))
     if np.dtype(dtype).itemsize != np.dtype(n.dtype(n[0])).itemsize:
         raise TypeMismatch(f"from {n.dtype(n[0])} to {dtype}: expected types of one width")

@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from tvm_disc.frontends.calc import Dim, Expr, const, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
@@ -20,7 +20,7 @@ U32 = "uint32"
 _STEPS = ((16, 0x21F0AAAD), (15, 0x735A2D97))  # shifts and factors of a hash with little bias
 
 
-def uniform(n: Node, dims: Sequence[Dim], stream: int = 0) -> Expr:
+def uniform(n: OnnxNode, dims: Sequence[Dim], stream: int = 0) -> Expr:
     """Return float32 numbers, uniform in [0, 1)."""
     seed = n.attr("seed")
     text = f"{n.name}" if seed is None else f"{float(seed)!r}"
@@ -34,49 +34,49 @@ def uniform(n: Node, dims: Sequence[Dim], stream: int = 0) -> Expr:
     return n.reshape(unit, dims)
 
 
-def _mixed(n: Node, x: Expr, shift: int) -> Expr:
+def _mixed(n: OnnxNode, x: Expr, shift: int) -> Expr:
     return op("bitwise_xor", x, op("right_shift", x, const(shift, U32)))
 
 
-def normal(n: Node, dims: Sequence[Dim]) -> Expr:
+def normal(n: OnnxNode, dims: Sequence[Dim]) -> Expr:
     """Return normal numbers of mean 0 and variance 1, by the Box-Muller transform."""
     first, second = (uniform(n, dims, k) for k in range(2))
     radius = n.sqrt(n.log(1.0 - first) * -2.0)
     return radius * op("cos", second * (2 * math.pi))
 
 
-def _dtype(n: Node, like: Any) -> str:
+def _dtype(n: OnnxNode, like: Any) -> str:
     given = n.attr("dtype")
     if given:
         return dtype_of(int(given))
     return "float32" if like is None else n.dtype(like)
 
 
-def _where(n: Node) -> tuple[list[Dim], str]:
+def _where(n: OnnxNode) -> tuple[list[Dim], str]:
     """Return the shape and the element type of the result."""
     if n.op.endswith("Like"):
         return n.sizes(n[0]), _dtype(n, n[0])
     return [int(d) for d in n.required("shape")], _dtype(n, None)
 
 
-def _uniform(n: Node) -> Expr:
+def _uniform(n: OnnxNode) -> Expr:
     dims, dtype = _where(n)
     low, high = float(n.attr("low", 0.0)), float(n.attr("high", 1.0))
     return n.cast(uniform(n, dims) * (high - low) + low, dtype)
 
 
-def _normal(n: Node) -> Expr:
+def _normal(n: OnnxNode) -> Expr:
     dims, dtype = _where(n)
     mean, scale = float(n.attr("mean", 0.0)), float(n.attr("scale", 1.0))
     return n.cast(normal(n, dims) * scale + mean, dtype)
 
 
-def _bernoulli(n: Node) -> Expr:
+def _bernoulli(n: OnnxNode) -> Expr:
     chance = n.cast(n[0], "float32")
     return n.cast(uniform(n, n.sizes(n[0])) < chance, _dtype(n, n[0]))
 
 
-def _multinomial(n: Node) -> Expr:
+def _multinomial(n: OnnxNode) -> Expr:
     """Convert Multinomial: select the class whose cumulative probability interval has the
     number.
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op, parts
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
 
 F64 = "float64"
@@ -47,7 +47,7 @@ class How:
     fill: float
 
 
-def _how(n: Node, default: str = "half_pixel") -> How:
+def _how(n: OnnxNode, default: str = "half_pixel") -> How:
     return How(
         str(n.attr("mode", "nearest")),
         str(n.attr("coordinate_transformation_mode", default)),
@@ -59,7 +59,7 @@ def _how(n: Node, default: str = "half_pixel") -> How:
     )
 
 
-def _upsample(n: Node) -> Expr:
+def _upsample(n: OnnxNode) -> Expr:
     rank = n.rank(n[0])
     scales = n.attr("scales")
     factors = _factors(n, n[1], rank) if scales is None else [float(s) for s in scales]
@@ -72,14 +72,14 @@ def _fields(how: How) -> list[Any]:
     return list(vars(how).values())
 
 
-def _resize_10(n: Node) -> Expr:
+def _resize_10(n: OnnxNode) -> Expr:
     rank = n.rank(n[0])
     how = How(str(n.attr("mode", "nearest")), "asymmetric", "floor", -0.75, False, False, 0.0)
     factors = _factors(n, n[1], rank)
     return _by_scales(n, list(range(rank)), factors, [(0.0, 1.0)] * rank, how)
 
 
-def _resize(n: Node) -> Expr:
+def _resize(n: OnnxNode) -> Expr:
     x, how = n[0], _how(n)
     rank = n.rank(x)
     axes = [n.axis(int(a), rank) for a in n.attr("axes") or range(rank)]
@@ -103,13 +103,13 @@ def _resize(n: Node) -> Expr:
     return resized(n, x, plan, how)
 
 
-def _given(n: Node, k: int) -> Any:
+def _given(n: OnnxNode, k: int) -> Any:
     """Return an optional input, or None if it is omitted or empty."""
     found = n.get(k)
     return None if found is None or n.literals(found) == [0] else found
 
 
-def _factors(n: Node, vector: Expr, count: int) -> list[Any]:
+def _factors(n: OnnxNode, vector: Expr, count: int) -> list[Any]:
     """Return numbers, or float64 expressions if they are unknown at compile time."""
     known = n.known(vector)
     if known is not None:
@@ -143,7 +143,7 @@ def scaled_size(n: Calc, size: Dim, scale: Any) -> Dim:
 
 
 def _by_scales(
-    n: Node, axes: Sequence[int], factors: Sequence[Any], region: Sequence[Any], how: How
+    n: OnnxNode, axes: Sequence[int], factors: Sequence[Any], region: Sequence[Any], how: How
 ) -> Expr:
     plan = []
     for a, scale, part in zip(axes, factors, region, strict=True):
@@ -153,7 +153,12 @@ def _by_scales(
 
 
 def _keeping_ratio(
-    n: Node, axes: Sequence[int], outs: Sequence[Dim], policy: str, region: Sequence[Any], how: How
+    n: OnnxNode,
+    axes: Sequence[int],
+    outs: Sequence[Dim],
+    policy: str,
+    region: Sequence[Any],
+    how: How,
 ) -> Expr:
     """Resize with one scale for all axes: the smallest or the largest of their ratios."""
     if policy not in ("not_larger", "not_smaller"):
@@ -358,7 +363,7 @@ def _cubic(n: Calc, apart: Expr, a: float) -> Expr:
 # -- grids and boxes ---------------------------------------------------------------------------
 
 
-def _grid_sample(n: Node) -> Expr:
+def _grid_sample(n: OnnxNode) -> Expr:
     x, grid = n[0], n[1]
     rank = n.rank(x)
     mode = str(n.attr("mode", "linear"))
@@ -374,7 +379,7 @@ def _grid_sample(n: Node) -> Expr:
     )
 
 
-def _affine_grid(n: Node) -> Expr:
+def _affine_grid(n: OnnxNode) -> Expr:
     """Convert AffineGrid: the coordinates of every pixel of an image, transformed by a matrix."""
     theta, corners = n[0], bool(n.attr("align_corners", 0))
     rank = _spatial_of(n, theta)
@@ -397,14 +402,14 @@ def _affine_grid(n: Node) -> Expr:
     return n.reshape(moved, [n.size(theta, 0), *sizes, rank])
 
 
-def _spatial_of(n: Node, theta: Expr) -> int:
+def _spatial_of(n: OnnxNode, theta: Expr) -> int:
     rows = n.literals(theta)[1]
     if rows is None:
         return n.count(n.entries(n[1], "the size"), "the size") - 2
     return rows
 
 
-def _non_max_suppression(n: Node) -> Expr:
+def _non_max_suppression(n: OnnxNode) -> Expr:
     boxes, scores = n[0], n[1]
     if n.attr("center_point_box", 0):
         x, y, w, h = n.split(boxes, [1, 1, 1, 1], 2)
@@ -430,7 +435,7 @@ def _non_max_suppression(n: Node) -> Expr:
     return n.cast(n.slice(found, 0, 0, end), "int64")
 
 
-def _roi_align(n: Node) -> Expr:
+def _roi_align(n: OnnxNode) -> Expr:
     """Convert RoiAlign; since opset 16 a pixel's coordinate is its center."""
     x, rois, picks = n[0], n[1], n[2]
     scale = float(n.attr("spatial_scale", 1.0))
@@ -454,13 +459,13 @@ def _roi_align(n: Node) -> Expr:
     )
 
 
-def _max_roi_pool(n: Node) -> Expr:
+def _max_roi_pool(n: OnnxNode) -> Expr:
     pooled = tuple(int(v) for v in n.required("pooled_shape"))
     scale = float(n.attr("spatial_scale", 1.0))
     return op("vision.roi_pool", n[0], n[1], pooled_size=pooled, spatial_scale=scale, layout="NCHW")
 
 
-def _deform_conv(n: Node) -> Expr:
+def _deform_conv(n: OnnxNode) -> Expr:
     """Convert DeformConv: sample the input at offset positions into columns, then multiply by the
     kernel.
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
-from tvm_disc.frontends.onnx.node import Node, title
+from tvm_disc.frontends.onnx.node import OnnxNode, title
 from tvm_disc.frontends.onnx.table import CLASSIC, Row
 
 
@@ -27,7 +27,7 @@ def wrapped(n: Calc, picks: Expr, size: Dim) -> Expr:
     return n.where(picks < 0, from_end, picks)
 
 
-def checked(n: Node, picks: Expr, size: Dim) -> Expr:
+def checked(n: OnnxNode, picks: Expr, size: Dim) -> Expr:
     """Return indices along an axis of length ``size`` with the check that the option enables."""
     known = n.known(picks)
     if known is not None and isinstance(size, int) and ((-size <= known) & (known < size)).all():
@@ -37,7 +37,7 @@ def checked(n: Node, picks: Expr, size: Dim) -> Expr:
     return op("assert_inside", picks, low, high, what=what, default=False)
 
 
-def _gather(n: Node) -> Expr:
+def _gather(n: OnnxNode) -> Expr:
     x = n[0]
     axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
     picks = checked(n, n[1], n.size(x, axis))
@@ -48,7 +48,7 @@ def _gather(n: Node) -> Expr:
     return n.take(x, wrapped(n, picks, n.size(x, axis)), axis)
 
 
-def _features(n: Node) -> Expr:
+def _features(n: OnnxNode) -> Expr:
     """Convert ArrayFeatureExtractor: entries of the last axis; a vector is a batch of one."""
     x = n.expand(n[0], 0) if n.rank(n[0]) == 1 else n[0]
     axis = n.rank(x) - 1
@@ -56,14 +56,14 @@ def _features(n: Node) -> Expr:
     return n.take(x, wrapped(n, checked(n, n.reshape(n[1], [-1]), size), size), axis)
 
 
-def _gather_elements(n: Node) -> Expr:
+def _gather_elements(n: OnnxNode) -> Expr:
     x = n[0]
     axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
     size = n.size(x, axis)
     return op("gather", x, wrapped(n, checked(n, n[1], size), size), axis=axis)
 
 
-def _gather_nd(n: Node) -> Expr:
+def _gather_nd(n: OnnxNode) -> Expr:
     """Convert GatherND: ONNX has the coordinates in the last axis, Relay in the first."""
     x, batch = n[0], int(n.attr("batch_dims", 0))
     picks, depth = n[1], n.literals(n[1])[-1]
@@ -97,14 +97,14 @@ def _coordinates(n: Calc, x: Expr, picks: Expr, batch: int, depth: int | None) -
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
 
 
-def _reduction(n: Node) -> str:
+def _reduction(n: OnnxNode) -> str:
     name = str(n.attr("reduction", "none"))
     if name not in _REDUCTIONS:
         raise Unsupported(f"reduction: expected one of {', '.join(_REDUCTIONS)}, found {name!r}")
     return _REDUCTIONS[name]
 
 
-def _numbers(n: Node, scatter: Callable[[Expr, Expr], Expr]) -> Expr:
+def _numbers(n: OnnxNode, scatter: Callable[[Expr, Expr], Expr]) -> Expr:
     """Return a scatter; bool tensors are scattered as int8."""
     if n.dtype(n[0]) != "bool":
         return scatter(n[0], n[2])
@@ -112,7 +112,7 @@ def _numbers(n: Node, scatter: Callable[[Expr, Expr], Expr]) -> Expr:
     return n.not_equal(made, 0)
 
 
-def _scatter_elements(n: Node) -> Expr:
+def _scatter_elements(n: OnnxNode) -> Expr:
     axis = n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
     size = n.size(n[0], axis)
     picks = wrapped(n, checked(n, n[1], size), size)
@@ -120,7 +120,7 @@ def _scatter_elements(n: Node) -> Expr:
     return _numbers(n, lambda x, y: op("scatter_elements", x, picks, y, axis=axis, reduction=how))
 
 
-def _scatter_nd(n: Node) -> Expr:
+def _scatter_nd(n: OnnxNode) -> Expr:
     # The ranks determine the number of coordinates.
     depth = n.rank(n[1]) - 1 + n.rank(n[0]) - n.rank(n[2])
     picks = _of_depth(n, n[1], depth)
@@ -128,7 +128,7 @@ def _scatter_nd(n: Node) -> Expr:
     return _numbers(n, lambda x, y: op("scatter_nd", x, coords, y, mode=how))
 
 
-def _one_hot(n: Node) -> Expr:
+def _one_hot(n: OnnxNode) -> Expr:
     """Convert OneHot; an index out of range sets no element."""
     picks, values = n.cast(n[0], "int64"), n[2]
     axis = n.axis(int(n.attr("axis", -1)), n.rank(picks) + 1)
@@ -139,7 +139,7 @@ def _one_hot(n: Node) -> Expr:
     return n.where(hit, on, off)
 
 
-def _tensor_scatter(n: Node) -> Expr:
+def _tensor_scatter(n: OnnxNode) -> Expr:
     """Convert TensorScatter: write entries into a cache from one position per batch entry on."""
     cache, update = n[0], n[1]
     rank, axis = n.rank(cache), n.axis(int(n.attr("axis", -2)), n.rank(cache))

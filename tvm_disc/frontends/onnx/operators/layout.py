@@ -6,26 +6,26 @@ from typing import Any
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
 
 
-def _depth_to_space(n: Node) -> Expr:
+def _depth_to_space(n: OnnxNode) -> Expr:
     mode = str(n.attr("mode", "DCR"))
     return op("nn.depth_to_space", n[0], block_size=int(n.required("blocksize")), mode=mode)
 
 
-def _space_to_depth(n: Node) -> Expr:
+def _space_to_depth(n: OnnxNode) -> Expr:
     mode = str(n.attr("mode", "DCR"))
     return op("nn.space_to_depth", n[0], block_size=int(n.required("blocksize")), mode=mode)
 
 
-def _reverse_sequence(n: Node) -> Expr:
+def _reverse_sequence(n: OnnxNode) -> Expr:
     axes = {"seq_axis": int(n.attr("time_axis", 0)), "batch_axis": int(n.attr("batch_axis", 1))}
     return op("reverse_sequence", n[0], n.cast(n[1], "int64"), **axes)
 
 
-def _trilu(n: Node) -> Expr:
+def _trilu(n: OnnxNode) -> Expr:
     """Convert Trilu; if the diagonal is unknown at compile time, a computed mask selects
     elements.
     """
@@ -41,7 +41,7 @@ def _trilu(n: Node) -> Expr:
     return n.where(inside, x, n.like(0, x))
 
 
-def _center_crop_pad(n: Node) -> Expr:
+def _center_crop_pad(n: OnnxNode) -> Expr:
     """Convert CenterCropPad: crop or pad each axis on both sides; an odd element goes to the
     end.
     """
@@ -60,7 +60,7 @@ def _center_crop_pad(n: Node) -> Expr:
     return x
 
 
-def _centred(n: Node, x: Expr, axis: int, wanted: Dim) -> Expr:
+def _centred(n: OnnxNode, x: Expr, axis: int, wanted: Dim) -> Expr:
     """Return an axis cropped or padded to ``wanted``: element i is input element i + shift, or
     zero.
     """
@@ -74,7 +74,7 @@ def _centred(n: Node, x: Expr, axis: int, wanted: Dim) -> Expr:
     return n.where(n.along(inside, axis, n.rank(x)), read, n.like(0, x))
 
 
-def _compress(n: Node) -> Expr:
+def _compress(n: OnnxNode) -> Expr:
     """Convert Compress; the condition may be shorter than the axis."""
     x, cond = n[0], n[1]
     axis = n.attr("axis")
@@ -84,7 +84,7 @@ def _compress(n: Node) -> Expr:
     return n.take(x, found, n.axis(int(axis), n.rank(x)))
 
 
-def _non_zero(n: Node) -> Expr:
+def _non_zero(n: OnnxNode) -> Expr:
     """Convert NonZero: coordinates, one row per axis."""
     x = n[0]
     if n.rank(x) == 0:

@@ -9,7 +9,7 @@ from string import ascii_letters
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, is_float, op
 from tvm_disc.frontends.loop import counted
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 from tvm_disc.relay import expr as ast
 
@@ -26,7 +26,7 @@ def product(n: Calc, a: Expr, b: Expr, out: str = "") -> Expr:
     return n.squeeze(made, [rank - 2] * row_ + [rank - 1] * column)
 
 
-def gemm(n: Node) -> Expr:
+def gemm(n: OnnxNode) -> Expr:
     """Convert Gemm: a scaled matmul, with operands optionally transposed, plus a scaled addend."""
     a, b = n[0], n[1]
     floats = is_float(n.dtype(a))
@@ -49,7 +49,7 @@ def _scaled(n: Calc, x: Expr, factor: float, floats: bool) -> Expr:
     return x * (factor if floats else int(factor))
 
 
-def _fused_matmul(n: Node) -> Expr:
+def _fused_matmul(n: OnnxNode) -> Expr:
     a, b = n[0], n[1]
     if n.attr("transBatchA", 0) or n.attr("transBatchB", 0):
         raise Unsupported("transBatchA and transBatchB are not supported")
@@ -61,7 +61,7 @@ def _fused_matmul(n: Node) -> Expr:
 # -- einsum ------------------------------------------------------------------------------------
 
 
-def _einsum(n: Node) -> Expr:
+def _einsum(n: OnnxNode) -> Expr:
     """Convert Einsum. Relay's einsum names every axis, and no letter repeats within an operand."""
     left, arrow, out = str(n.required("equation")).replace(" ", "").partition("->")
     terms = left.split(",")
@@ -79,7 +79,7 @@ def _einsum(n: Node) -> Expr:
     return op("einsum", ast.Tuple(tuple(items)), equation=equation)
 
 
-def _without_dots(n: Node, terms: list[str], out: str) -> tuple[list[str], str]:
+def _without_dots(n: OnnxNode, terms: list[str], out: str) -> tuple[list[str], str]:
     """Replace '...' by letters for the axes that it covers; trailing axes share letters."""
     used = set("".join(terms) + out)
     free = [c for c in ascii_letters if c not in used]
@@ -93,7 +93,7 @@ def _without_dots(n: Node, terms: list[str], out: str) -> tuple[list[str], str]:
     return found, out.replace("...", dots)
 
 
-def _without_diagonals(n: Node, x: Expr, term: str) -> tuple[Expr, str]:
+def _without_diagonals(n: OnnxNode, x: Expr, term: str) -> tuple[Expr, str]:
     """Return an operand and its term with repeated letters replaced by diagonals."""
     while len(set(term)) < len(term):
         c = next(c for c in term if term.count(c) > 1)
@@ -107,7 +107,7 @@ def _without_diagonals(n: Node, x: Expr, term: str) -> tuple[Expr, str]:
     return x, term
 
 
-def _det(n: Node) -> Expr:
+def _det(n: OnnxNode) -> Expr:
     """Convert Det: Leibniz's formula for small matrices, Gaussian elimination for others."""
     if n.rank(n[0]) < 2:
         raise TypeMismatch(f"expected rank 2 or more, found rank {n.rank(n[0])}")
@@ -129,7 +129,7 @@ def _det(n: Node) -> Expr:
     return total
 
 
-def _eliminated(n: Node, x: Expr) -> Expr:
+def _eliminated(n: OnnxNode, x: Expr) -> Expr:
     """Return the determinant as the product of pivots.
 
     Each iteration eliminates one column; its largest element is swapped into the pivot row.
@@ -160,7 +160,7 @@ def _eliminated(n: Node, x: Expr) -> Expr:
     return n.reshape(last[1], lead)
 
 
-def _cell(n: Node, x: Expr, i: int, j: int, rank: int) -> Expr:
+def _cell(n: OnnxNode, x: Expr, i: int, j: int, rank: int) -> Expr:
     return n.pick(n.pick(x, rank - 2, i), rank - 2, j)
 
 

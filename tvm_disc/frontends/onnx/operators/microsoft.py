@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.activation import gelu
 from tvm_disc.frontends.onnx.operators.attention import (
     Heads,
@@ -30,28 +30,28 @@ from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 # -- normalisation -----------------------------------------------------------------------------
 
 
-def _skip_layer_norm(n: Node) -> list[Any]:
+def _skip_layer_norm(n: OnnxNode) -> list[Any]:
     total = _with_skip(n, n.get(4))
     epsilon = float(n.attr("epsilon", 1e-12))
     return [layer_norm(n, total, n[2], n.get(3), -1, epsilon), None, None, total]
 
 
-def _skip_rms_norm(n: Node) -> list[Any]:
+def _skip_rms_norm(n: OnnxNode) -> list[Any]:
     total = _with_skip(n, n.get(3))
     return [rms_norm(n, total, n[2], -1, float(n.attr("epsilon", 1e-12)))[0], None, None, total]
 
 
-def _with_skip(n: Node, bias: Any) -> Expr:
+def _with_skip(n: OnnxNode, bias: Any) -> Expr:
     total = n[0] + n[1]
     return total if bias is None else total + bias
 
 
-def _rms(n: Node) -> Any:
+def _rms(n: OnnxNode) -> Any:
     y, inverse = rms_norm(n, n[0], n[1], int(n.attr("axis", -1)), float(n.attr("epsilon", 1e-5)))
     return [y, inverse] if len(n.outputs) > 1 else y
 
 
-def _embed(n: Node) -> list[Any]:
+def _embed(n: OnnxNode) -> list[Any]:
     """Convert EmbedLayerNormalization: sum word, position and segment embeddings, then
     normalize.
     """
@@ -75,7 +75,7 @@ def _embed(n: Node) -> list[Any]:
 # -- attention ---------------------------------------------------------------------------------
 
 
-def _attention(n: Node) -> list[Any]:
+def _attention(n: OnnxNode) -> list[Any]:
     """Convert Attention: one matmul computes queries, keys and values from one input."""
     heads = int(n.required("num_heads"))
     if n.attr("do_rotary", 0):
@@ -96,7 +96,7 @@ def _attention(n: Node) -> list[Any]:
     return [_attended(n, Heads(query, key, value), mask=n.get(3)), present]
 
 
-def _attended(n: Node, heads: Heads, mask: Expr | None) -> Expr:
+def _attended(n: OnnxNode, heads: Heads, mask: Expr | None) -> Expr:
     """Return the attention result with joined heads; input 5, if present, is added to the
     scores.
     """
@@ -113,7 +113,7 @@ def _attended(n: Node, heads: Heads, mask: Expr | None) -> Expr:
     return joined_heads(n, weighted(n, found, value))
 
 
-def _masked(n: Node, found: Expr, mask: Expr, columns: Dim) -> Expr:
+def _masked(n: OnnxNode, found: Expr, mask: Expr, columns: Dim) -> Expr:
     """Return scores plus a large negative number where a mask is zero; a rank-1 mask holds
     lengths.
     """
@@ -132,7 +132,7 @@ def _masked(n: Node, found: Expr, mask: Expr, columns: Dim) -> Expr:
     return found + n.where(seen, n.like(0.0, found), low)
 
 
-def _multi_head(n: Node) -> list[Any]:
+def _multi_head(n: OnnxNode) -> list[Any]:
     heads = int(n.required("num_heads"))
     query, key, value, bias = n[0], n.get(1), n.get(2), n.get(3)
     if key is None or value is None:
@@ -150,7 +150,7 @@ def _multi_head(n: Node) -> list[Any]:
     return [_attended(n, Heads(query, key, value), mask=n.get(4)), key, value]
 
 
-def _group_query(n: Node) -> list[Any]:
+def _group_query(n: OnnxNode) -> list[Any]:
     """Convert GroupQueryAttention: query heads share heads of keys and values; the cache grows."""
     heads, groups = int(n.required("num_heads")), int(n.required("kv_num_heads"))
     if int(n.attr("local_window_size", -1)) > 0 or n.get(1) is None:
@@ -176,7 +176,7 @@ def _group_query(n: Node) -> list[Any]:
     return [joined_heads(n, weighted(n, found, wide.value)), key, value]
 
 
-def _rotary(n: Node) -> Expr:
+def _rotary(n: OnnxNode) -> Expr:
     x, place, cos, sin = n[0], n[1], n[2], n[3]
     flat = n.rank(x) == 3
     if flat:
@@ -200,7 +200,7 @@ def _rotary(n: Node) -> Expr:
 # -- matmuls -----------------------------------------------------------------------------------
 
 
-def _matmul_bits(n: Node) -> Expr:
+def _matmul_bits(n: OnnxNode) -> Expr:
     """Convert MatMulNBits: weights of a few bits are unpacked at import."""
     bits, block = int(n.attr("bits", 4)), int(n.required("block_size"))
     inner, outer = int(n.required("K")), int(n.required("N"))
@@ -257,14 +257,14 @@ def _spread(x: np.ndarray, bits: int) -> np.ndarray:
     return np.asarray(parts.reshape(*x.shape[:-1], -1))
 
 
-def _fused_conv(n: Node) -> Expr:
+def _fused_conv(n: OnnxNode) -> Expr:
     made = convolved(n, n[0], n[1], "nn.conv{}d")
     made = made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
     made = made if n.get(3) is None else made + n[3]
     return _activated(n, made, str(n.attr("activation", "")))
 
 
-def _activated(n: Node, x: Expr, name: str) -> Expr:
+def _activated(n: OnnxNode, x: Expr, name: str) -> Expr:
     params = list(n.attr("activation_params") or [])
     if name in ("", "None"):
         return x
@@ -281,11 +281,11 @@ def _activated(n: Node, x: Expr, name: str) -> Expr:
     raise Unsupported(f"activation {name!r} is not supported")
 
 
-def _fused_gemm(n: Node) -> Expr:
+def _fused_gemm(n: OnnxNode) -> Expr:
     return _activated(n, gemm(n), str(n.attr("activation", "")))
 
 
-def _bias_split_gelu(n: Node) -> Expr:
+def _bias_split_gelu(n: OnnxNode) -> Expr:
     total = n[0] + n[1]
     half = n.dim("floor_divide", n.size(total, 2), 2)
     left, right = n.split(total, [half, half], 2)

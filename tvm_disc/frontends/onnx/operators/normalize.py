@@ -7,13 +7,13 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 from tvm_disc.relay import expr as ast
 
 
-def _batch_norm(n: Node) -> Any:
+def _batch_norm(n: OnnxNode) -> Any:
     x = n[0]
     dtype = n.dtype(x)
     stats = [n.cast(n[k], dtype) for k in range(1, 5)]
@@ -25,7 +25,7 @@ def _batch_norm(n: Node) -> Any:
     return found + [None] * (len(n.outputs) - 1) if len(n.outputs) > 1 else found[0]
 
 
-def _batch_norm_training(n: Node, x: Expr, stats: Sequence[Expr], epsilon: float) -> list[Expr]:
+def _batch_norm_training(n: OnnxNode, x: Expr, stats: Sequence[Expr], epsilon: float) -> list[Expr]:
     """Return the normalization by batch statistics, and the updated running statistics."""
     rank, keep = n.rank(x), float(n.attr("momentum", 0.9))
     axes = [a for a in range(rank) if a != 1]
@@ -41,12 +41,12 @@ def _batch_norm_training(n: Node, x: Expr, stats: Sequence[Expr], epsilon: float
     return [y * gamma + beta, *running]
 
 
-def _instance_norm(n: Node) -> Expr:
+def _instance_norm(n: OnnxNode) -> Expr:
     epsilon = float(n.attr("epsilon", 1e-5))
     return op("nn.instance_norm", n[0], n[1], n[2], axis=1, epsilon=epsilon)
 
 
-def _group_norm_by_group(n: Node) -> Expr:
+def _group_norm_by_group(n: OnnxNode) -> Expr:
     """Convert GroupNormalization of opset 18, whose scale and shift are per group."""
     groups = int(n.required("num_groups"))
     channels = n.size(n[0], 1)
@@ -57,7 +57,7 @@ def _group_norm_by_group(n: Node) -> Expr:
     return _grouped(n, both[0], both[1])
 
 
-def _grouped(n: Node, gamma: Expr, beta: Expr) -> Expr:
+def _grouped(n: OnnxNode, gamma: Expr, beta: Expr) -> Expr:
     x, dtype = n[0], n.dtype(n[0])
     wide = dtype if int(n.attr("stash_type", 1)) != 1 else "float32"
     groups, epsilon = int(n.required("num_groups")), float(n.attr("epsilon", 1e-5))
@@ -66,7 +66,7 @@ def _grouped(n: Node, gamma: Expr, beta: Expr) -> Expr:
     return n.cast(made, dtype)
 
 
-def _layer_norm(n: Node) -> Any:
+def _layer_norm(n: OnnxNode) -> Any:
     axis = n.axis(int(n.attr("axis", -1)), n.rank(n[0]))
     wide = dtype_of(int(n.attr("stash_type", 1)))
     epsilon = float(n.attr("epsilon", 1e-5))
@@ -99,7 +99,7 @@ def layer_norm(
     return n.reshape(made, sizes) if axis < rank - 1 else made
 
 
-def _layer_norm_with_statistics(n: Node, axis: int, epsilon: float, wide: str) -> list[Expr]:
+def _layer_norm_with_statistics(n: OnnxNode, axis: int, epsilon: float, wide: str) -> list[Expr]:
     x, dtype = n.cast(n[0], wide), n.dtype(n[0])
     axes = list(range(axis, n.rank(x)))
     mean = n.reduce("mean", x, axes, True)
@@ -110,7 +110,7 @@ def _layer_norm_with_statistics(n: Node, axis: int, epsilon: float, wide: str) -
     return [y if n.get(2) is None else y + n[2], mean, inverse]
 
 
-def _rms_norm(n: Node) -> Any:
+def _rms_norm(n: OnnxNode) -> Any:
     axis = n.axis(int(n.attr("axis", -1)), n.rank(n[0]))
     wide = dtype_of(int(n.attr("stash_type", 1)))
     y, inverse = rms_norm(n, n[0], n[1], axis, float(n.attr("epsilon", 1e-5)), wide)
@@ -131,7 +131,7 @@ def rms_norm(
     return n.cast(big * inverse, dtype) * gamma, inverse
 
 
-def _lp_norm(n: Node) -> Expr:
+def _lp_norm(n: OnnxNode) -> Expr:
     x, p = n[0], int(n.attr("p", 2))
     axis = n.axis(int(n.attr("axis", -1)), n.rank(x))
     if p not in (1, 2):
@@ -141,7 +141,7 @@ def _lp_norm(n: Node) -> Expr:
     return n.where(n.equal(norm, 0), n.like(0, x), x / norm)
 
 
-def _mean_variance(n: Node) -> Expr:
+def _mean_variance(n: OnnxNode) -> Expr:
     x = n[0]
     axes = [n.axis(int(a), n.rank(x)) for a in n.attr("axes", [0, 2, 3])]
     centred = x - n.reduce("mean", x, axes, True)
@@ -149,7 +149,7 @@ def _mean_variance(n: Node) -> Expr:
     return centred / (n.sqrt(variance) + 1e-9)
 
 
-def _lrn(n: Node) -> Expr:
+def _lrn(n: OnnxNode) -> Expr:
     """Convert LRN over channels; for an even size the window has one more element after."""
     x, size = n[0], int(n.required("size"))
     alpha, beta = float(n.attr("alpha", 1e-4)), float(n.attr("beta", 0.75))

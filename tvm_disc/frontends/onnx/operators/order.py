@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_disc.frontends.calc import Dim, Expr, op, parts
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Convert, Row
 
 
-def _top(n: Node, x: Expr, k: Dim) -> list[Expr]:
+def _top(n: OnnxNode, x: Expr, k: Dim) -> list[Expr]:
     axis = n.axis(int(n.attr("axis", -1)), n.rank(x))
     order: dict[str, Any] = {"axis": axis, "is_ascend": not n.attr("largest", 1), "dtype": "int64"}
     if isinstance(k, int) and k > 0:
@@ -23,7 +23,7 @@ def _top(n: Node, x: Expr, k: Dim) -> list[Expr]:
 
 
 def _arg(name: str) -> Convert:
-    def convert(n: Node) -> Expr:
+    def convert(n: OnnxNode) -> Expr:
         found = op(
             name,
             n[0],
@@ -42,13 +42,13 @@ def _running(name: str) -> Convert:
     If the axis is unknown at compile time, the result is computed along every axis and selected.
     """
 
-    def along(n: Node, x: Expr, axis: int) -> Expr:
+    def along(n: OnnxNode, x: Expr, axis: int) -> Expr:
         back = bool(n.attr("reverse", 0))
         x = op("reverse", x, axis=axis) if back else x
         made = op(name, x, axis=axis, dtype=n.dtype(x), exclusive=bool(n.attr("exclusive", 0)))
         return op("reverse", made, axis=axis) if back else made
 
-    def convert(n: Node) -> Expr:
+    def convert(n: OnnxNode) -> Expr:
         x, rank = n[0], n.rank(n[0])
         known = n.known(n[1])
         if known is not None:
@@ -63,7 +63,7 @@ def _running(name: str) -> Convert:
     return convert
 
 
-def _unique(n: Node) -> list[Any]:
+def _unique(n: OnnxNode) -> list[Any]:
     x, ordered = n[0], bool(n.attr("sorted", 1))
     axis = n.attr("axis")
     if axis is not None and n.rank(x) > 1:
@@ -73,7 +73,7 @@ def _unique(n: Node) -> list[Any]:
     return [values, *(n.cast(t, "int64") for t in (first, inverse, counts))]
 
 
-def _unique_rows(n: Node, x: Expr, axis: int, ordered: bool) -> list[Any]:
+def _unique_rows(n: OnnxNode, x: Expr, axis: int, ordered: bool) -> list[Any]:
     """Convert Unique along an axis: every slice is compared with every other."""
     rank = n.rank(x)
     moved = n.transpose(x, [axis, *(a for a in range(rank) if a != axis)])

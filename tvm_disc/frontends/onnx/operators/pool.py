@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, is_float, least_of, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.convolution import (
     Window,
     bordered,
@@ -21,7 +21,7 @@ from tvm_disc.frontends.onnx.operators.slices import padded
 from tvm_disc.frontends.onnx.table import Row
 
 
-def _window(n: Node, x: Expr) -> Window:
+def _window(n: OnnxNode, x: Expr) -> Window:
     return window_of(n, x, [int(k) for k in n.required("kernel_shape")])
 
 
@@ -30,7 +30,9 @@ def _kernel(window: Window) -> list[int]:
     return [k for k in window.kernel if isinstance(k, int)]
 
 
-def _pooled(n: Node, x: Expr, window: Window, name: str, padding: object, **attrs: object) -> Expr:
+def _pooled(
+    n: OnnxNode, x: Expr, window: Window, name: str, padding: object, **attrs: object
+) -> Expr:
     return op(
         f"nn.{name}_pool{spatial(n, x)}d",
         x,
@@ -42,7 +44,7 @@ def _pooled(n: Node, x: Expr, window: Window, name: str, padding: object, **attr
     )
 
 
-def _is_plain(n: Node, window: Window) -> bool:
+def _is_plain(n: OnnxNode, window: Window) -> bool:
     """Return whether the padding is constant and the number of windows is rounded down."""
     return window.is_fixed and not n.attr("ceil_mode", 0)
 
@@ -61,7 +63,7 @@ def _begin_inside(window: Window) -> bool:
     )
 
 
-def _beyond(n: Node, x: Expr, window: Window) -> list[Dim]:
+def _beyond(n: OnnxNode, x: Expr, window: Window) -> list[Dim]:
     """Return how far the last window of each axis extends beyond the padded input; at least 0.
 
     With ceil_mode, partial windows count if they begin in the input or the padding before it.
@@ -84,16 +86,16 @@ def _beyond(n: Node, x: Expr, window: Window) -> list[Dim]:
     return found
 
 
-def _extended(n: Node, x: Expr, more: Sequence[Dim], fill: object) -> Expr:
+def _extended(n: OnnxNode, x: Expr, more: Sequence[Dim], fill: object) -> Expr:
     rank = n.rank(x)
     return padded(n, x, [0] * rank + [0, 0, *more], fill, "constant")
 
 
-def _none(n: Node, x: Expr) -> tuple[int, ...]:
+def _none(n: OnnxNode, x: Expr) -> tuple[int, ...]:
     return (0,) * 2 * spatial(n, x)
 
 
-def _max_pool(n: Node) -> Any:
+def _max_pool(n: OnnxNode) -> Any:
     x = n[0]
     window = _window(n, x)
     if n.wants(1):
@@ -108,7 +110,7 @@ def _max_pool(n: Node) -> Any:
     return _pooled(n, wide, window, "max", _none(n, x))
 
 
-def _max_pool_with_indices(n: Node, x: Expr, window: Window) -> list[Expr]:
+def _max_pool_with_indices(n: OnnxNode, x: Expr, window: Window) -> list[Expr]:
     """Return the maxima of windows, and their positions in the input."""
     rank, least = spatial(n, x), least_of(n.dtype(x))
     more = _beyond(n, x, window)
@@ -128,14 +130,14 @@ def _max_pool_with_indices(n: Node, x: Expr, window: Window) -> list[Expr]:
     return [n.reduce("max", both, [2 + rank]), _places(n, x, window, best, counts)]
 
 
-def _count(n: Node, wide: Expr, window: Window, k: int) -> Dim:
+def _count(n: OnnxNode, wide: Expr, window: Window, k: int) -> Dim:
     """Return the number of windows along an axis of the padded input."""
     span = reach(n, window.kernel[k], window.dilations[k])
     rest = n.dim("subtract", n.size(wide, 2 + k), span)
     return n.dim("add", n.dim("floor_divide", rest, window.strides[k]), 1)
 
 
-def _places(n: Node, x: Expr, window: Window, best: Expr, counts: Sequence[Dim]) -> Expr:
+def _places(n: OnnxNode, x: Expr, window: Window, best: Expr, counts: Sequence[Dim]) -> Expr:
     """Return the positions in the flat input of the window elements ``best``."""
     rank, sizes = n.rank(x) - 2, n.sizes(x)
     channels = n.along(n.arange(sizes[0]), 0, 2 + rank) * n.scalar(sizes[1])
@@ -158,7 +160,7 @@ def _places(n: Node, x: Expr, window: Window, best: Expr, counts: Sequence[Dim])
     return found
 
 
-def _average_pool(n: Node) -> Expr:
+def _average_pool(n: OnnxNode) -> Expr:
     x = n[0]
     window, whole = _window(n, x), bool(n.attr("count_include_pad", 0))
     if _is_plain(n, window) and all(d == 1 for d in window.dilations):
@@ -169,46 +171,46 @@ def _average_pool(n: Node) -> Expr:
     return _summed(n, x, window, more) / _sums(n, _extended(n, count, more, 0), window)
 
 
-def _summed(n: Node, x: Expr, window: Window, more: Sequence[Dim]) -> Expr:
+def _summed(n: OnnxNode, x: Expr, window: Window, more: Sequence[Dim]) -> Expr:
     """Return the sums of windows over the zero-padded input."""
     return _sums(n, _extended(n, bordered(n, x, window, 0), more, 0), window)
 
 
-def _sums(n: Node, x: Expr, window: Window) -> Expr:
+def _sums(n: OnnxNode, x: Expr, window: Window) -> Expr:
     size = math.prod(_kernel(window))
     made = _pooled(n, x, window, "avg", _none(n, x), count_include_pad=True)
     return made * size
 
 
-def _lp_pool(n: Node) -> Expr:
+def _lp_pool(n: OnnxNode) -> Expr:
     x, p = n[0], float(n.attr("p", 2))
     window = _window(n, x)
     total = _summed(n, _power(n, x, p), window, _beyond(n, x, window))
     return _root(n, total, p)
 
 
-def _power(n: Node, x: Expr, p: float) -> Expr:
+def _power(n: OnnxNode, x: Expr, p: float) -> Expr:
     if p == 1:
         return n.abs(x)
     return x * x if p == 2 else n.abs(x) ** n.like(p, x)
 
 
-def _root(n: Node, x: Expr, p: float) -> Expr:
+def _root(n: OnnxNode, x: Expr, p: float) -> Expr:
     if p == 1:
         return x
     return n.sqrt(x) if p == 2 else x ** n.like(1 / p, x)
 
 
-def _over_space(n: Node) -> list[int]:
+def _over_space(n: OnnxNode) -> list[int]:
     return list(range(2, n.rank(n[0])))
 
 
-def _global_lp(n: Node) -> Expr:
+def _global_lp(n: OnnxNode) -> Expr:
     p = float(n.attr("p", 2))
     return _root(n, n.reduce("sum", _power(n, n[0], p), _over_space(n), True), p)
 
 
-def _max_unpool(n: Node) -> Expr:
+def _max_unpool(n: OnnxNode) -> Expr:
     """Convert MaxUnpool: scatter elements to the positions that max pooling returned."""
     x, picks = n[0], n[1]
     window = _window(n, x)
@@ -231,7 +233,7 @@ def _max_unpool(n: Node) -> Expr:
     return n.reshape(made, sizes)
 
 
-def _moved(n: Node, picks: Expr, own: Sequence[Dim], sizes: Sequence[Dim]) -> Expr:
+def _moved(n: OnnxNode, picks: Expr, own: Sequence[Dim], sizes: Sequence[Dim]) -> Expr:
     """Return positions in a tensor of shape ``own`` as positions in one of shape ``sizes``."""
     found: Expr = n.like(0, picks)
     rest, stride = picks, 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, const, is_float, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.convolution import integer_conv
 from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
@@ -62,7 +62,7 @@ def dequantize(n: Calc, x: Expr, scale: Expr, zero: Any) -> Expr:
     return n.cast(whole * n.cast(scale, "float32"), dtype)
 
 
-def _quantize_linear(n: Node) -> Expr:
+def _quantize_linear(n: OnnxNode) -> Expr:
     x, axis, block = n[0], int(n.attr("axis", 1)), int(n.attr("block_size", 0))
     zero = n.get(2)
     dtype = "uint8" if zero is None else n.dtype(zero)
@@ -72,7 +72,7 @@ def _quantize_linear(n: Node) -> Expr:
     return quantize(n, x, laid(n, n[1], x, axis, block), zero, dtype)
 
 
-def _dequantize_linear(n: Node) -> Expr:
+def _dequantize_linear(n: OnnxNode) -> Expr:
     x, axis, block = n[0], int(n.attr("axis", 1)), int(n.attr("block_size", 0))
     zero = None if n.get(2) is None else laid(n, n[2], x, axis, block)
     made = dequantize(n, x, laid(n, n[1], x, axis, block), zero)
@@ -80,7 +80,7 @@ def _dequantize_linear(n: Node) -> Expr:
     return n.cast(made, dtype_of(int(wanted))) if wanted else made
 
 
-def _dynamic(n: Node) -> list[Expr]:
+def _dynamic(n: OnnxNode) -> list[Expr]:
     """Convert DynamicQuantizeLinear: quantize to uint8 by the range of the elements and zero."""
     quantized, scale, zero = dynamic(n, n[0])
     return [quantized, scale, zero]
@@ -145,7 +145,7 @@ def _rescaled(n: Calc, total: Expr, factor: Expr, zero: Expr) -> Expr:
     return n.cast(n.cast(n.clip(whole, float(kind.min), float(kind.max)), "int32"), dtype)
 
 
-def _qlinear_matmul(n: Node) -> Expr:
+def _qlinear_matmul(n: OnnxNode) -> Expr:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n[k] for k in range(8))
     total = integer_product(n, a, b, a_zero, b_zero)
     scales = [n.cast(_scale(n, s), "float32") for s in (a_scale, b_scale, y_scale)]
@@ -159,7 +159,7 @@ def _scale(n: Calc, x: Expr) -> Expr:
     return n.reshape(x, []) if n.literals(x) in ([], [1]) else x
 
 
-def _qlinear_conv(n: Node) -> Expr:
+def _qlinear_conv(n: OnnxNode) -> Expr:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (n[k] for k in range(8))
     total = integer_conv(n, x, w, x_zero, w_zero)
     if n.get(8) is not None:
@@ -171,10 +171,10 @@ def _qlinear_conv(n: Node) -> Expr:
     return _rescaled(n, total, factor, n.reshape(y_zero, []))
 
 
-def _qlinear(function: Callable[[Calc, Expr, Expr], Expr]) -> Callable[[Node], Expr]:
+def _qlinear(function: Callable[[Calc, Expr, Expr], Expr]) -> Callable[[OnnxNode], Expr]:
     """Return the converter of a binary operator on quantized tensors, computed in floats."""
 
-    def convert(n: Node) -> Expr:
+    def convert(n: OnnxNode) -> Expr:
         a = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
         b = dequantize(n, n[3], _scale(n, n[4]), _maybe(n, 5))
         return quantize(n, function(n, a, b), _scale(n, n[6]), _maybe(n, 7), n.dtype(n[0]))
@@ -182,11 +182,11 @@ def _qlinear(function: Callable[[Calc, Expr, Expr], Expr]) -> Callable[[Node], E
     return convert
 
 
-def _maybe(n: Node, k: int) -> Any:
+def _maybe(n: OnnxNode, k: int) -> Any:
     return None if n.get(k) is None else _scale(n, n[k])
 
 
-def _qlinear_unary(n: Node) -> Expr:
+def _qlinear_unary(n: OnnxNode) -> Expr:
     """Convert a unary operator on a quantized tensor, computed in floats."""
     x = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
     if n.op == "QLinearGlobalAveragePool":
@@ -200,21 +200,21 @@ def _qlinear_unary(n: Node) -> Expr:
     return quantize(n, y, _scale(n, n[3]), _maybe(n, 4), n.dtype(n[0]))
 
 
-def _qlinear_concat(n: Node) -> Expr:
+def _qlinear_concat(n: OnnxNode) -> Expr:
     groups = [n.inputs[k : k + 3] for k in range(2, len(n), 3)]
     items = [dequantize(n, x, _scale(n, s), _scale(n, z)) for x, s, z in groups]
     joined = n.concat(items, int(n.required("axis")))
     return quantize(n, joined, _scale(n, n[0]), _maybe(n, 1), n.dtype(groups[0][0]))
 
 
-def _dynamic_matmul(n: Node) -> Expr:
+def _dynamic_matmul(n: OnnxNode) -> Expr:
     a, scale, zero = dynamic(n, n[0])
     total = integer_product(n, a, n[1], zero, n.get(3))
     made = n.cast(total, "float32") * (scale * _scale(n, n[2]))
     return made if n.get(4) is None else made + n[4]
 
 
-def _matmul_to_float(n: Node) -> Expr:
+def _matmul_to_float(n: OnnxNode) -> Expr:
     total = integer_product(n, n[0], n[1], n.get(4), n.get(5))
     made = n.cast(total, "float32") * (_scale(n, n[2]) * _scale(n, n[3]))
     return made if n.get(6) is None else made + n[6]

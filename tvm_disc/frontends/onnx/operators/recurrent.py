@@ -16,7 +16,7 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Demand, Expr, const, op
 from tvm_disc.frontends.loop import counted
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.activation import hard_sigmoid, softplus
 from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.relay import expr as ast
@@ -42,7 +42,7 @@ _TAKE_ALPHA = {"affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigm
 _TAKE_BETA = {"affine", "scaledtanh", "hardsigmoid"}
 
 
-def _activations(n: Node, defaults: Sequence[str], directions: int) -> list[list[Function]]:
+def _activations(n: OnnxNode, defaults: Sequence[str], directions: int) -> list[list[Function]]:
     """Return the activation functions of each direction."""
     names = [str(a).lower() for a in n.attr("activations") or list(defaults) * directions]
     alphas, betas = list(n.attr("activation_alpha") or []), list(n.attr("activation_beta") or [])
@@ -82,7 +82,7 @@ def _piece(n: Calc, x: Any, k: int, width: int) -> Any:
 
 
 @dataclass
-class Cell:
+class RecurrentDirection:
     """One direction of a recurrent network.
 
     Attributes:
@@ -99,7 +99,11 @@ class Cell:
 
 
 def _recurrent(
-    n: Node, count: int, defaults: Sequence[str], states: Sequence[int], make: Callable[..., Cell]
+    n: OnnxNode,
+    count: int,
+    defaults: Sequence[str],
+    states: Sequence[int],
+    make: Callable[..., RecurrentDirection],
 ) -> list[Expr]:
     """Convert all directions of a network with ``count`` gates.
 
@@ -132,7 +136,7 @@ def _recurrent(
     return [y, *(n.stack([f[1 + s] for f in found], axis) for s in range(len(states)))]
 
 
-def _fit(n: Node, gates: int, width: int, ways: int) -> None:
+def _fit(n: OnnxNode, gates: int, width: int, ways: int) -> None:
     """Unify the dims of the inputs with those that gates, directions and width determine."""
     first = bool(n.attr("layout", 0))
     state: list[Demand] = ["batch", ways, width] if first else [ways, "batch", width]
@@ -163,7 +167,7 @@ def _first(n: Calc, state: Any, k: int, x: Expr, width: int, batch_first: bool) 
     return n.pick(state, 1 if batch_first else 0, k)
 
 
-def _run(n: Calc, cell: Cell, lengths: Any, width: int) -> list[Expr]:
+def _run(n: Calc, cell: RecurrentDirection, lengths: Any, width: int) -> list[Expr]:
     """Return (every hidden state, then the last states)."""
     steps, batch = n.size(cell.gates, 0), n.size(cell.gates, 1)
     fixed = [cell.gates] if lengths is None else [cell.gates, lengths]
@@ -186,7 +190,7 @@ def _run(n: Calc, cell: Cell, lengths: Any, width: int) -> list[Expr]:
     return [n.reshape(every, [steps, batch, width]), *(n.reshape(x, [batch, width]) for x in last)]
 
 
-def _clipped(n: Node, x: Expr) -> Expr:
+def _clipped(n: OnnxNode, x: Expr) -> Expr:
     limit = n.attr("clip")
     return x if not limit else n.clip(x, -float(limit), float(limit))
 
@@ -210,8 +214,8 @@ def _dense(x: Expr, w: Expr) -> Expr:
 
 
 def _lstm_cell(
-    n: Node, x: Expr, weights: Any, first: list[Expr], width: int, functions: list[Function]
-) -> Cell:
+    n: OnnxNode, x: Expr, weights: Any, first: list[Expr], width: int, functions: list[Function]
+) -> RecurrentDirection:
     w, r, b, k = weights
     f, g, h = functions
     ahead, back = _biases(n, b, 4, width)
@@ -232,7 +236,7 @@ def _lstm_cell(
         o = f(_clipped(n, _peeped(n, o, seen[1], memory)))
         return [o * h(memory), memory]
 
-    return Cell(gates, [r, *used], first, step)
+    return RecurrentDirection(gates, [r, *used], first, step)
 
 
 def _peeped(n: Calc, gate: Expr, peep: Any, cell: Expr) -> Expr:
@@ -240,8 +244,8 @@ def _peeped(n: Calc, gate: Expr, peep: Any, cell: Expr) -> Expr:
 
 
 def _gru_cell(
-    n: Node, x: Expr, weights: Any, first: list[Expr], width: int, functions: list[Function]
-) -> Cell:
+    n: OnnxNode, x: Expr, weights: Any, first: list[Expr], width: int, functions: list[Function]
+) -> RecurrentDirection:
     w, r, b, _ = weights
     f, g = functions
     ahead, back = _biases(n, b, 3, width)
@@ -267,7 +271,7 @@ def _gru_cell(
         fresh = g(_clipped(n, own + seen))
         return [(1.0 - z) * fresh + z * hidden]
 
-    return Cell(gates, [r_gates, r_new, *biases], first, step)
+    return RecurrentDirection(gates, [r_gates, r_new, *biases], first, step)
 
 
 def _last(n: Calc, x: Expr, width: int) -> Expr:
@@ -276,8 +280,8 @@ def _last(n: Calc, x: Expr, width: int) -> Expr:
 
 
 def _rnn_cell(
-    n: Node, x: Expr, weights: Any, first: list[Expr], width: int, functions: list[Function]
-) -> Cell:
+    n: OnnxNode, x: Expr, weights: Any, first: list[Expr], width: int, functions: list[Function]
+) -> RecurrentDirection:
     w, r, b, _ = weights
     ahead, back = _biases(n, b, 1, width)
     gates = _plus(n, _plus(n, _dense(x, w), ahead), back)
@@ -285,7 +289,7 @@ def _rnn_cell(
     def step(now: Expr, read: list[Expr], states: list[Expr]) -> list[Expr]:
         return [functions[0](_clipped(n, now + _dense(states[0], read[0])))]
 
-    return Cell(gates, [r], first, step)
+    return RecurrentDirection(gates, [r], first, step)
 
 
 ROWS: tuple[Row, ...] = (

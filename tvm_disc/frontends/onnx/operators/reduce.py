@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from tvm_disc.frontends.calc import Calc, Dim, Expr, is_float, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.shape import dropped, flags_of, kept_dims
 from tvm_disc.frontends.onnx.table import Row
 
 # Emits a Relay reduction over the node's axes, which remain with length 1.
 Fold: TypeAlias = Callable[[str, Expr], Expr]
-Rule: TypeAlias = Callable[[Node, Expr, Fold], Expr]
+Rule: TypeAlias = Callable[[OnnxNode, Expr, Fold], Expr]
 
 
-def _reduction(rule: Rule, since: int) -> Callable[[Node], Expr]:
+def _reduction(rule: Rule, since: int) -> Callable[[OnnxNode], Expr]:
     """Return a converter; from opset ``since`` on the axes are an input."""
 
-    def convert(n: Node) -> Expr:
+    def convert(n: OnnxNode) -> Expr:
         x, keep = n[0], bool(n.attr("keepdims", 1))
         given = n.get(1) if n.opset >= since else None
         if given is not None and n.known(given) is None and n.literals(given) != [0]:
@@ -35,7 +35,7 @@ def _reduction(rule: Rule, since: int) -> Callable[[Node], Expr]:
     return convert
 
 
-def _at(n: Node, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
+def _at(n: OnnxNode, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
     """Return a reduction over axes that are known only at run time.
 
     Each axis of length d is reshaped to two: (d, 1) if it is reduced, else (1, d). The first axis
@@ -61,7 +61,7 @@ def _at(n: Node, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
     return made if keep else n.reshape(made, _left(n, x, axes))
 
 
-def _left(n: Node, x: Expr, axes: Expr) -> list[Dim]:
+def _left(n: OnnxNode, x: Expr, axes: Expr) -> list[Dim]:
     """Return the dims that are not reduced.
 
     If the declared rank is 0, no dim remains, even if an empty list of axes means all axes.
@@ -71,7 +71,7 @@ def _left(n: Node, x: Expr, axes: Expr) -> list[Dim]:
 
 
 def _extreme(name: str, truth: str) -> Rule:
-    def rule(n: Node, x: Expr, fold: Fold) -> Expr:
+    def rule(n: OnnxNode, x: Expr, fold: Fold) -> Expr:
         return fold(truth if n.dtype(x) == "bool" else name, x)
 
     return rule
@@ -81,11 +81,11 @@ def _plain(name: str) -> Rule:
     return lambda n, x, fold: fold(name, x)
 
 
-def _mean(n: Node, x: Expr, fold: Fold) -> Expr:
+def _mean(n: OnnxNode, x: Expr, fold: Fold) -> Expr:
     return fold("mean", x)
 
 
-def _l2(n: Node, x: Expr, fold: Fold) -> Expr:
+def _l2(n: OnnxNode, x: Expr, fold: Fold) -> Expr:
     return _on_floats(n, fold("sum", x * x), n.sqrt)
 
 
@@ -95,7 +95,7 @@ def _on_floats(n: Calc, x: Expr, function: Callable[[Expr], Expr]) -> Expr:
     return function(x) if is_float(dtype) else n.cast(function(n.cast(x, "float64")), dtype)
 
 
-def _log_sum_exp(n: Node, x: Expr, fold: Fold) -> Expr:
+def _log_sum_exp(n: OnnxNode, x: Expr, fold: Fold) -> Expr:
     """Return log(sum(exp(x))); the maximum is subtracted first so that exp does not overflow."""
     dtype = n.dtype(x)
     wide = x if is_float(dtype) else n.cast(x, "float64")

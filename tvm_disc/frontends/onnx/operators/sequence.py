@@ -7,12 +7,12 @@ from typing import Any
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const
 from tvm_disc.frontends.onnx.grown import Gathered, Growing
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.control import run
 from tvm_disc.frontends.onnx.table import Row
 
 
-def _items(n: Node, k: int) -> list[Any]:
+def _items(n: OnnxNode, k: int) -> list[Any]:
     found = n.get(k)
     if isinstance(found, Growing | Gathered):
         raise Unsupported(
@@ -23,7 +23,7 @@ def _items(n: Node, k: int) -> list[Any]:
     return found
 
 
-def _position(n: Node, k: int, size: int, default: int) -> int:
+def _position(n: OnnxNode, k: int, size: int, default: int) -> int:
     """Return a position in a sequence, which must be known at compile time."""
     if n.get(k) is None:
         return default
@@ -31,14 +31,14 @@ def _position(n: Node, k: int, size: int, default: int) -> int:
     return place + size if place < 0 else place
 
 
-def _length(n: Node) -> Expr:
+def _length(n: OnnxNode) -> Expr:
     sequence = n.get(0)
     if isinstance(sequence, Gathered):
         return sequence.length(n)
     return const(len(_items(n, 0)), "int64")
 
 
-def _at(n: Node) -> Any:
+def _at(n: OnnxNode) -> Any:
     sequence = n.get(0)
     if isinstance(sequence, Gathered) and not sequence.first:
         return [n.take(sequence.rows, n.reshape(n[1], []), 0)]
@@ -49,7 +49,7 @@ def _at(n: Node) -> Any:
     return [items[place]]
 
 
-def _insert(n: Node) -> Any:
+def _insert(n: OnnxNode) -> Any:
     sequence = n.get(0)
     if isinstance(sequence, Growing) and n.get(2) is None:
         return [sequence.with_(n[1])]
@@ -58,13 +58,13 @@ def _insert(n: Node) -> Any:
     return [items]
 
 
-def _erase(n: Node) -> Any:
+def _erase(n: OnnxNode) -> Any:
     items = list(_items(n, 0))
     del items[_position(n, 1, len(items), len(items) - 1)]
     return [items]
 
 
-def _concat(n: Node) -> Expr:
+def _concat(n: OnnxNode) -> Expr:
     sequence, axis = n.get(0), int(n.required("axis"))
     if isinstance(sequence, Gathered):
         return sequence.joined(n, axis, bool(n.attr("new_axis", 0)))
@@ -72,7 +72,7 @@ def _concat(n: Node) -> Expr:
     return n.stack(items, axis) if n.attr("new_axis", 0) else n.concat(items, axis)
 
 
-def _split(n: Node) -> Any:
+def _split(n: OnnxNode) -> Any:
     """Convert SplitToSequence; the number of pieces must be known at compile time."""
     x, axis = n[0], n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
     given = n.get(1)
@@ -88,7 +88,7 @@ def _split(n: Node) -> Any:
     return [[n.squeeze(p, [axis]) for p in pieces] if drop else pieces]
 
 
-def _map(n: Node) -> Any:
+def _map(n: OnnxNode) -> Any:
     body, count = n.required("body"), len(_items(n, 0))
     made = []
     for k in range(count):
@@ -97,7 +97,7 @@ def _map(n: Node) -> Any:
     return [list(r) for r in zip(*made, strict=True)] if made else [[] for _ in n.outputs]
 
 
-def _get_element(n: Node) -> Any:
+def _get_element(n: OnnxNode) -> Any:
     if n.get(0) is None:
         raise Unsupported("the optional has no element")
     return [n.get(0)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, is_float, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.frontends.onnx.tensors import array_of, dense_of, dtype_of
 from tvm_disc.relay import expr as ast
@@ -18,7 +18,7 @@ from tvm_disc.relay import expr as ast
 FAR = 1 << 40  # longer than any axis
 
 
-def _constant(n: Node) -> Expr:
+def _constant(n: OnnxNode) -> Expr:
     folder = n.graph.model.folder
     if "value" in n.attrs:
         return const(array_of(n.attrs["value"], folder))
@@ -31,7 +31,7 @@ def _constant(n: Node) -> Expr:
     raise Unsupported(f"a constant of {', '.join(n.attrs) or 'nothing'}")
 
 
-def _shape_part(n: Node) -> Expr:
+def _shape_part(n: OnnxNode) -> Expr:
     rank = n.rank(n[0])
     first, last, _ = slice(n.attr("start", 0), n.attr("end")).indices(rank)
     if (first, last) == (0, rank):
@@ -42,13 +42,13 @@ def _shape_part(n: Node) -> Expr:
 # -- reshape -----------------------------------------------------------------------------------
 
 
-def _reshape_by_attribute(n: Node) -> Expr:
+def _reshape_by_attribute(n: OnnxNode) -> Expr:
     if n.get(1) is None:
         return op("reshape", n[0], newshape=tuple(n.required("shape")), allowzero=False)
     return reshaped(n)
 
 
-def reshaped(n: Node) -> Expr:
+def reshaped(n: OnnxNode) -> Expr:
     """Return the first input reshaped by the second, in which 0 and -1 are codes."""
     x, shape, zero = n[0], n.entries(n[1], "the new shape"), bool(n.attr("allowzero", 0))
     count = n.count(shape, "the new shape")
@@ -60,7 +60,7 @@ def reshaped(n: Node) -> Expr:
     return n.reshape(x, _decoded(n, x, n.cast(shape, "int64"), count, zero))
 
 
-def _decoded(n: Node, x: Expr, codes: Expr, count: int, zero: bool) -> list[Dim]:
+def _decoded(n: OnnxNode, x: Expr, codes: Expr, count: int, zero: bool) -> list[Dim]:
     """Return the dims of shape codes that are unknown at compile time: 0 copies, -1 is inferred."""
     if not zero:
         own = n.concat([n.shape(x), const(np.full(count, -2), "int64")], 0)
@@ -72,14 +72,14 @@ def _decoded(n: Node, x: Expr, codes: Expr, count: int, zero: bool) -> list[Dim]
     return n.lengths([n.item(found, k) for k in range(count)])
 
 
-def _flatten(n: Node) -> Expr:
+def _flatten(n: OnnxNode) -> Expr:
     sizes = n.sizes(n[0])
     axis = int(n.attr("axis", 1))
     axis = axis + len(sizes) if axis < 0 else axis
     return n.reshape(n[0], [n.product(sizes[:axis]), n.product(sizes[axis:])])
 
 
-def axes_of(n: Node, k: int, since: int = 13) -> list[int] | None:
+def axes_of(n: OnnxNode, k: int, since: int = 13) -> list[int] | None:
     """Return axes from an attribute, or from an input since an opset; None if they are omitted.
 
     Raises:
@@ -92,7 +92,7 @@ def axes_of(n: Node, k: int, since: int = 13) -> list[int] | None:
     return None if found is None else [int(a) for a in found]
 
 
-def _unsqueeze(n: Node) -> Expr:
+def _unsqueeze(n: OnnxNode) -> Expr:
     x = n[0]
     if n.opset >= 13 and n.known(n[1]) is None:
         return _unsqueezed_at(n, x, n.entries(n[1], "the axes", lambda rank: rank - n.rank(x)))
@@ -115,7 +115,7 @@ def flags_of(n: Calc, axes: Expr, rank: int) -> Expr:
     return n.reduce("sum", n.cast(hits, "int64"), [0]) > 0
 
 
-def _unsqueezed_at(n: Node, x: Expr, axes: Expr) -> Expr:
+def _unsqueezed_at(n: OnnxNode, x: Expr, axes: Expr) -> Expr:
     rank = n.rank(x) + n.count(axes, "the axes")
     new = flags_of(n, axes, rank)
     before = op("cumsum", n.cast(new, "int64"), axis=0, dtype="int64")
@@ -125,7 +125,7 @@ def _unsqueezed_at(n: Node, x: Expr, axes: Expr) -> Expr:
     return n.reshape(x, n.lengths([n.item(dims, k) for k in range(rank)]))
 
 
-def _squeeze(n: Node) -> Expr:
+def _squeeze(n: OnnxNode) -> Expr:
     x = n[0]
     if n.opset >= 13 and n.get(1) is not None and n.known(n[1]) is None:
         return n.reshape(x, kept_dims(n, x, dropped(n, x, n[1])))
@@ -137,7 +137,7 @@ def _squeeze(n: Node) -> Expr:
     return n.squeeze(x, [n.axis(a, n.rank(x)) for a in axes])
 
 
-def dropped(n: Node, x: Expr, axes: Expr) -> Expr:
+def dropped(n: OnnxNode, x: Expr, axes: Expr) -> Expr:
     """Return the axes that Squeeze removes; their number follows from the declared rank if
     needed.
     """
@@ -158,7 +158,7 @@ def kept_dims(n: Calc, x: Expr, axes: Expr) -> list[Dim]:
 # -- broadcast, concatenation, split ------------------------------------------------------------
 
 
-def _expand(n: Node) -> Expr:
+def _expand(n: OnnxNode) -> Expr:
     """Convert Expand, which broadcasts both ways: a requested dim of 1 leaves the input's dim."""
     x = n[0]
     wanted = n.sizes_in(_target(n, x, n[1]), "the shape")
@@ -170,7 +170,7 @@ def _expand(n: Node) -> Expr:
     return n.broadcast(x, [both_ways(n, d, w) for d, w in zip(have, wanted, strict=True)])
 
 
-def _target(n: Node, x: Expr, shape: Expr) -> Expr:
+def _target(n: OnnxNode, x: Expr, shape: Expr) -> Expr:
     """Return the shape to expand to.
 
     A shape of unknown length whose declared result rank is the input's rank is extended by leading
@@ -203,18 +203,18 @@ def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
     return n.dim("maximum", dim, wanted)
 
 
-def _transpose(n: Node) -> Expr:
+def _transpose(n: OnnxNode) -> Expr:
     order = n.attr("perm")
     rank = n.rank(n[0])
     return n.transpose(n[0], list(order) if order is not None else list(range(rank))[::-1])
 
 
-def _concat(n: Node) -> Expr:
+def _concat(n: OnnxNode) -> Expr:
     axis = int(n.attr("axis", 1) if n.opset < 4 else n.required("axis"))
     return n.concat([n[k] for k in range(len(n))], axis)
 
 
-def _split(n: Node) -> list[Expr]:
+def _split(n: OnnxNode) -> list[Expr]:
     x = n[0]
     axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
     given = n.get(1) if n.opset >= 13 or n.get(1) is not None else None
@@ -226,7 +226,7 @@ def _split(n: Node) -> list[Expr]:
     return equal_parts(n, x, axis, int(n.attr("num_outputs", len(n.outputs))), n.opset >= 18)
 
 
-def _exact_parts(n: Node, x: Expr, sizes: Sequence[Dim], axis: int) -> list[Expr]:
+def _exact_parts(n: OnnxNode, x: Expr, sizes: Sequence[Dim], axis: int) -> list[Expr]:
     """Return pieces whose lengths must add up to the axis."""
     cuts: list[Dim] = [0]
     for size in sizes:
@@ -253,7 +253,7 @@ def equal_parts(n: Calc, x: Expr, axis: int, count: int, rest: bool) -> list[Exp
     return [n.slice(x, axis, a, b) for a, b in pairwise(cuts)]
 
 
-def _tile(n: Node) -> Expr:
+def _tile(n: OnnxNode) -> Expr:
     x = n[0]
     known = n.known(n[1])
     if known is not None:
@@ -267,14 +267,14 @@ def _tile(n: Node) -> Expr:
 # -- creation ----------------------------------------------------------------------------------
 
 
-def _constant_of_shape(n: Node) -> Expr:
+def _constant_of_shape(n: OnnxNode) -> Expr:
     given = n.attr("value")
     value = np.zeros(1, "float32") if given is None else array_of(given, n.graph.model.folder)
     dims = n.sizes_in(n.entries(n[0], "the shape"), "the shape")
     return n.full(value.reshape(-1)[0].item(), dims, str(value.dtype))
 
 
-def _range(n: Node) -> Expr:
+def _range(n: OnnxNode) -> Expr:
     dtype = n.dtype(n[0])
     bounds = [n.reshape(n[k], []) for k in range(3)]
     step = n.known(bounds[2])
@@ -283,7 +283,7 @@ def _range(n: Node) -> Expr:
     return op("arange", *bounds, dtype=dtype)
 
 
-def _eye_like(n: Node) -> Expr:
+def _eye_like(n: OnnxNode) -> Expr:
     x = n[0]
     dtype = dtype_of(int(n.attr("dtype"))) if n.attr("dtype") else n.dtype(x)
     rows, columns = (n.arange(n.size(x, a)) for a in range(2))

@@ -6,12 +6,12 @@ import math
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
 
-def _window(n: Node, parts: tuple[float, ...]) -> Expr:
+def _window(n: OnnxNode, parts: tuple[float, ...]) -> Expr:
     """Return a window that is an alternating sum of cosines with the given coefficients."""
     count = n.length(n[0])
     real = n.cast(n.arange(count), "float64")
@@ -27,15 +27,15 @@ def _window(n: Node, parts: tuple[float, ...]) -> Expr:
     return n.cast(total, dtype_of(int(n.attr("output_datatype", 1))))
 
 
-def _cos(n: Node, x: Expr) -> Expr:
+def _cos(n: OnnxNode, x: Expr) -> Expr:
     return op("cos", x)
 
 
-def _sin(n: Node, x: Expr) -> Expr:
+def _sin(n: OnnxNode, x: Expr) -> Expr:
     return op("sin", x)
 
 
-def waves(n: Node, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
+def waves(n: OnnxNode, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
     """Return cosines and sines of ``2 pi i j / size``; ``i j`` is reduced modulo ``size`` for
     accuracy.
     """
@@ -45,7 +45,7 @@ def waves(n: Node, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
     return n.cast(_cos(n, angle), "float32"), n.cast(_sin(n, angle), "float32")
 
 
-def _dft_20(n: Node) -> Expr:
+def _dft_20(n: OnnxNode) -> Expr:
     if n.get(2) is None:
         return _dft(n, n[0], -2)
     known = n.known(n[2])
@@ -54,7 +54,7 @@ def _dft_20(n: Node) -> Expr:
     return _dft_at(n, n.reshape(n.cast(n[2], "int64"), []))
 
 
-def _dft_at(n: Node, axis: Expr) -> Expr:
+def _dft_at(n: OnnxNode, axis: Expr) -> Expr:
     """Convert DFT along an axis that is unknown at compile time.
 
     The axes before it and the axes after it are collapsed into one each.
@@ -73,7 +73,7 @@ def _dft_at(n: Node, axis: Expr) -> Expr:
     return n.reshape(made, [*shape, n.size(made, 3)])
 
 
-def _dft(n: Node, whole: Expr, axis: int) -> Expr:
+def _dft(n: OnnxNode, whole: Expr, axis: int) -> Expr:
     """Return the transform as matmuls; the inverse of a one-sided spectrum is real."""
     x, dtype, rank = n.cast(whole, "float32"), n.dtype(whole), n.rank(whole)
     axis = n.axis(axis, rank)
@@ -94,7 +94,7 @@ def _dft(n: Node, whole: Expr, axis: int) -> Expr:
     return n.cast(n.stack([n.transpose(p, back) for p in made], rank - 1), dtype)
 
 
-def _parts(n: Node, x: Expr) -> list[Expr]:
+def _parts(n: OnnxNode, x: Expr) -> list[Expr]:
     """Return the real part of a signal, and the imaginary part if it may have one.
 
     If the size of the last axis is unknown, it is padded by 0.
@@ -105,7 +105,7 @@ def _parts(n: Node, x: Expr) -> list[Expr]:
     return [n.take(x, const(k, "int64"), rank - 1) for k in range(1 if count == 1 else 2)]
 
 
-def _length(n: Node, have: Dim, half: bool) -> Dim:
+def _length(n: OnnxNode, have: Dim, half: bool) -> Dim:
     if n.get(1) is None:
         if not half:
             return have
@@ -113,14 +113,16 @@ def _length(n: Node, have: Dim, half: bool) -> Dim:
     return n.length(n[1])
 
 
-def _product(n: Node, x: Expr, w: Expr) -> Expr:
+def _product(n: OnnxNode, x: Expr, w: Expr) -> Expr:
     """Return the product along the last axis."""
     lead = n.sizes(x)[:-1]
     flat = n.reshape(x, [n.product(lead), n.size(x, -1)])
     return n.reshape(n.matmul(flat, w), [*lead, n.size(w, 1)])
 
 
-def _complex(n: Node, pieces: list[Expr], sizes: tuple[Dim, Dim, Dim], inverse: bool) -> list[Expr]:
+def _complex(
+    n: OnnxNode, pieces: list[Expr], sizes: tuple[Dim, Dim, Dim], inverse: bool
+) -> list[Expr]:
     """Return (real, imaginary) of a transform.
 
     ``sizes`` are the number of elements that are read, the number of results, and the period.
@@ -142,7 +144,7 @@ def _complex(n: Node, pieces: list[Expr], sizes: tuple[Dim, Dim, Dim], inverse: 
     return [real, imaginary]
 
 
-def _real_inverse(n: Node, pieces: list[Expr], have: Dim, length: Dim) -> Expr:
+def _real_inverse(n: OnnxNode, pieces: list[Expr], have: Dim, length: Dim) -> Expr:
     """Return the inverse of a one-sided spectrum; the other half is its mirror image."""
     most = n.dim("add", n.dim("floor_divide", length, 2), 1)
     used = n.dim("minimum", have, most)
@@ -158,7 +160,7 @@ def _real_inverse(n: Node, pieces: list[Expr], have: Dim, length: Dim) -> Expr:
     return total / n.scalar(length, "float32")
 
 
-def _stft(n: Node) -> Expr:
+def _stft(n: OnnxNode) -> Expr:
     """Convert STFT: overlapping frames of a signal, multiplied by a window and transformed."""
     x, dtype = n[0], n.dtype(n[0])
     if n.rank(x) == 2:
@@ -189,7 +191,7 @@ def _stft(n: Node) -> Expr:
     return n.cast(n.stack(made, 3), dtype)
 
 
-def _mel(n: Node) -> Expr:
+def _mel(n: OnnxNode) -> Expr:
     """Convert MelWeightMatrix: triangles over the bins of a spectrum, evenly spaced in mels."""
     bands, whole_length = n.length(n[0]), n.length(n[1])
     rate, low, high = (n[k] for k in range(2, 5))
@@ -216,7 +218,7 @@ def _mel(n: Node) -> Expr:
     return n.cast(made, dtype_of(int(n.attr("output_datatype", 1))))
 
 
-def _mels(n: Node, hertz: Expr) -> Expr:
+def _mels(n: OnnxNode, hertz: Expr) -> Expr:
     return n.log(hertz / 700.0 + 1.0) * (2595.0 / math.log(10))
 
 

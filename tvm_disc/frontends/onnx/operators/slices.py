@@ -9,21 +9,21 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.shape import spread
 from tvm_disc.frontends.onnx.table import Row
 
 FAR = 1 << 40  # longer than any axis
 
 
-def _slice_by_attributes(n: Node) -> Expr:
+def _slice_by_attributes(n: OnnxNode) -> Expr:
     starts, ends = list(n.required("starts")), list(n.required("ends"))
     axes = list(n.attr("axes") or range(len(starts)))
     axes = [n.axis(a, n.rank(n[0])) for a in axes]
     return cut(n, n[0], axes, starts, ends, [1] * len(axes))
 
 
-def _slice(n: Node) -> Expr:
+def _slice(n: OnnxNode) -> Expr:
     x, rank = n[0], n.rank(n[0])
     axes = n.known(n.get(3)) if n.get(3) is not None else None
     count = n.literals(n[1])[0]
@@ -41,14 +41,14 @@ def _slice(n: Node) -> Expr:
     return cut(n, x, where, starts, ends, steps)
 
 
-def _bounds(n: Node, vector: Expr, count: int) -> list[Dim]:
+def _bounds(n: OnnxNode, vector: Expr, count: int) -> list[Dim]:
     """Return the elements of a vector with one element per axis."""
     if n.literals(vector)[0] is None:
         vector = n.reshape(vector, [count])
     return n.elements(vector, "the bounds")
 
 
-def _everywhere(n: Node, vector: Any, axes: Any, rank: int, default: int) -> list[Dim]:
+def _everywhere(n: OnnxNode, vector: Any, axes: Any, rank: int, default: int) -> list[Dim]:
     """Return a bound for each axis, the default if none is given; axes are known at run time."""
     if vector is None:
         return [default] * rank
@@ -113,14 +113,14 @@ def _stepped(n: Calc, x: Expr, axis: int, bounds: tuple[Dim, Dim, Expr]) -> Expr
 # -- padding -----------------------------------------------------------------------------------
 
 
-def _pad_by_attributes(n: Node) -> Expr:
+def _pad_by_attributes(n: OnnxNode) -> Expr:
     widths = n.attr("pads") or n.required("paddings")
     return padded(
         n, n[0], list(widths), float(n.attr("value", 0.0)), str(n.attr("mode", "constant"))
     )
 
 
-def _pad(n: Node) -> Expr:
+def _pad(n: OnnxNode) -> Expr:
     x, rank = n[0], n.rank(n[0])
     fill = n.get(2)
     given = n.get(3)
@@ -138,7 +138,7 @@ def _pad(n: Node) -> Expr:
     return padded(n, x, [*sides[0], *sides[1]], value, str(n.attr("mode", "constant")))
 
 
-def _sides(n: Node, widths: Expr, axes: object, rank: int) -> list[list[Dim]]:
+def _sides(n: OnnxNode, widths: Expr, axes: object, rank: int) -> list[list[Dim]]:
     half = n.dim("floor_divide", n.size(widths, 0), 2)
     parts = n.slice(widths, 0, 0, half), n.slice(widths, 0, half, None)
     return [_everywhere(n, p, axes, rank, 0) for p in parts]

@@ -10,7 +10,7 @@ from typing import Any
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, op
 from tvm_disc.frontends.loop import counted
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.attention import default_scale
 from tvm_disc.frontends.onnx.table import Row
 
@@ -20,7 +20,7 @@ WIDE = "float32"  # element type of accumulations
 # -- causal convolution --------------------------------------------------------------------------
 
 
-def _causal_conv(n: Node) -> list[Expr]:
+def _causal_conv(n: OnnxNode) -> list[Expr]:
     """Convert CausalConvWithState: a depthwise convolution over the past and the input."""
     x, w, past = n[0], n[1], n.get(3)
     dtype, (channels, _, kernel) = n.dtype(x), n.sizes(w)
@@ -51,7 +51,7 @@ def _depthwise(n: Calc, x: Expr, w: Expr, sizes: tuple[Dim, Dim], length: Dim) -
 # -- linear attention --------------------------------------------------------------------------
 
 
-def _linear_attention(n: Node) -> list[Expr]:
+def _linear_attention(n: OnnxNode) -> list[Expr]:
     """Convert LinearAttention as a loop over tokens.
 
     The state is one matrix per head. For each token it decays and accumulates the product of a key
@@ -108,7 +108,7 @@ def _decay(n: Calc, x: Expr, dims: list[Dim]) -> Expr:
     return n.expand(n.broadcast(x, dims), 4)
 
 
-def _rate(n: Node, dims: list[Dim]) -> Expr:
+def _rate(n: OnnxNode, dims: list[Dim]) -> Expr:
     """Return the update rate of each head; all heads may share one."""
     wide: Any = n.broadcast(n.cast(n[5], WIDE), dims)
     return n.expand(n.transpose(wide, [1, 0, 2]), 3, 2)

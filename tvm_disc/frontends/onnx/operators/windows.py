@@ -10,11 +10,11 @@ import numpy as np
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Expr, const
-from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
 
 
-def _col2im(n: Node) -> Expr:
+def _col2im(n: OnnxNode) -> Expr:
     """Convert Col2Im: every element is the sum of the windows that cover it, axis by axis."""
     x = n[0]
     rank = max(len(n.attr(a) or ()) for a in ("strides", "dilations"))
@@ -49,7 +49,7 @@ def _col2im(n: Node) -> Expr:
     return x
 
 
-def _axes(n: Node) -> int:
+def _axes(n: OnnxNode) -> int:
     what = "the image's shape"
     return n.count(n.entries(n[1], what, lambda rank: rank - 2), what)
 
@@ -57,7 +57,7 @@ def _axes(n: Node) -> int:
 # -- n-grams -----------------------------------------------------------------------------------
 
 
-def _tf_idf(n: Node) -> Expr:
+def _tf_idf(n: OnnxNode) -> Expr:
     """Convert TfIdfVectorizer: weighted counts of known n-grams of integers.
 
     Up to max_skip_count elements may be skipped between two elements of an n-gram. A weight is
@@ -91,14 +91,14 @@ def _tf_idf(n: Node) -> Expr:
     return n.squeeze(made, [0]) if n.rank(n[0]) == 1 else made
 
 
-def _counted(n: Node, x: Expr, grams: np.ndarray) -> Expr:
+def _counted(n: OnnxNode, x: Expr, grams: np.ndarray) -> Expr:
     """Return how often each row of ``grams`` occurs in each row of ``x``, over all skips."""
     size = grams.shape[1]
     steps = range(1, 2 + int(n.required("max_skip_count"))) if size > 1 else range(1, 2)
     return reduce(add, [_hits(n, x, grams, step) for step in steps])
 
 
-def _hits(n: Node, x: Expr, grams: np.ndarray, step: int) -> Expr:
+def _hits(n: OnnxNode, x: Expr, grams: np.ndarray, step: int) -> Expr:
     """Return the number of n-gram occurrences whose elements are ``step`` apart."""
     size = grams.shape[1]
     reach = n.dim("subtract", n.size(x, 1), step * (size - 1))

@@ -8,19 +8,19 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, op, parts
-from tvm_disc.frontends.stablehlo.node import Node
+from tvm_disc.frontends.stablehlo.node import StableHLONode
 from tvm_disc.frontends.stablehlo.operators.reduce import windowed
 from tvm_disc.frontends.stablehlo.operators.reducers import monoid, outline
-from tvm_disc.frontends.stablehlo.table import Row
+from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
-def _call(n: Node) -> list[Expr]:
+def _call(n: StableHLONode) -> list[Expr]:
     name = n.symbol("callee")
     known = _division(n, name)
     return n.walk.call(name, n.inputs) if known is None else [known]
 
 
-def _division(n: Node, name: str) -> Expr | None:
+def _division(n: StableHLONode, name: str) -> Expr | None:
     """Return Python's integer division or remainder, which JAX emits as a function; else None.
 
     As one operator, the solver can reason about it.
@@ -45,14 +45,14 @@ _DIVISIONS = {"floor_divide": ("floor_divide", "divide"), "remainder": ("floor_m
 # -- composites ------------------------------------------------------------------------------------
 
 
-def _composite(n: Node) -> list[Expr]:
+def _composite(n: StableHLONode) -> list[Expr]:
     row = _COMPOSITES.get(str(n.attr("name")))
     if row is not None:
         return row(n)
     return n.walk.call(n.symbol("decomposition"), n.inputs)
 
 
-def _top_k(n: Node) -> list[Expr]:
+def _top_k(n: StableHLONode) -> list[Expr]:
     from jaxlib.mlir import ir
 
     found = n.op.attributes
@@ -60,18 +60,18 @@ def _top_k(n: Node) -> list[Expr]:
     return _top(n, k)
 
 
-def _top(n: Node, k: int) -> list[Expr]:
+def _top(n: StableHLONode, k: int) -> list[Expr]:
     made = op("topk", n[0], k=k, axis=-1, ret_type="both", is_ascend=False, dtype=n.out_dtype(1))
     return parts(made, 2) if k else n.walk.call(n.symbol("decomposition"), n.inputs)
 
 
-_COMPOSITES: Mapping[str, Callable[[Node], list[Expr]]] = {"chlo.top_k": _top_k}
+_COMPOSITES: Mapping[str, Callable[[StableHLONode], list[Expr]]] = {"chlo.top_k": _top_k}
 
 
 # -- custom calls ----------------------------------------------------------------------------------
 
 
-def _custom(n: Node) -> Any:
+def _custom(n: StableHLONode) -> Any:
     target = str(n.attr("call_target_name")).strip('"')
     row = _CUSTOM.get(target)
     if row is None:
@@ -82,7 +82,7 @@ def _custom(n: Node) -> Any:
     return row(n)
 
 
-def _assertion(n: Node) -> list[Expr]:
+def _assertion(n: StableHLONode) -> list[Expr]:
     message = str(n.attr("error_message", "a shape assertion"))
     n.walk.note_condition(n.op.operands[0], _short(message))
     return []
@@ -94,7 +94,7 @@ def _short(message: str) -> str:
     return head.removeprefix("Input shapes do not match the polymorphic shapes specification. ")
 
 
-def _dynamic_window(n: Node) -> Expr:
+def _dynamic_window(n: StableHLONode) -> Expr:
     """Convert @stablehlo.dynamic_reduce_window: size, strides and padding are operands."""
     from jaxlib.mlir import ir
 
@@ -109,7 +109,7 @@ def _dynamic_window(n: Node) -> Expr:
     return windowed(n, monoid(block), size, strides, base, dilations, pads)
 
 
-def _dynamic_top_k(n: Node) -> list[Expr]:
+def _dynamic_top_k(n: StableHLONode) -> list[Expr]:
     """Convert @stablehlo.dynamic_top_k: the k largest elements of the last axis, k a dim."""
     axis = n.rank(n[0]) - 1
     order = op("argsort", n[0], axis=axis, is_ascend=False, dtype="int64")
@@ -118,11 +118,11 @@ def _dynamic_top_k(n: Node) -> list[Expr]:
     return [values, n.cast(places, n.out_dtype(1))]
 
 
-def _unary(name: str) -> Callable[[Node], Expr]:
+def _unary(name: str) -> Callable[[StableHLONode], Expr]:
     return lambda n: op(name, n[0])
 
 
-_CUSTOM: Mapping[str, Callable[[Node], Any]] = {
+_CUSTOM: Mapping[str, Callable[[StableHLONode], Any]] = {
     "shape_assertion": _assertion,
     "stablehlo.dynamic_reduce_window": _dynamic_window,
     "stablehlo.dynamic_top_k": _dynamic_top_k,
@@ -141,8 +141,8 @@ _CUSTOM: Mapping[str, Callable[[Node], Any]] = {
 }
 
 
-ROWS: tuple[Row, ...] = (
-    Row("func.call call", _call),
-    Row("composite", _composite),
-    Row("custom_call", _custom),
+ROWS: tuple[OperationRow, ...] = (
+    OperationRow("func.call call", _call),
+    OperationRow("composite", _composite),
+    OperationRow("custom_call", _custom),
 )

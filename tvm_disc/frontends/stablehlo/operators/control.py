@@ -6,14 +6,14 @@ from functools import partial
 from typing import Any
 
 from tvm_disc.frontends.calc import Expr
-from tvm_disc.frontends.loop import Loop, choose, counted
-from tvm_disc.frontends.stablehlo.node import Node
+from tvm_disc.frontends.loop import TensorLoop, choose, counted
+from tvm_disc.frontends.stablehlo.node import StableHLONode
 from tvm_disc.frontends.stablehlo.operators.stacks import NotStacked, Stacks
-from tvm_disc.frontends.stablehlo.table import Row
+from tvm_disc.frontends.stablehlo.table import OperationRow
 from tvm_disc.relay import expr as ast
 
 
-def _while(n: Node) -> list[Expr]:
+def _while(n: StableHLONode) -> list[Expr]:
     """Convert a loop. Values that no iteration changes are read; see also :class:`Stacks`."""
     body = n.block(1)
     ends = list(body.operations)[-1].operation.operands
@@ -34,7 +34,7 @@ class _Iterations:
             are known to be equal to dims outside.
     """
 
-    def __init__(self, n: Node, constant: set[int], stacks: Stacks | None) -> None:
+    def __init__(self, n: StableHLONode, constant: set[int], stacks: Stacks | None) -> None:
         self.n, self.stacks = n, stacks
         self.unchanged = sorted(constant)
         stacked = set() if stacks is None else set(stacks.rows)
@@ -74,7 +74,7 @@ class _Iterations:
         fixed = [*self.tensors.values(), *self.lines]
         state = [n[k] for k in self.changing]
         if self.stacks is None:
-            last, _ = Loop(n, fixed, state).run(self._more, self._step)
+            last, _ = TensorLoop(n, fixed, state).run(self._more, self._step)
             rows = {}
         else:
             times = n.cast(self.stacks.limit, "int64")
@@ -114,14 +114,14 @@ class _Iterations:
         return new, [] if stacks is None else stacks.end(results, new)
 
 
-def _is_size(n: Node, x: Expr) -> bool:
+def _is_size(n: StableHLONode, x: Expr) -> bool:
     """Return whether a value is a dim: a non-negative integer computed from dims."""
     if n.rank(x) or not n.dtype(x).startswith(("int", "uint")):
         return False
     return n.infer.is_formula(x) and n.infer.is_natural(x)
 
 
-def _branches(n: Node, cond: Expr, first: int, second: int) -> list[Expr]:
+def _branches(n: StableHLONode, cond: Expr, first: int, second: int) -> list[Expr]:
     """Return the results of one of two regions."""
     reads = n.outer(first, second)
 
@@ -132,7 +132,7 @@ def _branches(n: Node, cond: Expr, first: int, second: int) -> list[Expr]:
     return choose(n, cond, list(reads.values()), *arms)
 
 
-def _if(n: Node) -> list[Expr]:
+def _if(n: StableHLONode) -> list[Expr]:
     cond = n.reshape(n[0], [])
     known = n.known(cond)
     if known is not None:
@@ -140,7 +140,7 @@ def _if(n: Node) -> list[Expr]:
     return _branches(n, cond, 0, 1)
 
 
-def _case(n: Node) -> list[Expr]:
+def _case(n: StableHLONode) -> list[Expr]:
     """Convert case: an index out of range selects the last region."""
     count = len(list(n.op.regions))
     index = n.reshape(n[0], [])
@@ -151,7 +151,9 @@ def _case(n: Node) -> list[Expr]:
     return _inner(n, n.outer(*range(count)), index, 0, count)
 
 
-def _inner(n: Node, bound: dict[Any, Expr], index: Expr, first: int, count: int) -> list[Expr]:
+def _inner(
+    n: StableHLONode, bound: dict[Any, Expr], index: Expr, first: int, count: int
+) -> list[Expr]:
     """Return the regions from ``first`` on, whose outer values are bound to variables."""
     if first == count - 1:
         return n.run(first, [], bound)
@@ -166,15 +168,15 @@ def _inner(n: Node, bound: dict[Any, Expr], index: Expr, first: int, count: int)
     return choose(n, n.equal(index, n.like(first, index)), values, here, rest)
 
 
-def _map(n: Node) -> list[Expr]:
+def _map(n: StableHLONode) -> list[Expr]:
     """Convert map: its region's operators are element-wise."""
     return n.run(0, n.inputs)
 
 
-ROWS: tuple[Row, ...] = (
-    Row("while", _while),
-    Row("if", _if),
-    Row("case", _case),
-    Row("map", _map),
-    Row("optimization_barrier", lambda n: list(n.inputs)),
+ROWS: tuple[OperationRow, ...] = (
+    OperationRow("while", _while),
+    OperationRow("if", _if),
+    OperationRow("case", _case),
+    OperationRow("map", _map),
+    OperationRow("optimization_barrier", lambda n: list(n.inputs)),
 )

@@ -6,8 +6,8 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, const, is_float, op
-from tvm_disc.frontends.stablehlo.node import Node
-from tvm_disc.frontends.stablehlo.table import Convert, Row
+from tvm_disc.frontends.stablehlo.node import StableHLONode
+from tvm_disc.frontends.stablehlo.table import Convert, OperationRow
 
 _UNARY = {
     "abs": "abs",
@@ -66,16 +66,16 @@ def _for_bools(name: str, logical: str) -> Convert:
     return lambda n: op(logical if n.dtype(n[0]) == "bool" else name, n[0], n[1])
 
 
-def _not(n: Node) -> Expr:
+def _not(n: StableHLONode) -> Expr:
     return op("logical_not" if n.dtype(n[0]) == "bool" else "bitwise_not", n[0])
 
 
-def _divide(n: Node) -> Expr:
+def _divide(n: StableHLONode) -> Expr:
     """Convert division; that of integers truncates."""
     return op("divide" if is_float(n.dtype(n[0])) else "trunc_divide", n[0], n[1])
 
 
-def _power(n: Node) -> Expr:
+def _power(n: StableHLONode) -> Expr:
     """Convert power; small constant exponents of floats become multiplications."""
     known = n.known(n[1])
     if known is not None and known.size and is_float(n.dtype(n[0])):
@@ -88,35 +88,35 @@ def _power(n: Node) -> Expr:
     return op("power", n[0], n[1])
 
 
-def direction(n: Node) -> str:
+def direction(n: StableHLONode) -> str:
     """Return the direction of a comparison: EQ, NE, GE, GT, LE or LT."""
     return str(n.op.attributes["comparison_direction"]).split()[-1].rstrip(">")
 
 
-def _is_total(n: Node) -> bool:
+def _is_total(n: StableHLONode) -> bool:
     return n.has("compare_type") and "TOTALORDER" in str(n.op.attributes["compare_type"])
 
 
-def _compare(n: Node) -> Expr:
+def _compare(n: StableHLONode) -> Expr:
     a, b = n[0], n[1]
     if _is_total(n) and is_float(n.dtype(a)):
         a, b = ordered(n, a), ordered(n, b)
     return op(_COMPARISONS[direction(n)], a, b)
 
 
-def ordered(n: Node, x: Expr) -> Expr:
+def ordered(n: StableHLONode, x: Expr) -> Expr:
     """Return integers in the total order of floats of IEEE 754: -NaN, -inf, -0, 0, inf, NaN."""
     width = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}[n.dtype(x)]
     bits = op("reinterpret", x, dtype=f"int{width}")
     return n.where(bits < 0, op("bitwise_xor", bits, n.like((1 << (width - 1)) - 1, bits)), bits)
 
 
-def _clamp(n: Node) -> Expr:
+def _clamp(n: StableHLONode) -> Expr:
     """Convert clamp; limits may be single elements."""
     return op("minimum", op("maximum", n[1], n[0]), n[2])
 
 
-def convert(n: Node) -> Expr:
+def convert(n: StableHLONode) -> Expr:
     """Convert a cast; a bool is whether a number is not zero."""
     dtype = n.out_dtype()
     if dtype == "bool" and n.dtype(n[0]) != "bool":
@@ -124,7 +124,7 @@ def convert(n: Node) -> Expr:
     return n.cast(n[0], dtype)
 
 
-def _bitcast(n: Node) -> Expr:
+def _bitcast(n: StableHLONode) -> Expr:
     dtype, found = n.out_dtype(), n.dtype(n[0])
     if _bytes(dtype) != _bytes(found):
         raise Unsupported(
@@ -141,7 +141,7 @@ def _bytes(dtype: str) -> int:
 def _shift(name: str) -> Convert:
     """Return the converter of a shift; all bits are shifted out from the type's width on."""
 
-    def row(n: Node) -> Expr:
+    def row(n: StableHLONode) -> Expr:
         x, count = n[0], n[1]
         dtype = n.dtype(x)
         bits = 8 * _bytes(dtype)
@@ -158,7 +158,7 @@ def _shift(name: str) -> Convert:
     return row
 
 
-def _shifted(n: Node, name: str, x: Expr, count: Expr, dtype: str, bits: int) -> Expr:
+def _shifted(n: StableHLONode, name: str, x: Expr, count: Expr, dtype: str, bits: int) -> Expr:
     if name != "logical":
         return op(name, x, count)
     if dtype.startswith("u"):
@@ -168,7 +168,7 @@ def _shifted(n: Node, name: str, x: Expr, count: Expr, dtype: str, bits: int) ->
     return op("reinterpret", made, dtype=dtype)
 
 
-def _atan2(n: Node) -> Expr:
+def _atan2(n: StableHLONode) -> Expr:
     """Return the angle of the point (x, y) from arctan(y / x) and the signs of both."""
     y, x = n[0], n[1]
     half = n.like(np.pi / 2, x)
@@ -184,17 +184,17 @@ def _atan2(n: Node) -> Expr:
     return n.where(both, n.where(y < 0, -quarter, quarter), found)
 
 
-def _is_negative(n: Node, x: Expr) -> Expr:
+def _is_negative(n: StableHLONode, x: Expr) -> Expr:
     """Return whether the sign bit is set."""
     width = 8 * _bytes(n.dtype(x))
     return op("reinterpret", x, dtype=f"int{width}") < 0
 
 
-def _select(n: Node) -> Expr:
+def _select(n: StableHLONode) -> Expr:
     return op("where", n[0], n[1], n[2])
 
 
-def _popcnt(n: Node) -> Expr:
+def _popcnt(n: StableHLONode) -> Expr:
     """Count bits by sums of neighbouring fields, in 64 bits (Warren, Hacker's Delight, 5-1)."""
     dtype = n.dtype(n[0])
     width = 8 * _bytes(dtype)
@@ -213,7 +213,7 @@ def _popcnt(n: Node) -> Expr:
     return n.cast(x, dtype)
 
 
-def _leading_zeros(n: Node) -> Expr:
+def _leading_zeros(n: StableHLONode) -> Expr:
     dtype = n.dtype(n[0])
     width = 8 * _bytes(dtype)
     x = op("reinterpret", n[0], dtype=f"uint{width}")
@@ -223,7 +223,7 @@ def _leading_zeros(n: Node) -> Expr:
     return n.cast(zeros, dtype)
 
 
-def _cbrt(n: Node) -> Expr:
+def _cbrt(n: StableHLONode) -> Expr:
     """Return the cube root by exp(log|x| / 3) and one step of Newton's method."""
     x = n[0]
     size = n.abs(x)
@@ -234,7 +234,7 @@ def _cbrt(n: Node) -> Expr:
     return n.where(x < 0, -root, root)
 
 
-def _precision(n: Node) -> Expr:
+def _precision(n: StableHLONode) -> Expr:
     """Convert reduce_precision to the formats that a type has: bfloat16 and float16."""
     bits = int(n.attr("exponent_bits")), int(n.attr("mantissa_bits"))
     narrow = {(8, 7): "bfloat16", (5, 10): "float16", (8, 23): "float32"}.get(bits)
@@ -246,31 +246,31 @@ def _precision(n: Node) -> Expr:
     return n.cast(n.cast(n[0], narrow), n.dtype(n[0]))
 
 
-ROWS: tuple[Row, ...] = (
-    *(Row(name, _unary(relay)) for name, relay in _UNARY.items()),
-    Row("subtract", _binary("subtract")),
-    Row("maximum", _for_bools("maximum", "logical_or")),
-    Row("minimum", _for_bools("minimum", "logical_and")),
-    Row("add", _for_bools("add", "logical_or")),
-    Row("multiply", _for_bools("multiply", "logical_and")),
-    Row("and", _for_bools("bitwise_and", "logical_and")),
-    Row("or", _for_bools("bitwise_or", "logical_or")),
-    Row("xor", _for_bools("bitwise_xor", "logical_xor")),
-    Row("not", _not),
-    Row("divide", _divide),
-    Row("remainder", _binary("trunc_mod")),
-    Row("power", _power),
-    Row("atan2", _atan2),
-    Row("cbrt", _cbrt),
-    Row("compare", _compare),
-    Row("select", _select),
-    Row("clamp", _clamp),
-    Row("convert", convert),
-    Row("bitcast_convert", _bitcast),
-    Row("shift_left", _shift("left_shift")),
-    Row("shift_right_arithmetic", _shift("right_shift")),
-    Row("shift_right_logical", _shift("logical")),
-    Row("popcnt", _popcnt),
-    Row("count_leading_zeros", _leading_zeros),
-    Row("reduce_precision", _precision),
+ROWS: tuple[OperationRow, ...] = (
+    *(OperationRow(name, _unary(relay)) for name, relay in _UNARY.items()),
+    OperationRow("subtract", _binary("subtract")),
+    OperationRow("maximum", _for_bools("maximum", "logical_or")),
+    OperationRow("minimum", _for_bools("minimum", "logical_and")),
+    OperationRow("add", _for_bools("add", "logical_or")),
+    OperationRow("multiply", _for_bools("multiply", "logical_and")),
+    OperationRow("and", _for_bools("bitwise_and", "logical_and")),
+    OperationRow("or", _for_bools("bitwise_or", "logical_or")),
+    OperationRow("xor", _for_bools("bitwise_xor", "logical_xor")),
+    OperationRow("not", _not),
+    OperationRow("divide", _divide),
+    OperationRow("remainder", _binary("trunc_mod")),
+    OperationRow("power", _power),
+    OperationRow("atan2", _atan2),
+    OperationRow("cbrt", _cbrt),
+    OperationRow("compare", _compare),
+    OperationRow("select", _select),
+    OperationRow("clamp", _clamp),
+    OperationRow("convert", convert),
+    OperationRow("bitcast_convert", _bitcast),
+    OperationRow("shift_left", _shift("left_shift")),
+    OperationRow("shift_right_arithmetic", _shift("right_shift")),
+    OperationRow("shift_right_logical", _shift("logical")),
+    OperationRow("popcnt", _popcnt),
+    OperationRow("count_leading_zeros", _leading_zeros),
+    OperationRow("reduce_precision", _precision),
 )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
-from tvm_disc.frontends.stablehlo.node import Node
+from tvm_disc.frontends.stablehlo.node import StableHLONode
 from tvm_disc.frontends.stablehlo.operators.reducers import is_second, monoid
-from tvm_disc.frontends.stablehlo.table import Row
+from tvm_disc.frontends.stablehlo.table import OperationRow
 
 _MODES = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
 
@@ -35,7 +35,7 @@ class Picks:
     along: tuple[int, ...]
 
 
-def _coordinates(n: Node, picks: Picks, indices: Expr, rank: int) -> list[Expr]:
+def _coordinates(n: StableHLONode, picks: Picks, indices: Expr, rank: int) -> list[Expr]:
     """Return one int64 tensor of the batch shape for each component of the indices."""
     indices = n.cast(indices, "int64")
     if picks.depth_axis == n.rank(indices):
@@ -43,7 +43,7 @@ def _coordinates(n: Node, picks: Picks, indices: Expr, rank: int) -> list[Expr]:
     return [n.pick(indices, picks.depth_axis, k) for k in range(len(picks.mapped))]
 
 
-def _spread(n: Node, x: Expr, places: Sequence[int], rank: int) -> Expr:
+def _spread(n: StableHLONode, x: Expr, places: Sequence[int], rank: int) -> Expr:
     """Return ``x`` with its axes at ``places`` of a tensor of a rank; other axes have length 1."""
     own = dict(zip(places, n.sizes(x), strict=True))
     return n.reshape(x, [own.get(k, 1) for k in range(rank)])
@@ -70,7 +70,13 @@ class Positions:
 
 
 def _positions(
-    n: Node, x: Expr, indices: Expr, picks: Picks, rank: int, sizes: Sequence[Dim], clip: bool
+    n: StableHLONode,
+    x: Expr,
+    indices: Expr,
+    picks: Picks,
+    rank: int,
+    sizes: Sequence[Dim],
+    clip: bool,
 ) -> Positions:
     """Return the positions of elements of a tensor of a rank, for slices of given sizes."""
     batch_axes = [k for k in range(rank) if k not in picks.window]
@@ -96,15 +102,15 @@ def _positions(
 # -- gather ----------------------------------------------------------------------------------------
 
 
-def _gather(n: Node) -> Expr:
+def _gather(n: StableHLONode) -> Expr:
     return _gathered(n, [int(s) for s in n.ints("slice_sizes")])
 
 
-def _dynamic_gather(n: Node) -> Expr:
+def _dynamic_gather(n: StableHLONode) -> Expr:
     return _gathered(n, n.entries(2, "the sizes of slices"))
 
 
-def _gathered(n: Node, sizes: Sequence[Dim]) -> Expr:
+def _gathered(n: StableHLONode, sizes: Sequence[Dim]) -> Expr:
     from jaxlib.mlir.dialects import stablehlo
 
     d = stablehlo.GatherDimensionNumbers(n.op.attributes["dimension_numbers"])
@@ -128,7 +134,7 @@ def _gathered(n: Node, sizes: Sequence[Dim]) -> Expr:
     return _any_gather(n, x, indices, picks, sizes)
 
 
-def _taken(n: Node, x: Expr, indices: Expr, picks: Picks, sizes: Sequence[Dim]) -> Expr:
+def _taken(n: StableHLONode, x: Expr, indices: Expr, picks: Picks, sizes: Sequence[Dim]) -> Expr:
     """Return slices that are whole except along one axis."""
     [axis] = picks.mapped
     [start] = _coordinates(n, picks, indices, 0)
@@ -152,7 +158,9 @@ def _taken(n: Node, x: Expr, indices: Expr, picks: Picks, sizes: Sequence[Dim]) 
     )
 
 
-def _any_gather(n: Node, x: Expr, indices: Expr, picks: Picks, sizes: Sequence[Dim]) -> Expr:
+def _any_gather(
+    n: StableHLONode, x: Expr, indices: Expr, picks: Picks, sizes: Sequence[Dim]
+) -> Expr:
     """Return slices by the position of every element of the result."""
     rank = len(n.out_dims())
     found = _positions(n, x, indices, picks, rank, sizes, clip=True)
@@ -171,7 +179,7 @@ def _any_gather(n: Node, x: Expr, indices: Expr, picks: Picks, sizes: Sequence[D
 
 
 def _result_dims(
-    n: Node, indices: Expr, picks: Picks, sizes: Sequence[Dim], rank: int
+    n: StableHLONode, indices: Expr, picks: Picks, sizes: Sequence[Dim], rank: int
 ) -> list[Dim]:
     gone = {*picks.collapsed, *picks.batch}
     own = iter([s for a, s in enumerate(sizes) if a not in gone])
@@ -182,7 +190,7 @@ def _result_dims(
 # -- scatter ---------------------------------------------------------------------------------------
 
 
-def _scatter(n: Node) -> Expr:
+def _scatter(n: StableHLONode) -> Expr:
     """Convert a scatter; updates outside of the operand are dropped.
 
     The operand is flattened, with one more element for the dropped updates.
@@ -216,13 +224,15 @@ def _scatter(n: Node) -> Expr:
     return _scattered(n, x, n[1], updates, picks, mode)
 
 
-def _window_sizes(n: Node, x: Expr, updates: Expr, picks: Picks) -> list[Dim]:
+def _window_sizes(n: StableHLONode, x: Expr, updates: Expr, picks: Picks) -> list[Dim]:
     gone = {*picks.collapsed, *picks.batch}
     own = iter([n.size(updates, k) for k in picks.window])
     return [1 if a in gone else next(own) for a in range(n.rank(x))]
 
 
-def _scattered(n: Node, x: Expr, indices: Expr, updates: Expr, picks: Picks, mode: str) -> Expr:
+def _scattered(
+    n: StableHLONode, x: Expr, indices: Expr, updates: Expr, picks: Picks, mode: str
+) -> Expr:
     sizes = _window_sizes(n, x, updates, picks)
     dims = n.sizes(x)
     whole = [a for a in range(n.rank(x)) if n.equal_dims(sizes[a], dims[a])]
@@ -250,7 +260,7 @@ def _scattered(n: Node, x: Expr, indices: Expr, updates: Expr, picks: Picks, mod
     return n.reshape(n.slice(made, 0, 0, total), dims)
 
 
-def _flat_index(n: Node, places: Sequence[Expr | None], dims: Sequence[Dim]) -> Expr:
+def _flat_index(n: StableHLONode, places: Sequence[Expr | None], dims: Sequence[Dim]) -> Expr:
     """Return the row-major index of positions."""
     found: Expr | None = None
     stride: Dim = 1
@@ -263,7 +273,7 @@ def _flat_index(n: Node, places: Sequence[Expr | None], dims: Sequence[Dim]) -> 
 
 
 def _scattered_rows(
-    n: Node, x: Expr, indices: Expr, updates: Expr, picks: Picks, mode: str
+    n: StableHLONode, x: Expr, indices: Expr, updates: Expr, picks: Picks, mode: str
 ) -> Expr:
     """Return a scatter of whole rows of one axis; one more row takes the dropped updates."""
     [axis] = picks.mapped
@@ -280,8 +290,8 @@ def _scattered_rows(
     return n.move(n.slice(made, 0, 0, size), 0, axis)
 
 
-ROWS: tuple[Row, ...] = (
-    Row("gather", _gather),
-    Row("dynamic_gather", _dynamic_gather),
-    Row("scatter", _scatter),
+ROWS: tuple[OperationRow, ...] = (
+    OperationRow("gather", _gather),
+    OperationRow("dynamic_gather", _dynamic_gather),
+    OperationRow("scatter", _scatter),
 )

@@ -9,12 +9,12 @@ from typing import Any
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.stablehlo.attributes import numbers
-from tvm_disc.frontends.stablehlo.node import Node, short_name
+from tvm_disc.frontends.stablehlo.node import StableHLONode, short_name
 from tvm_disc.frontends.stablehlo.operators.shape import padded
-from tvm_disc.frontends.stablehlo.table import Row
+from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
-def _dot_general(n: Node) -> Expr:
+def _dot_general(n: StableHLONode) -> Expr:
     """Convert a contraction to one batched matmul; the result is batch, left, right dims."""
     from jaxlib.mlir.dialects import stablehlo
 
@@ -26,7 +26,7 @@ def _dot_general(n: Node) -> Expr:
 
 
 def contraction(
-    n: Node,
+    n: StableHLONode,
     a: Expr,
     b: Expr,
     batch: tuple[Sequence[int], Sequence[int]],
@@ -61,7 +61,7 @@ def contraction(
     return made if n.rank(made) == len(want) else n.reshape(made, want)
 
 
-def _reduced(n: Node, x: Expr, axes: Sequence[int]) -> Expr:
+def _reduced(n: StableHLONode, x: Expr, axes: Sequence[int]) -> Expr:
     """Return ``x`` with its axes in order; those that are left out have length 1."""
     rest = [k for k in range(n.rank(x)) if k not in axes]
     if rest:
@@ -72,11 +72,11 @@ def _reduced(n: Node, x: Expr, axes: Sequence[int]) -> Expr:
     return n.transpose(x, axes)
 
 
-def _wide_axes(n: Node, x: Expr, axes: Sequence[int]) -> list[int]:
+def _wide_axes(n: StableHLONode, x: Expr, axes: Sequence[int]) -> list[int]:
     return [k for k in axes if n.literals(x)[k] != 1]
 
 
-def _is_swapped(n: Node, batch: int, left: int) -> bool:
+def _is_swapped(n: StableHLONode, batch: int, left: int) -> bool:
     """Return whether the only reader of the result moves all right axes before the left ones.
 
     The matmul is then computed with its operands exchanged, and has no transpose after it.
@@ -94,7 +94,7 @@ def _is_swapped(n: Node, batch: int, left: int) -> bool:
     return bool(rows and columns) and max(columns) < min(rows)
 
 
-def _wide(n: Node, x: Expr, out: str) -> str:
+def _wide(n: StableHLONode, x: Expr, out: str) -> str:
     """Return the element type of the sums if it differs from that of the operands."""
     return "" if n.dtype(x) == out else out
 
@@ -103,14 +103,16 @@ def _axes(rank: int, batch: Sequence[int], contracted: Sequence[int]) -> list[in
     return [k for k in range(rank) if k not in batch and k not in contracted]
 
 
-def _merged(n: Node, x: Expr, batch: Sequence[Dim], groups: Sequence[Sequence[Dim]]) -> Expr:
+def _merged(
+    n: StableHLONode, x: Expr, batch: Sequence[Dim], groups: Sequence[Sequence[Dim]]
+) -> Expr:
     """Return ``x`` with each group of axes after the batch axes reshaped to one axis."""
     if all(len(g) == 1 for g in groups):
         return x
     return n.reshape(x, [*batch, *(n.product(g) for g in groups)])
 
 
-def _dot(n: Node) -> Expr:
+def _dot(n: StableHLONode) -> Expr:
     a, b = n.rank(n[0]), n.rank(n[1])
     return contraction(n, n[0], n[1], ([], []), ([a - 1], [max(b - 2, 0)]))
 
@@ -119,7 +121,7 @@ def _dot(n: Node) -> Expr:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ConvolutionAxes:
     """Positions of the axes of a convolution: batch or output, features, spatial axes."""
 
     image: tuple[int, ...]
@@ -127,11 +129,11 @@ class Layout:
     result: tuple[int, ...]
 
 
-def _layout(n: Node) -> Layout:
+def _layout(n: StableHLONode) -> ConvolutionAxes:
     from jaxlib.mlir.dialects import stablehlo
 
     d = stablehlo.ConvDimensionNumbers(n.op.attributes["dimension_numbers"])
-    return Layout(
+    return ConvolutionAxes(
         (d.input_batch_dimension, d.input_feature_dimension, *d.input_spatial_dimensions),
         (
             d.kernel_output_feature_dimension,
@@ -142,19 +144,19 @@ def _layout(n: Node) -> Layout:
     )
 
 
-def _convolution(n: Node) -> Expr:
+def _convolution(n: StableHLONode) -> Expr:
     spatial = n.rank(n[0]) - 2
     flat = n.ints("padding", [0] * 2 * spatial)
     return _convolved(n, [(flat[2 * k], flat[2 * k + 1]) for k in range(spatial)])
 
 
-def _dynamic_conv(n: Node) -> Expr:
+def _dynamic_conv(n: StableHLONode) -> Expr:
     spatial = n.rank(n[0]) - 2
     flat = n.entries(2, "the padding")
     return _convolved(n, [(flat[2 * k], flat[2 * k + 1]) for k in range(spatial)])
 
 
-def _convolved(n: Node, pads: Sequence[tuple[Dim, Dim]]) -> Expr:
+def _convolved(n: StableHLONode, pads: Sequence[tuple[Dim, Dim]]) -> Expr:
     layout, spatial = _layout(n), n.rank(n[0]) - 2
     if not 1 <= spatial <= 3:
         raise Unsupported(f"{spatial} spatial axes: expected 1, 2 or 3")
@@ -166,7 +168,9 @@ def _convolved(n: Node, pads: Sequence[tuple[Dim, Dim]]) -> Expr:
     return n.transpose(made, _inverse(layout.result))
 
 
-def _plain(n: Node, x: Expr, w: Expr, pads: Sequence[tuple[Dim, Dim]], groups: int) -> Expr:
+def _plain(
+    n: StableHLONode, x: Expr, w: Expr, pads: Sequence[tuple[Dim, Dim]], groups: int
+) -> Expr:
     """Return a convolution of channels-first operands."""
     spatial = n.rank(x) - 2
     ones = [1] * spatial
@@ -194,7 +198,9 @@ def _plain(n: Node, x: Expr, w: Expr, pads: Sequence[tuple[Dim, Dim]], groups: i
     return n.cast(made, n.out_dtype())
 
 
-def _batch_grouped(n: Node, layout: Layout, pads: Sequence[tuple[Dim, Dim]]) -> Expr:
+def _batch_grouped(
+    n: StableHLONode, layout: ConvolutionAxes, pads: Sequence[tuple[Dim, Dim]]
+) -> Expr:
     """Convert a convolution whose batch has groups: group g of the batch gives its own features.
 
     JAX computes the gradient of a grouped convolution's weights so.
@@ -216,9 +222,9 @@ def _inverse(order: Sequence[int]) -> list[int]:
     return [order.index(k) for k in range(len(order))]
 
 
-ROWS: tuple[Row, ...] = (
-    Row("dot_general", _dot_general),
-    Row("dot", _dot),
-    Row("convolution", _convolution),
-    Row("dynamic_conv", _dynamic_conv),
+ROWS: tuple[OperationRow, ...] = (
+    OperationRow("dot_general", _dot_general),
+    OperationRow("dot", _dot),
+    OperationRow("convolution", _convolution),
+    OperationRow("dynamic_conv", _dynamic_conv),
 )

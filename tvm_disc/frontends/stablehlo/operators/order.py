@@ -6,12 +6,12 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, is_float, op
-from tvm_disc.frontends.stablehlo.node import Node, owner, short_name
+from tvm_disc.frontends.stablehlo.node import StableHLONode, owner, short_name
 from tvm_disc.frontends.stablehlo.operators.elementwise import ordered
-from tvm_disc.frontends.stablehlo.table import Row
+from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
-def _sort(n: Node) -> list[Expr]:
+def _sort(n: StableHLONode) -> list[Expr]:
     """Convert a sort by one or several keys: stable sorts from the last key to the first."""
     axis = int(n.attr("dimension", -1)) % n.rank(n[0])
     keys = _keys(n.block())
@@ -25,7 +25,7 @@ def _sort(n: Node) -> list[Expr]:
     return [op("gather", x, order, axis=axis) for x in n.inputs]
 
 
-def _comparable(n: Node, x: Expr, exact: bool) -> Expr:
+def _comparable(n: StableHLONode, x: Expr, exact: bool) -> Expr:
     """Return a key whose order is the total order of floats, with all zeros and all NaNs equal."""
     if not is_float(n.dtype(x)) or n.dtype(x) == "bfloat16":
         return x
@@ -93,4 +93,4 @@ def _source(value: Any, arguments: list[Any]) -> int | None:
     return _source(op_.operands[-1], arguments)
 
 
-ROWS: tuple[Row, ...] = (Row("sort", _sort),)
+ROWS: tuple[OperationRow, ...] = (OperationRow("sort", _sort),)

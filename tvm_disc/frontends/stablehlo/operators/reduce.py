@@ -11,7 +11,7 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.loop import counted
-from tvm_disc.frontends.stablehlo.node import Node
+from tvm_disc.frontends.stablehlo.node import StableHLONode
 from tvm_disc.frontends.stablehlo.operators.reducers import (
     MONOIDS,
     arg_reduction,
@@ -20,10 +20,10 @@ from tvm_disc.frontends.stablehlo.operators.reducers import (
     neutral,
 )
 from tvm_disc.frontends.stablehlo.operators.shape import padded
-from tvm_disc.frontends.stablehlo.table import Row
+from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
-def _reduce(n: Node) -> Any:
+def _reduce(n: StableHLONode) -> Any:
     count = len(n) // 2
     inputs, inits = n.inputs[:count], n.inputs[count:]
     axes = n.ints("dimensions")
@@ -37,7 +37,7 @@ def _reduce(n: Node) -> Any:
     return _stepped(n, inputs, inits, axes)
 
 
-def _folded(n: Node, name: str, x: Expr, init: Expr, axes: Sequence[int]) -> Expr:
+def _folded(n: StableHLONode, name: str, x: Expr, init: Expr, axes: Sequence[int]) -> Expr:
     combine, reduction = MONOIDS[name]
     if n.dtype(x) == "bool":
         reduction = {"sum": "any", "max": "any", "prod": "all", "min": "all"}.get(
@@ -51,7 +51,7 @@ def _folded(n: Node, name: str, x: Expr, init: Expr, axes: Sequence[int]) -> Exp
     return made if is_neutral(n, init, name) else op(combine, made, init)
 
 
-def _is_iota(n: Node, k: int, axis: int) -> bool:
+def _is_iota(n: StableHLONode, k: int, axis: int) -> bool:
     """Return whether an operand counts along an axis."""
     owner = n.op.operands[k].owner
     found = getattr(owner, "operation", owner)
@@ -61,7 +61,7 @@ def _is_iota(n: Node, k: int, axis: int) -> bool:
     )
 
 
-def _argument(n: Node, name: str, inputs: Sequence[Expr], axis: int) -> list[Expr]:
+def _argument(n: StableHLONode, name: str, inputs: Sequence[Expr], axis: int) -> list[Expr]:
     """Return the extreme elements and their indices; the first NaN is the extreme element."""
     x = inputs[0]
     found = n.cast(op(name, x, axis=(axis,), keepdims=False), n.dtype(inputs[1]))
@@ -70,7 +70,7 @@ def _argument(n: Node, name: str, inputs: Sequence[Expr], axis: int) -> list[Exp
 
 
 def _stepped(
-    n: Node, inputs: Sequence[Expr], inits: Sequence[Expr], axes: Sequence[int]
+    n: StableHLONode, inputs: Sequence[Expr], inits: Sequence[Expr], axes: Sequence[int]
 ) -> list[Expr]:
     """Convert a reduction by any function as a loop over one merged axis."""
     rank = n.rank(inputs[0])
@@ -97,7 +97,7 @@ def _stepped(
 # -- windows ---------------------------------------------------------------------------------------
 
 
-def _reduce_window(n: Node) -> Any:
+def _reduce_window(n: StableHLONode) -> Any:
     if len(n) != 2:
         raise Unsupported("windows of several operands")
     rank = n.rank(n[0])
@@ -115,7 +115,7 @@ def _reduce_window(n: Node) -> Any:
 
 
 def windowed(
-    n: Node,
+    n: StableHLONode,
     name: str | None,
     size: Sequence[Dim],
     strides: Sequence[Dim],
@@ -153,7 +153,7 @@ def _fixed(values: Sequence[Dim]) -> list[int]:
 
 
 def _slid(
-    n: Node, name: str, x: Expr, size: list[int], strides: list[int], dilations: list[int]
+    n: StableHLONode, name: str, x: Expr, size: list[int], strides: list[int], dilations: list[int]
 ) -> Expr:
     """Return a reduction over windows of a padded tensor, by pooling or one axis at a time."""
     axes = [a for a, k in enumerate(size) if k != 1]
@@ -175,7 +175,7 @@ def _slid(
 
 
 def _pooled(
-    n: Node,
+    n: StableHLONode,
     name: str,
     x: Expr,
     size: list[int],
@@ -215,7 +215,7 @@ def _pooled(
 
 
 def _running(
-    n: Node,
+    n: StableHLONode,
     name: str,
     x: Expr,
     size: Sequence[Dim],
@@ -244,7 +244,7 @@ def _running(
     return None
 
 
-def _cumulative(n: Node, name: str, x: Expr, axis: int) -> Expr:
+def _cumulative(n: StableHLONode, name: str, x: Expr, axis: int) -> Expr:
     """Return the reduction of all elements up to each one; that of maxima is a loop."""
     operator = {"add": "cumsum", "multiply": "cumprod"}.get(name)
     if operator is not None:
@@ -260,9 +260,9 @@ def _cumulative(n: Node, name: str, x: Expr, axis: int) -> Expr:
     return n.move(n.reshape(rows, n.sizes(lines)), 0, axis)
 
 
-ROWS: tuple[Row, ...] = (
-    Row("reduce", _reduce),
-    Row("reduce_window", _reduce_window),
+ROWS: tuple[OperationRow, ...] = (
+    OperationRow("reduce", _reduce),
+    OperationRow("reduce_window", _reduce_window),
 )
 
 __all__ = ["ROWS", "windowed"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_disc.frontends.calc import Expr, greatest_of, least_of
-from tvm_disc.frontends.stablehlo.node import Node, short_name
+from tvm_disc.frontends.stablehlo.node import StableHLONode, short_name
 from tvm_disc.relay.ops.algebra import Number
 
 # Relay's element-wise operator, and its reduction, by StableHLO's operator.
@@ -80,7 +80,7 @@ def arg_reduction(block: Any) -> str | None:
     return _ARGS.get(outline(block)) if len(block.arguments) == 4 else None
 
 
-def is_neutral(n: Node, init: Expr, name: str) -> bool:
+def is_neutral(n: StableHLONode, init: Expr, name: str) -> bool:
     """Return whether an initial value does not change the result of a reduction."""
     known = n.known(init)
     if known is None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_disc.frontends.calc import Dim, Expr, op
-from tvm_disc.frontends.stablehlo.node import Node
-from tvm_disc.frontends.stablehlo.table import Row
+from tvm_disc.frontends.stablehlo.node import StableHLONode
+from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
-def result_dims(n: Node, shape: int) -> list[Dim]:
+def result_dims(n: StableHLONode, shape: int) -> list[Dim]:
     """Return the dims of a result: its static ones, and the others from an operand."""
     return n.completed(n.out_dims(), n.entries(shape, "a shape"))
 
 
-def _reshape(n: Node) -> Expr:
+def _reshape(n: StableHLONode) -> Expr:
     dims = n.out_dims()
     if None not in dims:
         return n.reshape(n[0], [d or 0 for d in dims])
@@ -23,13 +23,13 @@ def _reshape(n: Node) -> Expr:
     return n.reshape(n[0], _kept(n, dims))
 
 
-def _kept(n: Node, dims: Sequence[int | None]) -> list[Dim]:
+def _kept(n: StableHLONode, dims: Sequence[int | None]) -> list[Dim]:
     """Return the dims of a reshape that adds or removes axes of length 1 only."""
     unknown = [size for size in n.sizes(n[0]) if not isinstance(size, int)]
     return [unknown.pop(0) if d is None else d for d in dims]
 
 
-def broadcast_to(n: Node, x: Expr, axes: Sequence[int], dims: Sequence[Dim]) -> Expr:
+def broadcast_to(n: StableHLONode, x: Expr, axes: Sequence[int], dims: Sequence[Dim]) -> Expr:
     """Return ``x``, whose axes become ``axes`` of the result, broadcast to a shape."""
     order = sorted(range(len(axes)), key=lambda k: axes[k])
     x = n.transpose(x, order)
@@ -39,23 +39,23 @@ def broadcast_to(n: Node, x: Expr, axes: Sequence[int], dims: Sequence[Dim]) -> 
     return n.broadcast(x, dims)
 
 
-def _broadcast_in_dim(n: Node) -> Expr:
+def _broadcast_in_dim(n: StableHLONode) -> Expr:
     dims = [d or 0 for d in n.out_dims()]
     return broadcast_to(n, n[0], n.ints("broadcast_dimensions"), dims)
 
 
-def _dynamic_broadcast(n: Node) -> Expr:
+def _dynamic_broadcast(n: StableHLONode) -> Expr:
     return broadcast_to(n, n[0], n.ints("broadcast_dimensions"), result_dims(n, 1))
 
 
-def _broadcast(n: Node) -> Expr:
+def _broadcast(n: StableHLONode) -> Expr:
     """Convert broadcast, which adds axes in front."""
     dims = [*n.ints("broadcast_sizes"), *n.sizes(n[0])]
     first = len(dims) - n.rank(n[0])
     return broadcast_to(n, n[0], range(first, len(dims)), dims)
 
 
-def _slice(n: Node) -> Expr:
+def _slice(n: StableHLONode) -> Expr:
     x = n[0]
     ends = zip(n.ints("start_indices"), n.ints("limit_indices"), n.ints("strides"), strict=True)
     for axis, (begin, end, step) in enumerate(ends):
@@ -64,7 +64,7 @@ def _slice(n: Node) -> Expr:
     return x
 
 
-def _real_dynamic_slice(n: Node) -> Expr:
+def _real_dynamic_slice(n: StableHLONode) -> Expr:
     """Convert a slice whose limits are operands.
 
     A static dim of the result is the length of the slice, whose end then need not be proved.
@@ -85,7 +85,7 @@ def _real_dynamic_slice(n: Node) -> Expr:
     return x
 
 
-def _places(n: Node, begin: Dim, count: Dim, step: Dim = 1) -> Expr:
+def _places(n: StableHLONode, begin: Dim, count: Dim, step: Dim = 1) -> Expr:
     """Return begin, begin + step, ...: the indices of a slice."""
     made = n.arange(count)
     if not (isinstance(step, int) and step == 1):
@@ -93,7 +93,7 @@ def _places(n: Node, begin: Dim, count: Dim, step: Dim = 1) -> Expr:
     return made + n.scalar(begin)
 
 
-def starts(n: Node, first: int, x: Expr, sizes: Sequence[Dim]) -> list[Dim]:
+def starts(n: StableHLONode, first: int, x: Expr, sizes: Sequence[Dim]) -> list[Dim]:
     """Return the start indices, operands from ``first`` on, limited so that a slice fits."""
     found: list[Dim] = []
     for axis, size in enumerate(sizes):
@@ -107,7 +107,7 @@ def starts(n: Node, first: int, x: Expr, sizes: Sequence[Dim]) -> list[Dim]:
     return found
 
 
-def _dynamic_slice(n: Node) -> Expr:
+def _dynamic_slice(n: StableHLONode) -> Expr:
     x, sizes = n[0], n.ints("slice_sizes")
     for axis, (begin, size) in enumerate(zip(starts(n, 1, x, sizes), sizes, strict=True)):
         if n.literals(x)[axis] != size:
@@ -115,7 +115,7 @@ def _dynamic_slice(n: Node) -> Expr:
     return x
 
 
-def _update_slice(n: Node) -> Expr:
+def _update_slice(n: StableHLONode) -> Expr:
     """Convert dynamic_update_slice: each element is read from the update or from the operand."""
     x, update = n[0], n[1]
     if n.walk.stacks:
@@ -143,25 +143,30 @@ def _update_slice(n: Node) -> Expr:
     return n.where(inside, update, x)
 
 
-def _covers(n: Node, x: Expr, update: Expr, axis: int) -> bool:
+def _covers(n: StableHLONode, x: Expr, update: Expr, axis: int) -> bool:
     """Return whether an update has the length of the whole axis."""
     a, b = n.formulas(x)[axis], n.formulas(update)[axis]
     return n.same(a, b)
 
 
-def _pad(n: Node) -> Expr:
+def _pad(n: StableHLONode) -> Expr:
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     low, high, inner = (n.ints(name) for name in names)
     return padded(n, n[0], n[1], low, high, inner)
 
 
-def _dynamic_pad(n: Node) -> Expr:
+def _dynamic_pad(n: StableHLONode) -> Expr:
     low, high, inner = (n.entries(k, "padding") for k in (2, 3, 4))
     return padded(n, n[0], n[1], low, high, inner)
 
 
 def padded(
-    n: Node, x: Expr, fill: Expr, low: Sequence[Dim], high: Sequence[Dim], inner: Sequence[Dim]
+    n: StableHLONode,
+    x: Expr,
+    fill: Expr,
+    low: Sequence[Dim],
+    high: Sequence[Dim],
+    inner: Sequence[Dim],
 ) -> Expr:
     """Return ``x`` with ``inner`` fills between elements, then padded; negative widths cut."""
     for axis, gap in enumerate(inner):
@@ -178,18 +183,18 @@ def padded(
     return n.pad(x, pads, fill)
 
 
-def _negative(n: Node, width: Dim) -> Dim:
+def _negative(n: StableHLONode, width: Dim) -> Dim:
     """Return the number of elements that a width cuts."""
     return n.dim("maximum", n.dim("subtract", 0, width), 0)
 
 
-def _positive(n: Node, width: Dim) -> Dim:
+def _positive(n: StableHLONode, width: Dim) -> Dim:
     if not isinstance(width, int) and n.infer.is_natural(n.vector([width])):
         return width
     return n.dim("maximum", width, 0)
 
 
-def _spread(n: Node, x: Expr, fill: Expr, axis: int, gap: Dim) -> Expr:
+def _spread(n: StableHLONode, x: Expr, fill: Expr, axis: int, gap: Dim) -> Expr:
     """Return ``x`` with ``gap`` fills between adjacent elements of an axis."""
     size = n.size(x, axis)
     wide = n.expand(x, axis + 1)
@@ -202,51 +207,51 @@ def _spread(n: Node, x: Expr, fill: Expr, axis: int, gap: Dim) -> Expr:
     return n.slice(n.reshape(wide, dims), axis, 0, last)
 
 
-def _iota(n: Node, dims: Sequence[Dim]) -> Expr:
+def _iota(n: StableHLONode, dims: Sequence[Dim]) -> Expr:
     axis = int(n.attr("iota_dimension"))
     line = n.arange(dims[axis], n.out_dtype())
     return broadcast_to(n, line, [axis], dims)
 
 
-def _dimension_size(n: Node) -> Expr:
+def _dimension_size(n: StableHLONode) -> Expr:
     return n.scalar(n.size(n[0], int(n.attr("dimension"))), "int32")
 
 
-def _concatenate(n: Node) -> Expr:
+def _concatenate(n: StableHLONode) -> Expr:
     return n.concat(n.inputs, int(n.attr("dimension")))
 
 
-def _reverse(n: Node) -> Expr:
+def _reverse(n: StableHLONode) -> Expr:
     x = n[0]
     for axis in n.ints("dimensions"):
         x = op("reverse", x, axis=axis)
     return x
 
 
-def _set_size(n: Node) -> Expr:
+def _set_size(n: StableHLONode) -> Expr:
     """Convert set_dimension_size to a slice: programs have no dims beyond the size."""
     return n.slice(n[0], int(n.attr("dimension")), 0, n.length(n[1]))
 
 
-ROWS: tuple[Row, ...] = (
-    Row("reshape", _reshape),
-    Row("dynamic_reshape", lambda n: n.reshape(n[0], result_dims(n, 1))),
-    Row("broadcast_in_dim", _broadcast_in_dim),
-    Row("dynamic_broadcast_in_dim", _dynamic_broadcast),
-    Row("broadcast", _broadcast),
-    Row("transpose", lambda n: n.transpose(n[0], n.ints("permutation"))),
-    Row("concatenate", _concatenate),
-    Row("slice", _slice),
-    Row("real_dynamic_slice", _real_dynamic_slice),
-    Row("dynamic_slice", _dynamic_slice),
-    Row("dynamic_update_slice", _update_slice),
-    Row("pad", _pad),
-    Row("dynamic_pad", _dynamic_pad),
-    Row("reverse", _reverse),
-    Row("iota", lambda n: _iota(n, [d or 0 for d in n.out_dims()])),
-    Row("dynamic_iota", lambda n: _iota(n, result_dims(n, 0))),
-    Row("get_dimension_size", _dimension_size),
-    Row("set_dimension_size", _set_size),
+ROWS: tuple[OperationRow, ...] = (
+    OperationRow("reshape", _reshape),
+    OperationRow("dynamic_reshape", lambda n: n.reshape(n[0], result_dims(n, 1))),
+    OperationRow("broadcast_in_dim", _broadcast_in_dim),
+    OperationRow("dynamic_broadcast_in_dim", _dynamic_broadcast),
+    OperationRow("broadcast", _broadcast),
+    OperationRow("transpose", lambda n: n.transpose(n[0], n.ints("permutation"))),
+    OperationRow("concatenate", _concatenate),
+    OperationRow("slice", _slice),
+    OperationRow("real_dynamic_slice", _real_dynamic_slice),
+    OperationRow("dynamic_slice", _dynamic_slice),
+    OperationRow("dynamic_update_slice", _update_slice),
+    OperationRow("pad", _pad),
+    OperationRow("dynamic_pad", _dynamic_pad),
+    OperationRow("reverse", _reverse),
+    OperationRow("iota", lambda n: _iota(n, [d or 0 for d in n.out_dims()])),
+    OperationRow("dynamic_iota", lambda n: _iota(n, result_dims(n, 0))),
+    OperationRow("get_dimension_size", _dimension_size),
+    OperationRow("set_dimension_size", _set_size),
 )
 
 __all__ = ["ROWS", "broadcast_to", "padded", "result_dims", "starts"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, op
-from tvm_disc.frontends.stablehlo.node import Node, owner, short_name
+from tvm_disc.frontends.stablehlo.node import StableHLONode, owner, short_name
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.visit import post_order
@@ -29,7 +29,7 @@ class Stacks:
         rows: for each, the row that the iteration writes.
     """
 
-    def __init__(self, n: Node, counter: int, limit: Expr, stacked: list[int]) -> None:
+    def __init__(self, n: StableHLONode, counter: int, limit: Expr, stacked: list[int]) -> None:
         self.n, self.counter, self.limit = n, counter, limit
         self.variables: dict[int, Expr] = {}
         self.rows: dict[int, Expr | None] = dict.fromkeys(stacked)
@@ -39,7 +39,7 @@ class Stacks:
         self._replaced: dict[int, Expr] = {}
 
     @staticmethod
-    def of(n: Node, constant: set[int]) -> Stacks | None:
+    def of(n: StableHLONode, constant: set[int]) -> Stacks | None:
         """Return the stacked tensors of a loop that counts up to a limit; None without any."""
         found = _counter(n)
         if found is None:
@@ -118,7 +118,7 @@ class Stacks:
         return rows
 
 
-def _counter(n: Node) -> tuple[int, Expr] | None:
+def _counter(n: StableHLONode) -> tuple[int, Expr] | None:
     """Return the index of the loop value that counts from 0 while it is less than a limit."""
     cond, body = n.block(0), n.block(1)
     last = list(cond.operations)[-1].operation
@@ -151,7 +151,7 @@ def _difference(x: Expr) -> tuple[Expr, Expr] | None:
     return None
 
 
-def _is_zero(n: Node, x: Expr) -> bool:
+def _is_zero(n: StableHLONode, x: Expr) -> bool:
     known = n.known(x)
     return known is not None and not known.any()
 
