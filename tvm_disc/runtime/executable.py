@@ -272,7 +272,7 @@ class Executable:
     def _checked(self, args: tuple[Array, ...]) -> list[Array]:
         """Call the program once, and return the arguments in the form that the program takes."""
         self._general(args)  # binds the machine code and reports invalid arguments
-        return prepared_inputs(self._manifest["inputs"], args)
+        return prepared_inputs(self._manifest["inputs"], args, self._main)
 
     def _boxed(self, args: tuple[Array, ...], out: Any) -> Any:
         """Call with flat arguments, if an input or the result is a boxed value."""

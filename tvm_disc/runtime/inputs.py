@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.runtime.arrays import as_tensor, numpy_dtype
+from tvm_disc.runtime.device import OnDevice
 from tvm_disc.typing import RuntimeTensor
 
 MOST = 2**63 - 1  # largest int64, the type of sizes in programs
@@ -86,15 +87,19 @@ def ordered(
     return (*args, *(kwargs[n] for n in rest))
 
 
-def prepared_inputs(signature: Signature, args: Sequence[Any]) -> list[Any]:
-    """Return the arguments in a form that programs accept, copied where necessary.
+def prepared_inputs(signature: Signature, args: Sequence[Any], main: object = None) -> list[Any]:
+    """Return the arguments in a form that a program accepts, copied where necessary.
+
+    Args:
+        main: the program's entry; one on a device copies NumPy arrays of any dtype by itself.
 
     Raises:
         BadInput: one is not a tensor.
         MemoryError: memory is exhausted while an argument is copied.
     """
     try:
-        return [as_tensor(prepared(n, t, a)) for (n, _, t), a in zip(signature, args, strict=True)]
+        found = [prepared(n, t, a) for (n, _, t), a in zip(signature, args, strict=True)]
+        return found if isinstance(main, OnDevice) else [as_tensor(a) for a in found]
     except MemoryError:
         names = [name for name, _, _ in signature]
         raise MemoryError(f"out of memory for a copy of {described(names, args)}") from None

@@ -43,7 +43,7 @@ def recovered(
     _raise_for_all(error, names, args)
     if not _is_of_program(error) and all(map(is_exported, (*args, *outputs))):
         raise error
-    converted = prepared_inputs(signature, args)
+    converted = prepared_inputs(signature, args, main)
     written = [_written(k, tensor) for k, tensor in enumerate(outputs)]
     pairs = zip((*converted, *written), (*args, *outputs), strict=True)
     if any(p is not a for p, a in pairs):
