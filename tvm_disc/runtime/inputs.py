@@ -91,7 +91,7 @@ def prepared_inputs(signature: Signature, args: Sequence[Any], main: object = No
     """Return the arguments in a form that a program accepts, copied where necessary.
 
     Args:
-        main: the program's entry; one on a device copies NumPy arrays of any dtype by itself.
+        main: the program's entry; one on a device copies NumPy arrays of any dtype.
 
     Raises:
         BadInput: one is not a tensor.
