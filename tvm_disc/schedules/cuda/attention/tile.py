@@ -48,6 +48,7 @@ from tvm_disc.typing import UNSET, Buffer, Expr
 
 CHUNK = 4  # values that a thread loads from shared memory at once
 UNROLLED = 8  # steps of a matmul between two tests of its loop
+MOST_AHEAD = 32  # single elements of a thread that are loaded while the previous tile is multiplied
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,11 @@ class _Copy:
         self.along = operand.length // operand.lanes
         self.chunks = extent * self.along
         self.steps = -(-self.chunks // of.knobs.threads)
-        self.stage = of.block.alloc(f"{operand.name}_next", self.steps * operand.lanes, of.dtype)
+        # Many single elements have many addresses, which would not fit registers.
+        self.late = operand.lanes == 1 and self.steps > MOST_AHEAD
+        staged = 1 if self.late else self.steps * operand.lanes
+        self.stage = of.block.alloc(f"{operand.name}_next", staged, of.dtype)
+        self.origin: Expr = UNSET
         self.major: Expr = UNSET
         self.minor: Expr = UNSET
         if of.knobs.threads % self.along == 0 and self.chunks % of.knobs.threads == 0:
@@ -169,34 +174,51 @@ class _Copy:
             self.minor = of.block.bind("minor", at)
 
     def _each(self, emit: Callable[[Expr, Expr, Expr], None]) -> None:
-        """Emit ``emit(step, row in the tile, position)`` for each step of the thread."""
+        """Emit ``emit(step, row in the tile, position)`` for each step of the thread; step 0 each
+        time if elements are not staged.
+        """
         of, threads, lanes = self.of, self.of.knobs.threads, self.operand.lanes
-        with of.low.loop("copy", self.steps, kind="unrolled") as step:
+        kind = "serial" if self.late else "unrolled"
+        with of.low.loop("copy", self.steps, kind=kind) as step:
+            staged = i64(0) if self.late else step
             if self.major is not None:
-                emit(step, add(self.major, step * (threads // self.along)), self.minor)
+                emit(staged, add(self.major, step * (threads // self.along)), self.minor)
                 return
             number = of.block.bind("number", step * threads + of.thread)
             with of.block.when(number < self.chunks), of.low.scope():
                 row = of.block.bind("row", tirx.truncdiv(number, i64(self.along)))
-                emit(step, row, of.block.bind("at", (number - row * self.along) * lanes))
+                emit(staged, row, of.block.bind("at", (number - row * self.along) * lanes))
 
     def fetch(self, origin: Expr) -> None:
-        """Emit loads of the rows from ``origin`` on into registers; 0 for rows out of bounds."""
+        """Emit loads of the rows from ``origin`` on into registers; 0 for rows out of bounds.
+
+        If the copy is late, the next stores load them.
+        """
+        self.origin = origin
+        if not self.late:
+            self._each(self._load)
+
+    def _load(self, step: Expr, row: Expr, at: Expr) -> None:
         of, operand = self.of, self.operand
+        here = of.block.bind("here", self.origin + row)
+        for number in range(operand.lanes):
+            of.block.store(self.stage, step * operand.lanes + number, const(0, of.dtype))
+        with of.block.when(here < operand.rows), of.low.scope():
+            lanes = of.lanes(operand.lanes, [at])
+            with lanes.reading(of.body.buffers):
+                for number, lane in enumerate(lanes.each()):
+                    value = operand.read(of.low, of.g, here, add(at, lane))
+                    value = of.low.settle(operand.name, cast(value, of.dtype))
+                    of.block.store(self.stage, step * operand.lanes + number, value)
 
-        def load(step: Expr, row: Expr, at: Expr) -> None:
-            here = of.block.bind("here", origin + row)
-            for number in range(operand.lanes):
-                of.block.store(self.stage, step * operand.lanes + number, const(0, of.dtype))
-            with of.block.when(here < operand.rows), of.low.scope():
-                lanes = of.lanes(operand.lanes, [at])
-                with lanes.reading(of.body.buffers):
-                    for number, lane in enumerate(lanes.each()):
-                        value = operand.read(of.low, of.g, here, add(at, lane))
-                        value = of.low.settle(operand.name, cast(value, of.dtype))
-                        of.block.store(self.stage, step * operand.lanes + number, value)
+    def _each_loaded(self, store: Callable[[Expr, Expr, Expr], None]) -> None:
+        """Emit ``store`` for each step, after its load if the copy is late."""
 
-        self._each(load)
+        def both(step: Expr, row: Expr, at: Expr) -> None:
+            self._load(step, row, at)
+            store(step, row, at)
+
+        self._each(both if self.late else store)
 
     def put(self, room: Buffer) -> None:
         """Emit stores of the loaded rows, with the row innermost."""
@@ -209,7 +231,7 @@ class _Copy:
                 value = self.stage[step * lanes + lane]
                 of.block.store(room, (at + lane) * self.extent + place, value)
 
-        self._each(store)
+        self._each_loaded(store)
 
     def put_rows(self, room: Buffer, length: int) -> None:
         """Emit stores of the loaded rows as they are, ``length`` elements apart."""
@@ -219,7 +241,7 @@ class _Copy:
             chunk = row * (length // lanes) + _halved(at, lanes)
             self.of.move(room, chunk * lanes, self.stage, step * lanes, lanes)
 
-        self._each(store)
+        self._each_loaded(store)
 
 
 class _Flash:
@@ -285,20 +307,26 @@ class _Flash:
             with low.loop("s", int(cells.shape[0]), kind="unrolled") as s:
                 block.store(cells, s, start)
         with block.when(self.count > 0), low.scope():
-            keys.fetch(self.first * knobs.keys)
+            if not keys.late:
+                keys.fetch(self.first * knobs.keys)
             queries.fetch(self.i0)
             queries.put(self.rooms[0])
         with low.loop("c", self.count) as c:
             k0 = block.bind("k0", (self.first + c) * knobs.keys)
+            if keys.late:
+                keys.fetch(k0)
             keys.put(self.rooms[1])
             block.barrier()
             self._score(k0)
-            self._weigh(lambda: values.fetch(k0))
+            self._weigh(lambda: None if values.late else values.fetch(k0))
             block.barrier()
+            if values.late:
+                values.fetch(k0)
             values.put_rows(self.rooms[2], self.width * knobs.across)
             block.barrier()
-            with block.when(c + 1 < self.count), low.scope():
-                keys.fetch(k0 + knobs.keys)
+            if not keys.late:
+                with block.when(c + 1 < self.count), low.scope():
+                    keys.fetch(k0 + knobs.keys)
             self._add_values()
             block.barrier()
         self._store()
