@@ -165,6 +165,17 @@ class Hour:
                 checker = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"]
                 run.command = [*checker, *run.command]
                 runs[name] = run.start()
+            name = f"sanitizer_{tool}_tensor_cores"
+            run = self.run(name, 80, "tests.cuda.tensor.on_gpu", *self.target)
+            run.command = [
+                "compute-sanitizer",
+                "--tool",
+                tool,
+                "--error-exitcode",
+                "9",
+                *run.command,
+            ]
+            runs[name] = run.start()
         for name, run in runs.items():
             found = run.wait()
             says = [line for line in run.text().splitlines() if "SUMMARY" in line]
