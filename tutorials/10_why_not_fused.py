@@ -94,21 +94,22 @@ print(f"general {best_us(general, a, b):.1f} us, constrained {best_us(constraine
 # %% [markdown]
 # By default, without the constraint and `versions=False`, the program has both: a *special version*
 # for calls in which `n` equals `m`, selected by one comparison, and the general version.
-# `explain()` prints the premise, and under `would help` the constraint that makes the general
-# version unnecessary.
+# `explain()` prints the condition. The constraint that makes the general version unnecessary is
+# under the heading `constraints that would simplify the program`.
 
 # %%
 both = compiled([x, y], added)
 text = both.explain()
 assert "special version, used if these conditions hold (1 comparison per call)" in text
-print("would help" + text.partition("would help")[2].partition("\n\n")[0])
+heading = "constraints that would simplify the program"
+print(heading + text.partition(heading)[2].partition("\n\n")[0])
 lonely = rng.standard_normal((1, 64)).astype("float32")
 np.testing.assert_allclose(both(a, lonely), general(a, lonely), rtol=1e-5, atol=1e-5)
 
 # %% [markdown]
 # ```text
 # kernel calls: dot_matmul_0
-# would help
+# constraints that would simplify the program
 #   input 'x' axis 0 equals input 'y' axis 0    [add: axis 0: no broadcast]
 # ```
 #

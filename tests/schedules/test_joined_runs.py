@@ -36,7 +36,7 @@ def test_every_dim_unknown(axis: int, dtype: str) -> None:
     body = relay.concatenate(xs, axis=axis)
     exe = tvm_disc.build(relay.Function(xs, body), constraints=alike("xyz", 3, axis))
     assert len(exe.kernels) == 1
-    assert "operands: 3, each in its own loop" in str(exe.explain())
+    assert "joined operands: 3, each copied by its own loop" in str(exe.explain())
     for k, size in enumerate(SIZES):
         for others in ((1, 1), (3, 5), (2, 64), (0, 4)):
             shapes = [list(others) for _ in xs]
@@ -90,7 +90,7 @@ def test_an_operand_that_no_vector_holds() -> None:
     small = relay.cast(relay.less(x, relay.const(50, "int64")), "int64")
     body = relay.negative(relay.concatenate([small, y], axis=1))
     exe = tvm_disc.build(relay.Function([x, y], body), constraints=["x.0 == y.0"])
-    assert "operands: 2, each in its own loop" in str(exe.explain())
+    assert "joined operands: 2, each copied by its own loop" in str(exe.explain())
     for n, a, b in ((1, 1, 1), (3, 0, 17), (5, 33, 0), (40, 129, 7), (0, 2, 3)):
         given = [numbers((n, c), "int64") for c in (a, b)]
         want = -np.concatenate([(given[0] < 50).astype("int64"), given[1]], 1)
@@ -102,7 +102,7 @@ def test_an_operand_whose_positions_would_be_divided() -> None:
     x, y = (relay.var(n, shape=(ANY, ANY, ANY)) for n in "xy")
     body = relay.concatenate([relay.transpose(x, (0, 2, 1)), y], axis=1)
     exe = tvm_disc.build(relay.Function([x, y], body), constraints=["x.0 == y.0", "x.1 == y.2"])
-    assert "operands:" not in str(exe.explain())
+    assert "joined operands:" not in str(exe.explain())
     for n, a, b, c in ((1, 1, 1, 1), (3, 5, 17, 2), (2, 0, 3, 4), (2, 40, 33, 7)):
         given = [numbers((n, a, b)), numbers((n, c, a))]
         want = np.concatenate([given[0].transpose(0, 2, 1), given[1]], 1)

@@ -68,9 +68,12 @@ def test_only_two_dims_of_inputs_can_be_wished_equal(pair: Any) -> None:
 def test_what_would_help_is_described_until_it_is_known() -> None:
     solver, (n, m) = inputs("n", "m")
     solver.broadcast_dim(n, m, "add")
-    assert "would help\n  input 'n' axis 0 equals input 'm' axis 0" in solver.describe()
+    assert (
+        "constraints that would simplify the program\n  input 'n' axis 0 equals input 'm' axis 0"
+        in solver.describe()
+    )
     solver.assume("n == m", "user")
-    assert "would help" not in solver.describe()
+    assert "constraints that would simplify the program" not in solver.describe()
 
 
 @dataclass

@@ -31,19 +31,38 @@ def explanation(
     lines += _versions(manifest)
     if manifest.get("device_notes"):
         lines += ["on the device", *(f"  {note}" for note in manifest["device_notes"]), ""]
-    lines += [f"workspace bytes: {manifest['workspace_bytes']}", ""]
+    lines += ["kernels, each with its operators and the variant that it selects by size"]
     for k in kernels:
-        lines.append(f"  {k['name']} ({k['kind']}, {counted(counts[k['name']], 'call')})")
+        lines.append(f"  {k['name']} ({k['kind']}, {_called(counts[k['name']])})")
         lines += textwrap.wrap(
             " + ".join(k["ops"]), 92, initial_indent="      ", subsequent_indent="      "
         )
-        lines += [f"      {key}: {value}" for key, value in k["notes"].items()]
-    lines += ["", "kernel calls in order", *table(manifest["calls"], dims)]
+        lines += _notes(k["notes"])
+    lines += ["", "kernel calls in order (#2: the result of call 2)"]
+    lines += table(manifest["calls"], dims)
+    lines += ["", f"workspace in bytes: {manifest['workspace_bytes']}"]
     lines += ["", manifest["shapes"]]
     if manifest["premises"]:
         lines += ["", "general version", manifest["general"]["shapes"]]
     lines += ["", "not fused"]
     return lines + ([f"  {r}" for r in manifest["refused"]] or ["  No fusion was refused."])
+
+
+def _called(times: int) -> str:
+    """Return how often a call of the program runs a kernel."""
+    return counted(times, "call") if times else "called by the general version only"
+
+
+def _notes(notes: Mapping[str, str]) -> list[str]:
+    """Return one line per note; the lines of a decision tree are indented below its name."""
+    lines = []
+    for key, value in notes.items():
+        first, *rest = value.split("\n")
+        if rest:
+            lines += [f"      {key}:", *(f"        {line}" for line in (first, *rest))]
+        else:
+            lines.append(f"      {key}: {value}")
+    return lines
 
 
 def _versions(manifest: Mapping[str, Any]) -> list[str]:

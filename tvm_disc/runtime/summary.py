@@ -15,6 +15,13 @@ from tvm_disc.runtime.inputs import MOST, integer
 
 USUAL = 64  # size of a dim that the user does not give
 LONGEST, KEPT = 240, 180  # longest line in characters, and the length to which longer ones are cut
+KINDS = {  # kinds of kernels whose names do not say what they compute
+    "loop": "element-wise operators",
+    "row": "reductions along an axis",
+    "dot": "matrix products",
+    "conv": "convolutions and pooling",
+    "opaque": "gather, scatter, sort and similar",
+}
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -67,7 +74,7 @@ def _symbols(shapes: str) -> Iterator[tuple[str, tuple[str, int, int | None]]]:
     source``.
     """
     for item in sections(shapes).get("symbols", ()):
-        match = re.match(r"(\w+)(?: = (.*?))?\s+\[(\d+), (\d*)\]", item[0])
+        match = re.match(r"(\w+)(?: = (.*?))?\s+\[(\d+), (?:(\d*)\]|inf\))", item[0])
         if match:
             name, same, low, high = match.groups()
             yield name, (same or name, int(low), int(high) if high else None)
@@ -112,7 +119,10 @@ def summary_rows(
     """Return the headings of the summary, each with its lines."""
     kinds = {k["name"]: k["kind"] for k in manifest["kernels"]}
     counts = Counter(kinds[name] for name in manifest["launches"])
-    by_kind = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
+    by_kind = ", ".join(
+        f"{n} {kind}{f' ({KINDS[kind]})' if kind in KINDS else ''}"
+        for kind, n in counts.most_common()
+    )
     guards = sections(manifest["shapes"]).get("guards", [])
     refused = len(manifest["refused"])
     checks = (

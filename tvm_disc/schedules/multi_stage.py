@@ -159,6 +159,7 @@ def _joined(stages: Sequence[Stage]) -> Plan:
         family="stages",
         knobs=StagedKnobs(len(stages), families),
         needs=tuple(need for s in stages for need in s.plan.needs),
+        notes={"stages": f"{families}; each stores its whole result before the next starts"},
         guessed=all(s.plan.guessed for s in stages),
         stages=tuple(stages),
     )

@@ -262,7 +262,7 @@ def _notes(choice: Choice, space: Space) -> dict[str, str]:
     for variant in choice.variants:
         for key, value in variant.plan.notes.items():
             notes.setdefault(key, value)
-    notes["runs"] = choice.text().replace("\n", "\n          ")
+    notes["variant"] = choice.text()
     for why in space.refused:
         notes[f"{why.subject} not used"] = why.reason
     return notes

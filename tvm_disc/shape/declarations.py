@@ -42,7 +42,7 @@ def declare_facts(
         else:
             solver.require_text(fact, text, sizes)
     for text in premises:
-        solver.assume(parse_constraint(text, dims.get, dims), "premise of this version")
+        solver.assume(parse_constraint(text, dims.get, dims), "condition of the special version")
 
 
 def _resolve(dims: Mapping[str, object], sizes: dict[str, int], name: str) -> object:

@@ -101,7 +101,7 @@ def cost_of(guard: Guard) -> str:
     """Return a guard's cost, its context, and the fact that it establishes."""
     count = operations(guard.cond)
     unit = "operation" if count == 1 else "operations"
-    return f"{count} {unit} per call; for {guard.context}; then {show(guard.cond)}"
+    return f"required by {guard.context}; {count} {unit} per call; afterwards {show(guard.cond)}"
 
 
 def describe(solver: Described) -> str:
@@ -112,8 +112,8 @@ def describe(solver: Described) -> str:
         value = show(solver.definitions[var] if defined else solver.simplify(var))
         lo, hi = solver.range_of(var)
         same = "" if value == str(var.name) else f" = {value}"
-        top = "" if hi is None else str(hi)
-        lines.append(f"  {str(var.name) + same:<24} {f'[{lo}, {top}]':<14} {source}".rstrip())
+        top = "inf)" if hi is None else f"{hi}]"
+        lines.append(f"  {str(var.name) + same:<24} {f'[{lo}, {top}':<14} {source}".rstrip())
     lines.append("facts")
     lines.extend(f"  {row}" for row in solver.facts() or ("none",))
     lines.append("guards")
@@ -126,5 +126,5 @@ def describe(solver: Described) -> str:
         lines += ["notes", *(f"  {text}" for text in solver.notes)]
     open_wishes = [w for w in solver.wishes if solver.known(w.text) is None]
     if open_wishes:
-        lines += ["would help", *(f"  {w}" for w in open_wishes)]
+        lines += ["constraints that would simplify the program", *(f"  {w}" for w in open_wishes)]
     return "\n".join(lines)

@@ -97,7 +97,7 @@ def _choice(*dims: Any, axis: int = 0, results: int = 1) -> str:
     x = rows(*dims)
     sums = [relay.sum(x, axis=axis), relay.max(x, axis=axis)][:results]
     lines = built(function(x, relay.Tuple(sums) if results > 1 else sums[0])).explain().splitlines()
-    return "".join(lines[next(k for k, s in enumerate(lines) if "runs:" in s) :][:12])
+    return "".join(lines[next(k for k, s in enumerate(lines) if "variant:" in s) :][:12])
 
 
 def test_where_neighbours_lie_decides() -> None:

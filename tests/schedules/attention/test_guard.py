@@ -57,7 +57,7 @@ def test_scaled_keys_are_read_where_they_lie() -> None:
     weights = relay.nn.softmax(relay.reshape_like(scores, q, **HEADS))
     result = relay.nn.batch_matmul(flat(weights), flat(v), transpose_b=False)
     body = relay.reshape_like(result, q, **HEADS)
-    assert "in place: K, V" in planned([q, k, v], body, FACTS)
+    assert "read without packing: K, V" in planned([q, k, v], body, FACTS)
     program = compile_one([q, k, v], body)
     for m, n in LENGTHS:
         given = random(m, n, 16, 24)

@@ -23,7 +23,7 @@ from tests.schedules.attention.cases import (
 from tvm_disc import relay
 
 LENGTHS = ((7, 129), (8, 127), (8, 128), (9, 131), (40, 200), (73, 513), (50, 1100))
-LEFT_OUT = "hidden keys: skipped"
+LEFT_OUT = "masked keys: skipped"
 
 
 def causal(m: int, n: int) -> np.ndarray:

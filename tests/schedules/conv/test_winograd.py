@@ -51,7 +51,7 @@ def test_every_size_of_image(level: str, outputs: int) -> None:
     function, w = layer(32, 48)
     target = {"kind": "llvm", "mcpu": level}
     exe = tvm_disc.build(function, target=target, passes=PASSES, options=options(winograd=outputs))
-    assert f"minimal filter: F({outputs}x{outputs}, 3x3)" in exe.explain()
+    assert f"algorithm: Winograd F({outputs}x{outputs}, 3x3)" in exe.explain()
     run_on(level)
     check(exe, w, BOUNDS[outputs])
 
@@ -127,7 +127,7 @@ def test_few_pixels_are_summed_directly() -> None:
     exe = tvm_disc.build(
         function, target=target, passes=PASSES, options=tvm_disc.Options(threads=1)
     )
-    assert "template: winograd, channel window beside winograd" in exe.explain()
+    assert "template: winograd, channel window with both layouts" in exe.explain()
     run_on("x86-64-v4")
     check(exe, w, 2e-6, [(1, 1, 1), (1, 2, 2), (2, 3, 3), (1, 5, 4), (1, 14, 14), (0, 2, 2)])
 

@@ -73,7 +73,7 @@ def test_scales(form: str, k: int, n: int, block: int, kept: str, level: str) ->
     exe = tvm_disc.build(
         function(x, relay.nn.dense(x, made)), target={"kind": "llvm", "mcpu": level}
     )
-    assert f"packed: {', '.join(('B', 'B scale', 'B zero')[:parts])}" in exe.explain()
+    assert f"packed operands: {', '.join(('B', 'B scale', 'B zero')[:parts])}" in exe.explain()
     assert len(exe.kernels) == 1
     assert "vpmovsxbd" in exe.source("asm")
     run_on(level)
@@ -102,7 +102,7 @@ def test_bfloat16(k: int, n: int, level: str) -> None:
     dense = relay.nn.dense(x, relay.cast(relay.const(w, "bfloat16"), "float32"))
     func = function(x, relay.add(dense, relay.const(bias)))
     exe = tvm_disc.build(func, target={"kind": "llvm", "mcpu": level})
-    assert "packed: B" in exe.explain()
+    assert "packed operands: B" in exe.explain()
     run_on(level)
     check(exe, w.astype("float64"), bias)
 

@@ -124,7 +124,7 @@ def _anchor(name: str) -> str:
 def _kernel(kernel: Mapping[str, Any], launches: Sequence[str]) -> str:
     name, notes = kernel["name"], dict(kernel["notes"])
     if kernel.get("choice"):
-        notes.pop("runs", None)  # shown by the tree
+        notes.pop("variant", None)  # shown by the tree
     rows = "".join(
         f"<tr><th>{escape(str(key))}</th><td><pre>{escape(str(value))}</pre></td></tr>"
         for key, value in notes.items()

@@ -89,10 +89,15 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         cost=partial(attention_ns, spec, tile),
         features=tuple(i64(x) for x in (batch, m, n)),
         notes={
-            "tile": f"{tile.scores.m_r}x{tile.scores.n_r}, {tile.values.m_r}x{tile.values.n_r}",
-            "block": f"{tile.queries} queries, {tile.keys} keys",
-            **({} if spread(found) is None else {"hidden keys": "skipped at both ends of a row"}),
-            "in place": ", ".join(n for n, p in zip("QKV", places, strict=True) if p) or "none",
+            "register tiles": f"{tile.scores.m_r} x {tile.scores.n_r} scores, {tile.values.m_r} x {tile.values.n_r} results",
+            "cache block": f"{tile.queries} queries, {tile.keys} keys",
+            **(
+                {}
+                if spread(found) is None
+                else {"masked keys": "skipped at both ends of a row of the mask"}
+            ),
+            "read without packing": ", ".join(n for n, p in zip("QKV", places, strict=True) if p)
+            or "none",
         },
     )
 

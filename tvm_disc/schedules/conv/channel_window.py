@@ -104,7 +104,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
         cost=cost,
         packed=dict.fromkeys(packed, weights),
         packed_dtypes=dict.fromkeys(packed, spec.dtype),
-        notes={"tile": f"{columns} columns of {lanes} channels"},
+        notes={"register tile": f"{columns} columns of {lanes} channels"},
     )
 
 

@@ -107,8 +107,8 @@ def _conv_plan(
         cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
         features=(batch, m, n, k),
         notes={
-            "tile": f"{tile.m_r}x{tile.n_r}",
-            "packed": "weights" if weights else "none",
+            "register tile": f"{tile.m_r} rows x {tile.n_r} columns",
+            "packed operands": "weights" if weights else "none",
             "depth": str(cut.depth),
         },
     )

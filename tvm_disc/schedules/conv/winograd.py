@@ -52,10 +52,10 @@ _GAP = 16
 
 @dataclass(frozen=True)
 class WinogradKnobs(Knobs):
-    """The knobs: ``outputs`` of a tile a side, and whether direct weights are kept ``beside``."""
+    """``outputs``: side of an output tile. ``both_layouts``: direct weights are kept as well."""
 
     outputs: int = 2
-    beside: bool = False
+    both_layouts: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def winograd_plans(group: Group, plans: Sequence[Plan], machine: Machine) -> lis
             continue
         both = Joined((plan.packed[weight], own.packed[weight]))
         skip = math.prod(both.parts[0].form(_shape(weight), _DTYPE)[0])
-        family = f"{plan.family} beside {FAMILY}"
+        family = f"{plan.family} with both layouts"
         packed = {**plan.packed, weight: both}
         beside.append(replace(plan, family=family, layout=layout, packed=packed))
         if len(beside) == 1:
@@ -228,7 +228,7 @@ def _plan(group: Group, node: Node, machine: Machine, skip: int = 0) -> Plan:
         knobs=WinogradKnobs(filtering.outputs, skip > 0),
         cost=partial(winograd_ns, cut),
         features=(cut.tiles,),
-        notes={"minimal filter": f"F({filtering.outputs}x{filtering.outputs}, 3x3)"},
+        notes={"algorithm": f"Winograd F({filtering.outputs}x{filtering.outputs}, 3x3)"},
     )
 
 

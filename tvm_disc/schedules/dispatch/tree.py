@@ -107,18 +107,15 @@ def shift_features(tree: Tree, by: int) -> Tree:
 
 
 def show(tree: Tree, features: Sequence[str], variants: Sequence[str], indent: str = "") -> str:
-    """Return the tree as nested if statements."""
+    """Return the tree as if, elif and else."""
     if isinstance(tree, Leaf):
         return f"{indent}{variants[tree.variant]}"
-    inner = indent + "  "
-    return "\n".join(
-        (
-            f"{indent}if {features[tree.feature]} < {tree.at}:",
-            show(tree.below, features, variants, inner),
-            f"{indent}else:",
-            show(tree.rest, features, variants, inner),
-        )
-    )
+    inner, test, lines = f"{indent}  ", "if", []
+    while isinstance(tree, Split):
+        lines.append(f"{indent}{test} {features[tree.feature]} < {tree.at}:")
+        lines.append(show(tree.below, features, variants, inner))
+        tree, test = tree.rest, "elif"
+    return "\n".join([*lines, f"{indent}else:", show(tree, features, variants, inner)])
 
 
 def to_json(tree: Tree, features: Sequence[str], variants: Sequence[object]) -> dict[str, Any]:

@@ -205,6 +205,12 @@ class Plan:
         """Return family and knobs without the algorithm; equal texts mean one body."""
         return f"{self.family}{json.dumps(self.knobs.code(), sort_keys=True)}"
 
+    @property
+    def label(self) -> str:
+        """Return family and knobs as users read them, such as ``row(rows_at_once=16)``."""
+        knobs = ", ".join(f"{k}={v}" for k, v in self.knobs.to_json().items())
+        return f"{self.family}({knobs})"
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -255,8 +261,7 @@ class Variant:
         return self.plan.family == LIBRARY
 
     def __str__(self) -> str:
-        knobs = ", ".join(f"{k}={v}" for k, v in self.plan.knobs.to_json().items())
-        return f"{self.plan.family}({knobs}), {self.run}"
+        return f"{self.plan.label}, {self.run}"
 
 
 @dataclass
@@ -302,7 +307,7 @@ def feasible(plans: Sequence[Plan], solver: Solver) -> tuple[list[Plan], list[Wh
         answers = [need.proved(solver) for need in plan.needs]
         false = [n.text for n, a in zip(plan.needs, answers, strict=True) if a is False]
         if false:
-            refused.append(WhyNot(plan.key, f"never: {', '.join(false)}"))
+            refused.append(WhyNot(plan.label, f"it requires that {' and '.join(false)}"))
             continue
         open_needs = tuple(n for n, a in zip(plan.needs, answers, strict=True) if a is None)
         kept.setdefault(plan.key, replace(plan, needs=open_needs))

@@ -137,9 +137,11 @@ def _gemm_plans(
         features=(batch, m, n, k, n % tile.n_r),
         layout=f"{tile.n_r} columns" if packed else "",
         notes={
-            "tile": f"{tile.m_r}x{tile.n_r}",
-            "packed": ", ".join(map(_role, packed)) or "none",
-            "in place": ", ".join(n for n in "AB" if getattr(spec, f"{n.lower()}_affine"))
+            "register tile": f"{tile.m_r} rows x {tile.n_r} columns",
+            "packed operands": ", ".join(map(_role, packed)) or "none",
+            "read without packing": ", ".join(
+                n for n in "AB" if getattr(spec, f"{n.lower()}_affine")
+            )
             or "none",
         },
     )

@@ -152,11 +152,13 @@ class _Loop:
     def notes(self) -> dict[str, str]:
         """Return the plan's lines in ``explain``."""
         rank = len(self.domain) - self.split
-        notes = {"loops": "flat" if self.split == 0 else f"rows of the last {rank} dims"}
+        inner = "the last dim" if rank == 1 else f"the last {rank} dims"
+        over = "all elements" if self.split == 0 else f"rows, then elements of {inner}"
+        notes = {"loops over": over}
         if self.runs is not None:
-            notes["operands"] = f"{self.runs.count}, each in its own loop"
+            notes["joined operands"] = f"{self.runs.count}, each copied by its own loop"
         if self.unsure:
-            notes["versions"] = "equal dims; broadcast"
+            notes["inner loops"] = "one for equal dims, one for broadcast dims"
         return notes
 
     def tasks(self) -> Expr:

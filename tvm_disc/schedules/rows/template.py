@@ -154,8 +154,11 @@ class _Rows:
             emit=emit,
             scratch_dtype=self.work.scratch_dtype,
             notes={
-                "stages": str(self.work.sched.stages),
-                "stored between stages": ", ".join(n.name for n in kept) or "none",
+                "passes over a row": str(self.work.sched.stages),
+                "stored between passes": ", ".join(
+                    f"result of {n.op.removeprefix('relax.')}" for n in kept
+                )
+                or "none",
                 "traversal": walk if self.vectorizable() else f"{walk}, one element at a time",
             },
         )
