@@ -273,7 +273,7 @@ def test_refuses_files_that_hold_something_else(
     text = tmp_path / "text.npy"
     text.write_text("no array")
     wrong = [
-        (["--inputs", str(text)], "expected NumPy arrays by name"),
+        (["--inputs", str(text)], "expected a mapping from names to NumPy arrays"),
         (["--inputs", str(tmp_path / "x.npy")], "found one array; see --input"),
         (["--input", f"x={text}"], "expected a NumPy array"),
         (["--input", f"x={tmp_path / 'case.npz'}"], "found several; see --inputs"),

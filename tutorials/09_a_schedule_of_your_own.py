@@ -112,9 +112,10 @@ print("right:", exe.kernels)
 # ```
 #
 # Each plan runs on one thread or on two, so there are four variants. The *dispatch tree* selects
-# one of the kept variants per call. `explain()` prints it after `variant:`, and `Executable.dispatch`
-# returns it as plain values: an inner node compares an expression of the call's dims and has a
-# subtree for each outcome; a leaf is the variant, given by template, knobs and threads.
+# one of the kept variants per call. `explain()` prints it after `variant:`, and
+# `Executable.dispatch` returns it as plain values: an inner node compares an expression of the
+# call's dims and has a subtree for each outcome; a leaf is the variant, given by template, knobs
+# and threads.
 
 # %%
 

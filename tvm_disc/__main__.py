@@ -401,9 +401,11 @@ def _arrays(path: Path) -> dict[str, object]:
     try:
         arrays = np.load(path)
     except _NOT_NUMPY:
-        raise BadInput(f"{path}: expected NumPy arrays by name (.npz)") from None
+        raise BadInput(f"{path}: expected a mapping from names to NumPy arrays (.npz)") from None
     if isinstance(arrays, np.ndarray):
-        raise BadInput(f"{path}: expected arrays by name (.npz), found one array; see --input")
+        raise BadInput(
+            f"{path}: expected a mapping from names to arrays (.npz), found one array; see --input"
+        )
     return dict(arrays)
 
 

@@ -98,7 +98,7 @@ def named_of(what: str, values: object) -> dict[str, Any]:
     if values is None:
         return {}
     if not hasattr(values, "keys") or isinstance(values, type):
-        raise BadNode(f"{what}: expected a mapping by name, found {shown(values)}")
+        raise BadNode(f"{what}: expected a mapping from names to values, found {shown(values)}")
     return dict(values)  # type: ignore[call-overload, no-any-return]
 
 
@@ -119,7 +119,7 @@ def refusing(function: Callable[P, R]) -> Callable[P, R]:
             given = [*map(shown, args), *(f"{k}={shown(v)}" for k, v in kwargs.items())]
             name = function.__name__
             text = str(error) or type(error).__name__
-            raise BadNode(f"{name}: cannot take ({', '.join(given)}): {text}") from error
+            raise BadNode(f"{name}: invalid arguments ({', '.join(given)}): {text}") from error
 
     return checked
 

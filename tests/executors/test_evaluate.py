@@ -138,7 +138,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "params": (
         lambda: relay.create_executor("vm", dense(), params=[W]).evaluate(),
         BadInput,
-        "params: expected arrays by name, found list",
+        "params: expected a mapping from names to arrays, found list",
     ),
 }
 

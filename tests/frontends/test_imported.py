@@ -74,7 +74,7 @@ def test_an_opset_stands_in_place_of_the_models(tmp_path: Any) -> None:
         ({"shape": {"x": (-1, 4)}}, "at least 0, a name or relay.Any.., found -1"),
         ({"shape": {"x": (2.0, 4)}}, "found 2.0"),
         ({"shape": {"x": 4}}, "'x': expected dims, found 4"),
-        ({"shape": 3}, "shape: expected a mapping by name, found 3"),
+        ({"shape": 3}, "shape: expected a mapping from names to values, found 3"),
         ({"dtype": {"x": "int8"}}, "'x': the model says float32, found 'int8'"),
         ({"opset": "13"}, "opset: expected a version, found '13'"),
         ({"freeze_params": False}, "weights are constants"),

@@ -153,7 +153,7 @@ def _first_line(error: BaseException) -> str:
     """What is the same on every machine, and with every release of Python."""
     line = next(iter(str(error).splitlines()), "")
     line = re.sub(r"0x[0-9a-f]+", "0x_", line)
-    line = re.sub(r"(cannot take \(.*\)): .*", r"\1", line)
+    line = re.sub(r"(invalid arguments \(.*\)): .*", r"\1", line)
     return line[:160]
 
 

@@ -163,7 +163,7 @@ def params(name: bytes, *fields: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "cut short"),
+        (b"", "truncated"),
         (params(b"\xff\xff", 0), "byte 32: the name of a tensor is no text"),
         (params(b"w", -1, -8), r"byte 41: 'w': .* shape \(-1, -8\)"),
         (params(b"w", 1 << 32, 1 << 32), r"byte 41: 'w': .* says 0 bytes"),

@@ -160,7 +160,7 @@ def _as_dict(target: object) -> dict[str, Any]:
         return {"kind": str(target.kind.name), **dict(target.attrs)}
     if not isinstance(target, str) or not target.strip():
         raise Unsupported(
-            f"target: expected a text such as 'llvm -mcpu=x86-64-v3', a dict or a TVM target, "
+            f"target: expected a string such as 'llvm -mcpu=x86-64-v3', a dict or a TVM target, "
             f"found {shown(target)}"
         )
     if target.lstrip().startswith("{"):

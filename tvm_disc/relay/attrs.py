@@ -250,4 +250,7 @@ def plain_value(value: object) -> AttrValue:
         return tuple(plain_value(item) for item in value)
     if isinstance(value, Mapping):
         return tuple((str(k), plain_value(v)) for k, v in value.items())
-    raise AttrError(f"an attribute cannot be {type(value).__name__} {value!r}")
+    raise AttrError(
+        "an attribute: expected a number, a string, a dtype, or a sequence or mapping of these, "
+        f"found {type(value).__name__} {value!r}"
+    )

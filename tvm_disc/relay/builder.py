@@ -99,7 +99,7 @@ def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
             f"a constant: expected an element type such as float32, found {shown(dtype)}"
         ) from None
     if array.dtype.kind in "iuf" and made.dtype.kind in "iu" and not np.array_equal(array, made):
-        raise BadNode(f"{str(value)[:80]} does not fit {made.dtype}; say another dtype")
+        raise BadNode(f"{str(value)[:80]} does not fit {made.dtype}; pass another dtype")
     return Constant(made)
 
 
@@ -190,7 +190,9 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
         del given[key]
     for key, value in given.items():
         if _holds_expr(value):
-            raise BadNode(f"{name}: attribute {key!r} must be numbers, found {shown(value)}")
+            raise BadNode(
+                f"{name}: attribute {key!r} must consist of numbers, found {shown(value)}"
+            )
         given[key] = _listed(name, key, value)
     try:
         return Call(get_op(name), tuple(map(as_expr, args)), complete_attrs(row, given))
@@ -200,7 +202,7 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
 
 def _row(name: str) -> OpRow:
     if not isinstance(name, str) or name not in OPS:
-        raise UnknownName(f"no operator {shown(name)}")
+        raise UnknownName(f"unknown operator {shown(name)}")
     return OPS[name]
 
 

@@ -84,7 +84,7 @@ class SourceName:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise BadNode(f"SourceName: expected a text, found {shown(self.name)}")
+            raise BadNode(f"SourceName: expected a string, found {shown(self.name)}")
 
 
 @dataclass(frozen=True)
@@ -365,7 +365,7 @@ class Let(Expr):
 
     def __post_init__(self) -> None:
         if not isinstance(self.var, Var):
-            raise BadNode(f"let binds a relay.Var, found {shown(self.var)}")
+            raise BadNode(f"let: expected a relay.Var to bind, found {shown(self.var)}")
         self.value, self.body = as_expr(self.value), as_expr(self.body)
 
 

@@ -49,7 +49,9 @@ class IRModule:
         self._constructors: dict[str, Constructor] = {}
         for what, given in (("functions", functions), ("type_definitions", type_definitions)):
             if given is not None and not isinstance(given, Mapping):
-                raise BadNode(f"{what}: expected a mapping by name, found {type(given).__name__}")
+                raise BadNode(
+                    f"{what}: expected a mapping from names to values, found {type(given).__name__}"
+                )
         for data in (type_definitions or {}).values():
             self.add_type(data)
         for name, func in (functions or {}).items():

@@ -36,7 +36,7 @@ def decode_array(data: bytes, offset: int = 0) -> tuple[NDArray[Any], int]:
         (nbytes,) = struct.unpack_from("<q", data, offset)
         offset += 8
     except struct.error as error:
-        raise ParseError(f"a stored tensor is cut short: {error}") from None
+        raise ParseError(f"a stored tensor is truncated: {error}") from None
     dtype = _dtype(code, bits, lanes)
     if ndim > _MOST_DIMS or any(d < 0 for d in shape):
         raise ParseError(f"a stored tensor has the shape {str(shape)[:80]}")
@@ -81,7 +81,7 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
     """Return the tensors of a ``.params`` file by name: NumPy arrays that also have ``numpy()``.
 
     Raises:
-        ParseError: ``data`` is not such a file, or it is cut short.
+        ParseError: ``data`` is not such a file, or it is truncated.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         found = type(data).__name__
@@ -97,7 +97,7 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
             offset = min(offset + 8 + length, len(data))
         (arrays,) = struct.unpack_from("<Q", data, offset)
     except struct.error as error:
-        raise ParseError(f"a parameter file is cut short: {error}") from None
+        raise ParseError(f"a parameter file is truncated: {error}") from None
     except UnicodeDecodeError:
         place = f"byte {offset + 8}"
         raise ParseError(f"a parameter file: {place}: the name of a tensor is no text") from None
@@ -120,7 +120,7 @@ def save_param_dict(params: Mapping[str, object]) -> bytes:
     Values are NumPy arrays, TVM tensors, Relay constants or scalars.
     """
     if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
-        raise BadNode(f"expected arrays by name, found {shown(params)}")
+        raise BadNode(f"expected a mapping from names to arrays, found {shown(params)}")
     parts = [struct.pack("<QQQ", _LIST_MAGIC, 0, len(params))]
     for name in params:
         raw = name.encode("utf-8")

@@ -27,9 +27,9 @@ def register(name: str, importer: Callable[..., object]) -> None:
             is not callable.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in globals():
-        raise BadInput(f"register: expected a new name for an importer, found {shown(name)}")
+        raise BadInput(f"register: expected an unused name for an importer, found {shown(name)}")
     if not callable(importer):
-        raise BadInput(f"register: expected a function of models, found {shown(importer)}")
+        raise BadInput(f"register: expected a function that takes a model, found {shown(importer)}")
     _IMPORTERS[name] = importer
 
 

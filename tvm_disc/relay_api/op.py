@@ -54,7 +54,7 @@ _FILES = frozenset(
 def get(name: str) -> Op:
     """Return the operator of that name; raise UnknownName, a KeyError, if there is none."""
     if not isinstance(name, str) or name not in OPS:
-        raise UnknownName(f"no operator {shown(name)}")
+        raise UnknownName(f"unknown operator {shown(name)}")
     return get_op(name)
 
 
@@ -79,7 +79,7 @@ def member(space: str, name: str) -> Any:
     if f"{space}.{name}" in REFUSED_FUNCTIONS:
         raise Unsupported(f"relay.{space}.{name}: {REFUSED_FUNCTIONS[f'{space}.{name}']}")
     if f"{space}.{name}" not in OPS:
-        raise AttributeError(f"no operator {space}.{name}")
+        raise AttributeError(f"unknown operator {space}.{name}")
     return function(f"{space}.{name}")
 
 
@@ -94,7 +94,7 @@ def __getattr__(name: str) -> Any:
         raise Unsupported(f"relay.{name}: {REFUSED_FUNCTIONS[name]}")
     if name in ("algorithm", "reduce", "tensor", "transform"):  # names of Relay's files
         return sys.modules[__name__]
-    raise AttributeError(f"no operator {name!r}")
+    raise AttributeError(f"unknown operator {name!r}")
 
 
 def known(value: Any) -> Any:

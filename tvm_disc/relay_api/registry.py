@@ -188,7 +188,7 @@ ENTRIES[:] = [_entry]
 def get(op_name: str) -> Op:
     """Return the operator of that name; raise UnknownName, a KeyError, if there is none."""
     if not isinstance(op_name, str) or op_name not in OPS:
-        raise UnknownName(f"no operator {shown(op_name)}")
+        raise UnknownName(f"unknown operator {shown(op_name)}")
     return get_op(op_name)
 
 

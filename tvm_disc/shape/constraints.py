@@ -95,9 +95,11 @@ def parse_constraint(
         ParseError: the text is invalid; the message quotes it and shows the column.
     """
     if not isinstance(text, str):
-        raise BadInput(f"parse_constraint: expected a text such as 'n > 1', found {shown(text)}")
+        raise BadInput(f"parse_constraint: expected a string such as 'n > 1', found {shown(text)}")
     if not callable(resolve):
-        raise BadInput(f"parse_constraint: expected a function of names, found {shown(resolve)}")
+        raise BadInput(
+            f"parse_constraint: expected a function that takes names, found {shown(resolve)}"
+        )
     if names is None:
         owner = getattr(resolve, "__self__", None)
         names = getattr(owner, "known_names", lambda: ())()

@@ -40,9 +40,13 @@ def special_version(
         general: the program without premises.
     """
     if not callable(read):
-        raise BadInput(f"special_version: expected a function of premises, found {shown(read)}")
+        raise BadInput(
+            f"special_version: expected a function that takes premises, found {shown(read)}"
+        )
     if not isinstance(getattr(general, "solver", None), Solver):
-        raise BadInput(f"special_version: expected an object with a solver, found {shown(general)}")
+        raise BadInput(
+            f"special_version: expected an object with a `solver`, found {shown(general)}"
+        )
     best: tuple[T, tuple[Wish, ...]] | None = None
     for _ in range(MAX_ROUNDS):
         known, premises = best or (general, ())

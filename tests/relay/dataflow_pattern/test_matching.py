@@ -206,11 +206,14 @@ def test_a_long_path() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: is_op("no.such"), "is_op: there is no operator 'no.such'"),
+        (lambda: is_op("no.such"), "is_op: unknown operator 'no.such'"),
         (lambda: has_dtype("floot"), "has_dtype: expected an element type such as float32"),
         (lambda: has_shape(3), "has_shape: expected a sequence of dims, found 3"),
         (lambda: has_type("float32"), "has_type: expected a Relay type, found 'float32'"),
-        (lambda: has_attr(3), "has_attr: expected attributes by name, found 3"),
+        (
+            lambda: has_attr(3),
+            "has_attr: expected a mapping from names to values, found 3",
+        ),
         (lambda: wildcard() + 1, "the arguments of a call pattern: expected a pattern"),
         (lambda: wildcard() | X, "an alternative: expected a pattern"),
         (lambda: is_tuple(3), "is_tuple: expected a sequence of patterns, found 3"),

@@ -258,7 +258,7 @@ class NoCallback(DFPatternCallback):
 @pytest.mark.parametrize(
     ("callbacks", "expr", "message"),
     [
-        (3, X, "rewrite: expected a DFPatternCallback or several, found 3"),
+        (3, X, "rewrite: expected a DFPatternCallback or a sequence of them, found 3"),
         ([3], X, "rewrite: expected a DFPatternCallback, found 3"),
         (NoPattern(), X, r"NoPattern\.pattern: expected a pattern .* found None; set it in"),
         (NoCallback(), X, r"NoCallback has no callback\(pre, post, node_map\); write one"),

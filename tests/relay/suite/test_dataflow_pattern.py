@@ -370,8 +370,8 @@ def test_values_stay() -> None:
 COUNTED = count()
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "an operator": (lambda: is_op("fly"), "there is no operator 'fly'"),
-    "no name": (lambda: is_op(3), "there is no operator 3"),
+    "an operator": (lambda: is_op("fly"), "unknown operator 'fly'"),
+    "no name": (lambda: is_op(3), "unknown operator 3"),
     "a callee": (lambda: dp.CallPattern("exp", None), "the callee of a call pattern"),
     "an operand": (lambda: is_op("exp")(1), "expected a pattern such as wildcard"),
     "operands": (lambda: dp.CallPattern(wildcard(), 3), "expected a sequence of patterns"),
@@ -384,7 +384,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a type": (lambda: has_type("float32"), "has_type: expected a Relay type"),
     "an element type": (lambda: has_dtype("float33"), "has_dtype: expected an element type"),
     "a shape": (lambda: has_shape(3), "has_shape: expected a sequence of dims"),
-    "attributes": (lambda: has_attr(["axis"]), "has_attr: expected attributes by name"),
+    "attributes": (
+        lambda: has_attr(["axis"]),
+        "has_attr: expected a mapping from names to values",
+    ),
     "an expression": (lambda: is_expr("x"), "is_expr: expected a Relay expression"),
     "where it stands": (lambda: wildcard().redirect_to(1), "redirect_to: expected a pattern"),
     "what is matched": (lambda: wildcard().match(3), "match: expected a Relay expression"),

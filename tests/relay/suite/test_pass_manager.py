@@ -464,7 +464,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a level": (lambda: transform.module_pass(lambda m, c: m, opt_level="2"), "opt_level"),
     "below all levels": (lambda: transform.module_pass(lambda m, c: m, opt_level=-1), "opt_level"),
     "no function": (lambda: transform.module_pass(3, opt_level=1), "must be a callable for Module"),
-    "a name": (lambda: transform.module_pass(min, opt_level=1, name=3), "name: expected a text"),
+    "a name": (lambda: transform.module_pass(min, opt_level=1, name=3), "name: expected a string"),
     "required": (
         lambda: transform.function_pass(min, opt_level=1, required="a"),
         "type of list/tuple",

@@ -143,7 +143,11 @@ REFUSED = {
         "tensor_array_read_float32: tensor arrays are not supported",
     ),
     "an unknown function": (lambda p: p.fold, AttributeError, "no function 'fold'"),
-    "no number": (lambda p: testing.count(p, 3), BadInput, "expected a value of nat, found 3"),
+    "no number": (
+        lambda p: testing.count(p, 3),
+        BadInput,
+        "expected a value of the data type nat, found 3",
+    ),
     "below zero": (lambda p: testing.make_nat_expr(p, -1), BadInput, "no negative number"),
 }
 

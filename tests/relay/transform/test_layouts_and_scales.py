@@ -144,7 +144,7 @@ def test_kernels_and_layers_that_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("layouts", "message"),
     [
-        (["NHWC"], "expected layouts by operator, found"),
+        (["NHWC"], "expected a mapping from operators to layouts, found"),
         ({"nn.dense": ["NC"]}, "expected operators among nn.conv1d, .*; found 'nn.dense'"),
         ({"nn.conv2d": ["NHW"]}, "nn.conv2d: expected an order of the axes NCHW, or 'default'"),
         ({"nn.conv2d": ["NHWC", "IOX"]}, "expected an order of the axes OIHW"),

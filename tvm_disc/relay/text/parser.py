@@ -74,9 +74,9 @@ def parse(
         ParseError: with line:column, the line, what was expected and what was found.
     """
     if not isinstance(source_name, str):
-        raise BadNode(f"parse: source_name is a text, found {shown(source_name)}")
+        raise BadNode(f"parse: source_name: expected a string, found {shown(source_name)}")
     if init_module is not None and not isinstance(init_module, IRModule):
-        raise BadNode(f"parse: init_module is a relay.IRModule, found {shown(init_module)}")
+        raise BadNode(f"parse: init_module: expected a relay.IRModule, found {shown(init_module)}")
     try:
         found = tokenize(source, need_header=True, name=source_name)
         parser = Parser(found, init_meta_table, init_module)

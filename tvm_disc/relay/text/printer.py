@@ -97,7 +97,9 @@ def pretty_print(value: Printable | Expr | ty.Type) -> str:
 
 def _printed(value: Printable | Expr, show_meta_data: bool, annotate: Annotate | None) -> str:
     if annotate is not None and not callable(annotate):
-        raise BadNode(f"annotate: expected a function of an expression, found {shown(annotate)}")
+        raise BadNode(
+            f"annotate: expected a function that takes an expression, found {shown(annotate)}"
+        )
     printer = _Printer(annotate)
     if not hasattr(value, "type_definitions") and not isinstance(value, Expr):
         found = type(value).__name__

@@ -15,7 +15,9 @@ from tvm_disc.relay.visit import free_vars as _free_vars
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:
     """Call ``fvisit`` with every node below ``expr`` once, operands before users."""
     if not callable(fvisit):
-        raise BadNode(f"post_order_visit: expected a function of a node, found {shown(fvisit)}")
+        raise BadNode(
+            f"post_order_visit: expected a function that takes a node, found {shown(fvisit)}"
+        )
     for node in post_order(as_expr(expr)):
         fvisit(node)
 

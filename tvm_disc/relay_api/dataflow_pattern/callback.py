@@ -47,7 +47,9 @@ def rewrite(
     if isinstance(callbacks, DFPatternCallback):
         callbacks = [callbacks]
     if not isinstance(callbacks, Sequence):
-        raise BadNode(f"rewrite: expected a DFPatternCallback or several, found {shown(callbacks)}")
+        raise BadNode(
+            f"rewrite: expected a DFPatternCallback or a sequence of them, found {shown(callbacks)}"
+        )
     for callback in callbacks:
         _check(callback)
     if not isinstance(expr, Expr):

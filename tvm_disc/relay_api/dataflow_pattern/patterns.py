@@ -416,7 +416,9 @@ class AttrPattern(DFPattern):
 
     def __post_init__(self) -> None:
         if not isinstance(self.attrs, Mapping):
-            raise BadNode(f"has_attr: expected attributes by name, found {shown(self.attrs)}")
+            raise BadNode(
+                f"has_attr: expected a mapping from names to values, found {shown(self.attrs)}"
+            )
         self.attrs = dict(self.attrs)
 
     def matches(self, matcher: Matcher, expr: Expr) -> bool:
@@ -521,7 +523,7 @@ def is_op(op_name: str) -> DFPattern:
     """Return a pattern of the operator of that name."""
     if not isinstance(op_name, str) or op_name not in OPS:
         found = shown(op_name)
-        raise BadNode(f"is_op: there is no operator {found}; relay.OPS has them all by name")
+        raise BadNode(f"is_op: unknown operator {found}; relay.OPS lists all operators")
     return ExprPattern(ast.get_op(op_name))
 
 

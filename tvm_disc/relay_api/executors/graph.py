@@ -281,7 +281,9 @@ def create(graph_json_str: str, libmod: object, device: Device) -> GraphModule:
     """
     make = getattr(libmod, "instance", None)
     if make is None:
-        raise BadInput(f"create: expected the lib of relay.build, found {type(libmod).__name__}")
+        raise BadInput(
+            f"create: expected the library that relay.build returns, found {type(libmod).__name__}"
+        )
     return GraphModule(make(device))
 
 

@@ -113,7 +113,9 @@ def as_arrays(params: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
         BadInput: they are not a mapping of arrays by name.
     """
     if not isinstance(params, Mapping | None):
-        raise BadInput(f"params: expected arrays by name, found {type(params).__name__}")
+        raise BadInput(
+            f"params: expected a mapping from names to arrays, found {type(params).__name__}"
+        )
     return {
         str(name): as_array(value) if hasattr(value, "__dlpack__") else np.asarray(value)
         for name, value in (params or {}).items()

@@ -28,7 +28,7 @@ def count(prelude: Prelude, n: ConstructorValue) -> int:
         if name == "z":
             return found
         if name != "s":
-            raise BadInput(f"count: expected a value of nat, found {shown(n)}")
+            raise BadInput(f"count: expected a value of the data type nat, found {shown(n)}")
         found, n = found + 1, n.fields[0]
 
 

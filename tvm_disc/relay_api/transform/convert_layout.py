@@ -89,7 +89,9 @@ def check_layouts(desired: object) -> dict[str, tuple[str, ...]]:
         BadNode: an operator without a layout, or a layout that does not consist of its axes.
     """
     if not isinstance(desired, Mapping):
-        raise BadNode(f"ConvertLayout: expected layouts by operator, found {shown(desired)}")
+        raise BadNode(
+            f"ConvertLayout: expected a mapping from operators to layouts, found {shown(desired)}"
+        )
     found: dict[str, tuple[str, ...]] = {}
     for name, given in desired.items():
         if name not in _CONVERTED:

@@ -117,9 +117,9 @@ def _info(what: str, given: Any, opt_level: int | None, name: str | None, requir
     if opt_level is None:
         raise BadNode(f"Please provide opt_level for the {what} pass.")
     if not isinstance(opt_level, int) or not 0 <= opt_level < 1 << 31:
-        raise BadNode(f"opt_level: expected a small number, found {shown(opt_level)}")
+        raise BadNode(f"opt_level: expected an integer below 2^31, found {shown(opt_level)}")
     if not isinstance(name, str | None):
-        raise BadNode(f"name: expected a text, found {shown(name)}")
+        raise BadNode(f"name: expected a string, found {shown(name)}")
     if not isinstance(required, list | tuple | None):
         raise BadNode("Required is expected to be the type of list/tuple.")
     if not callable(given):
@@ -211,7 +211,7 @@ def build_config(
     Earlier releases of Relay had this function instead of the class.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level < 1 << 31:
-        raise BadNode(f"opt_level: expected a small number, found {shown(opt_level)}")
+        raise BadNode(f"opt_level: expected an integer below 2^31, found {shown(opt_level)}")
     required = _names("required_pass", required_pass)
     return PassContext(opt_level, required, _names("disabled_pass", disabled_pass))
 

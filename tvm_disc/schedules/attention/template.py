@@ -31,6 +31,7 @@ from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, at
 from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.gemm.epilogue import Epilogue
+from tvm_disc.schedules.gemm.macro_kernel import GemmTile
 from tvm_disc.schedules.gemm.plan import strides_of
 from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -89,7 +90,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         cost=partial(attention_ns, spec, tile),
         features=tuple(i64(x) for x in (batch, m, n)),
         notes={
-            "register tiles": f"{tile.scores.m_r} x {tile.scores.n_r} scores, {tile.values.m_r} x {tile.values.n_r} results",
+            "register tiles": f"{_tile(tile.scores)} scores, {_tile(tile.values)} results",
             "cache block": f"{tile.queries} queries, {tile.keys} keys",
             **(
                 {}
@@ -100,6 +101,10 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
             or "none",
         },
     )
+
+
+def _tile(tile: GemmTile) -> str:
+    return f"{tile.m_r} x {tile.n_r}"
 
 
 def _size(dim: object) -> Any:
