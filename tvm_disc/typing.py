@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     import numpy as np
     from google.protobuf.message import Message as Proto
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+    from sympy import Expr as SymExpr
+    from torch import SymInt
+    from torch import Tensor as TorchTensor
     from torch.export import ExportedProgram
     from torch.fx import Graph as FxGraph
+    from torch.fx import GraphModule
     from torch.fx import Node as FxNode
     from tvm.ir import Call, Expr, GlobalVar, Var
     from tvm.ir import IRModule as TVMModule
@@ -55,6 +59,7 @@ __all__ = [
     "FxGraph",
     "FxNode",
     "GlobalVar",
+    "GraphModule",
     "GraphProto",
     "Ints",
     "ModelProto",
@@ -66,10 +71,13 @@ __all__ = [
     "SeqExpr",
     "Size",
     "Stmt",
+    "SymExpr",
+    "SymInt",
     "TVMFunction",
     "TVMModule",
     "TVMType",
     "Target",
     "TensorProto",
+    "TorchTensor",
     "Var",
 ]

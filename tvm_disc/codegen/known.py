@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import tvm
 import tvm_ffi
@@ -24,7 +23,7 @@ from tvm_disc.schedules.gemm.vendor import FAMILY
 from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.support.digests import digest_of_package
 from tvm_disc.tir.builder import index_var
-from tvm_disc.typing import TVMFunction
+from tvm_disc.typing import TVMFunction, Var
 
 # Machine fields outside the key: covered by the choice, shared state, or excluding a kernel from
 # the cache.
@@ -80,7 +79,7 @@ def making_of(kernel: Kernel, machine: Machine) -> str | None:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
 
 
-def _renamed(function: TVMFunction, names: Mapping[Any, Any]) -> object:
+def _renamed(function: TVMFunction, names: Mapping[Var, Var]) -> object:
     """Return the group with symbols replaced by ``names``.
 
     ``bind_symbolic_vars`` would infer types again, and Relax's inference rejects some operands that
@@ -91,7 +90,7 @@ def _renamed(function: TVMFunction, names: Mapping[Any, Any]) -> object:
     )
 
 
-def _choice(choice: Choice, names: Mapping[Any, Any]) -> object:
+def _choice(choice: Choice, names: Mapping[Var, Var]) -> object:
     """Return variants and decision tree, with the group's symbols replaced by canonical names."""
     asked = features(choice.tree)
     texts = {k: canonical_text(choice.features[k][0], names) for k in asked}

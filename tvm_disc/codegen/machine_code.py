@@ -30,7 +30,7 @@ from tvm_disc.support.locks import Lock
 from tvm_disc.support.processor import cores
 from tvm_disc.support.store import Store
 from tvm_disc.tir.llvm_ops import link
-from tvm_disc.typing import Target
+from tvm_disc.typing import PassContext, Target
 
 Module: TypeAlias = Any
 # Statement simplification is omitted on purpose: it would inline bindings of values that kernels
@@ -244,7 +244,7 @@ class Compiling:
             return _object_of(lowered, self._target)
 
 
-def _without_instruments(given: Any) -> Any:
+def _without_instruments(given: PassContext) -> PassContext:
     """Return a context for threads that run LLVM alone: no pass runs there, and entering it must
     not call the user's instruments.
     """
@@ -256,7 +256,7 @@ def _without_instruments(given: Any) -> Any:
     )
 
 
-def compile_tir(mod: Module, target: Any) -> Module:
+def compile_tir(mod: Module, target: Target) -> Module:
     """Lower and compile a TIR module for a CPU target as one module."""
     return _generated(_lowered(mod, target, ()), target)
 
@@ -280,7 +280,7 @@ def _lowered(mod: Module, target: Any, outside: Iterable[str]) -> Module:
 _LLVM = Lock()
 
 
-def _generated(lowered: Module, target: Any) -> Module:
+def _generated(lowered: Module, target: Target) -> Module:
     check_memory(lambda: len(tvm.ir.save_json(lowered)))
     with _LLVM:
         return tvm.get_global_func("target.build.llvm")(lowered, target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_disc.codegen.host.abi import plain_dim
 from tvm_disc.codegen.host.numpy_entry import takes_numpy
@@ -18,12 +18,15 @@ from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.kernel import Machine
 
+if TYPE_CHECKING:
+    from tvm_disc.errors import WhyNot
+
 
 def describe(
     programs: Sequence[Program],
     versions: Sequence[ImportedModule],
     library: KernelLibrary,
-    refused: Sequence[Any],
+    refused: Sequence[WhyNot],
 ) -> dict[str, Any]:
     """Return the manifest of a program."""
     program, general, premises = programs[0], programs[-1], versions[0].premises
@@ -72,7 +75,7 @@ def _workspace(program: Program) -> str:
     return "; ".join([*steps_of(program.definitions), workspace_formula(program.region)])
 
 
-def described_device(machine: Machine) -> dict[str, Any] | None:
+def described_device(machine: Machine) -> dict[str, list[str] | str] | None:
     """Return the manifest's entry about the GPU; None for a CPU program."""
     if machine.device is None:
         return None

@@ -180,7 +180,7 @@ def _as_dict(target: object) -> dict[str, Any]:
     return _parse(words)
 
 
-def _parse(words: list[str]) -> dict[str, Any]:
+def _parse(words: list[str]) -> dict[str, list[str] | str]:
     """Parse the classic form ``llvm -mcpu=x -mattr=+a,+b``, which TVM no longer accepts."""
     result: dict[str, Any] = {"kind": words[0]}
     if words[0] != "llvm":

@@ -92,7 +92,9 @@ def shared_units(shared: Functions) -> list[Unit]:
 class _Names:
     """Symbols of functions in objects: of kernels by content, of all others their own names."""
 
-    def __init__(self, parts: Iterable[Functions], known: Mapping[Any, str] | None = None) -> None:
+    def __init__(
+        self, parts: Iterable[Functions], known: Mapping[GlobalVar, str] | None = None
+    ) -> None:
         self._functions = {gv: f for part in parts for gv, f in part.items()}
         self._known: dict[Any, str] = dict(known or {})
 
@@ -212,7 +214,7 @@ class Unit:
         """The functions as a module; calls of other units are external calls."""
         own = {gv: GlobalVar(self._names.of(gv)) for gv in self._part}
 
-        def other(gv: Any) -> Any:
+        def other(gv: GlobalVar) -> Any:
             if gv not in own:
                 return _extern(self._names.of(gv))
             return lambda call: tvm.ir.Call(own[gv], list(call.args), ret_ty=call.ty)

@@ -24,6 +24,7 @@ from tvm_disc.frontends.calls import (
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.infer import Inference
+from tvm_disc.typing import Array
 
 Operand: TypeAlias = "Expr | int | float | bool"
 Dim: TypeAlias = "int | Expr"  # an expression is an int64 scalar
@@ -81,7 +82,7 @@ class Calc(Calls[Expr, Dim]):
             raise Unsupported(f"{what} must be one number known at compile time")
         return value.reshape(-1)[0].item()
 
-    def numbers(self, x: Expr, what: str) -> list[Any]:
+    def numbers(self, x: Expr, what: str) -> list[int]:
         """Return the elements of a vector, which must be known at compile time."""
         value = self.known(x)
         if value is None:
@@ -116,7 +117,7 @@ class Calc(Calls[Expr, Dim]):
         """Return whether an operand is an expression."""
         return isinstance(value, Expr)
 
-    def like(self, value: Any, x: Expr) -> ast.Constant:
+    def like(self, value: Array | float, x: Expr) -> ast.Constant:
         """Return a constant of the element type of ``x``."""
         return const(value, self.dtype(x))
 

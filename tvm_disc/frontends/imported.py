@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from tvm_disc.errors import BadInput, TypeMismatch, Unsupported, named_of, shown
@@ -11,6 +12,7 @@ from tvm_disc.frontends.onnx.model import read_file
 from tvm_disc.frontends.torch import from_pytorch as read_program
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.types import Any as AnyDim
+from tvm_disc.typing import ModelProto
 
 
 class Imported(IRModule):
@@ -28,9 +30,9 @@ class Imported(IRModule):
 
 
 def from_onnx(
-    model: Any,
+    model: ModelProto | Path | str,
     shape: Mapping[str, Any] | None = None,
-    dtype: Any = "float32",
+    dtype: Mapping[str, str] | str = "float32",
     opset: int | None = None,
     freeze_params: bool = True,
     convert_config: Mapping[str, Any] | None = None,
@@ -140,7 +142,7 @@ def _agree(value: Any, wanted: object) -> None:
         )
 
 
-def _give_opset(read: Any, opset: object) -> None:
+def _give_opset(read: ModelProto, opset: object) -> None:
     if isinstance(opset, bool) or not isinstance(opset, int) or not 0 < opset < 2**31:
         raise BadInput(f"from_onnx: opset: expected a version, found {shown(opset)}")
     for known in read.opset_import:

@@ -17,7 +17,7 @@ from tvm import relax, tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import CORE, CoreOp, OpClass
 from tvm_disc.support.literals import literal_value
-from tvm_disc.typing import Call, Expr, TVMType, Var
+from tvm_disc.typing import Binding, Call, Expr, TVMType, Var
 
 Dim: TypeAlias = Any  # an int64 PrimExpr
 
@@ -129,7 +129,7 @@ def _read_operand(
         prims.append(arg)
 
 
-def operand(arg: Any, lookup: Mapping[Any, Node]) -> Node:
+def operand(arg: Expr, lookup: Mapping[Any, Node]) -> Node:
     """Return the node of an operand; literals become ``const`` nodes."""
     if isinstance(arg, tvm.ir.GenericConst):
         return const_node(arg)
@@ -175,7 +175,7 @@ def link_users(nodes: Iterable[Node]) -> None:
             source.users.append(node)
 
 
-def like_blocks(blocks: Sequence[Any], bindings: Sequence[Any]) -> list[Any]:
+def like_blocks(blocks: Sequence[Any], bindings: Sequence[Binding]) -> list[Any]:
     """Return ``bindings`` as one block of the same kind as ``blocks``.
 
     Dataflow variables may be bound only in dataflow blocks.
@@ -196,7 +196,7 @@ def is_one(dim: object) -> bool:
     return static_dim(dim) == 1
 
 
-def free_symbols(exprs: Iterable[object]) -> list[Any]:
+def free_symbols(exprs: Iterable[object]) -> list[Expr]:
     """Return the symbolic variables of dims, each once, in order of appearance."""
     seen: dict[Any, None] = {}
     for e in exprs:

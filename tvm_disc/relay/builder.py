@@ -230,7 +230,7 @@ def op_function(name: str) -> OpFunction:
 
 
 def _bound(
-    name: str, params: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    name: str, params: Mapping[str, Any], args: Sequence[Expr | str], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the given values by the names of the operator's arguments and attributes.
 

@@ -24,6 +24,7 @@ from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
 from tvm_disc.relay.module import IRModule
 from tvm_disc.shape import Solver
+from tvm_disc.typing import Expr
 
 
 class Sketch(Emitter):
@@ -155,7 +156,7 @@ class Inference:
         low, _ = bounds(ctx, value)
         return low is not None and bool(ctx.solver.known_le(i64(0), low))
 
-    def dims_of(self, expr: ast.Expr) -> tuple[Any, ...]:
+    def dims_of(self, expr: ast.Expr) -> tuple[Expr, ...]:
         """Return the dims of a tensor as formulas, for :meth:`same`."""
         dims: tuple[Any, ...] = self._evaluate(expr).dims
         return dims

@@ -68,7 +68,7 @@ _register()
 
 
 def kernel_call(
-    name: str, args: Sequence[Expr], dims: Sequence[Any], dtype: str, **attrs: object
+    name: str, args: Sequence[Expr], dims: Sequence[Expr], dtype: str, **attrs: object
 ) -> Expr:
     """Return a call of kernel ``name``."""
     assert set(attrs) == set(KERNELS[name]), name
@@ -87,7 +87,7 @@ def reinterpret_call(x: Expr, dims: Sequence[Any], dtype: str) -> Expr:
     return tvm.ir.Call(tvm.ir.Op.get(REINTERPRET), [x, relax.ShapeExpr(list(dims))], given)
 
 
-def dequantize_call(parts: Sequence[Expr], dims: Sequence[Any], group: int) -> Expr:
+def dequantize_call(parts: Sequence[Expr], dims: Sequence[Expr], group: int) -> Expr:
     """Return a call that dequantizes ``(numbers, scale, zero)``; ``scale`` and ``zero`` are
     optional.
 
@@ -98,7 +98,7 @@ def dequantize_call(parts: Sequence[Expr], dims: Sequence[Any], group: int) -> E
 
 
 def checked_call(
-    data: Expr, numbers: Sequence[Expr], limits: Sequence[Any], *, what: str, kind: str
+    data: Expr, numbers: Sequence[Expr], limits: Sequence[Expr], *, what: str, kind: str
 ) -> Expr:
     """Return ``data`` guarded by a run-time check that ``numbers`` are within ``limits``.
 

@@ -150,7 +150,7 @@ class IRModule:
         """Replace a function."""
         self[var] = func
 
-    def get_attr(self, name: str) -> Any:
+    def get_attr(self, name: str) -> int | None:
         """Return an attribute of the module; None if there is none of that name."""
         return self.attrs.get(name)
 

@@ -14,12 +14,10 @@ object type. The importer emits calls of these external names; the host program 
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
 from tvm import relax
 
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, GlobalVar, TVMFunction, TVMModule
 
 PREFIX = "disc.object."
 GENERAL = "disc.general"  # attribute of functions that take and return boxed values
@@ -43,19 +41,19 @@ def is_object(ty: object) -> bool:
     return isinstance(ty, relax.ObjectType)
 
 
-def uses_boxes(mod: Any) -> bool:
+def uses_boxes(mod: TVMModule) -> bool:
     """Return whether a Relax module has boxed values."""
     functions = [f for _, f in mod.functions_items() if isinstance(f, relax.Function)]
     return any(map(needs_boxes, functions))
 
 
-def needs_boxes(func: Any) -> bool:
+def needs_boxes(func: TVMFunction) -> bool:
     """Return whether a Relax function has boxed values."""
     if is_general(func) or any(is_object(p.ty) for p in func.params):
         return True
     found = False
 
-    def look(e: Any) -> None:
+    def look(e: Expr | GlobalVar) -> None:
         nonlocal found
         found = found or object_op(e) is not None
 
@@ -63,7 +61,7 @@ def needs_boxes(func: Any) -> bool:
     return found
 
 
-def is_general(func: Any) -> bool:
+def is_general(func: TVMFunction) -> bool:
     """Return whether a Relax function takes and returns boxed values."""
     return func.attrs is not None and GENERAL in func.attrs
 
@@ -72,7 +70,7 @@ def has_effect(expr: Expr) -> bool:
     """Return whether an expression may read or write a reference, so that its order matters."""
     found = False
 
-    def look(e: Any) -> None:
+    def look(e: Expr | GlobalVar) -> None:
         nonlocal found
         called = isinstance(e, tvm.ir.Call) and isinstance(e.op, tvm.ir.GlobalVar)
         found = found or called or object_op(e) in ("read", "write", "apply")

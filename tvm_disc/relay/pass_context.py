@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -30,7 +30,7 @@ KEYS: dict[str, type] = {
 }
 
 
-def _value(key: str, given: Any) -> Any:
+def _value(key: str, given: Sequence[str] | int | str) -> Any:
     """Return the value of a key, converted to the key's type."""
     if key not in KEYS:
         known = ", ".join(KEYS)

@@ -17,6 +17,7 @@ import tvm
 from tvm.ir import instrument
 
 from tvm_disc.relay.module import IRModule, carried_by
+from tvm_disc.typing import PassContext
 
 _SEEN = ("should_run", "run_before_pass", "run_after_pass")
 
@@ -74,7 +75,7 @@ def _print_ir(make: Callable[[str], Any]) -> Callable[..., object]:
         """Print the header and the module to the standard error stream."""
         other = make(header)
 
-        def show(mod: Any, _ctx: Any) -> Any:
+        def show(mod: IRModule, _ctx: PassContext) -> IRModule:
             if not isinstance(mod, IRModule):
                 return other(mod)
             print(f"PrintIR({header}):\n{mod}", file=sys.stderr, flush=True)

@@ -263,7 +263,7 @@ def _ints(value: object) -> object:
 
 @refusing
 def matrix_set_diag(
-    data: ExprLike, diagonal: ExprLike, k: Any = 0, align: str = "RIGHT_LEFT"
+    data: ExprLike, diagonal: ExprLike, k: tuple[int, int] | int = 0, align: str = "RIGHT_LEFT"
 ) -> Call:
     """Return ``data`` with its diagonals ``k`` (one, or the first and the last) replaced.
 

@@ -254,7 +254,7 @@ def _split(t: TermEmitter, call: Call) -> Expr:
 
 @relax.expr_functor.mutator
 class _Decomposer(relax.PyExprMutator):
-    def visit_call_(self, call: Call) -> Any:
+    def visit_call_(self, call: Call) -> Expr:
         call = self.visit_expr_post_order(call)
         if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op):
             return call

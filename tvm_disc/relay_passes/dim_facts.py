@@ -10,7 +10,6 @@ template treat the two dims as equal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import tvm
 import tvm_ffi
@@ -19,12 +18,13 @@ from tvm import tirx
 from tvm_disc.errors import ParseError
 from tvm_disc.shape import Solver, parse_constraint
 from tvm_disc.shape.printing import show
+from tvm_disc.typing import Expr
 
 DIVISORS = (64, 32, 16, 8, 4, 2)
 """Numbers of lanes to test, in this order, for a dim that is even."""
 
 
-def facts_about(solver: Solver, dims: Sequence[Any]) -> list[str]:
+def facts_about(solver: Solver, dims: Sequence[Expr]) -> list[str]:
     """Return constraints on ``d0``, ``d1``, ... that hold wherever a kernel over ``dims`` runs.
 
     A fact about a dim that is read from data may depend on a check that runs after the kernel. If

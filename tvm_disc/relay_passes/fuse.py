@@ -49,7 +49,7 @@ def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> object:
     """
     refused: list[WhyNot] = []
 
-    def fuse(mod: Any, ctx: PassContext) -> object:
+    def fuse(mod: TVMModule, ctx: PassContext) -> object:
         refused.clear()
         return without_solver(_fuse_module(mod, solver_of(mod, solver), enabled, refused))
 
@@ -91,12 +91,12 @@ class _Outliner:
         new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
         self.builder.update_func(gv, new)
 
-    def _declare(self, lookup: dict[Any, Node], var: Var) -> None:
+    def _declare(self, lookup: dict[Var, Node], var: Var) -> None:
         if is_tensor(var.ty) and var.ty.shape is not None:
             shape = tuple(var.ty.shape.values)
             lookup[var] = Node("param", (), shape, str(var.ty.dtype), var=var)
 
-    def _sequence(self, seq: Any, outer: Mapping[Any, Node]) -> Any:
+    def _sequence(self, seq: Any, outer: Mapping[Var, Node]) -> Any:
         # A value computed outside of a branch is an operand inside it, never a member of its
         # kernels.
         lookup = {v: Node("param", (), n.shape, n.dtype, var=v) for v, n in outer.items()}
@@ -121,7 +121,7 @@ class _Outliner:
         self.refused.extend(plan.refused)
         return self._rebuild(seq, bindings, node_of, plan, lookup)
 
-    def _read(self, binding: Binding, lookup: dict[Any, Node]) -> Node:
+    def _read(self, binding: Binding, lookup: dict[Var, Node]) -> Node:
         value = binding.value
         if is_core(binding):
             node = read_call(binding.var, value, lookup)
@@ -134,7 +134,7 @@ class _Outliner:
         lookup[binding.var] = node
         return node
 
-    def _external(self, binding: Binding, lookup: Mapping[Any, Node]) -> Node:
+    def _external(self, binding: Binding, lookup: Mapping[Var, Node]) -> Node:
         """Return a node for a binding that is not a core operator; it only constrains the order."""
         sources: dict[Node, None] = {}
 
@@ -165,10 +165,10 @@ class _Outliner:
     def _rebuild(
         self,
         seq: SeqExpr,
-        bindings: Sequence[Any],
-        node_of: Mapping[Any, Node],
+        bindings: Sequence[Binding],
+        node_of: Mapping[Var, Node],
         plan: FusionPlan,
-        lookup: Mapping[Any, Node],
+        lookup: Mapping[Var, Node],
     ) -> object:
         outputs = {id(g): plan.outputs(g) for g in plan.groups}
         pieces = _order(bindings, node_of, plan, outputs)
@@ -180,7 +180,7 @@ class _Outliner:
                 out.append(self._keep(piece, lookup))
         return relax.SeqExpr(like_blocks(seq.blocks, out), seq.body)
 
-    def _keep(self, binding: Binding, lookup: Mapping[Any, Node]) -> Any:
+    def _keep(self, binding: Binding, lookup: Mapping[Var, Node]) -> Binding:
         value = binding.value
         if isinstance(value, relax.If):
             value = relax.If(
@@ -254,7 +254,7 @@ def _label(group: GroupPlan) -> str:
     return f"{group.kind}_{group.anchor.op.split('.')[-1]}"
 
 
-def _interface(group: GroupPlan) -> tuple[list[Node], list[Any]]:
+def _interface(group: GroupPlan) -> tuple[list[Node], list[Expr]]:
     """Return (external tensors that the group reads, symbols it uses), in order of first use."""
     params: dict[Node, None] = {}
     exprs: list[Any] = []
@@ -277,7 +277,7 @@ def _group_function(
     outputs: Sequence[Node],
     symbols: Sequence[Any],
     same: Mapping[Any, Any],
-) -> Any:
+) -> TVMFunction:
     """Return the closed function of a group, over fresh symbols and variables."""
     made = {s: tirx.Var(str(s.name), "int64") for s in symbols}
     fresh = {s: made[chosen] for s, chosen in same.items()}
@@ -319,7 +319,7 @@ def _group_function(
     return relax.Function(args, body, out.ty, True, tvm.ir.make_node("ir.DictAttrs", **attrs))
 
 
-def rename(expr: Expr, fresh: Mapping[Any, Any]) -> Expr:
+def rename(expr: Expr, fresh: Mapping[Var, Expr]) -> Expr:
     """Return ``expr`` with variables replaced."""
     if isinstance(expr, int | tirx.IntImm):
         return expr
@@ -336,7 +336,7 @@ def _rename_call(node: Node, fresh: Mapping[Var, Expr], made_vars: Mapping[Node,
     return tvm.ir.Call(call.op, args, call.attrs, call.ty_args)
 
 
-def _rename_arg(arg: Expr, fresh: Mapping[Any, Any], operands: Iterator[Any]) -> Any:
+def _rename_arg(arg: Expr, fresh: Mapping[Var, Expr], operands: Iterator[Any]) -> Expr:
     """Return an argument of a call, its tensors replaced by the next operands."""
     if isinstance(arg, relax.ShapeExpr):
         return relax.ShapeExpr([rename(d, fresh) for d in arg.values])
@@ -346,11 +346,11 @@ def _rename_arg(arg: Expr, fresh: Mapping[Any, Any], operands: Iterator[Any]) ->
 
 
 def _order(
-    bindings: Sequence[Any],
-    node_of: Mapping[Any, Node],
+    bindings: Sequence[Binding],
+    node_of: Mapping[Var, Node],
     plan: FusionPlan,
     outputs: Mapping[int, Sequence[Node]],
-) -> list[Any]:
+) -> list[GroupPlan | Binding]:
     """Return groups and remaining bindings in an order that respects all dependences."""
     made_by: dict[Node, Any] = {}
     for g in plan.groups:
@@ -390,13 +390,13 @@ def _order(
     return result
 
 
-def _position(item: Any, node_of: Mapping[Any, Node]) -> int:
+def _position(item: GroupPlan | Binding, node_of: Mapping[Var, Node]) -> int:
     if isinstance(item, GroupPlan):
         return max(n.index for n in item.members)
     return node_of[item.var].index
 
 
-def _needs(item: Any, node_of: Mapping[Any, Node]) -> list[Node]:
+def _needs(item: Any, node_of: Mapping[Var, Node]) -> list[Node]:
     group = isinstance(item, GroupPlan)
     nodes = item.nodes() if group else [node_of[item.var]]
     needs = [x for n in nodes for x in n.inputs if not group or x not in item]
@@ -415,7 +415,7 @@ def _dims_of(ty: TVMType) -> Sequence[Any] | None:
 
 
 def _link_numbers(
-    bindings: Sequence[Any], node_of: Mapping[Any, Node], outer: Iterable[Node]
+    bindings: Sequence[Binding], node_of: Mapping[Var, Node], outer: Iterable[Node]
 ) -> None:
     """Set the ``after`` of every node: the bindings that bind symbols which the node uses."""
     readers = _number_readers(bindings, node_of, outer)
@@ -425,8 +425,8 @@ def _link_numbers(
 
 
 def _number_readers(
-    bindings: Sequence[Any], node_of: Mapping[Any, Node], outer: Iterable[Node]
-) -> dict[Any, Node]:
+    bindings: Sequence[Binding], node_of: Mapping[Var, Node], outer: Iterable[Node]
+) -> dict[Var, Node]:
     """Return the bindings that bind symbols to values in the data or to dims known only at run
     time.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.relay_passes.fusion_groups import GroupPlan, Homes
 from tvm_disc.shape import Solver
+from tvm_disc.typing import Expr
 
 # Maximum cost, in plain operations, of the redundant evaluation of an inlined producer.
 CHEAP_COST = 3
@@ -22,7 +22,7 @@ class Relations:
         self.homes = Homes()
         self.groups: list[GroupPlan] = []
 
-    def domain(self, group: GroupPlan) -> Sequence[Any]:
+    def domain(self, group: GroupPlan) -> Sequence[Expr]:
         """Return the dims that a group's loops iterate over."""
         if group.kind in ("row", "reduce"):
             return group.anchor.inputs[0].shape

@@ -25,7 +25,7 @@ from tvm.relax import op as R
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.rewrite import bindings_of, drop_dead, is_call, rewrite_function
 from tvm_disc.shape import Solver
-from tvm_disc.typing import Call, Expr, PassContext, TVMFunction, TVMModule
+from tvm_disc.typing import Binding, Call, Expr, PassContext, TVMFunction, TVMModule, TVMType, Var
 
 
 @dataclass
@@ -53,7 +53,7 @@ def HoistProducts(solver: Solver | None = None) -> object:
     return tvm.transform.module_pass(hoist, opt_level=0, name="HoistProducts")
 
 
-def _tidied(mod: Any, before: Any, solver: Solver) -> object:
+def _tidied(mod: Any, before: TVMModule, solver: Solver) -> object:
     """Return the module with dead bindings removed from functions that differ from ``before``."""
     old = dict(before.functions_items())
     functions = {
@@ -77,11 +77,11 @@ def _first(mod: TVMModule, solver: Solver) -> tuple[Any, Any, Any, _Product] | N
     return None
 
 
-def _calls(func: object, gv: object) -> list[Any]:
+def _calls(func: object, gv: object) -> list[Binding]:
     return [b for b in bindings_of(func) if isinstance(b.value, tvm.ir.Call) and b.value.op == gv]
 
 
-def _products(func: TVMFunction, again: list[Any]) -> Iterator[_Product]:
+def _products(func: TVMFunction, again: list[Expr]) -> Iterator[_Product]:
     params = list(func.params)
     defined: dict[Any, Any] = {b.var: b.value for b in bindings_of(func)}
     place = {p: k for k, p in enumerate(params)}
@@ -117,7 +117,7 @@ def _literal(expr: Expr) -> int | None:
     return int(expr.value.numpy()) if scalar and "int" in str(expr.ty.dtype) else None
 
 
-def _bound(func: TVMFunction, step: Expr, place: dict[Any, int]) -> int | None:
+def _bound(func: TVMFunction, step: Expr, place: dict[Var, int]) -> int | None:
     """Return the position of the parameter ``n`` if the body of ``func`` has the form
     ``step < n ? ... recursion ... : result``, else None.
     """
@@ -164,7 +164,7 @@ def _hoisted(mod: Any, gv: Any, caller: Any, call: Call, found: _Product) -> obj
         arguments = [*old.args, argument]
         return _typed(tvm.ir.Call(fresh, arguments, old.attrs, old.ty_args, old.span), old)
 
-    def inside(node: Any) -> Any:
+    def inside(node: Call) -> Any:
         if node.op == gv:
             return with_argument(node, extra)
         if _same_product(node, found):
@@ -190,7 +190,7 @@ def _hoisted(mod: Any, gv: Any, caller: Any, call: Call, found: _Product) -> obj
     return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def _result(rows: Expr, found: _Product) -> Any:
+def _result(rows: Expr, found: _Product) -> TVMType:
     """Return the type of ``rows @ weight``."""
     shape = [*list(rows.ty.shape)[:-1], found.weight.ty.shape[1]]
     return relax.TensorType(shape, found.product.ty.dtype)
@@ -207,7 +207,7 @@ def _like(func: Any, body: Expr, extra: list[Expr]) -> Expr:
     return relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
 
 
-def _same_product(node: Any, found: _Product) -> bool:
+def _same_product(node: Call, found: _Product) -> bool:
     return (
         is_call(node, "matmul")
         and node.args[0].same_as(found.product.args[0])

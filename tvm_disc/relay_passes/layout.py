@@ -216,7 +216,7 @@ def _is_moved(node: Node, k: int, rank: int, few: int) -> bool:
     return channels is None or channels > few
 
 
-def _widened(shape: Sequence[Expr], rank: int) -> list[Any]:
+def _widened(shape: Sequence[Expr], rank: int) -> list[Expr]:
     return [tirx.IntImm("int64", 1)] * (rank - len(shape)) + list(shape)
 
 

@@ -23,7 +23,7 @@ from tvm_disc.graph.nodes import Node, is_one, is_tensor
 from tvm_disc.relay.call_attrs import with_fields
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.shape import Solver
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, Size
 
 Order: TypeAlias = Sequence[int]
 Dims: TypeAlias = Sequence[Any]
@@ -65,7 +65,7 @@ def channels_last_order(rank: int, channels: int) -> tuple[int, ...]:
     return (0, *range(channels + 1, rank), *range(1, channels + 1))
 
 
-def in_order(items: Sequence[Any], order: Order) -> list[Any]:
+def in_order(items: Sequence[Size], order: Order) -> list[Any]:
     """Return ``items``, one per axis, in a different order of the axes."""
     return [items[a] for a in order]
 
@@ -100,7 +100,7 @@ def _with_args(node: Node, tensors: Sequence[Expr], attrs: Any = None) -> Expr:
     """Return the call of ``node`` on other tensors; its scalar operands are kept."""
     left = iter(tensors)
 
-    def again(arg: Expr) -> Any:
+    def again(arg: Expr) -> Expr:
         if isinstance(arg, tvm.ir.Tuple) and all(is_tensor(f.ty) for f in arg.fields):
             return relax.Tuple([next(left) for _ in arg.fields])
         return next(left) if is_tensor(arg.ty) else arg

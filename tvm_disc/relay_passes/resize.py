@@ -19,7 +19,7 @@ from tvm.relax import op as R
 
 from tvm_disc.relay.ops.algebra import maximum, where
 from tvm_disc.relay_passes.terms import Term, TermEmitter, scalar
-from tvm_disc.typing import Call, Expr
+from tvm_disc.typing import Call, Expr, Size
 
 F32 = "float32"
 FLOATS = ("float32", "float64")
@@ -61,7 +61,7 @@ def _taken(t: TermEmitter, x: Term, picks: Term, axis: int) -> Term:
 
 
 def _weighted(
-    t: TermEmitter, x: Term, at: Term, axis: int, along: Sequence[Any], alpha: float | None
+    t: TermEmitter, x: Term, at: Term, axis: int, along: Sequence[Size], alpha: float | None
 ) -> Term:
     """Return the weighted sum of two rows (four with the cubic ``alpha``) around every position."""
     below = t.apply("floor", at)

@@ -16,7 +16,7 @@ from tvm_disc.graph.core_ops import CORE
 from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
 from tvm_disc.shape import Solver
 from tvm_disc.support.limits import FoldBudget
-from tvm_disc.typing import Binding, Expr, Var
+from tvm_disc.typing import Binding, Expr, SeqExpr, Var
 
 DEEPEST = 16  # maximum nesting of rules that emit calls, to which rules are applied
 
@@ -30,7 +30,7 @@ class Sequence_:
     def __init__(
         self,
         solver: Solver,
-        outer: Mapping[Any, Node],
+        outer: Mapping[Var, Node],
         folding: FoldBudget | None = None,
         rules: Sequence[Any] = (),
     ) -> None:
@@ -221,11 +221,11 @@ def rewrite_function(
 def _rewrite_sequence(
     seq: Any,
     solver: Solver,
-    outer: Mapping[Any, Node],
+    outer: Mapping[Var, Node],
     renamed: Mapping[Any, Any],
     rules: Sequence[Any],
     finish: Sequence[Any],
-) -> Any:
+) -> SeqExpr:
     out = Sequence_(solver, outer, rules=rules)
     out.renamed.update(renamed)
     for block in seq.blocks:
@@ -247,7 +247,7 @@ def _rewrite_sequence(
     return relax.SeqExpr(like_blocks(seq.blocks, out.bindings), body)
 
 
-def _variables(expr: object) -> list[Any]:
+def _variables(expr: object) -> list[Expr]:
     found: list[Any] = []
 
     def look(e: object) -> None:

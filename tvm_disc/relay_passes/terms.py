@@ -11,7 +11,7 @@ from tvm.relax import op as R
 
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.ops.algebra import Algebra, Number
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, Size
 
 
 def scalar(value: Any, dtype: str) -> Expr:
@@ -71,7 +71,7 @@ class TermEmitter:
         """Return a term cast to a dtype."""
         return x if x.dtype == dtype else self.made(R.astype(self.expr(x), dtype), dtype)
 
-    def reshape(self, x: Term, dims: Sequence[Any]) -> Term:
+    def reshape(self, x: Term, dims: Sequence[Size]) -> Term:
         """Return a term reshaped."""
         return self.made(reshape_call(self.expr(x), dims), x.dtype)
 

@@ -15,7 +15,7 @@ import tvm_ffi
 
 from tvm_disc.abi import numpy_layout
 from tvm_disc.errors import BadInput
-from tvm_disc.typing import RuntimeTensor
+from tvm_disc.typing import Array, RuntimeTensor
 
 NDARRAY = np.ndarray
 # Properties of this interpreter that the entry for NumPy arrays reads: CPython 3.14 added a word
@@ -91,7 +91,10 @@ def nested(arrays: Sequence[Any], tree: Any) -> Any:
 
 
 def remember(
-    known: dict[tuple[Any, ...], Any], args: Sequence[Any], result: Any, plain: bool
+    known: dict[tuple[tuple[int, ...] | int, ...], Any],
+    args: Sequence[Array],
+    result: tuple[Array, ...] | Array,
+    plain: bool,
 ) -> None:
     """Cache the shapes and dtypes of small results by the shapes of NumPy inputs.
 
@@ -108,7 +111,7 @@ def remember(
             )
 
 
-def as_array(tensor: RuntimeTensor) -> Any:
+def as_array(tensor: RuntimeTensor) -> Array:
     """Return a tensor as a NumPy array that shares its memory."""
     try:
         return np.from_dlpack(tensor)

@@ -15,6 +15,7 @@ import tvm_ffi
 from tvm_disc.abi.entries import DOWNLOAD, UPLOAD
 from tvm_disc.runtime.arrays import leaves
 from tvm_disc.support.locks import Lock
+from tvm_disc.typing import RuntimeTensor
 
 Tensor: TypeAlias = Any
 _CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
@@ -31,7 +32,7 @@ class OnDevice:
     """
 
     def __init__(
-        self, main: Callable[..., Any], function: Callable[[str], Any], inputs: int, outputs: Any
+        self, main: Callable[..., Any], function: Callable[[str], Any], inputs: int, outputs: int
     ) -> None:
         self.main, self.inputs, self.outputs = main, inputs, outputs
         self.upload, self.download = function(UPLOAD), function(DOWNLOAD)
@@ -109,7 +110,7 @@ def is_of_device(error: Exception) -> bool:
 _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
 
-def _tree(result: Any, tree: Any) -> Any:
+def _tree(result: RuntimeTensor, tree: int) -> RuntimeTensor:
     """Return a nested result as nested tuples."""
     if isinstance(tree, int):
         return result

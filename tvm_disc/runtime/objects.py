@@ -73,7 +73,12 @@ class Codec:
         """Return the Python result of a call from its flat form."""
         return self._value(self.result, result, convert)
 
-    def _value(self, form: Any, flat: Any, convert: Callable[[Any], Any]) -> Any:
+    def _value(
+        self,
+        form: Sequence[Sequence[str] | str | None] | None,
+        flat: Any,
+        convert: Callable[[Any], Any],
+    ) -> Any:
         if form is None:
             return convert(flat)
         if form and isinstance(form[0], str):

@@ -7,7 +7,7 @@ one arm of ``if_then_else`` and evaluated with ``guarded_at``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import tvm
 from tvm import tirx
@@ -163,7 +163,7 @@ def _reshape(low: ElementReader, node: Node, index: Index) -> Expr:
 
 
 def reshape_index(
-    low: ElementReader, src: Sequence[Any], dst: Sequence[Any], index: Index
+    low: ElementReader, src: Sequence[Expr], dst: Sequence[Expr], index: Index
 ) -> list[Expr]:
     """Return the source index of a reshape.
 

@@ -46,7 +46,7 @@ from tvm_disc.tir.builder import (
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import IndexSpace, add, mul, product
 from tvm_disc.tir.llvm_ops import tuned_for
-from tvm_disc.typing import UNSET, Buffer, Expr, Size
+from tvm_disc.typing import UNSET, Buffer, Expr, Size, Var
 
 if TYPE_CHECKING:
     from tvm_disc.schedules.cuda.kernel import Ahead
@@ -166,7 +166,7 @@ def build_kernel(
 
 
 def _functions(
-    entry: Any, group: Group, choice: Choice, solver: Solver, machine: Machine
+    entry: GlobalVar, group: Group, choice: Choice, solver: Solver, machine: Machine
 ) -> dict[Any, Any]:
     """Return all functions of a CPU kernel; ``entry`` is its driver."""
     symbols = group.symbols()
@@ -279,7 +279,7 @@ def _fresh(symbols: Sequence[Any]) -> list[Any]:
 def index_space(solver: Solver) -> IndexSpace:
     """Return the index arithmetic under the solver's facts about dims."""
 
-    def small(dims: Sequence[Any]) -> bool:
+    def small(dims: Sequence[Expr]) -> bool:
         high = solver.range_of(product(dims))[1]
         return high is not None and high <= SMALL_INDEX
 
@@ -421,7 +421,7 @@ class _Driver:
 
         return self.block.bind("number", Sizes(self.block).plain(under(choice.tree)))
 
-    def _places(self, plan: Plan) -> tuple[dict[Node, Any], Expr]:
+    def _places(self, plan: Plan) -> tuple[dict[Node, Expr | Var], Expr]:
         """Return the address of every operand and result, and the offset of the remaining
         scratch.
         """
@@ -434,7 +434,12 @@ class _Driver:
         return places, at
 
     def _part(
-        self, variant: Variant, part: Stage, plans: _OneOf, places: dict[Node, Any], room: Expr
+        self,
+        variant: Variant,
+        part: Stage,
+        plans: _OneOf,
+        places: dict[Node, Expr | Var],
+        room: Expr,
     ) -> None:
         plan, block = part.plan, self.block
         parts: Size = variant.run.parts

@@ -63,7 +63,7 @@ def _number(e: Expr) -> Any:
     return e
 
 
-def condition(e: Expr) -> Any:
+def condition(e: Expr) -> Expr:
     """Return the expression if it is a condition.
 
     Raises:
@@ -74,7 +74,7 @@ def condition(e: Expr) -> Any:
     return e
 
 
-def _joint(a: Expr, b: Expr) -> tuple[Any, Any, bool]:
+def _joint(a: Expr, b: Expr) -> tuple[Expr, Expr, bool]:
     """Return two numbers in their common type, and whether that is float64."""
     real_ones = FLOAT in (kind_of(_number(a)), kind_of(_number(b)))
     return (as_float(a), as_float(b), True) if real_ones else (a, b, False)
@@ -96,7 +96,7 @@ def _arithmetic(of_numbers: Binary, of_ints: Binary, of_floats: Binary | None) -
     return apply
 
 
-def _true_quotient(a: Expr, b: Expr) -> Any:
+def _true_quotient(a: Expr, b: Expr) -> Expr:
     a, b = as_float(a), as_float(b)
     x, y = literal(a), literal(b)
     if y == 0:
@@ -104,7 +104,7 @@ def _true_quotient(a: Expr, b: Expr) -> Any:
     return real(x / y) if x is not None and y is not None else tirx.Div(a, b)
 
 
-def _shifted(a: Expr, by: Any, left: bool) -> Any:
+def _shifted(a: Expr, by: Expr, left: bool) -> Expr:
     count = literal(by)
     if count is None or not 0 <= count < 62 or kind_of(a) != INT:
         raise Mistyped("expected an integer shifted by a literal below 62")
@@ -158,17 +158,17 @@ def related(sign: str, a: Expr, b: Expr) -> Any:
     return node(a, b)
 
 
-def joined(word: str, a: Any, b: Any) -> Any:
+def joined(word: str, a: Any, b: Any) -> Expr:
     """Return `a and b`, or `a or b`."""
     return (tirx.And if word == "and" else tirx.Or)(condition(a), condition(b))
 
 
-def negated(a: Any) -> Any:
+def negated(a: Any) -> Expr:
     """Return `not a`."""
     return tirx.Not(condition(a))
 
 
-def chosen(test: Expr, a: Expr, b: Expr) -> Any:
+def chosen(test: Expr, a: Expr, b: Expr) -> Expr:
     """Return `a if test else b`."""
     if kind_of(a) == BOOL:
         yes, no = tirx.And(condition(test), a), tirx.And(tirx.Not(test), condition(b))
@@ -177,7 +177,7 @@ def chosen(test: Expr, a: Expr, b: Expr) -> Any:
     return tirx.Select(condition(test), a, b)
 
 
-def _truncated(e: Expr) -> Any:
+def _truncated(e: Expr) -> Expr:
     if kind_of(_number(e)) == INT:
         return e
     known = literal(e)
@@ -215,7 +215,7 @@ def _rounded(e: Expr) -> Any:
     return tirx.Add(below, tirx.Select(up, integer(1), integer(0)))
 
 
-def _root(e: Expr) -> Any:
+def _root(e: Expr) -> Expr:
     return tirx.sqrt(as_float(e))
 
 

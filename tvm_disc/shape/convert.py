@@ -86,7 +86,7 @@ class Converter:
             found = self._read_cond[key] = (e, self._cond(e))
         return found[1]
 
-    def _poly(self, e: Any) -> Poly:
+    def _poly(self, e: Expr) -> Poly:
         kind = type(e).__name__
         if hasattr(e, "ty") and str(e.ty.dtype).startswith("float"):
             return self._opaque(e)
@@ -143,7 +143,7 @@ class Converter:
     def _choice(self, cond: Any, a: Any, b: Any) -> Poly:
         return self.terms.poly("sel", self.cond(cond), self.poly(a), self.poly(b))
 
-    def _cast(self, e: Any) -> Poly:
+    def _cast(self, e: Expr) -> Poly:
         source = str(e.value.ty.dtype)
         if source == "bool":
             return self._choice(e.value, 1, 0)
@@ -151,7 +151,7 @@ class Converter:
             return self.poly(e.value)
         return self._opaque(e)
 
-    def _call(self, e: Any) -> Poly:
+    def _call(self, e: Expr) -> Poly:
         name = str(getattr(e.op, "name", "")).rsplit(".", 1)[-1]
         if name == "if_then_else":
             return self._choice(*e.args)
@@ -297,7 +297,7 @@ class Converter:
         write = {"div": tirx.FloorDiv, "rem": tirx.FloorMod, "tdiv": tirx.Div}[atom.kind]
         return write(args[0], args[1])
 
-    def cond_expr(self, c: Cond) -> Any:
+    def cond_expr(self, c: Cond) -> Expr:
         """Return the boolean expression of a condition."""
         if c.op in ("true", "false"):
             return tirx.IntImm("bool", int(c.op == "true"))

@@ -82,7 +82,7 @@ class Joins:
         key = solver.key(dim)
         return self._parts.get(key, {key: dim})
 
-    def known(self, solver: Questions, a: Any, b: Any) -> Any | None:
+    def known(self, solver: Questions, a: Expr, b: Expr) -> Any | None:
         """Return the earlier broadcast of the same set of dims, which is already guarded, or
         None.
         """
@@ -103,7 +103,7 @@ class Joins:
         self._parts[solver.key(result)] = parts
         return result
 
-    def _defined(self, solver: Questions, a: Any, b: Any, parts: dict[Any, Any]) -> Any:
+    def _defined(self, solver: Questions, a: Expr, b: Expr, parts: dict[Poly, Expr]) -> Any:
         first = solver.name_of(next(iter(parts.values())))
         source = f"the broadcast of {first} and {len(parts) - 1} other dims"
         result = solver.define("joined", tirx.Select(tirx.EQ(a, _one()), b, a), source)
@@ -112,7 +112,7 @@ class Joins:
         return result
 
 
-def broadcast(solver: Questions, a: Any, b: Any, context: str) -> Any:
+def broadcast(solver: Questions, a: Any, b: Expr, context: str) -> Any:
     """Return the common dim of `a` and `b` by the broadcasting of NumPy and Relay.
 
     proved                  result                      guard
@@ -158,7 +158,7 @@ def broadcast(solver: Questions, a: Any, b: Any, context: str) -> Any:
     return solver.joins.of(solver, a, b)
 
 
-def _one() -> Any:
+def _one() -> Expr:
     return tirx.IntImm("int64", 1)
 
 

@@ -52,7 +52,7 @@ def opaque(body: Expr) -> Any:
     twice, which happens if a length is read twice. A size of zero would also trap.
     """
 
-    def called(node: Any) -> object:
+    def called(node: Expr) -> object:
         if isinstance(getattr(node.b, "value", node.b), int | tirx.IntImm):
             return node
         return (floor_divide if isinstance(node, tirx.FloorDiv) else floor_mod)(node.a, node.b)

@@ -197,7 +197,7 @@ class IndexSpace:
         result = quotient if part.position == 0 else _lanewise(quotient, outer, tirx.floormod)
         return _cast("int64", result) if narrow else result
 
-    def depends_on(self, var: Var, root: Any) -> bool:
+    def depends_on(self, var: Var, root: Expr) -> bool:
         """Return whether ``var`` is a placeholder split, in any number of steps, from ``root``."""
         part = self._parts.get(var)
         if part is None:

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any
 
 from tvm import tirx
 from tvm.ir import StringImm
@@ -29,7 +28,7 @@ from tvm.ir import StringImm
 from tvm_disc.target.isa import Isa, isa_of
 from tvm_disc.tir.division import definitions, opaque
 from tvm_disc.tir.imports import called_in, provided
-from tvm_disc.typing import Expr, TVMModule
+from tvm_disc.typing import Expr, Target, TVMModule
 
 LANES = 16  # lanes of the registers that these operations use, and floats of a cache line
 STREAMS_FROM = 8  # fewest lanes of a register of half a cache line
@@ -118,7 +117,7 @@ def _lanes(x: Expr) -> int:
     return int(str(x.ty.dtype).partition("x")[2] or 1)
 
 
-def link(mod: TVMModule, target: Any) -> Any:
+def link(mod: TVMModule, target: Target) -> TVMModule:
     """Return ``mod`` with the LLVM definitions that its calls need on ``target``."""
     for name, func in mod.functions_items():
         body = opaque(func.body)

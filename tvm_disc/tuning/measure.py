@@ -21,7 +21,7 @@ from tvm_disc.schedules.packing import Packing, pack_constant
 from tvm_disc.tir.builder import i64, storage_dtype
 from tvm_disc.tuning.core_contention import CROWDED, STOLEN, Host, Wait
 from tvm_disc.tuning.entry import Bench, has_workers, require_machine, use_workers
-from tvm_disc.typing import Expr, Var
+from tvm_disc.typing import Device, Expr, RuntimeTensor, Var
 
 LONG_NS = 5e6
 LONG_ROUNDS = 12  # rounds of long calls; clearly slower variants are dropped earlier
@@ -93,7 +93,7 @@ class Session:
         self,
         bench: Bench,
         module: Any,
-        device: Any,
+        device: Device,
         vendor: bool = False,
         seed: int = 0,
         local: bool = False,
@@ -175,7 +175,12 @@ class Session:
         return result
 
     def _round(
-        self, k: int, args: Sequence[Any], dims: Sequence[int], number: int, effort: Effort
+        self,
+        k: int,
+        args: Sequence[RuntimeTensor],
+        dims: Sequence[int],
+        number: int,
+        effort: Effort,
     ) -> float:
         time.sleep(effort.pause_s)
         if self.gauge is not None and self.bench.variants[k].run.parts > 1:
@@ -194,7 +199,7 @@ class Session:
         return float(evaluator(*args, *map(int, dims)).mean) * 1e9
 
     def _number(
-        self, k: int, args: Sequence[Any], dims: Sequence[int], effort: Effort
+        self, k: int, args: Sequence[RuntimeTensor], dims: Sequence[int], effort: Effort
     ) -> tuple[int, float]:
         """Return (calls in a round, first estimate in nanoseconds)."""
         number, each = 1, self._once(k, args, dims, 1)
@@ -237,7 +242,7 @@ class Session:
         # Integers may be indices into an array of one element: use zeros.
         return self._empty(elems, node.dtype)
 
-    def _packed(self, node: Node, pack: Packing) -> Any:
+    def _packed(self, node: Node, pack: Packing) -> RuntimeTensor:
         shape = [int(evaluate(i64(d), {})) for d in node.shape]
         weight = tvm.runtime.empty(shape, node.dtype).numpy()  # NumPy alone lacks some of the types
         weight[...] = self.rng.uniform(0.1, 1.0, shape).astype(weight.dtype)
@@ -248,7 +253,7 @@ class Session:
         return tvm.runtime.tensor(np.zeros(max(elems, 1), storage_dtype(dtype)), self.device)
 
 
-def _elems(node: Node, points: Mapping[Any, Any]) -> int:
+def _elems(node: Node, points: Mapping[Var, Any]) -> int:
     total = 1.0
     for d in node.shape:
         total *= float(evaluate(i64(d), points))

@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.schedules.dispatch.sampling import LARGEST_DIM, bounds, evaluate
 from tvm_disc.shape import Solver
-from tvm_disc.typing import Var
+from tvm_disc.typing import Expr, Var
 
 Shapes: TypeAlias = "Mapping[str, Sequence[int]] | str | Path | None"
 Weights: TypeAlias = Mapping[str, Sequence[float]] | None
@@ -68,7 +68,7 @@ def _symbols(inputs: Inputs) -> list[object]:
     return list(dict.fromkeys(dims))
 
 
-def _named(inputs: Inputs, symbols: Sequence[Any]) -> dict[str, Any]:
+def _named(inputs: Inputs, symbols: Sequence[Var]) -> dict[str, Any]:
     names = {str(s.name): s for s in symbols}
     for name, shape, _ in inputs:
         for axis, d in enumerate(shape):
@@ -79,7 +79,7 @@ def _named(inputs: Inputs, symbols: Sequence[Any]) -> dict[str, Any]:
 
 def _choices(
     inputs: Inputs, symbols: Sequence[Any], solver: Solver, shapes: Mapping[str, Sequence[int]]
-) -> dict[Any, list[int]]:
+) -> dict[Var, list[int]]:
     names = _named(inputs, symbols)
     found: dict[Any, list[int]] = {}
     for name, given in shapes.items():
@@ -109,7 +109,7 @@ def _sizes(values: Any) -> bool:
 
 
 def _draws(
-    values: Mapping[Any, list[int]],
+    values: Mapping[Var, list[int]],
     symbols: Sequence[Any],
     weights: Mapping[str, Sequence[float]],
     count: int,
@@ -159,7 +159,7 @@ def _draw(
     return options[int(np.abs(np.asarray(options) - wanted).argmin())]
 
 
-def _accepted(point: dict[Any, int], solver: Solver) -> dict[Any, int] | None:
+def _accepted(point: dict[Any, int], solver: Solver) -> dict[Var, int] | None:
     """Return the point with dims that must be equal made equal; None if the guards still fail."""
     for guard in solver.guards:
         if not _holds(guard.cond, point):
@@ -181,7 +181,7 @@ def equal_pairs(cond: object) -> list[tuple[object, object]]:
     return found
 
 
-def _holds(cond: Any, point: Mapping[Any, int]) -> bool:
+def _holds(cond: Expr, point: Mapping[Var, int]) -> bool:
     try:
         return bool(evaluate(cond, {k: np.float64(v) for k, v in point.items()}))
     except Unsupported:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from tqdm import tqdm
@@ -48,7 +48,12 @@ from tvm_disc.tuning.outliers import surprising
 from tvm_disc.tuning.remote import Fleet, Place, answered
 from tvm_disc.tuning.shapes import Shapes, Weights, check_shapes, program_points
 from tvm_disc.tuning.share import shared_out
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, Var
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.expr import Function
+    from tvm_disc.relay.module import IRModule
+
 
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -111,7 +116,7 @@ class Tuned:
 
 
 def tune(
-    source: Any,
+    source: Function | IRModule | int,
     *,
     records: str | Path,
     shapes: Shapes = None,
@@ -523,7 +528,7 @@ def _launches(region: Region, defined: dict[Any, Any]) -> Iterable[tuple[Launch,
 
 
 def _dims(
-    launch: Launch, defined: Mapping[Any, Any], point: Mapping[Any, int]
+    launch: Launch, defined: Mapping[Any, Any], point: Mapping[Var, int]
 ) -> tuple[int, ...] | None:
     """Return the values of a kernel's dims at a point; None if they depend on data."""
     values = {k: np.float64(v) for k, v in point.items()}

@@ -21,12 +21,12 @@ from tvm_disc.codegen.host.device import EVENT_WORDS, EVENTS_BEGIN, EVENTS_END
 from tvm_disc.codegen.host.memory import words
 from tvm_disc.codegen.host.profile import NOW
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, GlobalVar
 
 _NS_IN_MS = 1e6
 
 
-def event_functions() -> dict[Any, Any]:
+def event_functions() -> dict[GlobalVar, Expr]:
     """Return the functions that record CUDA events before a timed kernel, and that read the time
     between the events after it.
     """

@@ -69,7 +69,7 @@ from tvm_disc.typing import Buffer, Expr
 LEFT = GlobalVar("tvm_disc_device_left")
 
 
-def launch_functions(slot: Any, graphs: Graphs | None, most_words: int) -> dict[Any, Any]:
+def launch_functions(slot: GlobalVar, graphs: Graphs | None, most_words: int) -> dict[Any, Any]:
     """Return the private functions of a call, and the packed functions.
 
     Args:
@@ -307,7 +307,7 @@ def _release() -> object:
     return func.with_attr("calling_conv", 1).with_attr("global_symbol", RELEASE_NAME)
 
 
-def _upload(slot: Any) -> object:
+def _upload(slot: GlobalVar) -> object:
     """Return ``(kind, ndim, address of the dims, bytes, address of the data) -> tensor``."""
     handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
     count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())

@@ -43,7 +43,7 @@ from tvm_disc.schedules.cuda.library import (
     TYPE,
 )
 from tvm_disc.tir.builder import Block, i64, prim_func
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, GlobalVar
 
 LIBRARIES = tuple(f"libcublasLt.so.{major}" for major in (13, 12, 11))
 _NOW = 2
@@ -54,7 +54,7 @@ _FLOAT32 = 0
 _ONE = 0x3F800000  # 1.0 as float32 bits
 
 
-def library_functions() -> dict[Any, Any]:
+def library_functions() -> dict[GlobalVar, Expr]:
     """Return the functions of a program that may call the library."""
     return {FIND_LIBRARY: _find(), PRODUCT: _product()}
 

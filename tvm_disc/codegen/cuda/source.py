@@ -54,7 +54,7 @@ def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
     )
 
 
-def _generated(module: object, target: Any) -> str:
+def _generated(module: object, target: Target) -> str:
     """Return TVM's CUDA C for a module of functions."""
     lowered = _lowered(module)
     with _uncompiled() as texts:
@@ -113,7 +113,7 @@ def _marked(function: DeviceFunction, target: Target) -> Any:
 def _constant_bits(body: Expr) -> Any:
     """Replace the bits of a float literal by an integer: TVM's text takes the literal's address."""
 
-    def folded(node: Any) -> Any:
+    def folded(node: Call) -> Any:
         name, arg = getattr(node.op, "name", ""), node.args[0] if len(node.args) else None
         if name != "tirx.reinterpret" or not isinstance(arg, tirx.FloatImm):
             return node

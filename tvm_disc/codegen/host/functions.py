@@ -30,7 +30,7 @@ class FunctionEmitter:
         self,
         function: HostFunction,
         constant_offsets: Sequence[int],
-        functions: Mapping[HostFunction, Any],
+        functions: Mapping[HostFunction, GlobalVar],
         errors: Errors,
         numbers: Mapping[str, int],
     ) -> None:
@@ -109,7 +109,7 @@ class FunctionEmitter:
 
 def object_functions(
     program: Program, constant_offsets: Sequence[int], errors: Errors
-) -> tuple[dict[HostFunction, Any], dict[Any, Any]]:
+) -> tuple[dict[HostFunction, GlobalVar], dict[GlobalVar, Expr]]:
     """Return the symbol of every host function, and all functions that boxed values need."""
     names = {f: GlobalVar(f"host_{f.name}") for f in program.functions}
     numbers = kernel_numbers(program.kernels)

@@ -32,7 +32,7 @@ from tvm_disc.abi.state import (
 )
 from tvm_disc.codegen.host.abi import as_pointer, static_cell, void_pointer
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, Var
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 DEFAULT_RESULT_BYTES = 256 << 20
@@ -44,7 +44,7 @@ TAKE, GIVE, TRIM, DROP, TENSOR = (
 )
 
 
-def memory_functions() -> dict[Any, Any]:
+def memory_functions() -> dict[GlobalVar, Expr]:
     """Return the private functions of the pool, which every program contains."""
     return {
         TAKE: _take(),
@@ -82,7 +82,7 @@ def aligned(address: Expr) -> Expr:
     return tirx.bitwise_and(address + 63, i64(-64))
 
 
-def lock(block: Block, state: Any, verb: str) -> None:
+def lock(block: Block, state: Expr | Var, verb: str) -> None:
     """Emit ``lock`` or ``unlock`` of the program's mutex."""
     block.eval(O.call_extern("int32", f"pthread_mutex_{verb}", _address(state, MUTEX)))
 
@@ -184,7 +184,7 @@ def _give_back(block: Block, address: Expr) -> None:
         block.eval(release(_header(block, address)[i64(1)]))
 
 
-def _request(block: Block, state: Any, size: Expr, out: Buffer) -> None:
+def _request(block: Block, state: Expr, size: Expr, out: Buffer) -> None:
     """Emit an allocation; if it fails, free all cached blocks and try again."""
     raw = block.alloc("raw", 1, "int64")
     total = size + (HEADER_BYTES + 64)

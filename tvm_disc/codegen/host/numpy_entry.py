@@ -177,7 +177,7 @@ def _all(conditions: Sequence[Expr]) -> Expr:
     return result
 
 
-def _call(block: Block, main: Any, parts: Sequence[Any]) -> None:
+def _call(block: Block, main: GlobalVar, parts: Sequence[Any]) -> None:
     self_handle, runs, result = parts
     length = sum(run.count for run in runs)
     anys = block.bind("anys", O.tvm_stack_alloca("tvm_ffi_any", length))

@@ -7,7 +7,6 @@ that code size grows with the number of tensors rather than of pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
@@ -73,7 +72,7 @@ define linkonce_odr i32 @{_name}(ptr %s, ptr %a, i32 %n, ptr %r) {{
 """)
 
 
-def fail_function(name: Any = FAIL, code: str = FAILED) -> object:
+def fail_function(name: GlobalVar = FAIL, code: str = FAILED) -> object:
     """Return the packed function ``()`` that fails with the error that was already raised."""
 
     def emit(block: Block, args: Arguments) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
@@ -26,6 +26,10 @@ from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.tir.builder import Block, i64, prim_func
 from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr
+
+if TYPE_CHECKING:
+    from tvm_disc.schedules.dispatch.tree import Split
+
 
 MONOTONIC_CLOCK = 1
 
@@ -113,7 +117,7 @@ def variant_number(kernel: Kernel) -> Expr:
     if choice is None:
         return i64(0)
 
-    def number(tree: Any) -> Expr:
+    def number(tree: Leaf | Split) -> Expr:
         if not isinstance(tree, Leaf):
             asked = i64(choice.features[tree.feature][0]) < tree.at
             return tirx.Select(asked, number(tree.below), number(tree.rest))

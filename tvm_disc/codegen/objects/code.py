@@ -137,7 +137,7 @@ class ObjectCode:
         self.block.store(self.regs, Reg.CONSTANTS, tirx.reinterpret("int64", self.host.constants))
         self.block.store(self.regs, Reg.PROFILE, self.host.profile)
 
-    def use_heap(self, heap: Any) -> None:
+    def use_heap(self, heap: Expr) -> None:
         """Allocate from this heap from here on."""
         self.heap, self.regs = heap, self.block.declare("regs", heap, "int64")
         self.regions.memory = self

@@ -36,7 +36,7 @@ DECODE, MEASURE, ENCODE = (GlobalVar(f"tvm_disc_{n}") for n in ("decode", "measu
 MARK_SHIFT = 8
 
 
-def io_functions() -> dict[Any, Any]:
+def io_functions() -> dict[GlobalVar, Expr]:
     """Return the functions that read inputs and write results."""
     return {DECODE: _decode(), MEASURE: _measure(), ENCODE: _encode()}
 
@@ -62,7 +62,7 @@ class _Counter:
         self.set(self.cell[i64(0)] + i64(step))
 
 
-def _allocated(block: Block, heap: Any, size_bytes: Expr) -> Expr:
+def _allocated(block: Block, heap: Expr, size_bytes: Expr) -> Expr:
     out = block.alloc("out", 1, "int64")
     block.eval(call(ALLOC, heap, size_bytes, out.data))
     made = block.bind("made", out[i64(0)])
@@ -94,7 +94,7 @@ def _decode() -> Any:
 
 
 def _read_record(
-    block: Block, heap: Any, codes: Buffer, at: _Counter, blob: Expr, table: Buffer, r: Expr
+    block: Block, heap: Expr, codes: Buffer, at: _Counter, blob: Expr, table: Buffer, r: Expr
 ) -> None:
     start = at.get()
     kind, size = block.bind("kind", codes[start]), block.bind("size", codes[start + 1])

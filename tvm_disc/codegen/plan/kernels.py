@@ -25,7 +25,7 @@ def _operators(group: Group) -> list[str]:
     return [n.op.removeprefix("relax.") for n in group.nodes]
 
 
-def read_group(name: str, func: TVMFunction) -> tuple[Group, list[Any]]:
+def read_group(name: str, func: TVMFunction) -> tuple[Group, list[Expr]]:
     """Return the group of an outlined function, and its declared symbols in argument order."""
     lookup: dict[Any, Node] = {}
     params: list[Node] = []
@@ -82,7 +82,7 @@ def _refuse_whole_means(nodes: Sequence[Node]) -> None:
             )
 
 
-def _output_vars(func: TVMFunction) -> list[Any]:
+def _output_vars(func: TVMFunction) -> list[Expr]:
     body = func.body.body
     bound = {b.var: b.value for block in func.body.blocks for b in block.bindings}
     value = bound.get(body, body)
@@ -159,7 +159,7 @@ class KernelLibrary:
             unique = f"{name}_v{number}"
         return unique
 
-    def _add(self, kernel: Kernel, declared: list[Any]) -> None:
+    def _add(self, kernel: Kernel, declared: list[Expr]) -> None:
         self._kernels[kernel.name] = kernel
         self._declared[kernel.name] = declared
         self._made(kernel)

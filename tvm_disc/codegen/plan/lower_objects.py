@@ -42,7 +42,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.object_ops import is_general, needs_boxes, object_op
 from tvm_disc.tir.builder import i64
-from tvm_disc.typing import Expr, GlobalVar, TVMType, Var
+from tvm_disc.typing import Binding, Call, Expr, GlobalVar, SeqExpr, TVMType, Var
 
 
 class Dead:
@@ -156,7 +156,7 @@ class ObjectLowerer:
 
     # -- operations ----------------------------------------------------------------------------
 
-    def object(self, var: Any, call: Any) -> Any:
+    def object(self, var: Var, call: Call) -> Any:
         """Return the value of an operation on boxed values."""
         name, args = object_op(call), list(call.args)
         if name == "construct":
@@ -194,7 +194,7 @@ class ObjectLowerer:
         self.here.add(GetField(target, source, index))
         return self.opened(target, ty)
 
-    def _invoke(self, callee: Any, args: Sequence[Any], ty: Any) -> Any:
+    def _invoke(self, callee: Box | HostFunction, args: Sequence[Any], ty: TVMType) -> Any:
         boxes = [self.boxes(self.sequences.value(a)) for a in args]
         results = [self._box("result") for _ in _leaf_types(ty)]
         self.here.add(Invoke(callee, boxes, results))
@@ -202,7 +202,7 @@ class ObjectLowerer:
 
     # -- functions -----------------------------------------------------------------------------
 
-    def call_general(self, var: Expr, call: Any) -> Any:
+    def call_general(self, var: Expr, call: Call) -> Any:
         """Lower a call of a function on boxed values."""
         return self._invoke(self.host_function(call.op), call.args, var.ty)
 
@@ -252,7 +252,7 @@ class ObjectLowerer:
             self.sequences.binding(b)
         self._tail_binding(final, bindings[last + 1 :], seq.body)
 
-    def _tail_binding(self, final: Any, rest: Sequence[Any], body: Expr) -> None:
+    def _tail_binding(self, final: Binding, rest: Sequence[Binding], body: Expr) -> None:
         value = final.value
         if isinstance(value, relax.If):
             regions = Region(), Region()
@@ -274,19 +274,19 @@ class ObjectLowerer:
             if not _ended(self.here.region):
                 self.here.add(Return([self.boxes(v) for v in leaves(self.sequences.value(body))]))
 
-    def _last(self, callee: Any, args: Sequence[Any]) -> None:
+    def _last(self, callee: HostFunction, args: Sequence[Any]) -> None:
         self.here.add(
             Invoke(callee, [self.boxes(self.sequences.value(a)) for a in args], [], last=True)
         )
 
     # -- branches ------------------------------------------------------------------------------
 
-    def condition(self, expr: Expr) -> Any:
+    def condition(self, expr: Expr) -> HasTag | Storage:
         """Return the condition of a branch: a tag test, or a boolean in memory."""
         cond = self.sequences.value(expr)
         return cond if isinstance(cond, HasTag) else cond.storage
 
-    def choose(self, var: Var, node: Any) -> Any:
+    def choose(self, var: Var, node: Expr) -> Any:
         """Lower a branch whose results are boxes."""
         types = _leaf_types(var.ty)
         cond = self.condition(node.cond)
@@ -297,7 +297,7 @@ class ObjectLowerer:
         self.here.add(Choose(cond, *regions, outcomes))
         return self._spread(iter(outcomes), var.ty)
 
-    def _yield(self, region: Region, branch: Any) -> None:
+    def _yield(self, region: Region, branch: SeqExpr) -> None:
         result = self.sequences.sequence(branch)
         if not _ended(region):
             region.boxes = [self.boxes(v) for v in leaves(result)]
@@ -340,7 +340,7 @@ def _ended(region: Region) -> bool:
     return bool(region.instructions) and isinstance(region.instructions[-1], Fail)
 
 
-def _passes_on(var: Var, rest: Sequence[Any], body: Expr) -> bool:
+def _passes_on(var: Var, rest: Sequence[Binding], body: Expr) -> bool:
     """Return whether a sequence returns exactly the value of ``var``."""
     env: dict[Any, Any] = {var: _tree(var.ty, ())}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm import tirx
@@ -25,7 +25,11 @@ from tvm_disc.codegen.plan.program import (
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.kernel import Kernel
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, Var
+
+if TYPE_CHECKING:
+    from tvm_disc.codegen.plan.program import Instruction
+
 
 # operators that read a part of their first operand
 _PARTIAL = (
@@ -89,7 +93,7 @@ def memory_outline(program: Program) -> dict[str, Any] | None:
     return {"steps": steps, "calls": before[-1], "slots": found} if all(found) else None
 
 
-def _inner(step: Any) -> Iterator[Launch | Copy]:
+def _inner(step: Instruction) -> Iterator[Launch | Copy]:
     return _steps(Region([step]))
 
 
@@ -136,7 +140,7 @@ def _origin(storage: Storage, writer: Mapping[Storage, int]) -> int | str:
     return storage.name if storage.home is Home.INPUT else "earlier"
 
 
-def _moved(kernel: Kernel, values: Mapping[Any, Expr]) -> str:
+def _moved(kernel: Kernel, values: Mapping[Var, Expr]) -> str:
     users: dict[Node, list[Node]] = {}
     for node in kernel.nodes:
         for x in dict.fromkeys(node.inputs):

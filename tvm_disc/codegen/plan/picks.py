@@ -81,7 +81,7 @@ def _picked_axes(node: Node) -> list[int]:
     return []
 
 
-def _at(dim: Expr, given: Mapping[Any, Expr]) -> Expr:
+def _at(dim: Expr, given: Mapping[Var, Expr]) -> Expr:
     """Return a dim of a kernel in terms of the caller's dims."""
     mapped: Expr = tvm_ffi.structural_map(
         i64(dim), (tirx.Var, lambda v: given.get(v, v)), order="post"

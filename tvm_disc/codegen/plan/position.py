@@ -18,6 +18,7 @@ from tvm_disc.codegen.plan.program import (
 from tvm_disc.errors import Unsupported
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
+from tvm_disc.typing import Expr, Var
 
 
 class Position:
@@ -65,7 +66,7 @@ class Position:
             self.placed.add(id(guard))
             self._add_early(GuardExit(guard.cond, guard.message))
 
-    def define(self, var: Any, value: Any) -> None:
+    def define(self, var: Var, value: Expr) -> None:
         """Bind a symbol: before the workspace allocation if the symbols of ``value`` are bound
         there.
         """

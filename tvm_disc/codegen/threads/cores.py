@@ -55,7 +55,7 @@ def current_core() -> Expr:
     return O.call_extern("int32", "sched_getcpu")
 
 
-def _affinity(verb: str, thread: Expr, cores: Any) -> Expr:
+def _affinity(verb: str, thread: Expr, cores: Expr) -> Expr:
     """Get or set the affinity mask of a thread, 0 for this one; negative if refused."""
     size = tirx.IntImm("uint64", MASK_BYTES)
     return O.call_extern("int32", f"sched_{verb}affinity", thread, size, cores.data)

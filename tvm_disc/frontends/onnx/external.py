@@ -21,7 +21,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.dtypes import item_bytes
 from tvm_disc.support.limits import MODEL_FILE_BYTES, UNREAD_FILE_BYTES, memory_bytes
 from tvm_disc.support.literals import room_for
-from tvm_disc.typing import ModelProto, TensorProto
+from tvm_disc.typing import GraphProto, ModelProto, TensorProto
 
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 # Types whose elements NumPy reads directly from the file.
@@ -112,7 +112,7 @@ def check_external(model: ModelProto, folder: str, path: Path | None = None) -> 
     return places
 
 
-def _tensors(bodies: Sequence[Any]) -> Iterator[Any]:
+def _tensors(bodies: Sequence[GraphProto]) -> Iterator[Any]:
     """Yield every tensor of graphs and functions, including tensors in node attributes."""
     left = list(bodies)
     while left:

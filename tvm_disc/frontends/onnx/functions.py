@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.table import normal
-from tvm_disc.typing import GraphProto, Proto
+from tvm_disc.typing import GraphProto, NodeProto, Proto
 
 SMALL = 64  # largest number of elements of a known result that is stored as a constant
 _NEWEST = 2**31 - 1  # the largest version that ONNX's schema lookup accepts
@@ -64,7 +64,7 @@ def type_proto(dtype_code: int, dims: list[int | None]) -> object:
     return onnx.helper.make_tensor_type_proto(dtype_code, dims)
 
 
-def instantiated(proto: Proto, attrs: dict[str, object]) -> Any:
+def instantiated(proto: Proto, attrs: dict[str, object]) -> NodeProto:
     """Return a node of a function's body with attribute references replaced by the call's
     attributes.
 

@@ -45,7 +45,7 @@ def from_onnx(model: ModelProto, folder: str = "") -> IRModule:
     return _module(read, Model(Inference(), beside or folder, own, limit))
 
 
-def read_file(model: ModelProto) -> tuple[Any, str]:
+def read_file(model: ModelProto) -> tuple[ModelProto, str]:
     """Return the model without its external weights, and the folder of its file."""
     require("onnx", "onnx", "from_onnx")
     import onnx

@@ -90,7 +90,7 @@ def _measure(start: Key, functions: Functions, sizes: dict[Key, Size]) -> None:
             left += [(k, False) for k in sorted(inner & functions.keys()) if k not in sizes]
 
 
-def _size(what: str, body: Any, sizes: Mapping[Key, Size]) -> Size:
+def _size(what: str, body: GraphProto, sizes: Mapping[Key, Size]) -> Size:
     nodes = depth = 0
     for node, times, level in _nodes(body):
         own = sizes.get(called(node), Size(0, 0))
@@ -105,7 +105,7 @@ def _size(what: str, body: Any, sizes: Mapping[Key, Size]) -> Size:
     return Size(nodes, depth)
 
 
-def _nodes(body: Any) -> Iterator[tuple[Any, int, int]]:
+def _nodes(body: GraphProto) -> Iterator[tuple[Any, int, int]]:
     """Yield every node, including nested bodies, with its number of conversions and its depth."""
     left: list[tuple[Sequence[Any], int, int]] = [(body.node, 1, 0)]
     while left:

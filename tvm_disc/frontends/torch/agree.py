@@ -12,7 +12,7 @@ from typing import Any
 
 from tvm_disc.frontends.torch.conditions import Recorded, environment_of, recorded_guards
 from tvm_disc.frontends.torch.values import dim_of
-from tvm_disc.typing import ExportedProgram, FxNode
+from tvm_disc.typing import ExportedProgram, FxNode, SymExpr, SymInt
 
 # Operators that are the identity if the result has the operand's shape.
 _SELECTING = ("aten.slice.Tensor", "aten.expand.default", "aten.alias.default")
@@ -22,7 +22,7 @@ _COPYING = "aten.contiguous.default"
 Values = Mapping[Any, Any]
 
 
-def excluding_one(guards: Sequence[Recorded]) -> dict[Any, list[Recorded]]:
+def excluding_one(guards: Sequence[Recorded]) -> dict[SymExpr, list[Recorded]]:
     """Return the guards of one size each that exclude 1 and change results, by their symbol."""
     found: dict[Any, list[Recorded]] = {}
     for guard in guards:
@@ -34,7 +34,9 @@ def excluding_one(guards: Sequence[Recorded]) -> dict[Any, list[Recorded]]:
     return found
 
 
-def same_program(general: Any, special: Any, symbol: Any, guards: Sequence[Recorded]) -> bool:
+def same_program(
+    general: ExportedProgram, special: ExportedProgram, symbol: SymExpr, guards: Sequence[Recorded]
+) -> bool:
     """Return whether ``special`` computes the same as ``general`` if ``symbol`` is 1.
 
     Args:
@@ -68,7 +70,9 @@ def _replacements(program: ExportedProgram) -> Values:
     return {} if env is None else dict(env.replacements)
 
 
-def _renamed(general: Any, special: Any, ones: Values) -> dict[Any, Any] | None:
+def _renamed(
+    general: ExportedProgram, special: ExportedProgram, ones: Values
+) -> dict[SymExpr, SymExpr] | None:
     """Return the sizes of ``general`` by the symbols of ``special``; None if inputs differ."""
     found: dict[Any, Any] = {}
     for a, b in zip(_inputs(general), _inputs(special), strict=True):
@@ -84,11 +88,11 @@ def _renamed(general: Any, special: Any, ones: Values) -> dict[Any, Any] | None:
     return found
 
 
-def _inputs(program: ExportedProgram) -> list[Any]:
+def _inputs(program: ExportedProgram) -> list[FxNode]:
     return [n for n in program.graph.nodes if n.op == "placeholder"]
 
 
-def _same_inputs(general: Any, special: Any) -> bool:
+def _same_inputs(general: ExportedProgram, special: ExportedProgram) -> bool:
     """Return whether inputs and results have the same roles, and constants the same elements."""
     import torch
 
@@ -155,7 +159,7 @@ class _Walk:
         mine, operand = (n.meta["val"].shape for n in (node, node.args[0]))
         return bool(step == 1 and self._shape(mine) == self._shape(operand))
 
-    def _shape(self, shape: Any) -> list[Any]:
+    def _shape(self, shape: Any) -> list[int]:
         return [_replaced(dim_of(size), self.values) for size in shape]
 
     def _value(self, value: Any) -> Any:
@@ -180,11 +184,11 @@ def _is_assertion(node: FxNode) -> bool:
     return node.op == "call_function" and str(node.target).startswith("aten._assert_")
 
 
-def _expression(value: Any) -> Any:
+def _expression(value: SymInt) -> SymExpr:
     return value.node.expr if hasattr(value, "node") else value
 
 
-def _replaced(value: Any, values: Values) -> Any:
+def _replaced(value: SymExpr | int, values: Values) -> int:
     made = value.subs(values) if hasattr(value, "subs") else value
     return int(made) if getattr(made, "is_Integer", False) else made
 

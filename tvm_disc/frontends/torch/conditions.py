@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Any
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.typing import ExportedProgram
+from tvm_disc.typing import ExportedProgram, SymExpr
 
 Keys = tuple[Any, ...]
 # Function from the keys of an input and an axis to the text of that dim; None as the axis denotes
@@ -261,7 +261,7 @@ def environment_of(program: ExportedProgram) -> Any:
     return None
 
 
-def _recorded(expr: Any, location: object, env: object) -> Recorded:
+def _recorded(expr: SymExpr, location: object, env: object) -> Recorded:
     import torch
 
     code = _code(expr, env)
@@ -274,7 +274,7 @@ def _recorded(expr: Any, location: object, env: object) -> Recorded:
     return Recorded(expr, code, f"{path.name} {frame.name}", inside)
 
 
-def _code(expr: Any, env: Any) -> str:
+def _code(expr: SymExpr, env: Any) -> str:
     """Return a guard as ``ExportedProgram._guards_code`` has it."""
     from torch.fx.experimental.symbolic_shapes import ShapeGuardPythonPrinter
 

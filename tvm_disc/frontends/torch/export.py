@@ -23,7 +23,7 @@ from tvm_disc.frontends.torch.agree import one_by_one, same_program
 from tvm_disc.frontends.torch.conditions import Recorded, recorded_guards
 from tvm_disc.frontends.torch.recurrent import whole_layers
 from tvm_disc.frontends.torch.signature import register_classes, with_named_parameters
-from tvm_disc.typing import ExportedProgram
+from tvm_disc.typing import ExportedProgram, TorchTensor
 
 log = logging.getLogger("tvm_disc")
 
@@ -124,7 +124,11 @@ class _Tries:
     """Ways to export one module, the most dynamic first."""
 
     def __init__(
-        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+        self,
+        module: Any,
+        args: tuple[TorchTensor, ...],
+        kwargs: dict[str, Any],
+        dynamic_shapes: Any,
     ) -> None:
         self.given = dynamic_shapes
         self.failures: list[Exception] = []
@@ -265,7 +269,7 @@ class _Tries:
         found = one._made(Ones(), made.oblivious, strict=made.strict)
         return None if found is None else found.program
 
-    def _leaves(self) -> tuple[list[Any], Any]:
+    def _leaves(self) -> tuple[list[TorchTensor], Any]:
         from torch.utils import _pytree as pytree
 
         leaves, spec = pytree.tree_flatten((self.args, self.kwargs))
@@ -327,7 +331,7 @@ class _Tries:
         )
 
 
-def _dim(value: Any, axis: int) -> object:
+def _dim(value: TorchTensor, axis: int) -> object:
     """Return a dim as an integer or an expression, or None if ``value`` is not a tensor."""
     from tvm_disc.frontends.torch.values import dim_of
 

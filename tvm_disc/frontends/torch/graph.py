@@ -16,7 +16,7 @@ from tvm_disc.frontends.torch.walk import GraphConversion, refuse
 from tvm_disc.frontends.torch.whole import writes
 from tvm_disc.relay.expr import Expr, Function, Tuple
 from tvm_disc.relay.module import IRModule
-from tvm_disc.typing import FxGraph
+from tvm_disc.typing import FxGraph, FxNode, SymInt, TorchTensor
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _told(problems: Sequence[str]) -> str:
     return ""
 
 
-def _why_unreadable(hole: Any) -> str:
+def _why_unreadable(hole: FxNode) -> str:
     """Return why Relay cannot represent an input; empty if it can."""
     val = hole.meta.get("val")
     try:
@@ -160,7 +160,7 @@ def _writers(graph: FxGraph) -> Refusal | None:
     return Refusal(frozenset(n.name for n in nodes), f"operators that write into tensors: {told}")
 
 
-def _numbers(vals: Sequence[Any], tensors: Sequence[int]) -> list[int]:
+def _numbers(vals: Sequence[SymInt | TorchTensor], tensors: Sequence[int]) -> list[int]:
     """Return the inputs that are symbols and not a dim of a tensor.
 
     Other numbers are arithmetic on such symbols and on dims, which the program computes.

@@ -21,6 +21,7 @@ from tvm_disc.frontends.torch.values import Value, dim_of, dims_of, relay_dtype
 from tvm_disc.relay.expr import Expr, Var
 from tvm_disc.relay.types import Any as AnyDim
 from tvm_disc.relay.types import Dim, DimOp, TensorType
+from tvm_disc.typing import SymExpr, TorchTensor
 
 _OPS = {"Add": "Add", "Mul": "Mul", "FloorDiv": "FloorDiv", "Mod": "FloorMod", "Max": "Max",
         "Min": "Min"}  # fmt: skip
@@ -36,7 +37,7 @@ class ExportedInputs:
         dropped: conditions that the program does not check, each with the reason.
     """
 
-    def __init__(self, symbols: Symbols, tensors: Sequence[tuple[str, Any]]) -> None:
+    def __init__(self, symbols: Symbols, tensors: Sequence[tuple[str, TorchTensor]]) -> None:
         self.symbols = symbols
         self.names = symbol_names(tensors)
         self.given = set(given_names(tensors))
@@ -52,7 +53,7 @@ class ExportedInputs:
         for name, tensor in tensors:
             self.variables[name] = self._variable(name, tensor)
 
-    def _variable(self, name: str, tensor: Any) -> Value:
+    def _variable(self, name: str, tensor: TorchTensor) -> Value:
         if not hasattr(tensor, "shape"):  # a symbolic number
             kinds = {"SymFloat": "float64", "SymBool": "bool"}
             dtype = kinds.get(type(tensor).__name__, "int64")
@@ -72,7 +73,7 @@ class ExportedInputs:
             self._bind(symbol, dims[axis], var, axis)
         return Value(var, dtype, dims)
 
-    def _dim(self, dim: Any, name: str) -> tuple[Dim, object]:
+    def _dim(self, dim: SymExpr | int, name: str) -> tuple[Dim, object]:
         """Return a dim of the input's type, and the symbol that it binds, or None."""
         if isinstance(dim, int):
             return dim, None
@@ -101,7 +102,7 @@ class ExportedInputs:
             first = DimOp(op, first, other)
         return first
 
-    def _bind(self, symbol: Any, dim: Any, var: Var, axis: int) -> None:
+    def _bind(self, symbol: SymExpr, dim: SymExpr, var: Var, axis: int) -> None:
         """Define how a symbol is read from a dim, which may be a linear expression of it."""
         read = partial(dim_at, var, axis)
         if dim is symbol or dim.is_Symbol:
@@ -214,7 +215,7 @@ class UnknownNumber(Exception):
     """Raised for a number that is not a dim: an input of rank 0, or read from data (internal)."""
 
 
-def _sizes(tensor: object) -> tuple[Any, ...]:
+def _sizes(tensor: object) -> tuple[SymExpr | int, ...]:
     return dims_of(tensor) if hasattr(tensor, "shape") else (dim_of(tensor),)[:0]
 
 
@@ -222,7 +223,7 @@ def _whole(value: Any) -> int | None:
     return int(value) if getattr(value, "is_Integer", False) else None
 
 
-def _breaks(guards: Sequence[Recorded], symbol: Any, value: int) -> bool:
+def _breaks(guards: Sequence[Recorded], symbol: SymExpr, value: int) -> bool:
     """Return whether a guard on this symbol alone fails for a value."""
     alone = [g.expr for g in guards if g.expr.free_symbols == {symbol}]
     return any(expr.subs({symbol: value}) == False for expr in alone)  # noqa: E712

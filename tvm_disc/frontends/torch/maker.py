@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from tvm_disc.frontends.torch.symbols import Symbols
 from tvm_disc.frontends.torch.values import Dim, Value, dims_of, meta_like, relay_dtype
 from tvm_disc.relay.expr import Constant, Expr, TupleGetItem, Var
 from tvm_disc.relay.types import TensorType
+from tvm_disc.typing import SymExpr, TorchTensor
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.ops.algebra import Algebra
 
 
 class Maker(Calls[Value, Dim]):
@@ -88,7 +92,7 @@ class Maker(Calls[Value, Dim]):
         assert dtype or like is not None
         return Value(expr, dtype or like.dtype, tuple(dims()))  # type: ignore[union-attr]
 
-    def is_tensor(self, value: Any) -> bool:
+    def is_tensor(self, value: Algebra | float) -> bool:
         """Return whether an operand is a tensor and not a number or a symbolic number."""
         return isinstance(value, Value)
 
@@ -170,7 +174,7 @@ class Maker(Calls[Value, Dim]):
 
     # -- values --------------------------------------------------------------------------------
 
-    def tensor(self, value: Any, dtype: str | None = None) -> Value:
+    def tensor(self, value: Value | SymExpr | float, dtype: str | None = None) -> Value:
         """Return a tensor, a number or a symbolic number as a tensor of ``dtype``."""
         if isinstance(value, Value):
             return value if dtype is None else self.cast(value, dtype)
@@ -186,7 +190,7 @@ class Maker(Calls[Value, Dim]):
         """Return ``x`` cast to an element type by PyTorch's rules."""
         return self.not_equal(x, 0) if dtype == "bool" != x.dtype else super().cast(x, dtype)
 
-    def where(self, cond: Value, a: Any, b: Any, dtype: str = "") -> Value:
+    def where(self, cond: Value, a: Any, b: Value | float, dtype: str = "") -> Value:
         """Return ``a`` where ``cond`` holds, else ``b``; either may be a number."""
         kind = dtype or next(x.dtype for x in (a, b) if isinstance(x, Value))
         return self.apply("where", cond, self.tensor(a, kind), self.tensor(b, kind))
@@ -211,7 +215,7 @@ class Maker(Calls[Value, Dim]):
         computed, result = elementwise_dtypes(*args, type_promotion_kind=rule)
         return relay_dtype(computed), relay_dtype(result)
 
-    def _stand_in(self, value: object) -> Any:
+    def _stand_in(self, value: object) -> TorchTensor | int:
         if isinstance(value, Value):
             return meta_like(value.dtype, value.rank == 0)
         if isinstance(value, bool | int | float):

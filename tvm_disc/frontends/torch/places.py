@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from tvm_disc.typing import FxNode
 
@@ -12,7 +11,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)')
 MOST_CODE = 100  # maximum number of characters of a source line in a message
 
 
-def place_of(node: Any) -> str:
+def place_of(node: FxNode) -> str:
     """Return a node's name, with its file and line if PyTorch recorded them."""
     return place_and_code(node)[0]
 

@@ -25,7 +25,7 @@ from tvm_disc.frontends.torch.walk import GraphConversion, refuse
 from tvm_disc.frontends.torch.whole import is_whole
 from tvm_disc.relay.expr import Expr, Function, Tuple
 from tvm_disc.relay.module import IRModule
-from tvm_disc.typing import ExportedProgram, FxNode
+from tvm_disc.typing import ExportedProgram, FxNode, TorchTensor
 
 # Kinds of results that are new values of written buffers and inputs, not returned by the function.
 _WRITTEN = ("BUFFER_MUTATION", "USER_INPUT_MUTATION", "PARAMETER_MUTATION")
@@ -249,7 +249,7 @@ class ExportedConversion:
             return self.walk.constant(self.program.constants[hole.target])
         return None
 
-    def _state(self, name: Any) -> Any:
+    def _state(self, name: Any) -> TorchTensor:
         """Return a parameter or a buffer; the latter may be missing in the saved state."""
         state = self.program.state_dict
         return state[name] if name in state else self.program.constants[name]

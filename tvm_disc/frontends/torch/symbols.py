@@ -18,6 +18,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import MOST, op
 from tvm_disc.frontends.torch.values import Dim, Value
 from tvm_disc.relay.expr import Constant, Expr, Tuple
+from tvm_disc.typing import SymExpr
 
 INT, FLOAT, BOOL = "int64", "float64", "bool"
 
@@ -48,7 +49,7 @@ class Symbols:
         """Return the bound symbols."""
         return list(self._bound)
 
-    def bind(self, symbol: Any, read: Callable[[], Expr]) -> None:
+    def bind(self, symbol: SymExpr, read: Callable[[], Expr]) -> None:
         """Define how a symbol is read; the first definition is kept."""
         self._bound.setdefault(symbol, read)
 
@@ -62,7 +63,7 @@ class Symbols:
         finally:
             self._bound, self._made = kept
 
-    def number(self, value: Any) -> tuple[Expr, str]:
+    def number(self, value: SymExpr | int) -> tuple[Expr, str]:
         """Return a number or symbolic number as a scalar expression, and its element type."""
         if isinstance(value, bool | int | float):
             dtype = BOOL if isinstance(value, bool) else INT if isinstance(value, int) else FLOAT
@@ -72,7 +73,7 @@ class Symbols:
             found = self._made[value] = self._make(value)
         return found
 
-    def value(self, value: Any, dtype: str | None = None) -> Value:
+    def value(self, value: SymExpr | int, dtype: str | None = None) -> Value:
         """Return a symbolic number as a tensor of rank 0."""
         expr, found = self.number(value)
         if dtype is not None and dtype != found:
@@ -86,7 +87,7 @@ class Symbols:
         parts = [self.value(d, INT).expr for d in dims]
         return op("stack", Tuple(tuple(parts)), axis=0)
 
-    def _make(self, e: Any) -> tuple[Expr, str]:
+    def _make(self, e: SymExpr) -> tuple[Expr, str]:
         import sympy
 
         if isinstance(e, sympy.Symbol):

@@ -11,6 +11,7 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import is_float
 from tvm_disc.relay.ops.algebra import Algebra
+from tvm_disc.typing import SymInt, TorchTensor
 
 # An integer, or a sympy expression over the program's symbols.
 Dim: TypeAlias = Any
@@ -54,7 +55,7 @@ def relay_dtype(dtype: object) -> str:
     return name
 
 
-def dim_of(size: Any) -> Dim:
+def dim_of(size: SymInt | int) -> Dim:
     """Return a size of PyTorch as an integer or an expression of its symbols."""
     if isinstance(size, int):
         return size
@@ -62,7 +63,7 @@ def dim_of(size: Any) -> Dim:
     return size.node.expr if known is None else int(known)
 
 
-def dims_of(tensor: Any) -> tuple[Dim, ...]:
+def dims_of(tensor: TorchTensor) -> tuple[Dim, ...]:
     """Return the dims of a PyTorch tensor."""
     return tuple(dim_of(size) for size in tensor.shape)
 
@@ -76,7 +77,7 @@ def meta_like(dtype: str, scalar: bool) -> object:
     return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
 
 
-def array_of(tensor: Any) -> np.ndarray:
+def array_of(tensor: TorchTensor) -> np.ndarray:
     """Return the elements of a PyTorch tensor, without a copy if it is contiguous."""
     import torch
 

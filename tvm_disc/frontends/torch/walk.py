@@ -24,7 +24,7 @@ from tvm_disc.relay.expr import Constant, Expr, Var
 from tvm_disc.relay.ops.algebra import building
 from tvm_disc.relay.types import Any as AnyDim
 from tvm_disc.relay.types import TensorType
-from tvm_disc.typing import FxNode
+from tvm_disc.typing import FxNode, GraphModule, SymExpr, SymInt, TorchTensor
 
 
 class GraphConversion:
@@ -48,7 +48,7 @@ class GraphConversion:
         self._constants: dict[Any, Value] = {}
         self._counts: dict[Any, int] = {}
 
-    def constant(self, tensor: Any) -> Value:
+    def constant(self, tensor: TorchTensor) -> Value:
         """Return a tensor with data as a constant, one per distinct tensor."""
         key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
         if key not in self._constants or tensor.numel() == 0:
@@ -58,7 +58,7 @@ class GraphConversion:
             )
         return self._constants[key]
 
-    def graph(self, module: Any, given: Mapping[str, object]) -> list[Any]:
+    def graph(self, module: GraphModule, given: Mapping[str, object]) -> list[Value]:
         """Return the results of a graph; ``given`` has the values of its placeholders by name."""
         env: dict[Any, Any] = {}
         for node in module.graph.nodes:
@@ -106,7 +106,7 @@ class GraphConversion:
 
     # -- nodes ---------------------------------------------------------------------------------
 
-    def _guarded(self, node: FxNode, env: Mapping[Any, Any]) -> object:
+    def _guarded(self, node: FxNode, env: Mapping[FxNode, Value | SymExpr]) -> object:
         """Return a node's value; on failure a placeholder, so that the walk finds every problem."""
         self.maker.node = node
         self._open.append(node)
@@ -128,7 +128,7 @@ class GraphConversion:
         self.problems.append(f"{_described(node)}: {why}")
         self.refused.append(self._open[0])
 
-    def _node(self, node: FxNode, env: Mapping[Any, Any]) -> Any:
+    def _node(self, node: FxNode, env: Mapping[FxNode, Value | SymExpr]) -> Value | SymExpr:
         val = node.meta.get("val")
         args = _mapped(node.args, env.__getitem__)
         if node.target is operator.getitem and not is_number(val):
@@ -152,7 +152,7 @@ class GraphConversion:
             raise Unsupported("the operator has no converter")
         return row(self.maker, *args, **{k: v for k, v in kwargs.items() if k not in _PLACES})
 
-    def _settled(self, node: FxNode, made: Any) -> Any:
+    def _settled(self, node: FxNode, made: Value) -> Value:
         """Return results with the types that PyTorch infers."""
         val = node.meta.get("val")
         if isinstance(made, list | tuple):
@@ -160,7 +160,7 @@ class GraphConversion:
             return [self._typed(v, x) for v, x in zip(vals, made, strict=False)]
         return self._typed(val, made)
 
-    def _typed(self, val: Any, made: Any) -> Any:
+    def _typed(self, val: TorchTensor, made: Value) -> Value:
         if not isinstance(made, Value) or not hasattr(val, "shape"):
             return made
         dims, dtype = dims_of(val), relay_dtype(val.dtype)
@@ -202,7 +202,7 @@ def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: Any) -> Expr:
 _PLACES = frozenset(["layout", "device", "pin_memory", "memory_format", "non_blocking", "implicit"])
 
 
-def is_number(val: Any) -> bool:
+def is_number(val: Sequence[TorchTensor] | SymInt | TorchTensor) -> bool:
     """Return whether a node's value is a number, known or symbolic."""
     numbers = ("SymInt", "SymFloat", "SymBool")
     return isinstance(val, bool | int | float) or type(val).__name__ in numbers

@@ -75,7 +75,7 @@ def _dtype(node: FxNode) -> Any:
     return getattr(node.meta.get("val"), "dtype", None)
 
 
-def _is_own(source: Any) -> bool:
+def _is_own(source: FxNode) -> bool:
     """Return whether the node owns its storage, or aliases a mutated operand that does."""
     if source.op != "call_function" or not hasattr(source.target, "_schema"):
         return False

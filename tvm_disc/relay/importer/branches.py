@@ -14,7 +14,7 @@ from tvm_disc.relay.importer.scopes import BOTTOM, FAILED, Bottom, TailCall
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import ModuleWalk
 from tvm_disc.relay.object_ops import object_call
-from tvm_disc.typing import UNSET, Expr
+from tvm_disc.typing import UNSET, Binding, Expr
 
 
 class Branches:
@@ -24,7 +24,7 @@ class Branches:
         self.walk, self.forms = walk, forms
         self.ctx, self.kinds, self.solver = walk.ctx, walk.kinds, walk.solver
 
-    def _branch(self, run: Callable[[], Any]) -> tuple[list[Any], Any]:
+    def _branch(self, run: Callable[[], Any]) -> tuple[list[Binding], Any]:
         with self.ctx.nested_in(self.ctx.sequences) as bindings:
             return bindings, run()
 
@@ -60,7 +60,11 @@ class Branches:
         var = self.ctx.bind(relax.If(cond, *branches), erased)
         return self.forms.reopened(var, erased, joint)
 
-    def _joint(self, a: Any, b: Any) -> Any:
+    def _joint(
+        self,
+        a: tuple[Boxed | Tensor, ...] | Boxed | Tensor,
+        b: tuple[Boxed | Tensor, ...] | Boxed | Tensor,
+    ) -> Any:
         """Return the common form of both branch values; different functions become run-time
         closures.
         """
@@ -76,7 +80,7 @@ class Branches:
         )
         return Boxed(kind, UNSET)
 
-    def _as(self, value: Any, joint: Any) -> object:
+    def _as(self, value: Any, joint: tuple[Tensor, ...] | Boxed | Tensor) -> object:
         """Return ``value`` converted to the common form ``joint``."""
         if isinstance(joint, tuple) and isinstance(value, tuple):
             return tuple(self._as(v, j) for v, j in zip(value, joint, strict=True))
@@ -86,7 +90,9 @@ class Branches:
             return self.forms.converted(value, joint.kind, "the branches of an if or match")
         return value
 
-    def _joined(self, a: Any, b: Any, inner: Container[Any]) -> Any:
+    def _joined(
+        self, a: tuple[Boxed | Tensor, ...] | Boxed | Tensor, b: Any, inner: Container[Any]
+    ) -> Any:
         """Return the type of either value, without the shape if a dim may differ or uses ``inner``.
 
         Raises:
@@ -109,7 +115,7 @@ class Branches:
             return relax.TensorType(None, a.dtype, ndim=a.rank)
         return relax.TensorType(dims, a.dtype)
 
-    def _outer_dim(self, a: Any, b: Any, inner: Container[object]) -> object:
+    def _outer_dim(self, a: Expr, b: Expr, inner: Container[object]) -> object:
         """Return the common dim of both branches, or None if only inner symbols express it."""
         if not self.ctx.same(a, b):
             return None

@@ -23,7 +23,7 @@ from tvm_disc.relay.importer.values import as_expr, is_number, value_of
 from tvm_disc.relay.ops.algebra import Number
 from tvm_disc.shape import Guard, Solver
 from tvm_disc.support.literals import Literals, as_literal
-from tvm_disc.typing import UNSET, Expr, TVMType
+from tvm_disc.typing import UNSET, Binding, Expr, TVMType
 
 Dim: TypeAlias = Any
 
@@ -99,7 +99,7 @@ class Emitter:
             return self.decide(expr)
         return self.number(self.solver.simplify(expr))
 
-    def decide(self, cond: Expr) -> Any:
+    def decide(self, cond: Expr) -> Expr | bool:
         """Return True or False if the condition is proved or refuted, otherwise the condition."""
         known = self.solver.known(cond)
         return cond if known is None else known
@@ -169,7 +169,7 @@ class Emitter:
     # -- emission ------------------------------------------------------------------------------
 
     @contextmanager
-    def nested_in(self, outer: Sequence[list[Any]]) -> Iterator[list[Any]]:
+    def nested_in(self, outer: Sequence[list[Binding]]) -> Iterator[list[Any]]:
         """Bind into a new sequence: the body of a branch or function.
 
         ``outer`` are the sequences whose variables the body can read: the open ones for a branch,
@@ -338,7 +338,7 @@ class Emitter:
             return list(value.reshape(-1))
         return self.read_numbers(tensor, what, limited)
 
-    def read_numbers(self, tensor: Tensor, what: str, limited: bool = True) -> list[Any]:
+    def read_numbers(self, tensor: Tensor, what: str, limited: bool = True) -> list[Expr]:
         """Return symbolic elements of an integer tensor; their values are read at run time.
 
         A symbol is never negative, so each element is the difference of two symbols, and one of the

@@ -80,7 +80,7 @@ def _know_rest(ctx: Emitter, divisor: Tensor, result: Tensor) -> None:
 
 
 def shape_value(
-    ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]
+    ctx: Emitter, row: OpRow, args: Sequence[tuple[Tensor, ...] | Tensor], attrs: Mapping[str, Any]
 ) -> Tensor | None:
     """Return the result of a call on shape values if its elements are known at compile time."""
     value = _of_numbers(row, args, attrs)
@@ -139,7 +139,11 @@ def _numbers(x: Expr) -> np.ndarray | None:
         return None
 
 
-def _dtype_of_value(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> str:
+def _dtype_of_value(
+    row: OpRow,
+    args: Sequence[tuple[Tensor, ...] | Tensor],
+    attrs: Mapping[str, tuple[int, ...] | int | str | None],
+) -> str:
     if row.compares:
         return "bool"
     if attrs.get("dtype"):
@@ -151,7 +155,9 @@ def _dtype_of_value(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -
     return str(first.dtype)
 
 
-def computed(ctx: Emitter, name: str, args: Sequence[Any], emit: Callable[[], Any]) -> Any:
+def computed(
+    ctx: Emitter, name: str, args: Sequence[tuple[Tensor, ...] | Tensor], emit: Callable[[], Any]
+) -> Any:
     """Return the folded result of a call, or the result of ``emit`` with derived facts."""
     known = _decided(ctx, name, args)
     if known is not None:

@@ -100,7 +100,7 @@ class Forms:
             return relax.TensorType(None, value.dtype, ndim=value.rank)
         return relax.TensorType(list(value.dims), value.dtype)
 
-    def erased(self, value: Any) -> Any:
+    def erased(self, value: tuple[Tensor, ...] | Tensor) -> TVMType:
         """Return the type of a value outside the function that computes it: without symbolic
         dims.
         """
@@ -160,20 +160,20 @@ class Forms:
             return [e for v in value for e in self.flat(v)]
         return [value.expr if isinstance(value, Boxed) else self.ctx.expr(value)]
 
-    def boxed(self, value: Any) -> Expr:
+    def boxed(self, value: Boxed | Tensor) -> Expr:
         """Return one Relax expression of a converted value, for use as a field of a node."""
         if isinstance(value, tuple):
             return self.object("construct", relax.ObjectType(), 0, *map(self.boxed, value))
         return value.expr if isinstance(value, Boxed) else self.ctx.expr(value)
 
-    def captured_exprs(self, frame: Frame) -> list[Any]:
+    def captured_exprs(self, frame: Frame) -> list[Expr]:
         """Return the expressions of a function's captured values in the current function."""
         found: list[Any] = []
         for c in list(frame.captures.values()):
             found += self.flat(self.walk.seen_from_here(c.original, c.owner))
         return found
 
-    def tied(self, value: Any, kind: Kind) -> Any:
+    def tied(self, value: tuple[Tensor, Boxed] | Boxed | Tensor, kind: Kind) -> Expr:
         """Return a variable of type ``relax_type(kind)`` that holds ``value``."""
         expr = self.tied_expr(value)
         return expr if isinstance(expr, tvm.ir.Var) else self.ctx.bind(expr, self.relax_type(kind))
@@ -197,7 +197,7 @@ class Forms:
 
     # -- boxes ---------------------------------------------------------------------------------
 
-    def object(self, name: str, ty: Any, *args: Any) -> Expr:
+    def object(self, name: str, ty: TVMType, *args: Any) -> Expr:
         """Bind an operation on boxed values to a variable of Relax type ``ty``."""
         self.walk.object_ops += 1
         operands = [i64(a) if isinstance(a, int) else a for a in args]
@@ -218,7 +218,9 @@ class Forms:
             var = self.ctx.match(var, relax.TensorType(list(dims), kind.dtype))
         return Tensor(dims, kind.dtype, var)
 
-    def reopened(self, expr: Expr, ty: TVMType, like: Any) -> Any:
+    def reopened(
+        self, expr: Expr, ty: TVMType, like: tuple[Boxed | Tensor, ...] | Boxed | Tensor | None
+    ) -> Any:
         """Return a value of erased type with fresh symbols for its unknown dims."""
         if isinstance(like, Closure):
             return like

@@ -37,7 +37,7 @@ from tvm_disc.relay.importer.scopes import BOTTOM, Bottom, Frame, Scope, TailCal
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
 from tvm_disc.relay.object_ops import GENERAL
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, Var
 
 MAX_DEPTH = 48  # limit of nested specializations and inlined calls, far above what programs need
 MAX_VARIANTS = 64  # limit of specializations of one function
@@ -114,7 +114,7 @@ class Functions:
             self.ctx.bind(call, self.forms.relax_type(entry.result)), entry.result
         )
 
-    def _passed(self, value: Any, want: Any, what: str) -> list[Any]:
+    def _passed(self, value: Any, want: Any, what: str) -> list[Expr]:
         if isinstance(want, Closure):
             return []
         if isinstance(want, tuple):
@@ -267,7 +267,9 @@ class Functions:
         self.walk.functions[entry.gv] = func
         return kind
 
-    def _returned(self, entry: Specialization, value: Any, node: Any) -> tuple[Kind, Any]:
+    def _returned(
+        self, entry: Specialization, value: tuple[Tensor, Boxed] | Boxed | Tensor, node: Any
+    ) -> tuple[Kind, Expr]:
         """Return the kind of a function's result, and a variable that holds the result."""
         kind = entry.result if entry.result is not None else self.forms.kind_of(value)
         what = f"the result of {entry.closure.name}"
@@ -299,7 +301,7 @@ class Functions:
             return TupleKind(tuple(self._widest(k, v) for k, v in pairs))
         return kind
 
-    def _parameter_value(self, want: Any, name: str, params: list[Any]) -> Any:
+    def _parameter_value(self, want: Any, name: str, params: list[Var]) -> Any:
         if isinstance(want, Closure):
             return want
         if isinstance(want, tuple):
@@ -365,7 +367,7 @@ class Functions:
         var = self.forms.object("closure", relax.ObjectType(), entry.gv, *exprs)
         return Boxed(wanted, var)
 
-    def apply_boxed(self, callee: Boxed, args: Sequence[Any], node: Any) -> Any:
+    def apply_boxed(self, callee: Boxed, args: Sequence[Tensor], node: Any) -> Any:
         """Return the result of a call of a run-time closure."""
         for a in args:
             if isinstance(a, Bottom):

@@ -5,7 +5,7 @@ added.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tvm import relax, tirx
@@ -16,6 +16,11 @@ from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import DTYPES, Tensor
 from tvm_disc.shape import Solver, declare_facts
+from tvm_disc.typing import Array, Var
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.expr import Expr, HostArray
+
 
 DIM_OPS: Mapping[str, Any] = {
     "Add": lambda a, b: a + b,
@@ -30,7 +35,7 @@ DIM_OPS: Mapping[str, Any] = {
 }
 
 
-def check_params(params: object) -> dict[str, Any]:
+def check_params(params: object) -> dict[str, HostArray | Array]:
     """Return the input values by name.
 
     Raises:
@@ -101,7 +106,7 @@ class Inputs:
         var = relax.Var(param.name_hint, relax.TensorType(dims, ty.dtype))
         return Tensor(tuple(dims), ty.dtype, var)
 
-    def _dim(self, dim: Any, key: Any, name: str, source: str) -> object:
+    def _dim(self, dim: Any, key: tuple[Expr, int], name: str, source: str) -> object:
         """Return a Relay dim as an expression; each anonymous ``?`` has its own symbol, by
         ``key``.
         """
@@ -116,7 +121,7 @@ class Inputs:
             return self.solver.simplify(DIM_OPS[dim.op](a, b))
         raise Unsupported(f"{source}: dim {dim}")
 
-    def _symbol(self, key: Any, name: str, source: str) -> object:
+    def _symbol(self, key: tuple[Expr, int] | str, name: str, source: str) -> object:
         if key not in self.symbols:
             self.symbols[key] = self.solver.symbol(name, source)
         self.solver.declare(self.symbols[key], source)
@@ -129,7 +134,7 @@ def declare(
     constraints: Sequence[str],
     premises: Sequence[str],
     solver: Solver,
-    symbols: dict[Any, Any],
+    symbols: dict[str, Var],
 ) -> dict[Any, Any]:
     """Create the input symbols and add the user's facts about them to the solver.
 

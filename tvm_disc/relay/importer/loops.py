@@ -29,6 +29,7 @@ from tvm_disc.relay.importer.scopes import (
 )
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
+from tvm_disc.typing import GlobalVar, TVMType
 
 
 @dataclass(eq=False)
@@ -73,7 +74,7 @@ class Loops:
             return None
         return result
 
-    def _call_loop(self, closure: Closure, args: Sequence[Any]) -> Any:
+    def _call_loop(self, closure: Closure, args: Sequence[Tensor]) -> Any:
         name = self.walk.function_name(closure)
         _, frame, found = self._define(closure, args, name, None, Frame())
         while True:
@@ -87,8 +88,13 @@ class Loops:
         return self.forms.reopened(var, result, None)
 
     def _define(
-        self, closure: Closure, args: Sequence[Any], name: str, result: Any, before: Frame
-    ) -> tuple[Any, Frame, Any]:
+        self,
+        closure: Closure,
+        args: Sequence[Tensor],
+        name: str,
+        result: TVMType | None,
+        before: Frame,
+    ) -> tuple[GlobalVar, Frame, TVMType]:
         """Import the body as a Relax function; without ``result``, only infer the result type."""
         func = closure.function
         frame = Frame()
@@ -149,7 +155,7 @@ class Loops:
             where = f"argument '%{param.name_hint}' of {closure.name}"
             raise TypeMismatch(f"{where}: expected {wanted}, found {found}")
 
-    def _require_named(self, func: ast.Function, args: Sequence[Any]) -> None:
+    def _require_named(self, func: ast.Function, args: Sequence[Tensor]) -> None:
         """Require equal sizes of arguments whose parameters' dims have the same name."""
         found: dict[str, Any] = {}
         for p, a in zip(func.params, args, strict=True):
@@ -160,7 +166,7 @@ class Loops:
                     known = found.setdefault(d.name, have)
                     self.ctx.require_eq(known, have, f"'%{p.name_hint}' axis {axis}")
 
-    def again(self, func: ast.Function, args: Sequence[Any]) -> Any:
+    def again(self, func: ast.Function, args: Sequence[Any]) -> Bottom | TailCall | None:
         """Return the result of a recursive call in a loop body, or None for other functions."""
         for made in self.looping:
             if made.closure.function is not func:

@@ -46,7 +46,7 @@ from tvm_disc.relay.ops.table import OPS
 from tvm_disc.shape import Solver, Wish
 from tvm_disc.support.deadline import at
 from tvm_disc.support.literals import Literals
-from tvm_disc.typing import Expr, GlobalVar
+from tvm_disc.typing import Expr, GlobalVar, TVMFunction, TVMModule, Var
 
 MAX_INLINED = 400  # limit of nested inlined calls
 
@@ -179,7 +179,7 @@ class _Importer:
     def _scope(self, parent: Scope | None) -> Scope:
         return self.walk.scope(parent)
 
-    def run(self, main: ast.Function, params: Mapping[str, np.ndarray]) -> Any:
+    def run(self, main: ast.Function, params: Mapping[str, np.ndarray]) -> TVMModule:
         """Return the Relax module."""
         scope = self._scope(None)
         inputs = []
@@ -219,7 +219,7 @@ class _Importer:
             return tuple(self.forms.field(var, k, f) for k, f in enumerate(kind.fields))
         return Boxed(kind, var)
 
-    def _reachable(self, main: GlobalVar) -> dict[Any, Any]:
+    def _reachable(self, main: GlobalVar) -> dict[GlobalVar, TVMFunction]:
         """Return the functions that ``main`` calls, without discarded specializations."""
         found: dict[Any, Any] = {}
         stack = [main]
@@ -303,7 +303,7 @@ class _Importer:
             raise TypeMismatch(f"variable '%{node.name_hint}' is not bound")
         raise Unsupported(f"{type(node).__name__} is not supported")
 
-    def _field(self, value: Any, index: int) -> Any:
+    def _field(self, value: tuple[Boxed | Tensor, ...], index: int) -> Any:
         if isinstance(value, Bottom):
             return value
         refuse_tail(value)
@@ -346,7 +346,7 @@ class _Importer:
             )
         return self._apply(callee, args, call)
 
-    def _operator(self, call: ast.Call, args: list[Any]) -> Any:
+    def _operator(self, call: ast.Call, args: list[tuple[Tensor, ...] | Tensor]) -> Any:
         assert isinstance(call.op, ast.Op)
         name = call.op.name
         for a in args:
@@ -403,7 +403,7 @@ class _Importer:
         finally:
             self.inlined.pop()
 
-    def _annotated(self, param: ast.Var, value: Any, scope: Scope, named: dict[str, Any]) -> Any:
+    def _annotated(self, param: ast.Var, value: Any, scope: Scope, named: dict[str, Var]) -> Any:
         """Return an argument with the dims that its parameter declares.
 
         Literal dims are required to match, and dims of the same name must be equal in all
@@ -449,7 +449,7 @@ class _Importer:
             self.walk.at(node, "a branch that cannot return was executed"),
         )
 
-    def _seen_outside(self, value: Any, params: Sequence[Any]) -> Any:
+    def _seen_outside(self, value: Any, params: Sequence[Var]) -> Any:
         """Return the type of a result, which may contain symbols of the parameters only."""
         tensors = [p for p in params if isinstance(p.ty, relax.TensorType)]
         own = {d for p in tensors for d in p.ty.shape.values if isinstance(d, tirx.Var)}

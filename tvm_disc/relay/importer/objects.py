@@ -75,7 +75,7 @@ class Objects:
         kind = DataKind(ctor.belong_to, args)
         return Boxed(kind, self.forms.object("construct", relax.ObjectType(), ctor.tag, *exprs))
 
-    def match(self, node: ast.Match, data: Any, scope: Scope) -> Any:
+    def match(self, node: ast.Match, data: Boxed, scope: Scope) -> Any:
         """Return the value of a match, compiled to a decision tree that reads no field and
         tests no tag twice on any path.
         """
@@ -122,7 +122,7 @@ class Objects:
 
     def _test(
         self,
-        source: Any,
+        source: Boxed,
         ctor: ast.Constructor,
         rows: Sequence[_Row],
         node: ast.Match,

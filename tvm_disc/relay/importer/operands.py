@@ -92,7 +92,9 @@ def _check_integers(ctx: Emitter, name: str, tensor: object) -> None:
         )
 
 
-def lowered(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> object:
+def lowered(
+    ctx: Emitter, row: OpRow, args: Sequence[tuple[Tensor, ...] | Tensor], attrs: Mapping[str, Any]
+) -> object:
     """Return the result of the operator's rule.
 
     Raises:

@@ -146,7 +146,7 @@ def read_in_place(
     return ctx.broadcast(view, [*before, *dims, *after], full=True)
 
 
-def _arange(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Progression | None:
+def _arange(ctx: Emitter, args: Sequence[Tensor], result: Tensor) -> Progression | None:
     values = [value_of(a) for a in (args[0], args[2])]
     if any(v is None or v.size != 1 for v in values):
         return None

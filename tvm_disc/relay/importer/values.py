@@ -20,7 +20,7 @@ from tvm import tirx
 
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, Size
 
 Attrs: TypeAlias = Mapping[str, Any]
 ValueRule: TypeAlias = Callable[[Any, Sequence[Any], Attrs], "np.ndarray | None"]
@@ -118,7 +118,7 @@ def _where(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     if any(v is None for v in values):
         return None
 
-    def one(c: Expr, a: Any, b: Any) -> Any:
+    def one(c: Expr, a: Size, b: Any) -> Any:
         if not is_number(c):
             c = ctx.decide(c)
         if is_number(c):
@@ -194,7 +194,9 @@ def _broadcast_to(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarr
     return np.broadcast_to(value, dims) if fits and math.prod(dims) <= MAX_VALUE_ELEMENTS else None
 
 
-def _concatenate(ctx: object, args: Sequence[Any], attrs: Attrs) -> np.ndarray | None:
+def _concatenate(
+    ctx: object, args: Sequence[tuple[Tensor, ...]], attrs: Attrs
+) -> np.ndarray | None:
     values = [value_of(t) for t in args[0]]
     if any(v is None for v in values):
         return None
@@ -202,7 +204,7 @@ def _concatenate(ctx: object, args: Sequence[Any], attrs: Attrs) -> np.ndarray |
     return joined
 
 
-def _stack(ctx: object, args: Sequence[Any], attrs: Attrs) -> np.ndarray | None:
+def _stack(ctx: object, args: Sequence[tuple[Tensor, ...]], attrs: Attrs) -> np.ndarray | None:
     values = [value_of(t) for t in args[0]]
     if any(v is None for v in values):
         return None
@@ -239,8 +241,8 @@ def _gather(ctx: object, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | N
 
 
 def slice_lists(
-    ctx: Any, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[Any], axes: Any
-) -> list[tuple[int, Any, Any, Any]]:
+    ctx: Any, begin: Sequence[Size], end: Sequence[Size], strides: Sequence[Any], axes: Any
+) -> list[tuple[int, Size, Size, int]]:
     """Return (axis, begin, end, stride) for each axis of a slice; missing bounds are None.
 
     Raises:

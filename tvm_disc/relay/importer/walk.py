@@ -97,7 +97,7 @@ class ModuleWalk:
             self.frame.captures[id(value)] = known
         return known.inner
 
-    def parameter_like(self, value: Any) -> Any:
+    def parameter_like(self, value: Boxed | Tensor) -> Boxed | Tensor:
         """Return a new parameter of the current function for an outer value."""
         name = f"captured_{len(self.frame.captures)}"
         if isinstance(value, Boxed):

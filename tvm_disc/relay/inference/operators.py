@@ -24,6 +24,7 @@ from tvm_disc.relay.infer import Sketch
 from tvm_disc.relay.inference.unify import shown
 from tvm_disc.relay.ops.row import OpRow
 from tvm_disc.shape import Solver
+from tvm_disc.typing import Expr, Var
 
 MOST_LITERAL = 64  # constants with more elements are not read as the shape of a result
 
@@ -104,7 +105,7 @@ def _operand(ctx: Emitter, inputs: Inputs, ty: rt.Type, arg: ast.Expr) -> Any:
     return inputs.input(ast.Var("operand", ty))
 
 
-def _names(types: Sequence[rt.Type], symbols: Mapping[object, Any]) -> dict[Any, rt.DimExpr]:
+def _names(types: Sequence[rt.Type], symbols: Mapping[object, Var]) -> dict[Var, rt.DimExpr]:
     """Return the Relay dims of the named symbols in the types."""
     named: dict[str, rt.DimExpr] = {}
     stack: list[rt.Dim] = [d for t in types for d in rt.dims_of(t)]
@@ -117,14 +118,14 @@ def _names(types: Sequence[rt.Type], symbols: Mapping[object, Any]) -> dict[Any,
     return {symbols[name]: dim for name, dim in named.items() if name in symbols}
 
 
-def _type(ctx: Emitter, value: object, names: Mapping[Any, rt.DimExpr]) -> rt.Type:
+def _type(ctx: Emitter, value: object, names: Mapping[Var, rt.DimExpr]) -> rt.Type:
     if isinstance(value, tuple):
         return rt.TupleType(tuple(_type(ctx, v, names) for v in value))
     assert isinstance(value, Tensor)
     return rt.TensorType(tuple(_dim(ctx, d, names) for d in value.dims), value.dtype)
 
 
-def _dim(ctx: Emitter, dim: Any, names: Mapping[Any, rt.DimExpr]) -> rt.Dim:
+def _dim(ctx: Emitter, dim: Expr, names: Mapping[Any, rt.DimExpr]) -> rt.Dim:
     literal = ctx.literal(dim)
     if literal is not None:
         return literal
@@ -132,7 +133,7 @@ def _dim(ctx: Emitter, dim: Any, names: Mapping[Any, rt.DimExpr]) -> rt.Dim:
     return rt.Any() if made is None else made
 
 
-def _formula(dim: Any, names: Mapping[Any, rt.DimExpr]) -> rt.Dim | None:
+def _formula(dim: Expr, names: Mapping[Var, rt.DimExpr]) -> rt.Dim | None:
     """Return a dim as arithmetic on named dims, or None if it contains an unnamed symbol."""
     if isinstance(dim, tirx.IntImm):
         return int(dim.value)

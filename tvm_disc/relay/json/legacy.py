@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -169,7 +169,7 @@ class LegacyGraph:
     def _field(self, key: str, attrs: Mapping[str, Any], name: str) -> Any:
         return checked(key, name, self._done[node_number(attrs.get(name, 0))])
 
-    def _map(self, node: dict[str, Any]) -> dict[object, Any]:
+    def _map(self, node: dict[str, Sequence[int | str] | str]) -> dict[object, Any]:
         data = [self._done[node_number(i)] for i in node.get("data", [])]
         keys, values = (node["keys"], data) if "keys" in node else (data[::2], data[1::2])
         if len(keys) != len(values):
@@ -216,7 +216,7 @@ def _json(text: object) -> object:
         raise ParseError(f"not a legacy TVM graph: {str(error).partition(';')[0]}") from None
 
 
-def _is_ref(type_key: str, name: str, value: Any) -> bool:
+def _is_ref(type_key: str, name: str, value: str) -> bool:
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     return plain_kind(type_key, name) is None and text.isascii() and text.isdigit()
 

@@ -144,7 +144,7 @@ class _Writer:
             global_infos=self.map({}, self.any),
         )
 
-    def dict_attrs(self, attrs: Mapping[str, Any]) -> Ref:
+    def dict_attrs(self, attrs: Mapping[str, tuple[float | str, ...] | float | str | None]) -> Ref:
         """Write the ``DictAttrs`` of a function, a module or a call."""
         return self.add("DictAttrs", __dict__=self.map(attrs, self.any))
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.support.limits import may_fold
+from tvm_disc.typing import Array
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.expr import HostArray
+
 
 Attrs = Mapping[str, Any]
 
@@ -97,7 +102,11 @@ def _cast(
 
 
 def _arange(
-    reference: Callable[..., object], name: str, args: Sequence[Any], attrs: Attrs, most: int
+    reference: Callable[..., object],
+    name: str,
+    args: Sequence[HostArray | Array],
+    attrs: Attrs,
+    most: int,
 ) -> np.ndarray | None:
     start, stop, step = (float(x.reshape(-1)[0]) for x in args)
     if not step or abs(stop - start) / abs(step) > most:
@@ -106,7 +115,11 @@ def _arange(
 
 
 def _take(
-    reference: Callable[..., Any], name: str, args: Sequence[Any], attrs: Attrs, most: int
+    reference: Callable[..., Any],
+    name: str,
+    args: Sequence[HostArray | Array],
+    attrs: Attrs,
+    most: int,
 ) -> np.ndarray | None:
     x, picks = args
     plain = attrs["mode"] == "clip" and not attrs["batch_dims"] and x.ndim == 1

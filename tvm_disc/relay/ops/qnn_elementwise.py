@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tvm_disc.relay.ops.references import References
 
 from .row import BROADCAST, ELEMWISE, OPAQUE, REQUIRED, OpRow, op
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.ops.references import Reference
+
 
 ref = References("qnn")
 
@@ -18,7 +22,7 @@ _SCALED_ARGS = f"data input_scale input_zero_point {_PARAMS}"
 _BINARY_ARGS = f"lhs rhs lhs_scale lhs_zero_point rhs_scale rhs_zero_point {_PARAMS}"
 
 
-def _binary(name: str, reference: Any) -> OpRow:
+def _binary(name: str, reference: Reference) -> OpRow:
     return op(name, _BINARY_ARGS, BROADCAST, reference, {"lhs_axis": -1, "rhs_axis": -1})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.expr import Constant
 from tvm_disc.relay.ndarray import encode_base64
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.types import DimExpr
+
 
 TVM_VERSION = "0.19.0"
 _INLINE_SUFFIX = {
@@ -116,7 +120,7 @@ class MetaWriter:
             self._node_of["device"] = self._add({"type_key": "VirtualDevice", "attrs": attrs})
         return self._node_of["device"]
 
-    def _plain_node(self, value: Any) -> dict[str, Any]:
+    def _plain_node(self, value: DimExpr | int | str) -> dict[str, dict[str, str] | str]:
         if isinstance(value, str):
             return {"type_key": "runtime.String", "repr_str": value}
         if isinstance(value, int):

@@ -10,6 +10,7 @@ import numpy as np
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Constant, Expr, Function, Var, as_expr
 from tvm_disc.relay.visit import free_vars, rebuilt
+from tvm_disc.typing import Array
 
 
 def bind(expr: Expr, binds: Mapping[Var, Any]) -> Expr:
@@ -35,7 +36,7 @@ def bind(expr: Expr, binds: Mapping[Var, Any]) -> Expr:
     return Function(params, body, expr.ret_type, expr.type_params, expr.attrs, expr.span)
 
 
-def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
+def bind_params_by_name(func: Function, params: Mapping[str, Expr | Array]) -> Function:
     """Return the function with the named parameters bound to constants; other names are ignored.
 
     Raises:

@@ -110,7 +110,7 @@ class _Writer:
         self.put(type(node).__name__)
         self._inner(node)
 
-    def _inner(self, node: Any) -> None:
+    def _inner(self, node: Expr) -> None:
         if isinstance(node, Function):
             self._bind_types(node.type_params)
             for p in node.params:

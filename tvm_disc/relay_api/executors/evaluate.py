@@ -18,6 +18,7 @@ from tvm_disc.relay_api.executors.programs import (
     with_entry,
 )
 from tvm_disc.relay_api.executors.values import ADT, argument, results
+from tvm_disc.typing import Array
 
 KINDS = ("debug", "graph", "vm", "aot")
 
@@ -83,7 +84,7 @@ class Executor:
         return run
 
 
-def _constant(var: Var, value: Any) -> Constant:
+def _constant(var: Var, value: Array | str) -> Constant:
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if array.dtype.kind not in "biuf":
         where = f"binds: '{var.name_hint}'"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_disc.errors import BadOption, Unsupported, shown
 from tvm_disc.relay_api.executors.graph import Instance, Library, graph_json
 from tvm_disc.relay_api.executors.programs import Programs, as_relay_module, one_target
 from tvm_disc.relay_api.executors.refused import refused_attribute
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.module import IRModule
+
 
 _REFUSED = frozenset(["function_metadata", "lowered_ir_mods"])
 
@@ -105,7 +109,7 @@ class ExecutorFactoryModule:
 
 
 def build(
-    ir_mod: Any,
+    ir_mod: IRModule,
     target: object = None,
     target_host: object = None,
     executor: Executor | None = None,

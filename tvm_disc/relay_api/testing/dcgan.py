@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.builder import var
@@ -12,6 +12,11 @@ from tvm_disc.relay_api import nn
 from tvm_disc.relay_api.op import function as op
 from tvm_disc.relay_api.testing.init import create_workload
 from tvm_disc.relay_api.testing.layers import ImageExpr, batch_norm, closed, weight
+from tvm_disc.typing import Array
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.module import IRModule
+
 
 _FIRST = 4  # height and width of the smallest image
 
@@ -58,7 +63,7 @@ def get_workload(
     random_len: int = 100,
     layout: str = "NCHW",
     dtype: str = "float32",
-) -> Any:
+) -> tuple[IRModule, dict[str, Array]]:
     """Return (module, weights).
 
     Raises:

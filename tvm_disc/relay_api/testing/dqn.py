@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_disc.relay.expr import Function
 from tvm_disc.relay_api import nn
 from tvm_disc.relay_api.testing.init import create_workload
 from tvm_disc.relay_api.testing.layers import closed, conv, dense, flat, image
+from tvm_disc.typing import Array
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.module import IRModule
 
 
 def get_net(
@@ -32,6 +36,6 @@ def get_workload(
     num_actions: int = 18,
     image_shape: tuple[int, int, int] = (4, 84, 84),
     dtype: str = "float32",
-) -> Any:
+) -> tuple[IRModule, dict[str, Array]]:
     """Return (module, weights)."""
     return create_workload(get_net(batch_size, num_actions, image_shape, dtype))

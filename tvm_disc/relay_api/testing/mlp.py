@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_disc.relay.builder import var
 from tvm_disc.relay.expr import Function
 from tvm_disc.relay_api import nn
 from tvm_disc.relay_api.testing.init import create_workload
 from tvm_disc.relay_api.testing.layers import closed, dense
+from tvm_disc.typing import Array
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.module import IRModule
 
 
 def get_net(
@@ -31,6 +35,6 @@ def get_workload(
     num_classes: int = 10,
     image_shape: tuple[int, ...] = (1, 28, 28),
     dtype: str = "float32",
-) -> Any:
+) -> tuple[IRModule, dict[str, Array]]:
     """Return (module, weights)."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))

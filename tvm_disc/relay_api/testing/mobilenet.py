@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function
 from tvm_disc.relay_api.testing.init import create_workload
@@ -32,7 +30,7 @@ def _separable(x: ImageExpr, name: str, channels: int, stride: int) -> ImageExpr
 
 def mobile_net(
     num_classes: int = 1000,
-    data_shape: tuple[Any, int, int, int] = (1, 3, 224, 224),
+    data_shape: tuple[int, int, int, int] = (1, 3, 224, 224),
     dtype: str = "float32",
     alpha: float = 1.0,
     is_shallow: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_disc.errors import BadNode
 from tvm_disc.relay.expr import Function
@@ -18,6 +18,11 @@ from tvm_disc.relay_api.testing.layers import (
     image,
     pool,
 )
+from tvm_disc.typing import Array
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.module import IRModule
+
 
 _LAYERS = {
     11: (1, 1, 2, 2, 2),
@@ -66,7 +71,7 @@ def get_workload(
     dtype: str = "float32",
     num_layers: int = 11,
     batch_norm: bool = False,
-) -> Any:
+) -> tuple[IRModule, dict[str, Array]]:
     """Return (module, weights)."""
     net = get_net(batch_size, image_shape, num_classes, dtype, num_layers, batch_norm)
     return create_workload(net)

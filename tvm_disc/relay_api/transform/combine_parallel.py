@@ -117,7 +117,7 @@ class _Combiner:
         others = [a for e, c in zip(ends, after, strict=True) for a in c.args if a is not e]
         return after if make.can_follow(ends, after) and not _depend(others, ends) else None
 
-    def _kind(self, end: Call, call: Call) -> Any:
+    def _kind(self, end: Call, call: Call) -> tuple[str, str, tuple[int, ...], int]:
         place = [i for i, arg in enumerate(call.args) if arg is end]
         return (op_name(call), repr(sorted(attrs_of(call).items())), tuple(place), len(call.args))
 

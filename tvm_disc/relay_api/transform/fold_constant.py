@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes, fields_o
 from tvm_disc.relay_api.expr_functor import rewrite_post_order
 from tvm_disc.relay_api.transform.rules import attrs_of, row_of
 from tvm_disc.relay_api.transform.substitute import substituted
+from tvm_disc.typing import Array
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.expr import HostArray
+
 
 # Tensors of one value, which take less memory as a call than as a constant.
 FILLED = frozenset("zeros_like ones_like full_like full dyn.full dyn.zeros dyn.ones".split())
@@ -79,7 +84,7 @@ def _array(expr: Expr) -> Any:
     return None if any(p is None for p in parts) else parts
 
 
-def _constant(value: Any, wanted: Type) -> Expr | None:
+def _constant(value: HostArray | Array, wanted: Type) -> Expr | None:
     """Return a value of type ``wanted`` as an expression; None if it has none."""
     if isinstance(wanted, TupleType):
         parts = [_constant(v, t) for v, t in zip(value, fields_of(wanted), strict=True)]

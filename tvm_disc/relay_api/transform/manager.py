@@ -19,6 +19,7 @@ from tvm_disc.errors import BadNode, parts_of, shown
 from tvm_disc.relay.expr import Expr, Function
 from tvm_disc.relay.inference.infer import infer_types
 from tvm_disc.relay.module import IRModule, carried_by
+from tvm_disc.typing import TVMModule
 
 PassContext = tvm.transform.PassContext
 PassInfo = tvm.transform.PassInfo
@@ -216,7 +217,7 @@ def build_config(
     return PassContext(opt_level, required, _names("disabled_pass", disabled_pass))
 
 
-def _run(pass_: Any, mod: Any) -> Any:
+def _run(pass_: Any, mod: IRModule | TVMModule) -> IRModule | TVMModule:
     """Run any pass; return a Relay module for a Relay module, unless the pass translated it."""
     if not isinstance(mod, IRModule | tvm.IRModule):
         raise BadNode(f"the pass {pass_.info.name}: expected a module, found {shown(mod)}")

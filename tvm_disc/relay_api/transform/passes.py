@@ -52,6 +52,7 @@ from tvm_disc.relay_api.transform.simplify_expr import simplify_expr
 from tvm_disc.relay_api.transform.simplify_inference import simplify_inference
 from tvm_disc.relay_api.transform.subexpr import eliminate_common_subexpr, eliminate_dead_code
 from tvm_disc.relay_api.transform.windows import flatten_atrous_conv, fold_explicit_padding
+from tvm_disc.typing import PassContext
 
 Change = Callable[[Function], Any]
 TYPED = ("InferType",)
@@ -221,7 +222,7 @@ def FuseOps(fuse_opt_level: int = -1) -> FunctionPass:
     groups regardless of this pass; the pass serves readers, and scripts that count groups.
     """
 
-    def run(func: Function, mod: IRModule, ctx: Any) -> Any:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         level = ctx.opt_level if fuse_opt_level < 0 else fuse_opt_level
         most = int(ctx.config.get("relay.FuseOps.max_depth", MOST_NODES))
         linked = bool(ctx.config.get("relay.FuseOps.link_params", False))
@@ -256,7 +257,7 @@ def ToMixedPrecision(
     context has ``relay.ToMixedPrecision.keep_orig_output_dtype``; other functions keep theirs.
     """
 
-    def run(func: Function, mod: IRModule, ctx: Any) -> Any:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         keep = bool(ctx.config.get("relay.ToMixedPrecision.keep_orig_output_dtype", False))
         keep = keep or not ("main" in mod and mod["main"] is func)
         return to_mixed_precision(func, mixed_precision_type, missing_op_mode, keep)

@@ -49,7 +49,7 @@ def _key(expr: Expr) -> Any:
     return (row.name, tuple(map(_operand, expr.args)), repr(sorted(expr.attrs.items())))
 
 
-def _operand(arg: Expr) -> Any:
+def _operand(arg: Expr) -> tuple[str, bytes] | Expr:
     if isinstance(arg, Constant) and arg.data.ndim == 0:
         return (str(arg.data.dtype), arg.data.tobytes())
     return arg

@@ -12,7 +12,7 @@ def _layout_of(attrs: dict[str, object]) -> str:
     return str(attrs["data_layout"] if "data_layout" in attrs else attrs["layout"])
 
 
-def _padded(attrs: dict[str, Any], widths: Any) -> list[int] | None:
+def _padded(attrs: dict[str, Any], widths: tuple[tuple[int, int], ...]) -> list[int] | None:
     """Return a window's padding plus that of its input; None if other than spatial axes are
     padded.
     """

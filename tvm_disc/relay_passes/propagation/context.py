@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import tvm
@@ -19,6 +19,10 @@ from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, objects, value_of
 from tvm_disc.support.literals import literal_value
 from tvm_disc.typing import Expr, TVMModule, TVMType, Var
+
+if TYPE_CHECKING:
+    from tvm_disc.shape.solver import Solver
+
 
 Dim: TypeAlias = Any
 
@@ -60,7 +64,7 @@ def substitute(expr: Expr, replaced: Mapping[Expr, Expr]) -> Expr:
     if not replaced or isinstance(expr, int | tirx.IntImm):
         return expr
 
-    def one(v: Any) -> Any:
+    def one(v: Var) -> Expr:
         return replaced.get(v, v)
 
     mapped: Expr = tvm_ffi.structural_map(expr, (tvm.ir.Var, one), order="post")
@@ -74,7 +78,9 @@ class PropagationContext(Emitter):
     block that is being rewritten.
     """
 
-    def __init__(self, solver: Any, mod: TVMModule, portable: bool, fresh: dict[Any, Any]) -> None:
+    def __init__(
+        self, solver: Solver, mod: TVMModule, portable: bool, fresh: dict[Any, Any]
+    ) -> None:
         super().__init__(solver)
         self.portable = portable
         self.builder = relax.BlockBuilder(mod)
@@ -158,7 +164,7 @@ class PropagationContext(Emitter):
         tensor = relax.TensorType(dims, ty.dtype)
         return Tensor(tuple(dims), str(ty.dtype), self.match(lost.expr, tensor))
 
-    def scalar_tensor(self, operand: Any) -> Any:
+    def scalar_tensor(self, operand: Tensor | Prim) -> Tensor:
         """Return a scalar expression as a tensor of rank 0; other operands are unchanged."""
         if not isinstance(operand, Prim):
             return operand
@@ -224,7 +230,7 @@ class PropagationContext(Emitter):
             lines = str(error).strip().splitlines()
             raise Unsupported(self.where(lines[-1] if lines else "no type")) from error
 
-    def survives(self, inferred: Any, ty: TVMType) -> bool:
+    def survives(self, inferred: TVMType, ty: TVMType) -> bool:
         """Return whether TVM's own inference finds the known shape."""
         if not is_tensor(inferred) or not isinstance(inferred.shape, relax.ShapeExpr):
             return False

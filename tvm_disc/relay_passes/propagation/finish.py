@@ -78,7 +78,7 @@ def emit_guards(guards: Sequence[Guard], blocks: Sequence[Any]) -> list[Any]:
     return [relax.BindingBlock(checks), *blocks] if checks else list(blocks)
 
 
-def _check(guard: Guard) -> list[Any]:
+def _check(guard: Guard) -> list[Binding]:
     """Return bindings that fail if a guard does not hold."""
     zero, one = tirx.IntImm("int64", 0), tirx.IntImm("int64", 1)
     # TVM's virtual machine computes bound shapes, but not shapes inside a match_cast.
@@ -139,7 +139,7 @@ def _bare(ty: TVMType, found: set[object]) -> None:
     found.update(d for d in dims if isinstance(d, tirx.Var))
 
 
-def _visible(ty: TVMType, visible: set[Any]) -> Any:
+def _visible(ty: TVMType, visible: set[Expr]) -> TVMType:
     if isinstance(ty, relax.TupleType):
         return relax.TupleType([_visible(f, visible) for f in ty.fields])
     if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):

@@ -43,7 +43,7 @@ from tvm_disc.relay_passes.propagation.finish import (
 from tvm_disc.relay_passes.propagation.walk import Walker
 from tvm_disc.shape import Solver, declare_facts
 from tvm_disc.shape.facts import Guard
-from tvm_disc.typing import PassContext, TVMFunction, TVMModule, TVMType
+from tvm_disc.typing import Expr, PassContext, TVMFunction, TVMModule, TVMType, Var
 
 # Number of traversals: each starts with all facts of the previous one, and few find new facts.
 MAX_WALKS = 3
@@ -123,7 +123,7 @@ class PropagateShapeConstraints:
         functions = {**dict(imported.mod.functions_items()), main: checked}
         return tvm.IRModule(functions)
 
-    def _relax(self, mod: Any) -> Any:
+    def _relax(self, mod: Any) -> TVMModule:
         if self.params:
             mod = relax.transform.BindParams("main", dict(self.params))(mod)
         functions = {}
@@ -142,7 +142,7 @@ class PropagateShapeConstraints:
 
 def propagate(
     mod: TVMModule, func: TVMFunction, solver: Solver, declared: Declared, portable: bool, name: str
-) -> Any:
+) -> TVMFunction:
     """Propagate shapes in one function; ``name`` is empty for the program's entry."""
     if func.attrs is not None and "Primitive" in func.attrs:
         return func
@@ -191,7 +191,7 @@ def declare_inputs(func: TVMFunction, solver: Solver, name: str) -> None:
                 solver.assume(d >= 0, f"the size of {place}input '{p.name}'")
 
 
-def _dims(ty: TVMType) -> list[Any]:
+def _dims(ty: TVMType) -> list[Expr]:
     if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
         return list(ty.shape.values)
     if isinstance(ty, relax.ShapeType) and ty.values is not None:
@@ -201,7 +201,7 @@ def _dims(ty: TVMType) -> list[Any]:
     return []
 
 
-def _symbols(func: Any) -> dict[str, Any]:
+def _symbols(func: Any) -> dict[str, Expr]:
     found: dict[str, Any] = {}
     for p in func.params:
         for d in _dims(p.ty):
@@ -246,7 +246,7 @@ def merge_inputs(func: object, solver: Solver) -> dict[Any, Any]:
 
 
 def settle_guards(
-    solver: Solver, merged: Mapping[Any, Any], fresh: Iterable[Any], first: int
+    solver: Solver, merged: Mapping[Var, Expr], fresh: Iterable[Any], first: int
 ) -> None:
     """Remove guards that the merged input types imply, which are checked anyway, and write the
     others in the symbols that the last walk binds.
@@ -275,7 +275,7 @@ def _renamed(guard: Guard, replaced: Mapping[Any, Any]) -> Guard:
     return replace(guard, cond=cond, symbols=tuple(tirx.analysis.undefined_vars(cond)))
 
 
-def _in_types(guard: Any, merged: Mapping[Any, Any]) -> bool:
+def _in_types(guard: Guard, merged: Mapping[Any, Any]) -> bool:
     if not any(v in merged for v in guard.symbols):
         return False
     return bool(tvm.sym.Analyzer().can_prove(substitute(guard.cond, merged)))

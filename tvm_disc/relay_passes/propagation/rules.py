@@ -225,7 +225,7 @@ def _gather_elements(ctx: PropagationContext, call: Call, args: Args) -> object:
     return relay(ctx, "gather", args, axis=axis)
 
 
-def _stay_inside(ctx: PropagationContext, picks: Any, data: Expr, axis: int) -> None:
+def _stay_inside(ctx: PropagationContext, picks: Tensor, data: Expr, axis: int) -> None:
     """Prove or guard that indices of known range are in bounds."""
     _, high = bounds(ctx, picks)
     # Indices from constants or data are the model's responsibility, as in its framework.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tvm import tirx
 
@@ -24,6 +24,9 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64, is_nan, ramp, same_lanes
 from tvm_disc.tir.index import add, mul, product
 from tvm_disc.typing import Buffer, Expr
+
+if TYPE_CHECKING:
+    from tvm_disc.schedules.lowering import Lowering
 
 
 def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:
@@ -66,7 +69,7 @@ def _is_lanewise(group: Group, anchor: Node) -> bool:
     return all(n.cls in LANEWISE or n.op in LANEWISE_MOVES or n is anchor for n in group.nodes)
 
 
-def _reduction_loops(stack: ExitStack, body: Body, extents: Sequence[Any]) -> list[Expr]:
+def _reduction_loops(stack: ExitStack, body: Body, extents: Sequence[Expr]) -> list[Expr]:
     return [
         i64(0) if static_dim(e) == 1 else stack.enter_context(body.low.loop(f"k{d}", e))
         for d, e in enumerate(extents)
@@ -143,7 +146,7 @@ def _finish(
 
 
 def store_outputs(
-    group: Group, outputs: Sequence[Buffer], low: Any, index: Sequence[Expr], flat: Expr
+    group: Group, outputs: Sequence[Buffer], low: Lowering, index: Sequence[Expr], flat: Expr
 ) -> None:
     """Emit the stores of all outputs of an anchored group for the anchor's element ``index``.
 
@@ -178,7 +181,7 @@ def whole_vectors(group: Group, lanes: int) -> bool:
 
 
 def epilogue_index(
-    group: Group, low: Any, node: Node, index: Sequence[Expr], flat: Expr
+    group: Group, low: Lowering, node: Node, index: Sequence[Expr], flat: Expr
 ) -> list[Expr]:
     """Return the index in ``node`` of the anchor's element ``index``.
 

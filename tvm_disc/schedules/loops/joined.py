@@ -26,7 +26,7 @@ MOST_PARTS = 64  # parts of a row; each is unrolled
 class JoinedColumns:
     """The concatenations along the last dim of a domain, and the parts of its rows."""
 
-    def __init__(self, group: Group, domain: Sequence[Any], solver: Solver) -> None:
+    def __init__(self, group: Group, domain: Sequence[Expr], solver: Solver) -> None:
         self.begins: dict[Node, list[int]] = {}
         for node in group.nodes:
             begins = _begins(node)

@@ -450,7 +450,7 @@ class _Loop:
         return low, [_dummy(n) for n in self.group.outputs]
 
 
-def uncertain_dims(group: Group, solver: Solver) -> dict[tuple[Node, int], tuple[Any, Any]]:
+def uncertain_dims(group: Group, solver: Solver) -> dict[tuple[Node, int], tuple[Expr, Expr]]:
     """Return operands' dims that may be 1 or the target's, as (node, axis) -> (dim, target)."""
     found: dict[tuple[Node, int], tuple[Any, Any]] = {}
     for node in group.nodes:

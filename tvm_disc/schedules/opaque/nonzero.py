@@ -44,7 +44,7 @@ def nonzero_kernels(
     return kernels[0], kernels[1], dims, size
 
 
-def _truth(body: Body, source: Node, t: Any) -> Any:
+def _truth(body: Body, source: Node, t: Expr) -> Expr:
     return cast(body.low.load(body.buffers[source], t, source.dtype), "bool")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm import tirx
 
@@ -16,6 +16,10 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr
+
+if TYPE_CHECKING:
+    from tvm_disc.schedules.lowering import Lowering
+
 
 _COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
     "update": lambda old, new: new,
@@ -78,14 +82,14 @@ def _copy_data(body: Body, node: Node) -> None:
         low.store(body.outputs[0], t, low.at(data, low.space.split(t, data.shape)), node.dtype)
 
 
-def place_of(low: Any, where: Any, extent: Any) -> tuple[Any, Any]:
+def place_of(low: Lowering, where: Expr, extent: Expr) -> tuple[Expr, Expr]:
     """Return a position, where negative ones count from the end, and whether it is inside."""
     where = low.settle("at", cast(where, "int64"))
     row = low.settle("row", tirx.Select(where < 0, where + i64(extent), where))
     return row, tirx.And(row >= 0, row < i64(extent))
 
 
-def put(body: Body, node: Node, target: list[Any], value: Expr, inside: Any) -> None:
+def put(body: Body, node: Node, target: list[Expr], value: Expr, inside: Expr) -> None:
     """Emit the combination of an element of the result with a new value, if it is inside."""
     combine = _COMBINE.get(node.attrs["reduction"])
     if combine is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tvm import tirx
 
@@ -249,7 +249,9 @@ class Pieces:
 class Piece(Along):
     """The ``length`` positions of a row from ``begin`` on."""
 
-    def __init__(self, work: RowWork, body: Body, outer: Any, begin: Expr, length: Expr) -> None:
+    def __init__(
+        self, work: RowWork, body: Body, outer: tuple[Expr, ...], begin: Expr, length: Expr
+    ) -> None:
         super().__init__(work, body, outer, (), work.lanes)
         self.begin, self.length = begin, length
 

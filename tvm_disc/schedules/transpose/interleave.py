@@ -8,8 +8,6 @@ Square tiles would be mostly empty here, and an element by element loop writes o
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 
 from tvm_disc.errors import WhyNot
@@ -20,6 +18,7 @@ from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
+from tvm_disc.typing import Expr
 
 MOST = 4  # largest size of the axis; this many vectors stay in registers with their shuffles
 BLOCK = 4096  # pixels of a task
@@ -59,7 +58,7 @@ def _moved(node: Node) -> int | None:
     return axis if axis != len(axes) - 1 and list(axes[:-1]) == rest else None
 
 
-def _emit(body: Body, node: Node, count: int, pixels: Any, lanes: int) -> None:
+def _emit(body: Body, node: Node, count: int, pixels: Expr, lanes: int) -> None:
     low, block = body.low, body.block
     data, out = body.buffers[node.inputs[0]], body.outputs[0]
     size = bind_opaque(block, "pixels", i64(pixels))

@@ -13,6 +13,7 @@ from tvm_disc.frontends.calc import Calc, Expr, const, op
 from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import CLASSIC, Row
 from tvm_disc.frontends.onnx.tensors import array_of
+from tvm_disc.typing import Array
 
 MEMBER = 6  # the mode of a node that tests whether a value is in a set
 _TESTS = ("less_equal", "less", "greater_equal", "greater", "equal", "not_equal")
@@ -131,7 +132,9 @@ def _forest(n: OnnxNode) -> Forest:
     )
 
 
-def _filled(values: Any, nodes: int, leaves: int, dtype: Any = "int64") -> np.ndarray:
+def _filled(
+    values: Sequence[int] | Array, nodes: int, leaves: int, dtype: Any = "int64"
+) -> np.ndarray:
     """Return a value for each node, followed by a placeholder for each leaf."""
     made = np.asarray(values, dtype).reshape(-1)
     if len(made) != nodes:

@@ -14,7 +14,7 @@ from tvm_disc.frontends.onnx.grown import Gathered, Growing
 from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.relay import expr as ast
-from tvm_disc.typing import Proto
+from tvm_disc.typing import GraphProto, Proto
 
 UNROLLED = 8  # maximum number of iterations that are unrolled
 
@@ -29,7 +29,7 @@ def run(n: OnnxNode, proto: Proto, given: Sequence[Any], reads: Sequence[Any] = 
     return found
 
 
-def _reads(n: OnnxNode, protos: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Expr]]:
+def _reads(n: OnnxNode, protos: Sequence[GraphProto]) -> tuple[dict[str, Any], dict[str, Expr]]:
     """Return the outer values that subgraphs read: (constants and non-tensors, tensors)."""
     plain: dict[str, Any] = {}
     tensors: dict[str, Expr] = {}
@@ -139,7 +139,7 @@ def _loop(n: OnnxNode) -> list[Any]:
     return _while(n, body, end, go_on, state)
 
 
-def _unrolled(n: OnnxNode, body: Any, times: int, state: list[Any]) -> list[Any] | None:
+def _unrolled(n: OnnxNode, body: GraphProto, times: int, state: list[Any]) -> list[Any] | None:
     """Return the results of an unrolled loop, or None if it may end before ``times`` iterations."""
     rows: list[list[Expr]] = []
     for t in range(times):
@@ -152,7 +152,7 @@ def _unrolled(n: OnnxNode, body: Any, times: int, state: list[Any]) -> list[Any]
     return [*state, *(n.stack(list(r), 0) for r in zip(*rows, strict=True))]
 
 
-def _while(n: OnnxNode, body: Any, end: Expr, first: Expr, given: list[Any]) -> list[Any]:
+def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[Any]) -> list[Any]:
     """Emit a loop and return its results.
 
     Its state is the iteration, the condition, and the body's own tensors. A sequence is accumulated
@@ -270,7 +270,7 @@ def _scan(n: OnnxNode) -> list[Any]:
 
 
 def _turns(
-    n: OnnxNode, body: Any, times: Dim, state: list[Expr], items: list[Expr]
+    n: OnnxNode, body: GraphProto, times: Dim, state: list[Expr], items: list[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
     """Return (the last state, the rows of every iteration) of a scan over axis 0 of ``items``."""
     if isinstance(times, int) and 0 < times <= UNROLLED:

@@ -143,7 +143,11 @@ def scaled_size(n: Calc, size: Dim, scale: Any) -> Dim:
 
 
 def _by_scales(
-    n: OnnxNode, axes: Sequence[int], factors: Sequence[Any], region: Sequence[Any], how: How
+    n: OnnxNode,
+    axes: Sequence[int],
+    factors: Sequence[Any],
+    region: Sequence[tuple[float, float]],
+    how: How,
 ) -> Expr:
     plan = []
     for a, scale, part in zip(axes, factors, region, strict=True):
@@ -157,7 +161,7 @@ def _keeping_ratio(
     axes: Sequence[int],
     outs: Sequence[Dim],
     policy: str,
-    region: Sequence[Any],
+    region: Sequence[tuple[float, float]],
     how: How,
 ) -> Expr:
     """Resize with one scale for all axes: the smallest or the largest of their ratios."""

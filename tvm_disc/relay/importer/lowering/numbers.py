@@ -6,7 +6,6 @@ The results are read back as sizes, so that expressions of them are as simple as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from tvm.relax import op as R
@@ -16,6 +15,7 @@ from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.tensor import cast, number, reduction
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.ops.algebra import where
+from tvm_disc.typing import Expr
 
 I64 = "int64"
 _WHOLE = {"axis": None, "keepdims": False, "exclude": False}
@@ -61,12 +61,12 @@ def line(ctx: Emitter, tensor: Tensor, what: str) -> Tensor:
     return ctx.reshape(cast(ctx, tensor, I64), [product(tensor.dims)])
 
 
-def literals(ctx: Emitter, values: Sequence[Any]) -> Tensor:
+def literals(ctx: Emitter, values: Sequence[Sequence[int] | int]) -> Tensor:
     """Return a tensor of literal numbers."""
     return ctx.constant(np.array(values, I64))
 
 
-def dims_of(ctx: Emitter, dims: Sequence[Any]) -> Tensor:
+def dims_of(ctx: Emitter, dims: Sequence[Expr]) -> Tensor:
     """Return dims as a vector of numbers."""
     if not dims:
         return literals(ctx, [])

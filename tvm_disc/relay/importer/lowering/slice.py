@@ -14,7 +14,7 @@ from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, num
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
 from tvm_disc.relay.ops.algebra import maximum, minimum, where
-from tvm_disc.typing import Size
+from tvm_disc.typing import Expr, Size
 
 BEYOND = 1 << 60  # larger than any dim
 I64 = "int64"
@@ -44,7 +44,7 @@ def sliced(ctx: Emitter, x: Tensor, extents: Mapping[int, tuple[Any, Any, int]])
     return ctx.emit(call, dims, x.dtype)
 
 
-def _require_elements(ctx: Emitter, dim: Size, extent: tuple[Any, Any, int], axis: int) -> None:
+def _require_elements(ctx: Emitter, dim: Size, extent: tuple[Expr, Expr, int], axis: int) -> None:
     begin, length = (ctx.literal(e) for e in extent[:2])
     if begin is None or not length:
         return
@@ -169,7 +169,7 @@ def _extent_in_memory(
 
 def slice_extent(
     ctx: Emitter, dim: Size, begin: Size, end: Size, step: int
-) -> tuple[Any, Any, int]:
+) -> tuple[Expr, Expr, int]:
     """Return (begin, length, stride) after NumPy's wrapping and clamping.
 
     Raises:
@@ -190,7 +190,7 @@ def slice_extent(
     return first, length, step
 
 
-def _sized_extent(ctx: Emitter, dim: Size, begin: Size, size: Size) -> tuple[Any, Any, int]:
+def _sized_extent(ctx: Emitter, dim: Size, begin: Size, size: Size) -> tuple[Expr, Expr, int]:
     """Return (begin, length, stride) of a slice given by its size; a negative size means the
     rest.
     """
@@ -206,13 +206,13 @@ def _sized_extent(ctx: Emitter, dim: Size, begin: Size, size: Size) -> tuple[Any
     return low, tirx.max(high - low, i64(0)), 1
 
 
-def _bound(ctx: Emitter, value: Any, dim: object, low: object, high: object) -> Any:
+def _bound(ctx: Emitter, value: Size, dim: object, low: object, high: object) -> Any:
     if is_number(value) and abs(int(value)) >= 2**31 - 1:
         return high if value > 0 else low
     return _clamped(ctx, _position(ctx, value, dim), low, high)
 
 
-def _position(ctx: Emitter, value: Any, dim: Any) -> Any:
+def _position(ctx: Emitter, value: Size, dim: Any) -> Any:
     """Return a position; a negative one counts from the end and is wrapped once."""
     position = ctx.dim(value)
     if is_number(value):

@@ -186,7 +186,7 @@ def reduce_axes(ctx: Emitter, x: Tensor, attrs: Attrs) -> list[int]:
     return sorted(axes) or list(range(x.rank))
 
 
-def _reduced(dims: Sequence[Expr], axes: Sequence[int], keep: bool) -> list[Any]:
+def _reduced(dims: Sequence[Expr], axes: Sequence[int], keep: bool) -> list[Expr]:
     if keep:
         return [i64(1) if a in axes else d for a, d in enumerate(dims)]
     return [d for a, d in enumerate(dims) if a not in axes]

@@ -47,7 +47,7 @@ def target_dims(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> 
 
 
 def _decode(
-    ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool
+    ctx: Emitter, x: Tensor, codes: list[Size], allow_zero: bool
 ) -> tuple[list[Any], int | None]:
     dims: list[Any] = []
     infer: int | None = None

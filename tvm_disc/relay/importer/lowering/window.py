@@ -36,11 +36,12 @@ from tvm_disc.relay.importer.lowering.transform import (
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
 from tvm_disc.relay.ops.algebra import where
+from tvm_disc.typing import Expr
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 
-def per_axis(value: Any, rank: int) -> list[int]:
+def per_axis(value: tuple[int, ...], rank: int) -> list[int]:
     """Return one number per spatial axis."""
     items = [value] if isinstance(value, int) else [int(v) for v in value]
     return items * rank if len(items) == 1 else items
@@ -59,7 +60,7 @@ def steps(ctx: Emitter, attrs: Attrs, name: str, rank: int) -> list[int]:
     return items
 
 
-def padding(ctx: Emitter, value: Any, rank: int) -> list[int]:
+def padding(ctx: Emitter, value: tuple[int, ...], rank: int) -> list[int]:
     """Return (before..., after...) from Relay's 1, ``rank`` or ``2 * rank`` numbers.
 
     Raises:
@@ -72,13 +73,13 @@ def padding(ctx: Emitter, value: Any, rank: int) -> list[int]:
     return items * 2 if len(items) == rank else items
 
 
-def window_extent(dim: Any, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
+def window_extent(dim: Any, kernel: Expr, stride: int, pads: int, dilation: int) -> Expr:
     """Return ``(dim + pads - dilation * (kernel - 1) - 1) // stride + 1``."""
     reach = i64(dilation) * (kernel - 1) + 1
     return tirx.floordiv(dim + pads - reach, i64(stride)) + 1
 
 
-def _windows(ctx: Emitter, dim: object, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
+def _windows(ctx: Emitter, dim: object, kernel: Expr, stride: int, pads: int, dilation: int) -> Any:
     """Return :func:`window_extent`, required to be non-negative."""
     extent = ctx.solver.simplify(window_extent(dim, kernel, stride, pads, dilation))
     least = ctx.solver.simplify(i64(dilation) * (kernel - 1) + 1 - pads - stride)
@@ -141,7 +142,7 @@ def convolve(
     return ctx.emit(call, [x.dims[0], w.dims[0], *spatial], dtype)
 
 
-def _depthwise(ctx: Emitter, x: Tensor, w: Tensor, groups: int, channels: Any) -> Tensor:
+def _depthwise(ctx: Emitter, x: Tensor, w: Tensor, groups: int, channels: int | None) -> Tensor:
     """Return depthwise weights as those of a grouped convolution.
 
     Relay's ``[C, M, ...]``, with the channel multiplier in the second axis, becomes ``[C * M, 1,
@@ -310,7 +311,7 @@ def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return padded_by(ctx, x, [(added[2 * a], added[2 * a + 1]) for a in range(x.rank)], fill)
 
 
-def _added_and_cut(ctx: Emitter, width: Any, read: bool) -> tuple[Any, Any]:
+def _added_and_cut(ctx: Emitter, width: Any, read: bool) -> tuple[Expr, Expr]:
     """Return the numbers of elements that a pad width adds and removes; one of them is 0.
 
     Args:
@@ -328,7 +329,7 @@ def _added_and_cut(ctx: Emitter, width: Any, read: bool) -> tuple[Any, Any]:
     return ctx.dim(dim + cut), cut
 
 
-def _cut(ctx: Emitter, x: Tensor, cuts: Sequence[Any]) -> Tensor:
+def _cut(ctx: Emitter, x: Tensor, cuts: Sequence[Expr]) -> Tensor:
     """Return ``x`` without the elements that negative widths remove; two ``cuts`` per axis."""
     extents = {}
     for axis, dim in enumerate(x.dims):
@@ -342,7 +343,7 @@ def _cut(ctx: Emitter, x: Tensor, cuts: Sequence[Any]) -> Tensor:
     return sliced(ctx, x, extents)
 
 
-def padded_by(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
+def padded_by(ctx: Emitter, x: Tensor, pairs: Sequence[tuple[Expr, Expr]], fill: Tensor) -> Tensor:
     """Return ``x`` with borders of symbolic non-negative widths, by concatenation."""
     for axis, pair in enumerate(pairs):
         parts = [x]
@@ -370,7 +371,7 @@ def _pad_with(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor, mode:
     return _mirrored(ctx, x, pairs, _PAD_MODES[mode])
 
 
-def cropped(ctx: Emitter, x: Tensor, pairs: Sequence[Any]) -> Tensor:
+def cropped(ctx: Emitter, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
     """Return ``x`` without the elements that negative widths remove."""
     extents = {}
     for axis, pair in enumerate(pairs):
@@ -394,7 +395,7 @@ def _mirror_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return _mirrored(ctx, args[0], pairs, mode)
 
 
-def _mirrored(ctx: Emitter, x: Tensor, pairs: Sequence[Any], mode: str) -> Tensor:
+def _mirrored(ctx: Emitter, x: Tensor, pairs: Sequence[tuple[int, int]], mode: str) -> Tensor:
     """Return ``x`` padded with its own elements; the padded axes must not be empty."""
     for a, pair in enumerate(pairs):
         if any(pair):
@@ -404,7 +405,7 @@ def _mirrored(ctx: Emitter, x: Tensor, pairs: Sequence[Any], mode: str) -> Tenso
     return ctx.emit(R.nn.pad(ctx.expr(x), widths, mode), dims, x.dtype)
 
 
-def _may_pad(ctx: Emitter, literal: np.ndarray, pairs: Sequence[Any]) -> bool:
+def _may_pad(ctx: Emitter, literal: np.ndarray, pairs: Sequence[tuple[int, int]]) -> bool:
     wide = prod(n + int(a) + int(b) for n, (a, b) in zip(literal.shape, pairs, strict=True))
     allowed = ctx.literals.folding.allows(wide, literal.size)
     if allowed:
@@ -412,7 +413,7 @@ def _may_pad(ctx: Emitter, literal: np.ndarray, pairs: Sequence[Any]) -> bool:
     return allowed
 
 
-def padded(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
+def padded(ctx: Emitter, x: Tensor, pairs: Sequence[tuple[int, int]], fill: Tensor) -> Tensor:
     """Return ``x`` with borders of one value, which may be a run-time value.
 
     A literal is folded, unless the result is too large.

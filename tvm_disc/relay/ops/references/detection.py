@@ -12,7 +12,7 @@ Array = NDArray[Any]
 
 
 def get_valid_counts(
-    data: Array, threshold: Array, *, score_threshold: Any, id_index: int, score_index: int
+    data: Array, threshold: Array, *, score_threshold: float | None, id_index: int, score_index: int
 ) -> tuple[Array, Array, Array]:
     """Return (number of valid boxes, boxes with valid ones first, their positions), padded with
     -1.

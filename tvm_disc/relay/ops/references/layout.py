@@ -51,7 +51,11 @@ def as_kind(x: Array, dtype: str) -> Array:
 
 
 def space_to_batch_nd(
-    x: Array, *, block_shape: Sequence[int], paddings: Any, pad_value: float
+    x: Array,
+    *,
+    block_shape: Sequence[int],
+    paddings: tuple[tuple[int, int], tuple[int, int]],
+    pad_value: float,
 ) -> Array:
     """Move blocks of the spatial axes to batch entries."""
     count = len(block_shape)

@@ -51,7 +51,9 @@ def _cubic(x: float) -> list[float]:
     return [far(x + 1), near(x), near(1 - x), far(2 - x)]
 
 
-def _taps(place: float, size: int, method: str, mode: str, corners: bool) -> list[Any]:
+def _taps(
+    place: float, size: int, method: str, mode: str, corners: bool
+) -> list[tuple[int, float]]:
     """Return (integer position, weight) pairs along one axis."""
     if method == "bicubic":
         low = np.floor(place)
@@ -64,7 +66,7 @@ def _taps(place: float, size: int, method: str, mode: str, corners: bool) -> lis
     return [(low, low + 1 - place), (low + 1, place - low)]
 
 
-def _read(image: Array, taps: Sequence[Any]) -> Any:
+def _read(image: Array, taps: Sequence[Sequence[tuple[int, float]]]) -> Any:
     """Sum the channels of ``image[c, ...]`` over taps; pixels outside count as zero."""
     total = np.zeros(image.shape[0], image.dtype)
     for choice in np.ndindex(*(len(t) for t in taps)):

@@ -102,7 +102,7 @@ def stack(parts: Sequence[Array], *, axis: int) -> Array:
     return np.stack(parts, axis)
 
 
-def split(x: Array, *, indices_or_sections: Any, axis: int) -> tuple[Array, ...]:
+def split(x: Array, *, indices_or_sections: int, axis: int) -> tuple[Array, ...]:
     """Split into equal sections (an int), or at positions (a tuple)."""
     return tuple(np.split(x, indices_or_sections, axis))
 
