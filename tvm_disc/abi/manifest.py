@@ -26,7 +26,7 @@ def tvm_version() -> str:
 
 
 def signature_text(manifest: Mapping[str, Any]) -> str:
-    """Return a text like ``(x: float32[n, 16]) -> (float32[n, 10])``."""
+    """Return a string like ``(x: float32[n, 16]) -> (float32[n, 10])``."""
     inputs = ", ".join(f"{name}: {dtype}[{', '.join(d)}]" for name, d, dtype in manifest["inputs"])
     results = ", ".join(f"{dtype}[{', '.join(dims)}]" for dims, dtype in manifest["results"])
     return f"({inputs}) -> ({results})"

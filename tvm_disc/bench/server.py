@@ -34,7 +34,7 @@ READ_ONNX = ("onnxruntime", "openvino")
 
 
 def ordered(wanted: Sequence[str], given: Mapping[str, object]) -> list[Any]:
-    """Return the arrays in an engine's order: by name if it knows the names, otherwise by
+    """Return the arrays in an engine's order: by name if the engine has names, otherwise by
     position.
     """
     if set(wanted) <= set(given):

@@ -417,7 +417,7 @@ def _dims_of(ty: TVMType) -> Sequence[Any] | None:
 def _link_numbers(
     bindings: Sequence[Binding], node_of: Mapping[Var, Node], outer: Iterable[Node]
 ) -> None:
-    """Set the ``after`` of every node: the bindings that bind symbols which the node uses."""
+    """Set ``after`` of every node to the bindings that define the symbols used by the node."""
     readers = _number_readers(bindings, node_of, outer)
     for node in node_of.values() if readers else ():
         found = dict.fromkeys(readers[s] for s in _mentioned(node) if s in readers)

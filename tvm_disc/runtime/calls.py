@@ -12,7 +12,7 @@ Call: TypeAlias = Mapping[str, Any]
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a text like ``1 kernel`` or ``3 kernels``."""
+    """Return a string like ``1 kernel`` or ``3 kernels``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

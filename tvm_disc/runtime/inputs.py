@@ -223,7 +223,7 @@ def _shown(value: object) -> str:
 
 
 def described(names: Sequence[str], args: Sequence[object], outputs: Sequence[object] = ()) -> str:
-    """Return a text like ``x: float32[3, 4], y: int`` for messages."""
+    """Return a string like ``x: float32[3, 4], y: int`` for messages."""
     named = [*zip(names, args, strict=True)]
     named += [(f"output {k}", tensor) for k, tensor in enumerate(outputs)]
     parts = []

@@ -155,7 +155,7 @@ def tensors(rows: Any) -> list[str]:
 
 
 def workspace(manifest: Mapping[str, Any], dims: Mapping[str, int] | None) -> str:
-    """Return a text like ``1.2 MiB for b=4, s=128``."""
+    """Return a string like ``1.2 MiB for b=4, s=128``."""
     sizes = usual_dims(manifest) if dims is None else dims
     named = {name: sizes[name] for name in dim_names(manifest) if name in sizes}
     size = readable(number_of(manifest["workspace_bytes"], sizes))

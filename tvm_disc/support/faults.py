@@ -151,7 +151,7 @@ def _free_bytes(path: str) -> int | None:
 
 
 def file_limit() -> int | None:
-    """Return the most bytes that this process may write to one file; None without a limit."""
+    """Return the maximum bytes of a file that this process may write; None if unlimited."""
     return _limit("RLIMIT_FSIZE")
 
 

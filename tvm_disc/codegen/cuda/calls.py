@@ -60,7 +60,7 @@ def call_code(code: Expr, *args: Expr | int) -> Expr:
 
 
 def text_address(text: str) -> Expr:
-    """Return the address of a text as an integer."""
+    """Return the address of a string as an integer."""
     return tirx.reinterpret("int64", tirx.reinterpret(void_pointer(), StringImm(text)))
 
 

@@ -74,7 +74,7 @@ class Emitter:
         self.span: Span | None = None
         self.operator = ""
         self.literals = Literals()
-        self._read: set[Any] = set()  # symbols of numbers that are read from data
+        self._read: set[Any] = set()  # symbols whose values are read from tensors at run time
         self._roomy: set[Any] = set()  # keys of tensor sizes that already have an overflow guard
         self._sizes: set[Any] = set()  # keys of dims that are known to be non-negative
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}

@@ -63,7 +63,7 @@ def parse(
     init_module: IRModule | None = None,
     init_meta_table: MetaTable | None = None,
 ) -> IRModule:
-    """Return the module of a text that starts with ``#[version = "0.0.5"]``.
+    """Parse text that starts with ``#[version = "0.0.5"]``.
 
     Args:
         source_name: name of the text in error messages.
@@ -89,12 +89,12 @@ def parse(
 
 
 def fromtext(data: str, source_name: str = "from_string") -> IRModule:
-    """Return the module of a text."""
+    """Parse Relay text to a module."""
     return parse(data, source_name)
 
 
 def parse_expr(text: str, init_meta_table: MetaTable | None = None) -> Expr:
-    """Return the expression of a text; the version line is optional. Raises ParseError."""
+    """Parse Relay text to an expression; the version line is optional. Raises ParseError."""
     parser = Parser(tokenize(text, need_header=False), init_meta_table)
     with _guard(parser):
         return parser.whole_expr()

@@ -226,7 +226,7 @@ def _reaches_anchor(group: Group) -> set[Node]:
 
 
 def _plan_arg(group: Group, node: Node) -> Plan:
-    """Return a plan of argmax or argmin: the first position of the extreme value; NaN is
+    """Return a plan of argmax or argmin: the first position of the maximum or minimum; NaN is
     extreme.
     """
     source = node.inputs[0]

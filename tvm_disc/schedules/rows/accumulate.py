@@ -173,7 +173,7 @@ def two_sum(block: Block, a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 
 class _Extreme(Accumulator):
-    """argmax and argmin: the extreme value and its first position, lane by lane.
+    """argmax and argmin: the maximum or minimum and its first position, lane by lane.
 
     NaN counts as extreme, as in NumPy. Of equal values, the lower position is chosen, so lanes
     without a value (identity, ``NOWHERE``) are never chosen.

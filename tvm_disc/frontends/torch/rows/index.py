@@ -134,7 +134,7 @@ def _index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
 
 
 def _unsafe_index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
-    """Return as :func:`_index`, for indices that PyTorch's decompositions keep in bounds."""
+    """Convert like :func:`_index`; PyTorch's decompositions keep the indices in bounds."""
     return Picked(m, x, indices, checked=False).read()
 
 

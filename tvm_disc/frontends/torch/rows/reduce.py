@@ -64,7 +64,7 @@ def _extreme_along(name: str) -> Row:
 
 
 def position(m: Maker, name: str, x: Value, dim: int | None, keep: bool = False) -> Value:
-    """Return the position of the extreme element."""
+    """Return the position of the maximum or minimum."""
     if x.rank == 0:
         return m.tensor(0, "int64")
     if dim is None:
@@ -214,7 +214,7 @@ def _running_extreme(name: str) -> Row:
         lowest = _lowest(number.dtype, name)
         wide = m.where(seen, m.expand(number, -2), lowest)
         values = m.reduce(name, wide, [-1])
-        # The last of equal elements. A NaN is the extreme of all following positions.
+        # The last of equal elements. A NaN is the result at all following positions.
         chosen = m.equal(wide, m.expand(values, -1))
         if number.is_float:
             chosen = chosen | m.isnan(wide)
