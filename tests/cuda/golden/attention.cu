@@ -303,7 +303,8 @@ void __launch_bounds__(64) k1_attention_matmul_0(float* p0, float* p1, float* p2
             float total_3 = ((k_2 > 0) ? (result_ptr[((((q * 4) + 3) * 4) + r_7)] / sums_ptr[r_7]) : 0.000000e+00);
             out_ptr[3] = total_3;
             int64_t flat = ((((item * q_2) + i_1) * 64) + x);
-            disc_store_16((&(o0[flat])), (&(out_ptr[0])));
+            int64_t part_4 = (flat >> 2);
+            *(float4*)(o0 + (part_4 * 4)) = *(float4*)(out_ptr + 0);
           }
         }
       }

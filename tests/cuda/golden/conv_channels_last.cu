@@ -385,7 +385,8 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
           float total_3 = sums_ptr[(((r_1 * 4) + (c_1 * 4)) + 3)];
           out_ptr[3] = total_3;
           int64_t flat = ((i_2 * 64) + j_2);
-          disc_store_16((&(o0[flat])), (&(out_ptr[0])));
+          int64_t part_8 = (flat >> 2);
+          *(float4*)(o0 + (part_8 * 4)) = *(float4*)(out_ptr + 0);
         }
       }
     }

@@ -280,7 +280,8 @@ void __launch_bounds__(64) k1_dot_matmul_0(float* p0, float* p1, float* o0, floa
           float v1_3 = ((0.000000e+00 > total_3) ? 0.000000e+00 : total_3);
           out_ptr[3] = v1_3;
           int64_t flat = ((i_2 * n) + j_2);
-          disc_store_16((&(o0[flat])), (&(out_ptr[0])));
+          int64_t part_8 = (flat >> 2);
+          *(float4*)(o0 + (part_8 * 4)) = *(float4*)(out_ptr + 0);
         }
       }
     }

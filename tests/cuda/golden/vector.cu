@@ -119,7 +119,8 @@ void __launch_bounds__(256) k1_dot_matmul_0(float* p0, float* p1, float* o0, flo
       out_ptr[1] = whole_5;
       out_ptr[2] = whole_6;
       out_ptr[3] = whole_7;
-      disc_store_16((&(o0[flat])), (&(out_ptr[0])));
+      int64_t part_1 = (flat >> 2);
+      *(float4*)(o0 + (part_1 * 4)) = *(float4*)(out_ptr + 0);
     }
   }
 }

@@ -36,12 +36,14 @@ def store_lanes(
     index: Callable[[Expr], Sequence[Expr]],
     total: Callable[[int, Sequence[Expr]], Expr],
     flat: Expr,
+    whole: bool = False,
 ) -> None:
     """Emit vector stores of adjacent elements of every output, from ``flat`` on.
 
     Args:
         index: returns the anchor's index for a lane.
         total: returns the anchor's value for a lane number, at its index.
+        whole: store 16 bytes by an instruction that NVRTC cannot split; this takes more registers.
     """
     low, block, anchor = body.low, body.block, group.anchor
     assert anchor is not None
@@ -57,7 +59,10 @@ def store_lanes(
     low.resolve([flat])
     begin = block.bind("flat", flat)
     for cell, buffer in zip(cells, body.outputs, strict=True):
-        lanes.put(buffer, begin, cell)
+        if whole:
+            lanes.put(buffer, begin, cell)
+        else:
+            lanes.copy(buffer, begin, cell, i64(0))
 
 
 def _same(value: Expr, index: Sequence[Expr]) -> Expr:

@@ -42,7 +42,13 @@ class TileSizes(Protocol):
 
 
 class TileTask:
-    """Base of the emitters of one task: sizes, origin, and epilogue."""
+    """Base of the emitters of one task: sizes, origin, and epilogue.
+
+    Attributes:
+        whole_stores: whether results are stored by instructions of 16 bytes.
+    """
+
+    whole_stores = False
 
     def __init__(self, view: TileView, sizes: TileSizes, facts: Sequence[Expr], body: Body) -> None:
         self.view, self.tile, self.facts, self.body = view, sizes, facts, body
@@ -105,7 +111,9 @@ class TileTask:
         def total(number: int, place: Sequence[Expr]) -> Expr:
             return cast(sums[at + number], anchor.dtype)
 
-        store_lanes(view.group, self.body, lanes, index, total, view.flat(self.g, i, j))
+        store_lanes(
+            view.group, self.body, lanes, index, total, view.flat(self.g, i, j), self.whole_stores
+        )
 
 
 __all__ = ["TileSizes", "TileTask"]

@@ -307,6 +307,8 @@ class _Operand:
 class _Tile(TileTask):
     """Emits the tile of one task."""
 
+    whole_stores = True
+
     def __init__(self, plan: TensorPlan, body: Body) -> None:
         super().__init__(plan.view, plan.tile, plan.facts, body)
         self.plan, self.knobs = plan, plan.tile
