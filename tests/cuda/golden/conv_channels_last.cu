@@ -8,7 +8,8 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
     int64_t tiles = ((m + 31) >> 5);
     int64_t along = (task / 2);
     int64_t j0 = ((task - (along * 2)) * 32);
-    int64_t i0 = (along * 32);
+    int64_t item = (along / tiles);
+    int64_t i0 = ((along - (item * tiles)) * 32);
     int64_t row = (thread / 8);
     int64_t column = (thread - (row * 8));
     float sums_ptr[16];
@@ -53,7 +54,7 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
       int64_t i0_5 = (minor / 24);
       int64_t i1_4 = ((minor >> 3) % 3);
       int64_t i2_4 = (minor & 7);
-      int64_t begin = ((((((i0_1 * h) + ((i1 + i0_5) - 1)) * w) + ((i2 + i1_4) - 1)) * 8) + (i2_4 + 0));
+      int64_t begin = ((((((i0_1 * h) + ((i1 + i0_5) - 1)) * w) + ((i2 + i1_4) - 1)) * 8) + (((item * 8) + i2_4) + 0));
       if ((begin >= 0) && (begin < (((n * h) * w) * 8))) {
         int64_t part = (begin >> 2);
         *(float4*)(cell_ptr + 0) = *(float4*)(p0 + (part * 4));
@@ -100,7 +101,7 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
       int64_t i0_6 = (minor / 24);
       int64_t i1_5 = ((minor >> 3) % 3);
       int64_t i2_5 = (minor & 7);
-      int64_t begin_1 = ((((((i0_2 * h) + ((i1_1 + i0_6) - 1)) * w) + ((i2_1 + i1_5) - 1)) * 8) + (i2_5 + 0));
+      int64_t begin_1 = ((((((i0_2 * h) + ((i1_1 + i0_6) - 1)) * w) + ((i2_1 + i1_5) - 1)) * 8) + (((item * 8) + i2_5) + 0));
       if ((begin_1 >= 0) && (begin_1 < (((n * h) * w) * 8))) {
         int64_t part_1 = (begin_1 >> 2);
         *(float4*)(cell_ptr_1 + 0) = *(float4*)(p0 + (part_1 * 4));
@@ -144,7 +145,7 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
       int64_t lane2_2 = 2;
       int64_t lane3_2 = 3;
       float cell_ptr_2[4];
-      int64_t begin_2 = ((major_1 * 64) + (j + 0));
+      int64_t begin_2 = ((((item * 72) + major_1) * 64) + (j + 0));
       int64_t part_2 = (begin_2 >> 2);
       *(float4*)(cell_ptr_2 + 0) = *(float4*)(p1 + (part_2 * 4));
       float p1_1 = cell_ptr_2[0];
@@ -167,7 +168,7 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
       int64_t lane2_3 = 2;
       int64_t lane3_3 = 3;
       float cell_ptr_3[4];
-      int64_t begin_3 = ((kk * 64) + (j_1 + 0));
+      int64_t begin_3 = ((((item * 72) + kk) * 64) + (j_1 + 0));
       int64_t part_3 = (begin_3 >> 2);
       *(float4*)(cell_ptr_3 + 0) = *(float4*)(p1 + (part_3 * 4));
       float p1_5 = cell_ptr_3[0];
@@ -207,7 +208,7 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
           int64_t i0_7 = (kk_1 / 24);
           int64_t i1_6 = ((kk_1 >> 3) % 3);
           int64_t i2_6 = (kk_1 & 7);
-          int64_t begin_4 = ((((((i0_1 * h) + ((i1 + i0_7) - 1)) * w) + ((i2 + i1_6) - 1)) * 8) + (i2_6 + 0));
+          int64_t begin_4 = ((((((i0_1 * h) + ((i1 + i0_7) - 1)) * w) + ((i2 + i1_6) - 1)) * 8) + (((item * 8) + i2_6) + 0));
           if ((begin_4 >= 0) && (begin_4 < (((n * h) * w) * 8))) {
             int64_t part_4 = (begin_4 >> 2);
             *(float4*)(cell_ptr_4 + 0) = *(float4*)(p0 + (part_4 * 4));
@@ -255,7 +256,7 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
           int64_t i0_8 = (kk_2 / 24);
           int64_t i1_7 = ((kk_2 >> 3) % 3);
           int64_t i2_7 = (kk_2 & 7);
-          int64_t begin_5 = ((((((i0_2 * h) + ((i1_1 + i0_8) - 1)) * w) + ((i2_1 + i1_7) - 1)) * 8) + (i2_7 + 0));
+          int64_t begin_5 = ((((((i0_2 * h) + ((i1_1 + i0_8) - 1)) * w) + ((i2_1 + i1_7) - 1)) * 8) + (((item * 8) + i2_7) + 0));
           if ((begin_5 >= 0) && (begin_5 < (((n * h) * w) * 8))) {
             int64_t part_5 = (begin_5 >> 2);
             *(float4*)(cell_ptr_5 + 0) = *(float4*)(p0 + (part_5 * 4));
@@ -300,7 +301,7 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
           int64_t lane2_6 = 2;
           int64_t lane3_6 = 3;
           float cell_ptr_6[4];
-          int64_t begin_6 = ((kk_3 * 64) + (j + 0));
+          int64_t begin_6 = ((((item * 72) + kk_3) * 64) + (j + 0));
           int64_t part_6 = (begin_6 >> 2);
           *(float4*)(cell_ptr_6 + 0) = *(float4*)(p1 + (part_6 * 4));
           float p1_9 = cell_ptr_6[0];
@@ -323,7 +324,7 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
           int64_t lane2_7 = 2;
           int64_t lane3_7 = 3;
           float cell_ptr_7[4];
-          int64_t begin_7 = ((kk_4 * 64) + (j_1 + 0));
+          int64_t begin_7 = ((((item * 72) + kk_4) * 64) + (j_1 + 0));
           int64_t part_7 = (begin_7 >> 2);
           *(float4*)(cell_ptr_7 + 0) = *(float4*)(p1 + (part_7 * 4));
           float p1_13 = cell_ptr_7[0];
@@ -384,7 +385,7 @@ void __launch_bounds__(64) k1_conv_conv2d_0(float* p0, float* p1, float* o0, flo
           out_ptr[2] = total_2;
           float total_3 = sums_ptr[(((r_1 * 4) + (c_1 * 4)) + 3)];
           out_ptr[3] = total_3;
-          int64_t flat = ((i_2 * 64) + j_2);
+          int64_t flat = ((i_2 * 64) + ((item * 64) + j_2));
           int64_t part_8 = (flat >> 2);
           *(float4*)(o0 + (part_8 * 4)) = *(float4*)(out_ptr + 0);
         }

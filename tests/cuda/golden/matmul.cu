@@ -8,7 +8,8 @@ void __launch_bounds__(64) k1_dot_matmul_0(float* p0, float* p1, float* o0, floa
     int64_t tiles_1 = ((n + 31) >> 5);
     int64_t along = (task / tiles_1);
     int64_t j0 = ((task - (along * tiles_1)) * 32);
-    int64_t i0 = (along * 32);
+    int64_t item = (along / tiles);
+    int64_t i0 = ((along - (item * tiles)) * 32);
     int64_t slices = ((k + 15) >> 4);
     int64_t row = (thread / 8);
     int64_t column = (thread - (row * 8));
@@ -279,7 +280,7 @@ void __launch_bounds__(64) k1_dot_matmul_0(float* p0, float* p1, float* o0, floa
           float total_3 = sums_ptr[(((r_1 * 4) + (c_1 * 4)) + 3)];
           float v1_3 = ((0.000000e+00 > total_3) ? 0.000000e+00 : total_3);
           out_ptr[3] = v1_3;
-          int64_t flat = ((i_2 * n) + j_2);
+          int64_t flat = ((((item * m) + i_2) * n) + j_2);
           int64_t part_8 = (flat >> 2);
           *(float4*)(o0 + (part_8 * 4)) = *(float4*)(out_ptr + 0);
         }

@@ -45,10 +45,11 @@ class TileTask:
     """Base of the emitters of one task: sizes, origin, and epilogue.
 
     Attributes:
-        whole_stores: whether results are stored by instructions of 16 bytes.
+        on_tensor_cores: whether results are stored by instructions of 16 bytes, and an only batch
+            item is not divided by; tiles of float32 on sm_80 lack the registers for these.
     """
 
-    whole_stores = False
+    on_tensor_cores = False
 
     def __init__(self, view: TileView, sizes: TileSizes, facts: Sequence[Expr], body: Body) -> None:
         self.view, self.tile, self.facts, self.body = view, sizes, facts, body
@@ -67,7 +68,7 @@ class TileTask:
         )
         along = block.bind("along", tirx.truncdiv(self.body.lo, across))
         self.j0 = block.bind("j0", (self.body.lo - along * across) * tile.n)
-        if tile.parts == 1 and is_one(self.batch):
+        if self.on_tensor_cores and tile.parts == 1 and is_one(self.batch):
             item, self.i0 = i64(0), block.bind("i0", along * tile.m)
         else:
             item = block.bind("item", tirx.truncdiv(along, down))
@@ -112,7 +113,13 @@ class TileTask:
             return cast(sums[at + number], anchor.dtype)
 
         store_lanes(
-            view.group, self.body, lanes, index, total, view.flat(self.g, i, j), self.whole_stores
+            view.group,
+            self.body,
+            lanes,
+            index,
+            total,
+            view.flat(self.g, i, j),
+            self.on_tensor_cores,
         )
 
 

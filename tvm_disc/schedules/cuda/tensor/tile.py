@@ -307,7 +307,7 @@ class _Operand:
 class _Tile(TileTask):
     """Emits the tile of one task."""
 
-    whole_stores = True
+    on_tensor_cores = True
 
     def __init__(self, plan: TensorPlan, body: Body) -> None:
         super().__init__(plan.view, plan.tile, plan.facts, body)
