@@ -48,12 +48,15 @@ def _is_onnx(source: object) -> bool:
     return _is_file(source, ".onnx") or _is_class(source, "onnx", "ModelProto")
 
 
+SMALLEST_MODULE = 64  # bytes; a serialized function is longer
+
+
 def _is_stablehlo(source: object) -> bool:
     """Return whether a source is an exported JAX function, its bytes, or StableHLO."""
     if isinstance(source, str) and "\n" in source:
         return "stablehlo." in source or source.lstrip().startswith(("module", "#loc"))
     return (
-        isinstance(source, bytes | bytearray)
+        (isinstance(source, bytes | bytearray) and len(source) >= SMALLEST_MODULE)
         or _is_stablehlo_file(source)
         or _is_class(source, "jax", "Exported")
     )

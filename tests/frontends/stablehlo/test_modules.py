@@ -236,7 +236,7 @@ def test_damaged_sources() -> None:
     with pytest.raises(BadInput, match="expected a StableHLO module"):
         tvm_disc.build("module { stablehlo.nothing }\n")
     with pytest.raises(BadInput, match="JAX cannot read"):
-        tvm_disc.build(b"no flatbuffer")
+        tvm_disc.build(b"no flatbuffer" * 9)
     with pytest.raises(BadInput, match="expected a file"):
         tvm_disc.build("missing.mlir")
     with pytest.raises(BadInput, match="@main"):

@@ -137,7 +137,8 @@ def test_a_known_size_has_one_layout() -> None:
     _, w = layer(32, 32)
     y = relay.nn.conv2d(x, relay.const(w), padding=(1, 1), channels=32, kernel_size=(3, 3))
     exe = tvm_disc.build(relay.Function([x], y), passes=PASSES)
-    assert "template: winograd\n" in exe.explain()
+    # The costs of the processor choose the template.
+    assert "with both layouts" not in exe.explain()
     check(exe, w, BOUNDS[2], [(n, 14, 14) for n in (0, 1, 2, 7)])
 
 
