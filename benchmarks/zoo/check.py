@@ -134,13 +134,17 @@ def _compiled(row: Row, path: str, record: dict[str, Any], end: float) -> dict[s
 
 
 def _few_graphs(wanted: list[Any]) -> list[Any]:
-    """Return the combinations without dims of 0 and 1, then the one with the most dims of 1.
+    """Return the combinations without dims of 0 and 1, then the one with the most dims of 1 and
+    the one with the most dims of 0.
 
     PyTorch compiles another graph for each pattern of dims of 0 and 1.
     """
-    general = [(d, w) for d, w in wanted if min(d.values()) > 1]
-    ones = [(d, w) for d, w in wanted if 1 in d.values()]
-    return general + sorted(ones, key=lambda found: -list(found[0].values()).count(1))[:1]
+    found = [(d, w) for d, w in wanted if min(d.values()) > 1]
+    for size in (1, 0):
+        counts = [(list(d.values()).count(size), (d, w)) for d, w in wanted]
+        most = max(count for count, _ in counts)
+        found += [pair for count, pair in counts if count == most > 0][:1]
+    return found
 
 
 def _refusal(path: str, model: Any, row: Row, dims: Dims) -> str:

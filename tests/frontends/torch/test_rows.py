@@ -173,6 +173,19 @@ def test_repeats_by_counts() -> None:
     check(lambda x, counts: x.repeat_interleave(counts, 0), cases, "n _", "n")
 
 
+def test_repeats_by_a_size() -> None:
+    class Repeated(torch.nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return x.repeat_interleave(y.shape[0], 0), x.repeat_interleave(y.shape[0], -1)
+
+    module = Repeated()
+    exe = tvm_disc.build(module, example_inputs=tensors((3, 4), (5, 2), seed=0))
+    for n, m in ((3, 5), (1, 1), (2, 7), (0, 3), (17, 4)):
+        x, y = tensors((n, 4), (m, 2), seed=n)
+        for got, want in zip(exe(x, y), module(x, y), strict=True):
+            assert torch.equal(got, want)
+
+
 def test_scatters() -> None:
     def many(x: Any, i: Any, v: Any) -> Any:
         y, z = x.clone(), x.clone()

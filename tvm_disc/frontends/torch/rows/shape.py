@@ -150,10 +150,14 @@ def _repeat(m: Maker, x: Value, repeats: Sequence[Dim]) -> Value:
 def _repeat_interleave(
     m: Maker, x: Value, repeats: Any, dim: Any = None, **kwargs: object
 ) -> Value:
-    if not isinstance(repeats, int):
+    if m.is_tensor(repeats):
         raise Unsupported("repeat_interleave by numbers that are known at run time only")
     if dim is None:
         x, dim = m.flat(x), 0
+    if not isinstance(repeats, int):
+        axis = dim % x.rank + 1
+        wide = m.broadcast(m.expand(x, axis), [*x.dims[:axis], repeats, *x.dims[axis:]])
+        return m.reshape(wide, m.out_dims)
     return Value(m.call("repeat", x, repeats=repeats, axis=dim % x.rank), x.dtype, m.out_dims)
 
 
