@@ -11,22 +11,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm.relax import op as R
 
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import Node, is_one, is_tensor
+from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.relay.importer.context import i64, reshape_call
-from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr
+from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, same_dims, with_operands
 from tvm_disc.typing import Expr
 
 BROADCAST = "relax.broadcast_to"
 COSTLY = 4  # cost of a division; of an addition it is 1
-
-
-def _equal(a: Expr, b: Expr) -> bool:
-    return bool(tvm_ffi.structural_equal(a, b))
 
 
 def _joined(shapes: Sequence[Sequence[Expr]]) -> list[Expr] | None:
@@ -38,21 +33,20 @@ def _joined(shapes: Sequence[Sequence[Expr]]) -> list[Expr] | None:
     for axis in range(rank):
         dims = [s[axis - rank + len(s)] for s in shapes if axis - rank + len(s) >= 0]
         wide = [d for d in dims if not is_one(d)]
-        if any(not _equal(d, wide[0]) for d in wide[1:]):
+        if any(not same_dims([d], wide[:1]) for d in wide[1:]):
             return None
         found.append(wide[0] if wide else dims[0])
     return found
 
 
-def _same(a: Sequence[Expr] | None, b: Sequence[Expr]) -> bool:
-    return a is not None and len(a) == len(b) and all(map(_equal, a, b))
+def _gives(shapes: Sequence[Sequence[Expr]], result: Sequence[Expr]) -> bool:
+    """Return whether shapes are known to be broadcast to ``result``."""
+    joined = _joined(shapes)
+    return joined is not None and same_dims(joined, result)
 
 
 def _call(node: Node, inputs: Sequence[Node]) -> Expr:
-    """Return the node's call with its tensor operands replaced; other operands are kept."""
-    left = iter(inputs)
-    args = [operand_expr(next(left)) if is_tensor(a.ty) else a for a in node.expr.args]
-    return tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+    return with_operands(node, [operand_expr(x) for x in inputs])
 
 
 def operator_of_broadcast(out: Sequence_, node: Node) -> Node | None:
@@ -65,7 +59,7 @@ def operator_of_broadcast(out: Sequence_, node: Node) -> Node | None:
         if x.op != BROADCAST:
             continue
         trial = [*inputs[:k], x.inputs[0], *inputs[k + 1 :]]
-        if _same(_joined([y.shape for y in trial]), node.shape):
+        if _gives([y.shape for y in trial], node.shape):
             inputs, changed = trial, True
     return out.emit(_call(node, inputs), node.shape, node.dtype, node) if changed else None
 
@@ -82,7 +76,7 @@ def operator_before_broadcast(out: Sequence_, node: Node) -> Node | None:
         return None
     inputs = [x.inputs[0] if x.op == BROADCAST else x for x in node.inputs]
     shape = _joined([x.shape for x in inputs])
-    if shape is None or _same(shape, node.shape):
+    if shape is None or same_dims(shape, node.shape):
         return None
     made = out.emit(_call(node, inputs), shape, node.dtype, node)
     call = R.broadcast_to(operand_expr(made), tvm.relax.ShapeExpr(list(node.shape)))
@@ -107,11 +101,9 @@ def neutral_operand(out: Sequence_, node: Node) -> Node | None:
         if not c.is_scalar_const or x.is_scalar_const or (k == 0 and node.op in _ORDERED):
             continue
         value = np.asarray(c.value, np.float64)
-        if "int" in node.dtype and node.op in _EXTREMA:
-            continue
         if node.op in _SUMS and "int" not in node.dtype:
             continue
-        same = node.dtype == x.dtype and _same(node.shape, x.shape)
+        same = node.dtype == x.dtype and same_dims(node.shape, x.shape)
         if same and bool((value == _NEUTRAL[node.op]).all()):
             return x
     return None
@@ -122,7 +114,7 @@ def _inserted(view: Node) -> list[int] | None:
     source, left = list(view.inputs[0].shape), list(view.shape)
     added, k = [], 0
     for axis, d in enumerate(left):
-        if k < len(source) and _equal(d, source[k]):
+        if k < len(source) and same_dims([d], [source[k]]):
             k += 1
         elif is_one(d):
             added.append(axis)
@@ -187,16 +179,16 @@ def operator_of_views(out: Sequence_, node: Node) -> Node | None:
         return None
     shapes = [[d for a, d in enumerate(x.shape) if a not in ones] for x in wide]
     result = [d for a, d in enumerate(node.shape) if a not in ones]
-    if not any(_same(shape, x.inputs[0].shape) for x, shape in zip(wide, shapes, strict=True)):
+    if not any(same_dims(shape, x.inputs[0].shape) for x, shape in zip(wide, shapes, strict=True)):
         return None
-    if not _same(_joined(shapes), result) or any(
+    if not _gives(shapes, result) or any(
         x.is_scalar_const and len(x.shape) > len(result) for x in node.inputs
     ):
         return None
     made = {}
     for x, shape in zip(wide, shapes, strict=True):
         source = x.inputs[0]
-        if not _same(shape, source.shape):
+        if not same_dims(shape, source.shape):
             call = reshape_call(operand_expr(source), shape)
             source = out.emit(call, shape, source.dtype, x)
         made[x] = source
@@ -205,7 +197,6 @@ def operator_of_views(out: Sequence_, node: Node) -> Node | None:
     return out.emit(reshape_call(operand_expr(moved), node.shape), node.shape, node.dtype, node)
 
 
-_EXTREMA = ("relax.maximum", "relax.minimum")
 _SUMS = ("relax.add", "relax.subtract")
 _ORDERED = ("relax.subtract", "relax.divide")
 _NEUTRAL = {

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from tvm_disc.graph.core_ops import CORE
@@ -138,6 +139,20 @@ def operand_expr(node: Node) -> Expr:
     """Return the Relax expression of a node as an operand."""
     found: Expr = node.expr if node.op == "const" else node.var
     return found
+
+
+def with_operands(node: Node, tensors: Sequence[Expr]) -> Expr:
+    """Return the node's call with its tensor operands replaced; others (clip's limits) are kept."""
+    left = iter(tensors)
+    args = [next(left) if is_tensor(a.ty) else a for a in node.expr.args]
+    return tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+
+
+def same_dims(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    """Return whether two shapes have the same rank and structurally equal dims."""
+    return len(a) == len(b) and all(
+        bool(tvm_ffi.structural_equal(x, y)) for x, y in zip(a, b, strict=True)
+    )
 
 
 def is_core(binding: Binding) -> bool:

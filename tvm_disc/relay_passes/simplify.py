@@ -13,7 +13,7 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import Node, const_node, is_one, is_tensor, static_dim
+from tvm_disc.graph.nodes import Node, const_node, is_one, static_dim
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.ops.literals import literal
 from tvm_disc.relay_passes.broadcasts import (
@@ -32,6 +32,8 @@ from tvm_disc.relay_passes.rewrite import (
     map_functions,
     operand_expr,
     rewrite_function,
+    same_dims,
+    with_operands,
 )
 from tvm_disc.shape import Solver
 from tvm_disc.support.limits import MOST_FOLDED
@@ -61,7 +63,7 @@ def _identity(out: Sequence_, node: Node) -> Node | None:
     # A negative width may compensate for a positive one.
     if node.op == "relax.nn.pad" and any(int(w) for w in node.attrs["pad_width"]):
         return None
-    return source if _structurally(node.shape, source.shape) else None
+    return source if same_dims(node.shape, source.shape) else None
 
 
 _IDENTITIES = (
@@ -74,10 +76,6 @@ _IDENTITIES = (
     "relax.permute_dims",
     "relax.nn.pad",
 )
-
-
-def _structurally(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
-    return all(bool(tvm_ffi.structural_equal(x, y)) for x, y in zip(a, b, strict=True))
 
 
 def _keeps_order(node: Node) -> bool:
@@ -103,13 +101,9 @@ def _view_of_view(out: Sequence_, node: Node) -> Node | None:
     if node.cls is not OpClass.VIEW or node.inputs[0].cls is not OpClass.VIEW:
         return None
     source = node.inputs[0].inputs[0]
-    if _structurally_same(node, source):
+    if same_dims(node.shape, source.shape):
         return source
     return _reshape(out, source, node)
-
-
-def _structurally_same(a: Node, b: Node) -> bool:
-    return len(a.shape) == len(b.shape) and _structurally(a.shape, b.shape)
 
 
 def _permute_of_permute(out: Sequence_, node: Node) -> Node | None:
@@ -148,8 +142,7 @@ def _bias_before_view(out: Sequence_, node: Node) -> Node | None:
         if not (along and last and _same_shape(out, node.shape, view.shape)):
             continue
         args = [operand_expr(source if x is view else x) for x in node.inputs]
-        call = tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
-        moved = out.emit(call, source.shape, node.dtype, node)
+        moved = out.emit(with_operands(node, args), source.shape, node.dtype, node)
         return _reshape(out, moved, node)
     return None
 
@@ -166,23 +159,17 @@ def _op_before_view(out: Sequence_, node: Node) -> Node | None:
     wide = [x for x in node.inputs if not x.is_scalar_const]
     if not wide or any(x.cls is not OpClass.VIEW or x.is_output for x in wide):
         return None
-    if not all(_structurally_same(x, node) for x in wide):
+    if not all(same_dims(x.shape, node.shape) for x in wide):
         return None
     sources = [x.inputs[0] for x in wide]
-    if any(s.row is None or not _structurally_same(s, sources[0]) for s in sources):
+    if any(s.row is None or not same_dims(s.shape, sources[0].shape) for s in sources):
         return None
     if any(x.value is not None and x.shape for x in node.inputs):
         return None  # a literal of shape (1,) could broadcast a source of rank 0
     inner = dict(zip(wide, sources, strict=True))
     args = [operand_expr(inner.get(x, x)) for x in node.inputs]
-    call = tvm.ir.Call(node.expr.op, _in_place_of(node, args), node.expr.attrs, node.expr.ty_args)
+    call = with_operands(node, args)
     return _reshape(out, out.emit(call, sources[0].shape, node.dtype, node), node)
-
-
-def _in_place_of(node: Node, tensors: Sequence[Expr]) -> list[object]:
-    """Return the call's operands with its tensors replaced; others (clip's limits) are kept."""
-    left = iter(tensors)
-    return [next(left) if is_tensor(a.ty) else a for a in node.expr.args]
 
 
 def _scale_of_first(out: Sequence_, node: Node) -> Node | None:
@@ -289,7 +276,7 @@ def _equal(a: Node, b: Node) -> bool:
         a.op == b.op
         and all(x is y or _same_literal(x, y) for x, y in zip(a.inputs, b.inputs, strict=True))
         and dict(a.attrs) == dict(b.attrs)
-        and _structurally_same(a, b)
+        and same_dims(a.shape, b.shape)
         and bool(tvm_ffi.structural_equal(_prims(a), _prims(b)))
     )
 

@@ -146,6 +146,83 @@ def test_nested_conditions() -> None:
         np.testing.assert_allclose(exe(np.int32(k), x), want, rtol=1e-6)
 
 
+def test_initial_values_that_are_not_neutral_count() -> None:
+    """A window and a reduction start from their initial value, whatever they combine."""
+
+    def windows(x: Any) -> Any:
+        largest = jax.lax.reduce_window(x, 1.0, jax.lax.max, (1, 2), (1, 2), "VALID")
+        total = jax.lax.reduce_window(x, 0.5, jax.lax.add, (1, 3), (1, 1), "SAME")
+        flags = jax.lax.reduce((x * 8).astype("int32"), np.int32(3), jax.lax.bitwise_or, (1,))
+        return largest, total, flags, jax.lax.reduce_max(x, (1,))
+
+    exe = tvm_disc.build(exported(windows, "n, 6"))
+    for n in (1, 2, 5):
+        for got, want in zip(exe(X[:n]), jax.jit(windows)(X[:n]), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_a_maximum_with_its_index_starts_from_the_given_pair() -> None:
+    body = """
+      %i = stablehlo.constant dense<1.5> : tensor<f32>
+      %k = stablehlo.constant dense<-7> : tensor<i32>
+      %n = stablehlo.iota dim = 1 : tensor<5x6xi32>
+      %0:2 = stablehlo.reduce(%x init: %i), (%n init: %k) across dimensions = [1] :
+        (tensor<5x6xf32>, tensor<5x6xi32>, tensor<f32>, tensor<i32>)
+        -> (tensor<5xf32>, tensor<5xi32>)
+        reducer(%a: tensor<f32>, %b: tensor<f32>) (%c: tensor<i32>, %d: tensor<i32>) {
+          %1 = stablehlo.compare GT, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          %2 = stablehlo.compare NE, %a, %a, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          %3 = stablehlo.or %1, %2 : tensor<i1>
+          %4 = stablehlo.compare EQ, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          %5 = stablehlo.compare LT, %c, %d, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          %6 = stablehlo.and %4, %5 : tensor<i1>
+          %7 = stablehlo.or %3, %6 : tensor<i1>
+          %8 = stablehlo.select %3, %a, %b : tensor<i1>, tensor<f32>
+          %9 = stablehlo.select %7, %c, %d : tensor<i1>, tensor<i32>
+          stablehlo.return %8, %9 : tensor<f32>, tensor<i32>
+        }
+      return %0#0, %0#1 : tensor<5xf32>, tensor<5xi32>"""
+    values, places = run(body, "%x: tensor<5x6xf32>", "tensor<5xf32>, tensor<5xi32>", X)
+    best = X.max(1)
+    np.testing.assert_array_equal(values, np.maximum(best, 1.5))
+    np.testing.assert_array_equal(places, np.where(best > 1.5, X.argmax(1), -7))
+
+
+def test_a_function_is_recognized_by_what_it_computes() -> None:
+    """A function with the name of JAX's floor division may truncate."""
+    text = """module {
+      func.func private @floor_divide(%a: tensor<?xi32>, %b: tensor<?xi32>) -> tensor<?xi32> {
+        %0 = stablehlo.divide %a, %b : tensor<?xi32>
+        %1 = stablehlo.sign %a : tensor<?xi32>
+        %2 = stablehlo.sign %b : tensor<?xi32>
+        %3 = stablehlo.add %1, %2 : tensor<?xi32>
+        %4 = stablehlo.subtract %3, %3 : tensor<?xi32>
+        %5 = stablehlo.add %0, %4 : tensor<?xi32>
+        return %5 : tensor<?xi32>
+      }
+      func.func @main(%x: tensor<?xi32>, %y: tensor<?xi32>) -> tensor<?xi32> {
+        %0 = func.call @floor_divide(%x, %y) : (tensor<?xi32>, tensor<?xi32>) -> tensor<?xi32>
+        return %0 : tensor<?xi32>
+      }
+    }"""
+    a, b = np.array([-7, 7, 5], "int32"), np.array([2, 2, -2], "int32")
+    np.testing.assert_array_equal(tvm_disc.build(text)(a, b), [-3, 3, -2])
+
+
+def test_a_loop_may_write_parts_of_rows() -> None:
+    def partly(x: Any) -> Any:
+        def step(k: Any, y: Any) -> Any:
+            return jax.lax.dynamic_update_slice(y, x[k][None, :3] * 2, (k, 0))
+
+        return jax.lax.fori_loop(0, x.shape[0], step, x)
+
+    exe = tvm_disc.build(exported(partly, "n, 6"))
+    for n in (1, 2, 5):
+        want = X[:n].copy()
+        want[:, :3] *= 2
+        np.testing.assert_allclose(exe(X[:n]), want, rtol=1e-6)
+
+
 # -- JAX's dims and conditions ---------------------------------------------------------------------
 
 

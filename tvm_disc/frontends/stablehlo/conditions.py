@@ -15,14 +15,14 @@ import numpy as np
 
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.calls import Expr, const, op, placed
-from tvm_disc.frontends.stablehlo.node import short_name
+from tvm_disc.frontends.stablehlo.formulas import Functions, division
+from tvm_disc.frontends.stablehlo.node import direction, short_name
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
 
 _SIGNS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 _BINARY = {"add": "+", "subtract": "-", "multiply": "*"}
-# Functions of JAX that compute Python's integer division; JAX emits them for dims only.
-_CALLS = {"floor_divide": "//", "remainder": "%"}
+_CALLS = {"floor_divide": "//", "floor_mod": "%"}
 _SAME = frozenset(["convert", "reshape", "broadcast_in_dim"])
 
 
@@ -31,10 +31,11 @@ class Texts:
 
     Attributes:
         sizes: the text of each dim of each argument of ``main``.
+        function: from a name to the function of the module.
     """
 
-    def __init__(self, sizes: Mapping[tuple[Any, int], str]) -> None:
-        self.sizes = sizes
+    def __init__(self, sizes: Mapping[tuple[Any, int], str], function: Functions) -> None:
+        self.sizes, self.function = sizes, function
 
     def of(self, value: Any) -> str | None:
         """Return the text of a value; None if it is not arithmetic on dims."""
@@ -57,10 +58,10 @@ class Texts:
             return self.of(op_.operands[0])
         sign = _BINARY.get(name)
         if name == "compare":
-            sign = _SIGNS[str(op_.attributes["comparison_direction"]).split()[-1].rstrip(">")]
+            sign = _SIGNS[direction(op_)]
         if name == "call":
-            callee = re.sub(r"_\d+$", "", str(op_.attributes["callee"]).lstrip("@").strip('"'))
-            sign = _CALLS.get(callee)
+            callee = self.function(str(op_.attributes["callee"]).lstrip("@").strip('"'))
+            sign = _CALLS.get(division(callee, self.function) or "")
         if sign is None:
             return None
         a, b = (self.of(v) for v in list(op_.operands)[-2:])

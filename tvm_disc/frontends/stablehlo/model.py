@@ -48,7 +48,7 @@ def from_stablehlo(source: Any) -> IRModule:
         infer.declare(params[-1])
     given = [p for p, a in zip(params, arguments, strict=True) if a.position is not None]
     results = walk.run(block, given)
-    texts = Texts(_sizes(block, names, arguments, dims))
+    texts = Texts(_sizes(block, names, arguments, dims), walk.function)
     constraints, checks = split(walk.conditions, texts, infer)
     if not results:
         raise BadInput("the function @main has no results")

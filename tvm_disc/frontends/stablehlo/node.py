@@ -85,6 +85,17 @@ class StableHLONode(Calc):
         """Return the dims of a result, None for a dynamic one."""
         return dims_of(tensor_type(self.op.results[k].type))
 
+    def static_dims(self, k: int = 0) -> list[int]:
+        """Return the dims of a result that StableHLO requires to be static.
+
+        Raises:
+            Unsupported: one of them is dynamic.
+        """
+        found = [d for d in self.out_dims(k) if d is not None]
+        if len(found) < len(self.out_dims(k)):
+            raise Unsupported("expected a result with static dims")
+        return found
+
     def out_dtype(self, k: int = 0) -> str:
         """Return the element type of a result."""
         return dtype_of(tensor_type(self.op.results[k].type))
@@ -99,6 +110,11 @@ class StableHLONode(Calc):
             return a == b
         x, y = (self.infer.formula_of(self.scalar(d)) for d in (a, b))
         return x is not None and y is not None and self.same(x, y)
+
+    def is_zero(self, x: Expr) -> bool:
+        """Return whether all elements are known to be 0."""
+        known = self.known(x)
+        return known is not None and not known.any()
 
     def equal_values(self, a: Expr, b: Expr) -> bool:
         """Return whether two integers are proved equal; the same expression is."""
@@ -216,9 +232,14 @@ def owner(value: Any) -> Any:
     return found if hasattr(found, "operands") else None
 
 
+def direction(op_: Any) -> str:
+    """Return the direction of a comparison: EQ, NE, GE, GT, LE or LT."""
+    return str(op_.attributes["comparison_direction"]).split()[-1].rstrip(">")
+
+
 def short_name(op: Any) -> str:
     """Return the name of an operation, without the dialect for StableHLO."""
     return str(op.name).removeprefix("stablehlo.")
 
 
-__all__ = ["ConversionScope", "StableHLONode", "owner", "short_name"]
+__all__ = ["ConversionScope", "StableHLONode", "direction", "owner", "short_name"]

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, op, parts
+from tvm_disc.frontends.stablehlo.formulas import division
 from tvm_disc.frontends.stablehlo.node import StableHLONode
+from tvm_disc.frontends.stablehlo.operators.elementwise import unary
 from tvm_disc.frontends.stablehlo.operators.reduce import windowed
-from tvm_disc.frontends.stablehlo.operators.reducers import monoid, outline
+from tvm_disc.frontends.stablehlo.operators.reducers import monoid
 from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
 def _call(n: StableHLONode) -> list[Expr]:
-    name = n.symbol("callee")
-    known = _division(n, name)
-    return n.walk.call(name, n.inputs) if known is None else [known]
+    """Convert a call by converting the function's body; a division is one operator.
 
-
-def _division(n: StableHLONode, name: str) -> Expr | None:
-    """Return Python's integer division or remainder, which JAX emits as a function; else None.
-
-    As one operator, the solver can reason about it.
+    The solver can reason about the operator, not about the body.
     """
-    made = _DIVISIONS.get(re.sub(r"_\d+$", "", name))
-    if made is None or len(n) < 2 or not n.dtype(n[-1]).startswith("int"):
-        return None
-    body = n.walk.function(name).regions[0].blocks[0]
-    relay, first = made
-    if len(list(body.operations)) < 6 or outline(body)[0][0] != first or n.rank(n[-1]):
-        return None
-    known = n.known(n[-1])
-    if known is None or known.item() <= 0:
-        return None
-    return op(relay, n[-2], n[-1])
+    name = n.symbol("callee")
+    relay = division(n.walk.function(name), n.walk.function)
+    if relay is not None and n.dtype(n[-1]).startswith("int") and _is_positive(n, n[-1]):
+        return [op(relay, n[-2], n[-1])]
+    return n.walk.call(name, n.inputs)
 
 
-# The Relay operator, and the first operation of JAX's function.
-_DIVISIONS = {"floor_divide": ("floor_divide", "divide"), "remainder": ("floor_mod", "compare.EQ")}
+def _is_positive(n: StableHLONode, x: Expr) -> bool:
+    known = n.known(x)
+    return known is not None and bool((known > 0).all())
 
 
 # -- composites ------------------------------------------------------------------------------------
@@ -118,23 +108,19 @@ def _dynamic_top_k(n: StableHLONode) -> list[Expr]:
     return [values, n.cast(places, n.out_dtype(1))]
 
 
-def _unary(name: str) -> Callable[[StableHLONode], Expr]:
-    return lambda n: op(name, n[0])
-
-
 _CUSTOM: Mapping[str, Callable[[StableHLONode], Any]] = {
     "shape_assertion": _assertion,
     "stablehlo.dynamic_reduce_window": _dynamic_window,
     "stablehlo.dynamic_top_k": _dynamic_top_k,
-    "mhlo.erf": _unary("erf"),
-    "mhlo.asin": _unary("asin"),
-    "mhlo.acos": _unary("acos"),
-    "mhlo.atan": _unary("atan"),
-    "mhlo.sinh": _unary("sinh"),
-    "mhlo.cosh": _unary("cosh"),
-    "mhlo.asinh": _unary("asinh"),
-    "mhlo.acosh": _unary("acosh"),
-    "mhlo.atanh": _unary("atanh"),
+    "mhlo.erf": unary("erf"),
+    "mhlo.asin": unary("asin"),
+    "mhlo.acos": unary("acos"),
+    "mhlo.atan": unary("atan"),
+    "mhlo.sinh": unary("sinh"),
+    "mhlo.cosh": unary("cosh"),
+    "mhlo.asinh": unary("asinh"),
+    "mhlo.acosh": unary("acosh"),
+    "mhlo.atanh": unary("atanh"),
     "mhlo.topk": lambda n: _top(n, n.out_dims()[-1] or 0),
     "annotate_device_placement": lambda n: list(n.inputs),
     "Sharding": lambda n: list(n.inputs),

@@ -107,11 +107,17 @@ class _Iterations:
 
     def _step(self, fixed: list[Expr], state: list[Expr]) -> tuple[list[Expr], list[Expr]]:
         stacks = self.stacks
-        if stacks is not None:
-            stacks.begin(state[self.changing.index(stacks.counter)])
-        results = self.n.run(1, self._given(1, fixed, state), self._bound(fixed))
+        if stacks is None:
+            results = self.n.run(1, self._given(1, fixed, state), self._bound(fixed))
+            return [results[k] for k in self.changing], []
+        stacks.begin(state[self.changing.index(stacks.counter)])
+        self.n.walk.stacks.append(stacks)
+        try:
+            results = self.n.run(1, self._given(1, fixed, state), self._bound(fixed))
+        finally:
+            self.n.walk.stacks.pop()
         new = [results[k] for k in self.changing]
-        return new, [] if stacks is None else stacks.end(results, new)
+        return new, stacks.end(results, new)
 
 
 def _is_size(n: StableHLONode, x: Expr) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, const, is_float, op
-from tvm_disc.frontends.stablehlo.node import StableHLONode
+from tvm_disc.frontends.stablehlo.node import StableHLONode, direction
 from tvm_disc.frontends.stablehlo.table import Convert, OperationRow
 
 _UNARY = {
@@ -53,7 +53,7 @@ _COMPARISONS = {
 }
 
 
-def _unary(name: str) -> Convert:
+def unary(name: str) -> Convert:
     return lambda n: op(name, n[0])
 
 
@@ -88,11 +88,6 @@ def _power(n: StableHLONode) -> Expr:
     return op("power", n[0], n[1])
 
 
-def direction(n: StableHLONode) -> str:
-    """Return the direction of a comparison: EQ, NE, GE, GT, LE or LT."""
-    return str(n.op.attributes["comparison_direction"]).split()[-1].rstrip(">")
-
-
 def _is_total(n: StableHLONode) -> bool:
     return n.has("compare_type") and "TOTALORDER" in str(n.op.attributes["compare_type"])
 
@@ -101,7 +96,7 @@ def _compare(n: StableHLONode) -> Expr:
     a, b = n[0], n[1]
     if _is_total(n) and is_float(n.dtype(a)):
         a, b = ordered(n, a), ordered(n, b)
-    return op(_COMPARISONS[direction(n)], a, b)
+    return op(_COMPARISONS[direction(n.op)], a, b)
 
 
 def ordered(n: StableHLONode, x: Expr) -> Expr:
@@ -247,7 +242,7 @@ def _precision(n: StableHLONode) -> Expr:
 
 
 ROWS: tuple[OperationRow, ...] = (
-    *(OperationRow(name, _unary(relay)) for name, relay in _UNARY.items()),
+    *(OperationRow(name, unary(relay)) for name, relay in _UNARY.items()),
     OperationRow("subtract", _binary("subtract")),
     OperationRow("maximum", _for_bools("maximum", "logical_or")),
     OperationRow("minimum", _for_bools("minimum", "logical_and")),

@@ -35,7 +35,7 @@ class Picks:
     along: tuple[int, ...]
 
 
-def _coordinates(n: StableHLONode, picks: Picks, indices: Expr, rank: int) -> list[Expr]:
+def _coordinates(n: StableHLONode, picks: Picks, indices: Expr) -> list[Expr]:
     """Return one int64 tensor of the batch shape for each component of the indices."""
     indices = n.cast(indices, "int64")
     if picks.depth_axis == n.rank(indices):
@@ -81,7 +81,7 @@ def _positions(
     """Return the positions of elements of a tensor of a rank, for slices of given sizes."""
     batch_axes = [k for k in range(rank) if k not in picks.window]
     starts: list[Expr | None] = [None] * n.rank(x)
-    for axis, start in zip(picks.mapped, _coordinates(n, picks, indices, rank), strict=True):
+    for axis, start in zip(picks.mapped, _coordinates(n, picks, indices), strict=True):
         if clip:
             last = n.scalar(n.dim("subtract", n.size(x, axis), sizes[axis]))
             start = n.maximum(n.minimum(start, last), n.like(0, start))
@@ -123,13 +123,9 @@ def _gathered(n: StableHLONode, sizes: Sequence[Dim]) -> Expr:
         tuple(d.start_indices_batching_dims),
     )
     x, indices = n[0], n[1]
-    sizes = [n.size(x, a) if n.equal_dims(s, n.size(x, a)) else s for a, s in enumerate(sizes)]
-    whole = [a for a, s in enumerate(sizes) if n.equal_dims(s, n.size(x, a))]
-    if (
-        len(picks.mapped) == 1
-        and not picks.batch
-        and set(range(n.rank(x))) - set(whole) <= set(picks.mapped)
-    ):
+    cut = {a for a, s in enumerate(sizes) if not n.equal_dims(s, n.size(x, a))}
+    sizes = [s if a in cut else n.size(x, a) for a, s in enumerate(sizes)]
+    if len(picks.mapped) == 1 and not picks.batch and cut <= set(picks.mapped):
         return _taken(n, x, indices, picks, sizes)
     return _any_gather(n, x, indices, picks, sizes)
 
@@ -137,7 +133,7 @@ def _gathered(n: StableHLONode, sizes: Sequence[Dim]) -> Expr:
 def _taken(n: StableHLONode, x: Expr, indices: Expr, picks: Picks, sizes: Sequence[Dim]) -> Expr:
     """Return slices that are whole except along one axis."""
     [axis] = picks.mapped
-    [start] = _coordinates(n, picks, indices, 0)
+    [start] = _coordinates(n, picks, indices)
     last = n.scalar(n.dim("subtract", n.size(x, axis), sizes[axis]))
     start = n.maximum(n.minimum(start, last), n.like(0, start))
     count, batch = sizes[axis], n.rank(start)
@@ -277,7 +273,7 @@ def _scattered_rows(
 ) -> Expr:
     """Return a scatter of whole rows of one axis; one more row takes the dropped updates."""
     [axis] = picks.mapped
-    [at] = _coordinates(n, picks, indices, 0)
+    [at] = _coordinates(n, picks, indices)
     size = n.size(x, axis)
     inside = (at >= 0) & op("less", at, n.scalar(size))
     at = n.where(inside, at, n.scalar(size))

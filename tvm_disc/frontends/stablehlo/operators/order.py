@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, is_float, op
-from tvm_disc.frontends.stablehlo.node import StableHLONode, owner, short_name
+from tvm_disc.frontends.stablehlo.node import StableHLONode, direction, owner, short_name
 from tvm_disc.frontends.stablehlo.operators.elementwise import ordered
 from tvm_disc.frontends.stablehlo.table import OperationRow
 
@@ -73,7 +73,7 @@ def _lexicographic(value: Any, arguments: list[Any]) -> list[tuple[int, bool]]:
 
 def _compared(op_: Any, arguments: list[Any]) -> tuple[int, bool] | None:
     """Return the operand that a comparison compares with itself, and whether by ``<``."""
-    sign = str(op_.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    sign = direction(op_)
     a, b = (_source(v, arguments) for v in op_.operands)
     if a is None or b is None or a // 2 != b // 2 or a == b:
         return None

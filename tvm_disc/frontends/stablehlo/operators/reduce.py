@@ -11,10 +11,10 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.loop import counted
+from tvm_disc.frontends.stablehlo.formulas import arg_reduction
 from tvm_disc.frontends.stablehlo.node import StableHLONode
 from tvm_disc.frontends.stablehlo.operators.reducers import (
     MONOIDS,
-    arg_reduction,
     is_neutral,
     monoid,
     neutral,
@@ -29,11 +29,13 @@ def _reduce(n: StableHLONode) -> Any:
     axes = n.ints("dimensions")
     block = n.block()
     name = monoid(block)
-    if name is not None:
+    if name is not None and (name not in ("and", "or") or n.dtype(inputs[0]) == "bool"):
         return _folded(n, name, inputs[0], inits[0], axes)
-    arg = arg_reduction(block)
+    arg = arg_reduction(block, n.walk.function)
     if arg is not None and len(axes) == 1 and _is_iota(n, 1, axes[0]):
-        return _argument(n, arg, inputs, axes[0])
+        plain = is_neutral(n, inits[0], "maximum" if arg == "argmax" else "minimum")
+        if plain and n.is_zero(inits[1]):
+            return _argument(n, arg, inputs, axes[0])
     return _stepped(n, inputs, inits, axes)
 
 
@@ -44,8 +46,6 @@ def _folded(n: StableHLONode, name: str, x: Expr, init: Expr, axes: Sequence[int
             reduction, reduction
         )
         combine = {"any": "logical_or", "all": "logical_and"}[reduction]
-    elif name in ("and", "or"):
-        raise Unsupported(f"a reduction of integers by bitwise {name}")
     # Axes of 1 are removed by a view, which a reader that broadcasts the result reverses.
     made = n.squeeze(n.reduce(reduction, x, axes, keep=True), axes)
     return made if is_neutral(n, init, name) else op(combine, made, init)
@@ -132,12 +132,22 @@ def windowed(
     x, init = n[0], n[1]
     if name is None:
         raise Unsupported("windows combined by a function that is not one operator")
-    running = _running(n, name, x, size, strides, base, dilations, pads)
+    plain = is_neutral(n, init, name)
+    running = _running(n, name, x, size, strides, base, dilations, pads) if plain else None
     if running is not None:
-        return running if is_neutral(n, init, name) else op(MONOIDS[name][0], running, init)
+        return running
     low, high = [a for a, _ in pads], [b for _, b in pads]
-    x = padded(n, x, init, low, high, [n.dim("subtract", b, 1) for b in base])
-    return _slid(n, name, x, *(_fixed(v) for v in (size, strides, dilations)))
+    # XLA leaves padding out, where StableHLO's specification counts it as initial values.
+    x = padded(
+        n,
+        x,
+        n.like(neutral(n.dtype(x), name), x),
+        low,
+        high,
+        [n.dim("subtract", b, 1) for b in base],
+    )
+    made = _slid(n, name, x, *(_fixed(v) for v in (size, strides, dilations)))
+    return made if plain else op(MONOIDS[name][0], made, init)
 
 
 def _fixed(values: Sequence[Dim]) -> list[int]:
@@ -156,8 +166,7 @@ def _slid(
     n: StableHLONode, name: str, x: Expr, size: list[int], strides: list[int], dilations: list[int]
 ) -> Expr:
     """Return a reduction over windows of a padded tensor, by pooling or one axis at a time."""
-    axes = [a for a, k in enumerate(size) if k != 1]
-    pooled = _pooled(n, name, x, size, strides, dilations, axes)
+    pooled = _pooled(n, name, x, size, strides, dilations)
     if pooled is not None:
         return pooled
     combine = MONOIDS[name][0]
@@ -181,19 +190,13 @@ def _pooled(
     size: list[int],
     strides: list[int],
     dilations: list[int],
-    axes: list[int],
 ) -> Expr | None:
     """Return sums and maxima over 1 to 3 axes as pooling, which is one kernel; else None."""
-    rank = n.rank(x)
-    plain = all(strides[a] == 1 for a in range(rank) if a not in axes)
-    if name not in ("add", "maximum") or not 1 <= len(axes) <= 3 or not plain or rank < 3:
+    axes = [a for a, k in enumerate(size) if k != 1]
+    others = [a for a in range(n.rank(x)) if a not in axes]
+    if name not in ("add", "maximum") or n.dtype(x) != "float32":
         return None
-    if n.dtype(x) != "float32" or rank - len(axes) > 2:
-        return None
-    others = [a for a in range(rank) if a not in axes]
-    while len(others) + len(axes) < rank:
-        return None
-    if len(others) != 2:
+    if not 1 <= len(axes) <= 3 or len(others) != 2 or any(strides[a] != 1 for a in others):
         return None
     order = [*others, *axes]
     letters = "DHW"[3 - len(axes) :]

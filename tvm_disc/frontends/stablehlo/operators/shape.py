@@ -14,21 +14,6 @@ def result_dims(n: StableHLONode, shape: int) -> list[Dim]:
     return n.completed(n.out_dims(), n.entries(shape, "a shape"))
 
 
-def _reshape(n: StableHLONode) -> Expr:
-    dims = n.out_dims()
-    if None not in dims:
-        return n.reshape(n[0], [d or 0 for d in dims])
-    if dims.count(None) == 1 and 0 not in dims:
-        return n.reshape(n[0], [-1 if d is None else d for d in dims])
-    return n.reshape(n[0], _kept(n, dims))
-
-
-def _kept(n: StableHLONode, dims: Sequence[int | None]) -> list[Dim]:
-    """Return the dims of a reshape that adds or removes axes of length 1 only."""
-    unknown = [size for size in n.sizes(n[0]) if not isinstance(size, int)]
-    return [unknown.pop(0) if d is None else d for d in dims]
-
-
 def broadcast_to(n: StableHLONode, x: Expr, axes: Sequence[int], dims: Sequence[Dim]) -> Expr:
     """Return ``x``, whose axes become ``axes`` of the result, broadcast to a shape."""
     order = sorted(range(len(axes)), key=lambda k: axes[k])
@@ -40,8 +25,7 @@ def broadcast_to(n: StableHLONode, x: Expr, axes: Sequence[int], dims: Sequence[
 
 
 def _broadcast_in_dim(n: StableHLONode) -> Expr:
-    dims = [d or 0 for d in n.out_dims()]
-    return broadcast_to(n, n[0], n.ints("broadcast_dimensions"), dims)
+    return broadcast_to(n, n[0], n.ints("broadcast_dimensions"), n.static_dims())
 
 
 def _dynamic_broadcast(n: StableHLONode) -> Expr:
@@ -234,7 +218,7 @@ def _set_size(n: StableHLONode) -> Expr:
 
 
 ROWS: tuple[OperationRow, ...] = (
-    OperationRow("reshape", _reshape),
+    OperationRow("reshape", lambda n: n.reshape(n[0], n.static_dims())),
     OperationRow("dynamic_reshape", lambda n: n.reshape(n[0], result_dims(n, 1))),
     OperationRow("broadcast_in_dim", _broadcast_in_dim),
     OperationRow("dynamic_broadcast_in_dim", _dynamic_broadcast),
@@ -248,7 +232,7 @@ ROWS: tuple[OperationRow, ...] = (
     OperationRow("pad", _pad),
     OperationRow("dynamic_pad", _dynamic_pad),
     OperationRow("reverse", _reverse),
-    OperationRow("iota", lambda n: _iota(n, [d or 0 for d in n.out_dims()])),
+    OperationRow("iota", lambda n: _iota(n, n.static_dims())),
     OperationRow("dynamic_iota", lambda n: _iota(n, result_dims(n, 0))),
     OperationRow("get_dimension_size", _dimension_size),
     OperationRow("set_dimension_size", _set_size),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, op
-from tvm_disc.frontends.stablehlo.node import StableHLONode, owner, short_name
+from tvm_disc.frontends.stablehlo.node import StableHLONode, direction, owner, short_name
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.visit import post_order
@@ -62,7 +62,6 @@ class Stacks:
             )
             self.variables[k] = n.variable(f"stack_{k}", n[k], ty)
             self._replaced[k] = n.variable(f"stacked_{k}", n[k], ty)
-        n.walk.stacks.append(self)
 
     def write(self, tensor: Expr, update: Expr, starts: list[Expr]) -> Expr | None:
         """Record the row that replaces row ``index`` of a stacked tensor.
@@ -73,16 +72,21 @@ class Stacks:
         for k, variable in self.variables.items():
             if tensor is not variable:
                 continue
-            rest = all(_is_zero(n, s) for s in starts[1:])
+            rest = all(n.is_zero(s) for s in starts[1:])
             backwards = self._is_last(starts[0])
             if not (backwards or starts[0] is self._index):
                 raise NotStacked("a row at another index than the iteration's")
-            if n.literals(update)[0] != 1 or not rest:
+            if n.literals(update)[0] != 1 or not rest or not self._covers(k, update):
                 raise NotStacked("an update that is not one row")
             self._backwards[k] = backwards
             self._written[k] = n.squeeze(update, [0])
             return self._replaced[k]
         return None
+
+    def _covers(self, k: int, update: Expr) -> bool:
+        """Return whether no axis of a row is known to be shorter than that of the tensor."""
+        pairs = zip(self.n.literals(update)[1:], self.n.literals(self.n[k])[1:], strict=True)
+        return all(a is None or b is None or a == b for a, b in pairs)
 
     def _is_last(self, start: Expr) -> bool:
         """Return whether an index is ``limit - index - 1``."""
@@ -106,7 +110,6 @@ class Stacks:
         Raises:
             NotStacked: a stacked tensor has another use, or is not written.
         """
-        self.n.walk.stacks.pop()
         rows = []
         for k in self.rows:
             if results[k] is not self._replaced[k]:
@@ -125,7 +128,7 @@ def _counter(n: StableHLONode) -> tuple[int, Expr] | None:
     compare = owner(last.operands[0])
     if compare is None or short_name(compare) != "compare":
         return None
-    if "LT" not in str(compare.attributes["comparison_direction"]):
+    if direction(compare) != "LT":
         return None
     index = next((k for k, a in enumerate(cond.arguments) if a == compare.operands[0]), None)
     if index is None or len(list(cond.operations)) != 2:
@@ -149,11 +152,6 @@ def _difference(x: Expr) -> tuple[Expr, Expr] | None:
     if isinstance(x, ast.Call) and getattr(x.op, "name", "") == "subtract":
         return x.args[0], x.args[1]
     return None
-
-
-def _is_zero(n: StableHLONode, x: Expr) -> bool:
-    known = n.known(x)
-    return known is not None and not known.any()
 
 
 def _reads(exprs: list[Expr], own: set[int]) -> bool:

@@ -1,0 +1,103 @@
+"""Results of small functions as formulas of their parameters, to recognize what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.frontends.stablehlo.node import direction, owner, short_name
+
+MOST = 64  # maximum number of operators in a formula
+Functions = Callable[[str], Any]  # from a name to the function of the module
+
+
+class _TooLong(Exception):
+    """Raised for a formula of more than ``MOST`` operators."""
+
+
+def formulas(block: Any, names: Sequence[str], function: Functions) -> list[str] | None:
+    """Return the results of a block, such as ``add(a, multiply(a, 2))``, for parameters with names.
+
+    Functions that it calls are expanded. None if the formulas are long.
+    """
+    reader = _Reader(function)
+    try:
+        return reader.results(block, dict(zip(block.arguments, names, strict=True)))
+    except _TooLong:
+        return None
+
+
+class _Reader:
+    def __init__(self, function: Functions) -> None:
+        self.function, self.left = function, MOST
+
+    def results(self, block: Any, names: Mapping[Any, str]) -> list[str]:
+        end = list(block.operations)[-1].operation
+        return [self.of(v, names) for v in end.operands]
+
+    def of(self, value: Any, names: Mapping[Any, str]) -> str:
+        if value in names:
+            return names[value]
+        self.left -= 1
+        op = owner(value)
+        if op is None or self.left < 0:
+            raise _TooLong
+        name = short_name(op)
+        if name == "constant":
+            found = np.array(op.attributes["value"]).reshape(-1)
+            return str(found[0]) if found.size == 1 else repr(found)
+        given = [self.of(v, names) for v in op.operands]
+        if name in ("call", "func.call"):
+            callee = str(op.attributes["callee"]).lstrip("@").strip('"')
+            block = self.function(callee).regions[0].blocks[0]
+            results = self.results(block, dict(zip(block.arguments, given, strict=True)))
+            return results[list(op.results).index(value)]
+        if name == "compare":
+            name = direction(op)
+        return f"{name}({', '.join(given)})"
+
+
+# -- what JAX emits --------------------------------------------------------------------------------
+
+_M = "select(EQ(b, 0), 1, b)"
+_R = f"remainder(a, {_M})"
+# Python's integer division and remainder.
+DIVISIONS: Mapping[str, str] = {
+    "select(and(NE(sign(a), sign(b)), NE(remainder(a, b), 0)), subtract(divide(a, b), 1), "
+    "divide(a, b))": "floor_divide",
+    f"select(and(NE(LT({_R}, 0), LT({_M}, 0)), NE({_R}, 0)), add({_R}, {_M}), {_R})": "floor_mod",
+}
+
+
+def division(function: Any, functions: Functions) -> str | None:
+    """Return floor_divide or floor_mod if that is what a function computes of its last parameters;
+    None for any other function.
+    """
+    block = function.regions[0].blocks[0]
+    count = len(block.arguments)
+    if count < 2:
+        return None
+    names = [*(f"d{k}" for k in range(count - 2)), "a", "b"]
+    found = formulas(block, names, functions)
+    return DIVISIONS.get(found[0]) if found is not None and len(found) == 1 else None
+
+
+def arg_reduction(block: Any, functions: Functions) -> str | None:
+    """Return argmax or argmin for the block with which JAX combines elements and indices.
+
+    A NaN is the extreme element; of equal elements, the first one is selected.
+    """
+    if len(block.arguments) != 4:
+        return None
+    found = formulas(block, ["a", "i", "b", "j"], functions)
+    for sign, name in (("GT", "argmax"), ("LT", "argmin")):
+        first = f"or({sign}(a, b), NE(a, a))"
+        earlier = f"or({first}, and(EQ(a, b), LT(i, j)))"
+        if found == [f"select({first}, a, b)", f"select({earlier}, i, j)"]:
+            return name
+    return None
+
+
+__all__ = ["Functions", "arg_reduction", "division", "formulas"]
