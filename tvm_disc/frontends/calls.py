@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import ml_dtypes
 import numpy as np
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import DiscError, TypeMismatch, Unsupported
 from tvm_disc.frontends.fold import folded
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
@@ -42,6 +42,37 @@ def placed(source: str) -> Iterator[None]:
         yield
     finally:
         _PLACE.reset(token)
+
+
+@contextmanager
+def converting(where: str, prefix: str, marks: Sequence[str]) -> Iterator[None]:
+    """Context of the conversion of one operator, whose errors name the operator and its place.
+
+    Args:
+        where: the operator and its place.
+        prefix: what errors say before ``where``.
+        marks: a message with one of these already names an operator, that of an inner conversion.
+
+    Raises:
+        DiscError: the conversion failed.
+    """
+    with placed(where):
+        try:
+            yield
+        except DiscError as error:
+            if any(mark in str(error) for mark in marks):
+                raise
+            text = f"{prefix}{where}: " + str(error).replace(f" at {where}", "")
+            try:
+                made = type(error)(text)
+            except TypeError:
+                made = Unsupported(text)
+            raise made from error
+        except RecursionError:
+            raise
+        except Exception as error:  # a malformed model may raise any exception
+            what = f"{type(error).__name__}: {str(error)[:400]}"
+            raise Unsupported(f"{prefix}{where}: {what}") from error
 
 
 def op(name: str, *args: Any, **attrs: Any) -> Expr:
@@ -542,6 +573,7 @@ __all__ = [
     "Expr",
     "Number",
     "const",
+    "converting",
     "greatest_of",
     "is_float",
     "is_one",

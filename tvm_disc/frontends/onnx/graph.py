@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tvm_disc.errors import DiscError, Unsupported
-from tvm_disc.frontends.calls import Expr, placed
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calls import Expr, converting
 from tvm_disc.frontends.onnx import functions
 from tvm_disc.frontends.onnx.node import OnnxNode, attributes, name_of, title
 from tvm_disc.frontends.onnx.ranks import completed, declared_ranks, renamed
@@ -117,18 +117,10 @@ class OnnxGraph:
             DiscError: the conversion failed; the message names the operator and the node.
         """
         proto = functions.instantiated(proto, self.references)
-        with placed(title(proto)):
-            try:
-                self.model.count()
-                results = self._results(proto)
-                self._keep(proto, results)
-            except DiscError as error:
-                raise _located(error, proto) from error
-            except RecursionError:
-                raise
-            except Exception as error:  # a malformed model may raise any exception
-                what = f"{type(error).__name__}: {str(error)[:400]}"
-                raise Unsupported(f"ONNX {title(proto)}: {what}") from error
+        with converting(title(proto), "ONNX ", ["ONNX "]):
+            self.model.count()
+            results = self._results(proto)
+            self._keep(proto, results)
 
     def _results(self, proto: Proto) -> Any:
         domain = normal(proto.domain)
@@ -223,18 +215,6 @@ def _references(function: Proto, proto: Proto, schema: Proto) -> dict[str, objec
         )
     found.update({a.name: a for a in proto.attribute})
     return found
-
-
-def _located(error: DiscError, proto: object) -> DiscError:
-    """Return the error with the node's operator and name, unless its message already has them."""
-    if "ONNX " in str(error):
-        return error
-    text = str(error).replace(f" at {title(proto)}", "")
-    kind = type(error)
-    try:
-        return kind(f"ONNX {title(proto)}: {text}")
-    except TypeError:
-        return Unsupported(f"ONNX {title(proto)}: {text}")
 
 
 # -- unsupported operators -----------------------------------------------------------------------

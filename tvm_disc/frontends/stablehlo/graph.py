@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm_disc.errors import DiscError, Unsupported
-from tvm_disc.frontends.calls import Expr, placed
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calls import Expr, converting
 from tvm_disc.frontends.stablehlo.attributes import array, tensor_type
 from tvm_disc.frontends.stablehlo.node import StableHLONode, short_name
 from tvm_disc.frontends.stablehlo.rows import REFUSED, ROWS
@@ -100,19 +100,10 @@ class ModuleConversion:
         if op.name == "stablehlo.constant":
             self.values[op.results[0]] = self._constant(op)
             return
-        where = title(op)
-        with placed(where):
-            try:
-                node = StableHLONode(self.infer, op, [self.values[v] for v in op.operands], self)
-                with building(node):
-                    results = _row(node)(node)
-            except DiscError as error:
-                raise _located(error, where) from error
-            except RecursionError:
-                raise
-            except Exception as error:  # a malformed module may raise any exception
-                what = f"{type(error).__name__}: {str(error)[:400]}"
-                raise Unsupported(f"{where}: {what}") from error
+        with converting(title(op), "", ["stablehlo.", "chlo."]):
+            node = StableHLONode(self.infer, op, [self.values[v] for v in op.operands], self)
+            with building(node):
+                results = _row(node)(node)
         results = results if isinstance(results, list) else [results]
         for value, made in zip(op.results, results, strict=True):
             self.values[value] = self._settled(made)
@@ -152,17 +143,6 @@ def title(op: Any) -> str:
     if len(location) > 200:
         location = location[:200] + "..."
     return f"{op.name} at {location}" if location != "unknown" else str(op.name)
-
-
-def _located(error: DiscError, where: str) -> DiscError:
-    """Return the error with the operation, unless its message already has one."""
-    text = str(error)
-    if "stablehlo." in text or "chlo." in text:
-        return error
-    try:
-        return type(error)(f"{where}: {text}")
-    except TypeError:
-        return Unsupported(f"{where}: {text}")
 
 
 def _symbol(function: Any) -> str:
