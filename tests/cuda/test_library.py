@@ -158,4 +158,4 @@ def test_large_products_are_worth_a_call() -> None:
     """Of a product of 4096 columns and as many steps: waves of tiles that cuBLASLt computes."""
     x, w = rows("n", 4096), weight(4096, 4096)
     text = tvm_disc.build(function(x, relay.nn.dense(x, w)), target="cuda").explain()
-    assert "cublasLt: the product, if it is installed and this tree selects it" in text
+    assert "cublasLt:\n        the product, if it is installed and this tree selects it" in text

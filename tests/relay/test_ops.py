@@ -119,7 +119,7 @@ def test_completing_refuses_what_the_operator_does_not_have() -> None:
         complete_attrs(OPS["nn.dense"], {"unit": 1})
     with pytest.raises(AttrError, match="reshape needs attribute 'newshape'"):
         complete_attrs(OPS["reshape"], {})
-    with pytest.raises(AttrError, match="cannot be object"):
+    with pytest.raises(AttrError, match=r"expected a number, a string, a dtype, .* found object"):
         complete_attrs(OPS["cast"], {"dtype": object()})
     with pytest.raises(AttrError, match=r"'axis' must be an integer, found \(1,\)"):
         complete_attrs(OPS["nn.softmax"], {"axis": [1]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,11 @@ def test_a_tree_may_name_stages(tmp_path: Path) -> None:
         expected = np.einsum("bij,bjd->bid", scores / scores.sum(-1, keepdims=True), v)
         np.testing.assert_allclose(exe(q, k, v), expected, rtol=2e-5, atol=1e-6)
     # Scores of any size would take memory with the square of the length: the tile serves those.
-    sizes = {n: exe.workspace_bytes(dict.fromkeys("qkv", (1, n, 24))) for n in (700, 1500)}
-    assert sizes[700] > 700 * 700 * 4 and sizes[1500] < sizes[700]
+    front = prepare(attention(), None, None, (), Options(threads=2), Trace(0, None))
+    most = front.machine.memory.scores_bytes
+    long = math.isqrt(most // 4) + 800
+    sizes = {n: exe.workspace_bytes(dict.fromkeys("qkv", (1, n, 24))) for n in (700, long)}
+    assert sizes[700] > 700 * 700 * 4 and sizes[long] < most
 
 
 def rows(count: Any) -> Any:

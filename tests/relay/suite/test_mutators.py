@@ -203,7 +203,7 @@ def test_a_bound_variable_cannot_become_something_else(program: str) -> None:
         def visit_var(self, var: relay.Var) -> relay.Expr:
             return relay.const(1)
 
-    with pytest.raises(DiscError, match=r"relay\.Var, found Constant"):
+    with pytest.raises(DiscError, match=r"relay\.Var.*, found Constant"):
         Wrong().visit(graph(program))
 
 

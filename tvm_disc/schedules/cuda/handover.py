@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from textwrap import indent
 from typing import Any
 
 from tvm_disc.errors import BadInput
@@ -70,8 +71,8 @@ def note(given: LibraryProduct, choice: Choice) -> str:
         return f"always {given.what}, if it is installed"
     asked = [text for _, text in choice.features]
     named = [v.plan.family for v in choice.variants]
-    said = trees.show(choice.tree, asked, named).replace("\n", "\n          ")
-    return f"{given.what}, if it is installed and this tree selects it:\n          {said}"
+    said = indent(trees.show(choice.tree, asked, named), "  ")
+    return f"{given.what}, if it is installed and this tree selects it:\n{said}"
 
 
 def _by_model(
