@@ -34,10 +34,12 @@ class _Reader:
         self.function, self.left = function, MOST
 
     def results(self, block: Any, names: Mapping[Any, str]) -> list[str]:
+        """Return the formulas of the results of a block."""
         end = list(block.operations)[-1].operation
         return [self.of(v, names) for v in end.operands]
 
     def of(self, value: Any, names: Mapping[Any, str]) -> str:
+        """Return the formula of a value; ``names`` are those of its block's parameters."""
         if value in names:
             return names[value]
         self.left -= 1

@@ -54,6 +54,7 @@ _COMPARISONS = {
 
 
 def unary(name: str) -> Convert:
+    """Return the converter of an operator of one operand, by the name of Relay's."""
     return lambda n: op(name, n[0])
 
 
