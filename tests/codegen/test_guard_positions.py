@@ -66,10 +66,20 @@ def test_sizes_of_two_branches_cannot_be_compared(first: str) -> None:
         here.require_placed()
 
 
-def test_a_size_that_no_region_binds_needs_no_check() -> None:
+def test_a_size_that_no_region_binds_cannot_be_checked() -> None:
+    here, n, a, _ = position()
+    here.solver.require_le(a, n, "slice")
+    text = r"must be at most .*; the program computes no value of size input 'a' axis 0 \(a\)"
+    with pytest.raises(Unsupported, match=text):
+        here.require_placed()
+
+
+def test_a_discarded_attempt_needs_no_check() -> None:
     here, n, a, b = position()
-    here.solver.require_le(a, n, "a loop body that was imported again")
-    here.solver.require_eq(a, b, "a loop body that was imported again")
+    undo = here.solver.mark()
+    here.solver.require_le(a, n, "a loop body that is imported again")
+    here.solver.require_eq(a, b, "a loop body that is imported again")
+    undo()
     here.require_placed()
 
 

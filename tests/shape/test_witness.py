@@ -18,7 +18,7 @@ from tvm_disc.shape.witness import Undefined, Witness, Witnesses
 
 
 def points(solver: Solver) -> list[Witness]:
-    witnesses = solver._state.witnesses
+    witnesses = solver._store.state.witnesses
     witnesses.refute(lambda _: False)
     return [*witnesses._points, *witnesses._found]
 

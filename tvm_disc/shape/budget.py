@@ -10,6 +10,10 @@ consequences. An answer of True or False is correct with any budget.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
 QUERY = 8_000
 """Units per query. A unit is about one processed term of a polynomial: 5 to 10 microseconds."""
 
@@ -57,4 +61,26 @@ class Budget:
         return self._depth <= 1
 
 
-__all__ = ["QUERY", "Budget"]
+class Limited(Protocol):
+    """An object whose queries have a budget."""
+
+    budget: Budget
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound=Limited)
+
+
+def query(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Return a method that runs as one query of the budget, or as part of its caller's query."""
+
+    def within_budget(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.budget:
+            return method(self, *args, **kwargs)
+
+    update_wrapper(within_budget, method)
+    return within_budget
+
+
+__all__ = ["QUERY", "Budget", "query"]

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from .assume import assume
 from .facts import Fact, Guard, Wish, connected
 from .printing import show
 from .prove import prove
@@ -62,6 +63,24 @@ def blame(
             break
         size //= 2
     return kept
+
+
+def conflict(fact: Fact, facts: Sequence[Fact], replay: Callable[[Sequence[Fact]], State]) -> str:
+    """Return the text of a contradiction: the fact, and a minimal set of facts against it."""
+
+    def impossible(facts: Sequence[Fact]) -> bool:
+        try:
+            assume(replay(facts), fact.cond)
+        except Contradiction:
+            return True
+        return False
+
+    others = blame(facts, fact.cond.syms, impossible)
+    mine = f"'{fact.text}' ({fact.reason})"
+    if not others:
+        return f"{mine} cannot hold: every dimension is an integer that is at least 0"
+    theirs = " and ".join(f"'{f.text}' ({f.reason})" for f in others)
+    return f"{mine} contradicts {theirs}"
 
 
 def reasons(

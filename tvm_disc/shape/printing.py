@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
+from keyword import iskeyword
 
 from tvm_disc.typing import Expr
 
+# names that printed formulas use for intermediate values
+_OF_STEPS = re.compile(r"_[a-z]\d*")
 _CONSTANT = re.compile(r"T\.(?:int64|int32|bool)\((-?\w+)\)")
 
 
@@ -20,3 +24,11 @@ def show(e: object) -> str:
 def show_shape(shape: Sequence[Expr]) -> str:
     """Return the text of a shape."""
     return f"({', '.join(show(d) for d in shape)})"
+
+
+def legible(name: str) -> str:
+    """Return a name as a valid identifier for formulas, which are parsed as Python expressions."""
+    found = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name))
+    if not found.isidentifier() or _OF_STEPS.fullmatch(found):
+        found = f"d{found}"
+    return f"{found}_" if iskeyword(found) else found

@@ -77,6 +77,11 @@ class Joins:
         self._parts: dict[Any, dict[Any, Any]] = {}
         self._made: dict[frozenset[Any], Any] = {}
 
+    def __copy__(self) -> Joins:
+        other = Joins()
+        other._parts, other._made = dict(self._parts), dict(self._made)
+        return other
+
     def parts(self, solver: Questions, dim: object) -> dict[Any, Any]:
         """Return the dims that ``dim`` combines, by normal form; only itself if there are none."""
         key = solver.key(dim)

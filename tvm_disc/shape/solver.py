@@ -11,14 +11,11 @@ decision procedure follow JAX's `shape_poly`.
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import update_wrapper
+from copy import copy
 from itertools import product as cartesian
-from keyword import iskeyword
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import tvm_ffi
 from tvm import tirx
@@ -26,18 +23,18 @@ from tvm import tirx
 from tvm_disc.errors import ShapeConflict
 from tvm_disc.typing import Expr
 
-from .assume import assume
 from .bounds import lower, upper
-from .budget import Budget
+from .budget import Budget, query
 from .constraints import Likely, parse_constraint
 from .convert import Converter
-from .explain import blame, describe, reasons
+from .explain import conflict, describe, reasons
 from .facts import Fact, Guard, Wish
 from .hard import ask_z3
 from .normal import norm, norm_cond
-from .printing import show, show_shape
+from .printing import legible, show, show_shape
 from .products import Joins, broadcast, group_dims
 from .prove import prove, prove_divides
+from .scopes import FactStore
 from .state import Contradiction, State
 from .terms import (
     FALSE,
@@ -54,36 +51,11 @@ from .terms import (
 )
 from .terms import product as poly_product
 
+# What an attempt adds to, besides the facts.
+_OF_ATTEMPTS = ("guards", "wishes", "unchecked", "notes", "joins", "definitions", "_likely")
+
 Dim = Any
 """A TVM integer expression, or a Python integer."""
-_OF_STEPS = re.compile(r"_[a-z]\d*")  # names that printed formulas use for intermediate values
-
-
-def _legible(name: str) -> str:
-    """Return a name as a valid identifier for formulas, which are parsed as Python expressions."""
-    found = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name))
-    if not found.isidentifier() or _OF_STEPS.fullmatch(found):
-        found = f"d{found}"
-    return f"{found}_" if iskeyword(found) else found
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _query(
-    method: Callable[Concatenate[Solver, P], R],
-) -> Callable[Concatenate[Solver, P], R]:
-    """Return a method that runs as one query of the solver's budget, or as part of its caller's
-    query.
-    """
-
-    def within_budget(self: Solver, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self.budget:
-            return method(self, *args, **kwargs)
-
-    update_wrapper(within_budget, method)
-    return within_budget
 
 
 class Solver:
@@ -94,8 +66,7 @@ class Solver:
         self._convert = Converter(self._terms)
         # limit of the work per query
         self.budget = Budget()
-        self._state = self._fresh_state()
-        self._facts: list[Fact] = []
+        self._store = FactStore(self._fresh_state)
         self._names: dict[str, Any] = {}
         self._sources: dict[Atom, str] = {}
         self._likely: dict[Atom, tuple[int, ...]] = {}
@@ -110,6 +81,11 @@ class Solver:
         # symbol -> its value, an expression over earlier symbols
         self.definitions: dict[Any, Any] = {}
 
+    @property
+    def depth(self) -> int:
+        """The number of open scopes."""
+        return self._store.depth
+
     def _fresh_state(self) -> State:
         st = State(self._terms, self.budget)
         st.quotients = self._convert.quotients
@@ -117,25 +93,28 @@ class Solver:
 
     # -- symbols
 
-    def symbol(self, name: str, source: str = "") -> Any:
+    def symbol(self, name: str, source: str = "", depth: int | None = None) -> Any:
         """Return a new int64 symbol.
 
         Its printed name is `name`, changed to a unique identifier. `source` is the user's term for
-        it, such as "input 'x' axis 0".
+        it, such as "input 'x' axis 0". It belongs to the innermost open scope, or to the one at
+        `depth`, as `depth` was there.
         """
-        legible = unique = _legible(name)
+        base = unique = legible(name)
         i = 0
         while unique in self._names:
             i += 1
-            unique = f"{legible}_{i}"
+            unique = f"{base}_{i}"
         var = tirx.Var(unique, "int64")
-        self.declare(var, source)
+        self.declare(var, source, depth)
         return var
 
-    def declare(self, var: Any, source: str = "") -> None:
+    def declare(self, var: Any, source: str = "", depth: int | None = None) -> None:
         """Register an existing variable."""
         atom = self._convert.symbol(var).as_atom
         assert atom is not None
+        if atom not in self._sources:
+            self._store.introduce(atom, depth)
         self._names.setdefault(str(var.name), var)
         if not self._sources.get(atom):  # keep the first source: equal dims may be one symbol
             self._sources[atom] = source
@@ -196,13 +175,44 @@ class Solver:
     @contextmanager
     def trial(self) -> Iterator[None]:
         """Discard every fact, guard and wish added in the context; symbols are kept."""
-        saved = self._state, list(self._facts), list(self.guards), list(self.wishes)
-        self._state = self._state.copy()
-        self._state.depth -= 1  # these are facts of a program, not a hypothesis of a proof
+        undo = self.mark()
         try:
             yield
         finally:
-            self._state, self._facts, self.guards, self.wishes = saved
+            undo()
+
+    def mark(self) -> Callable[[], None]:
+        """Return a function that discards what an attempt adds from now on: facts, guards, wishes,
+        definitions and sentences. Symbols are kept.
+        """
+        saved = {name: copy(getattr(self, name)) for name in _OF_ATTEMPTS}
+        forget = self._store.mark()
+
+        def undo() -> None:
+            forget()
+            vars(self).update(saved, _hard={})
+
+        return undo
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Scope of a branch or a function; see `scopes.py`.
+
+        A requirement of outer symbols alone is a guard of every call, hence a fact outside, too.
+        """
+        first, joins = len(self.guards), copy(self.joins)
+        close = self._store.open()
+        try:
+            yield
+        finally:
+            close()
+            self.joins, self._hard = joins, {}
+        added, self.guards = self.guards[first:], self.guards[:first]
+        for guard in added:
+            if self._store.home.keys().isdisjoint(self._convert.cond(guard.cond).syms):
+                self.require(guard.cond, guard.context, guard.message)
+            else:
+                self.guards.append(guard)
 
     def likely(self, var: Dim, values: Sequence[int]) -> None:
         """Add likely values of `var`, a hint for kernel selection that proofs never use."""
@@ -211,7 +221,7 @@ class Solver:
             raise ShapeConflict(f"likely values need a symbol, found {show(var)}")
         self._likely[atom] = tuple(sorted({*self._likely.get(atom, ()), *map(int, values)}))
 
-    @_query
+    @query
     def likely_values(self, e: Dim) -> tuple[int, ...]:
         """Return the values of `e` for the likely values of its symbols, at most 256
         combinations.
@@ -225,7 +235,7 @@ class Solver:
             return ()
         out = set()
         for choice in cartesian(*known.values()):
-            st = self._state.copy()
+            st = self._at(p.syms).copy()
             st.witnesses.forget()
             for atom, value in zip(known, choice, strict=True):
                 st.subst[atom] = Poly.const(value)
@@ -248,43 +258,23 @@ class Solver:
                 }
         return tuple(sorted(values))
 
-    @_query
+    @query
     def _add(self, kind: str, text: str, why: str, c: Cond) -> None:
-        if norm_cond(self._state, c).op == "true":
+        state, facts = self._store.at(c.syms)
+        fact = Fact(kind, text, why, c)
+        if norm_cond(state, c).op == "true":
             # The fact is implied, but `describe` still shows what was declared.
             if c.op != "true":
-                self._facts.append(Fact(kind, text, why, c))
+                facts.append(fact)
             return
-        fact = Fact(kind, text, why, c)
         try:
-            assume(self._state, c)
+            self._store.add(fact)
         except Contradiction:
-            self._state = self._replay(self._facts)
-            raise ShapeConflict(self._conflict(fact)) from None
-        self._facts.append(fact)
+            others = self._store.at(c.syms)[1]
+            raise ShapeConflict(conflict(fact, others, self._store.replayed)) from None
 
-    def _replay(self, facts: Sequence[Fact]) -> State:
-        st = self._fresh_state()
-        st.hits = self._state.hits
-        for fact in facts:
-            assume(st, fact.cond)
-        return st
-
-    @_query
-    def _conflict(self, fact: Fact) -> str:
-        def impossible(facts: Sequence[Fact]) -> bool:
-            try:
-                assume(self._replay(facts), fact.cond)
-            except Contradiction:
-                return True
-            return False
-
-        others = blame(self._facts, fact.cond.syms, impossible)
-        mine = f"'{fact.text}' ({fact.reason})"
-        if not others:
-            return f"{mine} cannot hold: every dimension is an integer that is at least 0"
-        theirs = " and ".join(f"'{f.text}' ({f.reason})" for f in others)
-        return f"{mine} contradicts {theirs}"
+    def _at(self, syms: Iterable[Atom]) -> State:
+        return self._store.at(syms)[0]
 
     # -- queries
 
@@ -296,7 +286,7 @@ class Solver:
             cond = parse_constraint(cond, self.resolve)
         return self._ask(self._convert.cond(cond))
 
-    @_query
+    @query
     def known_hard(self, cond: Expr) -> bool | None:
         """Return `known`, or else the answer of Z3 (dims below 2**31; tens of milliseconds)."""
         if isinstance(cond, str):
@@ -305,9 +295,10 @@ class Solver:
         answer = self._ask(c)
         if answer is not None:
             return answer
-        key = (c, len(self._facts))
+        facts = self._store.at(c.syms)[1]
+        key = (c, len(facts))
         if key not in self._hard:
-            self._hard[key] = ask_z3(self._convert, self._facts, c)
+            self._hard[key] = ask_z3(self._convert, facts, c)
         return self._hard[key]
 
     def known_eq(self, a: Dim, b: Dim) -> bool | None:
@@ -322,10 +313,11 @@ class Solver:
         """Return whether `a < b`; None if unknown."""
         return self._ask(cond_ge((self._p(b) - self._p(a)).plus(-1)))
 
-    @_query
+    @query
     def known_divides(self, k: Dim, e: Dim) -> bool | None:
         """Return whether `e` is an integer multiple of `k`; None if unknown."""
-        return prove_divides(self._state, self._p(k), self._p(e))
+        divisor, p = self._p(k), self._p(e)
+        return prove_divides(self._at(divisor.syms | p.syms), divisor, p)
 
     def known_nonzero(self, e: Dim) -> bool | None:
         """Return whether `e != 0`; None if unknown."""
@@ -339,7 +331,7 @@ class Solver:
         """Return whether the shapes have the same number of elements; None if unknown."""
         return self._ask(self._same_elements(shape_a, shape_b))
 
-    @_query
+    @query
     def known_same_shape(self, shape_a: Sequence[Dim], shape_b: Sequence[Dim]) -> bool | None:
         """Return whether rank and every dim are equal; None if unknown."""
         if len(shape_a) != len(shape_b):
@@ -349,9 +341,9 @@ class Solver:
             return False
         return True if all(answers) else None
 
-    @_query
+    @query
     def _ask(self, c: Cond) -> bool | None:
-        return prove(self._state, c)
+        return prove(self._at(c.syms), c)
 
     def simplify(self, e: Dim) -> Any:
         """Return the canonical expression; dims with equal normal forms give the same object."""
@@ -361,29 +353,31 @@ class Solver:
         """Return the normal form; dims with equal keys are proved equal."""
         return self.norm(self._p(e))
 
-    @_query
+    @query
     def norm(self, p: Poly) -> Poly:
         """Return the normal form of a canonical polynomial under the facts."""
-        return norm(self._state, p)
+        return norm(self._at(p.syms), p)
 
-    @_query
+    @query
     def range_of(self, e: Dim) -> tuple[int | None, int | None]:
         """Return the inclusive range; None means unbounded."""
         p = self.key(e)
-        return lower(self._state, p), upper(self._state, p)
+        state = self._at(p.syms)
+        return lower(state, p), upper(state, p)
 
-    @_query
+    @query
     def const(self, e: Dim) -> int | None:
         """Return the value, if only one is possible."""
         p = self.key(e)
         if p.as_const is None:
-            if self._state.witnesses.vary(p):
+            state = self._at(p.syms)
+            if state.witnesses.vary(p):
                 return None
-            lo, hi = lower(self._state, p), upper(self._state, p)
+            lo, hi = lower(state, p), upper(state, p)
             return lo if lo is not None and lo == hi else None
         return p.as_const
 
-    @_query
+    @query
     def why(self, claim: object) -> list[str]:
         """Return a minimal set of facts that proves the claim, then the laws used; empty if
         unknown.
@@ -391,11 +385,11 @@ class Solver:
         if isinstance(claim, str):
             claim = parse_constraint(claim, self.resolve)
         c = self._convert.cond(claim)
-        return reasons(self._facts, c, self._ask(c), self._replay)
+        return reasons(self._store.at(c.syms)[1], c, self._ask(c), self._store.replayed)
 
     # -- requirements
 
-    @_query
+    @query
     def require(self, cond: Any, context: str, message: str = "") -> None:
         """Require a condition: nothing to do if proved, a guard and a new fact if unknown.
 
@@ -434,7 +428,7 @@ class Solver:
             raise ShapeConflict(f"constraint {text!r} can never hold{found}")
         self.require(cond, f"constraint {text!r}", self._words(c, text) if c.computed else "")
 
-    @_query
+    @query
     def require_eq(self, a: Dim, b: Dim, context: str) -> None:
         """Require `a == b`, simplified if one side is a minimum or selection that contains the
         other.
@@ -473,10 +467,10 @@ class Solver:
             _Given(cond_ge(self._p(b) - self._p(a)), f"{show(a)} <= {show(b)}"), context, message
         )
 
-    @_query
+    @query
     def require_divides(self, k: Dim, e: Dim, context: str) -> None:
         """Require that `k` divides `e`."""
-        if prove_divides(self._state, self._p(k), self._p(e)):
+        if self.known_divides(k, e):
             return
         message = f"{self.name_of(e)} must be a multiple of {self.name_of(k)}"
         self.require(_Given(self._divides(k, e), f"{show(e)} % {show(k)} == 0"), context, message)
@@ -495,12 +489,12 @@ class Solver:
         if all(w.text != wish.text for w in self.wishes):
             self.wishes.append(wish)
 
-    @_query
+    @query
     def broadcast_dim(self, a: Dim, b: Dim, context: str) -> object:
         """Return the dim of broadcasting `a` against `b`, guarded if they may be incompatible."""
         return broadcast(self, a, b, context)
 
-    @_query
+    @query
     def reshape_groups(
         self, src: Sequence[Dim], dst: Sequence[Dim]
     ) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
@@ -518,12 +512,12 @@ class Solver:
             Fact("likely", f"likely({self._convert.vars[a].name}, {list(v)})", "hint", TRUE)
             for a, v in self._likely.items()
         ]
-        return self._facts + hints
+        return self._store.facts + self._store.local + hints
 
     def equations(self, dims: Sequence[Dim]) -> list[Expr]:
         """Return the known equations over these symbols alone."""
         known = {self._p(d).as_atom for d in dims}
-        facts = [f for f in self._facts if f.kind in ("eq", "same_elements")]
+        facts = [f for f in self.facts() if f.kind in ("eq", "same_elements")]
         conds = [f.cond for f in facts if f.cond.op == "eq" and f.cond.syms <= known]
         return [self._convert.cond_expr(c) for c in dict.fromkeys(conds)]
 
@@ -561,12 +555,12 @@ class Solver:
     @property
     def law_hits(self) -> dict[str, int]:
         """The number of uses of each law."""
-        return dict(self._state.hits)
+        return dict(self._store.state.hits)
 
     @property
     def steps(self) -> int:
         """Proof steps so far: a machine-independent measure of work."""
-        return self._state.steps
+        return self._store.state.steps
 
     def _p(self, e: Dim) -> Poly:
         return self._convert.poly(e)

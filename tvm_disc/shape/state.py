@@ -100,6 +100,15 @@ class State:
         other._group_changed = dict(self._group_changed)
         return other
 
+    def fork(self) -> State:
+        """Return an independent state for facts of a program that hold in a part of it, or are
+        discarded later.
+        """
+        other = self.copy()
+        other.depth = self.depth
+        other.witnesses = self.witnesses.fork()
+        return other
+
     # -- invalidation of cached results
 
     def find(self, atom: Atom) -> Atom:

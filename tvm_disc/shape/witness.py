@@ -177,6 +177,16 @@ class Witnesses:
         other._hypothetical = True
         return other
 
+    def fork(self) -> Witnesses:
+        """Return independent witnesses, to which facts can be added and which are then repaired."""
+        other = self.copy()
+        other._hypothetical = self._hypothetical
+        other._points = [w.copy() for w in self._points]
+        other._found = [w.copy() for w in self._found]
+        other._facts_of = {a: list(facts) for a, facts in self._facts_of.items()}
+        other._random = Random(0)
+        return other
+
     def forget(self) -> None:
         """Remove all witnesses."""
         self._points, self._found, self._hypothetical = [], [], True

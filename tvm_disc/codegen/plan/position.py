@@ -78,19 +78,19 @@ class Position:
     def require_placed(self) -> None:
         """Refuse a program that does not check one of its guards.
 
-        Guards about symbols that no region binds do not count: they belong to values that were
-        dropped, such as those of a loop body that was imported again.
-
         Raises:
-            Unsupported: the symbols of a guard are bound, but never together.
+            Unsupported: no region binds all symbols of a guard.
         """
         self.leave()
         for guard in self.solver.guards:
-            if id(guard) not in self.placed and self.bound.issuperset(guard.symbols):
-                raise Unsupported(
-                    f"a condition cannot be checked: {guard.message}; its sizes are known only in "
-                    "different branches or functions"
-                )
+            if id(guard) in self.placed:
+                continue
+            unbound = [s for s in guard.symbols if s not in self.bound]
+            reason = "its sizes are known only in different branches or functions"
+            if unbound:
+                names = ", ".join(map(self.solver.name_of, unbound))
+                reason = f"the program computes no value of size {names}"
+            raise Unsupported(f"a condition cannot be checked: {guard.message}; {reason}")
 
     def leave(self) -> None:
         """Record the symbols of the region that ends."""

@@ -4,8 +4,9 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
@@ -179,10 +180,27 @@ class Emitter:
         self.sequences = [*outer, bindings]
         self.nested += 1
         try:
-            yield bindings
+            with self.solver.scope():
+                yield bindings
         finally:
             self.nested -= 1
             self.sequences = saved
+
+    def mark(self) -> Callable[[], None]:
+        """Return a function that discards what an attempt adds from now on: bindings of the open
+        sequence, facts, guards, and the records of what is guarded and bound.
+        """
+        sequence = self.sequences[-1]
+        length, forget = len(sequence), self.solver.mark()
+        names = ("_read", "_roomy", "_sizes", "_made", "_defined")
+        records = {name: copy(getattr(self, name)) for name in names}
+
+        def undo() -> None:
+            del sequence[length:]
+            forget()
+            vars(self).update(records)
+
+        return undo
 
     def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Tensor:
         """Bind ``call`` to a fresh variable of a tensor type."""
@@ -289,11 +307,6 @@ class Emitter:
             made = self._materialize(tensor)
             self._made[id(tensor)] = (tensor, self.sequences[-1], made)
         return made
-
-    def forget(self) -> None:
-        """Drop the record of materialized values after their bindings were removed."""
-        self._made.clear()
-        self._defined.clear()
 
     def _materialize(self, tensor: Tensor) -> Expr:
         value = value_of(tensor)

@@ -3,8 +3,8 @@
 A function is specialized once for each combination of argument kinds and closure arguments, so that
 polymorphic and higher-order functions become first-order ones. The result kind is declared, or
 found by importing the body until it no longer changes. A call of a function whose result kind is
-unknown returns BOTTOM, which any other branch overrides. Each import of a body uses fresh symbols,
-so that facts about a discarded import cannot relate symbols that are still in use.
+unknown returns BOTTOM, which any other branch overrides. Everything that a discarded import of a
+body required is discarded with it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Functions:
     def __init__(self, walk: ModuleWalk, forms: Forms, evaluator: Evaluator) -> None:
         self.walk, self.forms, self._evaluator = walk, forms, evaluator
         self.ctx, self.kinds = walk.ctx, walk.kinds
-        self.entries: list[Specialization] = []
+        self.entries: list[Specialization] = walk.entries
         self.depth = 0
 
     # -- calls ---------------------------------------------------------------------------------
@@ -214,28 +214,29 @@ class Functions:
 
     def _make(self, entry: Specialization, node: Any) -> None:
         """Import the body until its result kind and its captures no longer change."""
-        known = len(self.entries)
         self.depth += 1
         try:
             while True:
-                del self.entries[known:]
-                captures = len(entry.frame.captures)
+                captures, undo = len(entry.frame.captures), self.walk.mark()
                 result, entry.asked = entry.result, False
                 try:
                     found = self._body(entry, node)
                 except Widened as wider:
+                    undo()
                     if wider.entry is not entry:
                         raise
                     entry.args, entry.result = wider.wanted, None
                     entry.result = self._declared_result(entry.closure, entry.args, node)
                     continue
                 if found is None:
+                    undo()
                     self.entries.remove(entry)
                     break
                 entry.result = found if result is None else _wider_kind(result, found)
                 settled = result is not None and key(entry.result) == key(result)
                 if settled and captures == len(entry.frame.captures):
                     break
+                undo()
         finally:
             self.depth -= 1
             entry.active = False

@@ -59,29 +59,29 @@ class Loops:
             return None  # the general call reports the error
         if closure.function.type_params or not all(isinstance(a, Tensor) for a in args):
             return None
-        made, objects = dict(self.walk.functions), self.walk.object_ops
-        sequence = self.ctx.sequences[-1]
-        length = len(sequence)
+        undo, objects = self.walk.mark(), self.walk.object_ops
         try:
             result = self._call_loop(closure, args)
             if self.walk.object_ops != objects:
                 raise NotALoop
         except (NotALoop, TailUsed):
-            self.walk.functions = made
-            del sequence[length:]
-            self.ctx.forget()
+            undo()
             self.no_loops.add(id(closure.function))
             return None
         return result
 
     def _call_loop(self, closure: Closure, args: Sequence[Tensor]) -> Any:
         name = self.walk.function_name(closure)
+        undo = self.walk.mark()
         _, frame, found = self._define(closure, args, name, None, Frame())
+        undo()
         while True:
             known = len(frame.captures)
+            undo = self.walk.mark()
             gv, frame, result = self._define(closure, args, name, found, frame)
             if len(frame.captures) == known:
                 break
+            undo()
         self._require_named(closure.function, args)
         exprs = [self.ctx.expr(a) for a in args] + self.forms.captured_exprs(frame)
         var = self.ctx.bind(tvm.ir.Call(gv, exprs), result)

@@ -127,6 +127,7 @@ def _import(
 ) -> ImportedModule:
     """Walk over the module once; restart if the type of a boxed value was too narrow."""
     while True:
+        undo = solver.mark()
         try:
             importer = _Importer(mod, solver, symbols, wide, emitter)
             importer.ctx.literals = literals
@@ -138,6 +139,7 @@ def _import(
                 "annotate their parameters so that one version serves every call"
             ) from error
         except Wider as wider:
+            undo()
             for place, dims in wider.found.items():
                 wide[place] = joined(wide.get(place, dims), dims)
 

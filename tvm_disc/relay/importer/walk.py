@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -36,6 +36,7 @@ class ModuleWalk:
         kinds: unification state of boxed values.
         frame: the function being built.
         functions: the Relax functions built so far, by ``GlobalVar``.
+        entries: the specializations of functions that are called.
         object_ops: number of operations on boxed values emitted.
     """
 
@@ -43,8 +44,11 @@ class ModuleWalk:
         self.source, self.ctx, self.kinds, self.solver = source, ctx, kinds, ctx.solver
         self.frame = Frame()
         self.functions: dict[Any, Any] = {}
+        self.entries: list[Any] = []
         self.object_ops = 0
         self._named = 0
+        # the solver's scope of the function being built: a branch in it may capture a value
+        self._depth = self.solver.depth
 
     def at(self, node: Any, text: str) -> str:
         """Return ``text`` with the source location of ``node``."""
@@ -57,12 +61,22 @@ class ModuleWalk:
 
     def fresh(self, name: str) -> Any:
         """Return a new symbol for a dim inside a local function."""
-        return self.solver.symbol(name, "a dim inside a local function")
+        return self.solver.symbol(name, "a dim inside a local function", self._depth)
 
     def function_name(self, closure: Closure) -> str:
         """Return a unique name for a Relax function built from ``closure``."""
         self._named += 1
         return f"{identifier(closure.name)}_{self._named}"
+
+    def mark(self) -> Callable[[], None]:
+        """Return a function that discards everything that an attempt adds from now on."""
+        functions, entries, undo = dict(self.functions), list(self.entries), self.ctx.mark()
+
+        def discard() -> None:
+            self.functions, self.entries[:] = functions, entries
+            undo()
+
+        return discard
 
     # -- functions being built -----------------------------------------------------------------
 
@@ -72,16 +86,17 @@ class ModuleWalk:
 
         ``captured`` are the outer values that an earlier import of the body read.
         """
-        outer, self.frame = self.frame, frame
+        outer, self.frame = (self.frame, self._depth), frame
         try:
             frame.captures, known = {}, list(captured)
-            for c in known:
-                inner = self.parameter_like(c.original)
-                frame.captures[id(c.original)] = Captured(c.original, c.owner, inner)
             with self.ctx.nested_in(()) as bindings:
+                self._depth = self.solver.depth
+                for c in known:
+                    inner = self.parameter_like(c.original)
+                    frame.captures[id(c.original)] = Captured(c.original, c.owner, inner)
                 yield bindings
         finally:
-            self.frame = outer
+            self.frame, self._depth = outer
 
     def seen_from_here(self, value: Any, owner: Frame) -> object:
         """Return a value of an outer function in the current function, as an extra parameter."""

@@ -172,7 +172,8 @@ class Walker:
         for branch in (value.true_branch, value.false_branch):
             saved = dict(ctx.env)
             ctx.nested += 1
-            blocks, body = self._sequence(branch)
+            with ctx.solver.scope():
+                blocks, body = self._sequence(branch)
             ctx.nested -= 1
             ctx.env = saved
             branches.append(sequence(drop_dead(blocks, body), body))
