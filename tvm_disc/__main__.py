@@ -27,6 +27,7 @@ from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.code import level_lines, levels_in
 from tvm_disc.support.console import outcome
 from tvm_disc.support.debug import format_timings
+from tvm_disc.typing import Argument, Array, TargetLike
 
 COMMANDS = "build|run|explain|profile|signature|tune|bench|cache"
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
@@ -356,7 +357,7 @@ def _load(args: argparse.Namespace) -> tvm_disc.Executable:
     return tvm_disc.load(args.model, args.level)
 
 
-def _targets(texts: Sequence[str]) -> object:
+def _targets(texts: Sequence[str]) -> TargetLike:
     """Return several targets as a list, one as a string, and None if none is given; splits
     ``a,b``.
     """
@@ -397,7 +398,7 @@ def _array(path: Path) -> Any:
     return array
 
 
-def _arrays(path: Path) -> dict[str, object]:
+def _arrays(path: Path) -> dict[str, Array]:
     try:
         arrays = np.load(path)
     except _NOT_NUMPY:
@@ -454,7 +455,7 @@ def _described(array: Any) -> str:
     return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
 
 
-def _seconds(exe: tvm_disc.Executable, inputs: Mapping[str, object]) -> float:
+def _seconds(exe: tvm_disc.Executable, inputs: Mapping[str, Argument]) -> float:
     start = time.perf_counter()
     exe(**inputs)
     return time.perf_counter() - start

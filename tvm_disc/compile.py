@@ -71,7 +71,7 @@ from tvm_disc.support.handlers import handled, with_handlers
 from tvm_disc.support.progress import shown
 from tvm_disc.support.store import Store, store_of
 from tvm_disc.target.device import Device
-from tvm_disc.typing import Expr
+from tvm_disc.typing import DynamicShapes, ExampleInputs, Expr, Target, TargetLike, UserPasses
 
 Params: TypeAlias = Mapping[str, np.ndarray] | str | os.PathLike[str] | None
 
@@ -109,12 +109,12 @@ def build(
     source: Source,
     *,
     params: Params = None,
-    target: Any = None,
+    target: TargetLike = None,
     constraints: Sequence[str] = (),
     options: Options | None = None,
-    passes: Mapping[str, Any] | None = None,
-    example_inputs: Any = None,
-    dynamic_shapes: Any = None,
+    passes: UserPasses | None = None,
+    example_inputs: ExampleInputs | None = None,
+    dynamic_shapes: DynamicShapes | None = None,
 ) -> Executable:
     """Compile a program with dynamic shapes into one native program.
 
@@ -169,11 +169,11 @@ class Job:
 
     source: Source
     params: Params
-    targets: Sequence[Any]
+    targets: Sequence[Target]
     device: Device | None
     constraints: Sequence[str]
     options: Options
-    passes: Mapping[str, Any] | None
+    passes: UserPasses | None
     store: Store | None
 
     def key(self) -> str | None:
@@ -186,10 +186,10 @@ class Job:
 def _build(
     source: Source,
     params: Params,
-    target: object,
+    target: TargetLike,
     constraints: Sequence[str],
     options: Options,
-    passes: Mapping[str, Any] | None,
+    passes: UserPasses | None,
 ) -> Executable:
     """Return what :func:`build` returns, without time limit, progress line and signal handling."""
     trace = Trace(options.debug, options.dump_dir)
@@ -260,14 +260,14 @@ class Prepared:
     versions: Sequence[ImportedModule]
     library: KernelLibrary
     machine: Machine
-    target: Any
+    target: Target
     refused: Sequence[Any]
 
 
 def prepare(
     source: Source,
     params: Params,
-    target: object,
+    target: TargetLike,
     constraints: Sequence[str],
     options: Options,
     trace: Trace,
@@ -337,7 +337,7 @@ def _params(params: Params) -> Mapping[str, object]:
 
 def with_kernels(
     graph: Fused,
-    target: Any,
+    target: Target,
     options: Options,
     trace: Trace,
     device: Device | None = None,

@@ -287,7 +287,7 @@ class GraphProgram:
             _add(compiled=self._size)
         return results
 
-    def _run(self, args: Sequence[object]) -> list[Any]:
+    def _run(self, args: Sequence[Any]) -> list[Any]:
         import torch
 
         graph = self._found

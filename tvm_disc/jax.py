@@ -20,6 +20,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.frontends.extras import require
 from tvm_disc.options import Options
 from tvm_disc.runtime.executable import Executable
+from tvm_disc.typing import TargetLike
 
 
 class Compiled:
@@ -33,7 +34,7 @@ class Compiled:
     def __init__(self, exported: Any, executable: Executable) -> None:
         self.exported, self.executable = exported, executable
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the program; inside ``jax.jit`` as a callback.
 
         Raises:
@@ -50,7 +51,7 @@ class Compiled:
             return self._traced(leaves)
         return self._run(leaves)
 
-    def _run(self, leaves: Sequence[Any]) -> Any:
+    def _run(self, leaves: Sequence[object]) -> Any:
         import jax
 
         wanted = self.exported.in_avals
@@ -94,7 +95,7 @@ def _array(value: Any, dtype: Any) -> Any:
 def compile(
     function: Callable[..., Any],
     *args: Any,
-    target: Any = None,
+    target: TargetLike = None,
     options: Options | None = None,
     static_argnums: int | Sequence[int] = (),
     constraints: Sequence[str] = (),
@@ -142,7 +143,7 @@ def jit(
     *,
     dynamic: Mapping[str, str] | None = None,
     static_argnums: int | Sequence[int] = (),
-    target: Any = None,
+    target: TargetLike = None,
     options: Options | None = None,
     constraints: Sequence[str] = (),
 ) -> Any:
@@ -197,7 +198,7 @@ class _Jitted:
         self.programs: dict[Hashable, Compiled] = {}
         update_wrapper(self, function)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         arrays = [a for k, a in enumerate(args) if k not in self.static]
         return self.program(*args, **kwargs)(*arrays, **kwargs)
 

@@ -7,8 +7,8 @@ module imports nothing.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import TypeAlias
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Protocol, TypeAlias
 
     import numpy as np
     from google.protobuf.message import Message as Proto
@@ -37,6 +37,28 @@ if TYPE_CHECKING:
     #: One number for all axes, or one for each.
     Ints: TypeAlias = int | Sequence[int]
     Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+    #: A target, or a description of one as text or dict; None is this machine.
+    TargetLike: TypeAlias = (
+        Target | str | Mapping[str, object] | Sequence[Target | str | Mapping[str, object]] | None
+    )
+    #: A pass that a user adds, and those of a build by position.
+    UserPass: TypeAlias = Callable[[TVMModule], TVMModule]
+    UserPasses: TypeAlias = Mapping[str, UserPass | Sequence[UserPass]]
+    #: Inputs of a ``torch.nn.Module`` by position or by name, and its dynamic dims.
+    ExampleInputs: TypeAlias = tuple[object, ...] | Mapping[str, object]
+    DynamicShapes: TypeAlias = Mapping[str, object] | Sequence[object]
+
+    class SupportsDLPack(Protocol):
+        """A tensor of any framework."""
+
+        def __dlpack__(self) -> object: ...
+        def __dlpack_device__(self) -> tuple[int, int]: ...
+
+    #: An argument of a program: a tensor, a number, or a tuple, list or record of arguments.
+    Argument: TypeAlias = (
+        Array | SupportsDLPack | complex | Sequence["Argument"] | Mapping[str, "Argument"] | None
+    )
+    Arguments: TypeAlias = tuple[Argument, ...]
 else:
 
     def __getattr__(name: str) -> Any:
@@ -48,12 +70,16 @@ UNSET: Any = None
 
 __all__ = [
     "UNSET",
+    "Argument",
+    "Arguments",
     "Array",
     "AttributeProto",
     "Binding",
     "Buffer",
     "Call",
     "Device",
+    "DynamicShapes",
+    "ExampleInputs",
     "ExportedProgram",
     "Expr",
     "FxGraph",
@@ -71,13 +97,17 @@ __all__ = [
     "SeqExpr",
     "Size",
     "Stmt",
+    "SupportsDLPack",
     "SymExpr",
     "SymInt",
     "TVMFunction",
     "TVMModule",
     "TVMType",
     "Target",
+    "TargetLike",
     "TensorProto",
     "TorchTensor",
+    "UserPass",
+    "UserPasses",
     "Var",
 ]

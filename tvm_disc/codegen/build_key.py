@@ -8,7 +8,7 @@ passes or templates, dumps, modules in memory) has no key and is not cached.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +22,7 @@ from tvm_disc.frontends.detect import files_of
 from tvm_disc.options import Options
 from tvm_disc.support.digests import digest_of_file, digest_of_package
 from tvm_disc.target.processor import processor_of
+from tvm_disc.typing import Target, UserPasses
 
 # version of the entry format; entries of other versions have other keys
 _FORMAT = 1
@@ -40,10 +41,10 @@ _PACKAGES = (
 def build_key(
     source: Any,
     params: Any,
-    targets: Sequence[object],
+    targets: Sequence[Target],
     constraints: Sequence[str],
     options: Options,
-    passes: Mapping[str, Any] | None,
+    passes: UserPasses | None,
     extra: Sequence[object],
 ) -> str | None:
     """Return the cache key of a build, or None if the build cannot be cached.

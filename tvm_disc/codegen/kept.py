@@ -21,6 +21,7 @@ from tvm_disc.codegen.units import Emitted
 from tvm_disc.errors import BadInput
 from tvm_disc.support.debug import Trace
 from tvm_disc.support.store import Store
+from tvm_disc.typing import Target
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Keeping:
 
 
 def kept(
-    store: Store, key: str, targets: Sequence[object], emitted: Callable[[int], Emitted]
+    store: Store, key: str, targets: Sequence[Target], emitted: Callable[[int], Emitted]
 ) -> Kept | None:
     """Return the cached program of a key, or None.
 

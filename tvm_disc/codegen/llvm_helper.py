@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import tvm
 import tvm.base
@@ -21,6 +20,7 @@ import tvm_ffi
 
 from tvm_disc.codegen import llvm_process
 from tvm_disc.codegen.llvm_process import MADE, read, write
+from tvm_disc.typing import Target
 
 
 class Helper:
@@ -30,7 +30,7 @@ class Helper:
         OSError: no process can be started.
     """
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: Target) -> None:
         libraries = [library._name for library in tvm.base._LOADED_LIBS.values()]
         ffi = Path(tvm_ffi.__file__).parents[1]
         self._folder = tempfile.TemporaryDirectory(prefix="tvm_disc.")

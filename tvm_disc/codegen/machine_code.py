@@ -61,7 +61,7 @@ class MachineCode:
         emitted: returns the TIR of the objects.
     """
 
-    target: Any
+    target: Target
     objects: Sequence[bytes]
     called: Sequence[str]
     emitted: Callable[[], Emitted]
@@ -261,12 +261,12 @@ def compile_tir(mod: Module, target: Target) -> Module:
     return _generated(_lowered(mod, target, ()), target)
 
 
-def lower_unit(unit: Unit, target: object) -> Module:
+def lower_unit(unit: Unit, target: Target) -> Module:
     """Return a unit as lowered TIR for LLVM."""
     return _lowered(unit.module, target, unit.outside)
 
 
-def _lowered(mod: Module, target: Any, outside: Iterable[str]) -> Module:
+def _lowered(mod: Module, target: Target, outside: Iterable[str]) -> Module:
     mod = T.BindTarget(target.with_host(target))(link(mod, target))
     mod = tvm.transform.Sequential([p() for p in _INTERFACE])(mod)
     # after the packed interface is generated, which internal functions must not get
@@ -300,7 +300,7 @@ def _object_of(lowered: Module, target: Target) -> bytes:
         return object_file(_generated(lowered, target))
 
 
-def _object_beside(lowered: Module, target: object, limit: int) -> bytes:
+def _object_beside(lowered: Module, target: Target, limit: int) -> bytes:
     """Return the object file that another process makes, under a limit on the size of files.
 
     LLVM calls ``abort`` if it reaches the limit, which holds for files in memory, too.
@@ -323,7 +323,7 @@ def _object_beside(lowered: Module, target: object, limit: int) -> bytes:
     return found
 
 
-def _key(made_from: str, target: object, context: str) -> str:
+def _key(made_from: str, target: Target, context: str) -> str:
     """Return the cache key of an object: its content, target, pass context and versions."""
     versions = (str(_FORMAT), tvm.__version__, tvm_ffi.__version__)
     told = (*versions, str(target), context, made_from)

@@ -14,7 +14,7 @@ import tvm
 from tvm_disc.errors import Unsupported, shown
 from tvm_disc.support import processor
 from tvm_disc.target.isa import isa_of
-from tvm_disc.typing import Target
+from tvm_disc.typing import Target, TargetLike
 
 # TVM gives buffer variables in different functions different TBAA types. After LLVM inlines a
 # kernel, two variables of one scratch buffer would count as disjoint, and stores would move past
@@ -57,7 +57,7 @@ def instruction_sets(target: Target) -> list[str]:
     return [name for name in known if name in found]
 
 
-def resolve_targets(target: object = None) -> list[object]:
+def resolve_targets(target: TargetLike = None) -> list[Target]:
     """Return the resolved targets of one target or a list.
 
     They are sorted by vector width, then by number of instruction sets, then in the given order; a
@@ -84,7 +84,7 @@ def resolve_targets(target: object = None) -> list[object]:
     return sorted(resolved, key=lambda t: (isa_of(t).lanes_f32, len(instruction_sets(t))))
 
 
-def level_of(target: Any) -> processor.Level:
+def level_of(target: Target) -> processor.Level:
     """Return the level of a resolved target, by which a saved program and its user name it."""
     own = [str(a) for a in target.attrs.get("mattr", []) if str(a) not in _ATTRIBUTES]
     name = " ".join([str(target.attrs.get("mcpu") or "generic"), *own])
@@ -92,7 +92,7 @@ def level_of(target: Any) -> processor.Level:
     return processor.Level(name, architecture, tuple(instruction_sets(target)))
 
 
-def runs_here(target: Any) -> bool:
+def runs_here(target: Target) -> bool:
     """Return whether a resolved target is the CPU of this machine."""
     return "mtriple" not in target.attrs and target.attrs.get("mcpu") == host_cpu()
 
@@ -112,7 +112,7 @@ def triple_of(attrs: Any) -> str:
     return str(attrs.get("mtriple") or tvm.get_global_func("target.llvm_get_system_triple")())
 
 
-def resolve_target(target: Any = None) -> Any:
+def resolve_target(target: TargetLike = None) -> Target:
     """Return a TVM target for None (this machine), a string, a dict or a target.
 
     A string is the classic form with options, JSON, or the name of a CPU; ``-mcpu=native`` is this

@@ -92,7 +92,7 @@ def nested(arrays: Sequence[Any], tree: Any) -> Any:
 
 def remember(
     known: dict[tuple[tuple[int, ...] | int, ...], Any],
-    args: Sequence[Array],
+    args: Sequence[Any],
     result: tuple[Array, ...] | Array,
     plain: bool,
 ) -> None:

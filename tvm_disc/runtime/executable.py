@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -73,8 +73,8 @@ from tvm_disc.runtime.structure import Structure
 from tvm_disc.runtime.summary import checked_dims, shortened
 from tvm_disc.support.late import Late
 from tvm_disc.support.locks import Lock
+from tvm_disc.typing import Argument, Arguments
 
-Array: TypeAlias = Any
 _draw = Late("tvm_disc.runtime.picture:draw")
 _write_page = Late("tvm_disc.runtime.page:write_page")
 
@@ -136,7 +136,7 @@ class Executable:
             if self._main == self._first_call:
                 self._bind_code()
 
-    def _first_call(self, *args: Array) -> Any:
+    def _first_call(self, *args: Argument) -> Any:
         self.ready()
         return self._main(*args)
 
@@ -215,7 +215,7 @@ class Executable:
         """Refused fusions with reasons; of the special version if there is one."""
         return list(self._manifest["refused"])
 
-    def __call__(self, /, *args: Array, out: Any = None, **kwargs: Array) -> Any:
+    def __call__(self, /, *args: Argument, out: Argument = None, **kwargs: Argument) -> Any:
         """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
 
         Results are NumPy arrays if the first input is one, PyTorch tensors if it is one, otherwise
@@ -250,7 +250,7 @@ class Executable:
                 return self._on_arrays(args)
         return self._general(args)
 
-    def _on_arrays(self, args: tuple[Array, ...]) -> Any:
+    def _on_arrays(self, args: Arguments) -> Any:
         """Call with NumPy arrays without conversions, if the result shapes are cached."""
         try:
             found = self._results[tuple(map(SHAPES, args))]
@@ -261,7 +261,7 @@ class Executable:
             return self._general(args)
         return nested(arrays, self._outputs)
 
-    def bind(self, /, *args: Array, **kwargs: Array) -> Callable[[], Any]:
+    def bind(self, /, *args: Argument, **kwargs: Argument) -> Callable[[], Any]:
         """Return a function that calls the program on these arguments, already converted.
 
         It returns the program's results as TVM tensors. Inputs that are not contiguous tensors are
@@ -269,12 +269,12 @@ class Executable:
         """
         return partial(self._main, *self._checked(self._flat(args, kwargs)))
 
-    def _checked(self, args: tuple[Array, ...]) -> list[Array]:
+    def _checked(self, args: Arguments) -> list[Argument]:
         """Call the program once, and return the arguments in the form that the program takes."""
         self._general(args)  # binds the machine code and reports invalid arguments
         return prepared_inputs(self._manifest["inputs"], args, self._main)
 
-    def _boxed(self, args: tuple[Array, ...], out: Any) -> Any:
+    def _boxed(self, args: Arguments, out: Argument) -> Any:
         """Call with flat arguments, if an input or the result is a boxed value."""
         if out is not None:
             raise BadInput("out: a program that takes or returns data types allocates its results")
@@ -284,7 +284,7 @@ class Executable:
         convert = converter(args[0] if args else np.empty(0))
         return self._codec.rebuild(result, convert)
 
-    def _called(self, args: Sequence[Array], outputs: Sequence[Array]) -> Any:
+    def _called(self, args: Sequence[Argument], outputs: Sequence[Argument]) -> Any:
         try:
             return self._main(*args, *outputs)
         except ArtifactError:
@@ -292,7 +292,7 @@ class Executable:
         except Exception as error:
             return recovered(self._main, self._manifest["inputs"], args, outputs, error)
 
-    def _general(self, args: tuple[Array, ...]) -> Any:
+    def _general(self, args: Arguments) -> Any:
         """Call with any kind of tensors."""
         # Additional arguments must not reach the program, which would take them as result buffers.
         if len(args) != len(self._names) or not PLAIN_TYPES.issuperset(map(type, args)):
@@ -312,7 +312,7 @@ class Executable:
             remember(self._results, args, converted, self._plain)
         return converted
 
-    def _write(self, args: tuple[Array, ...], out: Any) -> Any:
+    def _write(self, args: Arguments, out: Argument) -> Any:
         try:
             outputs = leaves(out)
         except RecursionError:
@@ -355,7 +355,7 @@ class Executable:
             except OSError as error:
                 raise BadInput(f"record_shapes: {target}: {error.strerror or error}") from None
 
-    def _flat(self, args: tuple[Array, ...], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
+    def _flat(self, args: Arguments, kwargs: Mapping[str, Argument]) -> Arguments:
         """Return the arguments in the program's flat form."""
         form = self._codec or self._structure
         if form is not None:
@@ -508,7 +508,7 @@ class Executable:
             return checked_dims(self._manifest, dims)
         return None if shapes is None else bound_dims(self.signature, shapes)
 
-    def profile(self, /, *args: Array, repeat: int = 10, **kwargs: Array) -> Profile:
+    def profile(self, /, *args: Argument, repeat: int = 10, **kwargs: Argument) -> Profile:
         """Time calls kernel by kernel; a first warm-up call is not counted.
 
         Any program can be profiled, also a loaded one: the timers are part of it. Calls without

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import tvm
+
+from tvm_disc.typing import Target
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Isa:
         return self.lanes_f32 >= 16
 
 
-def isa_of(target: Any) -> Isa:
+def isa_of(target: Target) -> Isa:
     """Return the vector width and register count of a TVM ``llvm`` target.
 
     The target's mtriple, mcpu and mattr are read.
@@ -57,7 +58,7 @@ def isa_of(target: Any) -> Isa:
     return Isa(lanes_f32=4, registers=16, fma=fma)
 
 
-def features_of(target: Any) -> frozenset[str]:
+def features_of(target: Target) -> frozenset[str]:
     """Return LLVM's feature names of a target's processor, with its ``mattr`` applied.
 
     A target without ``mcpu`` is the baseline of its architecture.

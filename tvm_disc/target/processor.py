@@ -7,12 +7,12 @@ kernels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tvm_disc.target.caches import Caches
 from tvm_disc.target.isa import Isa, isa_of
 from tvm_disc.target.known import caches_of_level, known_caches
 from tvm_disc.target.report import caches_here, cores_here
+from tvm_disc.typing import Target
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Processor:
     cores: int
 
 
-def processor_of(target: Any, here: bool = False) -> Processor:
+def processor_of(target: Target, here: bool = False) -> Processor:
     """Return the machine of a TVM ``llvm`` target; if ``here``, this machine, whatever its name.
 
     The caches of other machines are looked up by name, then by level.

@@ -46,7 +46,7 @@ class Bench:
     kernels: list[Kernel]
     names: list[str]
     machine: Machine
-    target: Any
+    target: Target
     module: Any = None
 
     def gauge(self, module: object, device: object) -> Gauge:

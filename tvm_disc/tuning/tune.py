@@ -48,7 +48,7 @@ from tvm_disc.tuning.outliers import surprising
 from tvm_disc.tuning.remote import Fleet, Place, answered
 from tvm_disc.tuning.shapes import Shapes, Weights, check_shapes, program_points
 from tvm_disc.tuning.share import shared_out
-from tvm_disc.typing import Expr, Var
+from tvm_disc.typing import Expr, TargetLike, Var
 
 if TYPE_CHECKING:
     from tvm_disc.relay.expr import Function
@@ -122,7 +122,7 @@ def tune(
     shapes: Shapes = None,
     weights: Weights = None,
     params: Params = None,
-    target: Any = None,
+    target: TargetLike = None,
     constraints: Sequence[str] = (),
     options: Options | None = None,
     points: int = POINTS,

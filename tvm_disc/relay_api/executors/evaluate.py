@@ -18,7 +18,7 @@ from tvm_disc.relay_api.executors.programs import (
     with_entry,
 )
 from tvm_disc.relay_api.executors.values import ADT, argument, results
-from tvm_disc.typing import Array
+from tvm_disc.typing import Argument, Array
 
 KINDS = ("debug", "graph", "vm", "aot")
 
@@ -76,7 +76,7 @@ class Executor:
         constructors = mod.constructors
         tuples = list if self.kind in ("graph", "aot") else ADT
 
-        def run(*args: object, **kwargs: object) -> Any:
+        def run(*args: Argument, **kwargs: Argument) -> Any:
             named = {name: argument(value) for name, value in kwargs.items()}
             return results(program(*map(argument, args), **named), constructors, tuples)
 

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm_disc.abi import values
 from tvm_disc.relay.expr import Constant, Constructor
 from tvm_disc.runtime.arrays import as_tensor
+from tvm_disc.typing import Argument
 
 Made: TypeAlias = Any
 
@@ -36,7 +37,7 @@ class ConstructorValue(values.ConstructorValue):
         super().__init__(constructor, *fields, tag=int(tag))
 
 
-def argument(value: object) -> object:
+def argument(value: Argument) -> Argument:
     """Return an argument of a Relay script in the form that programs take."""
     if isinstance(value, Constant):
         return value.data
