@@ -12,7 +12,7 @@ Generations do not repeat, so a late worker finds nothing to claim, and accesses
 from __future__ import annotations
 
 # registered name of the home; versions with different layouts have different names
-NAME = "tvm_disc.threads.1"
+NAME = "tvm_disc.threads.2"
 
 # The home: code of workers and of launches, and the owning process if the system does not zero the
 # pool.
@@ -30,11 +30,12 @@ SPINNING, PARKED = 32, 33  # workers that poll SIGNAL, and workers that sleep
 ACTIVE = 40  # active calls of programs
 STARTED = 41  # workers that have a record
 BLIND = 42  # set if the system does not report affinity
-# Earliest time of the next wake, and the pause after it; the time until which launches run alone,
-# and the next such duration; in nanoseconds.
-NEXT_WAKE, WAKE_PAUSE, ALONE_UNTIL, ALONE_NS, LAUNCHES = 48, 49, 50, 51, 52
-# Cost of the last wake for its caller, and the time that workers saved since; in nanoseconds.
-WAKE_COST, GAIN = 53, 54
+# Earliest time of the next wake, and the pause after it; the time until which launches run alone;
+# in nanoseconds. The factor of the next such duration.
+NEXT_WAKE, WAKE_PAUSE, ALONE_UNTIL, FACTOR, LAUNCHES = 48, 49, 50, 51, 52
+# Cost of the last wake for its caller, the time that workers saved since then, and the time that
+# they saved since a part was last held up; in nanoseconds.
+WAKE_COST, GAIN, SAVED = 53, 54, 55
 # Launches that workers helped, launches that a worker delayed, launches that woke workers.
 HELPED, HELD_UP, WOKEN = 56, 57, 58
 SLOTS = 64

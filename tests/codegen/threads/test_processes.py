@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.processor import linux_with_cores
+from tvm_disc.abi.threads import NAME
 
 ROOT = Path(__file__).parents[3]
 needs_linux, needs_two = linux_with_cores(1), linux_with_cores(2)
@@ -152,10 +153,14 @@ a = np.linspace(-4, 4, 4096 * 256, dtype="float32").reshape(4096, 256)
 for _ in range(20):
     y = main(tvm.runtime.tensor(a))
 np.testing.assert_allclose(y.numpy(), np.exp(a), rtol=1e-6)
-print(tvm.get_global_func("tvm_disc.threads.1")() > 0)
+print(tvm.get_global_func(sys.argv[2])() > 0)
 """
     env = {**os.environ, "TVM_USE_RUNTIME_LIB": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", script, path], env=env, capture_output=True, text=True, check=False
+        [sys.executable, "-c", script, path, NAME],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout.strip() == "True", done.stderr

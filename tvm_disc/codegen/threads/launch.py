@@ -6,9 +6,11 @@ left. Then it waits for the parts that workers have claimed.
 Offering parts to a spinning worker costs almost nothing. Waking a worker costs the caller
 microseconds, and a part that a worker claims and is then preempted in costs a time slice. Both are
 limited by recent experience. The pause between wakes doubles until help has saved more than the
-last wake cost. After a part was held up, the caller runs alone, four times as long each time, and
-an eighth less for each launch that was helped (exponential backoff, as for collisions on a shared
-medium: Metcalfe and Boggs, 1976).
+last wake cost. After a part was held up, the caller runs alone for the time that it waited, times a
+factor. The factor doubles if workers saved less than that time since the last such event, and is
+halved for each time that they saved it (exponential backoff, as for collisions on a shared medium:
+Metcalfe and Boggs, 1976). A rare disturbance therefore costs about as long as it lasts, and a busy
+core a small share of the time.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
 from tvm_disc.abi.threads import (
-    ALONE_NS,
     ALONE_UNTIL,
     ASLEEP,
     BODY,
@@ -28,6 +29,7 @@ from tvm_disc.abi.threads import (
     CORE,
     CORES,
     DONE,
+    FACTOR,
     GAIN,
     HELD_UP,
     HELPED,
@@ -39,6 +41,7 @@ from tvm_disc.abi.threads import (
     PARKED,
     READY,
     RECORD_COUNT,
+    SAVED,
     SIGNAL,
     SLOT_COUNT,
     SPINNING,
@@ -82,11 +85,12 @@ OPEN, FINISH, PREPARE = (
 LOOK_AGAIN = 256
 # The caller spins for claimed parts until they have taken this much longer than its own; then they
 # count as held up, and the caller sleeps.
-HELD_UP_TIMES, HELD_UP_NS = 2, 100_000
+HELD_UP_TIMES, HELD_UP_NS = 1, 50_000
 # Iterations between two clock reads.
 TURNS = 16
 LEAST_PAUSE_NS, MOST_PAUSE_NS = 100_000, 20_000_000
-LEAST_ALONE_NS, MOST_ALONE_NS = 20_000_000, 320_000_000
+# The longest time alone, and the logarithm of its largest factor.
+MOST_ALONE_NS, MOST_DOUBLINGS = 320_000_000, 6
 RETRY, NONE = -2, -1
 
 
@@ -299,12 +303,15 @@ def _finish() -> Any:
         with block.when(before + mine < parts):
             limit = block.bind("limit", since + own * HELD_UP_TIMES + HELD_UP_NS)
             _wait(block, slot, parts, limit, held_up)
+        # Through memory: TVM's simplifier takes two reads of the clock for equal.
+        wait = block.alloc("wait", 1, "int64")
+        block.store(wait, 0, now_ns() - since)
+        waited = block.bind("waited", wait[i64(0)])
         with block.when(tirx.NE(held_up[i64(0)], i64(0))):
-            _stay_alone(block, pool)
+            stay_alone(block, pool, waited)
         with block.otherwise():
             # the time the workers' parts would have taken here, minus the time waited
-            saved = tirx.truncdiv(own * (parts - mine), mine) - (now_ns() - since)
-            _helped(block, pool, saved)
+            helped(block, pool, tirx.truncdiv(own * (parts - mine), mine) - waited)
     block.eval(store(word(slot, BUSY), i64(0)))
     return prim_func([slot, parts, mine, start], block.stmt())
 
@@ -323,20 +330,25 @@ def _wait(block: Block, slot: Expr, parts: Expr, limit: Expr, held_up: Buffer) -
                 block.eval(futex_wait(word(slot, DONE), done))
 
 
-def _stay_alone(block: Block, pool: Expr) -> None:
+def stay_alone(block: Block, pool: Expr, lost: Expr) -> None:
+    """Run alone for a multiple of the time ``lost`` in waiting for a part that was held up."""
     block.eval(fetch_add(word(pool, HELD_UP), i64(1)))
-    alone = tirx.max(load(word(pool, ALONE_NS)), i64(LEAST_ALONE_NS))
-    alone = block.bind("alone", alone)
+    worth = tirx.truncdiv(tirx.max(load(word(pool, SAVED)), i64(0)), lost)
+    worth = block.bind("worth", tirx.min(worth, i64(MOST_DOUBLINGS)))
+    factor = block.bind("factor", tirx.max(load(word(pool, FACTOR)), i64(1)))
+    less, more = tirx.shift_right(factor, worth), tirx.min(factor * 2, i64(1 << MOST_DOUBLINGS))
+    factor = block.bind("following", tirx.max(tirx.Select(worth > 0, less, more), i64(1)))
+    block.eval(store(word(pool, FACTOR), factor))
+    block.eval(store(word(pool, SAVED), i64(0)))
+    alone = tirx.min(lost * factor, i64(MOST_ALONE_NS))
     block.eval(store(word(pool, ALONE_UNTIL), now_ns() + alone))
-    block.eval(store(word(pool, ALONE_NS), tirx.min(alone * 4, i64(MOST_ALONE_NS))))
 
 
-def _helped(block: Block, pool: Expr, gain: Expr) -> None:
+def helped(block: Block, pool: Expr, gain: Expr) -> None:
+    """Record a launch in which workers saved the time ``gain``, in nanoseconds."""
     block.eval(fetch_add(word(pool, HELPED), i64(1)))
     block.eval(fetch_add(word(pool, GAIN), gain))
-    alone = block.bind("alone", load(word(pool, ALONE_NS)))
-    with block.when(alone > 0):
-        block.eval(store(word(pool, ALONE_NS), alone - tirx.truncdiv(alone + 7, 8)))
+    block.eval(fetch_add(word(pool, SAVED), gain))
 
 
 def _prepare() -> Any:
