@@ -61,7 +61,10 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
     ids="call name out bind profile ready threads keep statistics record".split(),
 )
 @pytest.mark.usefixtures("without")
-def test_every_use_of_a_program_in_memory(use: Callable[[Any], Any]) -> None:
+def test_every_use_of_a_program_in_memory(
+    use: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where shapes are recorded
     exe = program()
     with pytest.raises(WrongProcessor, match=LACKS):
         use(exe)
