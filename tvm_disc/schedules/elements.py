@@ -19,6 +19,7 @@ from tvm_disc.graph.nodes import Node, is_one, static_dim
 from tvm_disc.relay.kernel_ops import DEQUANTIZE, FUNCTIONS, REINTERPRET
 from tvm_disc.schedules.math import functions
 from tvm_disc.schedules.math.device import native_on_device
+from tvm_disc.schedules.math.language import bound, is_literal, under
 from tvm_disc.schedules.scalars import (
     BINARY,
     UNARY,
@@ -66,8 +67,8 @@ class ElementReader(Protocol):
     def at(self, node: Node, index: Index) -> Expr:
         """Return the value of ``node`` at ``index``."""
 
-    def guarded_at(self, node: Node, index: Index) -> Expr:
-        """Return :meth:`at`, for use in one arm of ``if_then_else``."""
+    def guarded_at(self, node: Node, index: Index, inside: Expr) -> Expr:
+        """Return :meth:`at`, for use in the arm of ``if_then_else`` in which ``inside`` holds."""
 
     def settle(self, name: str, value: Expr) -> Expr:
         """Bind ``value`` to a variable, and return the variable."""
@@ -112,16 +113,15 @@ def _once(low: ElementReader, fn: Callable[..., Expr], operands: Sequence[Expr])
     names = [tirx.Var(f"a{k}", x.ty) for k, x in enumerate(operands)]
     shape = fn(*names)
     plain = [
-        not is_float(dtype_of(x)) or isinstance(x, tirx.FloatImm) or reads(shape, name) < 2
+        not is_float(dtype_of(x)) or is_literal(x) or reads(shape, name) < 2
         for x, name in zip(operands, names, strict=True)
     ]
     if all(plain):
         return fn(*operands)
     triples = list(zip(plain, operands, names, strict=True))
     result = fn(*(x if known else name for known, x, name in triples))
-    for known, x, name in reversed(triples):
-        result = result if known else tirx.Let(name, x, result)
-    return result
+    bindings = [b for known, x, name in triples if not known for b in bound(name, x)]
+    return under(bindings, result)
 
 
 def _clip(low: ElementReader, node: Node, index: Index) -> Expr:
@@ -216,7 +216,10 @@ def _concat(low: ElementReader, node: Node, index: Index) -> Expr:
     def piece(k: int) -> Expr:
         at = list(index)
         at[axis] = at[axis] - begins[k] if k else at[axis]
-        return low.guarded_at(node.inputs[k], at)
+        here = index[axis] >= begins[k]
+        if k + 1 < len(node.inputs):
+            here = tirx.And(here, index[axis] < begins[k + 1])
+        return low.guarded_at(node.inputs[k], at, here)
 
     value = piece(len(node.inputs) - 1)
     for k in reversed(range(len(node.inputs) - 1)):
@@ -350,7 +353,7 @@ def _pad(low: ElementReader, node: Node, index: Index) -> Expr:
     if inside is None:
         return low.at(source, at)
     fill = const(node.attrs.get("pad_value") or 0, node.dtype)
-    return tirx.if_then_else(inside, low.guarded_at(source, at), fill)
+    return tirx.if_then_else(inside, low.guarded_at(source, at, inside), fill)
 
 
 def _mirrored(low: ElementReader, node: Node, index: Index, mode: str) -> list[Expr]:

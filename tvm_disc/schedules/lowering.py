@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.schedules.elements import ELEMENTS
 from tvm_disc.shape import Solver
@@ -32,6 +33,7 @@ from tvm_disc.tir.builder import (
     with_lanes,
 )
 from tvm_disc.tir.index import IndexSpace
+from tvm_disc.tir.llvm_ops import emitting_for
 from tvm_disc.tir.non_temporal import PastCaches
 from tvm_disc.typing import Buffer, Expr
 
@@ -49,8 +51,8 @@ class Lowering:
     """Evaluates nodes inside one function body.
 
     Invariant: a value is bound to a variable only in a scope where it is needed unconditionally.
-    Inside a guarded arm (:meth:`guarded`) nothing is bound or cached, since a load there may be out
-    of bounds elsewhere.
+    A load in a guarded arm may be out of bounds elsewhere: it is evaluated in an expression, where
+    nothing is bound or cached (:meth:`guarded`), or by statements under a condition.
     """
 
     def __init__(self, block: Block, space: IndexSpace, solver: Solver) -> None:
@@ -248,10 +250,43 @@ class Lowering:
         """The lanes that exist at this point; None means all."""
         return self._mask
 
-    def guarded_at(self, node: Node, index: Index) -> Expr:
-        """Return :meth:`at`, for use in one arm of ``if_then_else``."""
+    def guarded_at(self, node: Node, index: Index, inside: Expr) -> Expr:
+        """Return :meth:`at`, for use in the arm of ``if_then_else`` in which ``inside`` holds.
+
+        A chain of computations is evaluated by statements under the condition. In an expression
+        every reader would repeat it, and TVM's analyzer, which substitutes the variables of a
+        ``Let``, would need exponential time.
+        """
+        isa = emitting_for()
+        if self._guards or lanes_of(inside) > 1 or (isa is not None and isa.device):
+            return self._in_expression(node, index)
+        if node.dtype == "bool" or not self._is_chain(node):
+            return self._in_expression(node, index)
+        self.resolve([inside])
+        cell = self.block.alloc("guarded", 1, value_dtype(node.dtype))
+        with self.block.when(inside), self.scope():
+            value = self.at(node, index)
+            self.resolve([value])
+            self.block.store(cell, i64(0), value)
+        return cell[i64(0)]
+
+    def _in_expression(self, node: Node, index: Index) -> Expr:
         with self.guarded():
             return self.at(node, index)
+
+    def _is_chain(self, node: Node) -> bool:
+        """Return whether element-wise operators read results of others to compute ``node``."""
+        pending, seen = [(node, False)], set()
+        while pending:
+            one, below = pending.pop()
+            if (one, below) in seen or self.has_reader(one) or one.is_scalar_const:
+                continue
+            seen.add((one, below))
+            computes = one.cls is OpClass.ELEMWISE
+            if computes and below:
+                return True
+            pending += [(x, below or computes) for x in one.inputs]
+        return False
 
     @contextmanager
     def loop(self, name: str, extent: Expr | int, **kwargs: Any) -> Iterator[Any]:

@@ -10,6 +10,7 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
+import jax.numpy as jnp  # noqa: E402
 from jax import export  # noqa: E402
 
 import tvm_disc  # noqa: E402
@@ -363,3 +364,20 @@ def test_a_recursive_function_is_refused() -> None:
     }"""
     with pytest.raises(Unsupported, match="call themselves"):
         tvm_disc.build(text)
+
+
+@pytest.mark.parametrize("function", [jnp.fmod, jnp.floor_divide])
+@pytest.mark.parametrize("literal", [True, False])
+def test_a_chain_of_operators_in_a_guard(function: Any, literal: bool) -> None:
+    """Both halves of a difference read a long chain of operators under nested conditions."""
+
+    def f(x: Any, y: Any) -> Any:
+        quotient = function(x, 0.7 if literal else y[0] + 0.1)
+        return jnp.diff(jnp.maximum(quotient, y.sum()), axis=-1, prepend=0.0)
+
+    b, s = export.symbolic_shape("b, s")
+    x, y = (jax.ShapeDtypeStruct(d, jnp.float32) for d in ((b, 6), (s,)))
+    exe = tvm_disc.build(export.export(jax.jit(f))(x, y))
+    for n in (1, 3, 17):
+        a, b = np.resize(X, (n, 6)), np.full(n, -0.1, "float32") + np.arange(n, dtype="float32") / 4
+        np.testing.assert_allclose(exe(a, b), f(a, b), rtol=1e-5, atol=1e-5)

@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
+from tvm import tirx
 
 import tvm_disc
 from tests.processor import run_on
 from tvm_disc import relay
+from tvm_disc.schedules.math import remainder
+from tvm_disc.schedules.math.language import is_literal
+from tvm_disc.tir.builder import const
 
 OPERATORS = {"mod": np.fmod, "floor_mod": np.mod, "floor_divide": np.floor_divide}
 SPECIAL = (np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 0.1, -2.5, 3e38, 1e-45)
@@ -73,3 +78,13 @@ def test_by_a_constant() -> None:
             wanted = np.fmod(a, np.float32(divisor)), a / np.float32(divisor)
         for one, other in zip(exe(a), wanted, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("rule", [remainder.trunc_mod, remainder.floor_mod, remainder.floor_divide])
+def test_a_literal_divisor_is_not_bound(rule: Any, dtype: str) -> None:
+    """TVM's analyzer fails if it meets a variable that is first unknown, then a literal."""
+    values: list[Any] = []
+    found = rule(tirx.Var("x", dtype), const(0.7, dtype))
+    tvm_ffi.structural_walk(found, (tirx.Let, lambda let: values.append(let.value)))
+    assert values and not any(is_literal(v) for v in values)

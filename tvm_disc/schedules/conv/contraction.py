@@ -218,7 +218,7 @@ def _guarded(
     if inside is None:
         return low.at(data, at)
     fill = const(otherwise, data.dtype)
-    return tirx.if_then_else(inside, low.guarded_at(data, at), fill)
+    return tirx.if_then_else(inside, low.guarded_at(data, at, inside), fill)
 
 
 def _max_pool(node: Node) -> Contraction:
@@ -232,7 +232,9 @@ def _max_pool(node: Node) -> Contraction:
         at = place(node, index[0], channel(node, index), where)
         if inside is None:
             return low.at(data, at)
-        return tirx.if_then_else(inside, low.guarded_at(data, at), reducer.identity(data.dtype))
+        return tirx.if_then_else(
+            inside, low.guarded_at(data, at, inside), reducer.identity(data.dtype)
+        )
 
     return Contraction(
         _window(node, rank), data.dtype, reducer, element, lambda low, index, value: value

@@ -109,7 +109,7 @@ class ConvView:
         if inside is None:
             return low.at(data, source)
         zero = tirx.const(0, data.dtype)
-        return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
+        return tirx.if_then_else(inside, low.guarded_at(data, source, inside), zero)
 
     def packed(self, tile: object) -> dict[str, tuple[Node, Packing]]:
         del tile

@@ -123,7 +123,7 @@ class PixelView:
         if inside is None:
             return low.at(data, source)
         zero = tirx.const(0, data.dtype)
-        return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
+        return tirx.if_then_else(inside, low.guarded_at(data, source, inside), zero)
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
         """Return element (k, j) of the weights of group ``g``."""

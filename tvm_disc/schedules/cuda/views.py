@@ -171,7 +171,7 @@ class ChannelsLast:
         if inside is None:
             return low.at(data, source)
         zero = const(0, data.dtype)
-        return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
+        return tirx.if_then_else(inside, low.guarded_at(data, source, inside), zero)
 
     def b(self, low: Lowering, g: Expr, at: tuple[Expr, Expr], lanes: tuple[Expr, Expr]) -> Expr:
         weight = self.node.inputs[1]

@@ -17,7 +17,9 @@ the single rounding to meet its bound.
 
 TVM's simplifier treats floats as real numbers: it folds ``x == x`` to true and rewrites ``not x <
 y`` to ``y <= x``. Conditions are therefore written so that NaN makes them false, and are never
-negated. Conversions to integer are undefined for NaN and out-of-range values, so a body first
+negated. A literal is never bound: the simplifier visits a condition more than once, and fails if it
+meets a variable first bound to an expression of another variable and then to that one's literal.
+Conversions to integer are undefined for NaN and out-of-range values, so a body first
 selects or clamps its argument and then converts. ``min``/``max`` return their *second* operand on
 NaN.
 """
@@ -26,12 +28,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
+import numpy as np
 from tvm import tirx
 
 from tvm_disc.tir.llvm_ops import emitting_for, has_native
 from tvm_disc.typing import Expr
+
+Binding: TypeAlias = "tuple[tirx.Var, Expr]"  # a variable and its value
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,39 @@ def dtype_of(x: Expr) -> tuple[str, int]:
     return name, int(lanes or 1)
 
 
+def is_literal(x: Expr) -> bool:
+    """Return whether ``x`` is a number, or a vector with one number in all lanes."""
+    scalar = x.value if isinstance(x, tirx.Broadcast) else x
+    return isinstance(scalar, tirx.FloatImm | tirx.IntImm)
+
+
+def bound(var: tirx.Var, value: Expr) -> list[Binding]:
+    """Return the binding of ``var`` after those inside of ``value``.
+
+    The time of TVM's analyzer grows exponentially with a ``Let`` in the value of another.
+    """
+    found: list[Binding] = []
+    while isinstance(value, tirx.Let):
+        found.append((value.var, value.value))
+        value = value.body
+    return [*found, (var, value)]
+
+
+def under(bindings: Sequence[Binding], result: Expr) -> Expr:
+    """Return ``result`` under bindings, the first one outermost."""
+    for var, value in reversed(bindings):
+        result = tirx.Let(var, value, result)
+    return result
+
+
+def _widened(x: Expr, dtype: str) -> Expr:
+    """Return a float converted to a wider type; a literal remains one."""
+    scalar = x.value if isinstance(x, tirx.Broadcast) else x
+    if not isinstance(scalar, tirx.FloatImm):
+        return tirx.Cast(dtype, x)
+    return tirx.const(float(np.dtype(dtype_of(x)[0]).type(scalar.value)), dtype)
+
+
 def widen(x: Expr) -> Expr:
     """Return float16 or bfloat16 as float32, exactly; float32 is unchanged.
 
@@ -128,7 +166,7 @@ def widen(x: Expr) -> Expr:
     if dtype == "float32":
         return x
     if dtype == "float16":
-        return tirx.Cast("float32" + suffix, x)
+        return _widened(x, "float32" + suffix)
     bits = tirx.Cast("uint32" + suffix, tirx.reinterpret("uint16" + suffix, x))
     high = tirx.shift_left(bits, tirx.const(16, "uint32" + suffix))
     return tirx.reinterpret("float32" + suffix, high)
@@ -179,7 +217,7 @@ class ScalarBody:
         self.native = self.fmt is F32 and has_native(self.lanes)
         isa = emitting_for()
         self.fused = self.fmt is F32 and isa is not None and isa.fma
-        self._bindings: list[tuple[Any, Expr]] = []
+        self._bindings: list[Binding] = []
         self.x = self.let("x", x)
 
     # Types and constants -------------------------------------------------------------------
@@ -204,21 +242,19 @@ class ScalarBody:
     # Bindings ------------------------------------------------------------------------------
 
     def let(self, name: str, value: Expr) -> Expr:
-        """Return a variable bound to ``value``; conditions stay inline (TVM has no vector of
-        bool).
+        """Return a variable bound to ``value``; literals and conditions stay inline (TVM has no
+        vector of bool).
         """
-        if "bool" in str(value.ty.dtype):
+        if is_literal(value) or "bool" in str(value.ty.dtype):
             return value
         var = tirx.Var(name, str(value.ty.dtype))
-        self._bindings.append((var, value))
+        self._bindings += bound(var, value)
         return var
 
     def done(self, result: Expr) -> Expr:
         """Return ``result`` under all bindings; the body must not be used again."""
-        for var, value in reversed(self._bindings):
-            result = tirx.Let(var, value, result)
-        self._bindings = []
-        return result
+        bindings, self._bindings = self._bindings, []
+        return under(bindings, result)
 
     # Arithmetic ----------------------------------------------------------------------------
 
@@ -253,7 +289,7 @@ class ScalarBody:
         return self.float_of(tirx.bitwise_and(self.bits(x), self.i(~self.fmt.sign_bit)))
 
     def cast(self, x: Expr, name: str) -> Expr:
-        return tirx.Cast(self.ty(name), x)
+        return _widened(x, self.ty(name)) if name == "float64" else tirx.Cast(self.ty(name), x)
 
     def bits(self, x: Expr) -> Expr:
         return tirx.reinterpret(self.ty(self.fmt.int_name), x)
@@ -284,6 +320,10 @@ class ScalarBody:
         return self.float_of(tirx.bitwise_or(self.bits(magnitude), sign_bit))
 
     def select(self, condition: Expr, yes: Expr, no: Expr) -> Expr:
+        """Return ``yes`` or ``no``; a literal condition is folded."""
+        if is_literal(condition):
+            scalar = condition.value if isinstance(condition, tirx.Broadcast) else condition
+            return yes if scalar.value else no
         return tirx.Select(condition, yes, no)
 
     def or_nan(self, result: Expr) -> Expr:
