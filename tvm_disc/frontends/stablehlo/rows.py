@@ -9,11 +9,13 @@ from tvm_disc.frontends.stablehlo.operators import (
     calls,
     control,
     elementwise,
+    factor,
     index,
     linear,
     order,
     reduce,
     shape,
+    windows,
 )
 from tvm_disc.frontends.stablehlo.table import OperationRow
 
@@ -21,7 +23,9 @@ FAMILIES: Mapping[str, tuple[OperationRow, ...]] = {
     "elementwise": elementwise.ROWS,
     "shape": shape.ROWS,
     "reduce": reduce.ROWS,
+    "windows": windows.ROWS,
     "linear": linear.ROWS,
+    "factor": factor.ROWS,
     "index": index.ROWS,
     "order": order.ROWS,
     "control": control.ROWS,
@@ -39,18 +43,26 @@ _MANY = "it exchanges data between processes, and a program runs in one"
 _COMPLEX = "programs have no complex numbers"
 _HOST = "a program has no channel to the host during a call"
 
+_OLD = "it is deprecated, and not part of StableHLO's specification"
+
 REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute"),
-        _MANY,
-    ),
-    **dict.fromkeys(("cross-replica-sum", "partition_id", "reduce_scatter", "replica_id"), _MANY),
-    **dict.fromkeys(("complex", "fft", "imag", "real"), _COMPLEX),
-    **dict.fromkeys(("after_all", "create_token", "infeed", "outfeed", "recv", "send"), _HOST),
-    "rng_bit_generator": (
-        "its bits depend on the implementation; use JAX's default generator, threefry"
-    ),
-    "rng": "its numbers depend on the implementation; use jax.random",
+    name: reason
+    for names, reason in (
+        ("all_gather all_reduce all_to_all collective_broadcast collective_permute", _MANY),
+        ("collective_reduce partition_id reduce_scatter replica_id", _MANY),
+        ("async_start async_done", _MANY),
+        ("complex fft imag real", _COMPLEX),
+        ("after_all create_token infeed outfeed recv send", _HOST),
+        ("get_tuple_element tuple", "values of a program are tensors; JAX emits no tuples"),
+        ("uniform_quantize uniform_dequantize", "there are no tensors of quantized types"),
+        ("cross-replica-sum einsum unary_einsum torch_index_select", _OLD),
+        (
+            "rng_bit_generator",
+            "its bits depend on the implementation; use JAX's default generator, threefry",
+        ),
+        ("rng", "its numbers depend on the implementation; use jax.random"),
+    )
+    for name in names.split()
 }
 
 __all__ = ["FAMILIES", "REFUSED", "ROWS"]

@@ -10,6 +10,7 @@ from tvm_disc.frontends.calc import Expr, op, parts
 from tvm_disc.frontends.stablehlo.formulas import division
 from tvm_disc.frontends.stablehlo.node import StableHLONode
 from tvm_disc.frontends.stablehlo.operators.elementwise import unary
+from tvm_disc.frontends.stablehlo.operators.factor import LAPACK
 from tvm_disc.frontends.stablehlo.operators.reduce import windowed
 from tvm_disc.frontends.stablehlo.operators.reducers import monoid
 from tvm_disc.frontends.stablehlo.table import OperationRow
@@ -109,6 +110,7 @@ def _dynamic_top_k(n: StableHLONode) -> list[Expr]:
 
 
 _CUSTOM: Mapping[str, Callable[[StableHLONode], Any]] = {
+    **LAPACK,
     "shape_assertion": _assertion,
     "stablehlo.dynamic_reduce_window": _dynamic_window,
     "stablehlo.dynamic_top_k": _dynamic_top_k,

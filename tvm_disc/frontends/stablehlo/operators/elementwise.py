@@ -121,13 +121,24 @@ def convert(n: StableHLONode) -> Expr:
 
 
 def _bitcast(n: StableHLONode) -> Expr:
+    """Convert a reinterpretation of bits; the last axis holds the parts of wider elements."""
     dtype, found = n.out_dtype(), n.dtype(n[0])
-    if _bytes(dtype) != _bytes(found):
-        raise Unsupported(
-            f"from {found} to {dtype}: expected types of the same width; split or join the bits "
-            "by shifts"
-        )
-    return op("reinterpret", n[0], dtype=dtype)
+    if "bool" in (dtype, found):
+        raise Unsupported(f"from {found} to {dtype}: a bool has no defined bits; use a comparison")
+    new, old = 8 * _bytes(dtype), 8 * _bytes(found)
+    if new == old:
+        return op("reinterpret", n[0], dtype=dtype)
+    bits = op("reinterpret", n[0], dtype=f"uint{old}")
+    if new < old:
+        shifts = n.like(np.arange(0, old, new), bits)
+        pieces = op("right_shift", n.expand(bits, n.rank(bits)), shifts)
+        return op("reinterpret", n.cast(pieces, f"uint{new}"), dtype=dtype)
+    wide = n.cast(bits, f"uint{new}")
+    moved = op("left_shift", wide, n.like(np.arange(0, new, old), wide))
+    joined = n.pick(moved, n.rank(moved) - 1, 0)
+    for k in range(1, new // old):
+        joined = op("bitwise_or", joined, n.pick(moved, n.rank(moved) - 1, k))
+    return op("reinterpret", joined, dtype=dtype)
 
 
 def _bytes(dtype: str) -> int:
@@ -231,15 +242,36 @@ def _cbrt(n: StableHLONode) -> Expr:
 
 
 def _precision(n: StableHLONode) -> Expr:
-    """Convert reduce_precision to the formats that a type has: bfloat16 and float16."""
-    bits = int(n.attr("exponent_bits")), int(n.attr("mantissa_bits"))
-    narrow = {(8, 7): "bfloat16", (5, 10): "float16", (8, 23): "float32"}.get(bits)
-    if narrow is None:
-        raise Unsupported(
-            f"{bits[0]} exponent and {bits[1]} mantissa bits: expected those of float32, float16 "
-            "or bfloat16"
-        )
-    return n.cast(n.cast(n[0], narrow), n.dtype(n[0]))
+    """Convert reduce_precision: round to fewer bits of mantissa, to even, and limit the exponent.
+
+    Numbers below the smallest normal one become 0, numbers above the largest one infinity.
+    """
+    x, dtype = n[0], n.dtype(n[0])
+    exponent, mantissa = int(n.attr("exponent_bits")), int(n.attr("mantissa_bits"))
+    if dtype not in ("float32", "float64"):
+        wide = n.cast(x, "float32")
+        return n.cast(_reduced(n, wide, exponent, mantissa), dtype)
+    return _reduced(n, x, exponent, mantissa)
+
+
+def _reduced(n: StableHLONode, x: Expr, exponent: int, mantissa: int) -> Expr:
+    dtype = n.dtype(x)
+    info = np.finfo(np.dtype(dtype))
+    width, drop = info.bits, max(info.nmant - mantissa, 0)
+    bits = op("reinterpret", x, dtype=f"int{width}")
+    if drop:
+        last = op("bitwise_and", op("right_shift", bits, n.like(drop, bits)), n.like(1, bits))
+        bits = bits + last + n.like((1 << (drop - 1)) - 1, bits)
+        bits = op("bitwise_and", bits, n.like(-(1 << drop), bits))
+    found = op("reinterpret", bits, dtype=dtype)
+    bias = (1 << (exponent - 1)) - 1
+    if exponent < info.nexp:
+        most = float(2.0**bias * (2 - 2.0**-mantissa))
+        endless = n.where(x < 0, n.like(-np.inf, x), n.like(np.inf, x))
+        found = n.where(n.abs(found) > most, endless, found)
+        zero = n.where(_is_negative(n, x), n.like(-0.0, x), n.like(0.0, x))
+        found = n.where(n.abs(found) < 2.0 ** (1 - bias), zero, found)
+    return n.where(op("isfinite", x), found, x)
 
 
 ROWS: tuple[OperationRow, ...] = (

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.stablehlo.node import StableHLONode
-from tvm_disc.frontends.stablehlo.operators.reducers import is_second, monoid
+from tvm_disc.frontends.stablehlo.operators.reducers import combiners
 from tvm_disc.frontends.stablehlo.table import OperationRow
 
-_MODES = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
+_MODES = {"update": "update", "add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
 
 
 @dataclass(frozen=True)
@@ -186,22 +186,13 @@ def _result_dims(
 # -- scatter ---------------------------------------------------------------------------------------
 
 
-def _scatter(n: StableHLONode) -> Expr:
+def _scatter(n: StableHLONode) -> list[Expr]:
     """Convert a scatter; updates outside of the operand are dropped.
 
     The operand is flattened, with one more element for the dropped updates.
     """
     from jaxlib.mlir.dialects import stablehlo
 
-    if len(n) != 3:
-        raise Unsupported("a scatter of several operands")
-    block = n.block()
-    mode = "update" if is_second(block) else _MODES.get(monoid(block) or "")
-    if mode is None:
-        raise Unsupported(
-            "updates combined by a function that is not add, multiply, minimum, maximum or the "
-            "update itself"
-        )
     d = stablehlo.ScatterDimensionNumbers(n.op.attributes["scatter_dimension_numbers"])
     picks = Picks(
         tuple(d.update_window_dims),
@@ -211,13 +202,29 @@ def _scatter(n: StableHLONode) -> Expr:
         tuple(d.input_batching_dims),
         tuple(d.scatter_indices_batching_dims),
     )
-    x, updates = n[0], n[2]
+    modes = [_MODES.get(name or "") for name in combiners(n.block())]
+    if None in modes:
+        raise Unsupported(
+            "updates combined by a function that is not add, multiply, minimum, maximum or the "
+            "update itself"
+        )
+    count = len(modes)
+    operands, updates = n.inputs[:count], n.inputs[count + 1 :]
+    return [
+        _combined(n, x, n[count], u, picks, mode or "")
+        for x, u, mode in zip(operands, updates, modes, strict=True)
+    ]
+
+
+def _combined(
+    n: StableHLONode, x: Expr, indices: Expr, updates: Expr, picks: Picks, mode: str
+) -> Expr:
     if n.dtype(x) == "bool":
         if mode != "update":
             mode = {"add": "max", "max": "max", "mul": "min", "min": "min"}[mode]
-        made = _scattered(n, n.cast(x, "int8"), n[1], n.cast(updates, "int8"), picks, mode)
+        made = _scattered(n, n.cast(x, "int8"), indices, n.cast(updates, "int8"), picks, mode)
         return n.not_equal(made, n.like(0, made))
-    return _scattered(n, x, n[1], updates, picks, mode)
+    return _scattered(n, x, indices, updates, picks, mode)
 
 
 def _window_sizes(n: StableHLONode, x: Expr, updates: Expr, picks: Picks) -> list[Dim]:

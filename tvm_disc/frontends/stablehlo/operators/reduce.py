@@ -20,6 +20,7 @@ from tvm_disc.frontends.stablehlo.operators.reducers import (
     neutral,
 )
 from tvm_disc.frontends.stablehlo.operators.shape import padded
+from tvm_disc.frontends.stablehlo.operators.windows import Windows, folded
 from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
@@ -98,20 +99,17 @@ def _stepped(
 
 
 def _reduce_window(n: StableHLONode) -> Any:
-    if len(n) != 2:
-        raise Unsupported("windows of several operands")
     rank = n.rank(n[0])
     size = n.ints("window_dimensions")
-    pads = n.ints("padding", [0] * 2 * rank)
-    return windowed(
-        n,
-        monoid(n.block()),
-        size,
-        n.ints("window_strides", [1] * rank),
-        n.ints("base_dilations", [1] * rank),
-        n.ints("window_dilations", [1] * rank),
-        [(pads[2 * k], pads[2 * k + 1]) for k in range(rank)],
+    flat = n.ints("padding", [0] * 2 * rank)
+    pads = [(flat[2 * k], flat[2 * k + 1]) for k in range(rank)]
+    strides, base, dilations = (
+        n.ints(k, [1] * rank) for k in ("window_strides", "base_dilations", "window_dilations")
     )
+    name = monoid(n.block())
+    if len(n) > 2 or name is None:
+        return folded(n, Windows(size, strides, dilations), base, pads)
+    return windowed(n, name, size, strides, base, dilations, pads)
 
 
 def windowed(

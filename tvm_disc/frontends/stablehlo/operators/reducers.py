@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_disc.frontends.calc import Expr, greatest_of, least_of
-from tvm_disc.frontends.stablehlo.node import StableHLONode, short_name
+from tvm_disc.frontends.stablehlo.node import StableHLONode, owner, short_name
 from tvm_disc.relay.ops.algebra import Number
 
 # Relay's element-wise operator, and its reduction, by StableHLO's operator.
@@ -30,10 +30,24 @@ def monoid(block: Any) -> str | None:
     return name if set(ops[0].operands) == set(block.arguments) else None
 
 
-def is_second(block: Any) -> bool:
-    """Return whether a block returns its second element, as a scatter that overwrites does."""
+def combiners(block: Any) -> list[str | None]:
+    """Return the operator by which a scatter combines each of its operands with its updates.
+
+    "update" is the update itself; None is any other function.
+    """
     ops = [op.operation for op in block.operations]
-    return len(ops) == 1 and list(ops[0].operands) == [block.arguments[1]]
+    count = len(block.arguments) // 2
+    found: list[str | None] = []
+    for k, value in enumerate(ops[-1].operands):
+        mine = {block.arguments[k], block.arguments[count + k]}
+        made = owner(value)
+        if value == block.arguments[count + k]:
+            found.append("update")
+        elif made is not None and short_name(made) in MONOIDS and set(made.operands) == mine:
+            found.append(short_name(made))
+        else:
+            found.append(None)
+    return found
 
 
 def is_neutral(n: StableHLONode, init: Expr, name: str) -> bool:
@@ -51,4 +65,4 @@ def neutral(dtype: str, name: str) -> Number:
     return {"add": 0, "multiply": 1, "and": True, "or": False}[name]
 
 
-__all__ = ["MONOIDS", "is_neutral", "is_second", "monoid", "neutral"]
+__all__ = ["MONOIDS", "combiners", "is_neutral", "monoid", "neutral"]

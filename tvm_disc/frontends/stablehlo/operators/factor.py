@@ -1,0 +1,167 @@
+"""Converters of factorizations and triangular systems of matrices, as loops over columns.
+
+The last two axes are matrices, all others a batch. JAX emits custom calls of LAPACK for the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Expr, op
+from tvm_disc.frontends.loop import counted
+from tvm_disc.frontends.stablehlo.node import StableHLONode
+from tvm_disc.frontends.stablehlo.table import OperationRow
+
+Pair = tuple[list[Expr], list[Expr]]
+
+
+def _iota(n: StableHLONode, x: Expr, axis: int) -> Expr:
+    """Return the index along the rows (-2) or columns (-1) of matrices, to compare with."""
+    rank = n.rank(x)
+    return n.along(n.arange(n.size(x, rank + axis)), rank + axis, rank)
+
+
+def _column(n: StableHLONode, x: Expr, t: Expr) -> Expr:
+    """Return column t, as matrices of one column."""
+    return n.expand(n.take(x, t, n.rank(x) - 1), n.rank(x) - 1)
+
+
+def _row(n: StableHLONode, x: Expr, t: Expr) -> Expr:
+    """Return row t, as matrices of one row."""
+    return n.expand(n.take(x, t, n.rank(x) - 2), n.rank(x) - 2)
+
+
+def cholesky(n: StableHLONode, a: Expr, lower: bool) -> Expr:
+    """Return the factor of positive definite matrices, of which one triangle is read."""
+    a = a if lower else n.swapped(a)
+
+    def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> Pair:
+        [a], [factor] = fixed, now
+        last = n.rank(a) - 1
+        done = n.reduce("sum", factor * _row(n, factor, t), [last], keep=True)
+        rest = _column(n, a, t) - done
+        root = n.sqrt(_row(n, rest, t))
+        below = _iota(n, a, -2)
+        column = n.where(op("greater", below, t), rest / root, n.where(n.equal(below, t), root, 0))
+        return [n.where(n.equal(_iota(n, a, -1), t), column, factor)], []
+
+    zeros = n.full(0, n.sizes(a), n.dtype(a))
+    [factor], _ = counted(n, n.size(a, n.rank(a) - 1), [a], [zeros], step)
+    return factor if lower else n.swapped(factor)
+
+
+def triangular_solve(
+    n: StableHLONode, a: Expr, b: Expr, left: bool, lower: bool, unit: bool, transposed: bool
+) -> Expr:
+    """Return x with ``op(a) x = b``, or ``x op(a) = b``; one triangle of ``a`` is read."""
+    if transposed == left:  # op(a) x = b with op a transposition; x a = b is a^T x^T = b^T
+        a, lower = n.swapped(a), not lower
+    b = b if left else n.swapped(b)
+    rank = n.rank(a)
+    if not lower:  # from the last row to the first
+        a = op("reverse", op("reverse", a, axis=rank - 1), axis=rank - 2)
+        b = op("reverse", b, axis=rank - 2)
+
+    def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> Pair:
+        [a, b], [x] = fixed, now
+        row = _row(n, a, t)
+        known = n.where(op("less", _iota(n, a, -1), t), row, 0)
+        rest = _row(n, b, t) - n.reduce("sum", n.swapped(known) * x, [rank - 2], keep=True)
+        new = rest if unit else rest / _column(n, row, t)
+        return [n.where(n.equal(_iota(n, x, -2), t), new, x)], []
+
+    zeros = n.full(0, n.sizes(b), n.dtype(b))
+    [x], _ = counted(n, n.size(a, rank - 1), [a, b], [zeros], step)
+    x = x if lower else op("reverse", x, axis=rank - 2)
+    return x if left else n.swapped(x)
+
+
+def lu(n: StableHLONode, a: Expr) -> list[Expr]:
+    """Return the factors of ``P a = L U`` in one matrix, and the row that each step exchanges."""
+    rank = n.rank(a)
+
+    def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> Pair:
+        a, pivots = now
+        rows, columns = _iota(n, a, -2), _iota(n, a, -1)
+        size = n.where(op("less", rows, t), -1, n.abs(_column(n, a, t)))
+        pivot = op("argmax", size, axis=(rank - 2,), keepdims=True)
+        pivot = n.cast(pivot, "int64")
+        chosen = n.equal(rows, pivot)
+        top = n.reduce("sum", n.where(chosen, a, 0), [rank - 2], keep=True)
+        a = n.where(chosen, _row(n, a, t), a)
+        a = n.where(n.equal(rows, t), top, a)
+        head = _column(n, top, t)
+        factor = n.where(n.equal(head, 0), 0, _column(n, a, t) / head)
+        below = op("greater", rows, t)
+        rest = n.where(op("greater", columns, t), a - factor * top, a)
+        rest = n.where(n.equal(columns, t), factor, rest)
+        line = n.squeeze(pivot, [rank - 1])
+        here = n.equal(n.along(n.arange(n.size(pivots, rank - 2)), rank - 2, rank - 1), t)
+        return [n.where(below, rest, a), n.where(here, n.cast(line, "int32"), pivots)], []
+
+    sizes = n.sizes(a)
+    if not n.equal_dims(sizes[-1], sizes[-2]):
+        raise Unsupported("the LU factors of matrices that are not square")
+    pivots = n.full(0, sizes[:-1], "int32")
+    found, _ = counted(n, sizes[-1], [], [a, pivots], step)
+    return found
+
+
+# -- operators and custom calls --------------------------------------------------------------------
+
+
+def _cholesky(n: StableHLONode) -> Expr:
+    return cholesky(n, n[0], bool(n.attr("lower", False)))
+
+
+def _triangular_solve(n: StableHLONode) -> Expr:
+    left, lower, unit = (bool(n.attr(k, False)) for k in ("left_side", "lower", "unit_diagonal"))
+    transposed = "NO_TRANSPOSE" not in str(n.op.attributes["transpose_a"])
+    return triangular_solve(n, n[0], n[1], left, lower, unit, transposed)
+
+
+def _letter(n: StableHLONode, name: str) -> str:
+    """Return an option of LAPACK, which is the code of a letter."""
+    from jaxlib.mlir import ir
+
+    return chr(ir.IntegerAttr(n.op.attributes["mhlo.backend_config"][name]).value & 0xFF)
+
+
+def _status(n: StableHLONode, k: int, factor: Expr) -> Expr:
+    """Return LAPACK's status of each matrix: 0, or 1 if its factor has a NaN."""
+    rank = n.rank(factor)
+    failed = n.reduce("any", n.isnan(factor), [rank - 2, rank - 1])
+    return n.cast(failed, n.out_dtype(k))
+
+
+def _potrf(n: StableHLONode) -> list[Expr]:
+    factor = cholesky(n, n[0], _letter(n, "uplo") == "L")
+    return [factor, _status(n, 1, factor)]
+
+
+def _trsm(n: StableHLONode) -> Expr:
+    letters = [_letter(n, k) for k in ("side", "uplo", "diag", "trans_x")]
+    left, lower, unit = (found == "LLU"[k] for k, found in enumerate(letters[:3]))
+    return triangular_solve(n, n[0], n[1], left, lower, unit, letters[3] != "N")
+
+
+def _getrf(n: StableHLONode) -> list[Expr]:
+    factors, pivots = lu(n, n[0])
+    info = n.full(0, n.sizes(pivots)[:-1], "int32")
+    return [factors, pivots + 1, info]
+
+
+LAPACK: Mapping[str, Callable[[StableHLONode], Any]] = {
+    f"lapack_{letter}{name}_ffi": row
+    for name, row in (("potrf", _potrf), ("trsm", _trsm), ("getrf", _getrf))
+    for letter in "sd"
+}
+
+ROWS: tuple[OperationRow, ...] = (
+    OperationRow("cholesky", _cholesky),
+    OperationRow("triangular_solve", _triangular_solve),
+)
+
+__all__ = ["LAPACK", "ROWS", "cholesky", "lu", "triangular_solve"]
