@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm_disc.abi.state import HOME
 from tvm_disc.codegen.host.abi import as_pointer
 from tvm_disc.codegen.host.device import EVENT_WORDS, EVENTS_BEGIN, EVENTS_END, TAKEN, WAIT
-from tvm_disc.codegen.host.memory import GIVE, TAKE
+from tvm_disc.codegen.host.memory import GIVE, GIVE_CELLS, TAKE
 from tvm_disc.codegen.host.profile import NOW, RECORD, launch_bytes, launch_flops, launch_variant
 from tvm_disc.codegen.plan.program import Launch
 from tvm_disc.codegen.threads.glue import count_call
@@ -49,6 +49,9 @@ class Allocator(Protocol):
 
     def free(self, pointer: Expr) -> None:
         """Emit the release of an allocation."""
+
+    def free_cells(self, newest: Expr) -> None:
+        """Emit the release of what the cell at an address, and those before it, own."""
 
 
 def _nowhere() -> None:
@@ -149,3 +152,7 @@ class KeptMemory:
     def free(self, pointer: Expr) -> None:
         """Emit the release of a block."""
         self.block.eval(call(GIVE, self.host.state, tirx.reinterpret("int64", pointer)))
+
+    def free_cells(self, newest: Expr) -> None:
+        """Emit the release of what the cell at an address, and those before it, own."""
+        self.block.eval(call(GIVE_CELLS, self.host.state, newest))

@@ -8,6 +8,7 @@ library, so that running out of memory is a reported error.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
@@ -38,10 +39,13 @@ DEFAULT_LIMIT_BYTES = 1 << 30
 DEFAULT_RESULT_BYTES = 256 << 20
 # Header of every block: its size, and the address that malloc returned.
 HEADER_BYTES = 64
-TAKE, GIVE, TRIM, DROP, TENSOR = (
+TAKE, GIVE, GIVE_CELLS, TRIM, DROP, TENSOR = (
     GlobalVar(f"tvm_disc_{name}")
-    for name in ("take", "give", "trim_blocks", "drop_results", "new_tensor")
+    for name in ("take", "give", "give_cells", "trim_blocks", "drop_results", "new_tensor")
 )
+# A cell holds a block of memory: its address, whether the cell owns it, and the address of the cell
+# that was opened before, 0 for none.
+OWNED, BEFORE, CELL_WORDS = 1, 2, 3
 
 
 def memory_functions() -> dict[GlobalVar, Expr]:
@@ -49,6 +53,7 @@ def memory_functions() -> dict[GlobalVar, Expr]:
     return {
         TAKE: _take(),
         GIVE: _give(),
+        GIVE_CELLS: give_cells(),
         TRIM: _trim(),
     }
 
@@ -224,6 +229,27 @@ def _give() -> Any:
     with block.when(place[i64(0)] < 0):
         _give_back(block, address)
     return prim_func([state_ptr, address], block.stmt())
+
+
+def give_cells() -> Any:
+    """Return ``give_cells(state, cell)``: free the blocks of a cell and of all cells before it."""
+    state, cell = words("state"), tirx.Var("cell", "int64")
+    block = Block()
+    free_cells(block, cell, lambda address: block.eval(call(GIVE, state, address)))
+    return prim_func([state, cell], block.stmt())
+
+
+def free_cells(block: Block, newest: Expr, free: Callable[[Expr], None]) -> None:
+    """Emit the release of the block of every cell of a list."""
+    cell = block.alloc("cell", 1, "int64")
+    block.store(cell, 0, newest)
+    with block.loop_while(tirx.NE(cell[i64(0)], i64(0))):
+        kind = PointerType(PrimType("int64"), "global")
+        at = block.bind("at", tirx.reinterpret(kind, cell[i64(0)]))
+        fields = block.declare("fields", at, "int64")
+        with block.when(tirx.NE(fields[i64(OWNED)], i64(0))):
+            free(fields[i64(0)])
+        block.store(cell, 0, fields[i64(BEFORE)])
 
 
 def _trim() -> Any:

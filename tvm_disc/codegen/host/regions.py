@@ -13,6 +13,7 @@ from tvm_disc.abi.state import THREADS
 from tvm_disc.codegen.host.abi import as_pointer, i32
 from tvm_disc.codegen.host.device import COPY, READ
 from tvm_disc.codegen.host.emission import Allocator, Emission, Exits, KeptMemory
+from tvm_disc.codegen.host.memory import BEFORE, CELL_WORDS, OWNED
 from tvm_disc.codegen.plan.placement import tops
 from tvm_disc.codegen.plan.program import (
     Carried,
@@ -56,6 +57,9 @@ class Regions:
     Invariant: every open region has one entry in ``workspaces`` and in ``open_cells``. When a
     region closes, each of its cells owns its block of memory or has transferred it.
 
+    The cells of open regions are a linked list, the newest first (``host/memory.py``), so that the
+    code of an error exit does not grow with the number of cells.
+
     Attributes:
         memory: allocator of cells and large workspaces.
         emitters: emitter per type of instruction.
@@ -86,12 +90,17 @@ class Regions:
 
     def give_back(self) -> None:
         """Emit the release of everything that open regions hold, before an error exit."""
-        for cells in self.open_cells:
-            for cell in cells:
-                if cell in self.cells:
-                    self._free_cell(self.cells[cell])
+        if any(self.open_cells):
+            self.memory.free_cells(self._newest())
         for pointer, large, _ in self.workspaces:
             self._give_back(pointer, large)
+
+    def _newest(self) -> Expr:
+        """Return the address of the newest open cell, or 0."""
+        for cells in reversed(self.open_cells):
+            if cells:
+                return tirx.reinterpret("int64", self.cells[cells[-1]].data)
+        return i64(0)
 
     def drop_region(self) -> None:
         """Close a region that always ends in an error exit: nothing is released."""
@@ -284,20 +293,22 @@ class Regions:
     # -- control flow --------------------------------------------------------------------------
 
     def _new_cell(self, cell: Cell) -> None:
-        self.cells[cell] = self.block.alloc(cell.name, 2, "int64")
+        last = self._newest()
+        self.cells[cell] = self.block.alloc(cell.name, CELL_WORDS, "int64")
         self.block.store(self.cells[cell], 0, i64(0))
-        self.block.store(self.cells[cell], 1, i64(0))
+        self.block.store(self.cells[cell], OWNED, i64(0))
+        self.block.store(self.cells[cell], BEFORE, last)
         self.open_cells[-1].append(cell)
 
     def _set_cell(self, cell: Cell, pointer: Expr, owned: int) -> None:
         self.block.store(self.cells[cell], 0, tirx.reinterpret("int64", pointer))
-        self.block.store(self.cells[cell], 1, i64(owned))
+        self.block.store(self.cells[cell], OWNED, i64(owned))
 
     def _release(self, cell: Cell) -> None:
         self._free_cell(self.cells.pop(cell))
 
     def _free_cell(self, buffer: Buffer) -> None:
-        with self.block.when(tirx.NE(buffer[i64(1)], i64(0))):
+        with self.block.when(tirx.NE(buffer[i64(OWNED)], i64(0))):
             self.memory.free(as_pointer(buffer[i64(0)]))
 
     def _taken(self, value: StoredTensor) -> Buffer:
