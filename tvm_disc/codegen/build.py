@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from tvm_disc.codegen.host.numpy_entry import direct_entry, takes_numpy
 from tvm_disc.codegen.host.outputs import FEW
 from tvm_disc.codegen.host.overlap import FAIL, OVERLAP, fail_function, overlap_function
 from tvm_disc.codegen.host.packed import Arguments, packed
-from tvm_disc.codegen.host.profile import profile_functions
+from tvm_disc.codegen.host.profile import account_functions, profile_functions
 from tvm_disc.codegen.host.raising import DECIMAL, decimal_function
 from tvm_disc.codegen.host.results import result_functions
 from tvm_disc.codegen.known import making_of
@@ -31,6 +31,7 @@ from tvm_disc.codegen.objects.code import RAISE, Errors
 from tvm_disc.codegen.plan.memory import plan_region
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.section import layout_constants, shared
+from tvm_disc.codegen.threads.glue import SHARE, share_function
 from tvm_disc.codegen.units import Emitted, shared_units, unit_of_kernel
 from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.kernel import Kernel, Machine
@@ -109,6 +110,9 @@ def _emit(
             else:
                 kernels[kernel.name] = kernel.funcs
     entry = {**inlined, **_entry(versions, machine, own)}
+    accounts: Mapping[Any, Any] = {}
+    if machine.device is None:
+        accounts = account_functions({k.name: k for p in versions for k in p.kernels}.values())
     support = _support(machine.threads)
     if placed is not None:
         from tvm_disc.codegen.cuda.driver import open_functions
@@ -118,7 +122,8 @@ def _emit(
         opened = open_functions(placed, graphs is not None)
         most = max((len(f.func.params) for f in machine.code), default=1)
         support = {**support, **launch_functions(SLOT, graphs, most), **opened}
-    return Emitted(entry, support, list(kernels.values()), machine.micro.functions, known)
+    parts = list(kernels.values()), machine.micro.functions
+    return Emitted(entry, support, *parts, accounts, known)
 
 
 def graphs_of(versions: Sequence[Program]) -> Graphs | None:
@@ -172,6 +177,7 @@ def _support(threads: int) -> dict[Any, Any]:
         **result_functions(),
         **profile_functions(),
         DECIMAL: decimal_function(),
+        SHARE: share_function(),
         GlobalVar(BIND): _bind(SLOT, threads),
         GlobalVar(POOL): _pool(SLOT),
     }

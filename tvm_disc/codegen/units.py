@@ -37,6 +37,7 @@ class Emitted:
         support: memory, results and similar code, equal for all programs.
         kernels: the functions of each kernel.
         shared: register-tile functions that several kernels call.
+        accounts: functions that record launches in timed calls.
         known: for kernels whose object is cached: the symbol of the entry, and a function that
             generates the TIR.
     """
@@ -45,6 +46,7 @@ class Emitted:
     support: Functions
     kernels: Sequence[Functions]
     shared: Functions
+    accounts: Functions = field(default_factory=dict)
     known: Mapping[Any, tuple[str, Callable[[], Functions]]] = field(default_factory=dict)
 
     @property
@@ -53,7 +55,7 @@ class Emitted:
         # first, as this may add shared functions
         known = [make() for _, make in self.known.values()]
         functions = dict(self.shared)
-        for part in (self.entry, self.support, *self.kernels, *known):
+        for part in (self.entry, self.accounts, self.support, *self.kernels, *known):
             functions.update(part)
         return tvm.IRModule(functions)
 
@@ -66,7 +68,7 @@ class Emitted:
         """The distinct units of the program, without kernels whose object is cached."""
         known = {gv: symbol for gv, (symbol, _) in self.known.items()}
         names = _Names([self.shared, *self.kernels], known)
-        parts = [*self.kernels, self.support, self.entry]
+        parts = [*self.kernels, self.support, self.accounts, self.entry]
         called = _called_from_outside([*_connected(self.shared), *parts])
         units = shared_units(self.shared)
         units += [Unit(part, called & part.keys(), names) for part in parts if part]

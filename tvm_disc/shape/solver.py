@@ -54,6 +54,9 @@ from .terms import product as poly_product
 # What an attempt adds to, besides the facts.
 _OF_ATTEMPTS = ("guards", "wishes", "unchecked", "notes", "joins", "definitions", "_likely")
 
+# Most terms of the bound of a size that depends on data.
+FEW_TERMS = 6
+
 Dim = Any
 """A TVM integer expression, or a Python integer."""
 
@@ -156,6 +159,15 @@ class Solver:
     def assume_eq(self, a: Dim, b: Dim, why: str) -> None:
         """Add the fact `a == b`."""
         self._add("eq", f"{show(a)} == {show(b)}", why, cond_eq(self._p(a) - self._p(b)))
+
+    def assume_at_most(self, e: Dim, most: Dim, why: str) -> None:
+        """Add the fact `e <= most` of a size that depends on data, unless `most` has many terms.
+
+        Such a fact rarely decides anything, but every query about `e` would search through `most`.
+        """
+        bound = self._p(most)
+        if len(bound.terms) <= FEW_TERMS:
+            self._add("le", f"{show(e)} <= {show(most)}", why, cond_ge(bound - self._p(e)))
 
     def assume_range(self, e: Dim, lo: int | None, hi: int | None, why: str) -> None:
         """Add the fact `lo <= e <= hi`; None means no bound on that side."""

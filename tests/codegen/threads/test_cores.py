@@ -21,7 +21,7 @@ from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import has_threads, resolve_target
 from tvm_disc.codegen.threads.cores import LEAVE, STEP_ASIDE, cores_functions
-from tvm_disc.codegen.threads.glue import share_of
+from tvm_disc.codegen.threads.glue import SHARE, share_function
 from tvm_disc.tir.builder import Block, call
 
 needs_two = linux_with_cores(2)
@@ -48,10 +48,13 @@ def compiled() -> Any:
 
     def share(block: Block, arguments: Arguments) -> Any:
         home, most = (block.bind(n, arguments.integer(k)) for k, n in enumerate(("home", "most")))
-        return share_of(block, home, most)
+        out = block.alloc("out", 1, "int64")
+        block.eval(call(SHARE, home, most, tirx.reinterpret("int64", out.data)))
+        return out[tirx.IntImm("int64", 0)]
 
     functions = {
         **cores_functions(),
+        SHARE: share_function(),
         GlobalVar("leave"): packed("leave", leave),
         GlobalVar("step"): packed("step", step),
         GlobalVar("share"): packed("share", share),

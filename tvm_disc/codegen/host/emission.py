@@ -12,13 +12,20 @@ from tvm_disc.abi.state import HOME
 from tvm_disc.codegen.host.abi import as_pointer
 from tvm_disc.codegen.host.device import EVENT_WORDS, EVENTS_BEGIN, EVENTS_END, TAKEN, WAIT
 from tvm_disc.codegen.host.memory import GIVE, GIVE_CELLS, TAKE
-from tvm_disc.codegen.host.profile import NOW, RECORD, launch_bytes, launch_flops, launch_variant
+from tvm_disc.codegen.host.profile import (
+    NOW,
+    RECORD,
+    account_name,
+    launch_bytes,
+    launch_flops,
+    launch_variant,
+)
 from tvm_disc.codegen.plan.program import Launch
 from tvm_disc.codegen.threads.glue import count_call
 from tvm_disc.errors import Unsupported
 from tvm_disc.tir.builder import Block, call, i64
 from tvm_disc.tir.hoisted import Sizes
-from tvm_disc.typing import UNSET, Expr
+from tvm_disc.typing import UNSET, Buffer, Expr
 
 
 class Exits(Protocol):
@@ -106,7 +113,7 @@ class Emission:
     @contextmanager
     def timed(self, number: Expr, launch: Launch | None = None) -> Iterator[None]:
         """Emit timers around the code emitted inside; they run only in timed calls."""
-        start, end = (self.block.alloc(n, 1, "int64") for n in ("start", "end"))
+        start = self.block.alloc("start", 1, "int64")
         by_events = self.device and launch is not None
         events = self.block.alloc("events", EVENT_WORDS, "int64") if by_events else None
         asked = tirx.NE(self.profile, i64(0))
@@ -117,23 +124,35 @@ class Emission:
                 self.block.store(self.record, TAKEN, i64(0))
         yield
         with self.block.when(asked):
-            if events is not None:
-                self.block.eval(call(EVENTS_END, self.state, events.data, start.data, end.data))
-            elif self.device:
+            if launch is not None and events is None:
+                name = account_name(launch.kernel.name)
+                times = self.profile, number, start[i64(0)]
+                self.block.eval(call(name, *times, *launch.symbols))
+            else:
+                self._record_event(number, launch, start, events)
+
+    def _record_event(
+        self, number: Expr, launch: Launch | None, start: Buffer, events: Buffer | None
+    ) -> None:
+        """Emit the record of a whole call, or of a launch on a GPU."""
+        end = self.block.alloc("end", 1, "int64")
+        if events is not None:
+            self.block.eval(call(EVENTS_END, self.state, events.data, start.data, end.data))
+        else:
+            if self.device:
                 self.block.eval(call(WAIT, self.state))
-            if events is None:
-                self.block.eval(call(NOW, end.data))
-            work: list[Expr] = [i64(0)] * 3
-            if launch is not None:
-                work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]
-            sizes = Sizes(self.block)
-            variant, size, flops = (sizes.plain(number) for number in work)
-            if launch is not None and launch.kernel.library is not None:
-                taken = tirx.NE(self.record[i64(TAKEN)], i64(0))
-                last = i64(len(launch.kernel.names) - 1)
-                variant = tirx.Select(taken, last, variant)
-            times = start[i64(0)], end[i64(0)]
-            self.block.eval(call(RECORD, self.profile, number, variant, *times, size, flops))
+            self.block.eval(call(NOW, end.data))
+        work: list[Expr] = [i64(0)] * 3
+        if launch is not None:
+            work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]
+        sizes = Sizes(self.block)
+        variant, size, flops = (sizes.plain(number) for number in work)
+        if launch is not None and launch.kernel.library is not None:
+            taken = tirx.NE(self.record[i64(TAKEN)], i64(0))
+            last = i64(len(launch.kernel.names) - 1)
+            variant = tirx.Select(taken, last, variant)
+        times = start[i64(0)], end[i64(0)]
+        self.block.eval(call(RECORD, self.profile, number, variant, *times, size, flops))
 
 
 class KeptMemory:

@@ -32,7 +32,7 @@ from tvm_disc.codegen.host.abi import (
 from tvm_disc.codegen.host.device import OPEN, RECORD_WORDS
 from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.graph import GraphCapture, key_dims
-from tvm_disc.codegen.host.memory import state_of
+from tvm_disc.codegen.host.memory import LEAVE_CALL, state_of
 from tvm_disc.codegen.host.outputs import FEW, CallerTensors
 from tvm_disc.codegen.host.overlap import failed
 from tvm_disc.codegen.host.profile import kernel_numbers
@@ -44,7 +44,7 @@ from tvm_disc.codegen.plan.program import AllocOutput, Copy, Define, HostFunctio
 from tvm_disc.codegen.threads.glue import install_launch
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
-from tvm_disc.typing import Expr
+from tvm_disc.typing import UNSET, Expr
 
 # Calls that read more, or need a large workspace, run long enough to share threads with others.
 COUNTED_BYTES = 16 << 10
@@ -80,6 +80,7 @@ class HostEmitter:
         self.objects = ObjectCode(self.host, self.regions, self, functions, errors)
         self.versions = versions
         self.slot_gv = slot_gv
+        self.counted_home: Expr = UNSET
         self.self_handle = tirx.Var("self_handle", void_pointer())
         self.num_args = tirx.Var("num_args", "int32")
         self.host.null = self.tensors.args
@@ -166,6 +167,8 @@ class HostEmitter:
         self.host.counted = self.block.bind(
             "counted", much if large is None else tirx.Or(large, much)
         )
+        home = tirx.Select(self.host.counted, self.host.home(), i64(0))
+        self.counted_home = self.block.bind("counted_home", home)
         self.host.count_call(1)
 
     # -- exits ---------------------------------------------------------------------------------
@@ -177,8 +180,13 @@ class HostEmitter:
             self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
             return
         cond = self.block.bind("holds", cond)
+        plain = not (self.host.device or self.tensors.allocated or self.objects.heap is not None)
         with self.block.when(tirx.Not(cond)):
-            self._abandon()
+            if plain:
+                home = i64(0) if self.host.counted is None else self.counted_home
+                self.block.eval(call(LEAVE_CALL, self.host.state, self.regions.newest(), home))
+            else:
+                self._abandon()
             self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
 
     def check_numbers(self, cond: Expr, text: Sequence[Expr | str], kind: str) -> None:

@@ -32,16 +32,20 @@ from tvm_disc.abi.state import (
     THREADS,
 )
 from tvm_disc.codegen.host.abi import as_pointer, static_cell, void_pointer
-from tvm_disc.tir.builder import Block, call, i64, prim_func
+from tvm_disc.codegen.threads.glue import count_call
+from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
 from tvm_disc.typing import Buffer, Expr, Var
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 DEFAULT_RESULT_BYTES = 256 << 20
 # Header of every block: its size, and the address that malloc returned.
 HEADER_BYTES = 64
-TAKE, GIVE, GIVE_CELLS, TRIM, DROP, TENSOR = (
+TAKE, GIVE, GIVE_CELLS, LEAVE_CALL, TRIM, DROP, TENSOR = (
     GlobalVar(f"tvm_disc_{name}")
-    for name in ("take", "give", "give_cells", "trim_blocks", "drop_results", "new_tensor")
+    for name in (
+        *("take", "give", "give_cells", "leave_call", "trim_blocks", "drop_results"),
+        "new_tensor",
+    )
 )
 # A cell holds a block of memory: its address, whether the cell owns it, and the address of the cell
 # that was opened before, 0 for none.
@@ -54,6 +58,7 @@ def memory_functions() -> dict[GlobalVar, Expr]:
         TAKE: _take(),
         GIVE: _give(),
         GIVE_CELLS: give_cells(),
+        LEAVE_CALL: _leave_call(),
         TRIM: _trim(),
     }
 
@@ -233,10 +238,27 @@ def _give() -> Any:
 
 def give_cells() -> Any:
     """Return ``give_cells(state, cell)``: free the blocks of a cell and of all cells before it."""
-    state, cell = words("state"), tirx.Var("cell", "int64")
+    state, cell = words("state"), index_var("cell")
     block = Block()
     free_cells(block, cell, lambda address: block.eval(call(GIVE, state, address)))
     return prim_func([state, cell], block.stmt())
+
+
+def _leave_call() -> Any:
+    """Return ``leave_call(state, cell, home)``, which releases what a call holds before an error.
+
+    ``home`` is that of the workers, or 0 if the call is not counted as active.
+    """
+    state, cell, home = words("state"), index_var("cell"), index_var("home")
+    block = Block()
+    block.eval(call(GIVE_CELLS, state, cell))
+    count_call(block, home, -1)
+    return prim_func([state, cell, home], block.stmt())
+
+
+def text_address(text: str) -> Expr:
+    """Return the address of a C string."""
+    return tirx.reinterpret("int64", tirx.reinterpret(void_pointer(), StringImm(text)))
 
 
 def free_cells(block: Block, newest: Expr, free: Callable[[Expr], None]) -> None:

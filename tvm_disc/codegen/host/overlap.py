@@ -12,8 +12,8 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.host.abi import i32, void_pointer
-from tvm_disc.codegen.host.memory import words
+from tvm_disc.codegen.host.abi import i32
+from tvm_disc.codegen.host.memory import text_address, words
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.plan.memory import touched
 from tvm_disc.codegen.plan.program import AllocOutput, Home, Program
@@ -93,8 +93,7 @@ def _choose(block: Block, parts: Buffer, at: int, chosen: Expr, names: Sequence[
 
 
 def _text(block: Block, parts: Buffer, at: int, text: str) -> None:
-    pointer = tirx.reinterpret(void_pointer(), StringImm(text))
-    block.store(parts, at, tirx.reinterpret("int64", pointer))
+    block.store(parts, at, text_address(text))
 
 
 class Spans:

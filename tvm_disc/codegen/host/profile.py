@@ -7,8 +7,8 @@ and computed sizes are counted exactly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Iterable, Sequence
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any
 
 from tvm import tirx
@@ -23,7 +23,8 @@ from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.tree import Leaf
 from tvm_disc.schedules.kernel import Kernel
-from tvm_disc.tir.builder import Block, i64, prim_func
+from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
+from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr
 
@@ -71,6 +72,36 @@ def _record() -> Any:
         for k, value in enumerate(values):
             block.store(record, count * len(FIELDS) + (EVENTS + k), value)
     return prim_func(params, block.stmt())
+
+
+@cache
+def account_name(kernel: str) -> GlobalVar:
+    """Return the function that records a launch of the kernel with this name."""
+    return GlobalVar(f"tvm_disc_account_{kernel}")
+
+
+def account_functions(kernels: Iterable[Kernel]) -> dict[GlobalVar, object]:
+    """Return functions that record launches on a CPU. They are not in the entry point, which every
+    call executes, and which has a call of each.
+    """
+    return {account_name(kernel.name): _account(kernel) for kernel in kernels}
+
+
+def _account(kernel: Kernel) -> object:
+    """Return ``account(profile, number, start, symbols ...)``: append the event of a launch that
+    ends now.
+    """
+    profile, number, start = (index_var(n) for n in ("profile", "number", "start"))
+    symbols = [index_var(str(s.name)) for s in kernel.symbols]
+    block = Block()
+    end = block.alloc("end", 1, "int64")
+    block.eval(call(NOW, end.data))
+    launch = Launch(kernel, [], [], [*symbols], None)
+    sizes = Sizes(block)
+    work = (launch_variant(launch), launch_bytes(launch), launch_flops(launch))
+    variant, size, flops = (sizes.plain(w) for w in work)
+    block.eval(call(RECORD, profile, number, variant, start, end[i64(0)], size, flops))
+    return prim_func([profile, number, start, *symbols], block.stmt())
 
 
 # -- work -----------------------------------------------------------------------------------------

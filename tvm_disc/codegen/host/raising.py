@@ -8,8 +8,8 @@ from tvm import tirx
 from tvm.ir import GlobalVar, StringImm
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.host.abi import i32, void_pointer
-from tvm_disc.codegen.host.memory import words
+from tvm_disc.codegen.host.abi import i32
+from tvm_disc.codegen.host.memory import text_address, words
 from tvm_disc.tir.builder import Block, byte_offset, call, i64, prim_func
 from tvm_disc.typing import Expr
 
@@ -63,8 +63,7 @@ def raise_text(block: Block, kind: str, text: Sequence[Expr | str]) -> None:
     parts = block.alloc("parts", len(text), "int64")
     for k, part in enumerate(text):
         if isinstance(part, str):
-            pointer = tirx.reinterpret(void_pointer(), StringImm(part))
-            block.store(parts, k, tirx.reinterpret("int64", pointer))
+            block.store(parts, k, text_address(part))
             continue
         digits = block.alloc("digits", 1 + DIGITS // 8, "int64")
         block.eval(call(DECIMAL, i64(part), digits.data))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm import tirx
@@ -32,7 +33,7 @@ from tvm_disc.codegen.plan.program import (
     Storage,
     StoredTensor,
 )
-from tvm_disc.codegen.threads.glue import share_of
+from tvm_disc.codegen.threads.glue import SHARE
 from tvm_disc.shape.chains import joined
 from tvm_disc.tir.builder import byte_offset, call, i64
 from tvm_disc.tir.hoisted import Sizes
@@ -57,8 +58,8 @@ class Regions:
     Invariant: every open region has one entry in ``workspaces`` and in ``open_cells``. When a
     region closes, each of its cells owns its block of memory or has transferred it.
 
-    The cells of open regions are a linked list, the newest first (``host/memory.py``), so that the
-    code of an error exit does not grow with the number of cells.
+    The cells and workspaces of open regions are a linked list, the newest first
+    (``host/memory.py``): the code of an error exit does not grow with their number.
 
     Attributes:
         memory: allocator of cells and large workspaces.
@@ -74,6 +75,11 @@ class Regions:
         self.places: dict[Storage, Expr] = {}
         self.cells: dict[Cell, Buffer] = {}
         self.open_cells: list[list[Cell]] = []
+        # everything that must be released, in the order of opening; regions keep its first length
+        self.chain: list[Buffer] = []
+        self.marks: list[int] = []
+        # for every open region: the sizes that launches used, by identity, and their variables
+        self.numbers: list[dict[int, tuple[Expr, Expr]]] = []
         self.emitters: dict[type, Callable[[Any], None]] = {
             Launch: self._launch,
             Define: self._define,
@@ -90,22 +96,31 @@ class Regions:
 
     def give_back(self) -> None:
         """Emit the release of everything that open regions hold, before an error exit."""
-        if any(self.open_cells):
-            self.memory.free_cells(self._newest())
-        for pointer, large, _ in self.workspaces:
-            self._give_back(pointer, large)
+        if self.chain:
+            self.memory.free_cells(self.newest())
 
-    def _newest(self) -> Expr:
-        """Return the address of the newest open cell, or 0."""
-        for cells in reversed(self.open_cells):
-            if cells:
-                return tirx.reinterpret("int64", self.cells[cells[-1]].data)
-        return i64(0)
+    def newest(self) -> Expr:
+        """Return the address of the newest cell or workspace of open regions, or 0."""
+        return tirx.reinterpret("int64", self.chain[-1].data) if self.chain else i64(0)
+
+    def _new_block(self, name: str, address: Expr, owned: Expr) -> Buffer:
+        """Emit a new entry of the list of what open regions hold."""
+        made = self.block.alloc(name, CELL_WORDS, "int64")
+        for word, value in ((0, address), (OWNED, owned), (BEFORE, self.newest())):
+            self.block.store(made, word, value)
+        self.chain.append(made)
+        return made
 
     def drop_region(self) -> None:
         """Close a region that always ends in an error exit: nothing is released."""
         self.open_cells.pop()
         self.workspaces.pop()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop the records of a region that closes."""
+        self.numbers.pop()
+        del self.chain[self.marks.pop() :]
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -137,6 +152,9 @@ class Regions:
             ends.append(sizes.emit("end", end))
         total = sizes.emit("total", _highest([ends[k] for k in tops(region.slots)]))
         pointer, large = self._workspace(total) if region.slots else (UNSET, UNSET)
+        if region.slots:
+            owned = tirx.Cast("int64", large)
+            self._new_block("held", tirx.reinterpret("int64", pointer), owned)
         self.workspaces.append((pointer, large, offsets))
 
     def _close_workspace(self) -> None:
@@ -187,6 +205,8 @@ class Regions:
         for step in region.leading():
             self.instruction(step)
         self.open_cells.append([])
+        self.numbers.append({})
+        self.marks.append(len(self.chain))
         self._open_workspace(region)
 
     def close_region(self) -> None:
@@ -194,6 +214,7 @@ class Regions:
         for cell in self.open_cells.pop():
             self._release(cell)
         self._close_workspace()
+        self._forget()
 
     def instruction(self, instruction: Instruction) -> None:
         """Emit one instruction."""
@@ -252,7 +273,19 @@ class Regions:
             at = O.handle_add_byte_offset(pointer, offsets[storage.slot])
             self.places[storage] = self.block.bind(storage.name, at)
 
+    def _number(self, size: Expr) -> Expr:
+        """Return a variable that holds a size, the same one in all of a region."""
+        if isinstance(size, int | tirx.IntImm | tirx.Var):
+            return i64(size)
+        for known in self.numbers:
+            if hash(size) in known:
+                return known[hash(size)][1]
+        made = self.block.number("size", size)
+        self.numbers[-1][hash(size)] = size, made
+        return made
+
     def _launch(self, launch: Launch) -> None:
+        launch = replace(launch, symbols=[self._number(s) for s in launch.symbols])
         kernel = launch.kernel
         for storage in (*launch.outputs, *([launch.scratch] if launch.scratch else [])):
             self.settle(storage)
@@ -262,7 +295,7 @@ class Regions:
         ]
         null = byte_offset(self.host.null, 0, "float32")
         args.append(self.typed(launch.scratch, "float32") if launch.scratch else null)
-        args += [i64(s) for s in launch.symbols]
+        args += launch.symbols
         number = i64(self.host.kernel_numbers[kernel.name])
         if self.host.device:
             args.append(tirx.reinterpret("int64", self.host.record.data))
@@ -273,7 +306,12 @@ class Regions:
         most = self.block.declare("words", self.host.state, "int64")[i64(THREADS)]
         # Evaluated before every parallel kernel, because the number of active calls changes.
         shared = self.host.own_threads and kernel.parallel
-        args.append(share_of(self.block, self.host.home(), most) if shared else most)
+        if shared:
+            share = self.block.alloc("share", 1, "int64")
+            out = tirx.reinterpret("int64", share.data)
+            self.block.eval(call(SHARE, self.host.home(), most, out))
+            most = self.block.bind("share", share[i64(0)])
+        args.append(most)
         with self.host.timed(number, launch):
             self.block.eval(call(kernel.entry, *args))
 
@@ -293,11 +331,7 @@ class Regions:
     # -- control flow --------------------------------------------------------------------------
 
     def _new_cell(self, cell: Cell) -> None:
-        last = self._newest()
-        self.cells[cell] = self.block.alloc(cell.name, CELL_WORDS, "int64")
-        self.block.store(self.cells[cell], 0, i64(0))
-        self.block.store(self.cells[cell], OWNED, i64(0))
-        self.block.store(self.cells[cell], BEFORE, last)
+        self.cells[cell] = self._new_block(cell.name, i64(0), i64(0))
         self.open_cells[-1].append(cell)
 
     def _set_cell(self, cell: Cell, pointer: Expr, owned: int) -> None:

@@ -151,7 +151,8 @@ def _moved(kernel: Kernel, values: Mapping[Var, Expr]) -> str:
     for node in kernel.outputs:
         total = total + _size(node)
     try:
-        text = formula(tvm.sym.Analyzer().simplify(substitute(total, values)))
+        # simplified before the substitution: dims of a call may be long expressions
+        text = formula(substitute(tvm.sym.Analyzer().simplify(total), values))
         return ast.unparse(ast.parse(text, mode="eval").body)
     except Unsupported:
         return "?"

@@ -8,6 +8,7 @@ time; each call of a program replaces it by the home's launch before the first k
 from __future__ import annotations
 
 from tvm import tirx
+from tvm.ir import GlobalVar
 from tvm.tirx import op as O
 
 from tvm_disc.abi.threads import (
@@ -15,12 +16,14 @@ from tvm_disc.abi.threads import (
     CORES,
     LAUNCH_CODE,
 )
-from tvm_disc.codegen.threads.atomics import fetch_add, load
+from tvm_disc.codegen.threads.atomics import fetch_add, load, store
 from tvm_disc.codegen.threads.home import pool_of
 from tvm_disc.codegen.threads.state import word
-from tvm_disc.tir.builder import Block, i64
+from tvm_disc.tir.builder import Block, i64, index_var, prim_func
 from tvm_disc.tir.imports import provide
 from tvm_disc.typing import Expr
+
+SHARE = GlobalVar("tvm_disc_share")
 
 provide("""
 @__TVMBackendParallelLaunch = linkonce dllexport global ptr null, align 8
@@ -52,16 +55,17 @@ def count_call(block: Block, home: Expr, change: int) -> None:
         block.eval(fetch_add(word(pool_of(home), ACTIVE), i64(change)))
 
 
-def share_of(block: Block, home: Expr, most: Expr) -> Expr:
-    """Return the number of threads that a kernel may use, at most ``most``: active calls share
-    the cores.
+def share_function() -> object:
+    """Return ``share(home, most, out)``: stores the number of threads that a kernel may use, at
+    most ``most``. Active calls share the cores.
     """
-    share = block.alloc("share", 1, "int64")
-    block.store(share, 0, most)
+    home, most, out = (index_var(n) for n in ("home", "most", "out"))
+    block = Block()
+    block.eval(store(out, most))
     with block.when(tirx.NE(home, i64(0))):
         pool = pool_of(home)
         active = block.bind("active", load(word(pool, ACTIVE)))
         with block.when(active > 1):
             each = tirx.max(tirx.truncdiv(load(word(pool, CORES)), active), i64(1))
-            block.store(share, 0, tirx.min(most, each))
-    return block.bind("share", share[i64(0)])
+            block.eval(store(out, tirx.min(most, each)))
+    return prim_func([home, most, out], block.stmt())

@@ -322,7 +322,7 @@ def nonzero(ctx: Emitter, x: Tensor) -> Tensor:
     """Return the coordinates of the non-zero elements, ``[rank, count]``."""
     raw = ctx.bind(R.nonzero(ctx.expr(x)), relax.TensorType(None, "int64", ndim=2))
     count = ctx.solver.symbol("nonzero", ctx.where("the number of non-zero elements"))
-    ctx.solver.assume(count <= product(x.dims), "at most every element is non-zero")
+    ctx.solver.assume_at_most(count, product(x.dims), "at most every element is non-zero")
     dims = [i64(x.rank), count]
     return Tensor(tuple(dims), "int64", ctx.match(raw, relax.TensorType(dims, "int64")))
 
