@@ -75,3 +75,18 @@ def connected(facts: Sequence[Fact], syms: frozenset[Atom]) -> list[Fact]:
                 reached |= fact.cond.syms
                 grew = True
     return [f for i, f in enumerate(facts) if i in kept]
+
+
+class StatedCond(Cond):
+    """A condition with the text in which it was requested."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, c: Cond, text: str) -> None:
+        super().__init__(c.op, c.args)
+        self.text = text
+
+
+def kind_of(c: Cond) -> str:
+    """Return the kind of the fact that a condition is."""
+    return {"ge": "le", "eq": "eq", "ne": "ne", "or": "any"}.get(c.op, "all")

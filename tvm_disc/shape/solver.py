@@ -28,7 +28,7 @@ from .budget import Budget, query
 from .constraints import Likely, parse_constraint
 from .convert import Converter
 from .explain import conflict, describe, reasons
-from .facts import Fact, Guard, Wish
+from .facts import Fact, Guard, StatedCond, Wish, kind_of
 from .hard import ask_z3
 from .normal import norm, norm_cond
 from .printing import legible, show, show_shape
@@ -154,7 +154,7 @@ class Solver:
                 return
             cond = parsed
         c = self._convert.cond(cond)
-        self._add(_kind(c), self._text(cond), why, c)
+        self._add(kind_of(c), self._text(cond), why, c)
 
     def assume_eq(self, a: Dim, b: Dim, why: str) -> None:
         """Add the fact `a == b`."""
@@ -426,7 +426,7 @@ class Solver:
             if not any(tvm_ffi.structural_equal(expr, g.cond) for g in self.guards):
                 self.guards.append(Guard(expr, text, symbols, context))
             return
-        self._add(_kind(c), self._text(cond), f"guard of {context}", c)
+        self._add(kind_of(c), self._text(cond), f"guard of {context}", c)
         self.guards.append(Guard(expr, text, symbols, context))
 
     def require_text(self, cond: object, text: str, sizes: Mapping[str, int] | None = None) -> None:
@@ -460,7 +460,9 @@ class Solver:
                 return
         message = f"{self.name_of(a)} must equal {self.name_of(b)}"
         self.require(
-            _Given(cond_eq(self._p(a) - self._p(b)), f"{show(a)} == {show(b)}"), context, message
+            StatedCond(cond_eq(self._p(a) - self._p(b)), f"{show(a)} == {show(b)}"),
+            context,
+            message,
         )
 
     def _same(self, a: Dim, b: Dim) -> bool:
@@ -476,7 +478,9 @@ class Solver:
         """Require `a <= b`."""
         message = f"{self.name_of(a)} must be at most {self.name_of(b)}"
         self.require(
-            _Given(cond_ge(self._p(b) - self._p(a)), f"{show(a)} <= {show(b)}"), context, message
+            StatedCond(cond_ge(self._p(b) - self._p(a)), f"{show(a)} <= {show(b)}"),
+            context,
+            message,
         )
 
     @query
@@ -485,7 +489,9 @@ class Solver:
         if self.known_divides(k, e):
             return
         message = f"{self.name_of(e)} must be a multiple of {self.name_of(k)}"
-        self.require(_Given(self._divides(k, e), f"{show(e)} % {show(k)} == 0"), context, message)
+        self.require(
+            StatedCond(self._divides(k, e), f"{show(e)} % {show(k)} == 0"), context, message
+        )
 
     def wish_eq(self, a: Dim, b: Dim, context: str) -> None:
         """Record that `a == b` would help, if it is equivalent to the equality of two input
@@ -585,21 +591,7 @@ class Solver:
         return cond_eq(poly_product(map(self._p, a)) - poly_product(map(self._p, b)))
 
     def _text(self, cond: object) -> str:
-        return cond.text if isinstance(cond, _Given) else show(cond)
-
-
-class _Given(Cond):
-    """A condition with the text in which it was requested."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, c: Cond, text: str) -> None:
-        super().__init__(c.op, c.args)
-        self.text = text
-
-
-def _kind(c: Cond) -> str:
-    return {"ge": "le", "eq": "eq", "ne": "ne", "or": "any"}.get(c.op, "all")
+        return cond.text if isinstance(cond, StatedCond) else show(cond)
 
 
 __all__ = ["Dim", "Solver"]

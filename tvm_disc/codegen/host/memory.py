@@ -52,7 +52,7 @@ TAKE, GIVE, GIVE_CELLS, LEAVE_CALL, TRIM, DROP, TENSOR = (
 OWNED, BEFORE, CELL_WORDS = 1, 2, 3
 
 
-def memory_functions() -> dict[GlobalVar, Expr]:
+def memory_functions() -> dict[GlobalVar, object]:
     """Return the private functions of the pool, which every program contains."""
     return {
         TAKE: _take(),
@@ -236,7 +236,7 @@ def _give() -> Any:
     return prim_func([state_ptr, address], block.stmt())
 
 
-def give_cells() -> Any:
+def give_cells() -> object:
     """Return ``give_cells(state, cell)``: free the blocks of a cell and of all cells before it."""
     state, cell = words("state"), index_var("cell")
     block = Block()
@@ -244,7 +244,7 @@ def give_cells() -> Any:
     return prim_func([state, cell], block.stmt())
 
 
-def _leave_call() -> Any:
+def _leave_call() -> object:
     """Return ``leave_call(state, cell, home)``, which releases what a call holds before an error.
 
     ``home`` is that of the workers, or 0 if the call is not counted as active.

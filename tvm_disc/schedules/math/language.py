@@ -128,6 +128,11 @@ def is_literal(x: Expr) -> bool:
     return isinstance(scalar, tirx.FloatImm | tirx.IntImm)
 
 
+def _is_zero(literal: Expr) -> bool:
+    scalar = literal.value if isinstance(literal, tirx.Broadcast) else literal
+    return float(scalar.value) == 0
+
+
 def bound(var: tirx.Var, value: Expr) -> list[Binding]:
     """Return the binding of ``var`` after those inside of ``value``.
 
@@ -243,9 +248,9 @@ class ScalarBody:
 
     def let(self, name: str, value: Expr) -> Expr:
         """Return a variable bound to ``value``; literals and conditions stay inline (TVM has no
-        vector of bool).
+        vector of bool). Zeros are bound: TVM refuses to fold a division by 0.
         """
-        if is_literal(value) or "bool" in str(value.ty.dtype):
+        if (is_literal(value) and not _is_zero(value)) or "bool" in str(value.ty.dtype):
             return value
         var = tirx.Var(name, str(value.ty.dtype))
         self._bindings += bound(var, value)
