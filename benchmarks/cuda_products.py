@@ -1,13 +1,14 @@
 """Products on a GPU: every variant of the compiler, and cuBLASLt, over a grid of dynamic rows.
 
     python -m benchmarks.cuda_products --records FILE [--dtype bfloat16] [--tf32] [--target T]
-        [--budget SECONDS] [--torch]
+        [--budget SECONDS] [--torch] [--bert]
 
 ``tune`` times the variants of ``x[m, k] @ w[n, k].T`` by the driver's events and keeps them in the
 file, which ``Options(records=...)`` reads. The table has microseconds: the best generated kernel
 and its variant, cuBLASLt as the program calls it, and with ``--torch`` PyTorch's ``matmul``, timed
-with its events. ``ratio`` is cuBLASLt over the best generated kernel. Without a GPU it says so and
-ends with 2.
+with its events. ``ratio`` is cuBLASLt over the best generated kernel, whose geometric mean is
+printed last. ``--bert`` times the dense layers of BERT-base for 16 sequences of 5 to 128 tokens,
+the workload of DietCode (Zheng et al., MLSys 2022). Without a GPU it says so and ends with 2.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from tvm_disc.support.debug import Trace
 
 PRODUCTS = ((768, 768), (3072, 768), (768, 3072), (1024, 1024), (4096, 4096))  # (n, k)
 ROWS = (1, 4, 16, 31, 64, 100, 128, 256, 384, 512, 1024, 2048, 4096)
+BERT = ((2304, 768), (768, 768), (3072, 768), (768, 3072))
+BERT_ROWS = tuple(16 * tokens for tokens in (5, 24, 43, 62, 81, 100, 119, 128))
 LIBRARY = "cublaslt"
 
 
@@ -84,8 +87,11 @@ def theirs(n: int, k: int, m: int, dtype: str, tf32: bool) -> float:
 
 def show(
     n: int, k: int, times: dict[int, dict[str, float]], peer: Callable[[int], float] | None
-) -> None:
-    """The lines of a product; ``peer`` times PyTorch for a number of rows."""
+) -> list[float]:
+    """Print the lines of a product, and return its ratios; ``peer`` times PyTorch for a number of
+    rows.
+    """
+    ratios = []
     for m in sorted(times):
         own = {v: ns for v, ns in times[m].items() if LIBRARY not in v.lower()}
         library = [ns for v, ns in times[m].items() if LIBRARY in v.lower()]
@@ -93,9 +99,11 @@ def show(
         flops = 2.0 * m * n * k
         cells = f"{n:6}{k:6}{m:6}{own[best] / 1e3:10.1f}{flops / own[best]:9.0f}"
         cells += f"{library[0] / 1e3:10.1f}{library[0] / own[best]:8.2f}" if library else " " * 18
+        ratios += [library[0] / own[best]] if library else []
         if peer is not None:
             cells += f"{peer(m):9.1f}"
         print(f"{cells}  {best}", flush=True)
+    return ratios
 
 
 def main() -> int:
@@ -108,11 +116,13 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=None, help="seconds")
     parser.add_argument("--rows", type=int, default=len(ROWS), help="how many, from the least")
     parser.add_argument("--torch", action="store_true")
+    parser.add_argument("--bert", action="store_true", help="dense layers of BERT-base")
     options = parser.parse_args()
-    rows, given = list(ROWS[: options.rows]), Options(tf32=options.tf32)
+    products, grid = (BERT, BERT_ROWS) if options.bert else (PRODUCTS, ROWS)
+    rows, given = list(grid[: options.rows]), Options(tf32=options.tf32)
     try:
         tuned = tvm_disc.tune(
-            module(PRODUCTS, options.dtype), records=options.records, shapes={"m": rows},
+            module(products, options.dtype), records=options.records, shapes={"m": rows},
             target=options.target, options=given, points=len(rows), budget_s=options.budget,
             progress=False,
         )  # fmt: skip
@@ -122,11 +132,14 @@ def main() -> int:
     print(tuned, flush=True)
     head = "n k m best_us GFLOP/s library ratio torch".split()
     print("".join(f"{h:>9}" for h in head) + "  variant")
-    for n, k in PRODUCTS:
+    ratios = []
+    for n, k in products:
         key = key_of(n, k, options.dtype, given, options.target)
         times = {m: t for (group, m), t in read(options.records).items() if group == key}
         peer = partial(theirs, n, k, dtype=options.dtype, tf32=options.tf32)
-        show(n, k, times, peer if options.torch else None)
+        ratios += show(n, k, times, peer if options.torch else None)
+    if ratios:
+        print(f"geometric mean of {len(ratios)} ratios: {statistics.geometric_mean(ratios):.3f}")
     return 0
 
 
