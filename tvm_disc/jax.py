@@ -5,13 +5,16 @@
 
 A function is exported with symbolic dims (``jax.export``) at its first call, and built into one
 program. Arrays are passed to the program and back through DLPack, without copies.
+
+A call does little in Python: one flattening of the arguments, one lookup of the program by shapes
+and types, the program, and one conversion of each result (``_wrapper``).
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import update_wrapper, wraps
+from functools import cache, update_wrapper, wraps
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +34,10 @@ class Compiled:
         exported: the ``jax.export.Exported`` that it was built from.
     """
 
-    def __init__(self, exported: Any, executable: Executable) -> None:
-        self.exported, self.executable = exported, executable
+    def __init__(self, exported: Any, executable: Executable, donated: Sequence[int] = ()) -> None:
+        self.exported, self.executable, self._donated = exported, executable, donated
+        self._in_tree, self._out_tree = exported.in_tree, exported.out_tree
+        self._wrap: Callable[[Any], Any] | None = None
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the program; inside ``jax.jit`` as a callback.
@@ -43,31 +48,43 @@ class Compiled:
         import jax
 
         leaves, tree = jax.tree.flatten((args, kwargs))
-        if tree != self.exported.in_tree:
-            raise BadInput(
-                f"arguments: expected the structure {self.exported.in_tree}, found {tree}"
-            )
-        if any(isinstance(x, jax.core.Tracer) for x in leaves):
-            return self._traced(leaves)
+        if tree != self._in_tree:
+            raise BadInput(f"arguments: expected the structure {self._in_tree}, found {tree}")
+        return self.on_leaves(leaves)
+
+    def on_leaves(self, leaves: list[Any]) -> Any:
+        """Call the program on the leaves of arguments of the right structure."""
+        kind = _kind_of_arrays()
+        for x in leaves:
+            if type(x) is not kind:
+                return self._on_any(leaves)
         return self._run(leaves)
 
-    def _run(self, leaves: Sequence[object]) -> Any:
+    def _on_any(self, leaves: list[Any]) -> Any:
         import jax
 
+        if any(isinstance(x, jax.core.Tracer) for x in leaves):
+            return self._traced(leaves)
         wanted = self.exported.in_avals
-        given = [_array(x, aval.dtype) for x, aval in zip(leaves, wanted, strict=True)]
-        made = self.executable(*given)
-        results = made if isinstance(made, list | tuple) else [made]
-        if not given:  # the kind of the results is that of the first input
-            results = [jax.numpy.asarray(x) for x in results]
-        return jax.tree.unflatten(self.exported.out_tree, results)
+        return self._run([_array(x, a.dtype) for x, a in zip(leaves, wanted, strict=True)])
+
+    def _run(self, leaves: list[Any]) -> Any:
+        made = self.executable.on_tensors(leaves)
+        results = [made] if hasattr(made, "__dlpack__") else list(made)
+        wrap = self._wrap
+        if wrap is None:
+            wrap = self._wrap = _wrapper(self.exported.out_avals, results)
+        found = [wrap(x) for x in results]
+        for k in self._donated:
+            leaves[k].delete()
+        return self._out_tree.unflatten(found)
 
     def _traced(self, leaves: Sequence[Any]) -> Any:
         """Return the call as a callback in the program that JAX traces."""
         import jax
 
         def run(*arrays: Any) -> Any:
-            return jax.tree.map(lambda x: jax.numpy.asarray(x), self._run(arrays))
+            return self._run([jax.numpy.asarray(x) for x in arrays])
 
         kinds = [a.dtype for a in self.exported.in_avals]
         leaves = [_array(x, dtype) for x, dtype in zip(leaves, kinds, strict=True)]
@@ -85,6 +102,38 @@ class Compiled:
         self.executable.save(path)
 
 
+@cache
+def _kind_of_arrays() -> type:
+    """Return the type of JAX's arrays that hold values."""
+    import jax
+
+    return type(jax.numpy.zeros(()))
+
+
+def _wrapper(avals: Sequence[Any], results: Sequence[Any]) -> Callable[[Any], Any]:
+    """Return the conversion of TVM tensors to JAX arrays.
+
+    On the CPU it is the native part of ``jax.dlpack.from_dlpack``, whose checks in Python take 30
+    microseconds. An unknown version of JAX, or a type that JAX may convert, gets the whole.
+    """
+    import jax
+
+    whole: Callable[[Any], Any] = jax.dlpack.from_dlpack
+    if any(a.dtype.itemsize == 8 for a in avals):  # narrowed, unless jax_enable_x64 is set
+        return whole
+    if any(x.__dlpack_device__()[0] != 1 for x in results):
+        return whole
+    try:
+        from jax._src.lib import _jax
+
+        native, device = _jax.dlpack_managed_tensor_to_buffer, jax.devices("cpu")[0]
+        for x in results:
+            native(x.__dlpack__(), device, None, None, 1)
+    except (ImportError, AttributeError, TypeError, RuntimeError):
+        return whole
+    return lambda x: native(x.__dlpack__(), device, None, None, 1)
+
+
 def _array(value: Any, dtype: Any) -> Any:
     """Return a leaf as an array; Python numbers get the type of the exported function."""
     import jax
@@ -98,6 +147,7 @@ def compile(
     target: TargetLike = None,
     options: Options | None = None,
     static_argnums: int | Sequence[int] = (),
+    donate_argnums: int | Sequence[int] = (),
     constraints: Sequence[str] = (),
     **kwargs: Any,
 ) -> Compiled:
@@ -109,6 +159,8 @@ def compile(
         args: its arguments: trees of ``jax.ShapeDtypeStruct``, whose shapes may be
             ``jax.export.symbolic_shape("b, s")``, or of arrays, whose shapes are fixed.
         static_argnums: the positions of arguments that are Python values.
+        donate_argnums: the positions of arguments whose arrays a call deletes. Results have
+            memory of their own.
         kwargs: its keyword arguments, in the same form.
         target, options, constraints: as for :func:`tvm_disc.build`.
 
@@ -131,7 +183,21 @@ def compile(
     traced = jax.jit(wraps(function)(call) if static else function)
     exported = export.export(traced)(*arrays, **kwargs)
     built = build(exported, target=target, options=options, constraints=constraints)
-    return Compiled(exported, built)
+    return Compiled(exported, built, _leaves_of(_positions(donate_argnums), args, static))
+
+
+def _leaves_of(donated: Sequence[int], args: Sequence[object], static: Sequence[int]) -> list[int]:
+    """Return the positions of donated arrays among the leaves of the arguments."""
+    import jax
+
+    found: list[int] = []
+    first = 0
+    for k, a in enumerate(args):
+        if k not in static:
+            count = len(jax.tree.leaves(a))
+            found += range(first, first + count) if k in donated else []
+            first += count
+    return found
 
 
 def _positions(static: int | Sequence[int]) -> tuple[int, ...]:
@@ -143,6 +209,7 @@ def jit(
     *,
     dynamic: Mapping[str, str] | None = None,
     static_argnums: int | Sequence[int] = (),
+    donate_argnums: int | Sequence[int] = (),
     target: TargetLike = None,
     options: Options | None = None,
     constraints: Sequence[str] = (),
@@ -157,6 +224,8 @@ def jit(
             compiles again.
         static_argnums: the positions of parameters that are Python values; another value compiles
             again.
+        donate_argnums: the positions of parameters whose arrays a call deletes, as ``jax.jit``
+            does. Results have memory of their own.
         target, options, constraints: as for :func:`tvm_disc.build`.
 
     Raises:
@@ -167,13 +236,18 @@ def jit(
             f,
             dynamic=dynamic,
             static_argnums=static_argnums,
+            donate_argnums=donate_argnums,
             target=target,
             options=options,
             constraints=constraints,
         )
-    return _Jitted(
-        function, dict(dynamic or {}), _positions(static_argnums), (target, options, constraints)
-    )
+    given = {
+        "donate_argnums": donate_argnums,
+        "target": target,
+        "options": options,
+        "constraints": constraints,
+    }
+    return _Jitted(function, dict(dynamic or {}), _positions(static_argnums), given)
 
 
 class _Jitted:
@@ -184,7 +258,7 @@ class _Jitted:
         function: Callable[..., Any],
         dynamic: Mapping[str, str],
         static: tuple[int, ...],
-        build_options: tuple[Any, Options | None, Sequence[str]],
+        build_options: dict[str, Any],
     ) -> None:
         self.function, self.dynamic, self.static = function, dynamic, static
         self.build_options = build_options
@@ -196,11 +270,25 @@ class _Jitted:
                 f"of {', '.join(self.parameters)}"
             )
         self.programs: dict[Hashable, Compiled] = {}
+        self._calls: dict[Hashable, Compiled] = {}  # programs by all shapes and types of a call
         update_wrapper(self, function)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        arrays = [a for k, a in enumerate(args) if k not in self.static]
-        return self.program(*args, **kwargs)(*arrays, **kwargs)
+        import jax
+
+        fixed, arrays = None, args
+        if self.static:
+            fixed = tuple(_static(args[k]) for k in self.static if k < len(args))
+            arrays = tuple(a for k, a in enumerate(args) if k not in self.static)
+        leaves, tree = jax.tree.flatten((arrays, kwargs))
+        key = tree, fixed, tuple([_fast_key(x) for x in leaves])
+        found = self._calls.get(key)
+        if found is None:
+            found = self.program(*args, **kwargs)
+            if len(self._calls) >= MOST_CALLS:
+                self._calls.clear()
+            self._calls[key] = found
+        return found.on_leaves(leaves)
 
     def program(self, *args: Any, **kwargs: Any) -> Compiled:
         """Return the program that serves some arguments; the first call builds it."""
@@ -227,16 +315,20 @@ class _Jitted:
         arrays = [None if k in self.static else a for k, a in enumerate(args)]
         specs, more = export.symbolic_args_specs((arrays, kwargs), (shapes, named))
         given = [args[k] if k in self.static else x for k, x in enumerate(specs)]
-        target, options, constraints = self.build_options
         return compile(
-            self.function,
-            *given,
-            target=target,
-            options=options,
-            constraints=constraints,
-            static_argnums=self.static,
-            **more,
+            self.function, *given, static_argnums=self.static, **self.build_options, **more
         )
+
+
+MOST_CALLS = 10_000  # maximum number of shapes whose program is looked up at once
+
+
+def _fast_key(x: Any) -> Hashable:
+    """Return the type and shape of an array, or the type of a number."""
+    try:
+        return x.dtype, x.shape
+    except AttributeError:
+        return str(type(x))
 
 
 def _static(value: Any) -> Hashable:

@@ -262,10 +262,9 @@ class Executable:
         return nested(arrays, self._outputs)
 
     def bind(self, /, *args: Argument, **kwargs: Argument) -> Callable[[], Any]:
-        """Return a function that calls the program on these arguments, already converted.
+        """Return a function that calls the program on these arguments and returns TVM tensors.
 
-        It returns the program's results as TVM tensors. Inputs that are not contiguous tensors are
-        copied once, by this method.
+        Inputs that are not contiguous tensors are copied once, by this method.
         """
         return partial(self._main, *self._checked(self._flat(args, kwargs)))
 
@@ -279,12 +278,13 @@ class Executable:
         if out is not None:
             raise BadInput("out: a program that takes or returns data types allocates its results")
         args = checked_arguments(self._manifest["inputs"], args)
-        result = self._called(args, ())
+        result = self.on_tensors(args)
         assert self._codec is not None
         convert = converter(args[0] if args else np.empty(0))
         return self._codec.rebuild(result, convert)
 
-    def _called(self, args: Sequence[Argument], outputs: Sequence[Argument]) -> Any:
+    def on_tensors(self, args: Sequence[Argument], outputs: Sequence[Argument] = ()) -> Any:
+        """Return the results as TVM tensors, for one contiguous DLPack tensor for each input."""
         try:
             return self._main(*args, *outputs)
         except ArtifactError:
@@ -325,7 +325,7 @@ class Executable:
         args = checked_arguments(self._manifest["inputs"], args)
         for k, tensor in enumerate(outputs):
             check_writable(k, tensor)
-        self._called(args, outputs)
+        self.on_tensors(args, outputs)
         return out
 
     @property

@@ -94,6 +94,57 @@ def test_a_training_step() -> None:
     assert len(ours.programs) == 1
 
 
+def test_donated_arguments_are_deleted() -> None:
+    def step(params: Any, k: int, x: Any) -> Any:
+        return {"w": params["w"] + k * x.sum(0), "b": params["b"]}
+
+    ours = disc_jax.jit(step, dynamic={"x": "n, 8"}, static_argnums=1, donate_argnums=0)
+    for n in (1, 4, 9):
+        params, x = {"w": jnp.ones(8), "b": jnp.zeros(3)}, jnp.ones((n, 8))
+        new = ours(params, 2, x)
+        np.testing.assert_allclose(new["w"], 1 + 2 * np.full(8, n))
+        np.testing.assert_array_equal(new["b"], np.zeros(3))
+        assert params["w"].is_deleted() and params["b"].is_deleted() and not x.is_deleted()
+    with pytest.raises(BadInput, match="deleted"):
+        ours(params, 2, x)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int32", "uint8", "bool"])
+def test_types_of_arrays(dtype: str) -> None:
+    """Constants of a function have its type, and results are arrays of it."""
+
+    def f(x: Any) -> Any:
+        if x.dtype == bool:
+            return ~x, x & jnp.array([True, False, True])
+        table = jnp.array([1, 2, 7], x.dtype)
+        return x * 2 + table, jnp.maximum(x, 3) // table
+
+    ours = disc_jax.jit(f, dynamic={"x": "n, 3"})
+    for n in (1, 4, 9):
+        x = (jnp.arange(3 * n).reshape(n, 3) % 5).astype(dtype)
+        for found, want in zip(ours(x), f(x), strict=True):
+            assert found.dtype == want.dtype and isinstance(found, jax.Array)
+            np.testing.assert_array_equal(np.asarray(found), np.asarray(want))
+
+
+def test_results_outlive_arguments_and_calls() -> None:
+    ours = disc_jax.jit(lambda x: (x, x + 1), dynamic={"x": "n"})
+    x = jnp.arange(1000.0)
+    first, second = ours(x)
+    ours(jnp.zeros(1000))
+    x.delete()
+    np.testing.assert_array_equal(first, np.arange(1000.0))
+    np.testing.assert_array_equal(second, np.arange(1000.0) + 1)
+
+
+def test_the_lookup_of_programs_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disc_jax, "MOST_CALLS", 3)
+    ours = disc_jax.jit(lambda x: x * 2, dynamic={"x": "n"})
+    for n in (1, 2, 3, 4, 5, 1, 2):
+        np.testing.assert_array_equal(ours(np.ones(n, "float32")), np.full(n, 2, "float32"))
+    assert len(ours.programs) == 1 and len(ours._calls) <= 3
+
+
 def test_refusals() -> None:
     with pytest.raises(BadInput, match="'z' is no parameter of f"):
 

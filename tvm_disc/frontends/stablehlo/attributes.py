@@ -80,11 +80,28 @@ def array(attribute: Any, ty: Any) -> np.ndarray:
         if attribute.is_splat:
             fill = float(attribute.get_splat_value().value)
             return np.full(shape, fill, ml_dtypes.bfloat16)
-        found = np.array([float(v) for v in attribute], ml_dtypes.bfloat16)
-        return aligned(found.reshape(shape))
+        return aligned(_bfloat16(str(attribute)).reshape(shape))
     if isinstance(attribute, ir.DenseResourceElementsAttr):
         raise Unsupported("a constant in a resource section; store it in the module")
     return aligned(np.array(attribute).astype(dtype, copy=False).reshape(shape))
+
+
+def _bfloat16(text: str) -> np.ndarray:
+    """Return the elements of a dense attribute, which MLIR's bindings only print.
+
+    Many elements are one string of bytes; a few are decimals, or bits such as 0x7FC0.
+    """
+    body = text.rpartition(" : ")[0]
+    if '"0x' in body:
+        return np.frombuffer(bytes.fromhex(body.split('"')[1][2:]), ml_dtypes.bfloat16)
+    words = body[len("dense<") : -1].translate(str.maketrans("[],", "   ")).split()
+    bits = [int(w, 16) if w.startswith("0x") else None for w in words]
+    found = [float(w) if b is None else 0.0 for w, b in zip(words, bits, strict=True)]
+    made = np.array(found, ml_dtypes.bfloat16)
+    for k, b in enumerate(bits):
+        if b is not None:
+            made.view(np.uint16)[k] = b
+    return made
 
 
 __all__ = ["array", "dims_of", "dtype_of", "numbers", "tensor_type"]
