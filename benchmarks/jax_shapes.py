@@ -23,8 +23,7 @@ import jax
 import numpy as np
 
 import tvm_disc
-from tests.frontends.stablehlo.programs import PROGRAMS, Program
-from tests.frontends.stablehlo.test_programs import exported
+from tests.frontends.stablehlo.programs import PROGRAMS, Program, exported
 
 
 def dims_of(program: Program, count: int) -> list[dict[str, int]]:

@@ -160,7 +160,7 @@ def compile(
             ``jax.export.symbolic_shape("b, s")``, or of arrays, whose shapes are fixed.
         static_argnums: the positions of arguments that are Python values.
         donate_argnums: the positions of arguments whose arrays a call deletes. Results have
-            memory of their own.
+            separate memory.
         kwargs: its keyword arguments, in the same form.
         target, options, constraints: as for :func:`tvm_disc.build`.
 
@@ -225,7 +225,7 @@ def jit(
         static_argnums: the positions of parameters that are Python values; another value compiles
             again.
         donate_argnums: the positions of parameters whose arrays a call deletes, as ``jax.jit``
-            does. Results have memory of their own.
+            does. Results have separate memory.
         target, options, constraints: as for :func:`tvm_disc.build`.
 
     Raises:

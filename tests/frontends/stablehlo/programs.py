@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import export, lax
 
 Spec = tuple[str, str]  # shape and element type
 
@@ -49,6 +49,17 @@ class Program:
                 made = rng.standard_normal(size).astype(dtype)
             found.append(np.asarray(made, dtype))
         return found
+
+
+def exported(program: Program) -> export.Exported:
+    """Return the function of a program, exported with its symbols."""
+    shapes = [shape for shape, _ in program.specs]
+    scope = export.SymbolicScope(program.constraints)
+    specs = [
+        jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), np.dtype(dtype))
+        for shape, (_, dtype) in zip(shapes, program.specs, strict=True)
+    ]
+    return export.export(jax.jit(program.function))(*specs)
 
 
 BS = tuple({"b": b, "s": s} for b, s in ((2, 5), (1, 1), (3, 16), (1, 17), (7, 4), (4, 33)))

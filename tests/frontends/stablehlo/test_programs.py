@@ -8,21 +8,9 @@ import pytest
 pytest.importorskip("jax")
 
 import jax
-from jax import export
 
 import tvm_disc
-from tests.frontends.stablehlo.programs import PROGRAMS, Program
-
-
-def exported(program: Program) -> export.Exported:
-    """Return the function of a program, exported with its symbols."""
-    shapes = [shape for shape, _ in program.specs]
-    scope = export.SymbolicScope(program.constraints)
-    specs = [
-        jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), np.dtype(dtype))
-        for shape, (_, dtype) in zip(shapes, program.specs, strict=True)
-    ]
-    return export.export(jax.jit(program.function))(*specs)
+from tests.frontends.stablehlo.programs import PROGRAMS, exported
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -86,6 +86,17 @@ def array(attribute: Any, ty: Any) -> np.ndarray:
     return aligned(np.array(attribute).astype(dtype, copy=False).reshape(shape))
 
 
+def constant(op: Any) -> np.ndarray:
+    """Return the elements of a constant operation; its type is checked before its value is read.
+
+    Raises:
+        Unsupported: programs do not have the element type.
+    """
+    ty = tensor_type(op.results[0].type)
+    dtype_of(ty)
+    return array(op.attributes["value"], ty)
+
+
 def _bfloat16(text: str) -> np.ndarray:
     """Return the elements of a dense attribute, which MLIR's bindings only print.
 
@@ -104,4 +115,4 @@ def _bfloat16(text: str) -> np.ndarray:
     return made
 
 
-__all__ = ["array", "dims_of", "dtype_of", "numbers", "tensor_type"]
+__all__ = ["array", "constant", "dims_of", "dtype_of", "numbers", "tensor_type"]

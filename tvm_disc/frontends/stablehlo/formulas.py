@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvm_disc.frontends.stablehlo.attributes import array, tensor_type
+from tvm_disc.frontends.stablehlo.attributes import constant
 from tvm_disc.frontends.stablehlo.node import direction, owner, short_name
 
 MOST = 64  # maximum number of operators in a formula
@@ -47,7 +47,7 @@ class _Reader:
             raise _TooLong
         name = short_name(op)
         if name == "constant":
-            found = array(op.attributes["value"], tensor_type(op.results[0].type)).reshape(-1)
+            found = constant(op).reshape(-1)
             return str(found[0]) if found.size == 1 else repr(found)
         given = [self.of(v, names) for v in op.operands]
         if name in ("call", "func.call"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import Expr, converting
-from tvm_disc.frontends.stablehlo.attributes import array, tensor_type
+from tvm_disc.frontends.stablehlo.attributes import constant, dtype_of, tensor_type
 from tvm_disc.frontends.stablehlo.node import StableHLONode, short_name
 from tvm_disc.frontends.stablehlo.rows import REFUSED, ROWS
 from tvm_disc.relay import expr as ast
@@ -110,9 +110,10 @@ class ModuleConversion:
 
     def _constant(self, op: Any) -> ast.Constant:
         """Return a constant; equal attributes, which MLIR stores once, share one array."""
+        dtype_of(tensor_type(op.results[0].type))
         key = op.attributes["value"], op.results[0].type
         if key not in self._constants:
-            self._constants[key] = ast.Constant(array(key[0], tensor_type(key[1])))
+            self._constants[key] = ast.Constant(constant(op))
         return self._constants[key]
 
     def _settled(self, value: Expr) -> Expr:

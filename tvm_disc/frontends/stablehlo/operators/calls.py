@@ -97,7 +97,12 @@ def _dynamic_window(n: StableHLONode) -> Expr:
     size, strides, base, dilations = (n.entries(k, "windows") for k in range(2, 6))
     flat = n.entries(6, "the padding of windows")
     pads = [(flat[2 * k], flat[2 * k + 1]) for k in range(rank)]
-    return windowed(n, monoid(block), size, strides, base, dilations, pads)
+    name = monoid(block)
+
+    def combine(a: Expr, b: Expr) -> Expr:
+        return n.walk.call(called, [a, b])[0]
+
+    return windowed(n, name, size, strides, base, dilations, pads, combine)
 
 
 def _dynamic_top_k(n: StableHLONode) -> list[Expr]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from tvm_disc.frontends.stablehlo.operators.reducers import (
 from tvm_disc.frontends.stablehlo.operators.shape import padded
 from tvm_disc.frontends.stablehlo.operators.windows import Windows, folded
 from tvm_disc.frontends.stablehlo.table import OperationRow
+
+Combine: TypeAlias = Callable[[Expr, Expr], Expr]
 
 
 def _reduce(n: StableHLONode) -> Any:
@@ -109,7 +111,7 @@ def _reduce_window(n: StableHLONode) -> Any:
     name = monoid(n.block())
     if len(n) > 2 or name is None:
         return folded(n, Windows(size, strides, dilations), base, pads)
-    return windowed(n, name, size, strides, base, dilations, pads)
+    return windowed(n, name, size, strides, base, dilations, pads, lambda a, b: n.run(0, [a, b])[0])
 
 
 def windowed(
@@ -120,20 +122,21 @@ def windowed(
     base: Sequence[Dim],
     dilations: Sequence[Dim],
     pads: Sequence[tuple[Dim, Dim]],
+    combine: Combine,
 ) -> Expr:
-    """Return a reduction over windows by an operator.
+    """Return a reduction over windows by an operator, or a cumulative one by any function.
 
     Raises:
         Unsupported: the function is no such operator; or the windows have a dynamic size and are
             not those of a cumulative reduction.
     """
     x, init = n[0], n[1]
+    plain = name is None or is_neutral(n, init, name)
+    axis = _running(n, x, size, strides, base, dilations, pads) if plain else None
+    if axis is not None:
+        return _cumulated(n, name, x, axis, pads, combine)
     if name is None:
-        raise Unsupported("windows combined by a function that is not one operator")
-    plain = is_neutral(n, init, name)
-    running = _running(n, name, x, size, strides, base, dilations, pads) if plain else None
-    if running is not None:
-        return running
+        raise Unsupported("windows of a dynamic size, combined by a function that is no operator")
     low, high = [a for a, _ in pads], [b for _, b in pads]
     # XLA leaves padding out, where StableHLO's specification counts it as initial values.
     x = padded(
@@ -217,15 +220,14 @@ def _pooled(
 
 def _running(
     n: StableHLONode,
-    name: str,
     x: Expr,
     size: Sequence[Dim],
     strides: Sequence[Dim],
     base: Sequence[Dim],
     dilations: Sequence[Dim],
     pads: Sequence[tuple[Dim, Dim]],
-) -> Expr | None:
-    """Return windows that cover all elements up to each one as a cumulative operator, else None."""
+) -> int | None:
+    """Return the axis along which windows cover all elements up to each one, or from it on."""
     moved = [a for a, k in enumerate(size) if not (isinstance(k, int) and k == 1)]
     plain = all(v == 1 for v in (*strides, *base, *dilations) if isinstance(v, int))
     if len(moved) != 1 or not plain or n.dtype(x) == "bool":
@@ -235,28 +237,40 @@ def _running(
     others = all(p == (0, 0) for a, p in enumerate(pads) if a != axis)
     if not others or not n.equal_dims(size[axis], length):
         return None
-    before, after = pads[axis]
     wide = n.dim("subtract", length, 1)
-    if n.equal_dims(before, wide) and n.equal_dims(after, 0):
-        return _cumulative(n, name, x, axis)
-    if n.equal_dims(after, wide) and n.equal_dims(before, 0):
-        made = _cumulative(n, name, op("reverse", x, axis=axis), axis)
-        return op("reverse", made, axis=axis)
+    ends = pads[axis], pads[axis][::-1]
+    if any(n.equal_dims(a, wide) and n.equal_dims(b, 0) for a, b in ends):
+        return axis
     return None
 
 
-def _cumulative(n: StableHLONode, name: str, x: Expr, axis: int) -> Expr:
-    """Return the reduction of all elements up to each one; that of maxima is a loop."""
-    operator = {"add": "cumsum", "multiply": "cumprod"}.get(name)
+def _cumulated(
+    n: StableHLONode,
+    name: str | None,
+    x: Expr,
+    axis: int,
+    pads: Sequence[tuple[Dim, Dim]],
+    combine: Combine,
+) -> Expr:
+    """Return the reduction of all elements up to each one, or from each one on."""
+    backwards = n.equal_dims(pads[axis][0], 0)
+    x = op("reverse", x, axis=axis) if backwards else x
+    operator = {"add": "cumsum", "multiply": "cumprod"}.get(name or "")
     if operator is not None:
-        return op(operator, x, axis=axis, dtype=n.dtype(x), exclusive=False)
+        made = op(operator, x, axis=axis, dtype=n.dtype(x), exclusive=False)
+    else:
+        made = _by_loop(n, x, axis, combine)
+    return op("reverse", made, axis=axis) if backwards else made
+
+
+def _by_loop(n: StableHLONode, x: Expr, axis: int, combine: Combine) -> Expr:
     lines = n.move(x, axis, 0)
 
     def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
-        best = op(MONOIDS[name][0], now[0], n.take(fixed[0], t, 0))
+        best = combine(now[0], n.take(fixed[0], t, 0))
         return [best], [best]
 
-    first = n.full(neutral(n.dtype(x), name), n.sizes(lines)[1:], n.dtype(x))
+    first = n.full(n[1], n.sizes(lines)[1:], n.dtype(x))
     _, [rows] = counted(n, n.size(lines, 0), [lines], [first], step)
     return n.move(n.reshape(rows, n.sizes(lines)), 0, axis)
 
