@@ -23,7 +23,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.frontends.extras import require
 from tvm_disc.options import Options
 from tvm_disc.runtime.executable import Executable
-from tvm_disc.typing import TargetLike
+from tvm_disc.typing import SupportsDLPack, TargetLike
 
 
 class Compiled:
@@ -37,7 +37,7 @@ class Compiled:
     def __init__(self, exported: Any, executable: Executable, donated: Sequence[int] = ()) -> None:
         self.exported, self.executable, self._donated = exported, executable, donated
         self._in_tree, self._out_tree = exported.in_tree, exported.out_tree
-        self._wrap: Callable[[Any], Any] | None = None
+        self._wrap: Callable[[SupportsDLPack], object] | None = None
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the program; inside ``jax.jit`` as a callback.
@@ -52,7 +52,7 @@ class Compiled:
             raise BadInput(f"arguments: expected the structure {self._in_tree}, found {tree}")
         return self.on_leaves(leaves)
 
-    def on_leaves(self, leaves: list[Any]) -> Any:
+    def on_leaves(self, leaves: Sequence[object]) -> object:
         """Call the program on the leaves of arguments of the right structure."""
         kind = _kind_of_arrays()
         for x in leaves:
@@ -60,7 +60,7 @@ class Compiled:
                 return self._on_any(leaves)
         return self._run(leaves)
 
-    def _on_any(self, leaves: list[Any]) -> Any:
+    def _on_any(self, leaves: Sequence[object]) -> object:
         import jax
 
         if any(isinstance(x, jax.core.Tracer) for x in leaves):
@@ -68,7 +68,7 @@ class Compiled:
         wanted = self.exported.in_avals
         return self._run([_array(x, a.dtype) for x, a in zip(leaves, wanted, strict=True)])
 
-    def _run(self, leaves: list[Any]) -> Any:
+    def _run(self, leaves: Sequence[Any]) -> object:
         made = self.executable.on_tensors(leaves)
         results = [made] if hasattr(made, "__dlpack__") else list(made)
         wrap = self._wrap
@@ -79,19 +79,19 @@ class Compiled:
             leaves[k].delete()
         return self._out_tree.unflatten(found)
 
-    def _traced(self, leaves: Sequence[Any]) -> Any:
+    def _traced(self, leaves: Sequence[object]) -> object:
         """Return the call as a callback in the program that JAX traces."""
         import jax
 
-        def run(*arrays: Any) -> Any:
-            return self._run([jax.numpy.asarray(x) for x in arrays])
+        def run(*given: object) -> object:
+            return self._run([jax.numpy.asarray(x) for x in given])
 
         kinds = [a.dtype for a in self.exported.in_avals]
-        leaves = [_array(x, dtype) for x, dtype in zip(leaves, kinds, strict=True)]
-        specs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
+        arrays = [_array(x, dtype) for x, dtype in zip(leaves, kinds, strict=True)]
+        specs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays]
         args, kwargs = jax.tree.unflatten(self.exported.in_tree, specs)
         result = jax.eval_shape(self.exported.call, *args, **kwargs)
-        return jax.pure_callback(run, result, *leaves)
+        return jax.pure_callback(run, result, *arrays)
 
     def explain(self, **options: Any) -> str:
         """Return the report of :meth:`Executable.explain`."""
@@ -110,7 +110,9 @@ def _kind_of_arrays() -> type:
     return type(jax.numpy.zeros(()))
 
 
-def _wrapper(avals: Sequence[Any], results: Sequence[Any]) -> Callable[[Any], Any]:
+def _wrapper(
+    avals: Sequence[Any], results: Sequence[SupportsDLPack]
+) -> Callable[[SupportsDLPack], object]:
     """Return the conversion of TVM tensors to JAX arrays.
 
     On the CPU it is the native part of ``jax.dlpack.from_dlpack``, whose checks in Python take 30
@@ -118,7 +120,7 @@ def _wrapper(avals: Sequence[Any], results: Sequence[Any]) -> Callable[[Any], An
     """
     import jax
 
-    whole: Callable[[Any], Any] = jax.dlpack.from_dlpack
+    whole: Callable[[SupportsDLPack], object] = jax.dlpack.from_dlpack
     if any(a.dtype.itemsize == 8 for a in avals):  # narrowed, unless jax_enable_x64 is set
         return whole
     if any(x.__dlpack_device__()[0] != 1 for x in results):
@@ -134,7 +136,7 @@ def _wrapper(avals: Sequence[Any], results: Sequence[Any]) -> Callable[[Any], An
     return lambda x: native(x.__dlpack__(), device, None, None, 1)
 
 
-def _array(value: Any, dtype: Any) -> Any:
+def _array(value: object, dtype: object) -> Any:
     """Return a leaf as an array; Python numbers get the type of the exported function."""
     import jax
 
