@@ -45,19 +45,6 @@ def test_a_weight_that_lies_along_k(blas: ctypes.CDLL) -> None:
     assert blas.fake_compute() == 68 and blas.fake_batch() == 1
 
 
-def test_an_algorithm_gets_the_memory_that_it_needs(blas: ctypes.CDLL) -> None:
-    x = rows("n", 128)
-    program, w = built(function(x, relay.nn.dense(x, weight(10, 128)))), noise(10, 128)
-    assert blas.fake_scratch() == 0
-    for n in (1, 5, 33):
-        calls = blas.fake_calls()
-        value = noise(n, 128)
-        np.testing.assert_allclose(program(value), value @ w.T, rtol=1e-5, atol=1e-5)
-        assert blas.fake_calls() == calls + 1
-    assert blas.fake_scratch() == 4096
-    assert blas.fake_alive() == 0
-
-
 def test_a_bias_and_a_weight_along_n(blas: ctypes.CDLL) -> None:
     x = rows("n", 24)
     product = relay.nn.matmul(x, weight(24, 10))

@@ -77,10 +77,6 @@ LIBRARY_CALLS = (
     "cublasLtMatrixLayoutSetAttribute",
     "cublasLtMatrixLayoutDestroy",
     "cublasLtMatmul",
-    "cublasLtMatmulPreferenceCreate",
-    "cublasLtMatmulPreferenceSetAttribute",
-    "cublasLtMatmulPreferenceDestroy",
-    "cublasLtMatmulAlgoGetHeuristic",
 )
 LIBRARY_HANDLE = GRAPH_MUTEX + MUTEX_WORDS
 LIBRARY_CODES = LIBRARY_HANDLE + 1

@@ -8,7 +8,6 @@ If a call fails, the generated kernels compute the matmul.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
@@ -21,7 +20,7 @@ from tvm_disc.codegen.cuda.driver import FIND_LIBRARY
 from tvm_disc.codegen.cuda.stream import stream
 from tvm_disc.codegen.host.abi import as_pointer, i32
 from tvm_disc.codegen.host.device import GRAPH, STATE, TAKEN
-from tvm_disc.codegen.host.memory import GIVE, TAKE, bits_of, words
+from tvm_disc.codegen.host.memory import bits_of, words
 from tvm_disc.codegen.host.results import words_at
 from tvm_disc.schedules.cuda.library import (
     ADDRESS,
@@ -43,7 +42,7 @@ from tvm_disc.schedules.cuda.library import (
     TRANS_SECOND,
     TYPE,
 )
-from tvm_disc.tir.builder import Block, call, i64, prim_func
+from tvm_disc.tir.builder import Block, i64, prim_func
 from tvm_disc.typing import Buffer, Expr, GlobalVar
 
 LIBRARIES = tuple(f"libcublasLt.so.{major}" for major in (13, 12, 11))
@@ -51,17 +50,8 @@ _NOW = 2
 # cuBLASLt constants: attributes of a matmul and of a matrix layout, and the element type.
 _OF_FIRST, _OF_SECOND, _OF_EPILOGUE, _OF_BIAS = 3, 4, 7, 8
 _OF_BATCH, _OF_STEP = 5, 6
-# ... attributes of a preference, and the layout of a found algorithm in words.
-_MOST_BYTES, _ALIGNMENTS = 1, (5, 6, 7, 8)
-_BYTES, _COUNT, _ALGORITHM_WORDS = 8, 12, 13
-# memory that a call may use: what PyTorch gives the library on sm_90
-WORKSPACE_BYTES = 32 << 20
-_ALIGNED_BYTES = 256
 _FLOAT32 = 0
 _ONE = 0x3F800000  # 1.0 as float32 bits
-
-
-_STRUCTS = ("MatmulDesc", *["MatrixLayout"] * 3, "MatmulPreference")
 
 
 def library_functions() -> dict[GlobalVar, Expr]:
@@ -130,9 +120,8 @@ def _product() -> Any:
     def at(word: int) -> Expr:
         return bits_of(fields_ptr) + 8 * word
 
-    # the matmul's descriptor, three matrix layouts, and the preference
-    made = block.alloc("made", len(_STRUCTS), "int64")
-    for k in range(len(_STRUCTS)):
+    made = block.alloc("made", 4, "int64")  # the matmul's descriptor, and three matrix layouts
+    for k in range(4):
         block.store(made, k, i64(0))
     attempt = _Tries(block, state, out)
     attempt("cublasLtMatmulDescCreate", bits_of(made.data), fields[i64(COMPUTE)], _FLOAT32)
@@ -156,54 +145,14 @@ def _product() -> Any:
     one, none = bits_of(scale.data), bits_of(scale.data) + 8
     first, second, result = (fields[i64(x + ADDRESS)] for x in (FIRST, SECOND, RESULT))
     to = (result, made[i64(3)], result, made[i64(3)])
-    algorithm = _algorithm(block, attempt, made, (first, second, result))
-    workspace = block.alloc("workspace", 1, "int64")
-    block.store(workspace, 0, i64(0))
-    needed = block.bind("needed", algorithm[i64(_BYTES)])
-    with block.when(tirx.And(tirx.NE(out[i64(0)], i64(0)), needed > 0)):
-        block.eval(call(TAKE, state.data, needed, workspace.data))
-        block.store(out, 0, tirx.Cast("int64", tirx.NE(workspace[i64(0)], i64(0))))
     attempt("cublasLtMatmul", state[i64(LIBRARY_HANDLE)], made[i64(0)], one, first, made[i64(1)],
-            second, made[i64(2)], none, *to, bits_of(algorithm.data), workspace[i64(0)], needed,
-            stream(block))  # fmt: skip
-    with block.when(tirx.NE(workspace[i64(0)], i64(0))):
-        block.eval(call(GIVE, state.data, workspace[i64(0)]))
+            second, made[i64(2)], none, *to, 0, 0, 0, stream(block))  # fmt: skip
     block.store(record, TAKEN, out[i64(0)])
-    for k, struct in enumerate(_STRUCTS):
+    for k in range(4):
+        struct = "MatrixLayout" if k else "MatmulDesc"
         with block.when(tirx.NE(made[i64(k)], i64(0))):
             block.eval(_call(state, f"cublasLt{struct}Destroy", made[i64(k)]))
     return prim_func([address, fields_ptr, out_ptr], block.stmt())
-
-
-def _algorithm(block: Block, attempt: _Tries, made: Buffer, operands: Sequence[Expr]) -> Buffer:
-    """Emit the search for an algorithm, which is then in the result with the bytes that it needs.
-
-    Without one, the library searches itself, but only for algorithms that need no memory.
-    """
-    found = block.alloc("algorithm", _ALGORITHM_WORDS, "int64")
-    told = block.alloc("told", 1, "int64")
-    for k in range(_ALGORITHM_WORDS):
-        block.store(found, k, i64(0))
-    preference = len(_STRUCTS) - 1
-    attempt("cublasLtMatmulPreferenceCreate", bits_of(made.data) + 8 * preference)
-    first, second, result = operands
-    aligned = [
-        tirx.min(tirx.bitwise_and(at, i64(0) - at), i64(_ALIGNED_BYTES))
-        for at in (first, second, result, result)
-    ]
-    attributes = [(_MOST_BYTES, i64(WORKSPACE_BYTES), 8)]
-    attributes += [(number, value, 4) for number, value in zip(_ALIGNMENTS, aligned, strict=True)]
-    for number, value, size in attributes:
-        block.store(told, 0, value)
-        place = bits_of(told.data)
-        attempt("cublasLtMatmulPreferenceSetAttribute", made[i64(preference)], number, place, size)
-    product = (made[i64(k)] for k in (0, 1, 2, 3, 3, preference))
-    results = bits_of(found.data), bits_of(found.data) + 8 * _COUNT
-    handle = attempt.state[i64(LIBRARY_HANDLE)]
-    attempt("cublasLtMatmulAlgoGetHeuristic", handle, *product, 1, *results)
-    with block.when(tirx.EQ(found[i64(_COUNT)], i64(0))):
-        block.store(attempt.out, 0, i64(0))
-    return found
 
 
 def _matrices(fields: Buffer) -> list[tuple[int, tuple[Expr, Expr]]]:
