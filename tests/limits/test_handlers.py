@@ -159,6 +159,8 @@ def test_a_signal_while_handlers_are_put_back_is_not_lost(
     raised: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = signal.signal
+    # a process that a shell started in the background ignores SIGINT
+    before = put(signal.SIGINT, signal.default_int_handler)
     sent: list[int] = []
 
     def interrupted(number: int, handler: Any) -> Any:
@@ -171,6 +173,7 @@ def test_a_signal_while_handlers_are_put_back_is_not_lost(
     with pytest.raises(type(raised)) as caught:
         with_handlers(lambda: None)
     monkeypatch.undo()
+    put(signal.SIGINT, before)
     assert caught.value is raised and sent
 
 
