@@ -23,6 +23,8 @@ from tests.frontends.stablehlo.operators import (  # noqa: E402
 from tvm_disc.errors import Unsupported  # noqa: E402
 from tvm_disc.frontends.stablehlo.rows import REFUSED, ROWS  # noqa: E402
 
+# operators that only newer versions of JAX define
+NEWER = {"collective_reduce"}
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
@@ -30,8 +32,8 @@ def test_every_operator_is_converted_or_refused() -> None:
     names = set(defined())
     assert not names - set(ROWS) - set(REFUSED) - set(STRUCTURE)
     assert not set(ROWS) & set(REFUSED)
-    assert {n for n in ROWS if "." not in n and n != "call"} <= names
-    assert set(REFUSED) <= names
+    listed = {n for n in ROWS if "." not in n and n != "call"} | set(REFUSED)
+    assert listed - names <= NEWER
 
 
 def test_the_document_lists_all_operators() -> None:
