@@ -122,15 +122,15 @@ def dtype_of(x: Expr) -> tuple[str, int]:
     return name, int(lanes or 1)
 
 
+def literal(x: Expr) -> int | float | None:
+    """Return the number that ``x`` is, in all lanes of a vector; None for other expressions."""
+    scalar = x.value if isinstance(x, tirx.Broadcast) else x
+    return scalar.value if isinstance(scalar, tirx.FloatImm | tirx.IntImm) else None
+
+
 def is_literal(x: Expr) -> bool:
     """Return whether ``x`` is a number, or a vector with one number in all lanes."""
-    scalar = x.value if isinstance(x, tirx.Broadcast) else x
-    return isinstance(scalar, tirx.FloatImm | tirx.IntImm)
-
-
-def _is_zero(literal: Expr) -> bool:
-    scalar = literal.value if isinstance(literal, tirx.Broadcast) else literal
-    return float(scalar.value) == 0
+    return literal(x) is not None
 
 
 def bound(var: tirx.Var, value: Expr) -> list[Binding]:
@@ -154,10 +154,10 @@ def under(bindings: Sequence[Binding], result: Expr) -> Expr:
 
 def _widened(x: Expr, dtype: str) -> Expr:
     """Return a float converted to a wider type; a literal remains one."""
-    scalar = x.value if isinstance(x, tirx.Broadcast) else x
-    if not isinstance(scalar, tirx.FloatImm):
+    number = literal(x)
+    if number is None:
         return tirx.Cast(dtype, x)
-    return tirx.const(float(np.dtype(dtype_of(x)[0]).type(scalar.value)), dtype)
+    return tirx.const(float(np.dtype(dtype_of(x)[0]).type(number)), dtype)
 
 
 def widen(x: Expr) -> Expr:
@@ -250,7 +250,7 @@ class ScalarBody:
         """Return a variable bound to ``value``; literals and conditions stay inline (TVM has no
         vector of bool). Zeros are bound: TVM refuses to fold a division by 0.
         """
-        if (is_literal(value) and not _is_zero(value)) or "bool" in str(value.ty.dtype):
+        if literal(value) or "bool" in str(value.ty.dtype):
             return value
         var = tirx.Var(name, str(value.ty.dtype))
         self._bindings += bound(var, value)
@@ -326,9 +326,9 @@ class ScalarBody:
 
     def select(self, condition: Expr, yes: Expr, no: Expr) -> Expr:
         """Return ``yes`` or ``no``; a literal condition is folded."""
-        if is_literal(condition):
-            scalar = condition.value if isinstance(condition, tirx.Broadcast) else condition
-            return yes if scalar.value else no
+        known = literal(condition)
+        if known is not None:
+            return yes if known else no
         return tirx.Select(condition, yes, no)
 
     def or_nan(self, result: Expr) -> Expr:
