@@ -23,13 +23,12 @@ import numpy as np
 import tvm_disc
 from tests.build.cases import COMPILED, calls, check_results, make_case
 from tests.cuda import emulator
+from tests.sections import Section
 from tvm_disc.codegen.cuda import nvrtc
 from tvm_disc.errors import DiscError
 from tvm_disc.relay.ops.row import OpRow
 
-BEGIN = "<!-- begin: python -m tests.cuda.operators --write -->"
-END = "<!-- end: operators -->"
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cuda.md"
+SECTION = Section("docs/cuda.md", "tests.cuda.operators", "operators")
 ORDERS = (0, 5)
 ARCHITECTURE = "sm_80"
 
@@ -110,13 +109,6 @@ def _words(found: Mapping[str, Any]) -> str:
     return "not run"
 
 
-def write(path: Path, text: str) -> None:
-    """Put the section between its marks."""
-    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
-
-
 def missing(rows: Sequence[OpRow], found: Mapping[str, Any]) -> Iterator[OpRow]:
     """What has not been run."""
     return (row for row in rows if row.name not in found)
@@ -152,7 +144,7 @@ def main() -> int:
     found = read(options.results)
     text = table(found)
     if options.write:
-        write(DOCUMENT, text)
+        SECTION.write(text.removesuffix("\n"))
     else:
         print(text)
     return int(any(k in found[r.name] for r in rows for k in ("wrong", "failed", "crashed")))

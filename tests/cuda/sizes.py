@@ -11,11 +11,11 @@ import ast
 import io
 import tokenize
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-ROOM, DOCUMENT = ROOT / "tvm_disc" / "schedules", ROOT / "docs" / "cuda.md"
-BEGIN, END = "<!-- begin: python -m tests.cuda.sizes --write -->", "<!-- end: sizes -->"
+from tests.sections import ROOT, Section
+
+ROOM = ROOT / "tvm_disc" / "schedules"
+SECTION = Section("docs/cuda.md", "tests.cuda.sizes", "sizes")
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
            tokenize.ENDMARKER}  # fmt: skip
 WINDOWS = ("conv/channel_window.py", "conv/window.py", "conv/window_tile.py")
@@ -76,9 +76,7 @@ def main() -> None:
     if not parser.parse_args().write:
         print(text)
         return
-    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+    SECTION.write(f"\n{text}")
 
 
 if __name__ == "__main__":

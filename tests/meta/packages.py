@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.meta.imports import FACES, PACKAGE, graph, package_of
+from tests.sections import ROOT, Section
 
-BEGIN = "<!-- begin: python -m tests.meta.packages --write -->"
-END = "<!-- end: packages -->"
+SECTION = Section("CONTRIBUTING.md", "tests.meta.packages", "packages")
 # These modules import all others, which says nothing about the layers.
 OUTSIDE = {"__init__", "__main__", "paths"}
 
@@ -60,25 +60,14 @@ def _rows(names: Sequence[str], width: int = 4) -> list[Sequence[str]]:
     return [names[k : k + width] for k in range(0, len(names), width)]
 
 
-def section(text: str) -> tuple[str, str, str]:
-    """Return the text before the diagram, the diagram, and the text after it."""
-    before, begin, rest = text.partition(f"{BEGIN}\n")
-    inside, end, after = rest.partition(f"\n{END}")
-    assert begin and end, f"expected the lines {BEGIN!r} and {END!r}"
-    return before + begin, inside, end + after
-
-
 def main() -> None:
     """Print the diagram, or write it into CONTRIBUTING.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="into CONTRIBUTING.md")
-    root = Path(__file__).resolve().parents[2]
-    if not parser.parse_args().write:
-        print(picture(root))
-        return
-    path = root / "CONTRIBUTING.md"
-    before, _, after = section(path.read_text(encoding="utf-8"))
-    path.write_text(before + picture(root) + after, encoding="utf-8")
+    if parser.parse_args().write:
+        SECTION.write(picture(ROOT))
+    else:
+        print(picture(ROOT))
 
 
 if __name__ == "__main__":

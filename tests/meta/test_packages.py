@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.packages import BEGIN, END, packages, picture, reduced, section
+from tests.meta.packages import SECTION, packages, picture, reduced
 
 
 def test_the_picture_is_up_to_date(root: Path) -> None:
-    _, drawn, _ = section((root / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    assert drawn == picture(root), "run: python -m tests.meta.packages --write"
+    assert SECTION.read(root) == picture(root), "run: python -m tests.meta.packages --write"
 
 
 def test_packages_see_what_they_import(root: Path) -> None:
@@ -28,6 +27,7 @@ def test_what_other_imports_imply_is_left_out() -> None:
 
 
 def test_a_section_needs_its_marks() -> None:
-    assert section(f"x\n{BEGIN}\ny\n{END}\nz") == (f"x\n{BEGIN}\n", "y", f"\n{END}\nz")
+    begin, end = SECTION.begin, SECTION.end
+    assert SECTION.split(f"x\n{begin}\ny\n{end}\nz") == (f"x\n{begin}\n", "y", f"\n{end}\nz")
     with pytest.raises(AssertionError, match="expected the lines"):
-        section("x")
+        SECTION.split("x")

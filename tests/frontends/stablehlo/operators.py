@@ -6,11 +6,10 @@ import argparse
 import re
 from pathlib import Path
 
+from tests.sections import Section
 from tvm_disc.frontends.stablehlo.rows import FAMILIES, REFUSED
 
-BEGIN = "<!-- begin: python -m tests.frontends.stablehlo.operators --write -->"
-END = "<!-- end: operators -->"
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "jax.md"
+SECTION = Section("docs/jax.md", "tests.frontends.stablehlo.operators", "operators")
 # of functions and regions: they have no converter of their own
 STRUCTURE = ("constant", "return")
 
@@ -41,23 +40,14 @@ def _code(names: list[str]) -> str:
     return ", ".join(f"`{n}`" for n in names)
 
 
-def section(text: str) -> tuple[str, str, str]:
-    """Return the text before the table, the table, and the text after it."""
-    before, begin, rest = text.partition(f"{BEGIN}\n")
-    inside, end, after = rest.partition(f"\n{END}")
-    assert begin and end, f"expected the lines {BEGIN!r} and {END!r}"
-    return before + begin, inside, end + after
-
-
 def main() -> None:
     """Print the table, or write it into docs/jax.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="into docs/jax.md")
-    if not parser.parse_args().write:
+    if parser.parse_args().write:
+        SECTION.write(table())
+    else:
         print(table())
-        return
-    before, _, after = section(DOCUMENT.read_text(encoding="utf-8"))
-    DOCUMENT.write_text(before + table() + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

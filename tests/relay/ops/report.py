@@ -24,14 +24,14 @@ from tests.build.cases import Shown, assert_same, environments, expected, is_sym
 from tests.build.cases import tensors as sample_tensors
 from tests.relay.helpers import resolve
 from tests.relay.samples import Sample, samples_of, symbols
+from tests.sections import Section
 from tvm_disc import relay
 from tvm_disc.errors import DiscError
 from tvm_disc.relay.ops.refused import REFUSED
 from tvm_disc.relay.ops.row import OpRow
 from tvm_disc.relay.ops.table import OPS
 
-BEGIN = "<!-- begin: python -m tests.relay.ops.report --write -->"
-END = "<!-- end: operators -->"
+SECTION = Section("docs/operators.md", "tests.relay.ops.report", "operators")
 DTYPES = ("float16", "float32", "float64", "bool", "int8", "uint8", "int16", "int32", "int64")
 MODES = ("all", "data", "some", "none")
 WORDS = {"all": "fully", "data": "fully, kernel known", "some": "partly", "none": "static"}
@@ -228,14 +228,7 @@ def table(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
         types = ", ".join(found.get((name, "types"), {}).get("types", []))
         lines.append(f"| {name} | {how} | {ran} | {types} | {group} |")
     summary = "; ".join(f"{n} {how}" for how, n in sorted(counts.items()))
-    return "\n".join(["", f"{len(OPS)} operators: {summary}.", *lines, "", ""])
-
-
-def write(path: Path, text: str) -> None:
-    """Put the section between its marks."""
-    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}{text}{END}{after}", encoding="utf-8")
+    return "\n".join([f"{len(OPS)} operators: {summary}.", *lines, "", ""])
 
 
 def main() -> None:
@@ -255,7 +248,7 @@ def main() -> None:
             _complete(row, options.modes.split(","), found, record)
     text = table(found)
     if options.write:
-        write(Path(__file__).resolve().parents[3] / "docs" / "operators.md", text)
+        SECTION.write(text.removesuffix("\n"))
     else:
         print(text)
 
