@@ -122,8 +122,8 @@ def _emit(
         opened = open_functions(placed, graphs is not None)
         most = max((len(f.func.params) for f in machine.code), default=1)
         support = {**support, **launch_functions(SLOT, graphs, most), **opened}
-    parts = list(kernels.values()), machine.micro.functions
-    return Emitted(entry, support, *parts, accounts, known)
+    shared_functions = machine.micro.functions
+    return Emitted(entry, support, list(kernels.values()), shared_functions, accounts, known)
 
 
 def graphs_of(versions: Sequence[Program]) -> Graphs | None:

@@ -11,20 +11,12 @@ from tvm import tirx
 from tvm_disc.abi.state import HOME
 from tvm_disc.codegen.host.abi import as_pointer
 from tvm_disc.codegen.host.device import EVENT_WORDS, EVENTS_BEGIN, EVENTS_END, TAKEN, WAIT
-from tvm_disc.codegen.host.memory import GIVE, GIVE_CELLS, TAKE
-from tvm_disc.codegen.host.profile import (
-    NOW,
-    RECORD,
-    account_name,
-    launch_bytes,
-    launch_flops,
-    launch_variant,
-)
+from tvm_disc.codegen.host.memory import GIVE, TAKE
+from tvm_disc.codegen.host.profile import NOW, RECORD, account_name, launch_work
 from tvm_disc.codegen.plan.program import Launch
 from tvm_disc.codegen.threads.glue import count_call
 from tvm_disc.errors import Unsupported
 from tvm_disc.tir.builder import Block, call, i64
-from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.typing import UNSET, Buffer, Expr
 
 
@@ -57,9 +49,6 @@ class Allocator(Protocol):
     def free(self, pointer: Expr) -> None:
         """Emit the release of an allocation."""
 
-    def free_cells(self, newest: Expr) -> None:
-        """Emit the release of what the cell at an address, and those before it, own."""
-
 
 def _nowhere() -> None:
     raise Unsupported("functions on boxed values do not run on a GPU")
@@ -75,7 +64,8 @@ class Emission:
         null: pointer passed to kernels that need no scratch memory.
         state: the program's state.
         own_threads: whether kernels run on the thread pool that all programs share.
-        counted: condition that this call is counted as a user of threads; None if never.
+        counted: address of the thread pool if this call is counted as one of its users, else 0;
+            None if it never is.
         profile: address of the record of a timed call, or 0.
         device: whether tensors and kernels are on a GPU.
         record: for GPU calls, the argument of launches: the state, and whether one failed.
@@ -102,8 +92,7 @@ class Emission:
     def count_call(self, change: int) -> None:
         """Emit a change of the number of active calls, if this call is counted."""
         if self.counted is not None:
-            with self.block.when(self.counted):
-                count_call(self.block, self.home(), change)
+            count_call(self.block, self.counted, change)
 
     def home(self) -> Expr:
         """Return the address of the thread pool."""
@@ -142,11 +131,7 @@ class Emission:
             if self.device:
                 self.block.eval(call(WAIT, self.state))
             self.block.eval(call(NOW, end.data))
-        work: list[Expr] = [i64(0)] * 3
-        if launch is not None:
-            work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]
-        sizes = Sizes(self.block)
-        variant, size, flops = (sizes.plain(number) for number in work)
+        variant, size, flops = [i64(0)] * 3 if launch is None else launch_work(self.block, launch)
         if launch is not None and launch.kernel.library is not None:
             taken = tirx.NE(self.record[i64(TAKEN)], i64(0))
             last = i64(len(launch.kernel.names) - 1)
@@ -171,7 +156,3 @@ class KeptMemory:
     def free(self, pointer: Expr) -> None:
         """Emit the release of a block."""
         self.block.eval(call(GIVE, self.host.state, tirx.reinterpret("int64", pointer)))
-
-    def free_cells(self, newest: Expr) -> None:
-        """Emit the release of what the cell at an address, and those before it, own."""
-        self.block.eval(call(GIVE_CELLS, self.host.state, newest))

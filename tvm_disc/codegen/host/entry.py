@@ -44,7 +44,7 @@ from tvm_disc.codegen.plan.program import AllocOutput, Copy, Define, HostFunctio
 from tvm_disc.codegen.threads.glue import install_launch
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
-from tvm_disc.typing import UNSET, Expr
+from tvm_disc.typing import Expr
 
 # Calls that read more, or need a large workspace, run long enough to share threads with others.
 COUNTED_BYTES = 16 << 10
@@ -80,7 +80,6 @@ class HostEmitter:
         self.objects = ObjectCode(self.host, self.regions, self, functions, errors)
         self.versions = versions
         self.slot_gv = slot_gv
-        self.counted_home: Expr = UNSET
         self.self_handle = tirx.Var("self_handle", void_pointer())
         self.num_args = tirx.Var("num_args", "int32")
         self.host.null = self.tensors.args
@@ -162,31 +161,24 @@ class HostEmitter:
                 program.signature.inputs, self.tensors.input_dims, strict=True
             )
         ]
-        _, large, _ = self.regions.workspaces[-1]
+        large = self.regions.open[-1].large
         much = reduce(tirx.Add, read, i64(0)) > COUNTED_BYTES
-        self.host.counted = self.block.bind(
-            "counted", much if large is None else tirx.Or(large, much)
-        )
-        home = tirx.Select(self.host.counted, self.host.home(), i64(0))
-        self.counted_home = self.block.bind("counted_home", home)
+        much = much if large is None else tirx.Or(large, much)
+        home = tirx.Select(much, self.host.home(), i64(0))
+        self.host.counted = self.block.bind("counted", home)
         self.host.count_call(1)
 
     # -- exits ---------------------------------------------------------------------------------
 
     def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
         """Emit an error exit if ``cond`` is false; everything allocated is freed."""
-        held = self.regions.workspaces or self.tensors.allocated or self.host.graph
+        held = self.regions.holds or self.tensors.allocated or self.host.graph
         if not held and self.host.counted is None:
             self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
             return
         cond = self.block.bind("holds", cond)
-        plain = not (self.host.device or self.tensors.allocated or self.objects.heap is not None)
         with self.block.when(tirx.Not(cond)):
-            if plain:
-                home = i64(0) if self.host.counted is None else self.counted_home
-                self.block.eval(call(LEAVE_CALL, self.host.state, self.regions.newest(), home))
-            else:
-                self._abandon()
+            self._abandon()
             self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
 
     def check_numbers(self, cond: Expr, text: Sequence[Expr | str], kind: str) -> None:
@@ -207,15 +199,20 @@ class HostEmitter:
         self.block.eval(failed(self.host.null))
 
     def _abandon(self) -> None:
-        if self.objects.heap is None:
-            self.regions.give_back()
+        """Emit the release of everything that the call holds."""
+        if self.regions.memory is self.memory:
+            counted = i64(0) if self.host.counted is None else self.host.counted
+            self.block.eval(call(LEAVE_CALL, self.host.state, self.regions.newest(), counted))
         else:
-            self.objects.release_heap()
+            if self.objects.heap is None:
+                self.regions.give_back()
+            else:
+                self.objects.release_heap()
+            self.host.count_call(-1)
         if self.host.graph:
             self.graph.leave()
         if self.tensors.allocated:
             self.tensors.abandon()
-        self.host.count_call(-1)
 
     # -- entry ---------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from tvm_disc.codegen.host.device import (
     TAKE_FOR,
 )
 from tvm_disc.codegen.host.emission import Emission, EntryExits
-from tvm_disc.codegen.host.memory import bits_of, free_cells
+from tvm_disc.codegen.host.memory import bits_of
 from tvm_disc.codegen.host.results import words_at
 from tvm_disc.codegen.plan.program import Signature
 from tvm_disc.tir.builder import call, i64
@@ -77,10 +77,6 @@ class GraphCapture:
     def free(self, pointer: Expr) -> None:
         """Emit the release of a workspace, unless a graph owns it."""
         self.block.eval(call(GIVE_FOR, self._record(), tirx.reinterpret("int64", pointer)))
-
-    def free_cells(self, newest: Expr) -> None:
-        """Emit the release of what the cell at an address, and those before it, own."""
-        free_cells(self.block, newest, lambda address: self.free(as_pointer(address)))
 
     def _record(self) -> Expr:
         return tirx.reinterpret("int64", self.host.record.data)

@@ -40,12 +40,9 @@ DEFAULT_LIMIT_BYTES = 1 << 30
 DEFAULT_RESULT_BYTES = 256 << 20
 # Header of every block: its size, and the address that malloc returned.
 HEADER_BYTES = 64
-TAKE, GIVE, GIVE_CELLS, LEAVE_CALL, TRIM, DROP, TENSOR = (
+TAKE, GIVE, LEAVE_CALL, TRIM, DROP, TENSOR = (
     GlobalVar(f"tvm_disc_{name}")
-    for name in (
-        *("take", "give", "give_cells", "leave_call", "trim_blocks", "drop_results"),
-        "new_tensor",
-    )
+    for name in ("take", "give", "leave_call", "trim_blocks", "drop_results", "new_tensor")
 )
 # A cell holds a block of memory: its address, whether the cell owns it, and the address of the cell
 # that was opened before, 0 for none.
@@ -57,7 +54,6 @@ def memory_functions() -> dict[GlobalVar, object]:
     return {
         TAKE: _take(),
         GIVE: _give(),
-        GIVE_CELLS: give_cells(),
         LEAVE_CALL: _leave_call(),
         TRIM: _trim(),
     }
@@ -236,14 +232,6 @@ def _give() -> Any:
     return prim_func([state_ptr, address], block.stmt())
 
 
-def give_cells() -> object:
-    """Return ``give_cells(state, cell)``: free the blocks of a cell and of all cells before it."""
-    state, cell = words("state"), index_var("cell")
-    block = Block()
-    free_cells(block, cell, lambda address: block.eval(call(GIVE, state, address)))
-    return prim_func([state, cell], block.stmt())
-
-
 def _leave_call() -> object:
     """Return ``leave_call(state, cell, home)``, which releases what a call holds before an error.
 
@@ -251,7 +239,7 @@ def _leave_call() -> object:
     """
     state, cell, home = words("state"), index_var("cell"), index_var("home")
     block = Block()
-    block.eval(call(GIVE_CELLS, state, cell))
+    free_cells(block, cell, lambda address: block.eval(call(GIVE, state, address)))
     count_call(block, home, -1)
     return prim_func([state, cell, home], block.stmt())
 

@@ -96,15 +96,19 @@ def _account(kernel: Kernel) -> object:
     block = Block()
     end = block.alloc("end", 1, "int64")
     block.eval(call(NOW, end.data))
-    launch = Launch(kernel, [], [], [*symbols], None)
-    sizes = Sizes(block)
-    work = (launch_variant(launch), launch_bytes(launch), launch_flops(launch))
-    variant, size, flops = (sizes.plain(w) for w in work)
+    variant, size, flops = launch_work(block, Launch(kernel, [], [], [*symbols], None))
     block.eval(call(RECORD, profile, number, variant, start, end[i64(0)], size, flops))
     return prim_func([profile, number, start, *symbols], block.stmt())
 
 
 # -- work -----------------------------------------------------------------------------------------
+
+
+def launch_work(block: Block, launch: Launch) -> list[Expr]:
+    """Emit the variant that a launch runs, and its bytes and operations."""
+    sizes = Sizes(block)
+    work = (launch_variant(launch), launch_bytes(launch), launch_flops(launch))
+    return [sizes.plain(number) for number in work]
 
 
 def launch_bytes(launch: Launch) -> Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm import tirx
@@ -14,7 +14,7 @@ from tvm_disc.abi.state import THREADS
 from tvm_disc.codegen.host.abi import as_pointer, i32
 from tvm_disc.codegen.host.device import COPY, READ
 from tvm_disc.codegen.host.emission import Allocator, Emission, Exits, KeptMemory
-from tvm_disc.codegen.host.memory import BEFORE, CELL_WORDS, OWNED
+from tvm_disc.codegen.host.memory import BEFORE, CELL_WORDS, OWNED, free_cells
 from tvm_disc.codegen.plan.placement import tops
 from tvm_disc.codegen.plan.program import (
     Carried,
@@ -52,16 +52,36 @@ def _cell(value: StoredTensor) -> Cell:
     return value.storage.cell
 
 
+@dataclass
+class OpenRegion:
+    """A region whose instructions are being emitted.
+
+    Attributes:
+        pointer, large, offsets: its memory, whether that is on the heap, and the offsets of slots.
+        cells: its cells, in the order of opening.
+        held: what it must release: its memory, then its cells.
+        numbers: the sizes that launches used, by identity, and their variables.
+    """
+
+    pointer: Expr = UNSET
+    large: Expr = UNSET
+    offsets: list[Expr] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    held: list[Buffer] = field(default_factory=list)
+    numbers: dict[int, tuple[Expr, Expr]] = field(default_factory=dict)
+
+
 class Regions:
     """Emits the instructions of regions; other emitters register in ``emitters`` and ``settlers``.
 
-    Invariant: every open region has one entry in ``workspaces`` and in ``open_cells``. When a
-    region closes, each of its cells owns its block of memory or has transferred it.
+    Invariant: when a region closes, each of its cells owns its block of memory or has transferred
+    it.
 
-    The cells and workspaces of open regions are a linked list, the newest first
-    (``host/memory.py``): the code of an error exit does not grow with their number.
+    What open regions hold is a linked list, the newest first (``host/memory.py``): the code of an
+    error exit does not grow with its length.
 
     Attributes:
+        open: the open regions, from the outermost.
         memory: allocator of cells and large workspaces.
         emitters: emitter per type of instruction.
         settlers: per home of a storage, emitter of its address before it is written.
@@ -70,16 +90,9 @@ class Regions:
     def __init__(self, host: Emission, exits: Exits) -> None:
         self.host, self.exits, self.block = host, exits, host.block
         self.memory: Allocator = KeptMemory(host, exits)
-        # for every open region: its memory, whether that is on the heap, and its offsets
-        self.workspaces: list[tuple[Expr, Expr, list[Expr]]] = []
+        self.open: list[OpenRegion] = []
         self.places: dict[Storage, Expr] = {}
         self.cells: dict[Cell, Buffer] = {}
-        self.open_cells: list[list[Cell]] = []
-        # everything that must be released, in the order of opening; regions keep its first length
-        self.chain: list[Buffer] = []
-        self.marks: list[int] = []
-        # for every open region: the sizes that launches used, by identity, and their variables
-        self.numbers: list[dict[int, tuple[Expr, Expr]]] = []
         self.emitters: dict[type, Callable[[Any], None]] = {
             Launch: self._launch,
             Define: self._define,
@@ -96,31 +109,31 @@ class Regions:
 
     def give_back(self) -> None:
         """Emit the release of everything that open regions hold, before an error exit."""
-        if self.chain:
-            self.memory.free_cells(self.newest())
+        if self.holds:
+            free = self.memory.free
+            free_cells(self.block, self.newest(), lambda address: free(as_pointer(address)))
+
+    @property
+    def holds(self) -> bool:
+        """Whether open regions hold anything."""
+        return any(region.held for region in self.open)
 
     def newest(self) -> Expr:
         """Return the address of the newest cell or workspace of open regions, or 0."""
-        return tirx.reinterpret("int64", self.chain[-1].data) if self.chain else i64(0)
+        held = [each for region in self.open for each in region.held]
+        return tirx.reinterpret("int64", held[-1].data) if held else i64(0)
 
     def _new_block(self, name: str, address: Expr, owned: Expr) -> Buffer:
         """Emit a new entry of the list of what open regions hold."""
         made = self.block.alloc(name, CELL_WORDS, "int64")
         for word, value in ((0, address), (OWNED, owned), (BEFORE, self.newest())):
             self.block.store(made, word, value)
-        self.chain.append(made)
+        self.open[-1].held.append(made)
         return made
 
     def drop_region(self) -> None:
         """Close a region that always ends in an error exit: nothing is released."""
-        self.open_cells.pop()
-        self.workspaces.pop()
-        self._forget()
-
-    def _forget(self) -> None:
-        """Drop the records of a region that closes."""
-        self.numbers.pop()
-        del self.chain[self.marks.pop() :]
+        self.open.pop()
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -151,19 +164,12 @@ class Regions:
             end = offsets[-1] + units * ALIGNMENT_BYTES
             ends.append(sizes.emit("end", end))
         total = sizes.emit("total", _highest([ends[k] for k in tops(region.slots)]))
-        pointer, large = self._workspace(total) if region.slots else (UNSET, UNSET)
         if region.slots:
+            pointer, large = self._workspace(total)
+            here = self.open[-1]
+            here.pointer, here.large, here.offsets = pointer, large, offsets
             owned = tirx.Cast("int64", large)
             self._new_block("held", tirx.reinterpret("int64", pointer), owned)
-        self.workspaces.append((pointer, large, offsets))
-
-    def _close_workspace(self) -> None:
-        self._give_back(*self.workspaces.pop()[:2])
-
-    def _give_back(self, pointer: Expr, large: Expr) -> None:
-        if pointer is not None:
-            with self.block.when(large):
-                self.memory.free(pointer)
 
     def place(self, storage: Storage) -> Expr:
         """Return the address of a storage as an untyped pointer."""
@@ -204,17 +210,17 @@ class Regions:
         """
         for step in region.leading():
             self.instruction(step)
-        self.open_cells.append([])
-        self.numbers.append({})
-        self.marks.append(len(self.chain))
+        self.open.append(OpenRegion())
         self._open_workspace(region)
 
     def close_region(self) -> None:
         """Close a region: emit the release of its cells and its workspace."""
-        for cell in self.open_cells.pop():
+        region = self.open.pop()
+        for cell in region.cells:
             self._release(cell)
-        self._close_workspace()
-        self._forget()
+        if region.pointer is not None:
+            with self.block.when(region.large):
+                self.memory.free(region.pointer)
 
     def instruction(self, instruction: Instruction) -> None:
         """Emit one instruction."""
@@ -269,19 +275,19 @@ class Regions:
 
     def _settle_slot(self, storage: Storage) -> None:
         if storage not in self.places:
-            pointer, _, offsets = self.workspaces[-1]
-            at = O.handle_add_byte_offset(pointer, offsets[storage.slot])
+            here = self.open[-1]
+            at = O.handle_add_byte_offset(here.pointer, here.offsets[storage.slot])
             self.places[storage] = self.block.bind(storage.name, at)
 
     def _number(self, size: Expr) -> Expr:
         """Return a variable that holds a size, the same one in all of a region."""
         if isinstance(size, int | tirx.IntImm | tirx.Var):
             return i64(size)
-        for known in self.numbers:
-            if hash(size) in known:
-                return known[hash(size)][1]
+        for region in self.open:
+            if hash(size) in region.numbers:
+                return region.numbers[hash(size)][1]
         made = self.block.number("size", size)
-        self.numbers[-1][hash(size)] = size, made
+        self.open[-1].numbers[hash(size)] = size, made
         return made
 
     def _launch(self, launch: Launch) -> None:
@@ -332,7 +338,7 @@ class Regions:
 
     def _new_cell(self, cell: Cell) -> None:
         self.cells[cell] = self._new_block(cell.name, i64(0), i64(0))
-        self.open_cells[-1].append(cell)
+        self.open[-1].cells.append(cell)
 
     def _set_cell(self, cell: Cell, pointer: Expr, owned: int) -> None:
         self.block.store(self.cells[cell], 0, tirx.reinterpret("int64", pointer))
@@ -414,7 +420,7 @@ class Regions:
         """
         moved = {v.storage.cell for v in results if v.storage.home is Home.CELL}
         lying = [t for t, v in zip(targets, results, strict=True) if v.storage.home is Home.CELL]
-        for cell in self.open_cells[-1]:
+        for cell in self.open[-1].cells:
             if cell not in moved:
                 self._inherit(self.cells[cell], lying)
 

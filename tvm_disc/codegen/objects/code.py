@@ -12,7 +12,6 @@ from tvm.tirx import op as O
 
 from tvm_disc.codegen.host.abi import as_pointer, element_bytes
 from tvm_disc.codegen.host.emission import Emission, Exits
-from tvm_disc.codegen.host.memory import free_cells
 from tvm_disc.codegen.host.regions import Regions
 from tvm_disc.codegen.objects.flat import DECODE, ENCODE, MEASURE
 from tvm_disc.codegen.objects.heap import (
@@ -185,10 +184,6 @@ class ObjectCode:
         """Free a block."""
         address = tirx.reinterpret("int64", pointer) - BLOCK_HEADER_BYTES
         self.block.eval(call(FREE, self.heap, address))
-
-    def free_cells(self, newest: Expr) -> None:
-        """Emit the release of what the cell at an address, and those before it, own."""
-        free_cells(self.block, newest, lambda address: self.free(as_pointer(address)))
 
     def _settle(self, storage: Storage) -> None:
         if storage not in self.regions.places:
