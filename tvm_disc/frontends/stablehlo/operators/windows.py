@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
@@ -22,9 +23,7 @@ class Windows:
         self, size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
     ) -> None:
         self.size, self.strides, self.dilations = size, strides, dilations
-        count = 1
-        for k in size:
-            count *= k
+        count = prod(size)
         if count > MOST_TAPS:
             raise Unsupported(f"a window of {count} elements; expected at most {MOST_TAPS}")
         self.places = list(product(*(range(k) for k in size)))
