@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +11,7 @@ from tvm_disc.errors import refusing
 from tvm_disc.relay.builder import call, const
 from tvm_disc.relay.expr import Call, ExprLike
 from tvm_disc.relay_api import op as operators
+from tvm_disc.relay_api.registry import register_op_attr
 
 __path__: list[str] = []  # for imports of relay.qnn.op, which tvm_disc.paths resolves
 
@@ -24,6 +26,8 @@ def __getattr__(name: str) -> Any:
         return sys.modules[__name__]
     if name == "transform":
         return import_module("tvm_disc.relay_api.qnn_transform")
+    if name == "legalizations":
+        return import_module("tvm_disc.relay_api.qnn_legalizations")
     return operators.member("qnn", name)
 
 
@@ -51,6 +55,14 @@ def simulated_dequantize(
     """Return ``qnn.simulated_dequantize``; the type is a name or an expression of its code."""
     params = [call("reshape", (p,), newshape=(-1,)) for p in (input_scale, input_zero_point)]
     return call("qnn.simulated_dequantize", (data, _code(in_dtype), *params), axis=axis)
+
+
+@refusing
+def register_qnn_legalize(
+    op_name: str, legal_op: Callable[..., object] | None = None, level: int = 10
+) -> object:
+    """Set the function that ``relay.qnn.transform.Legalize`` applies to calls of an operator."""
+    return register_op_attr(op_name, "FTVMQnnLegalize", legal_op, level)
 
 
 def _code(dtype: object) -> Any:

@@ -31,9 +31,6 @@ REFUSED_ATTRIBUTES: Mapping[str, str] = {
     "FTVMCompute": _KERNELS,
     "FTVMConvertOpLayout": _REWRITES,
     "FTVMFakeQuantizationToInteger": _REWRITES,
-    "FTVMLegalize": _REWRITES,
-    "FTVMQnnCanonicalize": _REWRITES,
-    "FTVMQnnLegalize": _REWRITES,
     "FTVMSchedule": _KERNELS,
     "FTVMStrategy": _KERNELS,
     "FInferCorrectLayout": _REWRITES,
@@ -247,6 +244,14 @@ def register_stateful(op_name: str, stateful: bool, level: int = 10) -> object:
     return register_op_attr(op_name, "TOpIsStateful", stateful, level)
 
 
+@refusing
+def register_legalize(
+    op_name: str, legal_op: Callable[..., object] | None = None, level: int = 10
+) -> object:
+    """Set the function that ``relay.transform.Legalize`` applies to calls of an operator."""
+    return register_op_attr(op_name, "FTVMLegalize", legal_op, level)
+
+
 def _refused(attr_key: str) -> Callable[..., object]:
     def use(op_name: str, *given: object, **options: object) -> object:
         raise Unsupported(f"{op_name}: {attr_key}: {REFUSED_ATTRIBUTES[attr_key]}")
@@ -260,7 +265,6 @@ register_convert_op_layout = _refused("FTVMConvertOpLayout")
 register_fake_quantization_to_integer = _refused("FTVMFakeQuantizationToInteger")
 register_gradient = _refused("FPrimalGradient")
 register_infer_correct_layout = _refused("FInferCorrectLayout")
-register_legalize = _refused("FTVMLegalize")
 register_mixed_precision_conversion = _refused("FTVMMixedPrecisionConversionType")
 register_schedule = _refused("FTVMSchedule")
 register_shape_func = _refused("FShapeFunc")

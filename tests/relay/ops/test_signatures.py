@@ -162,7 +162,6 @@ def test_compressed_rows_of_scipy_or_as_arrays() -> None:
         (lambda: relay.op.vm, Unsupported, "relay.vm: created by TVM's own lowering"),
         (lambda: relay.op.copy_shape_func, Unsupported, "there are no shape functions"),
         (lambda: relay.qnn.op.requantize_config, Unsupported, "on the requantize call"),
-        (lambda: relay.qnn.op.register_qnn_legalize, Unsupported, "no rewrites to register"),
         (lambda: relay.random.bytes, AttributeError, "unknown operator random.bytes"),
     ],
 )

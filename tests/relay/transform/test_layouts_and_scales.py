@@ -37,6 +37,20 @@ def last(y: relay.Expr) -> relay.Expr:
     return relay.nn.conv2d(y, c(3, 3, 8, 5), channels=5, kernel_size=(3, 3), **layouts)
 
 
+def transposed(y: relay.Expr) -> relay.Expr:
+    return relay.nn.conv2d_transpose(y, c(4, 4, 3, 3), channels=4, kernel_size=(3, 3))
+
+
+def rows(y: relay.Expr) -> relay.Expr:
+    """A convolution of one spatial axis."""
+    return relay.nn.conv1d(y, c(4, 4, 3), channels=4, kernel_size=(3,))
+
+
+def volumes(y: relay.Expr) -> relay.Expr:
+    """A convolution of three spatial axes."""
+    return relay.nn.conv3d(y, c(4, 4, 1, 3, 3), channels=4, kernel_size=(1, 3, 3))
+
+
 def pooled(y: relay.Expr) -> relay.Expr:
     return relay.nn.avg_pool2d(relay.nn.max_pool2d(y, pool_size=(2, 2)), pool_size=(2, 2))
 
@@ -46,6 +60,7 @@ S, B = c(4, 1, 1), c(4, 1, 1)
 MIXED = relay.const(np.float32([1, -2, 3, 4]).reshape(4, 1, 1))
 ZERO = relay.const(np.float32([1, 0, 3, 4]).reshape(4, 1, 1))
 DEEP = conv(X)
+DEEPER = relay.expand_dims(X, axis=2)
 
 # A program, and the multiplications that are left.
 SCALED: dict[str, tuple[relay.Expr, int]] = {
@@ -61,6 +76,19 @@ SCALED: dict[str, tuple[relay.Expr, int]] = {
     "back, of one of two": (times(plus(conv(X), X), S), 1),
     "forward through relu": (conv(relu(plus(times(X, S), B))), 0),
     "forward, read twice": (plus(conv(times(X, S)), conv(times(X, S))), 0),
+    "forward through relu, expanded": (
+        conv(relu(times(X, relay.expand_dims(c(4), axis=1, num_newaxis=2)))),
+        0,
+    ),
+    "back through relu, transposed": (times(relu(conv(X)), relay.transpose(c(1, 1, 4))), 0),
+    "back, signs at relu, expanded": (
+        times(relu(conv(X)), relay.reshape(MIXED, (4, 1, 1))),
+        1,
+    ),
+    "back, transposed": (times(transposed(X), S), 0),
+    "forward, rows": (rows(times(relay.reshape(X, (2, 4, 64)), c(4, 1))), 0),
+    "forward, volumes": (volumes(times(DEEPER, c(4, 1, 1, 1))), 0),
+    "back, volumes": (times(volumes(DEEPER), c(4, 1, 1, 1)), 0),
     "forward, twice": (conv(relay.subtract(B, times(times(X, S), B))), 0),
     "forward, depthwise": (depthwise(times(X, S)), 0),
     "forward, channels last": (last(relu(times(X, c(8)))), 0),
@@ -122,6 +150,24 @@ def test_layouts_are_converted_and_back(case: str) -> None:
     again = optimized(made, [*back, FoldConstant()])
     assert "layout_transform" not in count_ops(again["main"])
     _same_values(mod, again)
+
+
+BOXES = relay.const(np.float32([[0, 1, 1, 6, 6], [1, 0, 0, 7, 5]]))
+ALONE: dict[str, relay.Expr] = {
+    "image.resize2d": relay.image.resize2d(X, (5, 6)),
+    "nn.upsampling": relay.nn.upsampling(X, scale_h=2, scale_w=3),
+    "nn.max_pool2d": relay.nn.max_pool2d(X, (2, 2)),
+    "nn.global_avg_pool2d": relay.nn.global_avg_pool2d(X),
+    "vision.roi_align": relay.vision.roi_align(X, BOXES, (2, 2), 1.0, sample_ratio=2),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_operators_without_weights_are_converted(name: str) -> None:
+    mod = relay.IRModule.from_expr(relay.Function([X], ALONE[name]))
+    made = optimized(mod, ConvertLayout({name: ["NHWC", "default"]}))
+    assert count_ops(made["main"]) == {name: 1, "layout_transform": 2}
+    _same_values(mod, made)
 
 
 def _is_conv(node: relay.Expr) -> bool:

@@ -322,8 +322,8 @@ CASES = {
         ),
         (
             "def @main(%x: Tensor[(1, 4, 8, 8), float32], %w: Tensor[(4, 4, 3, 3), "
-            "float32]) { %0 = nn.pad(%x, 0f, pad_width=[[0, 0], [0, 0], [1, 1], [1, "
-            "1]]); nn.avg_pool2d(%0, pool_size=[2, 2]) }"
+            "float32]) { nn.avg_pool2d(%x, pool_size=[2, 2], padding=[1, 1, 1, 1], "
+            "count_include_pad=True) }"
         ),
     ),
     "fp4": (

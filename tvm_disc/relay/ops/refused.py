@@ -34,7 +34,6 @@ REFUSED: Mapping[str, str] = {
 }
 
 _QNN_CONFIG = "set rounding and compute_dtype on the requantize call"
-_QNN_RULES = "quantized operators have import rules; there are no rewrites to register"
 
 # Functions of Relay's Python API without a counterpart: the reason, and what to do instead.
 REFUSED_FUNCTIONS: Mapping[str, str] = {
@@ -42,8 +41,6 @@ REFUSED_FUNCTIONS: Mapping[str, str] = {
     "copy_shape_func": "shapes are computed by the program itself; there are no shape functions",
     "memory": _LOWERED,
     "qnn.current_requantize_config": _QNN_CONFIG,
-    "qnn.register_qnn_canonicalize": _QNN_RULES,
-    "qnn.register_qnn_legalize": _QNN_RULES,
     "qnn.requantize_config": _QNN_CONFIG,
     "vm": _LOWERED,
 }

@@ -26,6 +26,7 @@ _CONVERTED: Mapping[str, tuple[str, bool]] = {
     "qnn.conv2d": ("HW", True),
     **{f"nn.{kind}_pool2d": ("HW", False) for kind in ("max", "avg", "global_max", "global_avg")},
     "image.resize2d": ("HW", False),
+    "vision.roi_align": ("HW", False),
     "nn.upsampling": ("HW", False),
 }
 # Operators with an attribute ``layout`` whose result has the layout of their input.
@@ -186,7 +187,7 @@ class _Converter:
         key = "data_layout" if weighted else "layout"
         was, wanted = attrs[key], self.desired[name][0]
         now = was if wanted == "default" else wanted
-        if not was.isupper() or attrs.get("out_layout") not in ("", was):
+        if not was.isupper() or attrs.get("out_layout", "") not in ("", was):
             return made
         layout = Layout(was, now)
         args = [self._in(before.args[0], layout), *made.args[1:]]

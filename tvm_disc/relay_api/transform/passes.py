@@ -47,6 +47,7 @@ from tvm_disc.relay_api.transform.normal_forms import (
     to_basic_block_normal_form,
     to_graph_normal_form,
 )
+from tvm_disc.relay_api.transform.rules import legalize
 from tvm_disc.relay_api.transform.scale_axis import fold_scale_axis
 from tvm_disc.relay_api.transform.simplify_expr import simplify_expr
 from tvm_disc.relay_api.transform.simplify_inference import simplify_inference
@@ -313,7 +314,7 @@ def FoldScaleAxis() -> Any:
 
 
 def FoldExplicitPadding() -> FunctionPass:
-    """Return a pass that folds zero padding into the convolution that follows it."""
+    """Return a pass that folds padding into the convolution or pooling that follows it."""
     return _each("FoldExplicitPadding", 0, fold_explicit_padding)
 
 
@@ -326,8 +327,11 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> FunctionPass:
     return _each("ConvertLayout", 3, lambda func: convert_layout(func, desired))
 
 
-def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
-    """Return a pass that infers types: every operator is legal here, and none has a legalization.
+def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> FunctionPass:
+    """Return a pass that replaces calls by the functions that scripts registered.
+
+    Every operator is legal here, so the module only changes if an operator has the attribute
+    ``legalize_map_attr_name``: a function ``(attrs, inputs, types)`` of an expression or None.
 
     Raises:
         BadNode: ``legalize_map_attr_name`` is not a string.
@@ -335,7 +339,7 @@ def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
     if not isinstance(legalize_map_attr_name, str):
         found = shown(legalize_map_attr_name)
         raise BadNode(f"Legalize: legalize_map_attr_name: expected a name, found {found}")
-    return _module("Legalize", 1, infer_types)
+    return _each("Legalize", 1, lambda func: legalize(func, legalize_map_attr_name))
 
 
 def FlattenAtrousConv() -> FunctionPass:

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.attrs import complete_attrs
 from tvm_disc.relay.builder import const
-from tvm_disc.relay.expr import Attrs, Call, Constant, Expr, Function, Op, TupleGetItem, get_op
+from tvm_disc.relay.expr import (
+    ENTRIES,
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    NamedAttrs,
+    Op,
+    TupleGetItem,
+    TupleWrapper,
+    get_op,
+)
 from tvm_disc.relay.ops.row import OpRow
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes
@@ -58,6 +71,40 @@ def apply_rules(func: Function, rules: Mapping[str, Rule]) -> Function:
     return result
 
 
+def legalize(func: Function, key: str) -> Function:
+    """Return ``func`` with calls replaced by what functions of their operators return.
+
+    A script registers such a function as the attribute ``key`` of an operator:
+    ``function(attrs, inputs, types)`` returns an expression, or None to keep the call. ``types``
+    has the types of the operands, then that of the result.
+
+    Raises:
+        BadNode: a function returned neither an expression nor None.
+    """
+    types = KnownTypes(func)
+
+    def leave(before: Expr, made: Expr) -> Expr:
+        name = op_name(before)
+        rule = ENTRIES[0](name).get_attr(key) if name else None
+        if rule is None or not isinstance(before, Call) or not isinstance(made, Call):
+            return made
+        known = [types.of(e) for e in (*before.args, before)]
+        found = rule(NamedAttrs(attrs_of(made)), list(made.args), known)
+        if found is None:
+            return made
+        found = found.astuple() if isinstance(found, TupleWrapper) else found
+        if not isinstance(found, Expr):
+            raise BadNode(
+                f"{name}: {key}: expected an expression or None from the registered function, "
+                f"found {shown(found)}"
+            )
+        return found
+
+    result = rewrite_post_order(func, leave)
+    assert isinstance(result, Function)
+    return result
+
+
 def op_name(expr: Expr) -> str:
     """Return the name of the operator that an expression calls; empty for other expressions."""
     if isinstance(expr, Call) and isinstance(expr.op, Op):
@@ -97,6 +144,7 @@ __all__ = [
     "apply_rules",
     "attrs_of",
     "item_of",
+    "legalize",
     "op_call",
     "op_name",
     "row_of",

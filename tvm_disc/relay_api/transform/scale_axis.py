@@ -19,6 +19,9 @@ from tvm_disc.relay_api.transform.rules import attrs_of, op_call, op_name
 
 _POSITIVE = frozenset(["nn.relu", "nn.leaky_relu", "nn.max_pool2d"])
 _LINEAR = frozenset(["nn.avg_pool2d", "nn.global_avg_pool2d"])
+# Operators that change the shape of a constant, not its elements.
+_MOVES = frozenset(["expand_dims", "layout_transform", "reshape", "squeeze", "transpose"])
+_CONVOLUTIONS = frozenset(["nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose"])
 _SUMS = frozenset(["add", "subtract"])
 
 
@@ -40,6 +43,8 @@ class ScaledAxis:
         """Return whether a factor meets the conditions."""
         if not self.positive and not self.nonzero:
             return True
+        while op_name(scale) in _MOVES and isinstance(scale, Call):
+            scale = scale.args[0]
         if not isinstance(scale, Constant):
             return False
         return bool((scale.data > 0).all() if self.positive else scale.data.all())
@@ -68,7 +73,7 @@ class _Folder:
         rank = self.types.rank(call.args[0]) if call.args else None
         if op_name(call) == "nn.dense" and rank is not None:
             return rank - 1, rank - 1, 1, 0, 2
-        if op_name(call) != "nn.conv2d":
+        if op_name(call) not in _CONVOLUTIONS:
             return None
         attrs = attrs_of(call)
         data, kernel = attrs["data_layout"], attrs["kernel_layout"]
@@ -80,6 +85,8 @@ class _Folder:
             return None
         inner, outer = kernel.index("I"), kernel.index("O")
         groups, channels = attrs["groups"], image.shape[data.index("C")]
+        if groups > 1 and op_name(call).endswith("_transpose"):
+            return None
         if groups > 1:  # depthwise: each channel has its own kernel
             many = outer if weight[outer] == groups and weight[inner] == 1 else inner
             if channels != groups or weight[outer] * weight[inner] != groups:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_disc.relay.expr import Call, Constant, Expr, Function
+import numpy as np
+
+from tvm_disc.relay.expr import Attrs, Call, Constant, Expr, Function
 from tvm_disc.relay_api.transform.rules import Rule, Site, apply_rules, attrs_of, op_call, op_name
 
 
@@ -35,8 +37,9 @@ def _fold_padding(site: Site) -> Expr | None:
     if op_name(pad) != "nn.pad" or not isinstance(pad, Call):
         return None
     told, attrs, fill = attrs_of(pad), site.attrs, pad.args[1]
-    zero = isinstance(fill, Constant) and not fill.data.any()
-    if told["pad_mode"] != "constant" or not zero:
+    if told["pad_mode"] != "constant" or not isinstance(fill, Constant):
+        return None
+    if not _is_neutral(site, attrs, fill.data.reshape(-1)[0]):
         return None
     padding = _padded(attrs, told["pad_width"])
     if padding is None:
@@ -45,11 +48,38 @@ def _fold_padding(site: Site) -> Expr | None:
     return Call(site.call.op, (pad.args[0], *site.args[1:]), attrs, (), site.call.span)
 
 
-_PADDING_RULES: dict[str, Rule] = {f"nn.conv{n}d": _fold_padding for n in (1, 2, 3)}
+def _is_neutral(site: Site, attrs: Attrs, fill: np.number) -> bool:
+    """Return whether an operator pads with ``fill`` itself.
+
+    A mean that excludes its own padding, which is zero, then includes it: ``attrs`` is changed.
+    """
+    name = op_name(site.call)
+    if name == "qnn.conv2d":
+        zero = site.args[2]
+        return isinstance(zero, Constant) and bool((zero.data == fill).all())
+    if name.startswith("nn.max_pool"):
+        kind = np.dtype(site.dtype() or "float32")
+        least = np.finfo(kind).min if kind.kind == "f" else np.iinfo(kind).min
+        return bool(fill == least or np.isneginf(fill))
+    if name.startswith("nn.avg_pool"):
+        if not attrs["count_include_pad"] and any(attrs["padding"]):
+            return False
+        attrs["count_include_pad"] = True
+    return not fill
+
+
+_PADDING_RULES: dict[str, Rule] = {
+    **{
+        f"nn.{kind}{n}d": _fold_padding
+        for kind in ("conv", "max_pool", "avg_pool")
+        for n in (1, 2, 3)
+    },
+    "qnn.conv2d": _fold_padding,
+}
 
 
 def fold_explicit_padding(func: Function) -> Function:
-    """Fold zero padding into the convolution that follows it."""
+    """Fold padding into the convolution or pooling that follows it."""
     return apply_rules(func, _PADDING_RULES)
 
 
