@@ -50,16 +50,12 @@ def cases(path: Path, names: list[str]) -> Iterator[list[np.ndarray]]:
 
 
 def row(exe: tvm_disc.Executable, name: str, inputs: list[np.ndarray], repeat: int) -> str:
-    """One line of the table: the call of median length stands for all."""
+    """One line of the table, from medians."""
     profile = exe.profile(*inputs, repeat=repeat)
-    median = int(np.argsort(profile.total_ns)[len(profile.total_ns) // 2])
-    one = type(profile)(
-        *([x[median]] for x in (profile.calls, profile.total_ns, profile.python_ns))
-    )
-    split = {key: value / 1e3 for key, value in one.split().items()}
+    split = {key: value / 1e3 for key, value in profile.split().items()}
     shape = ", ".join(dict.fromkeys("x".join(map(str, a.shape)) for a in inputs))
     numbers = [split[k] for k in ("compute_us", "memory_us", "host_us", "python_us", "total_us")]
-    cells = [name, shape, *(f"{x:.4f}" for x in numbers), str(len(one.calls[0]))]
+    cells = [name, shape, *(f"{x:.4f}" for x in numbers), str(len(profile.calls[0]))]
     return f"| {' | '.join(cells)} |"
 
 

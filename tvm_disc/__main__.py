@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     _model_arguments(profile, "a model, or a program saved by `tvm-disc build` (.so)")
     _level_argument(profile)
     _input_arguments(profile)
-    profile.add_argument("--repeat", type=_positive, default=10, metavar="N", help="calls timed")
+    profile.add_argument("--repeat", type=_positive, default=30, metavar="N", help="calls timed")
     profile.add_argument("--json", type=Path, metavar="FILE", help="also as JSON")
     profile.add_argument("--trace", type=Path, metavar="FILE", help="also as a Chrome trace")
     profile.set_defaults(command=_profile)

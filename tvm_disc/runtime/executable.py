@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from tvm_disc.abi.blas import expose
 from tvm_disc.abi.entries import BIND, CLOSE, DIRECT, ENTRY, POOL
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import signature_text
-from tvm_disc.abi.record import COUNT, ROOM
 from tvm_disc.abi.state import (
     DEVICE_STATE_WORDS,
     GRAPH_STATISTICS,
@@ -65,8 +63,9 @@ from tvm_disc.runtime.inputs import (
     unique_names,
 )
 from tvm_disc.runtime.objects import Codec
-from tvm_disc.runtime.profile import Event, Profile, new_record, read_record
+from tvm_disc.runtime.profile import Event, Profile, read_record
 from tvm_disc.runtime.recovery import recovered
+from tvm_disc.runtime.rounds import timed_rounds
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
 from tvm_disc.runtime.structure import Structure
@@ -508,29 +507,20 @@ class Executable:
             return checked_dims(self._manifest, dims)
         return None if shapes is None else bound_dims(self.signature, shapes)
 
-    def profile(self, /, *args: Argument, repeat: int = 10, **kwargs: Argument) -> Profile:
+    def profile(self, /, *args: Argument, repeat: int = 30, **kwargs: Argument) -> Profile:
         """Time calls kernel by kernel; a first warm-up call is not counted.
 
-        Any program can be profiled, also a loaded one: the timers are part of it. Calls without
-        timing pass one branch per kernel.
+        Calls that other processes disturbed are replaced by further ones. Any program can be
+        profiled, also a loaded one: the timers are part of it. Calls without timing pass one branch
+        per kernel.
+
+        Args:
+            repeat: the number of calls whose times are kept.
         """
         repeat = integer("repeat", repeat, 1, MOST)
         converted = self._checked(self._flat(args, kwargs))  # a warm-up call
-        record = new_record(max(64, 4 * len(self.launches)))
-        found = Profile()
-        while len(found.calls) < repeat:
-            record[COUNT] = 0
-            start = time.perf_counter_ns()
-            self._main(*converted, record.ctypes.data)
-            python_ns = time.perf_counter_ns() - start
-            if record[COUNT] > record[ROOM]:  # a loop ran more kernels than the record holds
-                record = new_record(2 * int(record[COUNT]))
-                continue
-            events, total_ns = self.read_record(record)
-            found.calls.append(events)
-            found.total_ns.append(total_ns)
-            found.python_ns.append(python_ns)
-        return found
+        call = partial(self._main, *converted)
+        return timed_rounds(call, self.read_record, repeat, max(64, 4 * len(self.launches)))
 
     def read_record(self, record: np.ndarray) -> tuple[list[Event], int]:
         """Return events and total nanoseconds of a timed call, possibly of another process."""

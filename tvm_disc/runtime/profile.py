@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from tvm_disc.abi.record import EVENTS, FIELDS, ROOM, WHOLE_CALL
+from tvm_disc.runtime.calls import counted
 
 # kernels limited by arithmetic; all others are limited by memory bandwidth
 COMPUTE_BOUND = ("dot", "conv", "attention")
+BUSY_CORES = 0.5  # cores in use by others above which the machine was busy
 
 
 @dataclass(frozen=True)
@@ -27,16 +31,32 @@ class Event:
     bytes: int
     flops: int
 
+    @property
+    def ns(self) -> int:
+        """Its duration in nanoseconds."""
+        return self.end_ns - self.start_ns
+
 
 @dataclass
 class Line:
-    """All calls of one variant of one kernel; means per program call."""
+    """All calls of one variant of one kernel, per program call.
+
+    Attributes:
+        calls: how often a program call runs it.
+        us: microseconds, the sum of the medians of its calls.
+        low_us, high_us: quartiles of the rounds: half of them took a time between the two.
+        share: its part of the time of the program call.
+        bytes: bytes that must be moved.
+        flops: operations.
+    """
 
     kernel: str
     kind: str
     variant: str
     calls: float = 0.0
     us: float = 0.0
+    low_us: float = 0.0
+    high_us: float = 0.0
     share: float = 0.0
     bytes: float = 0.0
     flops: float = 0.0
@@ -60,45 +80,66 @@ class Profile:
         calls: the events of each call.
         total_ns: nanoseconds of each call inside the program.
         python_ns: nanoseconds of each call measured in Python.
+        discarded: number of further calls, which other processes disturbed.
+        disturbed: number of disturbed calls among ``calls``, as there were not enough others.
+        others: number of cores that other processes used meanwhile; None if it is not known.
     """
 
     calls: list[list[Event]] = field(default_factory=list)
     total_ns: list[int] = field(default_factory=list)
     python_ns: list[int] = field(default_factory=list)
+    discarded: int = 0
+    disturbed: int = 0
+    others: float | None = None
 
     def lines(self) -> list[Line]:
-        """Return one line per kernel and variant, the most expensive first; times are means per
-        call.
+        """Return one line per kernel and variant, the most expensive first.
+
+        The time of a kernel call is the median over rounds.
         """
-        found: dict[tuple[str, str], Line] = {}
-        for event in (e for events in self.calls for e in events):
-            line = found.setdefault(
-                (event.kernel, event.variant), Line(event.kernel, event.kind, event.variant)
-            )
-            line.calls += 1 / len(self.calls)
-            line.us += (event.end_ns - event.start_ns) / 1e3 / len(self.calls)
-            line.bytes += event.bytes / len(self.calls)
-            line.flops += event.flops / len(self.calls)
-        total = self.split()["total_us"]
-        for line in found.values():
+        groups: dict[tuple[str, str], list[list[Event]]] = {}
+        for number, events in enumerate(self.calls):
+            for event in events:
+                key = event.kernel, event.variant
+                groups.setdefault(key, [[] for _ in self.calls])[number].append(event)
+        lines = [_line(rounds) for rounds in groups.values()]
+        total = self._split(lines)["total_us"]
+        for line in lines:
             line.share = line.us / total if total else 0.0
-        return sorted(found.values(), key=lambda line: -line.us)
+        return sorted(lines, key=lambda line: -line.us)
 
     def split(self) -> dict[str, float]:
-        """Return the mean microseconds of a call by part.
+        """Return the microseconds of a call by part, from medians.
 
         The parts are compute-bound kernels, memory-bound kernels, host code inside the program, and
         Python around it; ``total_us`` is their sum.
         """
+        return self._split(self.lines())
+
+    def _split(self, lines: Iterable[Line]) -> dict[str, float]:
         kernels = {"compute_us": 0.0, "memory_us": 0.0}
-        count = max(1, len(self.calls))
-        for event in (e for events in self.calls for e in events):
-            key = "compute_us" if event.kind in COMPUTE_BOUND else "memory_us"
-            kernels[key] += (event.end_ns - event.start_ns) / 1e3 / count
-        inside, total = sum(self.total_ns) / 1e3 / count, sum(self.python_ns) / 1e3 / count
-        host = max(0.0, inside - sum(kernels.values()))
-        python = max(0.0, total - inside)
-        return {**kernels, "host_us": host, "python_us": python, "total_us": total}
+        for line in lines:
+            kernels["compute_us" if line.kind in COMPUTE_BOUND else "memory_us"] += line.us
+        busy = sum(kernels.values())
+        inside = max(busy, median(self.total_ns or [0]) / 1e3)
+        total = max(inside, median(self.python_ns or [0]) / 1e3)
+        around = {"host_us": inside - busy, "python_us": total - inside}
+        return {**kernels, **around, "total_us": total}
+
+    def warnings(self) -> list[str]:
+        """Return what makes the times uncertain, a sentence each."""
+        found = []
+        if self.others is not None and self.others >= BUSY_CORES:
+            found.append(
+                f"The machine was busy: other processes used {self.others:.1f} cores. Times of "
+                "kernels on several threads are longer than on an idle machine."
+            )
+        if self.disturbed:
+            found.append(
+                f"Other processes disturbed {self.disturbed} of the {len(self.calls)} calls that "
+                "are counted; repeat the profile on an idle machine."
+            )
+        return found
 
     def to_json(self) -> str:
         """Return lines and split as JSON."""
@@ -110,7 +151,13 @@ class Profile:
             }
             for line in self.lines()
         ]
-        return json.dumps({"calls": len(self.calls), "kernels": lines, "split": self.split()})
+        rounds = {
+            "calls": len(self.calls),
+            "discarded": self.discarded,
+            "disturbed": self.disturbed,
+            "others": self.others,
+        }
+        return json.dumps({**rounds, "kernels": lines, "split": self.split()})
 
     def to_chrome_trace(self) -> str:
         """Return the calls, one after another, as a trace for ``chrome://tracing`` and Perfetto."""
@@ -125,9 +172,12 @@ class Profile:
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
 
     def __str__(self) -> str:
-        rows = [("kernel", "kind", "calls", "us", "share", "GB/s", "GFLOP/s", "variant")]
+        rows = [
+            ("kernel", "kind", "calls", "us", "quartiles", "share", "GB/s", "GFLOP/s", "variant")
+        ]
         for x in self.lines():
-            numbers = (f"{x.calls:g}", f"{x.us:.2f}", f"{100 * x.share:.1f}%")
+            spread = f"{x.low_us:.2f}-{x.high_us:.2f}"
+            numbers = (f"{x.calls:g}", f"{x.us:.2f}", spread, f"{100 * x.share:.1f}%")
             speed = (f"{x.gigabytes_per_second:.1f}", f"{x.gigaflops:.1f}")
             rows.append((x.kernel, x.kind, *numbers, *speed, x.variant))
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
@@ -141,7 +191,31 @@ class Profile:
         ]
         split = self.split()
         parts = ", ".join(f"{k.removesuffix('_us')} {v:.2f}" for k, v in split.items())
-        return "\n".join([*(line.rstrip() for line in table), f"us per call: {parts}"])
+        rounds = (
+            f"Medians of {counted(len(self.calls), 'call')}; {self.discarded} more were disturbed "
+            "by other processes and discarded."
+        )
+        notes = [rounds, *self.warnings()]
+        return "\n".join([*(line.rstrip() for line in table), f"us per call: {parts}", *notes])
+
+
+def _line(rounds: Sequence[Sequence[Event]]) -> Line:
+    """Return the line of one variant of one kernel; its events are given for each round."""
+    events, count = [e for round_ in rounds for e in round_], len(rounds)
+    sums = [sum(e.ns for e in round_) / 1e3 for round_ in rounds]
+    low, high = np.percentile(sums, (25, 75))
+    occurrences = [[e.ns for e in same if e] for same in zip_longest(*rounds)]
+    return Line(
+        events[0].kernel,
+        events[0].kind,
+        events[0].variant,
+        calls=len(events) / count,
+        us=sum(median(ns) * len(ns) for ns in occurrences) / count / 1e3,
+        low_us=float(low),
+        high_us=float(high),
+        bytes=sum(e.bytes for e in events) / count,
+        flops=sum(e.flops for e in events) / count,
+    )
 
 
 def _traced(

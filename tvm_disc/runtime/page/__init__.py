@@ -224,7 +224,9 @@ def _profile(profile: Profile | None) -> str:
         f"<th>{h}</th>" for h in ("kernel", "share", "us", "calls", "GB/s", "GFLOP/s", "variant")
     )
     split = ", ".join(f"{k.removesuffix('_us')} {v:.1f}" for k, v in profile.split().items())
-    return f"<p>Microseconds of a call: {split}.</p><table><tr>{heads}</tr>{''.join(rows)}</table>"
+    notes = "".join(f'<p class="warning">{escape(text)}</p>' for text in profile.warnings())
+    table = f"<table><tr>{heads}</tr>{''.join(rows)}</table>"
+    return f"<p>Microseconds of a call: {split}.</p>{notes}{table}"
 
 
 __all__ = ["write_page"]
