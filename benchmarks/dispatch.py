@@ -49,11 +49,12 @@ from tvm_disc.codegen.machine import context_of
 from tvm_disc.schedules.dispatch.choose import analytic, table
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import choose_measured, time_table
-from tvm_disc.schedules.dispatch.records import cpu_name, read_records
+from tvm_disc.schedules.dispatch.records import read_records
 from tvm_disc.schedules.dispatch.shipped import FOLDER, LEVELS, shipped
 from tvm_disc.schedules.dispatch.tree import decide, depth
 from tvm_disc.schedules.dispatch.variant import SERIAL, Choice
 from tvm_disc.shape import Solver
+from tvm_disc.support.processor import cpu_name
 from tvm_disc.tuning.calibrate import OF_THREADS, Sample, calibrate
 from tvm_disc.tuning.entry import build_bench
 from tvm_disc.tuning.measure import Effort

@@ -44,12 +44,12 @@ import tvm
 from gemm_harness import Gemm, aligned, build, cpu, weights
 from gemm_peers import onnx_peer, openvino_peer, torch_peer
 
+from tvm_disc.codegen.gauge import multiply_adds, sums
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.layouts import PanelsOfB
 from tvm_disc.schedules.gemm.micro_kernel import ramp
 from tvm_disc.schedules.packing import pack_constant
 from tvm_disc.tir.builder import Block, index_var, pointer, prim_func
-from tvm_disc.tuning.core_contention import multiply_adds, sums
 
 LAYERS = [
     (768, 768),

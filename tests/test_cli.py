@@ -398,3 +398,13 @@ def test_a_cache_that_is_off_has_nothing_to_show(
     monkeypatch.setenv("DISC_CACHE", "off")
     assert main(["cache"]) == 1
     assert "error: cache: disabled by DISC_CACHE=off" in capsys.readouterr().err
+
+
+def test_peaks_are_measured_and_stored(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISC_CACHE", str(tmp_path / "store"))
+    assert main(["peaks"]) == 0
+    assert "GFLOP/s on one thread" in capsys.readouterr().out
+    assert main(["cache"]) == 0
+    assert ": 0 entries" not in capsys.readouterr().out

@@ -29,7 +29,7 @@ from tvm_disc.support.console import outcome
 from tvm_disc.support.debug import format_timings
 from tvm_disc.typing import Argument, Array, TargetLike
 
-COMMANDS = "build|run|explain|profile|signature|tune|bench|cache"
+COMMANDS = "build|run|explain|profile|signature|tune|bench|peaks|cache"
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
 Spec = tuple[tuple[int, ...], str | None]
 
@@ -94,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     signature.set_defaults(command=_signature)
     _tune_arguments(commands.add_parser("tune", help="measure kernel variants for selection"))
     bench.add(commands, _model_arguments, _dims, _compile)
+    peaks = commands.add_parser("peaks", help="measure the limits of this machine for profiles")
+    peaks.add_argument("--traceback", action="store_true", help="print a traceback on errors")
+    peaks.set_defaults(command=_measure_peaks)
     cache = commands.add_parser("cache", help="show or clear the cache of compiled kernels")
     cache.add_argument(
         "--limit",
@@ -105,6 +108,18 @@ def _parser() -> argparse.ArgumentParser:
     cache.add_argument("--traceback", action="store_true", help="print a traceback on errors")
     cache.set_defaults(command=_cache)
     return parser
+
+
+def _measure_peaks(args: argparse.Namespace) -> None:
+    from tvm_disc.codegen.roofline import measured_peaks
+    from tvm_disc.runtime.peaks import store_peaks
+    from tvm_disc.support.store import store_of
+
+    store = store_of(Options.from_env())
+    found = measured_peaks(store)
+    if store is not None:
+        store_peaks(found, store)
+    print(found)
 
 
 def _cache(args: argparse.Namespace) -> None:

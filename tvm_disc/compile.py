@@ -68,10 +68,13 @@ from tvm_disc.support.deadline import entered, within
 from tvm_disc.support.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.support.faults import machine_faults
 from tvm_disc.support.handlers import handled, with_handlers
+from tvm_disc.support.late import Late
 from tvm_disc.support.progress import shown
 from tvm_disc.support.store import Store, store_of
 from tvm_disc.target.device import Device
 from tvm_disc.typing import DynamicShapes, ExampleInputs, Expr, Target, TargetLike, UserPasses
+
+_peaks = Late("tvm_disc.codegen.roofline:peaks_of_machine")
 
 Params: TypeAlias = Mapping[str, np.ndarray] | str | os.PathLike[str] | None
 
@@ -206,7 +209,8 @@ def _build(
     program = through_cache(partial(compiled, job, trace), store, job.key, targets, trace)
     home = partial(home_of_process, store) if program.manifest["threads"] else int
     code = Code(program.levels, program.manifest, options.level, saved=False)
-    exe = Executable(code, program.constants, home=home, export=partial(export, store=store))
+    peaks, save = partial(_peaks, store), partial(export, store=store)
+    exe = Executable(code, program.constants, home=home, export=save, peaks=peaks)
     if options.load and runs_here(targets[number]):
         # otherwise LLVM would generate code during the first call
         with trace.stage("load"):

@@ -10,11 +10,12 @@ import pytest
 import tvm
 from tvm.ir import GlobalVar
 
+from tvm_disc.codegen.gauge import NAME, gauge_function, sums
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.target.isa import isa_of
 from tvm_disc.tuning import core_contention
-from tvm_disc.tuning.core_contention import CROWDED, NAME, Gauge, Host, Wait, gauge_function, sums
+from tvm_disc.tuning.core_contention import CROWDED, Gauge, Host, Wait
 
 TARGET = resolve_target(None)
 ISA = isa_of(TARGET)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tvm_disc.errors import BadInput
-from tvm_disc.schedules.dispatch.records import Context, Journal, Record, cpu_name, read_records
+from tvm_disc.schedules.dispatch.records import Context, Journal, Record, read_records
+from tvm_disc.support.processor import cpu_name
 
 HERE = Context("cpu", "1.0", "abc")
 

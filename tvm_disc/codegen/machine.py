@@ -9,7 +9,6 @@ from tvm_disc.options import Options, threads_of_pool
 from tvm_disc.schedules.dispatch.records import (
     Context,
     Records,
-    cpu_name,
     records_path,
     warned_records,
 )
@@ -18,7 +17,7 @@ from tvm_disc.schedules.dispatch.signature import template_hash
 from tvm_disc.schedules.dispatch.tree import read_trees
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.select import own_templates
-from tvm_disc.support.processor import cores
+from tvm_disc.support.processor import cores, cpu_name
 from tvm_disc.target.device import Device
 from tvm_disc.target.isa import Isa
 from tvm_disc.target.processor import processor_of

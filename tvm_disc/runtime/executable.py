@@ -63,6 +63,7 @@ from tvm_disc.runtime.inputs import (
     unique_names,
 )
 from tvm_disc.runtime.objects import Codec
+from tvm_disc.runtime.peaks import Peaks, stored_peaks
 from tvm_disc.runtime.profile import Event, Profile, read_record
 from tvm_disc.runtime.recovery import recovered
 from tvm_disc.runtime.rounds import timed_rounds
@@ -94,11 +95,13 @@ class Executable:
         timings: Mapping[str, float] = {},
         home: Callable[[], int] = int,
         export: Callable[..., None] | None = None,
+        peaks: Callable[[], Peaks | None] = stored_peaks,
     ) -> None:
         if not isinstance(code, Code):
             raise BadInput(f"an Executable is created by build or load, not from {shown(code)}")
         self._code = code
         self._export = export  # saves the program; None if it was loaded
+        self._peaks = peaks  # the limits of this machine
         # address of the thread pool
         self._home = home
         self._main: Callable[..., Any] = self._first_call
@@ -511,16 +514,18 @@ class Executable:
         """Time calls kernel by kernel; a first warm-up call is not counted.
 
         Calls that other processes disturbed are replaced by further ones. Any program can be
-        profiled, also a loaded one: the timers are part of it. Calls without timing pass one branch
-        per kernel.
+        profiled, also a loaded one: the timers are part of it.
 
         Args:
             repeat: the number of calls whose times are kept.
         """
         repeat = integer("repeat", repeat, 1, MOST)
         converted = self._checked(self._flat(args, kwargs))  # a warm-up call
-        call = partial(self._main, *converted)
-        return timed_rounds(call, self.read_record, repeat, max(64, 4 * len(self.launches)))
+        call, room = partial(self._main, *converted), max(64, 4 * len(self.launches))
+        found = timed_rounds(call, self.read_record, repeat, room)
+        if not self._manifest.get("device"):
+            found.peaks, found.threads = self._peaks(), self.threads
+        return found
 
     def read_record(self, record: np.ndarray) -> tuple[list[Event], int]:
         """Return events and total nanoseconds of a timed call, possibly of another process."""

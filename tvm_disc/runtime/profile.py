@@ -13,9 +13,15 @@ import numpy as np
 
 from tvm_disc.abi.record import EVENTS, FIELDS, ROOM, WHOLE_CALL
 from tvm_disc.runtime.calls import counted
+from tvm_disc.runtime.peaks import LAUNCH_US, Peaks
 
 # kernels limited by arithmetic; all others are limited by memory bandwidth
 COMPUTE_BOUND = ("dot", "conv", "attention")
+COLUMNS = (
+    *("kernel", "kind", "calls", "us", "quartiles", "share"),
+    *("GB/s", "GFLOP/s", "limit", "of limit", "variant"),
+)
+LIMITS = {"arithmetic": "arithmetic", "memory": "reads and writes of memory", "launch": "launches"}
 BUSY_CORES = 0.5  # cores in use by others above which the machine was busy
 
 
@@ -48,6 +54,9 @@ class Line:
         share: its part of the time of the program call.
         bytes: bytes that must be moved.
         flops: operations.
+        limit: what limits the kernel on this machine: ``arithmetic``, ``memory`` or ``launch``, for
+            calls of at most about a microsecond; empty if the machine's limits are not known.
+        of_limit: the time that the kernel takes at least, by that limit, divided by its time.
     """
 
     kernel: str
@@ -60,6 +69,8 @@ class Line:
     share: float = 0.0
     bytes: float = 0.0
     flops: float = 0.0
+    limit: str = ""
+    of_limit: float = 0.0
 
     @property
     def gigabytes_per_second(self) -> float:
@@ -83,6 +94,8 @@ class Profile:
         discarded: number of further calls, which other processes disturbed.
         disturbed: number of disturbed calls among ``calls``, as there were not enough others.
         others: number of cores that other processes used meanwhile; None if it is not known.
+        peaks: the limits of this machine; None if they were not measured.
+        threads: number of threads that the program was limited to.
     """
 
     calls: list[list[Event]] = field(default_factory=list)
@@ -91,6 +104,8 @@ class Profile:
     discarded: int = 0
     disturbed: int = 0
     others: float | None = None
+    peaks: Peaks | None = None
+    threads: int = 1
 
     def lines(self) -> list[Line]:
         """Return one line per kernel and variant, the most expensive first.
@@ -106,7 +121,30 @@ class Profile:
         total = self._split(lines)["total_us"]
         for line in lines:
             line.share = line.us / total if total else 0.0
+            if self.peaks is not None and line.us:
+                self._limit(line, self.peaks)
         return sorted(lines, key=lambda line: -line.us)
+
+    def _limit(self, line: Line, peaks: Peaks) -> None:
+        """Set what limits a kernel, and how near its time is to that."""
+        flops, size = line.flops / line.calls, line.bytes / line.calls
+        line.limit, us = peaks.limit(flops, size, self.threads)
+        line.of_limit = us * line.calls / line.us
+        if line.us / line.calls < LAUNCH_US:
+            line.limit = "launch"
+
+    def limits(self) -> list[tuple[str, float, float]]:
+        """Return (limit, share of the call's time, fraction of that limit reached), largest first.
+
+        Without the limits of this machine there are none.
+        """
+        found: dict[str, tuple[float, float]] = {}
+        for line in self.lines():
+            share, reached = found.get(line.limit, (0.0, 0.0))
+            found[line.limit] = share + line.share, reached + line.share * line.of_limit
+        found.pop("", None)
+        rows = [(name, share, reached / share) for name, (share, reached) in found.items()]
+        return sorted(rows, key=lambda row: -row[1])
 
     def split(self) -> dict[str, float]:
         """Return the microseconds of a call by part, from medians.
@@ -125,6 +163,17 @@ class Profile:
         total = max(inside, median(self.python_ns or [0]) / 1e3)
         around = {"host_us": inside - busy, "python_us": total - inside}
         return {**kernels, **around, "total_us": total}
+
+    def summary(self) -> list[str]:
+        """Return what limits the call on this machine, a sentence each."""
+        if self.peaks is None:
+            return ["The limits of this machine are not known: `tvm-disc peaks` measures them."]
+        found = [
+            f"{100 * share:.0f} % of the time is in kernels limited by {LIMITS[name]}"
+            + ("." if name == "launch" else f", at {100 * reached:.0f} % of the limit.")
+            for name, share, reached in self.limits()
+        ]
+        return [*found, f"Limits of this machine: {self.peaks}."]
 
     def warnings(self) -> list[str]:
         """Return what makes the times uncertain, a sentence each."""
@@ -156,6 +205,7 @@ class Profile:
             "discarded": self.discarded,
             "disturbed": self.disturbed,
             "others": self.others,
+            "peaks": None if self.peaks is None else asdict(self.peaks),
         }
         return json.dumps({**rounds, "kernels": lines, "split": self.split()})
 
@@ -172,14 +222,13 @@ class Profile:
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
 
     def __str__(self) -> str:
-        rows = [
-            ("kernel", "kind", "calls", "us", "quartiles", "share", "GB/s", "GFLOP/s", "variant")
-        ]
+        rows = [COLUMNS]
         for x in self.lines():
             spread = f"{x.low_us:.2f}-{x.high_us:.2f}"
             numbers = (f"{x.calls:g}", f"{x.us:.2f}", spread, f"{100 * x.share:.1f}%")
             speed = (f"{x.gigabytes_per_second:.1f}", f"{x.gigaflops:.1f}")
-            rows.append((x.kernel, x.kind, *numbers, *speed, x.variant))
+            limit = (x.limit or "?", f"{100 * x.of_limit:.0f}%" if x.limit else "?")
+            rows.append((x.kernel, x.kind, *numbers, *speed, *limit, x.variant))
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
         table = [
             "  ".join(
@@ -195,7 +244,7 @@ class Profile:
             f"Medians of {counted(len(self.calls), 'call')}; {self.discarded} more were disturbed "
             "by other processes and discarded."
         )
-        notes = [rounds, *self.warnings()]
+        notes = [rounds, *self.summary(), *self.warnings()]
         return "\n".join([*(line.rstrip() for line in table), f"us per call: {parts}", *notes])
 
 

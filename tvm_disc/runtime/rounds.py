@@ -47,7 +47,7 @@ def timed_rounds(
     call: Callable[[int], object],
     read: Callable[[np.ndarray], tuple[list[Event], int]],
     repeat: int,
-    room: int,
+    size: int,
 ) -> Profile:
     """Return a profile of ``repeat`` calls.
 
@@ -57,11 +57,11 @@ def timed_rounds(
     Args:
         call: calls the program with the address of a record.
         read: returns the events of a record, and the nanoseconds of its call.
-        room: events for which the first record has space.
+        size: number of events for which the first record has space.
     """
     found: list[Round] = []
     others, end = Others(), time.monotonic() + PATIENCE_S
-    record = new_record(room)
+    record = new_record(size)
     while len(found) < repeat or (
         len(calm(found)) < repeat and len(found) < MOST_ROUNDS * repeat and time.monotonic() < end
     ):

@@ -15,6 +15,7 @@ import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from tvm_disc.errors import BadOption, WrongProcessor
@@ -157,6 +158,19 @@ def cores() -> int:
     """Return the number of cores that this process may run on."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+@cache
+def cpu_name() -> str:
+    """Return the name and model of this machine's processor, as the system reports them."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return name
+    fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    parts = [fields.get(k, "") for k in ("model name", "cpu family", "model", "stepping")]
+    return " ".join(p for p in parts if p) or name
 
 
 def architecture(triple: str = "") -> str:

@@ -15,58 +15,15 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_disc.codegen.host.packed import Arguments, packed
-from tvm_disc.schedules.gemm.micro_kernel import ramp, splat, vload, vstore
+from tvm_disc.codegen.gauge import NAME, sums
 from tvm_disc.target.isa import Isa
-from tvm_disc.tir.builder import Block, byte_offset, const
-from tvm_disc.typing import Expr
 
-NAME = "gauge"
-SPARE = 8  # registers that are not used as accumulators
 TURNS = 16000  # iterations; about 20 us
 WAKE = 16  # launches after which a sleeping worker has woken up
-FLOAT_BYTES = 4
 CROWDED = 1.3  # ratio of the time on all threads to that on one above which cores are shared
 POLL_S = 0.005  # seconds between two polls
 STOLEN = 0.1  # highest accepted share of stolen time
 WINDOW_S = 0.1  # Linux counts stolen time in hundredths of a second
-
-
-def sums(isa: Isa) -> int:
-    """Return the number of independent accumulators, enough to fill all pipelines of a core."""
-    return isa.registers - SPARE
-
-
-def multiply_adds(block: Block, isa: Isa, data: Expr, turns: Expr) -> None:
-    """Emit ``turns`` iterations of multiply-adds over ``sums(isa)`` vectors at ``data``."""
-    lanes = isa.lanes_f32
-    memory = block.declare("data_", data, "float32")
-    vectors = [block.alloc(f"s{k}", lanes, "float32") for k in range(sums(isa))]
-    step = block.alloc("step", lanes, "float32")
-    vstore(block, step, 0, lanes, splat(const(0.5, "float32") * memory[0], lanes))
-    for vector in vectors:
-        vstore(block, vector, 0, lanes, vload(memory, 0, lanes))
-    with block.loop("turn", turns):
-        for vector in vectors:
-            x = vload(step, 0, lanes)
-            vstore(block, vector, 0, lanes, x * vload(vector, 0, lanes) + x)
-    for k, vector in enumerate(vectors):
-        block.store(memory, ramp(k * lanes, lanes), vload(vector, 0, lanes))
-
-
-def gauge_function(isa: Isa) -> object:
-    """Return ``gauge(memory, parts, turns)``: each part does the same work on its own thread."""
-
-    def emit(block: Block, arguments: Arguments) -> None:
-        memory = arguments.data(0, "float32")
-        parts = block.bind("parts", arguments.integer(1))
-        turns = block.bind("turns", arguments.integer(2))
-        with block.loop("part", parts, kind="parallel") as part:
-            elems = sums(isa) * isa.lanes_f32
-            own = byte_offset(memory, part * elems * FLOAT_BYTES, "float32")
-            multiply_adds(block, isa, block.bind("own", own), turns)
-
-    return packed(NAME, emit)
 
 
 class Gauge:

@@ -14,10 +14,11 @@ import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar
 
+from tvm_disc.codegen.gauge import NAME, gauge_function
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import level_of, resolve_target, triple_of
-from tvm_disc.codegen.threads.glue import install_launch
+from tvm_disc.codegen.threads.glue import USE_WORKERS, use_workers_function
 from tvm_disc.codegen.threads.home import THREADS
 from tvm_disc.codegen.threads.module import thread_functions
 from tvm_disc.errors import WrongProcessor
@@ -28,10 +29,8 @@ from tvm_disc.schedules.kernel import Kernel, build_kernel
 from tvm_disc.shape import Solver
 from tvm_disc.support.processor import best_of
 from tvm_disc.tir.builder import Block, call
-from tvm_disc.tuning.core_contention import NAME, Gauge, gauge_function
+from tvm_disc.tuning.core_contention import Gauge
 from tvm_disc.typing import Expr, Target
-
-USE_WORKERS = "use_workers"
 
 
 @dataclass
@@ -86,7 +85,7 @@ def build_bench(
         # Libraries contain the threads' code too: another machine may load them with TVM's runtime
         # only.
         functions.update(thread_functions(triple_of(target.attrs)))
-        functions[GlobalVar(USE_WORKERS)] = _use_workers()
+        functions[GlobalVar(USE_WORKERS)] = use_workers_function()
     functions[GlobalVar(NAME)] = gauge_function(machine.isa)
     if library is not None and library.is_file():
         module = tvm.runtime.load_module(str(library))
@@ -106,15 +105,6 @@ def has_workers(machine: Machine) -> bool:
 def use_workers(module: Any) -> None:
     """Make the parallel variants of a module run on the worker threads of its process."""
     module[USE_WORKERS](module[THREADS]())
-
-
-def _use_workers() -> Any:
-    """Return the packed function ``use_workers(home)``."""
-
-    def emit(block: Block, arguments: Arguments) -> None:
-        install_launch(block, block.bind("home", arguments.integer(0)))
-
-    return packed(USE_WORKERS, emit)
 
 
 def _always(variant: Variant) -> Choice:

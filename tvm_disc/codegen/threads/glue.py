@@ -16,6 +16,7 @@ from tvm_disc.abi.threads import (
     CORES,
     LAUNCH_CODE,
 )
+from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.threads.atomics import fetch_add, load, store
 from tvm_disc.codegen.threads.home import pool_of
 from tvm_disc.codegen.threads.state import word
@@ -24,6 +25,7 @@ from tvm_disc.tir.imports import provide
 from tvm_disc.typing import Expr
 
 SHARE = GlobalVar("tvm_disc_share")
+USE_WORKERS = "use_workers"
 
 provide("""
 @__TVMBackendParallelLaunch = linkonce dllexport global ptr null, align 8
@@ -47,6 +49,17 @@ def install_launch(block: Block, home: Expr) -> None:
     """
     with block.when(tirx.NE(home, i64(0))):
         block.eval(O.call_extern("int32", "disc.install", load(word(home, LAUNCH_CODE))))
+
+
+def use_workers_function() -> object:
+    """Return the packed function ``use_workers(home)``, which runs the parallel loops of its module
+    on the workers of ``home``.
+    """
+
+    def emit(block: Block, arguments: Arguments) -> None:
+        install_launch(block, block.bind("home", arguments.integer(0)))
+
+    return packed(USE_WORKERS, emit)
 
 
 def count_call(block: Block, home: Expr, change: int) -> None:

@@ -20,6 +20,7 @@ from tvm_disc.runtime.page.memory import memory_picture
 from tvm_disc.runtime.profile import Profile
 from tvm_disc.runtime.summary import sections, summary_rows
 
+COLUMNS = ("kernel", "share", "us", "quartiles", "calls", "GB/s", "GFLOP/s", "limit", "variant")
 SHORT = 110  # characters of a call's operators while it is closed
 _REASON = re.compile(r"^(.*?)\s{2,}\[(.*)\]$", re.DOTALL)
 
@@ -213,18 +214,33 @@ def _profile(profile: Profile | None) -> str:
     rows = []
     for line in profile.lines():
         bar = f'<span class="bar" style="width:{100 * line.share:.1f}%"></span>'
-        cells = (f"{line.us:.1f}", f"{line.calls:g}", f"{line.gigabytes_per_second:.1f}")
-        numbers = "".join(f"<td>{x}</td>" for x in (*cells, f"{line.gigaflops:.1f}"))
+        limit = f"{100 * line.of_limit:.0f} % of {line.limit}" if line.limit else "?"
+        speed = f"{line.gigabytes_per_second:.1f}", f"{line.gigaflops:.1f}", limit
+        spread = f"{line.low_us:.1f} to {line.high_us:.1f}"
+        cells = (f"{line.us:.1f}", spread, f"{line.calls:g}", *speed)
+        numbers = "".join(f"<td>{escape(x)}</td>" for x in cells)
         rows.append(
             f'<tr><td><a href="#kernel-{_anchor(line.kernel)}">{escape(line.kernel)}</a></td>'
             f'<td class="share">{bar}{100 * line.share:.1f} %</td>{numbers}'
             f"<td>{escape(line.variant)}</td></tr>"
         )
     heads = "".join(
-        f"<th>{h}</th>" for h in ("kernel", "share", "us", "calls", "GB/s", "GFLOP/s", "variant")
+        f"<th>{h}</th>"
+        for h in (
+            "kernel",
+            "share",
+            "us",
+            "quartiles",
+            "calls",
+            "GB/s",
+            "GFLOP/s",
+            "limit",
+            "variant",
+        )
     )
     split = ", ".join(f"{k.removesuffix('_us')} {v:.1f}" for k, v in profile.split().items())
-    notes = "".join(f'<p class="warning">{escape(text)}</p>' for text in profile.warnings())
+    notes = "".join(f"<p>{escape(text)}</p>" for text in profile.summary())
+    notes += "".join(f'<p class="warning">{escape(text)}</p>' for text in profile.warnings())
     table = f"<table><tr>{heads}</tr>{''.join(rows)}</table>"
     return f"<p>Microseconds of a call: {split}.</p>{notes}{table}"
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,19 +46,6 @@ class Record:
     variant: str  # Variant.key
     dims: tuple[int, ...]
     ns: float
-
-
-@cache
-def cpu_name() -> str:
-    """Return the name and model of this machine's processor, as the system reports them."""
-    name = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return name
-    fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
-    parts = [fields.get(k, "") for k in ("model name", "cpu family", "model", "stepping")]
-    return " ".join(p for p in parts if p) or name
 
 
 @dataclass

@@ -1,0 +1,90 @@
+"""Functions that show how fast a machine is: multiply-adds, and reads of memory, on each thread."""
+
+from __future__ import annotations
+
+from tvm_disc.codegen.host.packed import Arguments, packed
+from tvm_disc.schedules.gemm.micro_kernel import ramp, splat, vload, vstore
+from tvm_disc.target.isa import Isa
+from tvm_disc.tir.builder import Block, byte_offset, const, i64
+from tvm_disc.typing import Expr
+
+NAME, READ = "gauge", "read"
+SPARE = 8  # registers that are not used as accumulators
+READS = 8  # independent sums of a reading thread
+FLOAT_BYTES = 4
+
+
+def sums(isa: Isa) -> int:
+    """Return the number of independent accumulators, enough to fill all pipelines of a core."""
+    return isa.registers - SPARE
+
+
+def multiply_adds(block: Block, isa: Isa, data: Expr, turns: Expr) -> None:
+    """Emit ``turns`` iterations of multiply-adds over ``sums(isa)`` vectors at ``data``."""
+    lanes = isa.lanes_f32
+    memory = block.declare("data_", data, "float32")
+    vectors = [block.alloc(f"s{k}", lanes, "float32") for k in range(sums(isa))]
+    step = block.alloc("step", lanes, "float32")
+    vstore(block, step, 0, lanes, splat(const(0.5, "float32") * memory[0], lanes))
+    for vector in vectors:
+        vstore(block, vector, 0, lanes, vload(memory, 0, lanes))
+    with block.loop("turn", turns):
+        for vector in vectors:
+            x = vload(step, 0, lanes)
+            vstore(block, vector, 0, lanes, x * vload(vector, 0, lanes) + x)
+    for k, vector in enumerate(vectors):
+        block.store(memory, ramp(k * lanes, lanes), vload(vector, 0, lanes))
+
+
+def gauge_function(isa: Isa) -> object:
+    """Return ``gauge(memory, parts, turns)``: each part does the same work on its own thread."""
+
+    def emit(block: Block, arguments: Arguments) -> None:
+        memory = arguments.data(0, "float32")
+        parts = block.bind("parts", arguments.integer(1))
+        turns = block.bind("turns", arguments.integer(2))
+        with block.loop("part", parts, kind="parallel") as part:
+            elems = sums(isa) * isa.lanes_f32
+            own = byte_offset(memory, part * elems * FLOAT_BYTES, "float32")
+            multiply_adds(block, isa, block.bind("own", own), turns)
+
+    return packed(NAME, emit)
+
+
+def read_function(isa: Isa) -> object:
+    """Return ``read(memory, results, first, parts, elems, passes)``: each part reads its own
+    ``elems`` floats of the memory, ``passes`` times; those of the first part begin at ``first``.
+    """
+
+    def emit(block: Block, arguments: Arguments) -> None:
+        memory, results = arguments.data(0, "float32"), arguments.data(1, "float32")
+        first, parts, elems, passes = (
+            block.bind(f"n{k}", arguments.integer(k)) for k in range(2, 6)
+        )
+        with block.loop("part", parts, kind="parallel") as part:
+            own = byte_offset(memory, (first + part * elems) * FLOAT_BYTES, "float32")
+            where = byte_offset(results, part * isa.vector_bytes, "float32")
+            _reads(block, isa, block.bind("own", own), block.bind("where", where), elems, passes)
+
+    return packed(READ, emit)
+
+
+def _reads(block: Block, isa: Isa, data: Expr, where: Expr, elems: Expr, passes: Expr) -> None:
+    """Emit sums over ``elems`` floats, ``passes`` times, in independent accumulators."""
+    lanes = isa.lanes_f32
+    memory = block.declare("data_", data, "float32")
+    result = block.declare("where_", where, "float32")
+    vectors = [block.alloc(f"s{k}", lanes, "float32") for k in range(READS)]
+    for vector in vectors:
+        vstore(block, vector, 0, lanes, splat(const(0.0, "float32"), lanes))
+    with block.loop("pass", passes), block.loop("step", elems // (READS * lanes)) as step:
+        for k, vector in enumerate(vectors):
+            value = vload(memory, (step * READS + k) * lanes, lanes)
+            vstore(block, vector, 0, lanes, vload(vector, 0, lanes) + value)
+    total = vload(vectors[0], 0, lanes)
+    for vector in vectors[1:]:
+        total = total + vload(vector, 0, lanes)
+    block.store(result, ramp(i64(0), lanes), total)
+
+
+__all__ = ["NAME", "READ", "READS", "gauge_function", "multiply_adds", "read_function", "sums"]
