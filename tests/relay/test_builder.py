@@ -348,3 +348,16 @@ def test_devices_are_accepted_and_change_nothing() -> None:
     for n in (0, 1, 7):
         given = np.arange(n, dtype="float32")
         np.testing.assert_array_equal(exe(given), given)
+
+
+def test_spans_of_variables_and_constants() -> None:
+    span = relay.Span(relay.SourceName("model"), 1, 2, 3, 4)
+    made = [
+        relay.var("x", shape=(2,), span=span),
+        relay.var("x", "int32", span=span),
+        relay.var("x", span=span),
+        relay.const(1.0, span=span),
+        relay.const(np.ones(2, "int8"), "int8", span),
+        relay.const(np.ones(2, "int8"), span=span),
+    ]
+    assert all(node.span is span for node in made)

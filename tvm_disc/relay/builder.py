@@ -22,6 +22,7 @@ from .expr import (
     ExprLike,
     If,
     Let,
+    Span,
     Tuple,
     TupleWrapper,
     Var,
@@ -53,6 +54,7 @@ def var(
     type_annotation: Type | str | None = None,
     shape: Sequence[Dim] | None = None,
     dtype: str = "float32",
+    span: Span | None = None,
 ) -> Var:
     """Return a variable: a tensor of ``shape``, or of the annotated type, or of inferred type."""
     if not isinstance(name_hint, str):
@@ -66,14 +68,14 @@ def var(
     if type_annotation is not None and shape is not None:
         raise BadNode("relay.var takes a type annotation or a shape, not both")
     if shape is not None:
-        return Var(name_hint, TensorType(shape, dtype))  # type: ignore[arg-type]
+        return Var(name_hint, TensorType(shape, dtype), span)  # type: ignore[arg-type]
     if isinstance(type_annotation, str):
-        return Var(name_hint, TensorType((), type_annotation))
-    return Var(name_hint, type_annotation)
+        return Var(name_hint, TensorType((), type_annotation), span)
+    return Var(name_hint, type_annotation, span)
 
 
 @refusing
-def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
+def const(value: Any, dtype: str | TensorType | None = None, span: Span | None = None) -> Constant:
     """Return a constant from a number, list or array; ``dtype`` may be a tensor type.
 
     As in Relay, int64 becomes int32 and float64 becomes float32 unless ``dtype`` is given.
@@ -91,7 +93,7 @@ def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
         raise BadNode(f"a constant: expected numbers or bools, found {str(value)[:80]!r}")
     narrow = {"int64": "int32", "float64": "float32"}.get(array.dtype.name)
     if dtype is None and narrow is None:
-        return Constant(array)
+        return Constant(array, span)
     try:
         made = array.astype(dtype.dtype if isinstance(dtype, TensorType) else dtype or narrow)
     except (TypeError, ValueError, RecursionError):
@@ -100,7 +102,7 @@ def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
         ) from None
     if array.dtype.kind in "iuf" and made.dtype.kind in "iu" and not np.array_equal(array, made):
         raise BadNode(f"{str(value)[:80]} does not fit {made.dtype}; pass another dtype")
-    return Constant(made)
+    return Constant(made, span)
 
 
 class ScopeBuilder:

@@ -235,7 +235,26 @@ def test_types_in_patterns_are_those_of_the_program() -> None:
     half = relay.var("h", shape=(2, 3), dtype="float16")
     both = relay.Tuple([relay.add(X, Y), relay.add(half, half)])
     made = rewrite(Narrow(), both)
-    assert made[0] is both[0] and made[1].op.name == "subtract"
+    assert [field.op.name for field in made.fields] == ["add", "subtract"]
+
+
+def test_a_callback_that_requires_types_reads_them() -> None:
+    seen = []
+
+    class Typed(SubtractFor):
+        def __init__(self) -> None:
+            super().__init__(require_type=True)
+
+        def callback(self, pre: Any, post: Any, node_map: Any) -> Any:
+            seen.extend([pre.checked_type, node_map[self.x][0].checked_type])
+            return super().callback(pre, post, node_map)
+
+    g = relay.GlobalVar("g")
+    mod = relay.IRModule({g: relay.Function([X], relay.sum(X))})
+    made = rewrite(Typed(), relay.add(g(X), relay.const(1.0)), mod)
+    assert made.op.name == "subtract" and seen == [relay.TensorType(()), relay.TensorType(())]
+    exp = relay.exp(X)
+    assert rewrite(Typed(), exp) is exp
 
 
 def test_a_rewrite_without_end_is_refused() -> None:

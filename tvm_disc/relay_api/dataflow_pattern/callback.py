@@ -43,7 +43,11 @@ def rewrite(
     expr: Expr,
     mod: IRModule | None = None,
 ) -> Expr:
-    """Return ``expr`` rewritten by all callbacks until it no longer changes."""
+    """Return ``expr`` rewritten by all callbacks until it no longer changes.
+
+    ``mod`` has the functions and data types that ``expr`` uses, for callbacks with
+    ``require_type``.
+    """
     if isinstance(callbacks, DFPatternCallback):
         callbacks = [callbacks]
     if not isinstance(callbacks, Sequence):
@@ -54,7 +58,7 @@ def rewrite(
         _check(callback)
     if not isinstance(expr, Expr):
         raise BadNode(f"rewrite: expected a Relay expression, found {shown(expr)}")
-    return rewrite_expr(callbacks, expr)
+    return rewrite_expr(callbacks, expr, mod)
 
 
 def _check(callback: object) -> None:

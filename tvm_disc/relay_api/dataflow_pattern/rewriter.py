@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from tvm_disc.errors import BadNode
 from tvm_disc.relay.expr import Call, Expr, Function, as_expr
+from tvm_disc.relay.inference.infer import infer_type
+from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.visit import post_order
 from tvm_disc.relay_api.dataflow_pattern.groups import PARTITIONED, find_groups
 from tvm_disc.relay_api.dataflow_pattern.matcher import MatchablePattern
@@ -55,11 +57,12 @@ def partition_expr(
     return rewrite_post_order(expr, leave, done=done)
 
 
-def rewrite_expr(callbacks: Sequence[Callback], expr: Expr) -> Expr:
+def rewrite_expr(callbacks: Sequence[Callback], expr: Expr, mod: IRModule | None = None) -> Expr:
     """Return ``expr`` rewritten until no callback changes it.
 
     A callback with ``rewrite_once`` is dropped after the first round in which it changed the
-    program.
+    program. One with ``require_type`` reads a typed program; ``mod`` has the functions and data
+    types that ``expr`` uses.
 
     Raises:
         BadNode: the program still changes after 100 rewrites, or it grows without bound.
@@ -75,7 +78,9 @@ def rewrite_expr(callbacks: Sequence[Callback], expr: Expr) -> Expr:
                     f"rewrite: the program still changes after {count} rewrites; a "
                     "callback that undoes another, or matches its own result, sets rewrite_once"
                 )
-            made = _rewrite_once(callback, expr)
+            typed = infer_type(expr, mod) if callback.require_type else expr
+            made = _rewrite_once(callback, typed)
+            made = expr if made is typed else made
             count += 1
             if callback.rewrite_once and made is not expr and not structural_equal(made, expr):
                 active.remove(callback)

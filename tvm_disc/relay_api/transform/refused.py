@@ -51,6 +51,7 @@ REFUSED: Mapping[str, str] = {
     ),
     "PartitionGraph": _EXTERNAL,
     "PlanDevices": _DEVICES,
+    "RemoveStandaloneReshapes": "the compiler itself makes views of reshapes",
     "SimplifyFCTranspose": _SPARSE,
     "SplitArgs": "kernels take any number of arguments",
     "ToCPS": _CLOSURES,
