@@ -62,12 +62,15 @@ def weights(kind: str, q: np.ndarray, scale: np.ndarray) -> Any:
         wide = relay.subtract(relay.cast(relay.const(numbers), "float32"), relay.const(zero))
         return relay.multiply(wide, relay.const(scale[:, None]))
     n, k = q.shape
+    if kind == FOUR:
+        q = q >> 4
     wide = relay.cast(relay.const(q.reshape(n, k // BLOCK, BLOCK)), "float32")
     each = np.repeat(scale[:, None, None], k // BLOCK, 1) * np.linspace(1, 2, k // BLOCK)[:, None]
     return relay.reshape(relay.multiply(wide, relay.const(each.astype("float32"))), (n, k))
 
 
-KINDS = ("float32", "bfloat16", "per column", f"per {BLOCK} rows", "zeros")
+FOUR = f"4 bits per {BLOCK} rows"
+KINDS = ("float32", "bfloat16", "per column", f"per {BLOCK} rows", "zeros", FOUR)
 
 
 def program(kind: str, k: int, n: int, count: int) -> Any:

@@ -128,7 +128,7 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.nn.relu", _E),
     CoreOp("relax.astype", _E, ("dtype",)),
     CoreOp(REINTERPRET, _E),
-    CoreOp(DEQUANTIZE, _I, ("group",), cost=4, expands=True),
+    CoreOp(DEQUANTIZE, _I, ("group", "bits"), cost=4, expands=True),
     CoreOp("relax.reshape", _V),
     CoreOp("relax.expand_dims", _V, ("axis",)),
     CoreOp("relax.squeeze", _V, ("axis",)),

@@ -87,13 +87,13 @@ def reinterpret_call(x: Expr, dims: Sequence[Any], dtype: str) -> Expr:
     return tvm.ir.Call(tvm.ir.Op.get(REINTERPRET), [x, relax.ShapeExpr(list(dims))], given)
 
 
-def dequantize_call(parts: Sequence[Expr], dims: Sequence[Expr], group: int) -> Expr:
+def dequantize_call(parts: Sequence[Expr], dims: Sequence[Expr], group: int, bits: int = 8) -> Expr:
     """Return a call that dequantizes ``(numbers, scale, zero)``; ``scale`` and ``zero`` are
     optional.
 
-    One row of ``scale`` and ``zero`` applies to ``group`` rows of ``numbers``.
+    One row of ``scale`` and ``zero`` applies to ``group`` rows of ``numbers``, which fit ``bits``.
     """
-    given = tvm.ir.make_node("ir.DictAttrs", dtype="float32", group=group)
+    given = tvm.ir.make_node("ir.DictAttrs", dtype="float32", group=group, bits=bits)
     return tvm.ir.Call(tvm.ir.Op.get(DEQUANTIZE), [*parts, relax.ShapeExpr(list(dims))], given)
 
 

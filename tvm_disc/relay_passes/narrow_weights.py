@@ -51,6 +51,8 @@ FEWEST = 1 << 16
 # Smaller groups of rows, or fewer columns, do not justify a separate layout.
 LEAST_GROUP = 8
 LEAST_COLUMNS = 16
+# Numbers of four bits in a word.
+NIBBLES = 8
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,8 @@ def _narrow(out: Sequence_, product: Node) -> Node | WhyNot:
         const_node(as_literal(np.ascontiguousarray(a), d)).expr
         for a, d in zip(arrays, dtypes, strict=True)
     ]
-    return out.emit(dequantize_call(literals, weight.shape, group), weight.shape, COMPUTED, weight)
+    call = dequantize_call(literals, weight.shape, group, _bits(arrays[0], group))
+    return out.emit(call, weight.shape, COMPUTED, weight)
 
 
 # -- evaluation of literal expressions ------------------------------------------------------------
@@ -302,6 +305,12 @@ def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
     return (numbers, factors, *last), group
 
 
+def _bits(numbers: Array, group: int) -> int:
+    """Return the bits in which numbers are stored: 4 if they fit, and words divide each group."""
+    kept = numbers.dtype == np.int8 and len(numbers) % NIBBLES == 0 and group % NIBBLES == 0
+    return 4 if kept and numbers.min() >= -8 and numbers.max() <= 7 else 8
+
+
 def _period(x: Array) -> int:
     """Return the number of rows per value: values change only at multiples of it."""
     if x.strides[0] == 0 or len(x) < 2:
@@ -314,6 +323,12 @@ def _centred(stored: Array, zero: Array, group: int) -> tuple[Array, Array | Non
     """Return int8 numbers, and the zero point that remains to be subtracted, or None."""
     if not zero.any() and stored.dtype == np.int8:
         return stored, None
+    least, most = int(stored.min()), int(stored.max())
+    if most - least < 16:
+        same = int(zero.flat[0]) if (zero == zero.flat[0]).all() and zero.flat[0] % 1 == 0 else 0
+        shift = next((s for s in (same, 0) if s - 8 <= least and most < s + 8), least + 8)
+        rest = zero - shift
+        return (stored.astype("int16") - shift).astype("int8"), rest if rest.any() else None
     if (zero == np.rint(zero)).all() and np.abs(zero).max(initial=0) <= 255:
         whole = zero.astype("int16")
         each = np.repeat(whole, group, 0)[: len(stored)] if len(whole) > 1 else whole

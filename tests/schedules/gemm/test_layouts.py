@@ -6,7 +6,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB, RowsOfA, packed_row_elems
+from tvm_disc.schedules.gemm.layouts import (
+    PanelsOfB,
+    QuadsOfB,
+    RowsOfA,
+    WordsOfB,
+    packed_row_elems,
+)
 from tvm_disc.schedules.packing import pack_constant
 
 RNG = np.random.default_rng(0)
@@ -50,6 +56,26 @@ def test_quads(k: int, n: int, signed: bool) -> None:
         quads = found[panel, 1:, at].copy().view("int8")
         np.testing.assert_array_equal(quads[:k], b[:, column])
         assert not quads[k:].any()
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("unsigned", [True, False])
+@pytest.mark.parametrize(("k", "n"), [(8, 1), (16, 8), (40, 19), (0, 3)])
+def test_words(k: int, n: int, bits: int, unsigned: bool) -> None:
+    half = 1 << (bits - 1)
+    b = RNG.integers(-half, half, (k, n)).astype("int8")
+    found = pack_constant(WordsOfB(8, bits, unsigned), b)
+    per = 32 // bits
+    assert found.shape == (-(-n // 8), k // per, 8) and found.dtype == "int32"
+    for row, column in np.ndindex(k, n):
+        panel, at = divmod(column, 8)
+        word = found[panel, row // per, at].copy().view("uint32")
+        # Words of eight: the lower halves of the four bytes come first.
+        place = row % per
+        shift = 8 * (place % 4) + 4 * (place // 4)
+        number = (int(word) >> shift) & (2 * half - 1)
+        want = int(b[row, column])
+        assert number == (want + half if unsigned else want & (2 * half - 1))
 
 
 @pytest.mark.parametrize("shape", [(3, 32), (2, 3, 5), (1, 0), (4, 1, 2, 2)])

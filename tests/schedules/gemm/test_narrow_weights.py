@@ -19,20 +19,21 @@ LEVELS = ("x86-64-v3", "x86-64-v4")
 
 
 def weights(
-    form: str, k: int, n: int, block: int = 0, kept: str = "int8"
+    form: str, k: int, n: int, block: int = 0, kept: str = "int8", bits: int = 8
 ) -> tuple[Any, np.ndarray, int]:
     """(a matrix ``[N, K]`` out of narrow numbers, its values, the operands that are packed)."""
-    info = np.iinfo(kept)
-    q = RNG.integers(info.min, info.max + 1, (n, k)).astype(kept)
+    low = np.iinfo(kept).min >> (8 - bits)
+    ends = (low, low + 2**bits)
+    q = RNG.integers(*ends, (n, k)).astype(kept)
     blocks = -(-k // block) if block else 1
     form_of = {"tensor": (1, 1), "column": (n, 1), "group": (n, blocks)}
     shape = form_of[form.split()[0]]
     scale = (RNG.random(shape) * 0.01 + 0.001).astype("float32")
     zero = np.zeros(shape, "int32")
     if "zero" in form:
-        zero = RNG.integers(info.min, info.max + 1, shape).astype("int32")
+        zero = RNG.integers(*ends, shape).astype("int32")
     elif kept == "uint8":
-        zero += 128
+        zero += 1 << (bits - 1)
     each = [np.repeat(x, block, 1)[:, :k] if block and x.shape[1] > 1 else x for x in (scale, zero)]
     wide = relay.cast(relay.const(q), "int32")
     wide = relay.cast(relay.subtract(wide, relay.const(each[1])), "float32")
@@ -78,6 +79,43 @@ def test_scales(form: str, k: int, n: int, block: int, kept: str, level: str) ->
     assert "vpmovsxbd" in exe.source("asm")
     run_on(level)
     check(exe, w, None)
+
+
+@pytest.mark.parametrize("level", ("x86-64-v2", *LEVELS))
+@pytest.mark.parametrize(
+    ("form", "k", "n", "block", "kept"),
+    [
+        ("tensor", 304, 257, 0, "int8"),
+        ("column", 4104, 50, 0, "uint8"),
+        ("column zero", 768, 96, 0, "uint8"),
+        ("group", 1024, 97, 32, "uint8"),
+        ("group", 1000, 100, 40, "int8"),
+        ("group zero", 1696, 64, 32, "uint8"),
+        ("group zero", 3328, 48, 8, "int8"),
+    ],
+)
+def test_four_bits(form: str, k: int, n: int, block: int, kept: str, level: str) -> None:
+    """Eight numbers of a word; levels widen them with arithmetic or a table."""
+    made, w, _ = weights(form, k, n, block, kept, bits=4)
+    x = rows("m", k)
+    exe = tvm_disc.build(
+        function(x, relay.nn.dense(x, made)), target={"kind": "llvm", "mcpu": level}
+    )
+    assert len(exe.kernels) == 1
+    assert "vpmovsxbd" not in exe.source("asm")
+    run_on(level)
+    check(exe, w, None)
+
+
+@pytest.mark.parametrize(("k", "block"), [(1001, 0), (1020, 12), (1000, 20)])
+def test_words_of_four_bits_that_do_not_divide_k_are_bytes(k: int, block: int) -> None:
+    made, w, _ = weights("group" if block else "column", k, 96, block, bits=4)
+    x = rows("m", k)
+    func = function(x, relay.nn.dense(x, made))
+    exe = tvm_disc.build(func, target={"kind": "llvm", "mcpu": "x86-64-v3"})
+    assert "vpmovsxbd" in exe.source("asm")
+    run_on("x86-64-v3")
+    check(exe, w, None, (1, 5, 20))
 
 
 @pytest.mark.parametrize("m", [1, 3, 4, 9, 40])

@@ -110,4 +110,38 @@ class QuadsOfB:
             out[:, 0] = -128 * whole.sum(0, dtype=np.int32).reshape(panels, n_r)
 
 
-__all__ = ["PanelsOfB", "QuadsOfB", "RowsOfA", "packed_row_elems"]
+@dataclass(frozen=True)
+class WordsOfB:
+    """Layout of a B of ``bits``-bit numbers, 4 or 8: ``b[K, N]`` as panels ``[ceil(N / n_r),
+    K * bits / 32, n_r]`` of int32.
+
+    Each word holds adjacent numbers along K. The lower halves of the bytes of a word of eight hold
+    the first four, so that one operation on bytes gives four adjacent numbers. Numbers are in two's
+    complement, or ``unsigned``: half of their range is added.
+    """
+
+    n_r: int
+    bits: int
+    unsigned: bool = False
+
+    def form(self, shape: tuple[int, ...], dtype: str) -> Form:
+        """Return the shape and element type of the packed array."""
+        del dtype
+        k, n = shape
+        return (-(-n // self.n_r), k * self.bits // 32, self.n_r), "int32"
+
+    def write(self, array: Array, out: Array) -> None:
+        """Pack ``array`` into ``out``, which is zero-initialized."""
+        (_, n), (panels, rows, n_r) = array.shape, out.shape
+        numbers = array.view(np.uint8).reshape(rows, 32 // self.bits, n)
+        if self.unsigned:
+            numbers = numbers + np.uint8(1 << (self.bits - 1))
+        whole = np.zeros((rows, 4, panels * n_r), np.uint8)
+        whole[:, :, :n] = numbers[:, :4]
+        if self.bits == 4:
+            whole[:, :, :n] = (whole[:, :, :n] & 15) | (numbers[:, 4:] << 4)
+        words = out.view(np.uint8).reshape(panels, rows, n_r, 4)
+        words[...] = whole.reshape(rows, 4, panels, n_r).transpose(2, 0, 3, 1)
+
+
+__all__ = ["PanelsOfB", "QuadsOfB", "RowsOfA", "WordsOfB", "packed_row_elems"]

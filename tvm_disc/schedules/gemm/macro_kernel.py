@@ -398,6 +398,7 @@ class _Emitter:
             quads=spec.quads,
             scaled=spec.b_scale is not None,
             zeros=spec.b_zero is not None,
+            nibbles=spec.nibbles,
         )
 
     def _narrow_form(self, way: str) -> KernelForm:

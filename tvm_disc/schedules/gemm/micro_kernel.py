@@ -43,13 +43,14 @@ from tvm_disc.tir.builder import (
     prim_func,
 )
 from tvm_disc.tir.imports import provide
-from tvm_disc.tir.llvm_ops import emitting_for
+from tvm_disc.tir.llvm_ops import emitting_for, has_native, lookup
 from tvm_disc.typing import UNSET, Buffer, Expr, TVMFunction, Var
 
 # Up to this many rows, packed weights are streamed at memory speed. Panels are consecutive, so the
 # hardware prefetcher reads ahead, and our prefetches would use up its buffers: with them, one and
 # two rows of 768 x 2304 took 1.3 times as long on a Zen 4, three rows 1.1 times.
 _STREAMED_ROWS = 3
+NIBBLES = 8  # numbers of four bits in a word of B
 # Independent sums needed to cover the latency of two 4-cycle FMA pipes.
 _LATENCY_SUMS = 8
 
@@ -99,6 +100,17 @@ def widened(value: Expr, dtype: str, lanes: int) -> Expr:
     return tirx.Cast(dtype + suffix, value)
 
 
+def nibble_of(words: Expr, place: int) -> Expr:
+    """Return number ``place`` of each word of eight numbers of four bits, as float32."""
+    lanes = int(str(words.ty.dtype).partition("x")[2] or 1)
+    shift = 8 * (place % 4) + 4 * (place // 4)
+    if has_native(lanes):
+        moved = words >> splat(const(shift, "int32"), lanes) if shift else words
+        return lookup([*range(8), *range(-8, 0)], moved)
+    high = words << splat(const(28 - shift, "int32"), lanes) if shift < 28 else words
+    return widened(high >> splat(const(28, "int32"), lanes), "float32", lanes)
+
+
 @dataclass(frozen=True)
 class KernelForm:
     """Optional features of a register-tile kernel; each adds parameters, in this order.
@@ -118,6 +130,7 @@ class KernelForm:
         zeros: a row of ``zero`` per group is subtracted from B first.
         keeps: each row of B is also stored in dequantized form, at ``kept`` with a
             stride of ``kept_step`` elements.
+        nibbles: a word of B holds eight numbers along K (:class:`.layouts.WordsOfB`).
     """
 
     ahead: bool = False
@@ -129,6 +142,7 @@ class KernelForm:
     scaled: bool = False
     zeros: bool = False
     keeps: bool = False
+    nibbles: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -209,6 +223,7 @@ class _MicroKernel:
         # Stack vectors, not bindings: simplification passes would copy a binding into its uses.
         self.row = [blk.alloc(f"row_{v}", lanes, dtype) for v in range(vectors)]
         self.elem = blk.alloc("elem", lanes, dtype)
+        self.words = [blk.alloc(f"word_{v}", lanes, "int32") for v in range(vectors * form.nibbles)]
         held = vectors * (form.zeros and not form.keeps)
         self.zero = [blk.alloc(f"zero_{v}", lanes, dtype) for v in range(held)]
         self.group_at: Expr = i64(0)
@@ -297,6 +312,9 @@ class _MicroKernel:
 
     def _steps(self, first: Expr, depth: Expr) -> None:
         """Emit K steps: an unrolled loop, the remaining steps, then masked steps of a short row."""
+        if self.form.nibbles:
+            self._steps_of_words(first, depth)
+            return
         blk, unroll = self.blk, max(self.tile.k_unroll, self.splits)
         whole = self.params.get("whole", depth)
         turns = blk.bind("turns", tirx.truncdiv(whole, i64(unroll)))
@@ -310,14 +328,28 @@ class _MicroKernel:
             with blk.loop("km", depth - whole) as km:
                 self._step(whole + km, 0, masked=True)
 
-    def _step(self, kk: Expr, s: int, masked: bool = False) -> None:
-        """Emit one step of K into the sums ``s``."""
+    def _steps_of_words(self, first: Expr, depth: Expr) -> None:
+        """Emit K steps over words of eight numbers."""
+        blk = self.blk
+        with blk.loop("kw", tirx.truncdiv(depth, i64(NIBBLES))) as kw:
+            k0 = blk.bind("k0", first + kw * NIBBLES)
+            at = blk.bind("word_at", tirx.truncdiv(k0, i64(NIBBLES)) * self.ldb)
+            for v, word in enumerate(self.words):
+                vstore(blk, word, 0, self.lanes, vload(self.b, at + v * self.lanes, self.lanes))
+            for u in range(NIBBLES):
+                self._step(k0 + u, u % self.splits, nibble=u)
+
+    def _step(self, kk: Expr, s: int, masked: bool = False, nibble: int = -1) -> None:
+        """Emit one step of K into the sums ``s``; ``nibble`` is its place in the words of B."""
         blk, lanes = self.blk, self.lanes
         if not self.streamed:
-            self._fetch(kk)
+            self._fetch(kk, nibble)
         at = blk.bind("at", kk * self.ldb)
         for v in range(self.vectors):
-            value = widened(self._of_b(at + v * lanes, v, masked), self.dtype, lanes)
+            if nibble < 0:
+                value = widened(self._of_b(at + v * lanes, v, masked), self.dtype, lanes)
+            else:
+                value = nibble_of(vload(self.words[v], 0, lanes), nibble)
             vstore(blk, self.row[v], 0, lanes, self._centred(value, v))
             if self.form.keeps:
                 place = kk * self.params["kept_step"] + v * lanes
@@ -336,13 +368,16 @@ class _MicroKernel:
         value = value - self._of_group("zero", v) if self.form.zeros else value
         return value * self._of_group("scale", v) if self.form.scaled else value
 
-    def _fetch(self, kk: Expr) -> None:
-        if self.tile.prefetch:
+    def _fetch(self, kk: Expr, nibble: int) -> None:
+        if self.tile.prefetch and nibble <= 0:
             # The prefetch also keeps LLVM from hoisting loads of later steps, which would spill
             # sums.
             line = max(1, 64 * 8 // tvm.DataType(self.dtype).bits)
             for j in range(0, self.vectors * self.lanes, line):
-                place = (kk + self.tile.prefetch) * self.ldb + j
+                row = kk + self.tile.prefetch
+                if nibble == 0:
+                    row = tirx.truncdiv(row, i64(NIBBLES))
+                place = row * self.ldb + j
                 self.blk.eval(prefetch(self.b, place, to_write=False))
         self.blk.eval(self.next_line(kk))
 

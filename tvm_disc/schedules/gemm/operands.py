@@ -322,7 +322,8 @@ class Operands:
             at = panel * p.k_whole + g * item
             if spec.quads:
                 at = at + panel + 1  # skip the first row of each panel, which holds corrections
-            return [(None, lambda k: (constant, (at + k) * n_r, n_r))]
+            per = 8 if spec.nibbles else 1
+            return [(None, lambda k: (constant, div(at + k, per) * n_r, n_r))]
 
         def packed(k: Expr) -> tuple[Buffer, Expr, Size]:
             return self.scratch, p.b_at + (local * p.k + k) * n_r, n_r

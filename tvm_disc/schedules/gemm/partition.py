@@ -73,8 +73,9 @@ class GemmSpec:
 
     With ``narrow``, B is quantized: its value is ``(b_packed - b_zero) * b_scale``, where row ``k``
     uses row ``k / group`` of ``b_scale`` and ``b_zero``. These are panels as well; either may be
-    absent. Kernels dequantize B in registers. For more than ``m_r`` rows, the first row block
-    stores the dequantized panel of a K block in scratch for the others.
+    absent. With ``nibbles``, a word of B holds eight numbers along K (see
+    :class:`.layouts.WordsOfB`). Kernels dequantize B in registers. For more than ``m_r`` rows, the
+    first row block stores the dequantized panel of a K block in scratch for the others.
 
     If ``dtype`` differs from ``acc_dtype`` (half or int8 operands), operands are converted while
     they are copied, and never read in place.
@@ -110,6 +111,7 @@ class GemmSpec:
     k_whole: int = 0
     quads: bool = False
     narrow: bool = False
+    nibbles: bool = False
     b_scale: Buffer | None = None
     b_zero: Buffer | None = None
     group: int = 0

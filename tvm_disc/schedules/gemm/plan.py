@@ -174,7 +174,7 @@ def _packed_dtypes(packed: dict[str, Any], spec: Any) -> dict[Node, str]:
 def _kept_in(role: str, node: Node, spec: Any) -> str:
     if role == "a_packed":
         return str(spec.acc_dtype)
-    if spec.quads:
+    if spec.quads or (spec.nibbles and role == "b_packed"):
         return "int32"
     return "uint16" if node.dtype == "bfloat16" else node.dtype
 

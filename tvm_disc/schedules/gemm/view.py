@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import operand_index
-from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB
+from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB, WordsOfB
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.tir.builder import i64
@@ -126,6 +126,11 @@ class MatMulView:
         return b.inputs if expands and all(_is_weight(self.group, x) for x in b.inputs) else ()
 
     @property
+    def nibbles(self) -> bool:
+        """Whether the quantized weights are numbers of four bits."""
+        return bool(self.narrow) and int(self.node.inputs[1].attrs["bits"]) == 4
+
+    @property
     def rows_of_scale(self) -> int:
         """The number of rows of quantized weights that share one scale; 0 without scales."""
         return int(self.node.inputs[1].attrs["group"]) if len(self.narrow) > 1 else 0
@@ -134,8 +139,9 @@ class MatMulView:
         """Return the operands that are plain constant matrices, and their packings, by role."""
         b = self.node.inputs[1]
         if self.narrow:
-            roles = zip(_ROLES, self.narrow, strict=False)
-            return {role: (x, PanelsOfB(tile.n_r)) for role, x in roles}
+            panels = PanelsOfB(tile.n_r)
+            layouts = (WordsOfB(tile.n_r, 4) if self.nibbles else panels, panels, panels)
+            return dict(zip(_ROLES, zip(self.narrow, layouts, strict=False), strict=False))
         if self.quads:
             signed = self.node.inputs[0].dtype == "int8"
             return {"b_packed": (b, QuadsOfB(tile.n_r, signed))}
@@ -144,7 +150,7 @@ class MatMulView:
         return {}
 
     def traits(self, packed: dict[str, object]) -> dict[str, object]:
-        narrow = {"narrow": bool(self.narrow), "group": self.rows_of_scale}
+        narrow = {"narrow": bool(self.narrow), "nibbles": self.nibbles, "group": self.rows_of_scale}
         return {"quads": self.quads, **narrow}
 
     def copies(self, body: Body) -> dict[str, Callable[..., None]]:
