@@ -62,7 +62,7 @@ def weights(kind: str, q: np.ndarray, scale: np.ndarray) -> Any:
         wide = relay.subtract(relay.cast(relay.const(numbers), "float32"), relay.const(zero))
         return relay.multiply(wide, relay.const(scale[:, None]))
     n, k = q.shape
-    if kind == FOUR:
+    if kind.startswith(FOUR):
         q = q >> 4
     wide = relay.cast(relay.const(q.reshape(n, k // BLOCK, BLOCK)), "float32")
     each = np.repeat(scale[:, None, None], k // BLOCK, 1) * np.linspace(1, 2, k // BLOCK)[:, None]
@@ -70,7 +70,9 @@ def weights(kind: str, q: np.ndarray, scale: np.ndarray) -> Any:
 
 
 FOUR = f"4 bits per {BLOCK} rows"
+ROUNDED = " x int8"
 KINDS = ("float32", "bfloat16", "per column", f"per {BLOCK} rows", "zeros", FOUR)
+KINDS += (f"per {BLOCK} rows{ROUNDED}", f"{FOUR}{ROUNDED}")
 
 
 def program(kind: str, k: int, n: int, count: int) -> Any:
@@ -84,7 +86,8 @@ def program(kind: str, k: int, n: int, count: int) -> Any:
         outs.append(relay.nn.dense(inputs[-1], weights(kind, q, scale)))
     body = outs[0] if count == 1 else relay.Tuple(outs)
     func = relay.Function(inputs, body)
-    return tvm_disc.build(func, options=tvm_disc.Options(threads=1))
+    options = tvm_disc.Options(threads=1, int8_activations=kind.endswith(ROUNDED))
+    return tvm_disc.build(func, options=options)
 
 
 def peer(k: int, n: int, count: int) -> Any:

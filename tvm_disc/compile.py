@@ -91,7 +91,7 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("decompose", lambda told: DecomposeComposite()),
     # After decomposition, which may produce casts and scales of weights. Before simplification,
     # which would fold int8 weights into float32 literals, four times as large.
-    ("narrow-weights", lambda told: NarrowWeights()),
+    ("narrow-weights", lambda told: NarrowWeights(int8_activations=told.options.int8_activations)),
     # Before merging: matmuls of equal operands must refer to one value.
     ("simplify", lambda told: Simplify()),
     # Before hoisting: the gates of a recurrent cell are then hoisted out of it as one matmul.

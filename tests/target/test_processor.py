@@ -26,7 +26,7 @@ DEFAULT = Caches(32 * K, 256 * K, 8 * M, 4)
         ("haswell", "", (8, 16, True, False)),
         ("znver3", "", (8, 16, True, False)),
         ("bdver4", "", (8, 16, True, False)),
-        ("lunarlake", "", (8, 16, True, False)),
+        ("lunarlake", "", (8, 16, True, True)),
         ("knl", "", (8, 16, True, False)),  # AVX-512 without what our kernels take of it
         ("skx", "", (16, 32, True, False)),
         ("znver4", "", (16, 32, True, True)),
@@ -44,7 +44,7 @@ def test_registers_by_what_llvm_says_of_a_processor(
 ) -> None:
     words = f"llvm -mcpu={mcpu}" + (f" -mattr={mattr}" if mattr else "")
     isa = isa_of(resolve_target(words))
-    assert (isa.lanes_f32, isa.registers, isa.fma, isa.quads) == expected
+    assert (isa.lanes_f32, isa.registers, isa.fma, "vpdpbusd" in isa.dots) == expected
     assert isa.vector_bytes == 4 * isa.lanes_f32 and isa.masks == (isa.lanes_f32 == 16)
 
 

@@ -39,6 +39,7 @@ class CoreOp:
         shifts: 1 if it adds its second operand to its first, -1 if it subtracts it.
         scales: whether it multiplies its operands.
         expands: whether it dequantizes a weight matrix, which a GEMM does while it packs.
+        rounds: whether it rounds rows to int8, which a GEMM does while it copies them.
     """
 
     name: str
@@ -49,6 +50,7 @@ class CoreOp:
     shifts: int = 0
     scales: bool = False
     expands: bool = False
+    rounds: bool = False
 
 
 _E, _I, _V, _R = OpClass.ELEMWISE, OpClass.INJECTIVE, OpClass.VIEW, OpClass.REDUCE
@@ -176,7 +178,10 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.cumprod", OpClass.OPAQUE, ("axis", "dtype", "exclusive")),
     CoreOp("relax.argsort", OpClass.OPAQUE, ("axis", "descending", "dtype")),
     CoreOp("relax.bucketize", OpClass.OPAQUE, ("right",)),
-    *(CoreOp(name, OpClass.OPAQUE, attrs) for name, attrs in KERNELS.items()),
+    *(
+        CoreOp(name, OpClass.OPAQUE, attrs, rounds=name == "disc.round_rows")
+        for name, attrs in KERNELS.items()
+    ),
 )
 
 CORE: Mapping[str, CoreOp] = {row.name: row for row in ROWS}

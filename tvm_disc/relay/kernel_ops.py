@@ -24,6 +24,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.correlation": ("size", "most", "stride", "apart", "product"),
     "disc.proposals": ("stride", "least", "plain"),
     "disc.roi": ("mode", "pooled", "scale", "ratio"),
+    "disc.round_rows": ("block",),
     "disc.sample": ("method", "border", "corners"),
     "disc.suppress": ("rule", "any_class"),
     "disc.threefry": ("mode", "count"),

@@ -151,7 +151,28 @@ class _Planner(Relations):
         group = self._open("dot" if node.cls is OpClass.DOT else "conv", node)
         group.frame[node] = 0
         if self.enabled:
+            self._round_rows(group)
             self._grow_epilogue(group)
+
+    def _round_rows(self, group: GroupPlan) -> None:
+        """Add rows that are rounded to int8, and the quantized weights by which they are
+        multiplied: a matmul rounds rows while it copies them.
+        """
+        if group.kind != "dot":
+            return
+        rows, weights = group.anchor.inputs
+        if rows.row is None or not rows.row.rounds or rows.is_output or weights.is_output:
+            return
+        products = {*rows.users, *weights.users}
+        if all(
+            n.cls is OpClass.DOT
+            and _expands(n.inputs[1])
+            and n.inputs[0] is not weights
+            and n.inputs[1] is not rows
+            for n in products
+        ):
+            self._join(group, rows)
+            self._join(group, weights)
 
     def _grow_epilogue(self, group: GroupPlan) -> None:
         work = list(group.anchor.users)

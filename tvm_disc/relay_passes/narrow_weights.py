@@ -10,6 +10,9 @@ as integers with a zero point and a scale, through any casts, moves and arithmet
 how many rows of the matrix share one scale. A zero point is folded into the integers if the
 difference fits their type; bfloat16 has neither zero point nor scale.
 
+With ``int8_activations``, the other operand is rounded to int8 too (``x' = round_rows(x)``), so
+that kernels can multiply bytes.
+
 needs: a float32 matmul whose second operand is a matrix computed from literals alone.
 """
 
@@ -27,7 +30,7 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import BFLOAT16, OpClass
 from tvm_disc.graph.nodes import Node, const_node, static_dim
-from tvm_disc.relay.kernel_ops import dequantize_call
+from tvm_disc.relay.kernel_ops import dequantize_call, kernel_call
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.rewrite import (
     Sequence_,
@@ -53,6 +56,9 @@ LEAST_GROUP = 8
 LEAST_COLUMNS = 16
 # Numbers of four bits in a word.
 NIBBLES = 8
+# Elements of a row that are rounded with one scale: more would lose accuracy, and with fewer the
+# scaling takes longer than the products.
+LEAST_BLOCK, MOST_BLOCK = 32, 256
 
 
 @dataclass(frozen=True)
@@ -78,8 +84,12 @@ class Numbers:
         return value
 
 
-def NarrowWeights(solver: Solver | None = None) -> object:
-    """Return a module pass; its ``refused`` has the reasons of the last run."""
+def NarrowWeights(solver: Solver | None = None, *, int8_activations: bool = False) -> object:
+    """Return a module pass; its ``refused`` has the reasons of the last run.
+
+    With ``int8_activations``, the other operands of products with numbers of 8 or 4 bits are
+    rounded to int8, by blocks along K that share a scale.
+    """
     refused: list[WhyNot] = []
 
     def narrow(mod: TVMModule, ctx: PassContext) -> Any:
@@ -87,7 +97,7 @@ def NarrowWeights(solver: Solver | None = None) -> object:
         known = solver_of(mod, solver)
 
         def changed(func: TVMFunction) -> object:
-            rule = _Products(refused)
+            rule = _Products(refused, int8_activations)
             made = rewrite_function(func, known, [rule], [drop_dead])
             return made if rule.found else func
 
@@ -101,24 +111,54 @@ def NarrowWeights(solver: Solver | None = None) -> object:
 class _Products:
     """matmul(x, expression of narrow literals) -> matmul(x, dequantize(literals))."""
 
-    def __init__(self, refused: list[WhyNot]) -> None:
-        self.refused, self.found = refused, False
-        self.made: dict[Node, Node] = {}
+    def __init__(self, refused: list[WhyNot], rounds: bool = False) -> None:
+        self.refused, self.rounds, self.found = refused, rounds, False
+        self.made: dict[Node, tuple[Node, int | None]] = {}
+        self.rounded: dict[tuple[Node, int], Node] = {}
 
     def __call__(self, out: Sequence_, node: Node) -> Node | None:
         if node.cls is not OpClass.DOT or not comes_from_narrow(node.inputs[1]):
             return None
-        weight = node.inputs[1]
-        if weight not in self.made or out.lookup.get(self.made[weight].var) is None:
-            made = _narrow(out, node)
-            if isinstance(made, WhyNot):
-                self.refused.append(made)
-                return None
-            self.made[weight] = made
+        weights = self._weights(out, node)
+        if isinstance(weights, WhyNot):
+            self.refused.append(weights)
+            return None
         self.found = True
-        args = [operand_expr(node.inputs[0]), self.made[weight].var]
-        call = tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+        made, block = weights
+        rows = operand_expr(node.inputs[0])
+        if block is not None:
+            rows = self._rows(out, node.inputs[0], block).var
+        call = tvm.ir.Call(node.expr.op, [rows, made.var], node.expr.attrs, node.expr.ty_args)
         return out.emit(call, node.shape, node.dtype, node)
+
+    def _weights(self, out: Sequence_, product: Node) -> tuple[Node, int | None] | WhyNot:
+        """Return the dequantized weights, and the block by which the other operand is rounded."""
+        weight = product.inputs[1]
+        if weight in self.made and out.lookup.get(self.made[weight][0].var) is not None:
+            return self.made[weight]
+        found = _narrow(product)
+        if isinstance(found, WhyNot):
+            return found
+        arrays, group = found
+        block = None
+        if self.rounds and arrays[0].dtype == np.int8:
+            block = _block(len(arrays[0]), group)
+            if block is None:
+                reason = f"no block of at least {LEAST_BLOCK} rows divides a group of {group}"
+                self.refused.append(WhyNot(f"int8 rows of {product.label}", reason))
+            else:
+                arrays, group = _by_blocks(arrays, group, block), block
+        self.made[weight] = _emitted(out, weight, arrays, group), block
+        return self.made[weight]
+
+    def _rows(self, out: Sequence_, rows: Node, block: int) -> Node:
+        """Return rows rounded to int8 by blocks."""
+        key = rows, block
+        if key not in self.rounded or out.lookup.get(self.rounded[key].var) is None:
+            args = [operand_expr(rows)]
+            call = kernel_call("disc.round_rows", args, rows.shape, rows.dtype, block=block)
+            self.rounded[key] = out.emit(call, rows.shape, rows.dtype, rows)
+        return self.rounded[key]
 
 
 def comes_from_narrow(node: Node) -> bool:
@@ -138,8 +178,8 @@ def comes_from_narrow(node: Node) -> bool:
     return any(n.dtype in NARROW and not n.is_scalar_const for n in leaves)
 
 
-def _narrow(out: Sequence_, product: Node) -> Node | WhyNot:
-    """Return the dequantized weights of a matmul, or why they cannot be narrow."""
+def _narrow(product: Node) -> tuple[tuple[Array, ...], int] | WhyNot:
+    """Return the literals of a product's weights and their group, or why they cannot be narrow."""
     weight = product.inputs[1]
 
     def refused(reason: str) -> WhyNot:
@@ -158,17 +198,35 @@ def _narrow(out: Sequence_, product: Node) -> Node | WhyNot:
     if isinstance(numbers, str):
         return refused(numbers)
     parts = grouped(numbers)
-    if isinstance(parts, str):
-        return refused(parts)
-    arrays, group = parts
-    kept = arrays[0].dtype.name
-    dtypes = (kept, *(COMPUTED for _ in arrays[1:]))
+    return refused(parts) if isinstance(parts, str) else parts
+
+
+def _emitted(out: Sequence_, weight: Node, arrays: Sequence[Array], group: int) -> Node:
+    """Emit the dequantization of literals."""
+    dtypes = (arrays[0].dtype.name, *(COMPUTED for _ in arrays[1:]))
     literals = [
         const_node(as_literal(np.ascontiguousarray(a), d)).expr
         for a, d in zip(arrays, dtypes, strict=True)
     ]
     call = dequantize_call(literals, weight.shape, group, _bits(arrays[0], group))
     return out.emit(call, weight.shape, COMPUTED, weight)
+
+
+def _block(k: int, group: int) -> int | None:
+    """Return the rows of the weights that share a scale with as many elements of the other operand;
+    None if there is no suitable number.
+    """
+    fits = range(min(group, MOST_BLOCK), LEAST_BLOCK - 1, -1)
+    whole = k % NIBBLES == 0
+    return next((n for n in fits if whole and group % n == 0 and n % NIBBLES == 0), None)
+
+
+def _by_blocks(arrays: Sequence[Array], group: int, block: int) -> tuple[Array, ...]:
+    """Return (numbers, scale, zero) with a row of ``scale`` and ``zero`` for each block."""
+    numbers, *parts = arrays
+    k, n = numbers.shape
+    parts = parts or [np.ones((-(-k // group), n), COMPUTED)]
+    return (numbers, *(np.repeat(x, group // block, 0)[: -(-k // block)] for x in parts))
 
 
 # -- evaluation of literal expressions ------------------------------------------------------------

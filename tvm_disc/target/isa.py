@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
 import tvm
 
+from tvm_disc.target.dots import dots_of
 from tvm_disc.typing import Target
 
 
@@ -18,8 +19,7 @@ class Isa:
         lanes_f32: float32 elements of one vector register.
         registers: number of vector registers.
         fma: whether there is a fused multiply-add.
-        quads: whether one instruction adds four products of bytes to each int32 (VNNI). Excluded
-            from comparison: float code does not depend on it.
+        dots: names of the dot instructions, best first (:mod:`.dots`).
         device: whether code is for one thread of a GPU, in the device's language, which has
             functions where LLVM code has arithmetic.
     """
@@ -27,7 +27,7 @@ class Isa:
     lanes_f32: int
     registers: int
     fma: bool
-    quads: bool = field(default=False, compare=False)
+    dots: tuple[str, ...] = ()
     device: bool = False
 
     @property
@@ -52,9 +52,9 @@ def isa_of(target: Target) -> Isa:
     features = features_of(target)
     fma = "fma" in features
     if "avx512dq" in features:
-        return Isa(lanes_f32=16, registers=32, fma=True, quads="avx512vnni" in features)
+        return Isa(lanes_f32=16, registers=32, fma=True, dots=dots_of(features, 16))
     if "avx2" in features:
-        return Isa(lanes_f32=8, registers=16, fma=fma)
+        return Isa(lanes_f32=8, registers=16, fma=fma, dots=dots_of(features, 8))
     return Isa(lanes_f32=4, registers=16, fma=fma)
 
 

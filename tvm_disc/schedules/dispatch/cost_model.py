@@ -30,6 +30,8 @@ class CostModel:
         task_ns, row_ns: entry of a task of a matmul, and of any other kernel.
         exp_ns: one attention score between the two matmuls.
         store_ns, pack_ns: storing one sum; copying one element into a different layout.
+        round_ns: rounding one element of a row to int8.
+        byte_speed: products of rounded rows, as a multiple of the speed of float32 products.
         unpacked_ns: reading an element of B in place instead of packed, for one more row of A.
         partition_ns: dividing the work of a call into groups.
         tile_step_cycles, tile_row_cycles: a step of K of a vector, and a row, of a tile of few
@@ -63,6 +65,8 @@ class CostModel:
     exp_ns: float = 0.6
     store_ns: float = 0.05
     pack_ns: float = 0.15
+    round_ns: float = 0.3
+    byte_speed: float = 2.0
     unpacked_ns: float = 0.002
     partition_ns: float = 60.0
     tile_step_cycles: float = 0.5625

@@ -142,10 +142,14 @@ def gemm_ns(
     """Return the nanoseconds of one serial run of one algorithm at each point."""
     batch, m, n, k = _values(sizes, points)
     algorithm = Algorithm(int(selection.number) % BY_ROWS)
-    time = _Item(spec, tile, m, n, k, model).ns(algorithm) + m * n * model.store_ns
+    time = _Item(spec, tile, m, n, k, model).ns(algorithm)
+    if spec.rounded and spec.dot:
+        time = time / model.byte_speed
+    time = time + m * n * model.store_ns
     groups_m, groups_n = _groups(tile, m, n)
     if copies_a(spec):
-        time = time + groups_n * m * k * model.pack_ns
+        each = model.pack_ns + (model.round_ns if spec.rounded else 0.0)
+        time = time + groups_n * m * k * each
     itemsize = int(tvm.DataType(spec.dtype).bits) // 8
     streamed = (groups_m * n * k + groups_n * m * k) * itemsize
     time = time + np.maximum(streamed - model.near_bytes, 0) * model.far_byte_ns

@@ -353,6 +353,10 @@ class _Emitter:
                     kept, step = self.operands.kept()
                     at.append(kept)
                     groups.append(step)
+                if form.rounded:
+                    described, step = self.operands.of_rows(i0 - self._block_start(first))
+                    at.append(described)
+                    groups.append(step)
                 lies = None if b_buf is self.scratch else ldb
                 sizes += [*self._masks(form, (columns, vectors), depth, lies), *groups]
                 b.eval(call(run, *at, *map(i64, [*sizes, rows, vectors])))
@@ -395,10 +399,10 @@ class _Emitter:
             tail=stores_direct(spec, self.tile) and not whole,
             short=self.operands.masks_b(),
             b_dtype=kept if kept != spec.acc_dtype else "",
-            quads=spec.quads,
+            dot=spec.dot,
             scaled=spec.b_scale is not None,
             zeros=spec.b_zero is not None,
-            nibbles=spec.nibbles,
+            bits=spec.bits,
         )
 
     def _narrow_form(self, way: str) -> KernelForm:
@@ -413,6 +417,8 @@ class _Emitter:
     def _kernel(self, form: KernelForm) -> Any:
         """Return the dispatching function for all tile sizes that may occur."""
         rows, vectors = self._row_counts(), self._vector_counts()
+        if form.rounded:
+            return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
         if self.spec.narrow and form.ahead:
             rows = tuple(r for r in rows if r <= FEW_ROWS)
         elif self.spec.narrow:

@@ -23,7 +23,9 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from tvm_disc.schedules.gemm.integer import add_products, emit_groups
 from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.target.dots import DOTS
 from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import (
     BFLOAT16,
@@ -122,27 +124,44 @@ class KernelForm:
         short: after the first ``whole`` K steps, which may read past a row of ``b``, the last
             vector of ``b`` is masked to ``tail`` lanes.
         b_dtype: element type of B if narrower than the sums; ``uint16`` holds bfloat16 bits.
-        quads: A and B are words of four bytes whose products are all added. The sums are
-            initialized from the row before B's first.
+        dot: a dot instruction (:mod:`tvm_disc.target.dots`): A and B are words of bytes. Without
+            ``scaled``, words hold four bytes, and the sums are initialized from the row before B's
+            first. With it, B has ``bits``, and each row of A and group has ``WORDS`` numbers in
+            ``rows`` (:mod:`.rounding`), with a stride of ``rows_step`` between rows of A.
         tight: rows of a packed B are not padded beyond the last vector.
         scaled: B is quantized; each ``group`` rows share one row of ``scale``. Sums are scaled once
             per group.
         zeros: a row of ``zero`` per group is subtracted from B first.
         keeps: each row of B is also stored in dequantized form, at ``kept`` with a
             stride of ``kept_step`` elements.
-        nibbles: a word of B holds eight numbers along K (:class:`.layouts.WordsOfB`).
+        bits: of a number of B if a word holds several along K (:class:`.layouts.WordsOfB`).
     """
 
     ahead: bool = False
     tail: bool = False
     short: bool = False
     b_dtype: str = ""
-    quads: bool = False
+    dot: str = ""
     tight: bool = False
     scaled: bool = False
     zeros: bool = False
     keeps: bool = False
-    nibbles: bool = False
+    bits: int = 0
+
+    @property
+    def nibbles(self) -> bool:
+        """Whether words of eight numbers are widened to float32."""
+        return self.bits == 4 and not self.dot
+
+    @property
+    def quads(self) -> bool:
+        """Whether exact sums of bytes are the result."""
+        return bool(self.dot) and not self.scaled
+
+    @property
+    def rounded(self) -> bool:
+        """Whether A is rounded to int8 by groups."""
+        return bool(self.dot) and self.scaled
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -152,7 +171,8 @@ class KernelForm:
     @property
     def pointers(self) -> tuple[str, ...]:
         """The pointer parameters; they precede the sizes."""
-        return ("a", "b", "c", *("ahead",) * self.ahead, *self.parts, *("kept",) * self.keeps)
+        more = ("kept",) * self.keeps + ("rows",) * self.rounded
+        return ("a", "b", "c", *("ahead",) * self.ahead, *self.parts, *more)
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -160,6 +180,7 @@ class KernelForm:
         names = ("k", "lda", "ldb", "ldc", "accumulate")
         more = ("ahead_step",) * self.ahead + ("tail",) * self.masks + ("whole",) * self.short
         more += ("group",) * self.scaled + ("kept_step",) * self.keeps
+        more += ("rows_step",) * self.rounded
         return (*names, *more)
 
     @property
@@ -169,7 +190,6 @@ class KernelForm:
 
 
 PLAIN = KernelForm()
-_QUADS = "llvm.x86.avx512.vpdpbusd.512"
 _OF_B = ("b", "ahead")  # pointers to elements of B
 
 
@@ -180,7 +200,7 @@ def micro_kernel(
 
     The parameters of ``form`` are added.
     """
-    return _MicroKernel(tile, dtype, rows, vectors, form).function()
+    return RegisterTile(tile, dtype, rows, vectors, form).function()
 
 
 @lru_cache(maxsize=512)
@@ -191,7 +211,7 @@ def _made(
     return micro_kernel(tile, dtype, rows, vectors, form)
 
 
-class _MicroKernel:
+class RegisterTile:
     """Emits one register tile: clear the sums, loop over K, add old content, store."""
 
     def __init__(
@@ -209,12 +229,15 @@ class _MicroKernel:
             # B is packed; a constant stride leaves more registers for the rows of A.
             self.ldb = i64(vectors * lanes if form.tight else tile.n_r)
         blk = self.blk = Block()
-        kept = {n: (form.b_dtype or dtype) if n in _OF_B else dtype for n in self.pointers}
+        kept = _element_types(form, dtype)
         self.buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in self.pointers.items()}
         self.a, self.b, self.c = (self.buffers[n] for n in "abc")
         # None unless the form masks its last vector
         self.mask: Expr = first_lanes(self.params["tail"], lanes) if form.masks else UNSET
         self.starts = _row_starts(blk, lda, rows)
+        self.tile_index = [(i, v) for i in range(rows) for v in range(vectors)]
+        if form.rounded:
+            return
         each = range(rows), range(vectors)
         self.sums = [
             [[blk.alloc(f"sum_{s}_{i}_{v}", lanes, dtype) for v in each[1]] for i in each[0]]
@@ -227,21 +250,26 @@ class _MicroKernel:
         held = vectors * (form.zeros and not form.keeps)
         self.zero = [blk.alloc(f"zero_{v}", lanes, dtype) for v in range(held)]
         self.group_at: Expr = i64(0)
-        self.tile_index = [(i, v) for i in range(rows) for v in range(vectors)]
         self.streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
 
     def function(self) -> Any:
         """Emit the statements of the kernel; return its TIR function."""
+        if self.form.rounded:
+            self.sums, self.splits = [emit_groups(self)], 1
+        else:
+            self._products()
+        self._add_old()
+        self._store()
+        params = [*self.pointers.values(), *self.params.values()]
+        return may_alias(prim_func(params, self.blk.stmt()))
+
+    def _products(self) -> None:
         self._begin()
         self.next_line = _next_line(self.blk, self.buffers, self.params, self.rows)
         if self.form.scaled:
             self._groups()
         else:
             self._steps(i64(0), self.k)
-        self._add_old()
-        self._store()
-        params = [*self.pointers.values(), *self.params.values()]
-        return may_alias(prim_func(params, self.blk.stmt()))
 
     def _sum(self, s: int, i: int, v: int) -> Expr:
         return vload(self.sums[s][i][v], 0, self.lanes)
@@ -391,8 +419,7 @@ class _MicroKernel:
         x, y = (vload(part, 0, self.lanes) for part in (self.elem, self.row[v]))
         if not self.form.quads:
             return x * y + total
-        x, y = (tirx.reinterpret(f"int8x{4 * self.lanes}", part) for part in (x, y))
-        return tirx.call_llvm_pure_intrin(f"{self.dtype}x{self.lanes}", _QUADS, total, x, y)
+        return add_products(DOTS[self.form.dot], self.lanes, total, x, y)
 
     def _add_old(self) -> None:
         """Emit the addition of the old content of ``c`` if ``accumulate`` is nonzero."""
@@ -539,8 +566,15 @@ def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...
 
 def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:
     """Return the pointer parameters of a kernel by name."""
-    narrow = form.b_dtype or dtype
-    return {n: pointer(n, narrow if n in _OF_B else dtype) for n in form.pointers}
+    return {n: pointer(n, kind) for n, kind in _element_types(form, dtype).items()}
+
+
+def _element_types(form: KernelForm, dtype: str) -> dict[str, str]:
+    """Return the element types of the pointer parameters of a kernel."""
+    special = dict.fromkeys(_OF_B, form.b_dtype or dtype)
+    if form.rounded:
+        special["a"] = "int32"
+    return {n: special.get(n, dtype) for n in form.pointers}
 
 
 def _pick(b: Block, var: Var, values: tuple[int, ...], emit: Callable[[int], None]) -> None:

@@ -24,9 +24,11 @@ from tvm_disc.schedules.gemm.partition import (
     copies_a,
     div,
     is_one,
+    known,
     least,
     reads_masked,
 )
+from tvm_disc.schedules.gemm.rounding import Bytes, chunk_of, round_row
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, const, i64
 from tvm_disc.typing import Buffer, Expr, Size
@@ -154,6 +156,25 @@ class Operands:
         """Emit a copy of a K block of the task's rows of A to scratch; rows are contiguous
         along K.
         """
+        self._copy_rows(g, i_rows, k_block)
+        spec, p = self.spec, self.plan
+        if not spec.rounded:
+            return
+        chunk = chunk_of(int(known(spec.k)), spec.group)
+        with self.b.loop("i", i_rows[1]) as i:
+            at = self.bind("round_at", p.a_at + i * p.block_elems)
+            parts = self.bind("parts_of_row", p.parts_at + i * p.row_parts)
+            form = Bytes(parts, 1 << (spec.bits - 1)) if spec.dot else None
+            round_row(self.b, self.scratch, at, (k_block[1], spec.group), chunk, form)
+
+    def of_rows(self, row: Size) -> tuple[Expr, Size]:
+        """Return the address of the numbers that describe a rounded row of the task, and the
+        stride to those of the next row.
+        """
+        p = self.plan
+        return tirx.address_of(self.scratch[p.parts_at + row * p.row_parts]), p.row_parts
+
+    def _copy_rows(self, g: Size, i_rows: tuple[Size, Size], k_block: tuple[Size, Size]) -> None:
         row0, rows = i_rows
         k0, depth = k_block
         b, p, spec, tile = self.b, self.plan, self.spec, self.tile
@@ -298,6 +319,8 @@ class Operands:
         """
         p, n_r = self.plan, self.tile.n_r
         [(_, numbers)] = self.b_views(i64(0), panel, i64(0), n_r)
+        if self.spec.dot:
+            return [(None, numbers, "few")]
 
         def expanded(k: Expr) -> tuple[Buffer, Expr, Size]:
             return self.scratch, p.b_at + (k - k0) * n_r, n_r
@@ -322,7 +345,7 @@ class Operands:
             at = panel * p.k_whole + g * item
             if spec.quads:
                 at = at + panel + 1  # skip the first row of each panel, which holds corrections
-            per = 8 if spec.nibbles else 1
+            per = 32 // spec.bits if spec.bits else 1
             return [(None, lambda k: (constant, div(at + k, per) * n_r, n_r))]
 
         def packed(k: Expr) -> tuple[Buffer, Expr, Size]:

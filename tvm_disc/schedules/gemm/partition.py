@@ -9,6 +9,7 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.algorithm import PANELS, Algorithm, Selection
+from tvm_disc.schedules.gemm.rounding import WORDS
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.typing import Buffer, Expr, Size
@@ -68,14 +69,17 @@ class GemmSpec:
     tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched`` is set.
     They and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
 
-    With ``quads``, a word of A and of the packed B (see :class:`.layouts.QuadsOfB`) holds four
-    bytes along K, and one step of K adds four products.
+    With ``dot``, a dot instruction, and without ``narrow``, a word of A and of the packed B (see
+    :class:`.layouts.QuadsOfB`) holds four bytes along K, and one step of K adds four products.
 
     With ``narrow``, B is quantized: its value is ``(b_packed - b_zero) * b_scale``, where row ``k``
     uses row ``k / group`` of ``b_scale`` and ``b_zero``. These are panels as well; either may be
-    absent. With ``nibbles``, a word of B holds eight numbers along K (see
+    absent. With ``bits``, a word of B holds several numbers along K (see
     :class:`.layouts.WordsOfB`). Kernels dequantize B in registers. For more than ``m_r`` rows, the
     first row block stores the dequantized panel of a K block in scratch for the others.
+
+    With ``rounded``, rows of A are rounded to int8 by groups of K when they are copied. With
+    ``dot`` too, they stay bytes, and kernels multiply them by the numbers of B.
 
     If ``dtype`` differs from ``acc_dtype`` (half or int8 operands), operands are converted while
     they are copied, and never read in place.
@@ -109,12 +113,18 @@ class GemmSpec:
     # total K of the packed B when batch item g reads rows [g * k, (g + 1) * k); 0 means that B is
     # shared
     k_whole: int = 0
-    quads: bool = False
+    dot: str = ""
     narrow: bool = False
-    nibbles: bool = False
+    bits: int = 0
+    rounded: bool = False
     b_scale: Buffer | None = None
     b_zero: Buffer | None = None
     group: int = 0
+
+    @property
+    def quads(self) -> bool:
+        """Whether exact sums of bytes are the result."""
+        return bool(self.dot) and not self.narrow
 
 
 def cdiv(x: Size, y: Size) -> Size:
@@ -253,10 +263,14 @@ class GemmPartition:
         wide = not isinstance(self.panels, int) or self.panels >= COPY_PANELS
         self.may_copy_a = copies_a(spec) or (long and wide)
         a_elems = rows * self.block_elems if self.may_copy_a else 0
+        # Numbers that describe the groups of rounded rows of a K block.
+        self.parts_at = keep("parts_at", self.a_at + a_elems)
+        self.row_parts = WORDS * cdiv(self.kc, spec.group) if spec.rounded and spec.dot else 0
+        a_elems = a_elems + cdiv(rows * self.row_parts, line) * line
         self.b_at = keep("b_at", self.a_at + a_elems)
         packs = spec.b_packed is None and not _reads_in_place(spec, tile, selection)
         b_elems = least(self.panels, self.width) * tile.n_r * k if packs else 0
-        if spec.narrow and not (isinstance(m, int) and m <= FEW_ROWS):
+        if spec.narrow and not (spec.dot or (isinstance(m, int) and m <= FEW_ROWS)):
             b_elems = least(self.kc, k) * tile.n_r
         self.elems = self.b_at + b_elems
 
@@ -388,4 +402,4 @@ def copies_a(spec: GemmSpec) -> bool:
     if spec.a_packed is not None:
         return False
     in_place = spec.a_affine is not None and is_one(spec.a_affine.k_stride)
-    return not in_place or spec.dtype != spec.acc_dtype
+    return spec.rounded or not in_place or spec.dtype != spec.acc_dtype

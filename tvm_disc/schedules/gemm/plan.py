@@ -21,7 +21,7 @@ from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.algorithm import Selection
 from tvm_disc.schedules.gemm.cost import gemm_ns, shared_lines_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
-from tvm_disc.schedules.gemm.space import GemmKnobs, algorithms, doubt, tiles
+from tvm_disc.schedules.gemm.space import GemmKnobs, algorithms, doubt, rounded_tiles, tiles
 from tvm_disc.schedules.gemm.split_k import PartsOfK
 from tvm_disc.schedules.gemm.view import MatMulView, View
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -55,7 +55,7 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     if batch and len(b.shape) == 2:
         # All batch items share one matrix: treat the batch dims as more rows.
         batch, m = (), product([*batch, m])
-    view = MatMulView(group, node, batch, m, n, k, machine.isa.quads)
+    view = MatMulView(group, node, batch, m, n, k, machine.isa.dots)
     plans = gemm_plans(group, view, solver, machine)
     return plans + _parts_of_k(view, plans[0], _tiles(view, machine)[0], solver, machine)
 
@@ -91,6 +91,8 @@ def gemm_plans(group: Group, view: View, solver: Solver, machine: Machine) -> li
 
 def _tiles(view: View, machine: Machine) -> Sequence[macro_kernel.GemmTile]:
     """Return the candidate tiles, the default first."""
+    if isinstance(view, MatMulView) and view.rounded and view.dot:
+        return rounded_tiles(machine.isa)
     return tiles(machine.isa, dtypes_of(view)[0], static_dim(view.sizes[2]))
 
 
@@ -174,7 +176,7 @@ def _packed_dtypes(packed: dict[str, Any], spec: Any) -> dict[Node, str]:
 def _kept_in(role: str, node: Node, spec: Any) -> str:
     if role == "a_packed":
         return str(spec.acc_dtype)
-    if spec.quads or (spec.nibbles and role == "b_packed"):
+    if spec.quads or (spec.bits and role == "b_packed"):
         return "int32"
     return "uint16" if node.dtype == "bfloat16" else node.dtype
 

@@ -25,7 +25,7 @@ from tvm_disc.schedules.gemm.partition import (
     reads_masked,
     stores_direct,
 )
-from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
+from tvm_disc.schedules.gemm.tile import GemmTile, default_tile, rounded_tile
 from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import i64
 
@@ -67,6 +67,16 @@ def tiles(isa: Isa, dtype: str, n: int | None) -> list[GemmTile]:
         rows = min(14, (isa.registers - vectors - 1) // vectors)
         if rows >= 2 and (n is None or vectors * default.lanes < n + default.lanes):
             found.append(replace(default, m_r=rows, n_r=vectors * default.lanes))
+    return _with_fine(found)
+
+
+def rounded_tiles(isa: Isa) -> list[GemmTile]:
+    """Return the candidate tiles for rows that are rounded to int8, the default first."""
+    tile = rounded_tile(isa)
+    return _with_fine([tile, replace(tile, n_panels=tile.n_panels // 4)])
+
+
+def _with_fine(found: list[GemmTile]) -> list[GemmTile]:
     fine = [replace(t, m_blocks=FINE_BLOCKS, n_panels=FINE_PANELS) for t in found]
     return list(dict.fromkeys([*found, *fine]))
 

@@ -11,6 +11,7 @@ from tvm_disc.schedules.conv.contraction import operand_index
 from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB, WordsOfB
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.target.dots import DOTS
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import add, product
 from tvm_disc.typing import Expr
@@ -77,7 +78,7 @@ class MatMulView:
     m: Any
     n: Any
     k: Any
-    quads_exist: bool = False
+    dots: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
@@ -88,11 +89,22 @@ class MatMulView:
         return self.n
 
     @property
-    def quads(self) -> bool:
-        """Whether the kernels multiply bytes and add four products at a time."""
+    def dot(self) -> str:
+        """The dot instruction that multiplies the operands; "" if there is none."""
+        if self.rounded:
+            return self._dot_for(int(self.node.inputs[1].attrs["bits"]))
         a, b = self.node.inputs
         bytes_ = a.dtype in ("int8", "uint8") and b.dtype == "int8"
-        return self.quads_exist and bytes_ and self._packs()
+        return self._dot_for(8) if bytes_ and self._packs() else ""
+
+    def _dot_for(self, bits: int) -> str:
+        return next((name for name in self.dots if DOTS[name].left_bits >= bits), "")
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the rows of A are rounded to int8 by groups of K."""
+        a = self.node.inputs[0]
+        return a.row is not None and a.row.rounds and a in self.group.nodes
 
     def _packs(self) -> bool:
         b = self.node.inputs[1]
@@ -111,6 +123,8 @@ class MatMulView:
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
         source, index = self.node.inputs[0], self.index(low, g, i, i64(0))
+        if self.rounded:
+            source = source.inputs[0]
         return low.at(source, operand_index(source, index[:-2], (index[-2], k)))
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
@@ -126,9 +140,10 @@ class MatMulView:
         return b.inputs if expands and all(_is_weight(self.group, x) for x in b.inputs) else ()
 
     @property
-    def nibbles(self) -> bool:
-        """Whether the quantized weights are numbers of four bits."""
-        return bool(self.narrow) and int(self.node.inputs[1].attrs["bits"]) == 4
+    def bits(self) -> int:
+        """The bits of a number of quantized weights whose words hold several along K, or 0."""
+        bits = int(self.node.inputs[1].attrs["bits"]) if self.narrow else 0
+        return bits if bits == 4 or (self.rounded and self.dot) else 0
 
     @property
     def rows_of_scale(self) -> int:
@@ -140,9 +155,10 @@ class MatMulView:
         b = self.node.inputs[1]
         if self.narrow:
             panels = PanelsOfB(tile.n_r)
-            layouts = (WordsOfB(tile.n_r, 4) if self.nibbles else panels, panels, panels)
+            words = WordsOfB(tile.n_r, self.bits, unsigned=bool(self.dot))
+            layouts = (words if self.bits else panels, panels, panels)
             return dict(zip(_ROLES, zip(self.narrow, layouts, strict=False), strict=False))
-        if self.quads:
+        if self.dot:
             signed = self.node.inputs[0].dtype == "int8"
             return {"b_packed": (b, QuadsOfB(tile.n_r, signed))}
         if self._packs():
@@ -150,8 +166,8 @@ class MatMulView:
         return {}
 
     def traits(self, packed: dict[str, object]) -> dict[str, object]:
-        narrow = {"narrow": bool(self.narrow), "nibbles": self.nibbles, "group": self.rows_of_scale}
-        return {"quads": self.quads, **narrow}
+        narrow = {"narrow": bool(self.narrow), "bits": self.bits, "group": self.rows_of_scale}
+        return {"dot": self.dot, "rounded": self.rounded, **narrow}
 
     def copies(self, body: Body) -> dict[str, Callable[..., None]]:
         return {}

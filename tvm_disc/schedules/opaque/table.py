@@ -13,6 +13,7 @@ from tvm_disc.schedules.opaque.csr import plan_csr_dense
 from tvm_disc.schedules.opaque.nms import plan_suppress
 from tvm_disc.schedules.opaque.pool_grad import plan_pool_grad
 from tvm_disc.schedules.opaque.regions import plan_correlation, plan_roi
+from tvm_disc.schedules.opaque.round_rows import plan_round_rows
 from tvm_disc.schedules.opaque.rpn import plan_proposals
 from tvm_disc.schedules.opaque.sampling import plan_sample
 from tvm_disc.schedules.opaque.threefry import plan_threefry
@@ -26,6 +27,7 @@ PLANS: Mapping[str, Callable[[Node], Plan]] = {
     "disc.correlation": plan_correlation,
     "disc.proposals": plan_proposals,
     "disc.roi": plan_roi,
+    "disc.round_rows": plan_round_rows,
     "disc.sample": plan_sample,
     "disc.suppress": plan_suppress,
     "disc.threefry": plan_threefry,

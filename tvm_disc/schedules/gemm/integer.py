@@ -1,0 +1,208 @@
+"""Register tiles over int8 rows of A and quantized weights: products of bytes, scaled by groups.
+
+    c[i, j] = sum over groups g of K:
+        scale_a[i, g] * scale_b[g, j] * (sum of a[i, k] * (b[k, j] - zero[g, j]) over k in g)
+
+The inner sums are exact int32 of dot instructions (:mod:`tvm_disc.target.dots`). B is stored with
+an offset, so that its bytes are unsigned; ``-offset * sum of a`` is the initial value of the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from tvm import tirx
+
+from tvm_disc.schedules.gemm.rounding import WORDS
+from tvm_disc.target.dots import DOTS, QUAD, Dot
+from tvm_disc.tir.builder import Block, const, i64, ramp
+from tvm_disc.typing import Buffer, Expr
+
+_UNROLLED = 4  # words of B
+
+
+class Tile(Protocol):
+    """What :func:`emit_groups` reads of a register tile (:class:`.micro_kernel.RegisterTile`)."""
+
+    blk: Block
+    form: Any
+    rows: int
+    vectors: int
+    lanes: int
+    splits: int
+    params: dict[str, Expr]
+    buffers: dict[str, Buffer]
+    a: Buffer
+    b: Buffer
+    k: Expr
+    ldb: Expr
+    starts: list[Expr]
+    tile_index: list[tuple[int, int]]
+
+
+def add_products(dot: Dot, lanes: int, total: Expr, left: Expr, right: Expr) -> Expr:
+    """Return ``total`` plus four products of bytes per lane; operands are words of int32."""
+    x, y = (tirx.reinterpret(f"int8x{QUAD * lanes}", part) for part in (left, right))
+    (name,) = dot.intrinsics[lanes]
+    return tirx.call_llvm_pure_intrin(f"int32x{lanes}", name, total, x, y)
+
+
+class _Sums:
+    """The int32 sums of one group, for each row and vector of the tile."""
+
+    def __init__(self, b: Block, dot: Dot, lanes: int, shape: tuple[int, int], splits: int) -> None:
+        self.b, self.dot, self.lanes, self.splits = b, dot, lanes, splits
+        self.index = [(i, v) for i in range(shape[0]) for v in range(shape[1])]
+        self.at = ramp(i64(0), lanes)
+        self.sums = [self._buffers(f"sum_{s}", lanes, "int32") for s in range(splits)]
+        self.pairs_at = ramp(i64(0), 2 * lanes)
+        held = range(splits if dot.quads else 0)
+        self.pairs = [self._buffers(f"pairs_{s}", 2 * lanes, "int16") for s in held]
+
+    def _buffers(self, name: str, elems: int, dtype: str) -> dict[tuple[int, int], Buffer]:
+        return {(i, v): self.b.alloc(f"{name}_{i}_{v}", elems, dtype) for i, v in self.index}
+
+    def begin(self, first: Sequence[Expr]) -> None:
+        """Set the sums of row i to ``first[i]``."""
+        for i, v in self.index:
+            for s, sums in enumerate(self.sums):
+                value = const(0, "int32") if s else first[i]
+                self.b.store(sums[i, v], self.at, tirx.Broadcast(value, self.lanes))
+
+    def clear_pairs(self) -> None:
+        """Set all sums of pairs to 0."""
+        zero = const(0, f"int16x{2 * self.lanes}")
+        for pairs in self.pairs:
+            for buffer in pairs.values():
+                self.b.store(buffer, self.pairs_at, zero)
+
+    def add(self, s: int, i: int, v: int, left: Expr, right: Expr) -> None:
+        """Add the products of words of B and one word of A."""
+        if not self.pairs:
+            buffer = self.sums[s][i, v]
+            total = add_products(self.dot, self.lanes, buffer[self.at], left, right)
+            self.b.store(buffer, self.at, total)
+            return
+        bytes_ = f"int8x{QUAD * self.lanes}"
+        x, y = (tirx.reinterpret(bytes_, part) for part in (left, right))
+        pairs = f"int16x{2 * self.lanes}"
+        product = tirx.call_llvm_pure_intrin(pairs, self.dot.intrinsics[self.lanes][0], x, y)
+        buffer = self.pairs[s][i, v]
+        self.b.store(buffer, self.pairs_at, buffer[self.pairs_at] + product)
+
+    def widen_pairs(self) -> None:
+        """Add the sums of pairs to the sums."""
+        ones = const(1, f"int16x{2 * self.lanes}")
+        for s, pairs in enumerate(self.pairs):
+            for (i, v), buffer in pairs.items():
+                name = self.dot.intrinsics[self.lanes][1]
+                part = tirx.call_llvm_pure_intrin(
+                    f"int32x{self.lanes}", name, buffer[self.pairs_at], ones
+                )
+                total = self.sums[s][i, v]
+                self.b.store(total, self.at, total[self.at] + part)
+
+    def whole(self, i: int, v: int) -> Expr:
+        """Return the sums of row i and vector v as float32."""
+        total = self.sums[0][i, v][self.at]
+        for sums in self.sums[1:]:
+            total = total + sums[i, v][self.at]
+        return tirx.Cast(f"float32x{self.lanes}", total)
+
+
+def emit_groups(tile: Tile) -> list[list[Buffer]]:
+    """Emit the loop over groups of K; return the sums in float32 by row and vector."""
+    return _Groups(tile).emit()
+
+
+class _Groups:
+    def __init__(self, tile: Tile) -> None:
+        self.tile, self.blk, form = tile, tile.blk, tile.form
+        self.rows, self.vectors, self.lanes = tile.rows, tile.vectors, tile.lanes
+        self.per = 32 // form.bits  # numbers in a word of B
+        self.quads = self.per // QUAD
+        shape = (self.rows, self.vectors)
+        self.sums = _Sums(self.blk, DOTS[form.dot], self.lanes, shape, tile.splits)
+        self.left = [
+            [self.blk.alloc(f"left_{q}_{v}", self.lanes, "int32") for v in range(self.vectors)]
+            for q in range(self.quads)
+        ]
+        self.at = ramp(i64(0), self.lanes)
+
+    def emit(self) -> list[list[Buffer]]:
+        blk, tile = self.blk, self.tile
+        totals = [
+            [blk.alloc(f"total_{i}_{v}", self.lanes, "float32") for v in range(self.vectors)]
+            for i in range(self.rows)
+        ]
+        for i, v in tile.tile_index:
+            blk.store(totals[i][v], self.at, const(0.0, f"float32x{self.lanes}"))
+        group = tile.params["group"]
+        with blk.loop("part", tirx.truncdiv(tile.k + group - 1, group)) as part:
+            begin = blk.bind("begin", part * group)
+            depth = blk.bind("depth", tirx.min(group, tile.k - begin))
+            of_rows = [
+                blk.bind(f"of_row_{i}", tile.params["rows_step"] * i + part * WORDS)
+                for i in range(self.rows)
+            ]
+            described = tile.buffers["rows"]
+            self.sums.begin([tirx.reinterpret("int32", described[at + 1]) for at in of_rows])
+            self._words(begin, depth)
+            row_at = blk.bind("row_at", part * tile.ldb)
+            for i, v in tile.tile_index:
+                column = ramp(row_at + v * self.lanes, self.lanes)
+                value = self.sums.whole(i, v)
+                if tile.form.zeros:
+                    by = tirx.Broadcast(described[of_rows[i] + 2], self.lanes)
+                    value = value - tile.buffers["zero"][column] * by
+                by = tirx.Broadcast(described[of_rows[i]], self.lanes)
+                scale = by * tile.buffers["scale"][column]
+                blk.store(totals[i][v], self.at, value * scale + totals[i][v][self.at])
+        return totals
+
+    def _words(self, begin: Expr, depth: Expr) -> None:
+        """Emit the products of one group: several words of B at a time, then single ones."""
+        blk = self.blk
+        first = blk.bind("first_word", tirx.truncdiv(begin, i64(self.per)))
+        words = blk.bind("words", tirx.truncdiv(depth, i64(self.per)))
+        most = DOTS[self.tile.form.dot].quads // self.quads
+        unrolled = min(_UNROLLED, most) if most else _UNROLLED
+        whole = blk.bind("whole", tirx.truncdiv(words, i64(unrolled)))
+        with blk.loop("w", whole) as w:
+            self._some(first + w * unrolled, unrolled)
+        done = blk.bind("done", whole * unrolled)
+        with blk.loop("w", words - done) as w:
+            self._some(first + done + w, 1)
+
+    def _some(self, word: Expr, count: int) -> None:
+        self.sums.clear_pairs()
+        for n in range(count):
+            self._word(self.blk.bind("word", word + n), n)
+        self.sums.widen_pairs()
+
+    def _word(self, word: Expr, n: int) -> None:
+        blk, tile = self.blk, self.tile
+        row = blk.bind("b_row", word * tile.ldb)
+        for v in range(self.vectors):
+            numbers = blk.bind("numbers", tile.b[ramp(row + v * self.lanes, self.lanes)])
+            for q, value in enumerate(self._quads_of(numbers)):
+                blk.store(self.left[q][v], self.at, value)
+        for q in range(self.quads):
+            s = (n * self.quads + q) % self.sums.splits
+            for i in range(self.rows):
+                at = tile.starts[i] + word * self.quads + q
+                right = tirx.Broadcast(tile.a[at], self.lanes)
+                for v in range(self.vectors):
+                    self.sums.add(s, i, v, self.left[q][v][self.at], right)
+
+    def _quads_of(self, numbers: Expr) -> list[Expr]:
+        """Return the words of four unsigned bytes that a word of B holds."""
+        if self.quads == 1:
+            return [numbers]
+        wide = f"int32x{self.lanes}"
+        low = const(0x0F0F0F0F, wide)
+        return [numbers & low, (numbers >> const(4, wide)) & low]
+
+
+__all__ = ["add_products", "emit_groups"]
