@@ -10,11 +10,11 @@ from tests.meta.classes import CLASSES, SECTION, rows
 
 
 @pytest.mark.parametrize("title", CLASSES)
-def test_a_class_has_tests(title: str, root: Path) -> None:
-    for path in CLASSES[title]:
-        found = root / "tests" / path
-        files = sorted(found.rglob("test_*.py")) if found.is_dir() else [found]
-        assert any("pytest.mark.parametrize(" in file.read_text("utf-8") for file in files), path
+def test_a_class_has_a_table_of_tests(title: str, root: Path) -> None:
+    places = [root / "tests" / path for path in CLASSES[title]]
+    assert [place for place in places if not place.exists()] == []
+    files = [f for p in places for f in (sorted(p.rglob("test_*.py")) if p.is_dir() else [p])]
+    assert any("pytest.mark.parametrize(" in file.read_text("utf-8") for file in files)
 
 
 def test_the_document_lists_the_classes() -> None:
