@@ -27,7 +27,6 @@ REFUSED_ATTRIBUTES: Mapping[str, str] = {
     "FGradient": "there are no gradients",
     "FPrimalGradient": "there are no gradients",
     "FShapeFunc": "shapes are computed by the program itself; there are no shape functions",
-    "FTVMAlterOpLayout": _REWRITES,
     "FTVMCompute": _KERNELS,
     "FTVMConvertOpLayout": _REWRITES,
     "FTVMFakeQuantizationToInteger": _REWRITES,
@@ -252,6 +251,14 @@ def register_legalize(
     return register_op_attr(op_name, "FTVMLegalize", legal_op, level)
 
 
+@refusing
+def register_alter_op_layout(
+    op_name: str, alter_layout: Callable[..., object] | None = None, level: int = 10
+) -> object:
+    """Set the function that ``relay.transform.AlterOpLayout`` applies to calls of an operator."""
+    return register_op_attr(op_name, "FTVMAlterOpLayout", alter_layout, level)
+
+
 def _refused(attr_key: str) -> Callable[..., object]:
     def use(op_name: str, *given: object, **options: object) -> object:
         raise Unsupported(f"{op_name}: {attr_key}: {REFUSED_ATTRIBUTES[attr_key]}")
@@ -259,7 +266,6 @@ def _refused(attr_key: str) -> Callable[..., object]:
     return use
 
 
-register_alter_op_layout = _refused("FTVMAlterOpLayout")
 register_compute = _refused("FTVMCompute")
 register_convert_op_layout = _refused("FTVMConvertOpLayout")
 register_fake_quantization_to_integer = _refused("FTVMFakeQuantizationToInteger")

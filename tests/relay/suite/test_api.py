@@ -71,8 +71,8 @@ relay.quantize.quantize relay.testing.check_grad relay.testing.gradient
 relay.testing.inception_v3.get_workload relay.testing.resnet_3d.get_workload
 relay.testing.synthetic.get_workload relay.testing.to_python
 relay.testing.yolo_detection.draw_detections
-relay.op.register_alter_op_layout relay.op.register_compute
-relay.op.register_shape_func relay.op.register_strategy relay.transform.AlterOpLayout
+relay.op.register_compute
+relay.op.register_shape_func relay.op.register_strategy
 relay.transform.AnnotateTarget relay.transform.Defunctionalization
 relay.transform.FirstOrderGradient
 relay.transform.FlexibleShapeDispatch relay.transform.LazyGradientInit

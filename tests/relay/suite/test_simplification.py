@@ -225,7 +225,6 @@ REASONS: dict[str, str] = {
     "PartitionGraph": "code generator outside of TVM",
     "MergeCompilerRegions": "code generator outside of TVM",
     "CapturePostDfsIndexInSpans": "code generator outside of TVM",
-    "AlterOpLayout": "ConvertLayout converts to one that is asked for",
     "Conv2dToSparse": "for kernels that are not here",
     "DenseToSparse": "for kernels that are not here",
     "SplitArgs": "any number of arguments",

@@ -192,9 +192,13 @@ def test_kernels_and_layers_that_are_asked_for() -> None:
     [
         (["NHWC"], "expected a mapping from operators to layouts, found"),
         ({"nn.dense": ["NC"]}, "expected operators among nn.conv1d, .*; found 'nn.dense'"),
-        ({"nn.conv2d": ["NHW"]}, "nn.conv2d: expected an order of the axes NCHW, or 'default'"),
+        ({"nn.conv2d": ["NHW"]}, "nn.conv2d: expected an order of the axes NCHW, which may"),
         ({"nn.conv2d": ["NHWC", "IOX"]}, "expected an order of the axes OIHW"),
-        ({"nn.conv2d": ["NCHW4c"]}, "found 'NCHW4c'"),
+        ({"nn.conv2d": ["NCHW4"]}, "found 'NCHW4'"),
+        ({"nn.conv2d": ["NCHW4d"]}, "found 'NCHW4d'"),
+        ({"nn.conv2d": ["NCHW4c2c"]}, "found 'NCHW4c2c'"),
+        ({"nn.conv2d": ["NCHW0c"]}, "found 'NCHW0c'"),
+        ({"nn.conv2d": ["NC4cHW"]}, "found 'NC4cHW'"),
         ({"nn.conv2d": []}, "expected 2 layouts"),
     ],
 )

@@ -18,6 +18,7 @@ from tvm_disc.relay_api.transform.manager import (
     module_pass,
 )
 from tvm_disc.relay_api.transform.passes import (
+    AlterOpLayout,
     AnnotateSpans,
     BackwardFoldScaleAxis,
     CanonicalizeCast,
@@ -61,6 +62,7 @@ from tvm_disc.relay_api.transform.refused import REFUSED, refused
 
 __all__ = [
     "REFUSED",
+    "AlterOpLayout",
     "AnnotateSpans",
     "BackwardFoldScaleAxis",
     "CanonicalizeCast",

@@ -1,4 +1,7 @@
-"""``ConvertLayout``: convolutions and pooling over images in a different layout.
+"""``ConvertLayout`` and ``AlterOpLayout``: images in a different layout.
+
+``ConvertLayout`` converts convolutions and pooling to layouts by name; ``AlterOpLayout`` replaces
+calls by those that registered functions return, which may have other layouts.
 
 A value keeps the layout in which its producer writes it. Its users read that layout if they can:
 element-wise operators, and operators along an axis, whose number changes. Other users read the
@@ -7,12 +10,13 @@ original layout through a ``layout_transform``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tvm_disc.errors import BadNode, shown
-from tvm_disc.relay.expr import Call, Expr, Function, Tuple, TupleGetItem
+from tvm_disc.relay.expr import ENTRIES, Call, Expr, Function, NamedAttrs, Tuple, TupleGetItem
 from tvm_disc.relay.ops.row import FusionClass
 from tvm_disc.relay_api.dataflow_pattern.known_types import KnownTypes
 from tvm_disc.relay_api.expr_functor import rewrite_post_order
@@ -28,6 +32,11 @@ _CONVERTED: Mapping[str, tuple[str, bool]] = {
     "image.resize2d": ("HW", False),
     "vision.roi_align": ("HW", False),
     "nn.upsampling": ("HW", False),
+}
+# Operator -> positions of its images, and of its weights; other operators have one image.
+_OPERANDS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    **{name: ((0,), (1,)) for name, (_, weighted) in _CONVERTED.items() if weighted},
+    "nn.deformable_conv2d": ((0, 1), (2,)),
 }
 # Operators with an attribute ``layout`` whose result has the layout of their input.
 _LAID = frozenset(
@@ -45,18 +54,38 @@ _REDUCED = frozenset("sum mean max min prod all any".split())
 
 @dataclass(frozen=True)
 class Layout:
-    """Change of a value's layout: ``was`` in the original program, ``now`` in the new one."""
+    """Change of a value's layout: ``was`` in the original program, ``now`` in the new one.
+
+    ``was`` has an axis per letter. ``now`` may split axes into blocks: ``NCHW16c``.
+    """
 
     was: str
     now: str
 
-    def axis(self, old: int) -> int:
-        """Return the new index of an axis."""
-        return self.now.index(self.was[old % len(self.was)])
+    @property
+    def axes(self) -> list[str]:
+        """Return the letters of the new axes; those of blocks are in lower case."""
+        return [letter for letter in self.now if letter.isalpha()]
 
-    def permuted(self, items: Sequence[object]) -> tuple[object, ...]:
-        """Return one item per axis, in the new order."""
-        return tuple(items[self.was.index(letter)] for letter in self.now)
+    @property
+    def blocks(self) -> dict[str, int]:
+        """Return the length of the block by the letter of its axis."""
+        return {letter.upper(): int(n) for n, letter in re.findall(r"(\d+)([a-z])", self.now)}
+
+    def axis(self, old: int) -> int | None:
+        """Return the new index of an axis; None if the axis is split."""
+        letter = self.was[old % len(self.was)]
+        return None if letter in self.blocks else self.axes.index(letter)
+
+    def fits(self, shape: Sequence[object] | None) -> bool:
+        """Return whether blocks divide the dims of a tensor in the layout ``was``."""
+        if not self.blocks:
+            return True
+        if shape is None or len(shape) != len(self.was):
+            return False
+        dims = [shape[self.was.index(letter)] for letter in self.blocks]
+        pairs = zip(dims, self.blocks.values(), strict=True)
+        return all(isinstance(d, int) and d % block == 0 for d, block in pairs)
 
 
 class LayoutConfig:
@@ -104,10 +133,11 @@ def check_layouts(desired: object) -> dict[str, tuple[str, ...]]:
         spatial, weighted = _CONVERTED[name]
         sets = ["NC" + spatial, "OI" + spatial][: 1 + weighted]
         for layout, letters in zip(layouts, sets, strict=False):
-            if layout != "default" and (not isinstance(layout, str) or set(layout) != set(letters)):
+            if layout != "default" and not _is_order(layout, letters):
                 raise BadNode(
-                    f"ConvertLayout: {name}: expected an order of the axes {letters}, or "
-                    f"'default', found {shown(layout)}"
+                    f"ConvertLayout: {name}: expected an order of the axes {letters}, which may "
+                    f"have blocks such as {letters}4{letters[1].lower()}, or 'default', found "
+                    f"{shown(layout)}"
                 )
         if not 1 <= len(layouts) <= max(2, len(sets)):
             raise BadNode(f"ConvertLayout: {name}: expected {len(sets)} layouts, found {layouts}")
@@ -115,11 +145,29 @@ def check_layouts(desired: object) -> dict[str, tuple[str, ...]]:
     return found
 
 
-class _Converter:
-    """Conversion of one function."""
+def _is_order(layout: object, letters: str) -> bool:
+    """Return whether a layout has each axis of ``letters`` once, followed by blocks of some."""
+    found = (
+        re.fullmatch(r"([A-Z]+)((?:[1-9]\d{0,3}[a-z])*)", layout)
+        if isinstance(layout, str)
+        else None
+    )
+    if found is None or sorted(found[1]) != sorted(letters):
+        return False
+    blocks = re.sub(r"\d", "", found[2]).upper()
+    return len(set(blocks)) == len(blocks) and set(blocks) <= set(letters)
 
-    def __init__(self, func: Function, desired: Mapping[str, tuple[str, ...]]) -> None:
-        self.func, self.desired = func, desired
+
+class _Converter:
+    """Conversion of one function.
+
+    ``key`` is the attribute of operators that has a registered function; empty for none.
+    """
+
+    def __init__(
+        self, func: Function, desired: Mapping[str, tuple[str, ...]], key: str = ""
+    ) -> None:
+        self.func, self.desired, self.key = func, desired, key
         self.types = KnownTypes(func)
         # node -> (value in its new layout, that layout)
         self.laid: dict[Expr, tuple[Expr, Layout]] = {}
@@ -145,6 +193,9 @@ class _Converter:
         name = op_name(before)
         if name in self.desired:
             return self._converted(before, made)
+        altered = self._altered(before, made) if self.key else None
+        if altered is not None:
+            return altered
         rule = next((rule for names, rule in _RULES if name in names), None)
         found = rule(self, before, made) if rule is not None else self._elementwise(before, made)
         if found is None:
@@ -170,8 +221,7 @@ class _Converter:
             return made
         key = (self.plain[node], layout)
         if key not in self.turned:
-            ends = {"src_layout": layout.was, "dst_layout": layout.now}
-            self.turned[key] = op_call("layout_transform", key[0], **ends)
+            self.turned[key] = _turned(key[0], layout)
         return self.turned[key]
 
     def _of(self, node: Expr) -> Layout | None:
@@ -189,18 +239,54 @@ class _Converter:
         now = was if wanted == "default" else wanted
         if not was.isupper() or attrs.get("out_layout", "") not in ("", was):
             return made
-        layout = Layout(was, now)
-        args = [self._in(before.args[0], layout), *made.args[1:]]
         attrs.update({key: now}, **({"out_layout": ""} if "out_layout" in attrs else {}))
         if weighted:
-            at = 2 if name == "nn.deformable_conv2d" else 1
-            if at == 2:
-                args[1] = self._in(before.args[1], layout)
-            kernel = Layout(attrs["kernel_layout"], self._kernel(before, now))
-            args[at] = self._in(before.args[at], kernel)
-            attrs["kernel_layout"] = kernel.now
-        call = Call(before.op, args, attrs, (), before.span)
-        return call if was == now else self._keep(before, call, layout)
+            attrs["kernel_layout"] = self._kernel(before, now)
+        return self._relaid(before, made, Call(before.op, made.args, attrs, (), before.span))
+
+    def _altered(self, before: Call, made: Call) -> Expr | None:
+        """Return what the registered function of an operator makes of its call; None to keep it."""
+        rule = ENTRIES[0](op_name(before)).get_attr(self.key)
+        if rule is None:
+            return None
+        types = [self.types.of(a) for a in before.args]
+        attrs = NamedAttrs(attrs_of(before))
+        new = rule(attrs, list(made.args), types, self.types.of(before))
+        if new is None:
+            return None
+        if not isinstance(new, Call):
+            raise BadNode(
+                f"{op_name(before)}: {self.key}: expected a call or None from the registered "
+                f"function, found {shown(new)}"
+            )
+        return self._relaid(before, made, new)
+
+    def _relaid(self, before: Call, made: Call, new: Call) -> Expr:
+        """Return ``new``, which replaces ``made``, with operands in the layouts that it reads.
+
+        The result is in the layout of the program; if it cannot be, ``made`` is returned.
+        """
+        old, attrs = attrs_of(before), attrs_of(new)
+        key = "data_layout" if "data_layout" in old else "layout"
+        if key not in old or key not in attrs:
+            return new
+        data = Layout(old[key], attrs[key])
+        out = Layout(old.get("out_layout") or old[key], attrs.get("out_layout") or attrs[key])
+        images, weights = _OPERANDS.get(op_name(before), ((0,), ()))
+        places = dict.fromkeys(images, data)
+        if weights:
+            places |= dict.fromkeys(weights, Layout(old["kernel_layout"], attrs["kernel_layout"]))
+        shapes = {k: self.types.tensor(before.args[k]) for k in places}
+        fit = all(p.fits(None if (t := shapes[k]) is None else t.shape) for k, p in places.items())
+        result = self.types.tensor(before)
+        if not fit or not out.fits(None if result is None else result.shape):
+            return made
+        args = list(new.args)
+        for k, place in places.items():
+            same = args[k] is made.args[k]
+            args[k] = self._in(before.args[k], place) if same else _turned(args[k], place)
+        call = Call(new.op, args, attrs, (), before.span)
+        return call if out.was == out.now else self._keep(before, call, out)
 
     def _is_skipped(self) -> bool:
         self.number += 1
@@ -238,17 +324,38 @@ class _Converter:
         ranks = [self.types.rank(a) for a in before.args]
         if any(r is None or r > len(layout.was) for r in ranks):
             return None
-        args = [self._broadcast(a, r or 0, layout) for a, r in zip(before.args, ranks, strict=True)]
+        whole = self.types.tensor(before)
+        if not layout.fits(None if whole is None else whole.shape):
+            return None
+        args: list[Expr] = []
+        for arg, rank in zip(before.args, ranks, strict=True):
+            wide = self._broadcast(arg, rank or 0, layout)
+            if wide is None:
+                return None
+            args.append(wide)
         return Call(before.op, args, before.attrs, (), before.span), layout
 
-    def _broadcast(self, arg: Expr, rank: int, layout: Layout) -> Expr:
+    def _broadcast(self, arg: Expr, rank: int, layout: Layout) -> Expr | None:
+        """Return an operand in a layout, with axes of length 1 before its own; None if its dims
+        are not multiples of the blocks.
+        """
         missing = len(layout.was) - rank
         if rank == 0:
             return self.plain[arg]
+        found = self.types.tensor(arg)
+        dims = () if found is None else (*(1,) * missing, *found.shape)
+        ones = {c for c in layout.blocks if dims and dims[layout.was.index(c)] == 1}
+        if ones:  # a block of one element
+            blocks = "".join(
+                f"{1 if c in ones else n}{c.lower()}" for c, n in layout.blocks.items()
+            )
+            layout = Layout(layout.was, re.sub(r"\d.*", "", layout.now) + blocks)
+        if not layout.fits(dims):
+            return None
         if missing == 0:
             return self._in(arg, layout)
         wide = op_call("expand_dims", self.plain[arg], axis=0, num_newaxis=missing)
-        return op_call("layout_transform", wide, src_layout=layout.was, dst_layout=layout.now)
+        return _turned(wide, layout)
 
     def _first(self, before: Call, **attrs: Any) -> tuple[Call, Layout] | None:
         """Return the call with its converted first operand and changed attributes, and the layout
@@ -266,17 +373,21 @@ class _Converter:
 
     def _with_axis(self, before: Call, made: Call) -> tuple[Call, Layout | None] | None:
         layout = self._of(before.args[0])
-        axis = attrs_of(before)["axis"]
-        return None if layout is None else self._first(before, axis=layout.axis(axis))
+        axis = None if layout is None else layout.axis(attrs_of(before)["axis"])
+        return None if axis is None else self._first(before, axis=axis)
 
     def _reduced(self, before: Call, made: Call) -> tuple[Call, Layout | None] | None:
         layout, attrs = self._of(before.args[0]), attrs_of(before)
         if layout is None or attrs["axis"] is None:
             return None
         given = attrs["axis"] if isinstance(attrs["axis"], tuple | list) else (attrs["axis"],)
-        axes = tuple(sorted(layout.axis(a) for a in given))
-        found = self._first(before, axis=axes)
-        gone = {layout.now[a] for a in axes} ^ (set(layout.now) if attrs["exclude"] else set())
+        moved = [layout.axis(a) for a in given]
+        axes = sorted(a for a in moved if a is not None)
+        split = len(axes) < len(moved)
+        if split or (layout.blocks and (attrs["exclude"] or not attrs["keepdims"])):
+            return None
+        found = self._first(before, axis=tuple(axes))
+        gone = {layout.axes[a] for a in axes} ^ (set(layout.now) if attrs["exclude"] else set())
         left = [[c for c in order if c not in gone] for order in (layout.was, layout.now)]
         if found is None or attrs["keepdims"]:
             return found
@@ -288,15 +399,21 @@ class _Converter:
         layout = next((found for f in fields if (found := self._of(f))), None)
         if layout is None:
             return None
+        types = [self.types.tensor(f) for f in fields]
+        if not all(layout.fits(None if t is None else t.shape) for t in types):
+            return None
         parts = Tuple(tuple(self._in(f, layout) for f in fields))
-        attrs = {**attrs_of(before), "axis": layout.axis(attrs_of(before)["axis"])}
+        letter = layout.was[attrs_of(before)["axis"] % len(layout.was)]
+        attrs = {**attrs_of(before), "axis": layout.axes.index(letter)}
         return Call(before.op, [parts], attrs, (), before.span), layout
 
     def _padded(self, before: Call, made: Call) -> tuple[Call, Layout | None] | None:
         layout = self._of(before.args[0])
-        if layout is None:
+        widths = attrs_of(before)["pad_width"]
+        if layout is None or any(any(widths[layout.was.index(c)]) for c in layout.blocks):
             return None
-        return self._first(before, pad_width=layout.permuted(attrs_of(before)["pad_width"]))
+        by_letter = dict(zip(layout.was, widths, strict=True))
+        return self._first(before, pad_width=[by_letter.get(c, (0, 0)) for c in layout.axes])
 
 
 _Rule = Callable[[_Converter, Call, Call], "tuple[Call, Layout | None] | None"]
@@ -309,9 +426,21 @@ _RULES: tuple[tuple[frozenset[str], _Rule], ...] = (
 )
 
 
+def _turned(expr: Expr, layout: Layout) -> Expr:
+    """Return a value of the program in a layout."""
+    if layout.was == layout.now:
+        return expr
+    return op_call("layout_transform", expr, src_layout=layout.was, dst_layout=layout.now)
+
+
+def alter_op_layout(func: Function) -> Expr:
+    """Return ``func`` with calls replaced by those of functions registered for their operators."""
+    return _Converter(func, {}, "FTVMAlterOpLayout").run()
+
+
 def convert_layout(func: Function, desired: Mapping[str, tuple[str, ...]]) -> Expr:
     """Return ``func`` with the operators of ``desired``, and those after them, in other layouts."""
     return _Converter(func, desired).run()
 
 
-__all__ = ["LayoutConfig", "check_layouts", "convert_layout"]
+__all__ = ["LayoutConfig", "alter_op_layout", "check_layouts", "convert_layout"]

@@ -20,7 +20,11 @@ from tvm_disc.relay_api.transform.arithmetic import (
     fast_math,
 )
 from tvm_disc.relay_api.transform.combine_parallel import combine_parallel
-from tvm_disc.relay_api.transform.convert_layout import check_layouts, convert_layout
+from tvm_disc.relay_api.transform.convert_layout import (
+    alter_op_layout,
+    check_layouts,
+    convert_layout,
+)
 from tvm_disc.relay_api.transform.dynamic_to_static import dynamic_to_static
 from tvm_disc.relay_api.transform.fake_quantization import fake_quantization_to_integer
 from tvm_disc.relay_api.transform.fold_constant import fold_constant, fold_constant_function
@@ -321,10 +325,21 @@ def FoldExplicitPadding() -> FunctionPass:
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> FunctionPass:
     """Return a pass that converts layouts of convolutions and pooling, and of operators after them.
 
-    ``{"nn.conv2d": ["NHWC", "default"]}`` has the layouts of data and weights by operator.
+    ``{"nn.conv2d": ["NHWC", "default"]}`` has the layouts of data and weights by operator. An
+    operator keeps its layout if blocks, as in ``NCHW4c``, do not divide its dims.
     """
     desired = check_layouts(desired_layouts)
     return _each("ConvertLayout", 3, lambda func: convert_layout(func, desired))
+
+
+def AlterOpLayout() -> FunctionPass:
+    """Return a pass that replaces calls by those that registered functions return.
+
+    A script registers ``function(attrs, inputs, types, result_type)`` as the attribute
+    ``FTVMAlterOpLayout`` of an operator. It returns a call, whose layouts may differ, or None.
+    Operators after it read its layout, or the original one through a ``layout_transform``.
+    """
+    return _each("AlterOpLayout", 3, alter_op_layout)
 
 
 def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> FunctionPass:

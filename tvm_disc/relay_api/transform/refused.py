@@ -20,13 +20,8 @@ _DEVICES = (
     "a program runs on the processor it is compiled for; on_device and device_copy do nothing"
 )
 _CLOSURES = "the compiler compiles closures as they are; build the program without the pass"
-_TEMPLATES = (
-    "it asks the templates of Relay's kernels, which are not here; the compiler chooses layouts "
-    "itself, ConvertLayout converts to one that is asked for, and tvm_disc.tune tunes kernels"
-)
 
 REFUSED: Mapping[str, str] = {
-    "AlterOpLayout": _TEMPLATES,
     "AnnotateTarget": _EXTERNAL,
     "BatchingOps": "use CombineParallelConv2D, CombineParallelDense and CombineParallelBatchMatmul",
     "CapturePostDfsIndexInSpans": _EXTERNAL,
