@@ -69,6 +69,7 @@ from tvm_disc.support.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.support.faults import machine_faults
 from tvm_disc.support.handlers import handled, with_handlers
 from tvm_disc.support.late import Late
+from tvm_disc.support.memory import release
 from tvm_disc.support.progress import shown
 from tvm_disc.support.store import Store, store_of
 from tvm_disc.target.device import Device
@@ -216,6 +217,7 @@ def _build(
         with trace.stage("load"):
             exe.ready()
     exe.timings = dict(trace.finish())
+    release(program.constants.nbytes)
     return exe
 
 
@@ -234,6 +236,7 @@ def compiled(job: Job, trace: Trace, key: str | None) -> Kept:
         ]
         # Host program. Its memory plan requires all launches in their final order.
         with trace.stage("host program"):
+            release(sum(c.array.nbytes for f in fronts for p in f.programs for c in p.constants))
             emitted, constants = emit_levels([(f.programs, f.machine) for f in fronts])
             trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
             for program in emitted:
@@ -313,9 +316,12 @@ def fused_graph(
         for version in versions:
             _report(trace, first, version.mod, options)
             trace.say(FACTS, version.solver.describe)
+    del module  # and below each version: passes free the weights that they replace
     fused, refused = [], []
-    for version in versions:
+    while versions:
+        version = versions.pop(0)
         mod = _hooked(trace, f"after {first}", hooks, version.mod)
+        version = replace(version, mod=None)
         reasons: list[Expr] = []
         for name, make in others:
             mod = _hooked(trace, f"before {name}", hooks, mod)
