@@ -571,8 +571,10 @@ def _not_an_expr(value: object) -> BadNode:
 
 def __getattr__(name: str) -> Any:
     """Return ``const``, ``var`` or ``bind``, which Relay had here and which this module cannot
-    import.
+    import, or ``RelayExpr``, another name of ``Expr``.
     """
     if name in ("const", "var", "bind"):
         return getattr(import_module("tvm_disc.relay"), name)
+    if name == "RelayExpr":
+        return Expr
     raise AttributeError(name)

@@ -6,10 +6,12 @@ The importers are in ``tvm_disc.frontends``; scripts register more of them here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.frontends import imported
+from tvm_disc.relay_api.missing import Missing
 
 __path__: list[str] = []  # for imports of relay.frontend.common, which tvm_disc.paths resolves
 
@@ -17,6 +19,12 @@ _IMPORTERS: dict[str, Callable[..., object]] = {
     "from_onnx": imported.from_onnx,
     "from_pytorch": imported.from_pytorch,
 }
+
+# Relay's importers that do not exist here: calls raise the reason.
+_REFUSED = frozenset(
+    "from_caffe from_caffe2 from_coreml from_darknet from_keras from_mxnet from_oneflow "
+    "from_paddle from_tensorflow from_tflite".split()
+)
 
 
 def register(name: str, importer: Callable[..., object]) -> None:
@@ -36,6 +44,11 @@ def register(name: str, importer: Callable[..., object]) -> None:
 def __getattr__(name: str) -> Any:
     if name in _IMPORTERS:
         return _IMPORTERS[name]
+    if name in _REFUSED:
+        reason = "there is no importer; convert the model to ONNX, and import it with from_onnx"
+        return Missing(f"relay.frontend.{name}", reason)
+    if name == "common":
+        return import_module("tvm_disc.relay_api.frontend_common")
     raise AttributeError(f"no importer {name!r}; there are {', '.join(sorted(_IMPORTERS))}")
 
 

@@ -34,6 +34,7 @@ _EXTERNAL = (
     "it selects operators for a code generator outside of this compiler; programs are compiled by "
     "this compiler alone, and MergeComposite and dataflow_pattern.partition group operators"
 )
+_STRATEGIES = "kernels are written by the compiler; build(kernels=...) takes your own"
 _TRAINED = "quantize the model in the training framework"
 _C_NAMES = "it names functions of generated C code, and a program here is native code"
 
@@ -51,7 +52,10 @@ REASONS: Mapping[str, str] = {
         "relay.transform.FakeQuantizationToInteger makes integer operators of a QDQ model"
     ),
     "op.contrib": _EXTERNAL,
+    "op.contrib.dnnl": _EXTERNAL,
     "op.contrib.register": _EXTERNAL,
+    "op.strategy": _STRATEGIES,
+    "op.strategy.generic": _STRATEGIES,
     "quantize._annotate": _TRAINED,
     "quantize.quantize": _TRAINED,
     **dict.fromkeys(

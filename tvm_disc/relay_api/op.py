@@ -94,6 +94,8 @@ def __getattr__(name: str) -> Any:
         raise Unsupported(f"relay.{name}: {REFUSED_FUNCTIONS[name]}")
     if name in ("algorithm", "reduce", "tensor", "transform"):  # names of Relay's files
         return sys.modules[__name__]
+    if name == "strategy":
+        return import_module("tvm_disc.relay.op.strategy")
     raise AttributeError(f"unknown operator {name!r}")
 
 

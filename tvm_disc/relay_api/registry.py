@@ -266,30 +266,40 @@ def _refused(attr_key: str) -> Callable[..., object]:
     return use
 
 
+OpStrategy = _refused("FTVMStrategy")
+register_broadcast_schedule = _refused("FTVMSchedule")
 register_compute = _refused("FTVMCompute")
 register_convert_op_layout = _refused("FTVMConvertOpLayout")
 register_fake_quantization_to_integer = _refused("FTVMFakeQuantizationToInteger")
 register_gradient = _refused("FPrimalGradient")
+register_injective_schedule = _refused("FTVMSchedule")
 register_infer_correct_layout = _refused("FInferCorrectLayout")
 register_mixed_precision_conversion = _refused("FTVMMixedPrecisionConversionType")
+register_optional_fake_quantization_to_integer = _refused("FTVMFakeQuantizationToInteger")
+register_reduce_schedule = _refused("FTVMSchedule")
 register_schedule = _refused("FTVMSchedule")
 register_shape_func = _refused("FShapeFunc")
 register_strategy = _refused("FTVMStrategy")
 
 __all__ = [
     "OpPattern",
+    "OpStrategy",
     "get",
     "register",
     "register_alter_op_layout",
+    "register_broadcast_schedule",
     "register_compute",
     "register_convert_op_layout",
     "register_fake_quantization_to_integer",
     "register_gradient",
     "register_infer_correct_layout",
+    "register_injective_schedule",
     "register_legalize",
     "register_mixed_precision_conversion",
     "register_op_attr",
+    "register_optional_fake_quantization_to_integer",
     "register_pattern",
+    "register_reduce_schedule",
     "register_schedule",
     "register_shape_func",
     "register_stateful",

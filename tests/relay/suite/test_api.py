@@ -71,6 +71,9 @@ relay.quantize.quantize relay.testing.check_grad relay.testing.gradient
 relay.testing.inception_v3.get_workload relay.testing.resnet_3d.get_workload
 relay.testing.synthetic.get_workload relay.testing.to_python
 relay.testing.yolo_detection.draw_detections
+relay.frontend.from_keras relay.frontend.from_tensorflow relay.frontend.from_tflite
+relay.op.OpStrategy relay.op.register_injective_schedule relay.op.register_reduce_schedule
+relay.op.strategy.conv2d_strategy relay.op.register_optional_fake_quantization_to_integer
 relay.op.register_compute
 relay.op.register_shape_func relay.op.register_strategy
 relay.transform.AnnotateTarget relay.transform.Defunctionalization
@@ -85,7 +88,7 @@ MODULES = """
 adt analysis backend backend.interpreter backend.te_compiler backend.vm collage
 data_dep_optimization frontend.common qnn.op.legalizations quantize testing.synthetic base
 build_module dataflow_pattern expr expr_functor function loops op op.nn op.op op.tensor
-op.transform param_dict parser prelude
+op.strategy op.strategy.generic op.contrib.dnnl op.transform param_dict parser prelude
 qnn qnn.op qnn.transform scope_builder testing testing.temp_op_attr transform ty type_functor
 """.split()
 
