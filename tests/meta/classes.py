@@ -65,6 +65,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "sizes without a value for some inputs": ("codegen/test_undefined_sizes.py",),
     "passes and types of Relay scripts": (
         f"{_RELAY}transform",
+        f"{_RELAY}suite/test_families.py",
         f"{_RELAY}suite/test_simplification.py",
         f"{_RELAY}suite/test_type_inference.py",
         f"{_RELAY}suite/test_pass_manager.py",
