@@ -92,7 +92,7 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("decompose", lambda told: DecomposeComposite()),
     # After decomposition, which may produce casts and scales of weights. Before simplification,
     # which would fold int8 weights into float32 literals, four times as large.
-    ("narrow-weights", lambda told: NarrowWeights(int8_activations=told.options.int8_activations)),
+    ("narrow-weights", lambda told: NarrowWeights(narrowing=told.narrowing)),
     # Before merging: matmuls of equal operands must refer to one value.
     ("simplify", lambda told: Simplify()),
     # Before hoisting: the gates of a recurrent cell are then hoisted out of it as one matmul.
@@ -202,6 +202,8 @@ def _build(
     targets = resolve_targets(target)
     if device is None and options.cuda_graphs:
         raise BadOption('cuda_graphs: expected target="cuda", found a CPU target')
+    if device is not None and options.int8_activations:
+        raise BadOption("int8_activations: expected a CPU target, found a GPU; leave it out")
     if device is not None and len(targets) > 1:
         raise Unsupported("target: a GPU program has one host, found a list of several")
     number = number_of([level_of(t) for t in targets], options.level)
@@ -269,6 +271,7 @@ class Prepared:
     machine: Machine
     target: Target
     refused: Sequence[Any]
+    quantized: Sequence[str]
 
 
 def prepare(
@@ -294,6 +297,7 @@ class Fused:
     # special version first, general version last
     versions: Sequence[ImportedModule]
     refused: Sequence[Any]
+    quantized: Sequence[str]  # a line for each matrix of quantized weights
 
 
 def fused_graph(
@@ -318,6 +322,7 @@ def fused_graph(
             trace.say(FACTS, version.solver.describe)
     del module  # and below each version: passes free the weights that they replace
     fused, refused = [], []
+    quantized: list[str] = []
     while versions:
         version = versions.pop(0)
         mod = _hooked(trace, f"after {first}", hooks, version.mod)
@@ -330,13 +335,14 @@ def fused_graph(
                 mod = run(mod)
                 _report(trace, name, mod, options)
             reasons += getattr(run, "refused", ())
+            quantized += getattr(run, "quantized", ())
             mod = _hooked(trace, f"after {name}", hooks, mod)
         fused.append(replace(version, mod=mod))
         refused.append(reasons)
     # Kernels dispatch between equal and broadcast dims: a special version must save a kernel call.
     if kernel_calls(fused[0].mod) >= kernel_calls(fused[-1].mod):
         fused, refused = fused[-1:], refused[-1:]
-    return Fused(fused, refused[0])
+    return Fused(fused, refused[0], list(dict.fromkeys(quantized)))
 
 
 def _params(params: Params) -> Mapping[str, object]:
@@ -379,7 +385,8 @@ def with_kernels(
             f"kernels: {len(library.kernels())}, calls in the program: "
             f"{len(program_launches(programs[0]))}",
         )
-    return Prepared(programs, graph.versions, library, machine, target, graph.refused)
+    notes = graph.refused, graph.quantized
+    return Prepared(programs, graph.versions, library, machine, target, *notes)
 
 
 def _hooked(trace: Trace, place: str, hooks: Hooks, mod: Any) -> Any:
@@ -407,7 +414,7 @@ def _count_bindings(mod: Any) -> int:
 
 def describe_levels(fronts: Sequence[Prepared]) -> dict[str, Any]:
     """Return the manifest: that of the last target, and for each target the entries that differ."""
-    found = [describe(f.programs, f.versions, f.library, f.refused) for f in fronts]
+    found = [describe(f.programs, f.versions, f.library, f.refused, f.quantized) for f in fronts]
     common = found[-1]
     levels = [
         {**level_of(f.target)._asdict(), **{k: v for k, v in own.items() if v != common[k]}}

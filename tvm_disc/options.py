@@ -63,6 +63,11 @@ class Options:
         winograd: output tile size of Winograd's algorithm for 3x3 convolutions, used where it is
             faster: 2 has the error of plain sums; 4 needs fewer multiplications and has about ten
             times the error; 0 disables it (docs/conv.md).
+        weights: quantize float32 weights of matmuls to ``"int8"`` or ``"int4"``, symmetrically, at
+            build time; None keeps them. ``explain()`` lists the error of each.
+            Embeddings, convolutions and matrices below 65536 elements keep float32.
+        weight_group: rows of quantized weights (elements along K) that share a scale, at least 8;
+            0 means a scale per column.
         int8_activations: multiply weights of 8 or 4 bits (``MatMulNBits``, dequantized literals) by
             rows rounded to int8, with a scale for each block of at most 256 elements: faster, with
             a relative error of about 0.4 % per element. False rounds nothing (docs/gemm.md).
@@ -102,6 +107,8 @@ class Options:
     dispatch: str | Path | None = field(default=None, metadata=_CODE)
     templates: Sequence[tuple[str, Callable[..., Any]]] = field(default=(), metadata=_CODE)
     winograd: int = field(default=2, metadata=_CODE)
+    weights: str | None = field(default=None, metadata=_CODE)
+    weight_group: int = field(default=32, metadata=_CODE)
     int8_activations: bool = field(default=False, metadata=_CODE)
     cuda_graphs: int = field(default=0, metadata=_CODE)
     tf32: bool = field(default=False, metadata=_CODE)
@@ -126,9 +133,16 @@ class Options:
         _integer("cuda_graphs", self.cuda_graphs)
         if not 0 <= self.cuda_graphs <= MOST_GRAPHS:
             raise BadOption(f"cuda_graphs: expected 0 .. {MOST_GRAPHS}, found {self.cuda_graphs}")
+        if self.weights not in (None, "int8", "int4"):
+            found = shown(self.weights)
+            raise BadOption(f"weights: expected 'int8', 'int4' or None, found {found}")
+        _integer("weight_group", self.weight_group)
+        if self.weight_group != 0 and self.weight_group < 8:
+            found = shown(self.weight_group)
+            raise BadOption(f"weight_group: expected 0 or at least 8, found {found}")
         _seconds("time_limit", self.time_limit)
         object.__setattr__(self, "templates", _templates(self.templates))
-        for name in ("fuse", "versions", "verify", "load", "tf32"):
+        for name in ("fuse", "versions", "verify", "load", "tf32", "int8_activations"):
             if not isinstance(getattr(self, name), bool):
                 found = shown(getattr(self, name))
                 raise BadOption(f"{name}: expected True or False, found {found}")

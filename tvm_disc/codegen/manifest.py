@@ -27,6 +27,7 @@ def describe(
     versions: Sequence[ImportedModule],
     library: KernelLibrary,
     refused: Sequence[WhyNot],
+    quantized: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the manifest of a program."""
     program, general, premises = programs[0], programs[-1], versions[0].premises
@@ -68,6 +69,7 @@ def describe(
             "shapes": versions[-1].solver.describe(),
         },
         "refused": [str(r) for r in dict.fromkeys(refused)],
+        "quantized": list(quantized),
     }
 
 

@@ -10,8 +10,8 @@ as integers with a zero point and a scale, through any casts, moves and arithmet
 how many rows of the matrix share one scale. A zero point is folded into the integers if the
 difference fits their type; bfloat16 has neither zero point nor scale.
 
-With ``int8_activations``, the other operand is rounded to int8 too (``x' = round_rows(x)``), so
-that kernels can multiply bytes.
+With :class:`Narrowing`, float32 weights are quantized (:mod:`.quantize_weights`), and the other
+operand is rounded to int8 (``x' = round_rows(x)``), so that kernels can multiply bytes.
 
 needs: a float32 matmul whose second operand is a matrix computed from literals alone.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tvm
@@ -32,6 +32,7 @@ from tvm_disc.graph.core_ops import BFLOAT16, OpClass
 from tvm_disc.graph.nodes import Node, const_node, static_dim
 from tvm_disc.relay.kernel_ops import dequantize_call, kernel_call
 from tvm_disc.relay_passes.module_facts import solver_of
+from tvm_disc.relay_passes.quantize_weights import Array, WeightFormat, quantized
 from tvm_disc.relay_passes.rewrite import (
     Sequence_,
     drop_dead,
@@ -42,8 +43,6 @@ from tvm_disc.relay_passes.rewrite import (
 from tvm_disc.shape import Solver
 from tvm_disc.support.literals import as_literal
 from tvm_disc.typing import PassContext, TVMFunction, TVMModule
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 # Narrow storage types, and the type of the arithmetic.
 BYTES = ("int8", "uint8")
@@ -84,40 +83,56 @@ class Numbers:
         return value
 
 
-def NarrowWeights(solver: Solver | None = None, *, int8_activations: bool = False) -> object:
-    """Return a module pass; its ``refused`` has the reasons of the last run.
+@dataclass(frozen=True)
+class Narrowing:
+    """What :func:`NarrowWeights` may do beyond keeping narrow weights.
 
-    With ``int8_activations``, the other operands of products with numbers of 8 or 4 bits are
-    rounded to int8, by blocks along K that share a scale.
+    Attributes:
+        rounds: round the other operand to int8, by blocks along K that share a scale.
+        form: quantize float32 weights to this format; None quantizes none.
+    """
+
+    rounds: bool = False
+    form: WeightFormat | None = None
+
+
+def NarrowWeights(solver: Solver | None = None, narrowing: Narrowing | None = None) -> object:
+    """Return a module pass; its ``refused`` has the reasons of the last run, and ``quantized`` a
+    line for each matrix that it quantized.
     """
     refused: list[WhyNot] = []
+    lines: list[str] = []
 
     def narrow(mod: TVMModule, ctx: PassContext) -> Any:
         refused.clear()
+        lines.clear()
         known = solver_of(mod, solver)
 
         def changed(func: TVMFunction) -> object:
-            rule = _Products(refused, int8_activations)
+            rule = _Products(refused, lines, narrowing or Narrowing())
             made = rewrite_function(func, known, [rule], [drop_dead])
             return made if rule.found else func
 
         return map_functions(mod, changed)
 
     result = tvm.transform.module_pass(narrow, opt_level=0, name="NarrowWeights")
-    result.refused = refused
+    result.refused, result.quantized = refused, lines
     return result
 
 
 class _Products:
     """matmul(x, expression of narrow literals) -> matmul(x, dequantize(literals))."""
 
-    def __init__(self, refused: list[WhyNot], rounds: bool = False) -> None:
-        self.refused, self.rounds, self.found = refused, rounds, False
+    def __init__(self, refused: list[WhyNot], lines: list[str], narrowing: Narrowing) -> None:
+        self.refused, self.lines, self.narrowing, self.found = refused, lines, narrowing, False
         self.made: dict[Node, tuple[Node, int | None]] = {}
         self.rounded: dict[tuple[Node, int], Node] = {}
 
     def __call__(self, out: Sequence_, node: Node) -> Node | None:
-        if node.cls is not OpClass.DOT or not comes_from_narrow(node.inputs[1]):
+        if node.cls is not OpClass.DOT:
+            return None
+        weight = node.inputs[1]
+        if not (comes_from_narrow(weight) or (self.narrowing.form and is_literal(weight))):
             return None
         weights = self._weights(out, node)
         if isinstance(weights, WhyNot):
@@ -136,12 +151,12 @@ class _Products:
         weight = product.inputs[1]
         if weight in self.made and out.lookup.get(self.made[weight][0].var) is not None:
             return self.made[weight]
-        found = _narrow(product)
+        found = self._narrow(product)
         if isinstance(found, WhyNot):
             return found
         arrays, group = found
         block = None
-        if self.rounds and arrays[0].dtype == np.int8:
+        if self.narrowing.rounds and arrays[0].dtype == np.int8:
             block = _block(len(arrays[0]), group)
             if block is None:
                 reason = f"no block of at least {LEAST_BLOCK} rows divides a group of {group}"
@@ -151,6 +166,28 @@ class _Products:
         self.made[weight] = _emitted(out, weight, arrays, group), block
         return self.made[weight]
 
+    def _narrow(self, product: Node) -> tuple[tuple[Array, ...], int] | WhyNot:
+        """Return the literals of a product's weights and their group, or why they cannot be
+        narrow.
+        """
+        reason = _unsuitable(product)
+        numbers = reason or evaluate(product.inputs[1])
+        if isinstance(numbers, str):
+            return WhyNot(f"{product.label} over narrow weights", numbers)
+        form, matrix = self.narrowing.form, numbers.stored
+        whole = numbers.scale is None and numbers.zero is None and matrix.dtype == COMPUTED
+        if form is None or not whole:
+            parts = grouped(numbers)
+            why = f"{product.label} over narrow weights"
+            return WhyNot(why, parts) if isinstance(parts, str) else parts
+        if not np.isfinite(matrix).all():
+            return WhyNot(f"{product.label} over quantized weights", "a weight is NaN or infinite")
+        made = quantized(matrix, form)
+        k, n = matrix.shape
+        error = f"relative error {made.error:.2g}"
+        self.lines.append(f"{product.label}: weights {k} x {n}: {form}: {error}")
+        return (made.numbers, made.scale), form.group or k
+
     def _rows(self, out: Sequence_, rows: Node, block: int) -> Node:
         """Return rows rounded to int8 by blocks."""
         key = rows, block
@@ -159,6 +196,20 @@ class _Products:
             call = kernel_call("disc.round_rows", args, rows.shape, rows.dtype, block=block)
             self.rounded[key] = out.emit(call, rows.shape, rows.dtype, rows)
         return self.rounded[key]
+
+
+def is_literal(node: Node) -> bool:
+    """Return whether a value is computed from literals alone."""
+    work, seen = [node], set()
+    while work:
+        n = work.pop()
+        if n.op == "const" or n in seen:
+            continue
+        if n.row is None or not n.inputs:
+            return False
+        seen.add(n)
+        work.extend(n.inputs)
+    return True
 
 
 def comes_from_narrow(node: Node) -> bool:
@@ -178,27 +229,18 @@ def comes_from_narrow(node: Node) -> bool:
     return any(n.dtype in NARROW and not n.is_scalar_const for n in leaves)
 
 
-def _narrow(product: Node) -> tuple[tuple[Array, ...], int] | WhyNot:
-    """Return the literals of a product's weights and their group, or why they cannot be narrow."""
-    weight = product.inputs[1]
-
-    def refused(reason: str) -> WhyNot:
-        return WhyNot(f"{product.label} over narrow weights", reason)
-
+def _unsuitable(product: Node) -> str:
+    """Return why the weights of a product cannot be narrow whatever they are, or ""."""
     if any(x.dtype != COMPUTED for x in (*product.inputs, product)):
-        return refused(f"only {COMPUTED} products can dequantize weights")
-    dims = [d for d in map(static_dim, weight.shape) if d is not None]
+        return f"only {COMPUTED} products can dequantize weights"
+    dims = [d for d in map(static_dim, product.inputs[1].shape) if d is not None]
     if len(dims) != 2:
-        return refused("the weights are not a matrix of known shape")
+        return "the weights are not a matrix of known shape"
     if dims[0] * dims[1] < FEWEST:
-        return refused(f"the weights have fewer than {FEWEST} elements")
+        return f"the weights have fewer than {FEWEST} elements"
     if dims[1] < LEAST_COLUMNS:
-        return refused(f"the weights have fewer than {LEAST_COLUMNS} columns")
-    numbers = evaluate(weight)
-    if isinstance(numbers, str):
-        return refused(numbers)
-    parts = grouped(numbers)
-    return refused(parts) if isinstance(parts, str) else parts
+        return f"the weights have fewer than {LEAST_COLUMNS} columns"
+    return ""
 
 
 def _emitted(out: Sequence_, weight: Node, arrays: Sequence[Array], group: int) -> Node:
@@ -398,4 +440,12 @@ def _centred(stored: Array, zero: Array, group: int) -> tuple[Array, Array | Non
     return (stored.astype("int16") - 128).astype("int8"), zero.astype(COMPUTED) - 128
 
 
-__all__ = ["NARROW", "NarrowWeights", "Numbers", "comes_from_narrow", "evaluate", "grouped"]
+__all__ = [
+    "NARROW",
+    "NarrowWeights",
+    "Narrowing",
+    "Numbers",
+    "comes_from_narrow",
+    "evaluate",
+    "grouped",
+]

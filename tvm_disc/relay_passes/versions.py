@@ -12,7 +12,9 @@ from tvm import relax
 from tvm_disc.options import Options
 from tvm_disc.relay.importer.module import ImportedModule
 from tvm_disc.relay.object_ops import uses_boxes
+from tvm_disc.relay_passes.narrow_weights import Narrowing
 from tvm_disc.relay_passes.propagation.propagate import PropagateShapeConstraints
+from tvm_disc.relay_passes.quantize_weights import BITS, WeightFormat
 from tvm_disc.shape import special_version
 from tvm_disc.typing import TVMFunction, TVMModule
 
@@ -32,6 +34,13 @@ class Told:
         return PropagateShapeConstraints(
             self.constraints, portable=False, premises=self.premises, **told
         )
+
+    @property
+    def narrowing(self) -> Narrowing:
+        """What the options allow for the weights of matmuls."""
+        kind = self.options.weights
+        form = None if kind is None else WeightFormat(BITS[kind], self.options.weight_group)
+        return Narrowing(self.options.int8_activations, form)
 
 
 def import_versions(

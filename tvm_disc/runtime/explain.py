@@ -38,6 +38,9 @@ def explanation(
             " + ".join(k["ops"]), 92, initial_indent="      ", subsequent_indent="      "
         )
         lines += _notes(k["notes"])
+    if manifest.get("quantized"):
+        lines += ["", "weights that were quantized, with their relative error"]
+        lines += [f"  {line}" for line in manifest["quantized"]]
     lines += ["", "kernel calls in order (#2: the result of call 2)"]
     lines += table(manifest["calls"], dims)
     lines += ["", f"workspace in bytes: {manifest['workspace_bytes']}"]

@@ -1,0 +1,81 @@
+"""Quantization of float32 weights to numbers of 8 or 4 bits with a scale per group of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray
+
+BITS = {"int8": 8, "int4": 4}
+
+
+@dataclass(frozen=True)
+class WeightFormat:
+    """How weights are quantized.
+
+    Attributes:
+        bits: of a number, 8 or 4.
+        group: rows (elements along K) that share a scale; 0 means all rows.
+    """
+
+    bits: int
+    group: int
+
+    def __str__(self) -> str:
+        rows = f"{self.group} rows" if self.group else "column"
+        return f"int{self.bits}, a scale per {rows}"
+
+
+@dataclass(frozen=True)
+class QuantizedMatrix:
+    """``numbers[k, n] * scale[k // group, n]``, beside the matrix that it replaces.
+
+    Attributes:
+        numbers: int8 ``[K, N]``.
+        scale: float32 ``[ceil(K / group), N]``.
+        error: root of the mean square of the differences, divided by that of the matrix.
+    """
+
+    numbers: Array
+    scale: Array
+    error: float
+
+
+def quantized(matrix: Array, form: WeightFormat) -> QuantizedMatrix:
+    """Quantize a finite float32 matrix ``[K, N]``, symmetrically.
+
+    Of two scales per group the one with the smaller error is taken: the largest magnitude becomes
+    the lowest number, -128 or -8, or the highest, 127 or 7.
+    """
+    k, n = matrix.shape
+    group = form.group or max(k, 1)
+    numbers = np.empty((k, n), np.int8)
+    scale = np.ones((-(-k // group), n), np.float32)
+    wrong = total = 0.0
+    for row, begin in enumerate(range(0, k, group)):
+        part = matrix[begin : begin + group]
+        best, lost = _candidate(part, form.bits, lowest=True)
+        other, others_lost = _candidate(part, form.bits, lowest=False)
+        better = others_lost < lost
+        scale[row] = np.where(better, other[1], best[1])
+        numbers[begin : begin + group] = np.where(better, other[0], best[0])
+        wrong += float(np.minimum(lost, others_lost).sum(dtype=np.float64))
+        total += float(np.square(part, dtype=np.float64).sum())
+    return QuantizedMatrix(numbers, scale, sqrt(wrong / total) if total else 0.0)
+
+
+def _candidate(part: Array, bits: int, lowest: bool) -> tuple[tuple[Array, Array], Array]:
+    """Return (numbers, scales) of a group of rows, and the squared error per column."""
+    half = 1 << (bits - 1)
+    top = np.take_along_axis(part, np.abs(part).argmax(0)[None], 0)[0]
+    scale = top / np.float32(-half) if lowest else np.abs(top) / np.float32(half - 1)
+    safe = np.where(np.abs(scale) > np.finfo(np.float32).tiny, scale, np.float32(1))
+    numbers = np.clip(np.rint(part / safe), -half, half - 1)
+    return (numbers, safe), np.square(numbers * safe - part).sum(0)
+
+
+__all__ = ["BITS", "QuantizedMatrix", "WeightFormat", "quantized"]
