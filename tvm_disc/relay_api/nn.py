@@ -12,6 +12,8 @@ from tvm_disc.relay.builder import call, const
 from tvm_disc.relay.expr import Call, ExprLike, TupleGetItem, TupleWrapper
 from tvm_disc.relay_api import op
 
+__path__: list[str] = []  # for imports of relay.op.nn.utils, which tvm_disc.paths resolves
+
 
 def __getattr__(name: str) -> Any:
     return op.member("nn", name)

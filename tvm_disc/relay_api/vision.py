@@ -9,6 +9,8 @@ from tvm_disc.relay.builder import call, const
 from tvm_disc.relay.expr import Call, ExprLike, TupleWrapper
 from tvm_disc.relay_api import op
 
+__path__: list[str] = []  # for imports of relay.op.vision.nms, which tvm_disc.paths resolves
+
 
 def __getattr__(name: str) -> Any:
     return op.member("vision", name)

@@ -88,7 +88,8 @@ MODULES = """
 adt analysis backend backend.interpreter backend.te_compiler backend.vm collage
 data_dep_optimization frontend.common qnn.op.legalizations quantize testing.synthetic base
 build_module dataflow_pattern expr expr_functor function loops op op.nn op.op op.tensor
-op.strategy op.strategy.generic op.contrib.dnnl op.transform param_dict parser prelude
+op.nn.nn op.nn.utils op.vision.nms op.strategy op.strategy.generic op.contrib.dnnl op.transform
+param_dict parser prelude
 qnn qnn.op qnn.transform scope_builder testing testing.temp_op_attr transform ty type_functor
 """.split()
 

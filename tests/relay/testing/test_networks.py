@@ -12,6 +12,8 @@ from tvm_disc import relay
 from tvm_disc.errors import BadNode, Unsupported
 from tvm_disc.relay import testing
 
+layers = testing.layers
+
 # Operators and weights, of images as the networks are usually given.
 MADE: dict[str, tuple[Any, dict[str, int], int]] = {
     "mlp": (lambda: testing.mlp.get_workload(1), {"nn.dense": 3, "nn.relu": 2}, 6),
@@ -150,3 +152,60 @@ def test_what_is_not_here_says_why(name: str) -> None:
 def test_refused(make: Any, message: str) -> None:
     with pytest.raises(BadNode, match=message):
         make()
+
+
+IMAGE = relay.var("data", shape=(1, 3, 8, 8))
+LAYERS: dict[str, tuple[Any, tuple[int, ...], dict[str, tuple[int, ...]]]] = {
+    "conv1d": (
+        lambda: layers.conv1d(
+            relay.reshape(IMAGE, (1, 3, 64)), name="c", channels=4, kernel_size=(3,)
+        ),
+        (1, 4, 62),
+        {"c_weight": (4, 3, 3)},
+    ),
+    "conv2d": (
+        lambda: layers.conv2d(IMAGE, name="c", channels=4, kernel_size=(3, 3), padding=(1, 1)),
+        (1, 4, 8, 8),
+        {"c_weight": (4, 3, 3, 3)},
+    ),
+    "conv2d of a weight": (
+        lambda: layers.conv2d(IMAGE, relay.var("w", shape=(2, 3, 1, 1)), name="c"),
+        (1, 2, 8, 8),
+        {"w": (2, 3, 1, 1)},
+    ),
+    "conv3d": (
+        lambda: layers.conv3d(
+            relay.expand_dims(IMAGE, 2), name="c", channels=4, kernel_size=(1, 3, 3)
+        ),
+        (1, 4, 1, 6, 6),
+        {"c_weight": (4, 3, 1, 3, 3)},
+    ),
+    "conv2d_transpose": (
+        lambda: layers.conv2d_transpose(IMAGE, name="t", channels=4, kernel_size=(3, 3)),
+        (1, 4, 10, 10),
+        {"t_weight": (3, 4, 3, 3)},
+    ),
+    "dense_add_bias": (
+        lambda: layers.dense_add_bias(relay.nn.batch_flatten(IMAGE), units=5, name="fc"),
+        (1, 5),
+        {"fc_weight": (5, 192), "fc_bias": (5,)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_have_weights_of_their_names(name: str) -> None:
+    make, shape, weights = LAYERS[name]
+    body = make()
+    params = [v for v in relay.analysis.free_vars(body) if v is not IMAGE]
+    func = relay.testing.run_infer_type(relay.Function([IMAGE, *params], body))
+    assert func.ret_type.shape == shape
+    found = {p.name_hint: p.type_annotation.shape for p in func.params[1:]}
+    assert found == weights
+
+
+def test_layouts_of_weights() -> None:
+    layout = layers.conv_kernel_layout
+    assert [layout("NCHW"), layout("NHWC"), layout("NHWC", True)] == ["OIHW", "HWIO", "HWOI"]
+    with pytest.raises(BadNode, match="data_layout: expected NCHW or NHWC, found 'NHW'"):
+        layout("NHW")

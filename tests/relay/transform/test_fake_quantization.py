@@ -182,6 +182,17 @@ def test_a_region_in_integers_gives_the_same(make: Any, scale: float, zero: int)
     assert np.abs(found.astype(int) - expected.astype(int)).max() <= ROUNDED
 
 
+@pytest.mark.parametrize("value", [1.25, -0.25, 0.75, -1.25, 6.25])
+@pytest.mark.parametrize("kind", ["pad", "clip"])
+def test_constants_at_half_a_step_round_as_quantize_does(kind: str, value: float) -> None:
+    y = nn.pad(matrix(), [(1, 1), (2, 0)], value)
+    if kind == "clip":
+        y = relay.clip(matrix(), value, value + 20)
+    mod = relay.IRModule.from_expr(quantized(y, 0.5, 3))
+    expected, found = both(mod, FAKE(hard_fail=True)(mod))
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_every_rule_has_a_region() -> None:
     assert set(RULES) - {name.split(" ")[0] for name in REGIONS} == set()
 

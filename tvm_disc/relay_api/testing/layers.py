@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.builder import call, const, var
-from tvm_disc.relay.expr import Expr, Function, TupleGetItem, Var
+from tvm_disc.relay.expr import AttrValue, Call, Expr, Function, TupleGetItem, Var
 from tvm_disc.relay.types import Dim
 from tvm_disc.relay.visit import free_vars
 from tvm_disc.relay_api import nn
@@ -132,6 +133,50 @@ def constant_of(shape: Sequence[int], value: float = 0.0, dtype: str = "float32"
     return call("full", (const(value, dtype),), shape=tuple(shape), dtype=dtype)
 
 
+def _named(operator: str) -> Callable[..., Call]:
+    """Return Relay's function of a layer: an operator whose weight is a variable by default."""
+
+    def layer(data: Expr, weight: Expr | None = None, *, name: str, **attrs: AttrValue) -> Call:
+        weights = var(f"{name}_weight") if weight is None else weight
+        made: Call = getattr(nn, operator)(data, weights, **attrs)
+        return made
+
+    layer.__doc__ = f"Return ``nn.{operator}``; its weight is the variable ``NAME_weight``."
+    layer.__name__ = operator
+    return layer
+
+
+conv1d, conv2d, conv3d = _named("conv1d"), _named("conv2d"), _named("conv3d")
+conv2d_transpose = _named("conv2d_transpose")
+
+
+def dense_add_bias(
+    data: Expr,
+    weight: Expr | None = None,
+    bias: Expr | None = None,
+    units: int | None = None,
+    *,
+    name: str,
+    **attrs: AttrValue,
+) -> Call:
+    """Return ``nn.dense`` with a bias; both are variables by default."""
+    weights = var(f"{name}_weight") if weight is None else weight
+    addend = var(f"{name}_bias") if bias is None else bias
+    return call("nn.bias_add", (nn.dense(data, weights, units, **attrs), addend), axis=-1)
+
+
+def conv_kernel_layout(data_layout: str, is_depthwise: bool = False) -> str:
+    """Return the layout of weights that belongs to a layout of images.
+
+    Raises:
+        BadNode: the layout is neither ``NCHW`` nor ``NHWC``.
+    """
+    layouts = {"NCHW": "OIHW", "NHWC": "HWOI" if is_depthwise else "HWIO"}
+    if data_layout not in layouts:
+        raise BadNode(f"data_layout: expected NCHW or NHWC, found {shown(data_layout)}")
+    return layouts[data_layout]
+
+
 __all__ = [
     "ImageExpr",
     "batch_norm",
@@ -140,7 +185,13 @@ __all__ = [
     "closed",
     "constant_of",
     "conv",
+    "conv1d",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv_kernel_layout",
     "dense",
+    "dense_add_bias",
     "dropped",
     "flat",
     "image",

@@ -15,6 +15,7 @@ import numpy as np
 
 from tvm_disc.errors import DiscError
 from tvm_disc.relay.expr import Attrs, Call, Constant, Expr, Tuple
+from tvm_disc.relay.ops.references.qnn import half_away
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay_api.structural import structural_equal
 from tvm_disc.relay_api.transform.rules import attrs_of, op_call, op_name
@@ -48,15 +49,16 @@ class AffineType:
         )
 
     def integers(self, value: object, rank: int = 0) -> np.ndarray:
-        """Return ``value`` quantized, shaped for broadcasting against ``rank`` dims.
+        """Return ``value`` quantized as ``qnn.quantize`` does, shaped for broadcasting against
+        ``rank`` dims.
 
         Raises:
             NoRule: the parameters are not constants.
         """
         if not isinstance(self.scale, Constant) or not isinstance(self.zero_point, Constant):
             raise NoRule("expected scales and zero points that are constants")
-        scale, zero = self.scale.data.astype("float64"), self.zero_point.data.astype("int64")
-        found = np.asarray(np.rint(np.asarray(value, "float64") / scale) + zero)
+        scale, zero = self.scale.data.astype("float32"), self.zero_point.data.astype("int64")
+        found = half_away(np.asarray(value, "float32") / scale).astype("float64") + zero
         if found.size > 1 and rank:
             dims = [1] * rank
             dims[self.axis % rank] = -1
