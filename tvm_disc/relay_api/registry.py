@@ -1,9 +1,9 @@
 """``relay.op.op``: the operator registry, including operators that users register.
 
 A user's operator has a type, from one of Relay's relations or from a function of types. Passes and
-printers treat it by its fusion class. It has no kernel, so compiling it is refused by name.
-Attributes that defined Relay's compilation of an operator have no effect here and are refused when
-they are registered; all others are kept.
+printers treat it by its fusion class. It has no kernel: compiling it is refused by name, unless a
+function that ``register_legalize`` sets replaces its calls by other operators. Attributes that
+defined the kernels of an operator are refused when they are registered; all others are kept.
 """
 
 from __future__ import annotations
@@ -241,6 +241,11 @@ def register_stateful(op_name: str, stateful: bool, level: int = 10) -> object:
             f"{op_name}: calls are computed once for all that use them; none may have effects"
         )
     return register_op_attr(op_name, "TOpIsStateful", stateful, level)
+
+
+def has_attribute(*keys: str) -> bool:
+    """Return whether an operator has one of these attributes."""
+    return any(entry.get_attr(key) for entry in _ENTRIES.values() for key in keys)
 
 
 @refusing

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
+from tvm_disc.contrib import graph_executor
 from tvm_disc.relay.testing import count_ops
 from tvm_disc.relay.testing.temp_op_attr import TempOpAttr
 
 from tests.relay.helpers import run
 from tests.relay.transform.helpers import optimized
 from tvm_disc import relay
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, Unsupported
 
 X = relay.var("x", shape=(2, 3))
 Y = relay.var("y", shape=(2, 4))
@@ -134,3 +136,42 @@ def test_what_a_function_must_return() -> None:
     message = "exp: FTVMLegalize: expected an expression or None from the registered function"
     with TempOpAttr("exp", KEY, lambda *_: 3), pytest.raises(BadNode, match=message):
         optimized(mod, LEGALIZE())
+
+
+def test_builds_apply_registered_functions() -> None:
+    """A user's operator, which has no kernel, is built if its function returns others."""
+    data = np.arange(6, dtype="float32").reshape(2, 3)
+    relay.op.op.register("tests.doubled")
+    try:
+        op = relay.op.get("tests.doubled")
+        op.set_num_inputs(1)
+        op.add_type_rel("Identity")
+        func = relay.Function([X], relay.exp(relay.Call(op, [X])))
+        with TempOpAttr("tests.doubled", KEY, lambda attrs, x, types: relay.add(x[0], x[0])):
+            for kind in ("graph", "vm"):
+                found = relay.create_executor(kind).evaluate(func)(data)
+                np.testing.assert_allclose(found.numpy(), np.exp(2 * data), rtol=1e-5)
+        with pytest.raises(Unsupported, match=r"tests\.doubled"):
+            relay.create_executor("graph").evaluate(func)(data)
+    finally:
+        relay.op.op.unregister("tests.doubled")
+
+
+@pytest.mark.parametrize(("level", "left"), [(2, False), (3, True)])
+def test_layouts_are_altered_from_level_3(level: int, left: bool) -> None:
+    seen: list[int] = []
+    image = relay.var("x", shape=(1, 4, 3, 3))
+    func = relay.Function([image], relay.nn.max_pool2d(image, (2, 2)))
+
+    def rule(attrs: Any, inputs: Any, types: Any, result: Any) -> relay.Expr:
+        seen.append(level)
+        return relay.nn.max_pool2d(*inputs, **{**attrs, "layout": "NCHW4c"})
+
+    context = relay.transform.PassContext(opt_level=level)
+    with TempOpAttr("nn.max_pool2d", "FTVMAlterOpLayout", rule), context:
+        lib = relay.build(func, "llvm")
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu()))
+    data = np.arange(36, dtype="float32").reshape(1, 4, 3, 3)
+    module.run(x=data)
+    np.testing.assert_array_equal(module.get_output(0).numpy()[0, :, 1, 1], data[0, :, 2, 2])
+    assert bool(seen) == left

@@ -13,6 +13,7 @@ from tvm_disc.errors import BadInput, BadNode, Unsupported, shown
 from tvm_disc.relay.expr import Expr, Function, GlobalVar
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.visit import free_vars, post_order
+from tvm_disc.relay_api.executors.registered import with_registered
 from tvm_disc.runtime.arrays import as_array
 from tvm_disc.runtime.executable import Executable
 
@@ -135,7 +136,7 @@ class Programs:
     def __call__(self, name: str) -> Executable:
         """Return the program whose entry is that function; compiled at the first request."""
         if name not in self._made:
-            mod = with_entry(self.mod, name)
+            mod = with_registered(with_entry(self.mod, name))
             self._made[name] = build(mod, params=self.bound(mod), target=self.target)
         return self._made[name]
 
