@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -242,3 +244,15 @@ def test_a_parsed_part_that_needs_its_module_says_what_to_do() -> None:
     text = '#[version = "0.0.5"]\ndef @f(%x: int32) { %x } def @main(%x: int32) { @f(%x) }'
     with pytest.raises(ValueError, match=r"has not been inferred; run relay.transform.InferType"):
         _ = relay.parse(text)["main"].body.checked_type
+
+
+@pytest.mark.parametrize("kind", ["ShapeVar", "BaseType", "Constraint"])
+@pytest.mark.parametrize("place", ["alone", "in a tuple", "result"])
+def test_variables_of_another_kind_are_no_types(kind: str, place: str) -> None:
+    odd = relay.TypeVar("t", relay.TypeKind[kind])
+    given: Any = relay.TupleType([odd]) if place == "in a tuple" else odd
+    x = relay.var("x", None if place == "result" else given)
+    func = relay.Function([x], x, given, [odd])
+    message = f"type variable t: expected the kind Type, found {kind}"
+    with pytest.raises(TypeMismatch, match=message):
+        relay.transform.InferType()(relay.IRModule.from_expr(func))

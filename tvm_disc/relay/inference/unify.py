@@ -77,7 +77,13 @@ def opened(ty: rt.Type | None) -> rt.Type:
 
     Each missing part becomes a new :class:`Unknown`, and a data type without arguments becomes an
     application to no arguments.
+
+    Raises:
+        TypeMismatch: a type variable has another kind than that of types.
     """
+    if isinstance(ty, rt.TypeVar) and ty.kind != rt.TypeKind.Type:
+        kind = rt.TypeKind(ty.kind).name
+        raise TypeMismatch(f"type variable {ty.name}: expected the kind Type, found {kind}")
     if ty is None or isinstance(ty, rt.IncompleteType):
         return Unknown()
     if isinstance(ty, rt.GlobalTypeVar):
