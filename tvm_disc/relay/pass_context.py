@@ -26,6 +26,7 @@ KEYS: dict[str, type] = {
     "relay.collage.byoc_max_depth": int,
     "relay.collage.tvm_max_depth": int,
     "relay.fallback_device_type": int,
+    "relay.frontend.fill_span": bool,
     "relay.remove_standalone_reshapes.enable": bool,
 }
 

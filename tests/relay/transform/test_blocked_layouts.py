@@ -151,3 +151,19 @@ def test_the_decorator() -> None:
     finally:
         relay.op.get("nn.conv2d").reset_attr(KEY)
     assert count_ops(made["main"])["layout_transform"] == 3
+
+
+def test_a_network_has_blocks_from_its_first_convolution_to_its_last() -> None:
+    mod, params = relay.testing.resnet.get_workload(1, 10, 8, (3, 16, 16))
+    whole = relay.build_module.bind_params_by_name(mod["main"], params)
+    inferred = [relay.transform.SimplifyInference(), relay.transform.CanonicalizeOps()]
+    plain = optimized(relay.IRModule.from_expr(whole), [*inferred, FoldConstant()])
+
+    def rule(attrs: Any, inputs: Any, types: Any, result: Any) -> relay.Expr | None:
+        return None if types[0].shape[1] % 4 else blocked(attrs, inputs, types, result)
+
+    made = altered(plain, rule)
+    assert count_ops(made["main"])["layout_transform"] == 2
+    data = np.random.default_rng(2).standard_normal((1, 3, 16, 16)).astype("float32")
+    runs = [relay.create_executor("graph", mod=m).evaluate()(data) for m in (plain, made)]
+    np.testing.assert_allclose(runs[1].numpy(), runs[0].numpy(), rtol=1e-3, atol=1e-4)
