@@ -32,6 +32,7 @@ from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower import lower_program
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.plan.tail_recursion import program_launches
+from tvm_disc.codegen.section import release
 from tvm_disc.codegen.target import (
     level_of,
     resolve_target,
@@ -54,6 +55,7 @@ from tvm_disc.relay_passes import (
     HoistProducts,
     MergeProducts,
     NarrowWeights,
+    OwnState,
     Simplify,
     WidenBFloat16,
 )
@@ -69,7 +71,6 @@ from tvm_disc.support.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.support.faults import machine_faults
 from tvm_disc.support.handlers import handled, with_handlers
 from tvm_disc.support.late import Late
-from tvm_disc.support.memory import release
 from tvm_disc.support.progress import shown
 from tvm_disc.support.store import Store, store_of
 from tvm_disc.target.device import Device
@@ -86,6 +87,8 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     # First: all others use the types and facts about dims that it infers. It alone reads Relay, and
     # it runs once more for the special version.
     ("propagate", lambda told: told.propagate()),
+    # Next: it changes the inputs; the passes after it fuse the reads of the buffers.
+    ("own-state", lambda told: OwnState(told.options.state)),
     # Before decomposition: a bfloat16 composite rounds only its result, its parts would each round.
     ("bfloat16", lambda told: WidenBFloat16()),
     # Before simplification and fusion, which know only core operators.
@@ -202,8 +205,9 @@ def _build(
     targets = resolve_targets(target)
     if device is None and options.cuda_graphs:
         raise BadOption('cuda_graphs: expected target="cuda", found a CPU target')
-    if device is not None and options.int8_activations:
-        raise BadOption("int8_activations: expected a CPU target, found a GPU; leave it out")
+    for name in ("int8_activations", "state"):
+        if device is not None and getattr(options, name):
+            raise BadOption(f"{name}: expected a CPU target, found a GPU; leave it out")
     if device is not None and len(targets) > 1:
         raise Unsupported("target: a GPU program has one host, found a list of several")
     number = number_of([level_of(t) for t in targets], options.level)

@@ -63,6 +63,9 @@ class Options:
         winograd: output tile size of Winograd's algorithm for 3x3 convolutions, used where it is
             faster: 2 has the error of plain sums; 4 needs fewer multiplications and has about ten
             times the error; 0 disables it (docs/conv.md).
+        state: names of inputs that hold a growing cache, with ``*`` and ``?`` as in ``fnmatch``; a
+            result must be the concatenation of the input and new rows. The program extends such
+            caches in place; ``Executable.state`` owns them (docs/state.md).
         weights: quantize float32 weights of matmuls to ``"int8"`` or ``"int4"``, symmetrically, at
             build time; None keeps them. ``explain()`` lists the error of each.
             Embeddings, convolutions and matrices below 65536 elements keep float32.
@@ -107,6 +110,7 @@ class Options:
     dispatch: str | Path | None = field(default=None, metadata=_CODE)
     templates: Sequence[tuple[str, Callable[..., Any]]] = field(default=(), metadata=_CODE)
     winograd: int = field(default=2, metadata=_CODE)
+    state: Sequence[str] = field(default=(), metadata=_CODE)
     weights: str | None = field(default=None, metadata=_CODE)
     weight_group: int = field(default=32, metadata=_CODE)
     int8_activations: bool = field(default=False, metadata=_CODE)
@@ -142,6 +146,7 @@ class Options:
             raise BadOption(f"weight_group: expected 0 or at least 8, found {found}")
         _seconds("time_limit", self.time_limit)
         object.__setattr__(self, "templates", _templates(self.templates))
+        object.__setattr__(self, "state", _names("state", self.state))
         for name in ("fuse", "versions", "verify", "load", "tf32", "int8_activations"):
             if not isinstance(getattr(self, name), bool):
                 found = shown(getattr(self, name))
@@ -247,6 +252,12 @@ def _templates(value: object) -> tuple[tuple[str, Callable[..., Any]], ...]:
     if isinstance(value, Sequence) and all(map(fits, value)):
         return tuple(value)
     raise BadOption(f"templates: expected pairs such as ('loop', template), found {shown(value)}")
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(x, str) for x in value):
+        return tuple(value)
+    raise BadOption(f"{name}: expected a list of input names, found {shown(value)}")
 
 
 def _seconds(name: str, value: object) -> None:

@@ -14,9 +14,11 @@ from tvm_disc.codegen.plan.outline import memory_outline, outline
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.plan.tail_recursion import program_launches
 from tvm_disc.relay.importer.module import ImportedModule
+from tvm_disc.relay_passes.own_state import STATE
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.kernel import Machine
+from tvm_disc.typing import TVMModule
 
 if TYPE_CHECKING:
     from tvm_disc.errors import WhyNot
@@ -70,7 +72,22 @@ def describe(
         },
         "refused": [str(r) for r in dict.fromkeys(refused)],
         "quantized": list(quantized),
+        "state": _state(versions[-1].mod),
     }
+
+
+def _state(mod: TVMModule) -> list[dict[str, str | int]]:
+    """Return the caches that the program extends in place."""
+    found = (mod["main"].attrs or {}).get(STATE, ())
+    return [
+        {
+            "buffer": str(buffer),
+            "length": str(length),
+            "axis": int(axis),
+            "rows": readable_formula(rows),
+        }
+        for buffer, length, axis, rows in found
+    ]
 
 
 def _workspace(program: Program) -> str:

@@ -1,10 +1,13 @@
-"""The constant section of a program."""
+"""The constant section of a program, and the memory of the weights that it replaces."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import gc
+from collections.abc import Callable, Sequence
+from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -15,6 +18,8 @@ from tvm_disc.support.processor import cores
 
 if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Form, Packing
+
+LARGE = 64 << 20  # bytes of weights from which this is worth its time, about 0.1 s
 
 
 def layout_constants(constants: Sequence[ProgramConstant]) -> tuple[np.ndarray, list[int]]:
@@ -60,4 +65,27 @@ def shared(
     return constants, places
 
 
-__all__ = ["layout_constants", "shared"]
+def release(weights: int) -> None:
+    """Free unreachable objects, and return free memory to the system, if a program has ``weights``
+    bytes of weights.
+
+    Graphs of nodes are cyclic, so that weights that a pass has replaced are freed by the cycle
+    collector alone; and the C library keeps freed blocks.
+    """
+    if weights >= LARGE:
+        gc.collect()
+        trim = _trim()
+        if trim is not None:
+            trim(0)
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    """Return ``malloc_trim`` of glibc, or None on other systems."""
+    try:
+        return cast(Callable[[int], int], ctypes.CDLL("libc.so.6").malloc_trim)
+    except (OSError, AttributeError):
+        return None
+
+
+__all__ = ["layout_constants", "release", "shared"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from tvm_disc.relay.kernel_ops import DEQUANTIZE, FUNCTIONS, KERNELS, REINTERPRET
+from tvm_disc.relay.kernel_ops import APPEND, DEQUANTIZE, FUNCTIONS, KERNELS, REINTERPRET
 
 # A storage format only: operators compute in float32.
 BFLOAT16 = "bfloat16"
@@ -39,6 +39,7 @@ class CoreOp:
         shifts: 1 if it adds its second operand to its first, -1 if it subtracts it.
         scales: whether it multiplies its operands.
         expands: whether it dequantizes a weight matrix, which a GEMM does while it packs.
+        extends: whether it writes into the memory of its first operand, which is its result.
         rounds: whether it rounds rows to int8, which a GEMM does while it copies them.
     """
 
@@ -51,6 +52,7 @@ class CoreOp:
     scales: bool = False
     expands: bool = False
     rounds: bool = False
+    extends: bool = False
 
 
 _E, _I, _V, _R = OpClass.ELEMWISE, OpClass.INJECTIVE, OpClass.VIEW, OpClass.REDUCE
@@ -179,7 +181,9 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.argsort", OpClass.OPAQUE, ("axis", "descending", "dtype")),
     CoreOp("relax.bucketize", OpClass.OPAQUE, ("right",)),
     *(
-        CoreOp(name, OpClass.OPAQUE, attrs, rounds=name == "disc.round_rows")
+        CoreOp(
+            name, OpClass.OPAQUE, attrs, rounds=name == "disc.round_rows", extends=name == APPEND
+        )
         for name, attrs in KERNELS.items()
     ),
 )

@@ -15,8 +15,13 @@ from tvm.ir import _ffi_api
 
 from tvm_disc.typing import Expr
 
+# ``(buffer, new, length[p])``: the buffer, whose rows from ``p`` on along ``axis`` are overwritten
+# by those of ``new``. The result is the memory of the buffer.
+APPEND = "disc.append"
+
 # Name -> the attributes that the kernel reads.
 KERNELS: Mapping[str, tuple[str, ...]] = {
+    APPEND: ("axis",),
     "disc.compact": (),
     "disc.coordinates": (),
     "disc.csr_dense": ("transposed",),

@@ -9,6 +9,7 @@ from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.hoist import HoistProducts
 from tvm_disc.relay_passes.layout import ChannelsLast
 from tvm_disc.relay_passes.narrow_weights import NarrowWeights
+from tvm_disc.relay_passes.own_state import OwnState
 from tvm_disc.relay_passes.propagation.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 
@@ -19,6 +20,7 @@ __all__ = [
     "HoistProducts",
     "MergeProducts",
     "NarrowWeights",
+    "OwnState",
     "PropagateShapeConstraints",
     "Simplify",
     "WidenBFloat16",

@@ -159,6 +159,9 @@ class _Outliner:
                 lookup[e].is_output = True
 
         relax.analysis.post_order_visit(seq.body, look)
+        for node in lookup.values():
+            if node.row is not None and node.row.extends:
+                node.is_output = True  # its effect is a result
 
     # -- rebuild -------------------------------------------------------------------------------
 

@@ -182,7 +182,7 @@ def drop_dead(out: Sequence_) -> None:
     for binding in reversed(out.bindings):
         node = out.lookup.get(binding.var)
         pure = isinstance(binding.value, tvm.ir.Tuple) or (
-            node is not None and node.row is not None
+            node is not None and node.row is not None and not node.row.extends
         )
         if pure and binding.var not in used:
             out.lookup.pop(binding.var, None)

@@ -69,6 +69,7 @@ from tvm_disc.runtime.recovery import recovered
 from tvm_disc.runtime.rounds import timed_rounds
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
+from tvm_disc.runtime.state import State
 from tvm_disc.runtime.structure import Structure
 from tvm_disc.runtime.summary import checked_dims, shortened
 from tvm_disc.support.late import Late
@@ -102,8 +103,7 @@ class Executable:
         self._code = code
         self._export = export  # saves the program; None if it was loaded
         self._peaks = peaks  # the limits of this machine
-        # address of the thread pool
-        self._home = home
+        self._home = home  # address of the thread pool
         self._main: Callable[..., Any] = self._first_call
         self._manifest = code.description()
         self._constants = constants
@@ -445,6 +445,10 @@ class Executable:
                 f"workspace_bytes: a size of the program divides by zero for the shapes {given}; "
                 "give shapes that a call accepts"
             ) from error
+
+    def state(self, capacity: int = 0, **dims: int) -> State:
+        """Return new, empty caches of a program with ``Options(state=...)``; see :class:`State`."""
+        return State(self._general, self._manifest, capacity, dims)
 
     def explain(
         self,

@@ -15,7 +15,7 @@ from tvm import relax, tirx
 
 from tvm_disc.codegen.host.abi import element_bytes
 from tvm_disc.codegen.plan.constants import ProgramConstant
-from tvm_disc.codegen.plan.kernels import KernelLibrary
+from tvm_disc.codegen.plan.kernels import KernelLibrary, substitute
 from tvm_disc.codegen.plan.lower_objects import Dead, ObjectLowerer
 from tvm_disc.codegen.plan.ownership import place_counts
 from tvm_disc.codegen.plan.picks import pick_guards, range_guard, result_shapes
@@ -318,9 +318,34 @@ class _Lowerer:
         symbols = list(shape_args[0].values) if shape_args else []
         values = [self._packed(kernel, k, a) for k, a in enumerate(tensors)]
         types = list(var.ty.fields) if not is_tensor(var.ty) else [var.ty]
-        outputs = [self._temp(t.shape.values, str(t.dtype), kernel.name) for t in types]
+        extended = self._extended(kernel, values, symbols)
+        if extended is not None:
+            outputs = [extended]
+        else:
+            outputs = [self._temp(t.shape.values, str(t.dtype), kernel.name) for t in types]
         self._emit_launch(kernel, values, outputs, symbols)
         return outputs[0] if is_tensor(var.ty) else tuple(outputs)
+
+    def _extended(
+        self, kernel: Any, values: Sequence[StoredTensor], symbols: Sequence[Expr]
+    ) -> StoredTensor | None:
+        """Return the buffer that a kernel extends in place, or None; a guard checks that the new
+        rows fit.
+        """
+        node = kernel.nodes[-1]
+        if node.row is None or not node.row.extends:
+            return None
+        given = dict(zip(self.library.declared(kernel), symbols, strict=True))
+        buffer, new, length = node.inputs
+        axis = int(node.attrs["axis"])
+        used, rows, capacity = (
+            substitute(i64(d), given)
+            for d in (length.shape[0], new.shape[axis], buffer.shape[axis])
+        )
+        place: StoredTensor = values[kernel.params.index(buffer)]
+        message = f"the capacity of '{place.storage.name}' is too small for the new rows"
+        self.here.add(GuardExit(used + rows <= capacity, message))
+        return place
 
     def _emit_launch(
         self,

@@ -127,7 +127,7 @@ class KernelForm:
         dot: a dot instruction (:mod:`tvm_disc.target.dots`): A and B are words of bytes. Without
             ``scaled``, words hold four bytes, and the sums are initialized from the row before B's
             first. With it, B has ``bits``, and each row of A and group has ``WORDS`` numbers in
-            ``rows`` (:mod:`.rounding`), with a stride of ``rows_step`` between rows of A.
+            ``rows`` (:mod:`.integer`), with a stride of ``rows_step`` between rows of A.
         tight: rows of a packed B are not padded beyond the last vector.
         scaled: B is quantized; each ``group`` rows share one row of ``scale``. Sums are scaled once
             per group.

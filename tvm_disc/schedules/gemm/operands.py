@@ -9,6 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.algorithm import Algorithm
+from tvm_disc.schedules.gemm.integer import Bytes, chunk_of, round_row
 from tvm_disc.schedules.gemm.micro_kernel import splat, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import (
@@ -28,7 +29,6 @@ from tvm_disc.schedules.gemm.partition import (
     least,
     reads_masked,
 )
-from tvm_disc.schedules.gemm.rounding import Bytes, chunk_of, round_row
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, const, i64
 from tvm_disc.typing import Buffer, Expr, Size

@@ -9,7 +9,7 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.algorithm import PANELS, Algorithm, Selection
-from tvm_disc.schedules.gemm.rounding import WORDS
+from tvm_disc.schedules.gemm.integer import WORDS
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.typing import Buffer, Expr, Size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.gemm.rounding import chunk_of, round_row
+from tvm_disc.schedules.gemm.integer import chunk_of, round_row
 from tvm_disc.schedules.kernel import Body, Plan
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product

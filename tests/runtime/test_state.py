@@ -1,0 +1,273 @@
+"""Caches that programs extend in place, beside copies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tvm_disc import relay
+from tvm_disc.errors import BadInput, BadOption, GuardFailed
+
+RNG = np.random.default_rng(0)
+HEADS, DEPTH = 2, 16
+Array = np.ndarray[Any, Any]
+
+
+def decoder(batch: Any = 1) -> relay.Function:
+    """Attention of new rows over a growing cache of keys and values."""
+    names = ("q", "k", "v", "past_k", "past_v")
+    shape = (batch, HEADS, relay.Any(), DEPTH)
+    q, k, v, past_k, past_v = (relay.var(n, shape=shape) for n in names)
+    keys = relay.concatenate([past_k, k], axis=2)
+    values = relay.concatenate([past_v, v], axis=2)
+    flat = [relay.reshape(x, (-3, -2)) for x in (q, keys, values)]
+    scores = relay.nn.softmax(relay.nn.batch_matmul(flat[0], flat[1], transpose_b=True))
+    mixed = relay.nn.batch_matmul(scores, flat[2], transpose_b=False)
+    return relay.Function([q, k, v, past_k, past_v], relay.Tuple([mixed, keys, values]))
+
+
+def build(function: Any, state: Sequence[str] = (), **more: Any) -> Any:
+    return tvm_disc.build(function, options=tvm_disc.Options(state=state, **more))
+
+
+@pytest.fixture(scope="module")
+def copied() -> Any:
+    return build(decoder())
+
+
+@pytest.fixture(scope="module")
+def owned() -> Any:
+    return build(decoder(), ["past_*"])
+
+
+def rows(count: int, batch: int = 1) -> list[Array]:
+    shape = (batch, HEADS, count, DEPTH)
+    return [RNG.standard_normal(shape).astype("float32") for _ in "qkv"]
+
+
+class Copies:
+    """The same caches, copied by every call."""
+
+    def __init__(self, exe: Any, batch: int = 1) -> None:
+        empty = np.zeros((batch, HEADS, 0, DEPTH), "float32")
+        self.exe, self.caches = exe, [empty, empty]
+
+    def __call__(self, *args: Array) -> Array:
+        result, *self.caches = self.exe(*args, *self.caches)
+        return result
+
+    def truncate(self, count: int) -> None:
+        self.caches = [np.ascontiguousarray(c[:, :, :count]) for c in self.caches]
+
+    def fork(self) -> Copies:
+        made = Copies(self.exe)
+        made.caches = list(self.caches)
+        return made
+
+
+def same(state: Any, copies: Copies) -> None:
+    for name, want in zip(("past_k", "past_v"), copies.caches, strict=True):
+        np.testing.assert_array_equal(state.cache(name), want)
+
+
+def test_rows_of_every_number(copied: Any, owned: Any) -> None:
+    assert owned.inputs[3:] == ["past_k", "past_v", "past_k_length", "past_v_length"]
+    assert len(owned.results) == 1
+    state, copies = owned.state(), Copies(copied)
+    for count in (5, 1, 1, 0, 7, 31, 1, 64, 1):
+        given = rows(count)
+        np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-6, atol=1e-6)
+        same(state, copies)
+    assert state.length == 111 and state.capacity == 180
+    assert repr(state) == "<tvm_disc state of 2 caches, 111 rows>"
+
+
+def test_nothing_is_concatenated(copied: Any, owned: Any) -> None:
+    assert any("concat" in name for name in copied.launches)
+    assert not any("concat" in name for name in owned.launches)
+    assert sum("append" in name for name in owned.launches) == 2
+    # The products read the used rows where they are.
+    assert owned.kernels == ["opaque_append_0", "attention_matmul_2"]
+
+
+def test_a_batch_of_unknown_size() -> None:
+    exe, plain = build(decoder(relay.Any()), ["past_k", "past_v"]), build(decoder(relay.Any()))
+    names = {dims[0] for name, dims, _ in exe.signature if name in ("past_k", "past_v")}
+    for batch in (1, 3):
+        state, copies = exe.state(**dict.fromkeys(names, batch)), Copies(plain, batch)
+        for count in (2, 1, 9):
+            given = rows(count, batch)
+            np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-6, atol=1e-6)
+            same(state, copies)
+
+
+def walk(owned: Any, copied: Any, seed: int, steps: int) -> None:
+    draw = random.Random(seed)
+    pairs = [(owned.state(capacity=draw.choice((0, 1, 40))), Copies(copied))]
+    for _ in range(steps):
+        state, copies = draw.choice(pairs)
+        action = draw.random()
+        if action < 0.6:
+            given = rows(draw.choice((0, 1, 1, 2, 17)))
+            np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)
+        elif action < 0.75:
+            count = draw.randint(0, state.length)
+            state.truncate(count)
+            copies.truncate(count)
+        elif action < 0.8:
+            state.reset()
+            copies.truncate(0)
+        elif len(pairs) < 6:
+            pairs.append((state.fork(), copies.fork()))
+        else:
+            del pairs[draw.randrange(1, 6)]
+        for one, other in pairs:
+            same(one, other)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_sequences(copied: Any, owned: Any, seed: int) -> None:
+    walk(owned, copied, seed, 60)
+
+
+def test_states_of_several_threads(copied: Any, owned: Any) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda seed: walk(owned, copied, seed, 25), range(10, 18)))
+
+
+def test_saved_programs_extend_caches(owned: Any, copied: Any, tmp_path: Any) -> None:
+    owned.save(tmp_path / "step.so")
+    state, copies = tvm_disc.load(tmp_path / "step.so").state(), Copies(copied)
+    for count in (3, 1):
+        given = rows(count)
+        np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-6, atol=1e-6)
+    same(state, copies)
+
+
+def test_each_operator_alone(copied: Any) -> None:
+    exe = build(decoder(), ["past_*"], fuse=False)
+    state, copies = exe.state(), Copies(copied)
+    for count in (4, 1, 2):
+        given = rows(count)
+        np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)
+    same(state, copies)
+
+
+FORMS: dict[str, tuple[int, Callable[..., Any]]] = {
+    "read before": (0, lambda past, now: relay.sum(past, axis=[0])),
+    "read after": (1, lambda past, now: relay.max(now, axis=[1])),
+    "both": (1, lambda past, now: relay.sum(past) + relay.sum(now)),
+    "not read": (1, lambda past, now: relay.const(np.float32(1))),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int8"])
+def test_other_caches(form: str, dtype: str) -> None:
+    """Any axis and type; reads of the rows before and after a call, or none."""
+    axis, result = FORMS[form]
+    shape = [4, 4]
+    shape[axis] = relay.Any()
+    x, past = (relay.var(n, shape=shape, dtype=dtype) for n in ("x", "past"))
+    now = relay.concatenate([past, relay.add(x, x)], axis=axis)
+    if form == "not read":
+        value = relay.add(x, x)
+    else:
+        value = result(relay.cast(past, "float32"), relay.cast(now, "float32"))
+    exe = build(relay.Function([x, past], relay.Tuple([value, now])), ["past"])
+    plain = build(relay.Function([x, past], relay.Tuple([value, now])))
+    state, cache = exe.state(), np.zeros([0 if k == axis else 4 for k in range(2)], dtype)
+    for count in (2, 1, 3, 20):
+        one = RNG.integers(-9, 9, [count if k == axis else 4 for k in range(2)]).astype(dtype)
+        want, cache = plain(one, cache)
+        np.testing.assert_allclose(state(one), want, rtol=1e-3)
+        np.testing.assert_array_equal(state.cache("past"), cache)
+
+
+def test_caches_of_different_lengths() -> None:
+    """Each length is an input of its own, and each cache grows by its own number of rows."""
+    shape = (relay.Any(), 4)
+    x, y, a, b = (relay.var(n, shape=shape) for n in "xyab")
+    grown = [relay.concatenate(p, axis=0) for p in ([a, x], [b, y])]
+    total = relay.add(*(relay.sum(g, axis=[0]) for g in grown))
+    exe = build(relay.Function([x, y, a, b], relay.Tuple([total, *grown])), ["a", "b"])
+    state = exe.state()
+    kept: list[list[Array]] = [[], []]
+    for counts in ((1, 2), (3, 0), (0, 5)):
+        given = [RNG.standard_normal((c, 4)).astype("float32") for c in counts]
+        for have, more in zip(kept, given, strict=True):
+            have.append(more)
+        want = sum(np.concatenate(have).sum(0) for have in kept)
+        np.testing.assert_allclose(state(*given), want, rtol=1e-4, atol=1e-5)
+    assert state.length == 7
+    for name, have in zip("ab", kept, strict=True):
+        np.testing.assert_array_equal(state.cache(name), np.concatenate(have))
+
+
+def test_a_call_that_fails_changes_nothing(copied: Any, owned: Any) -> None:
+    state, copies = owned.state(), Copies(copied)
+    given = rows(3)
+    state(*given), copies(*given)
+    with pytest.raises(BadInput):
+        state(given[0], given[1], given[2].astype("float64"))
+    with pytest.raises(BadInput, match="missing input v; expected q, k, v"):
+        state(*given[:2])
+    with pytest.raises((BadInput, GuardFailed)):
+        state(given[0], given[1], rows(4)[2])
+    same(state, copies)
+    np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-6, atol=1e-6)
+
+
+def test_a_buffer_that_is_too_small(owned: Any) -> None:
+    """A call without a state passes buffers itself; they are never overrun."""
+    q, k, v = rows(3)
+    buffers = [np.zeros((1, HEADS, 4, DEPTH), "float32") for _ in range(2)]
+    with pytest.raises(GuardFailed, match="the capacity of 'past_k' is too small"):
+        owned(q, k, v, *buffers, *[np.zeros(2, "int8")] * 2)
+    assert not buffers[0].any() and not buffers[1].any()
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (["nothing*"], "state: no input matches 'nothing*'; the inputs are ['q', 'k', 'v', "),
+        (["q"], "state: input 'q' is not a cache: expected a result that is the concatenation"),
+        (["past_k", "v"], "state: input 'v' is not a cache"),
+    ],
+)
+def test_inputs_that_are_no_caches(state: list[str], message: str) -> None:
+    with pytest.raises(BadOption) as failed:
+        build(decoder(), state)
+    assert str(failed.value).startswith(message)
+
+
+def test_a_gpu_has_no_state() -> None:
+    options = tvm_disc.Options(state=["past_*"])
+    with pytest.raises(BadOption, match="state: expected a CPU target, found a GPU"):
+        tvm_disc.build(decoder(), target="cuda", options=options)
+
+
+@pytest.mark.parametrize("state", ["past_*", [1], 3])
+def test_names_of_caches(state: Any) -> None:
+    with pytest.raises(BadOption, match="state: expected a list of input names, found "):
+        tvm_disc.Options(state=state)
+
+
+def test_states_that_are_refused(copied: Any, owned: Any) -> None:
+    with pytest.raises(BadInput, match=r"build it with Options\(state=\[...\]\)"):
+        copied.state()
+    with pytest.raises(BadInput, match="capacity"):
+        owned.state(capacity=-1)
+    with pytest.raises(BadInput, match=r"rows: expected 0 .. 0, found 1"):
+        owned.state().truncate(1)
+    with pytest.raises(BadInput, match="name: expected one of "):
+        owned.state().cache("q")
+    exe = build(decoder(relay.Any()), ["past_*"])
+    with pytest.raises(BadInput, match="expected the size of "):
+        exe.state()

@@ -1,0 +1,202 @@
+"""Caches that a program extends in place, owned by one sequence of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.abi.formula import evaluate
+from tvm_disc.errors import BadInput, shown
+from tvm_disc.runtime.arrays import numpy_dtype
+from tvm_disc.runtime.inputs import MOST, bound_dims, integer, ordered
+
+FIRST_CAPACITY = 16  # rows of the first buffers
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+
+
+class _Buffers:
+    """Arrays by input name, which several states may share until one of them writes."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays, self.owners, self.lock = arrays, 1, Lock()
+
+    def shared(self) -> _Buffers:
+        with self.lock:
+            self.owners += 1
+        return self
+
+    def leave(self) -> bool:
+        """Give up a share if there are several; return whether there were."""
+        with self.lock:
+            several = self.owners > 1
+            self.owners -= several
+            return several
+
+
+class State:
+    """The caches of one sequence, of a program built with ``Options(state=...)``.
+
+    A call takes the other inputs of the program, extends the caches and returns the other results.
+    Buffers grow by doubling; a call that fails changes nothing. Several states of one program may
+    be used at once, each by one thread at a time.
+
+    Example:
+        state = exe.state(batch=1)
+        scores = state(ids=prompt)
+        scores = state(ids=next_word)
+    """
+
+    def __init__(
+        self,
+        call: Callable[[tuple[Any, ...]], Any],
+        manifest: Mapping[str, Any],
+        capacity: int,
+        dims: Mapping[str, int],
+    ) -> None:
+        self._call, self._dims = call, dict(dims)
+        self._caches: list[dict[str, Any]] = manifest.get("state", [])
+        if not self._caches:
+            raise BadInput(
+                "state: the program extends no caches in place; build it with "
+                "Options(state=[...]), the names of inputs that results extend"
+            )
+        self._signature: list[tuple[str, list[str], str]] = manifest["inputs"]
+        self._inputs = {n: (d, t) for n, d, t in self._signature}
+        self._lock = Lock()
+        self._used = dict.fromkeys((c["length"] for c in self._caches), 0)
+        hidden = {c["buffer"] for c in self._caches} | set(self._used)
+        self._given = [n for n in self._inputs if n not in hidden]
+        rows = integer("capacity", capacity, 0, MOST)
+        self._buffers = _Buffers({c["buffer"]: self._empty(c, rows) for c in self._caches})
+
+    def __repr__(self) -> str:
+        return f"<tvm_disc state of {len(self._caches)} caches, {self.length} rows>"
+
+    @property
+    def length(self) -> int:
+        """The rows of the longest cache."""
+        return max(self._used.values())
+
+    @property
+    def capacity(self) -> int:
+        """The rows for which the smallest buffer has room."""
+        return min(self._rows_of(c) for c in self._caches)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run the program on its other inputs, and extend the caches.
+
+        Raises:
+            BadInput: a missing or unknown input, or one with a wrong shape or dtype.
+            and the errors of ``Executable.__call__``.
+        """
+        given = dict(zip(self._given, ordered(self._given, args, kwargs), strict=True))
+        with self._lock:
+            dims = self._bound(given)
+            rows = {c["buffer"]: self._grown(c, dims) for c in self._caches}
+            self._reserve(rows)
+            lengths = {n: np.empty(used, np.int8) for n, used in self._used.items()}
+            values = {**given, **self._buffers.arrays, **lengths}
+            result = self._call(tuple(values[n] for n in self._inputs))
+            for c in self._caches:
+                self._used[c["length"]] = rows[c["buffer"]]
+            return result
+
+    def reset(self) -> None:
+        """Empty the caches; buffers keep their capacity."""
+        self.truncate(0)
+
+    def truncate(self, rows: int) -> None:
+        """Keep the first ``rows`` of every cache.
+
+        Raises:
+            BadInput: ``rows`` is negative, or larger than ``length``.
+        """
+        if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows <= self.length:
+            raise BadInput(f"rows: expected 0 .. {self.length}, found {shown(rows)}")
+        with self._lock:
+            self._used = {n: min(used, rows) for n, used in self._used.items()}
+
+    def fork(self) -> State:
+        """Return an independent state with the same caches; the one that writes first copies."""
+        with self._lock:
+            made = State.__new__(State)
+            vars(made).update(vars(self))
+            made._lock, made._used = Lock(), dict(self._used)
+            made._buffers = self._buffers.shared()
+            return made
+
+    def cache(self, name: str) -> np.ndarray:
+        """Return a copy of the used rows of a cache, by input name."""
+        for c in self._caches:
+            if c["buffer"] == name:
+                return np.array(self._prefix(c, self._buffers.arrays[name]))
+        names = [c["buffer"] for c in self._caches]
+        raise BadInput(f"name: expected one of {names}, found {shown(name)}")
+
+    def _empty(self, cache: Mapping[str, Any], rows: int) -> np.ndarray:
+        dims, dtype = self._inputs[cache["buffer"]]
+        shape = [
+            rows if axis == cache["axis"] else self._size(cache["buffer"], dim)
+            for axis, dim in enumerate(dims)
+        ]
+        return np.empty(shape, numpy_dtype(dtype))
+
+    def _size(self, name: str, dim: str) -> int:
+        try:
+            return evaluate(dim, self._dims)
+        except KeyError as missing:
+            raise BadInput(
+                f"state: expected the size of {missing} of the cache {name!r}: "
+                f"pass it by name, as in state({missing.args[0]}=1)"
+            ) from None
+
+    def _rows_of(self, cache: Mapping[str, Any]) -> int:
+        return int(self._buffers.arrays[cache["buffer"]].shape[cache["axis"]])
+
+    def _bound(self, given: Mapping[str, Any]) -> dict[str, int]:
+        """Return the sizes of the dims that the inputs and the caches have."""
+        arrays = {**given, **self._buffers.arrays}
+        shapes = {n: tuple(np.shape(x)) for n, x in arrays.items()}
+        return bound_dims(self._signature, shapes | {n: (u,) for n, u in self._used.items()})
+
+    def _grown(self, cache: Mapping[str, Any], dims: Mapping[str, int]) -> int:
+        """Return the rows that a cache has after the call."""
+        try:
+            return max(evaluate(str(cache["rows"]), dims), self._used[cache["length"]])
+        except KeyError as missing:
+            raise BadInput(
+                f"state: the size of {missing} is not known from the inputs; the cache "
+                f"{cache['buffer']!r} has {cache['rows']} rows after the call"
+            ) from None
+
+    def _reserve(self, rows: Mapping[str, int]) -> None:
+        """Make room for ``rows`` in buffers that no other state shares."""
+        small = [c for c in self._caches if self._rows_of(c) < rows[c["buffer"]]]
+        if not small and self._buffers.owners == 1:
+            return
+        old = self._buffers.arrays
+        made: Arrays = {}
+        for c in self._caches:
+            name, capacity = c["buffer"], self._rows_of(c)
+            if c in small:
+                capacity = max(rows[name], 2 * capacity, FIRST_CAPACITY)
+            elif self._buffers.owners == 1:
+                made[name] = old[name]
+                continue
+            made[name] = self._empty(c, capacity)
+            self._prefix(c, made[name])[...] = self._prefix(c, old[name])
+        self._buffers.leave()
+        self._buffers = _Buffers(made)
+
+    def _prefix(self, cache: Mapping[str, Any], array: np.ndarray) -> np.ndarray:
+        """Return the used rows of a buffer, as a view."""
+        at = [slice(None)] * array.ndim
+        at[cache["axis"]] = slice(0, self._used[cache["length"]])
+        return array[tuple(at)]
+
+
+__all__ = ["State"]

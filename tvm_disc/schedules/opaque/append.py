@@ -1,0 +1,32 @@
+"""Rows written behind the used rows of a buffer, in place."""
+
+from __future__ import annotations
+
+import tvm
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.kernel import Body, Plan
+from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import product
+
+
+def plan_append(node: Node) -> Plan:
+    """Return a plan of ``(buffer, new, length)``: the result is the memory of ``buffer``, and the
+    rows of ``new`` follow the first ``p`` rows along ``axis``; ``length`` has the shape ``[p]``.
+    """
+    buffer, new, length = node.inputs
+    axis, used = int(node.attrs["axis"]), length.shape[0]
+    outer, inner = product(new.shape[:axis]), product(new.shape[axis + 1 :])
+    rows, capacity = i64(new.shape[axis]), i64(buffer.shape[axis])
+
+    def emit(body: Body) -> None:
+        low, b, out = body.low, body.block, body.outputs[0]
+        size = b.bind("size", rows * i64(inner))
+        with low.loop("o", body.hi - body.lo, begin=body.lo) as o:
+            begin = b.bind("begin", (o * capacity + i64(used)) * i64(inner))
+            with low.loop("e", size) as e, low.scope():
+                index = low.space.split(o * size + e, new.shape)
+                low.store(out, begin + e, low.at(new, index), node.dtype)
+
+    work, itemsize = product(new.shape), int(tvm.DataType(node.dtype).bits) // 8 or 1
+    return Plan(i64(outer), work, emit, moved=2 * itemsize * i64(work))
