@@ -153,6 +153,30 @@ for rows, pieces in ((1, (10, 10, 3)), (3, (1, 7, 1, 20))):
 # 3 x (1, 7, 1, 20): as in one piece
 # ```
 #
+# Each step above copies the whole cache to extend it. `Options(state=...)` names the inputs that
+# hold caches; the program then extends them in place, and `state` owns them (docs/state.md).
+# Drafts that are rejected are cut off by `truncate`; `fork` continues one prompt in several ways.
+
+# %%
+with_state = tvm_disc.Options(state=["cache_*"])
+owned = tvm_disc.build(
+    model, example_inputs=(ids, *cache), dynamic_shapes=shapes, options=with_state
+)
+state = owned.state(batch=1)
+new, again = prompt, prompt
+for _ in range(40):
+    new = state(ids=new)[:, -1:].argmax(-1)
+    again = torch.cat([again, new], dim=1)
+assert torch.equal(again, text)
+other = state.fork()
+other.truncate(prompt.shape[1])
+print(f"the same text; caches of {state.length} and {other.length} rows")
+
+# %% [markdown]
+# ```text
+# the same text; caches of 45 and 6 rows
+# ```
+#
 # Time of a step on one thread, compared with PyTorch with the same cache.
 
 # %%
