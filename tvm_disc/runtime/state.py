@@ -83,7 +83,7 @@ class State:
 
     @property
     def capacity(self) -> int:
-        """The rows for which the smallest buffer has room."""
+        """The rows that the smallest buffer can hold."""
         return min(self._rows_of(c) for c in self._caches)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -174,7 +174,7 @@ class State:
             ) from None
 
     def _reserve(self, rows: Mapping[str, int]) -> None:
-        """Make room for ``rows`` in buffers that no other state shares."""
+        """Provide buffers for ``rows`` rows that no other state shares."""
         small = [c for c in self._caches if self._rows_of(c) < rows[c["buffer"]]]
         if not small and self._buffers.owners == 1:
             return
