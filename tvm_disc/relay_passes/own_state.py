@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TypeAlias
 
 import tvm
 from tvm import relax, tirx
@@ -29,10 +29,12 @@ from tvm_disc.errors import BadOption
 from tvm_disc.graph.nodes import is_tensor, like_blocks, static_dim
 from tvm_disc.relay.kernel_ops import APPEND, kernel_call
 from tvm_disc.relay_passes.module_facts import solver_of
-from tvm_disc.relay_passes.rewrite import bindings_of, is_call
+from tvm_disc.relay_passes.rewrite import bindings_of, is_call, map_functions
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
-from tvm_disc.typing import Binding, Expr, PassContext, TVMFunction, Var
+from tvm_disc.typing import Binding, Expr, PassContext, TVMFunction, TVMModule, Var
+
+Values: TypeAlias = dict[Var, Binding]
 
 STATE = "disc.state"  # attribute of the main function
 
@@ -41,8 +43,8 @@ STATE = "disc.state"  # attribute of the main function
 class _Grown:
     """An input that a result extends: ``binding`` is the concatenation."""
 
-    param: Any
-    binding: Any
+    param: Var
+    binding: Binding
     axis: int
     result: int
 
@@ -63,16 +65,14 @@ def OwnState(names: Sequence[str], solver: Solver | None = None) -> object:
         BadOption: a pattern matches no input, or an input that no result extends.
     """
 
-    def own(mod: Any, ctx: PassContext) -> object:
+    def own(mod: TVMModule, ctx: PassContext) -> object:
         if not names:
             return mod
         main = mod["main"]
         known = solver_of(mod, solver)
         grown = _chosen(main, names, known)
         changed = _with_buffers(main, grown, known)
-        functions = dict(mod.functions_items())
-        functions[mod.get_global_var("main")] = changed
-        return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+        return map_functions(mod, lambda f: changed if f.same_as(main) else f)
 
     return tvm.transform.module_pass(own, opt_level=0, name="OwnState")
 
@@ -100,7 +100,7 @@ def _chosen(main: TVMFunction, names: Sequence[str], solver: Solver) -> list[_Gr
 def _grown(main: TVMFunction, solver: Solver) -> Iterator[_Grown]:
     """Yield the inputs that results extend."""
     top = [b for block in main.body.blocks for b in block.bindings]
-    values: dict[Any, Any] = {b.var: b for b in top}
+    values: Values = {b.var: b for b in top}
     results = _results(main, values)
     params = {p for p in main.params if is_tensor(p.ty) and p.ty.shape is not None}
     for position, var in enumerate(results):
@@ -119,7 +119,7 @@ def _grown(main: TVMFunction, solver: Solver) -> Iterator[_Grown]:
             yield _Grown(param, binding, axis, position)
 
 
-def _source(var: Any, values: dict[Any, Any], solver: Solver) -> Any:
+def _source(var: Var, values: Values, solver: Solver) -> Var:
     """Return the variable that ``var`` is a view of with equal dims, or ``var``."""
     while var in values and is_call(values[var].value, "reshape"):
         before = values[var].value.args[0]
@@ -129,7 +129,7 @@ def _source(var: Any, values: dict[Any, Any], solver: Solver) -> Any:
     return var
 
 
-def _results(main: TVMFunction, values: dict[Any, Any]) -> list[Any]:
+def _results(main: TVMFunction, values: Values) -> list[Var]:
     """Return the variables that the function returns, of a flat tuple."""
     body = main.body.body
     while body in values and not isinstance(values[body].value, tvm.ir.Tuple):
@@ -137,15 +137,16 @@ def _results(main: TVMFunction, values: dict[Any, Any]) -> list[Any]:
             return [body]
         body = values[body].value
     body = values[body].value if body in values else body
-    return list(body.fields) if isinstance(body, tvm.ir.Tuple) else [body]
+    fields = body.fields if isinstance(body, tvm.ir.Tuple) else [body]
+    return [field for field in fields if isinstance(field, tvm.ir.Var)]
 
 
-def _with_buffers(main: TVMFunction, grown: Sequence[_Grown], solver: Solver) -> Any:
+def _with_buffers(main: TVMFunction, grown: Sequence[_Grown], solver: Solver) -> TVMFunction:
     """Return the main function over buffers and lengths."""
-    values: dict[Any, Any] = {b.var: b for b in bindings_of(main)}
-    buffers: dict[Any, Any] = {}
-    lengths: dict[str, Any] = {}  # by the text of a dim
-    first: list[Any] = []
+    values: Values = {b.var: b for b in bindings_of(main)}
+    buffers: dict[Var, Var] = {}
+    lengths: dict[str, Var] = {}  # by the text of a dim
+    first: list[Binding] = []
     state = []
     for g in grown:
         name = str(g.param.name)
@@ -172,14 +173,15 @@ def _with_buffers(main: TVMFunction, grown: Sequence[_Grown], solver: Solver) ->
     dropped = {g.result for g in grown}
     left = [v for k, v in enumerate(_results(main, values)) if k not in dropped]
     if len(left) == 1:
-        body: Any = left[0]
+        body = left[0]
     else:
         body = relax.Var("results", tvm.ir.TupleType([v.ty for v in left]))
         bindings.append(relax.VarBinding(body, relax.Tuple(left)))
     params = [*(buffers.get(p, p) for p in main.params), *lengths.values()]
     seq = relax.SeqExpr(like_blocks(main.body.blocks, bindings), body)
     made = relax.Function(params, seq, body.ty, main.is_pure, main.attrs)
-    return made.with_attr(STATE, state)
+    result: TVMFunction = made.with_attr(STATE, state)
+    return result
 
 
 def _prefix(var: Var, buffer: Var, axis: int, end: Expr) -> Binding:
@@ -189,7 +191,7 @@ def _prefix(var: Var, buffer: Var, axis: int, end: Expr) -> Binding:
     return relax.VarBinding(var, call)
 
 
-def _append(g: _Grown, buffer: Any, length: Var, values: dict[Any, Any]) -> list[Binding]:
+def _append(g: _Grown, buffer: Var, length: Var, values: Values) -> list[Binding]:
     parts = g.binding.value.args[0]
     new = (values[parts].value if parts in values else parts).fields[1]
     dims = [i64(d) for d in buffer.ty.shape.values]

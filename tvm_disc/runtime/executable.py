@@ -69,7 +69,7 @@ from tvm_disc.runtime.recovery import recovered
 from tvm_disc.runtime.rounds import timed_rounds
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
-from tvm_disc.runtime.state import State
+from tvm_disc.runtime.state import GrowingCaches
 from tvm_disc.runtime.structure import Structure
 from tvm_disc.runtime.summary import checked_dims, shortened
 from tvm_disc.support.late import Late
@@ -446,9 +446,9 @@ class Executable:
                 "give shapes that a call accepts"
             ) from error
 
-    def state(self, capacity: int = 0, **dims: int) -> State:
-        """Return new, empty caches of a program with ``Options(state=...)``; see :class:`State`."""
-        return State(self._general, self._manifest, capacity, dims)
+    def state(self, capacity: int = 0, **dims: int) -> GrowingCaches:
+        """Return new, empty caches of a program that was built with ``Options(state=...)``."""
+        return GrowingCaches(self._general, self._manifest, capacity, dims)
 
     def explain(
         self,

@@ -1,8 +1,9 @@
-"""Caches that a program extends in place, owned by one sequence of calls."""
+"""GrowingCaches that a program extends in place, owned by one sequence of calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -12,10 +13,23 @@ from tvm_disc.abi.formula import evaluate
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.arrays import numpy_dtype
 from tvm_disc.runtime.inputs import MOST, bound_dims, integer, ordered
+from tvm_disc.typing import Argument
 
 FIRST_CAPACITY = 16  # rows of the first buffers
 
 Arrays: TypeAlias = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One cache: the inputs of its buffer and its length, its axis, and the formula of its rows
+    after a call.
+    """
+
+    buffer: str
+    length: str
+    axis: int
+    rows: str
 
 
 class _Buffers:
@@ -37,7 +51,7 @@ class _Buffers:
             return several
 
 
-class State:
+class GrowingCaches:
     """The caches of one sequence, of a program built with ``Options(state=...)``.
 
     A call takes the other inputs of the program, extends the caches and returns the other results.
@@ -52,13 +66,13 @@ class State:
 
     def __init__(
         self,
-        call: Callable[[tuple[Any, ...]], Any],
+        call: Callable[[tuple[Argument, ...]], object],
         manifest: Mapping[str, Any],
         capacity: int,
         dims: Mapping[str, int],
     ) -> None:
         self._call, self._dims = call, dict(dims)
-        self._caches: list[dict[str, Any]] = manifest.get("state", [])
+        self._caches = [Cache(**entry) for entry in manifest.get("state", ())]
         if not self._caches:
             raise BadInput(
                 "state: the program extends no caches in place; build it with "
@@ -67,11 +81,11 @@ class State:
         self._signature: list[tuple[str, list[str], str]] = manifest["inputs"]
         self._inputs = {n: (d, t) for n, d, t in self._signature}
         self._lock = Lock()
-        self._used = dict.fromkeys((c["length"] for c in self._caches), 0)
-        hidden = {c["buffer"] for c in self._caches} | set(self._used)
+        self._used = dict.fromkeys((c.length for c in self._caches), 0)
+        hidden = {c.buffer for c in self._caches} | set(self._used)
         self._given = [n for n in self._inputs if n not in hidden]
         rows = integer("capacity", capacity, 0, MOST)
-        self._buffers = _Buffers({c["buffer"]: self._empty(c, rows) for c in self._caches})
+        self._buffers = _Buffers({c.buffer: self._empty(c, rows) for c in self._caches})
 
     def __repr__(self) -> str:
         return f"<tvm_disc state of {len(self._caches)} caches, {self.length} rows>"
@@ -86,7 +100,7 @@ class State:
         """The rows that the smallest buffer can hold."""
         return min(self._rows_of(c) for c in self._caches)
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Argument, **kwargs: Argument) -> Any:
         """Run the program on its other inputs, and extend the caches.
 
         Raises:
@@ -96,13 +110,13 @@ class State:
         given = dict(zip(self._given, ordered(self._given, args, kwargs), strict=True))
         with self._lock:
             dims = self._bound(given)
-            rows = {c["buffer"]: self._grown(c, dims) for c in self._caches}
+            rows = {c.buffer: self._grown(c, dims) for c in self._caches}
             self._reserve(rows)
             lengths = {n: np.empty(used, np.int8) for n, used in self._used.items()}
             values = {**given, **self._buffers.arrays, **lengths}
             result = self._call(tuple(values[n] for n in self._inputs))
             for c in self._caches:
-                self._used[c["length"]] = rows[c["buffer"]]
+                self._used[c.length] = rows[c.buffer]
             return result
 
     def reset(self) -> None:
@@ -120,10 +134,10 @@ class State:
         with self._lock:
             self._used = {n: min(used, rows) for n, used in self._used.items()}
 
-    def fork(self) -> State:
+    def fork(self) -> GrowingCaches:
         """Return an independent state with the same caches; the one that writes first copies."""
         with self._lock:
-            made = State.__new__(State)
+            made = GrowingCaches.__new__(GrowingCaches)
             vars(made).update(vars(self))
             made._lock, made._used = Lock(), dict(self._used)
             made._buffers = self._buffers.shared()
@@ -132,15 +146,15 @@ class State:
     def cache(self, name: str) -> np.ndarray:
         """Return a copy of the used rows of a cache, by input name."""
         for c in self._caches:
-            if c["buffer"] == name:
+            if c.buffer == name:
                 return np.array(self._prefix(c, self._buffers.arrays[name]))
-        names = [c["buffer"] for c in self._caches]
+        names = [c.buffer for c in self._caches]
         raise BadInput(f"name: expected one of {names}, found {shown(name)}")
 
-    def _empty(self, cache: Mapping[str, Any], rows: int) -> np.ndarray:
-        dims, dtype = self._inputs[cache["buffer"]]
+    def _empty(self, cache: Cache, rows: int) -> np.ndarray:
+        dims, dtype = self._inputs[cache.buffer]
         shape = [
-            rows if axis == cache["axis"] else self._size(cache["buffer"], dim)
+            rows if axis == cache.axis else self._size(cache.buffer, dim)
             for axis, dim in enumerate(dims)
         ]
         return np.empty(shape, numpy_dtype(dtype))
@@ -154,34 +168,34 @@ class State:
                 f"pass it by name, as in state({missing.args[0]}=1)"
             ) from None
 
-    def _rows_of(self, cache: Mapping[str, Any]) -> int:
-        return int(self._buffers.arrays[cache["buffer"]].shape[cache["axis"]])
+    def _rows_of(self, cache: Cache) -> int:
+        return int(self._buffers.arrays[cache.buffer].shape[cache.axis])
 
-    def _bound(self, given: Mapping[str, Any]) -> dict[str, int]:
+    def _bound(self, given: Mapping[str, Argument]) -> dict[str, int]:
         """Return the sizes of the dims that the inputs and the caches have."""
         arrays = {**given, **self._buffers.arrays}
-        shapes = {n: tuple(np.shape(x)) for n, x in arrays.items()}
+        shapes: dict[str, Sequence[int]] = {n: _shape_of(x) for n, x in arrays.items()}
         return bound_dims(self._signature, shapes | {n: (u,) for n, u in self._used.items()})
 
-    def _grown(self, cache: Mapping[str, Any], dims: Mapping[str, int]) -> int:
+    def _grown(self, cache: Cache, dims: Mapping[str, int]) -> int:
         """Return the rows that a cache has after the call."""
         try:
-            return max(evaluate(str(cache["rows"]), dims), self._used[cache["length"]])
+            return max(evaluate(cache.rows, dims), self._used[cache.length])
         except KeyError as missing:
             raise BadInput(
                 f"state: the size of {missing} is not known from the inputs; the cache "
-                f"{cache['buffer']!r} has {cache['rows']} rows after the call"
+                f"{cache.buffer!r} has {cache.rows} rows after the call"
             ) from None
 
     def _reserve(self, rows: Mapping[str, int]) -> None:
         """Provide buffers for ``rows`` rows that no other state shares."""
-        small = [c for c in self._caches if self._rows_of(c) < rows[c["buffer"]]]
+        small = [c for c in self._caches if self._rows_of(c) < rows[c.buffer]]
         if not small and self._buffers.owners == 1:
             return
         old = self._buffers.arrays
         made: Arrays = {}
         for c in self._caches:
-            name, capacity = c["buffer"], self._rows_of(c)
+            name, capacity = c.buffer, self._rows_of(c)
             if c in small:
                 capacity = max(rows[name], 2 * capacity, FIRST_CAPACITY)
             elif self._buffers.owners == 1:
@@ -192,11 +206,16 @@ class State:
         self._buffers.leave()
         self._buffers = _Buffers(made)
 
-    def _prefix(self, cache: Mapping[str, Any], array: np.ndarray) -> np.ndarray:
+    def _prefix(self, cache: Cache, array: np.ndarray) -> np.ndarray:
         """Return the used rows of a buffer, as a view."""
         at = [slice(None)] * array.ndim
-        at[cache["axis"]] = slice(0, self._used[cache["length"]])
+        at[cache.axis] = slice(0, self._used[cache.length])
         return array[tuple(at)]
 
 
-__all__ = ["State"]
+def _shape_of(value: object) -> tuple[int, ...]:
+    given = value if hasattr(value, "shape") else np.asarray(value)
+    return tuple(int(size) for size in given.shape)
+
+
+__all__ = ["GrowingCaches"]

@@ -53,6 +53,7 @@ from tvm_disc.graph.core_ops import CORE, OpClass
 from tvm_disc.graph.nodes import is_tensor, static_dim
 from tvm_disc.relay.kernel_ops import CHECKED
 from tvm_disc.relay.object_ops import is_general, is_object, object_op
+from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.shape import Solver
 from tvm_disc.support.literals import literal_value
 from tvm_disc.tir.builder import i64
@@ -327,7 +328,7 @@ class _Lowerer:
         return outputs[0] if is_tensor(var.ty) else tuple(outputs)
 
     def _extended(
-        self, kernel: Any, values: Sequence[StoredTensor], symbols: Sequence[Expr]
+        self, kernel: Kernel, values: Sequence[StoredTensor], symbols: Sequence[Expr]
     ) -> StoredTensor | None:
         """Return the buffer that a kernel extends in place, or None; a guard checks that the new
         rows fit.
