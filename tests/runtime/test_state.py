@@ -96,6 +96,11 @@ def test_nothing_is_concatenated(copied: Any, owned: Any) -> None:
     assert owned.kernels == ["opaque_append_0", "attention_matmul_2"]
 
 
+def test_bytes_of_a_call_do_not_depend_on_the_capacity(owned: Any) -> None:
+    moved = [call["bytes"] for call in owned._manifest["calls"] if call["kind"] == "opaque"]
+    assert moved == ["k_2 * 256", "v_2 * 256"]
+
+
 def test_a_batch_of_unknown_size() -> None:
     exe, plain = build(decoder(relay.Any()), ["past_k", "past_v"]), build(decoder(relay.Any()))
     names = {dims[0] for name, dims, _ in exe.signature if name in ("past_k", "past_v")}

@@ -141,6 +141,9 @@ def _origin(storage: Storage, writer: Mapping[Storage, int]) -> int | str:
 
 
 def _moved(kernel: Kernel, values: Mapping[Var, Expr]) -> str:
+    last = kernel.nodes[-1]
+    if last.row is not None and last.row.extends:  # the buffer is not read
+        return _text(_size(last.inputs[1]) * 2, values)
     users: dict[Node, list[Node]] = {}
     for node in kernel.nodes:
         for x in dict.fromkeys(node.inputs):
@@ -150,6 +153,10 @@ def _moved(kernel: Kernel, values: Mapping[Var, Expr]) -> str:
         total = total + _read(param, users.get(param, []))
     for node in kernel.outputs:
         total = total + _size(node)
+    return _text(total, values)
+
+
+def _text(total: Expr, values: Mapping[Var, Expr]) -> str:
     try:
         # simplified before the substitution: dims of a call may be long expressions
         text = formula(substitute(tvm.sym.Analyzer().simplify(total), values))
