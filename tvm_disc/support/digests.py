@@ -13,11 +13,12 @@ from pathlib import Path
 from tvm_disc.support.faults import mapped
 from tvm_disc.support.processor import cores
 
-__all__ = ["digest_of_bytes", "digest_of_file", "digest_of_package"]
+__all__ = ["digest_of_bytes", "digest_of_file", "digest_of_package", "source_files"]
 
 # O_NONBLOCK: opening a pipe must not wait for a writer
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _PIECE_BYTES = 8 << 20
+PACKAGE = Path(__file__).parents[1]
 
 
 def digest_of_bytes(data: memoryview) -> bytes:
@@ -46,20 +47,23 @@ def digest_of_file(path: Path) -> bytes:
 
 @cache
 def digest_of_package() -> str:
-    """Return a digest of the Python and JSON files of this package, which determine generated
-    code.
-    """
+    """Return a digest of all files of :func:`source_files`, which determine generated code."""
     found = hashlib.sha256()
-    package = os.path.dirname(__file__)
-    for folder, below, files in os.walk(package):
-        below.sort()
-        for name in sorted(files):
-            if name.endswith((".py", ".json")):
-                path = os.path.join(folder, name)
-                with open(path, "rb", buffering=0) as file:
-                    text = file.read()
-                found.update(f"{os.path.relpath(path, package)}\0{len(text)}\0".encode() + text)
+    for path in source_files():
+        with open(PACKAGE / path, "rb", buffering=0) as file:
+            text = file.read()
+        found.update(f"{path}\0{len(text)}\0".encode() + text)
     return found.hexdigest()
+
+
+def source_files() -> list[str]:
+    """Return the Python and JSON files of ``tvm_disc``, relative to its folder, in order."""
+    found = []
+    for folder, below, files in os.walk(PACKAGE):
+        below.sort()
+        names = (name for name in sorted(files) if name.endswith((".py", ".json")))
+        found += [os.path.relpath(os.path.join(folder, name), PACKAGE) for name in names]
+    return found
 
 
 def _of_pieces(size: int, digest: Callable[[int], bytes]) -> bytes:
