@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,15 @@ def onnx_model(*operators: str, domain: str = "", weight: bool = False) -> Any:
 
 
 # --- what works ------------------------------------------------------------------------------
+
+
+def test_prints_the_version(root: Path, capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    version = re.search(r'^version = "(.*)"$', (root / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version is not None
+    assert capsys.readouterr().out == f"tvm-disc {version[1]}\n"
 
 
 def test_build_saves_and_summarizes(model: str, tmp_path: Path, capsys: Capture) -> None:

@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tvm-disc", description=tvm_disc.__doc__)
+    parser.add_argument("--version", action="version", version=f"tvm-disc {tvm_disc.__version__}")
     commands = parser.add_subparsers(required=True, metavar=COMMANDS)
 
     build = commands.add_parser("build", help="compile a model and save it")

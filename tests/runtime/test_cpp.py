@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,13 @@ MISSING = [tool for tool in ("cmake", "g++") if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
 
 
-def run(*command: Any, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: Any, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
     words, environment = [str(c) for c in command], {**os.environ, **variables}
-    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, env=environment, cwd=cwd
+    )
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +45,25 @@ def program(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = run(*command)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / "run_program"
+
+
+def test_cmake_accepts_a_relative_python(root: Path, tmp_path: Path) -> None:
+    """A relative path of the command line starts at the directory where cmake runs."""
+    (tmp_path / "venv").symlink_to(sys.prefix)
+    python = f"-DPython3_EXECUTABLE=venv/bin/{Path(sys.executable).name}"
+    done = run("cmake", "-S", root / "examples" / "cpp", "-B", "built", python, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cached = (tmp_path / "built" / "CMakeCache.txt").read_text()
+    assert f"Python3_EXECUTABLE:FILEPATH={tmp_path}/venv/bin/" in cached
+
+
+def test_cmake_names_a_python_without_tvm(root: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = f"-DPython3_EXECUTABLE={tmp_path}/bare/bin/python"
+    done = run("cmake", "-S", root / "examples" / "cpp", "-B", tmp_path / "built", python)
+    assert done.returncode != 0
+    message = " ".join(done.stderr.split())
+    assert f"expected a Python with the package tvm, found {tmp_path}/bare/bin/python" in message
 
 
 def test_runs_every_shape(program: Path, saved: Path) -> None:
