@@ -80,7 +80,7 @@ print(exe.program.explain().splitlines()[0])
 
 # %% [markdown]
 # ```text
-# The program has ... kernels. It has ... kernel calls.
+# Program, compiled for ... (tvm_disc ..., TVM ...)
 # ```
 #
 # A module can be saved as JSON, which is exact, or as text. Relay printed floats with six digits,

@@ -24,7 +24,7 @@ from tvm_disc.codegen.kept import (
     count_compilation,
     through_cache,
 )
-from tvm_disc.codegen.machine import default_threads, device_machine, machine_of
+from tvm_disc.codegen.machine import VERSION, default_threads, device_machine, machine_of
 from tvm_disc.codegen.machine_code import Compiling, compile_program
 from tvm_disc.codegen.manifest import describe
 from tvm_disc.codegen.plan.capture import keep_graphs
@@ -43,7 +43,7 @@ from tvm_disc.codegen.target import (
 from tvm_disc.codegen.threads.module import home_of_process
 from tvm_disc.errors import BadOption, Unsupported
 from tvm_disc.frontends import exported
-from tvm_disc.frontends.sources import Source, read
+from tvm_disc.frontends.sources import Source, model_name, read
 from tvm_disc.options import Options
 from tvm_disc.relay.files import load_params
 from tvm_disc.relay.importer.inputs import check_params
@@ -155,7 +155,9 @@ def build(
         given = source
         if example_inputs is not None or dynamic_shapes is not None:
             given = exported(source, example_inputs, dynamic_shapes)
-        run = partial(_build, given, params, target, constraints, options, passes)
+        run = partial(
+            _build, given, params, target, constraints, options, passes, model_name(source)
+        )
         if options.time_limit is None:
             return run()
         context = tvm.transform.PassContext.current()
@@ -197,6 +199,7 @@ def _build(
     constraints: Sequence[str],
     options: Options,
     passes: UserPasses | None,
+    model: str,
 ) -> Executable:
     """Return what :func:`build` returns, without time limit, progress line and signal handling."""
     trace = Trace(options.debug, options.dump_dir)
@@ -215,7 +218,8 @@ def _build(
     job = Job(source, params, targets, device, constraints, options, passes, store)
     program = through_cache(partial(compiled, job, trace), store, job.key, targets, trace)
     home = partial(home_of_process, store) if program.manifest["threads"] else int
-    code = Code(program.levels, program.manifest, options.level, saved=False)
+    manifest = {**program.manifest, "model": model, "version": VERSION}
+    code = Code(program.levels, manifest, options.level, saved=False)
     peaks, save = partial(_peaks, store), partial(export, store=store)
     exe = Executable(code, program.constants, home=home, export=save, peaks=peaks)
     if options.load and runs_here(targets[number]):

@@ -91,10 +91,10 @@ def test_a_wrong_rank_is_refused() -> None:
 
 def test_explain_tells_both_versions() -> None:
     text = compiled().explain()
-    assert "special version, used if these conditions hold (2 comparisons per call)" in text
+    assert "runs the special version if all of these hold (2 comparisons):" in text
     assert "input 'ids' axis 1 equals input 'mask' axis 1" in text
     calls = len(compiled()._manifest["general"]["launches"])
-    assert f"general version, used otherwise ({calls} kernel call" in text
+    assert f"Otherwise the call runs the general version, with {calls} kernel" in text
     # What a guard costs stands below it.
     assert "required by dyn.broadcast_to" in text and "1 operation per call" in text
 

@@ -67,10 +67,8 @@ def test_calls_inside_functions_on_data_types_are_listed_with_their_function() -
     owners = [(c["function"].rpartition("_")[0], c["ops"]) for c in made]
     assert owners[0] == ("", ["exp"])
     assert sorted(owners[1:]) == [("total", ["add"]), ("total", ["tanh"])]
-    assert (
-        f"The program has {len(trees.kernels)} kernels. It has 3 kernel calls." in trees.explain()
-    )
     text = trees.explain()
+    assert "A call runs 3 kernels: " in text
     assert text.count(f"in function {made[1]['function']}\n") == 1
     assert moved_bytes(made[1], {}) in (32, 48)
 

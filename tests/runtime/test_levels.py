@@ -171,7 +171,7 @@ def test_what_is_told() -> None:
     text = small().explain()
     assert "compiled for\n  x86-64-v2" in text
     assert f"  {HERE[-1]}: runs\n" in text
-    assert "compiled for" not in tvm_disc.build(mlp()).explain()
+    assert "compiled for\n" not in tvm_disc.build(mlp()).explain()
 
 
 def test_forms_of_a_list() -> None:

@@ -97,14 +97,28 @@ def test_links_lead_somewhere_on_the_page(page: Page) -> None:
 
 
 def test_it_tells_numbers_for_the_dims_and_the_profile(page: Page) -> None:
-    assert "Numbers are for n=8, m=8" in " ".join(page.text.split())
+    assert "Numbers on this page are for n=8, m=8" in " ".join(page.text.split())
     assert "Microseconds of a call" in page.text and "GFLOP/s" in page.text
     assert "Peak " in page.text and "rect" in page.tags
 
 
-def test_trees_are_lists_of_questions() -> None:
+def test_trees_are_tables(tmp_path: Path) -> None:
     exe = tvm_disc.build(mlp(256))
     assert any("if" in k["choice"] for k in exe._manifest["kernels"] if k["choice"])
+    exe.explain_html(tmp_path / "page.html")
+    text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert "the first row that matches applies" in text and "other sizes" in text
+
+
+def test_the_page_names_model_machine_and_versions(deep: Any, tmp_path: Path) -> None:
+    path = tmp_path / "layers.relay"
+    module = mlp(hidden=64)
+    path.write_text(module.astext(), encoding="utf-8")
+    tvm_disc.build(str(path)).explain_html(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"<title>layers, compiled for {deep.level}</title>" in text
+    assert f"tvm_disc {tvm_disc.__version__}, TVM 0." in text
+    assert "prefers-color-scheme: dark" in text
 
 
 @pytest.fixture
@@ -114,6 +128,8 @@ def manifest() -> dict[str, Any]:
     run = {"run": {"family": bad, "knobs": {bad: bad}, "parts": 2}}
     call = {"kernel": kernel, "function": bad, "kind": bad, "ops": [bad, bad], "bytes": bad}
     return {
+        "model": bad,
+        "levels": [{"name": bad}],
         "inputs": [(bad, [bad], bad)],
         "results": [([bad], bad)],
         "launches": [kernel],
@@ -193,7 +209,11 @@ def test_slots_lie_right_above_the_highest_below_them() -> None:
     ]
     memory = {"steps": ["_t0 = n * 4"], "calls": 2, "slots": slots}
     assert placed(memory, {"n": 100}) == [(0, 448), (448, 64)]
-    assert memory_picture(memory, {"n": 100}).count("<rect") == 2
+    picture = memory_picture(memory, {"n": 100})
+    assert picture.count("<rect") == 2
+    # a scale of bytes, from none to the peak, and of calls
+    assert ">0 B</text>" in picture and ">512 B</text>" in picture and ">256 B</text>" in picture
+    assert ">#0</text>" in picture
     assert "depends on run-time values" in memory_picture(memory, {})
     assert "depends on run-time values" in memory_picture(None, {})
     assert "needs no workspace" in memory_picture({**memory, "slots": []}, {})

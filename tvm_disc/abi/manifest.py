@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from tvm_disc.abi.artifact import Trailer, opened, read_description
 from tvm_disc.errors import ArtifactError
+
+Manifest: TypeAlias = Mapping[str, Any]
 
 ABI_VERSION = 5
 # keys that the runtime requires in every manifest

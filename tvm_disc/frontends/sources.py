@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import TypeMismatch
@@ -40,4 +42,16 @@ def read(source: Source) -> Any:
     )
 
 
-__all__ = ["Source", "read"]
+def model_name(source: Source) -> str:
+    """Return the name of a model: of its file, graph, function or class; empty if it has none."""
+    one_line = isinstance(source, str) and "\n" not in source
+    if isinstance(source, os.PathLike) or (one_line and os.path.isfile(source)):
+        return Path(source).stem
+    for found in (getattr(source, "fun_name", None), getattr(source, "graph", None)):
+        text = found if isinstance(found, str) else getattr(found, "name", None)
+        if isinstance(text, str):
+            return text
+    return type(source).__name__ if callable(getattr(source, "named_parameters", None)) else ""
+
+
+__all__ = ["Source", "model_name", "read"]

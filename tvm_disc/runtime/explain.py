@@ -5,14 +5,25 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from tvm_disc.abi.manifest import Manifest
 from tvm_disc.runtime.calls import counted, table
-from tvm_disc.runtime.summary import summary
+from tvm_disc.runtime.summary import summary, title, versions
+from tvm_disc.support.late import Late
+
+decisions = Late("tvm_disc.runtime.decisions:decisions")
+letters = Late("tvm_disc.runtime.decisions:letters")
+
+WIDEST = 60  # characters of the column of sizes; a longer condition has a separate line
+HEADINGS = {  # of the description of shapes
+    "symbols": "symbols: the dims with their bounds, and where they come from",
+    "facts": "facts: what the compiler knows of the dims",
+    "guards": "guards: conditions that every call checks",
+}
 
 
 def explanation(
-    manifest: Mapping[str, Any], levels: Sequence[str], dims: Mapping[str, int] | None
+    manifest: Manifest, levels: Sequence[str], dims: Mapping[str, int] | None
 ) -> list[str]:
     """Return the lines of ``Executable.explain``: summary, kernels, calls, shape facts, refused
     fusions.
@@ -22,11 +33,8 @@ def explanation(
         dims: sizes for which to compute the bytes moved.
     """
     kernels, launches = manifest["kernels"], manifest["launches"]
-    counts = Counter(launches)
-    owner = "Its special version" if manifest["premises"] else "It"
-    calls = counted(len(launches), "kernel call")
-    first = f"The program has {counted(len(kernels), 'kernel')}. {owner} has {calls}."
-    lines = [first, *levels, ""]
+    counts: Counter[str] = Counter(launches)
+    lines = [f"{title(manifest)} ({versions(manifest)})", *levels, ""]
     lines += [*summary(manifest, dims), ""]
     lines += _versions(manifest)
     if manifest.get("device_notes"):
@@ -37,17 +45,17 @@ def explanation(
         lines += textwrap.wrap(
             " + ".join(k["ops"]), 92, initial_indent="      ", subsequent_indent="      "
         )
-        lines += _notes(k["notes"])
+        lines += _notes(k)
     if manifest.get("quantized"):
         lines += ["", "weights that were quantized, with their relative error"]
         lines += [f"  {line}" for line in manifest["quantized"]]
     lines += ["", "kernel calls in order (#2: the result of call 2)"]
     lines += table(manifest["calls"], dims)
     lines += ["", f"workspace in bytes: {manifest['workspace_bytes']}"]
-    lines += ["", manifest["shapes"]]
+    lines += ["", *_shapes(manifest["shapes"])]
     if manifest["premises"]:
-        lines += ["", "general version", manifest["general"]["shapes"]]
-    lines += ["", "not fused"]
+        lines += ["", "general version", *_shapes(manifest["general"]["shapes"])]
+    lines += ["", "not fused: the operator, the kernel that it could have joined, and the reason"]
     return lines + ([f"  {r}" for r in manifest["refused"]] or ["  No fusion was refused."])
 
 
@@ -56,10 +64,19 @@ def _called(times: int) -> str:
     return counted(times, "call") if times else "called by the general version only"
 
 
-def _notes(notes: Mapping[str, str]) -> list[str]:
-    """Return one line per note; the lines of a decision tree are indented below its name."""
+def _shapes(text: str) -> list[str]:
+    """Return the description of shapes, with headings that say what follows."""
+    return [HEADINGS.get(line, line) for line in text.splitlines()]
+
+
+def _notes(kernel: Manifest) -> list[str]:
+    """Return one line per note of a kernel; its decision tree is a table."""
     lines = []
-    for key, value in notes.items():
+    for key, value in kernel["notes"].items():
+        choice = kernel.get("choice") if key == "variant" else None
+        if choice and "if" in choice:
+            lines += ["      variant:", *(f"        {line}" for line in _variants(choice))]
+            continue
         first, *rest = value.split("\n")
         if rest:
             lines += [f"      {key}:", *(f"        {line}" for line in (first, *rest))]
@@ -68,16 +85,34 @@ def _notes(notes: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def _versions(manifest: Mapping[str, Any]) -> list[str]:
+def _variants(choice: Manifest) -> list[str]:
+    """Return a table of sizes and variants, after the formulas that it abbreviates."""
+    rows = decisions(choice)
+    names = letters(rows)
+    sizes = [row.condition(names) for row in rows]
+    width = min(WIDEST, max(map(len, sizes)))
+    lines = [f"{name} = {formula}" for formula, name in names.items()]
+    for size, row in zip(sizes, rows, strict=True):
+        first = "" if len(size) <= width else size
+        lines += [first] if first else []
+        lines.append(f"{'' if first else size:<{width}}  {row.run}")
+    return lines
+
+
+def _versions(manifest: Manifest) -> list[str]:
     """Return lines about the conditions of the special version, and about the general version."""
     premises, general = manifest["premises"], manifest["general"]
     if not premises:
         return []
-    tests = counted(len(premises), "comparison")
-    lines = [f"special version, used if these conditions hold ({tests} per call)"]
-    lines += [f"  {p}" for p in premises]
-    calls = counted(len(general["launches"]), "kernel call")
-    lines += [f"general version, used otherwise ({calls})"]
+    lines = [
+        "The program has two versions. A call runs the special version if all of these hold "
+        f"({counted(len(premises), 'comparison')}):"
+    ]
+    facts = [premise.partition("    [") for premise in premises]
+    width = max(len(fact) for fact, _, _ in facts)
+    lines += [f"  {fact:<{width}}  {why.rstrip(']')}".rstrip() for fact, _, why in facts]
+    calls = counted(len(general["launches"]), "kernel")
+    lines += [f"Otherwise the call runs the general version, with {calls}:"]
     lines += textwrap.wrap(
         " ".join(general["launches"]), 92, initial_indent="  ", subsequent_indent="  "
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm_disc.abi.formula import evaluate
+from tvm_disc.abi.manifest import Manifest, tvm_version
 from tvm_disc.errors import BadInput
 from tvm_disc.runtime.calls import counted, readable
 from tvm_disc.runtime.inputs import MOST, integer
@@ -25,13 +26,13 @@ KINDS = {  # kinds of kernels whose names do not say what they compute
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
-def dim_names(manifest: Mapping[str, Any]) -> list[str]:
+def dim_names(manifest: Manifest) -> list[str]:
     """Return the names of the dims of a program's inputs, in order."""
     dims = (d for _, declared, _ in manifest["inputs"] for d in declared)
     return list(dict.fromkeys(name for d in dims for name in _NAME.findall(d)))
 
 
-def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, object]) -> dict[str, int]:
+def checked_dims(manifest: Manifest, dims: Mapping[str, object]) -> dict[str, int]:
     """Return a size for every dim: the given ones by name or by input and axis (``x.0``), defaults
     for the others.
 
@@ -52,7 +53,7 @@ def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, object]) -> dic
     return usual_dims(manifest, given)
 
 
-def usual_dims(manifest: Mapping[str, Any], given: Mapping[str, int] = {}) -> dict[str, int]:
+def usual_dims(manifest: Manifest, given: Mapping[str, int] = {}) -> dict[str, int]:
     """Return a size for every dim: given sizes, sizes that equalities imply, and defaults.
 
     A dim that equals another has its size; the default is ``USUAL``, clamped to the dim's bounds.
@@ -113,38 +114,53 @@ def summary(manifest: Mapping[str, object], dims: Mapping[str, int] | None) -> l
     return lines
 
 
-def summary_rows(
-    manifest: Mapping[str, Any], dims: Mapping[str, int] | None
-) -> list[tuple[str, list[str]]]:
+def title(manifest: Manifest) -> str:
+    """Return the name of the model, and of the processors that the program was compiled for."""
+    names = ", ".join(level["name"] for level in manifest.get("levels", ()))
+    model = manifest.get("model") or "Program"
+    return f"{model}, compiled for {names or 'no processor'}"
+
+
+def versions(manifest: Manifest) -> str:
+    """Return the versions of the packages that compiled the program, and of its TVM."""
+    ours = f"tvm_disc {manifest['version']}" if manifest.get("version") else "tvm_disc"
+    return f"{ours}, TVM {manifest.get('tvm') or tvm_version()}"
+
+
+def summary_rows(manifest: Manifest, dims: Mapping[str, int] | None) -> list[tuple[str, list[str]]]:
     """Return the headings of the summary, each with its lines."""
-    kinds = {k["name"]: k["kind"] for k in manifest["kernels"]}
-    counts = Counter(kinds[name] for name in manifest["launches"])
-    by_kind = ", ".join(
-        f"{n} {kind}{f' ({KINDS[kind]})' if kind in KINDS else ''}"
-        for kind, n in counts.most_common()
-    )
     guards = sections(manifest["shapes"]).get("guards", [])
-    refused = len(manifest["refused"])
     checks = (
-        f"{counted(len(guards), 'guard')} checked in every call"
+        f"A call checks {counted(len(guards), 'condition')} on its dims or values, listed below."
         if guards
-        else "No run-time guards."
+        else "A call checks only ranks, dtypes and the dims that are constant."
     )
+    refused = len(manifest["refused"])
+    unfused = f"{counted(refused, 'fusion')} refused, with the reasons listed below."
     return [
         ("inputs", tensors(manifest["inputs"])),
         ("results", tensors(("", d, t) for d, t in manifest["results"])),
-        ("kernels", [f"calls by kind: {by_kind or 'none'}"]),
+        ("kernels", [_kernels(manifest)]),
         ("guards", [checks]),
         ("workspace", [workspace(manifest, dims)]),
-        (
-            "not fused",
-            [
-                f"{counted(refused, 'refused fusion')}, listed below"
-                if refused
-                else "No fusion was refused."
-            ],
-        ),
+        ("not fused", [unfused if refused else "No fusion was refused."]),
     ]
+
+
+def _kernels(manifest: Manifest) -> str:
+    """Return a sentence on the kernels of a call."""
+    launches: Sequence[str] = manifest["launches"]
+    if not launches:
+        return "A call runs no kernel."
+    kinds = {k["name"]: k["kind"] for k in manifest["kernels"]}
+    counts = Counter(kinds[name] for name in launches)
+    listed = ", ".join(
+        f"{n} {kind}{f' ({KINDS[kind]})' if kind in KINDS else ''}"
+        for kind, n in counts.most_common()
+    )
+    different = len(set(launches))
+    repeated = f", of {different} different ones" if different < len(launches) else ""
+    return f"A call runs {counted(len(launches), 'kernel')}{repeated}: {listed}."
 
 
 def tensors(rows: Any) -> list[str]:
@@ -154,11 +170,11 @@ def tensors(rows: Any) -> list[str]:
     ] or ["none"]
 
 
-def workspace(manifest: Mapping[str, Any], dims: Mapping[str, int] | None) -> str:
-    """Return a string like ``1.2 MiB for b=4, s=128``."""
+def workspace(manifest: Manifest, dims: Mapping[str, int] | None) -> str:
+    """Return a string like ``1.2 MiB of temporary memory for b=4, s=128``."""
     sizes = usual_dims(manifest) if dims is None else dims
     named = {name: sizes[name] for name in dim_names(manifest) if name in sizes}
-    size = readable(number_of(manifest["workspace_bytes"], sizes))
+    size = f"{readable(number_of(manifest['workspace_bytes'], sizes))} of temporary memory"
     if not named:
         return size
     others = "; pass dims={...} for other sizes" if dims is None else ""

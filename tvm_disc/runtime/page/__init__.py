@@ -15,11 +15,18 @@ from typing import Any
 
 from tvm_disc.abi.manifest import signature_text
 from tvm_disc.runtime.calls import Call, moved_bytes, readable
+from tvm_disc.runtime.decisions import decisions, letters
 from tvm_disc.runtime.page.layers import layers
 from tvm_disc.runtime.page.memory import memory_picture
 from tvm_disc.runtime.profile import Profile
-from tvm_disc.runtime.summary import sections, summary_rows
+from tvm_disc.runtime.summary import sections, summary_rows, title, versions
 
+_FACTS = "<tr><th>fact</th><th>reason</th></tr>"
+HEADINGS = {  # of the description of shapes: the heading, and the head of its table
+    "symbols": ("Dims: their bounds, and where they come from", ""),
+    "facts": ("Facts: what the compiler knows of the dims", _FACTS),
+    "guards": ("Guards: conditions that every call checks", ""),
+}
 COLUMNS = ("kernel", "share", "us", "quartiles", "calls", "GB/s", "GFLOP/s", "limit", "variant")
 SHORT = 110  # characters of a call's operators while it is closed
 _REASON = re.compile(r"^(.*?)\s{2,}\[(.*)\]$", re.DOTALL)
@@ -42,7 +49,9 @@ def write_page(
     folder = Path(__file__).parent
     read = {kind: (folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")}
     text = Template(read["html"]).substitute(
-        title=escape(signature_text(manifest)),
+        title=escape(title(manifest)),
+        signature=escape(signature_text(manifest)),
+        versions=escape(versions(manifest)),
         style=read["css"],
         script=read["js"],
         sizes=escape(", ".join(f"{n}={v}" for n, v in dims.items()) or "all dims are known"),
@@ -131,7 +140,7 @@ def _kernel(kernel: Mapping[str, Any], launches: Sequence[str]) -> str:
         for key, value in notes.items()
     )
     choice = kernel.get("choice")
-    tree = f'<h4>Which variant runs</h4><ul class="tree">{_tree(choice)}</ul>' if choice else ""
+    tree = _variants(choice) if choice else ""
     return (
         f'<details class="kernel {_kind(kernel["kind"])}" id="kernel-{_anchor(name)}">'
         f'<summary><b>{escape(name)}</b> <span class="kind">{escape(kernel["kind"])}</span> '
@@ -147,20 +156,22 @@ def _called(times: int) -> str:
     return "called once" if times == 1 else f"called {times} times"
 
 
-def _tree(node: Mapping[str, Any]) -> str:
-    """Return a decision tree as a nested list."""
-    if "run" in node:
-        run = node["run"]
-        knobs = ", ".join(f"{k}={v}" for k, v in run.get("knobs", {}).items())
-        parts = run.get("parts")
-        on = "" if parts is None else ", serial" if parts == 1 else f", {parts} threads"
-        return f'<li class="leaf">{escape(str(run.get("family", "")))}({escape(knobs)}){on}</li>'
-    if "if" not in node:
-        return f'<li class="leaf">{escape(str(dict(node)))}</li>'
-    test = f"{escape(str(node['if']))} &lt; {escape(str(node.get('below', '')))}"
+def _variants(choice: Mapping[str, Any]) -> str:
+    """Return a decision tree as a table of sizes and variants."""
+    rows = decisions(choice)
+    names = letters(rows)
+    legend = "".join(
+        f"<li>{escape(name)} = <code>{escape(formula)}</code></li>"
+        for formula, name in names.items()
+    )
+    cells = "".join(
+        f'<tr><td>{escape(row.condition(names))}</td><td class="leaf">{escape(row.run)}</td></tr>'
+        for row in rows
+    )
     return (
-        f"<li>if <code>{test}</code><ul>{_tree(node['then'])}</ul></li>"
-        f"<li>else<ul>{_tree(node['else'])}</ul></li>"
+        "<h4>Variant by size: the first row that matches applies</h4>"
+        f'<ul class="legend">{legend}</ul>'
+        f"<table><tr><th>sizes</th><th>variant</th></tr>{cells}</table>"
     )
 
 
@@ -171,7 +182,12 @@ def _facts(manifest: Mapping[str, Any]) -> str:
     found = [_description(manifest["shapes"])]
     if manifest["premises"]:
         premises = "".join(_row([p]) for p in manifest["premises"])
-        found.insert(0, f"<h3>Conditions of this version</h3><table>{premises}</table>")
+        found.insert(
+            0,
+            "<h3>Two versions</h3><p>A call runs the special version, which this page shows, if "
+            "all of these conditions hold. Otherwise it runs the general version.</p>"
+            f"<table><tr><th>condition</th><th>why</th></tr>{premises}</table>",
+        )
         general = _description(manifest["general"]["shapes"])
         found.append(
             "<details><summary>General version, for all other calls, "
@@ -185,7 +201,8 @@ def _description(text: str) -> str:
     for heading, items in sections(text).items():
         rows = "".join(_row(item) for item in items) or "<tr><td>none</td></tr>"
         kind = _anchor(heading)
-        found.append(f'<h3>{escape(heading.capitalize())}</h3><table class="{kind}">{rows}</table>')
+        said, heads = HEADINGS.get(heading, (heading.capitalize(), ""))
+        found.append(f'<h3>{escape(said)}</h3><table class="{kind}">{heads}{rows}</table>')
     return "\n".join(found)
 
 
@@ -205,7 +222,8 @@ def _refused(refused: Sequence[str]) -> str:
     for text in refused:
         subject, _, reason = text.partition(": ")
         rows.append(f"<tr><td>{escape(subject)}</td><td>{escape(reason)}</td></tr>")
-    return f"<table><tr><th>what</th><th>why not</th></tr>{''.join(rows)}</table>"
+    heads = "<tr><th>operator, and the kernel that it could have joined</th><th>reason</th></tr>"
+    return f"<table>{heads}{''.join(rows)}</table>"
 
 
 def _profile(profile: Profile | None) -> str:

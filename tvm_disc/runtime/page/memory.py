@@ -9,7 +9,10 @@ from typing import Any
 from tvm_disc.abi.formula import evaluate_all, rounded
 from tvm_disc.runtime.calls import readable
 
-WIDTH, HEIGHT = 1000, 320
+WIDTH, HEIGHT = 1000, 320  # of the chart, without its scales
+LEFT, BELOW = 80, 24  # space for the scales
+LINES = 4  # parts of the scale of bytes
+TICKS = 10  # at most as many numbers of calls
 UNKNOWN = "<p>The memory layout depends on run-time values.</p>"
 
 
@@ -31,12 +34,26 @@ def memory_picture(memory: Mapping[str, Any] | None, dims: Mapping[str, int]) ->
         if place[1]
     ]
     return (
-        f"<p>Peak {escape(readable(top))}: calls from left to right, bytes from the bottom up; "
-        '<span class="value">values</span> and <span class="scratch">scratch memory</span> of '
-        "kernels.</p>"
-        f'<svg class="memory" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="memory over time">{"".join(boxes)}</svg>'
+        f"<p>Peak {escape(readable(top))}. A box is an allocation: its width is the kernel calls "
+        'during which it is in use. <span class="value">Values</span> are results of kernels, '
+        '<span class="scratch">scratch memory</span> is used within one call.</p>'
+        f'<svg class="memory" viewBox="{-LEFT} -8 {WIDTH + LEFT} {HEIGHT + BELOW + 8}" role="img" '
+        f'aria-label="memory over time">{_scales(steps, top)}{"".join(boxes)}</svg>'
     )
+
+
+def _scales(steps: int, top: int) -> str:
+    """Return lines with numbers of bytes, and numbers of kernel calls below."""
+    found = []
+    for k in range(LINES + 1):
+        y = HEIGHT * (1 - k / LINES)
+        found.append(f'<line x1="0" y1="{y:.1f}" x2="{WIDTH}" y2="{y:.1f}"></line>')
+        size = escape(readable(top * k // LINES))
+        found.append(f'<text x="-6" y="{y + 4:.1f}" text-anchor="end">{size}</text>')
+    for step in range(0, steps, -(-steps // TICKS)):
+        x = WIDTH * (step + 0.5) / steps
+        found.append(f'<text x="{x:.1f}" y="{HEIGHT + 16}" text-anchor="middle">#{step}</text>')
+    return "".join(found)
 
 
 def placed(memory: Mapping[str, Any], dims: Mapping[str, int]) -> list[tuple[int, int]]:

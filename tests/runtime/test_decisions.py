@@ -1,0 +1,81 @@
+"""Decision trees as tables: every size runs the same variant by the tree and by the table."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tvm_disc.abi.formula import evaluate
+from tvm_disc.runtime.decisions import Decision, decisions, letters, variant_text
+
+Tree = dict[str, Any]
+
+
+def leaf(name: str, parts: int | None = None) -> Tree:
+    return {"run": {"family": name, "knobs": {}, "parts": parts}}
+
+
+def split(formula: str, below: int, then: Tree, other: Tree) -> Tree:
+    return {"if": formula, "below": below, "then": then, "else": other}
+
+
+A, B = leaf("a"), leaf("b")
+TREES = [
+    A,
+    split("n", 8, A, B),
+    split("n", 8, split("n", 4, A, B), B),
+    split("n", 8, split("n", 4, B, A), split("n", 64, A, B)),
+    split("n", 8, split("m", 4, A, B), split("m", 64, A, B)),
+    split("n * m", 50, split("n", 4, A, split("m", 5, B, A)), split("n * m", 90, A, B)),
+    split("n", 8, A, A),
+]
+
+
+def by_tree(tree: Tree, dims: dict[str, int]) -> str:
+    while "if" in tree:
+        tree = tree["then" if evaluate(tree["if"], dims) < tree["below"] else "else"]
+    return variant_text(tree)
+
+
+def holds(row: Decision, dims: dict[str, int]) -> bool:
+    values = [(evaluate(formula, dims), low, high) for formula, (low, high) in row.bounds.items()]
+    return all((low is None or v >= low) and (high is None or v < high) for v, low, high in values)
+
+
+@pytest.mark.parametrize("number", range(len(TREES)))
+def test_the_first_row_that_matches_is_the_variant_of_the_tree(number: int) -> None:
+    rows = decisions(TREES[number])
+    for n, m in itertools.product((0, 1, 3, 4, 7, 8, 13, 63, 64, 65, 1000), repeat=2):
+        dims = {"n": n, "m": m}
+        assert next(r.run for r in rows if holds(r, dims)) == by_tree(TREES[number], dims)
+
+
+@pytest.mark.parametrize(
+    ("number", "conditions"),
+    [
+        (0, ["other sizes"]),
+        (1, ["n < 8", "other sizes"]),
+        (2, ["n < 4", "other sizes"]),
+        (3, ["n < 4", "4 <= n < 64", "other sizes"]),
+        (6, ["other sizes"]),
+    ],
+)
+def test_rows_of_one_variant_are_joined(number: int, conditions: list[str]) -> None:
+    assert [row.condition({}) for row in decisions(TREES[number])] == conditions
+
+
+def test_long_formulas_get_letters() -> None:
+    long = "n * ((m + 3) // 4) * ((m + 3) // 4) * 32"
+    rows = decisions(split(long, 7, A, split("n", 2, B, A)))
+    assert letters(rows) == {long: "(a)"}
+    assert rows[0].condition(letters(rows)) == "(a) < 7"
+
+
+def test_variants_are_named_with_their_threads() -> None:
+    assert variant_text(leaf("row", 1)) == "row(), serial"
+    assert variant_text(leaf("row", 4)) == "row(), 4 threads"
+    assert variant_text({"library": "cublas"}) == "{'library': 'cublas'}"
+    run = {"run": {"family": "gemm", "knobs": {"m_r": 6, "n_r": 64}}}
+    assert variant_text(run) == "gemm(m_r=6, n_r=64)"
