@@ -238,6 +238,18 @@ def test_a_buffer_that_is_too_small(owned: Any) -> None:
     assert not buffers[0].any() and not buffers[1].any()
 
 
+def test_a_length_beyond_the_capacity() -> None:
+    """A kernel that reads the cache before it is extended must not read past the buffer."""
+    x, past = (relay.var(n, shape=(relay.Any(), 4)) for n in ("x", "past"))
+    now = relay.concatenate([past, x], axis=0)
+    exe = build(relay.Function([x, past], relay.Tuple([relay.sum(past, axis=[0]), now])), ["past"])
+    one, buffer = np.ones((1, 4), "float32"), np.ones((4, 4), "float32")
+    np.testing.assert_array_equal(exe(one, buffer, np.zeros(3, "int8")), [3, 3, 3, 3])
+    for length in (4, 5, 1 << 20):
+        with pytest.raises(GuardFailed, match="capacity"):
+            exe(one, buffer, np.zeros(length, "int8"))
+
+
 @pytest.mark.parametrize(
     ("state", "message"),
     [

@@ -152,6 +152,8 @@ def _with_buffers(main: TVMFunction, grown: Sequence[_Grown], solver: Solver) ->
         name = str(g.param.name)
         capacity = tirx.Var(f"{name}_capacity", "int64")
         solver.declare(capacity, f"capacity of the cache '{name}'")
+        # Reads of the rows in use come before the append, whose guard covers the new rows.
+        solver.require_le(g.used, capacity, f"the cache '{name}'")
         dims = list(g.param.ty.shape.values)
         dims[g.axis] = capacity
         buffers[g.param] = relax.Var(name, relax.TensorType(dims, g.param.ty.dtype))

@@ -1,4 +1,4 @@
-"""GrowingCaches that a program extends in place, owned by one sequence of calls."""
+"""Caches that a program extends in place, owned by one sequence of calls."""
 
 from __future__ import annotations
 
