@@ -13,10 +13,21 @@ if TYPE_CHECKING:
     from tvm_disc.errors import DiscError
     from tvm_disc.options import Options
     from tvm_disc.runtime.executable import Executable, load
+    from tvm_disc.runtime.generate import generate
     from tvm_disc.tuning.tune import tune
 
 __version__ = "0.1.0"
-__all__ = ["DiscError", "Executable", "Options", "build", "load", "relay", "relay_passes", "tune"]
+__all__ = [
+    "DiscError",
+    "Executable",
+    "Options",
+    "build",
+    "generate",
+    "load",
+    "relay",
+    "relay_passes",
+    "tune",
+]
 
 # Module of each public name. Names are imported on first access, so that a process that only loads
 # a saved program imports neither the compiler nor TVM.
@@ -27,6 +38,7 @@ _PLACES = {
     "Executable": "tvm_disc.runtime.executable",
     "Options": "tvm_disc.options",
     "build": "tvm_disc.compile",
+    "generate": "tvm_disc.runtime.generate",
     "load": "tvm_disc.runtime.executable",
     "relay": "tvm_disc.relay",
     "relay_passes": "tvm_disc.relay_passes",
