@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import tvm
@@ -19,7 +19,9 @@ class Isa:
         lanes_f32: float32 elements of one vector register.
         registers: number of vector registers.
         fma: whether there is a fused multiply-add.
-        dots: names of the dot instructions, best first (:mod:`.dots`).
+        dots: names of the dot instructions, best first (:mod:`.dots`). Excluded from comparison:
+            measured constants apply to processors with and without them, and a kernel names the
+            one that it uses.
         device: whether code is for one thread of a GPU, in the device's language, which has
             functions where LLVM code has arithmetic.
     """
@@ -27,7 +29,7 @@ class Isa:
     lanes_f32: int
     registers: int
     fma: bool
-    dots: tuple[str, ...] = ()
+    dots: tuple[str, ...] = field(default=(), compare=False)
     device: bool = False
 
     @property
