@@ -11,7 +11,7 @@ import pytest
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.errors import BadInput
-from tvm_disc.runtime.generate import Sampling, generate
+from tvm_disc.runtime.generate import WordChoice, generate
 
 SCORES = np.log(np.array([0.5, 0.25, 0.15, 0.07, 0.03]))
 WORDS = len(SCORES)
@@ -22,7 +22,7 @@ def fixed(ids: np.ndarray) -> np.ndarray:
     return np.broadcast_to(SCORES, (*ids.shape, WORDS))
 
 
-def shares(rule: Sampling, scores: np.ndarray = SCORES, rows: int = 20000) -> np.ndarray:
+def shares(rule: WordChoice, scores: np.ndarray = SCORES, rows: int = 20000) -> np.ndarray:
     random = np.random.default_rng(0)
     words = np.zeros((rows, 1), "int64")
     chosen = rule.choose(np.tile(scores, (rows, 1)), words, random)
@@ -44,7 +44,7 @@ def shares(rule: Sampling, scores: np.ndarray = SCORES, rows: int = 20000) -> np
     ],
 )
 def test_probabilities(given: dict[str, Any], kept: int, temperature: float) -> None:
-    found = shares(Sampling(**{"temperature": 1.0, **given}))
+    found = shares(WordChoice(**{"temperature": 1.0, **given}))
     want = np.exp(SCORES / temperature)
     want[kept:] = 0
     assert not found[kept:].any()
@@ -53,10 +53,10 @@ def test_probabilities(given: dict[str, Any], kept: int, temperature: float) -> 
 
 def test_words_that_occurred_are_less_probable() -> None:
     scores = np.array([2.0, 1.0, -1.0])
-    rule = Sampling(repetition_penalty=2.0)
+    rule = WordChoice(repetition_penalty=2.0)
     words = np.array([[0, 2, 2]])
     assert rule.choose(scores[None], words, np.random.default_rng(0)).tolist() == [0]
-    assert Sampling(repetition_penalty=3.0).choose(
+    assert WordChoice(repetition_penalty=3.0).choose(
         scores[None], words, np.random.default_rng(0)
     ).tolist() == [1]
 
@@ -115,10 +115,10 @@ def test_no_rows_and_no_words() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Sampling(temperature=-1), "temperature: expected a number from 0 to 1e+06"),
-        (lambda: Sampling(top_p=0.0), "top_p: expected a number from 1e-09 to 1, found 0.0"),
-        (lambda: Sampling(top_k=-2), "top_k: expected 0 or a positive integer, found -2"),
-        (lambda: Sampling(repetition_penalty=0), "repetition_penalty: expected a number from"),
+        (lambda: WordChoice(temperature=-1), "temperature: expected a number from 0 to 1e+06"),
+        (lambda: WordChoice(top_p=0.0), "top_p: expected a number from 1e-09 to 1, found 0.0"),
+        (lambda: WordChoice(top_k=-2), "top_k: expected 0 or a positive integer, found -2"),
+        (lambda: WordChoice(repetition_penalty=0), "repetition_penalty: expected a number from"),
         (lambda: generate(fixed, np.zeros((1, 2)), 3), "ids: expected integers [batch, length"),
         (lambda: generate(fixed, np.zeros((1, 0), int), 3), "ids: expected integers [batch, "),
         (lambda: generate(fixed, np.zeros((1, 2), int), -1), "most: expected a number of words"),

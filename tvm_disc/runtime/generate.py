@@ -9,11 +9,11 @@ import numpy as np
 
 from tvm_disc.errors import BadInput, shown
 
-__all__ = ["Sampling", "generate"]
+__all__ = ["WordChoice", "generate"]
 
 
 @dataclass(frozen=True)
-class Sampling:
+class WordChoice:
     """How the next word is chosen from scores, in this order.
 
     Attributes:
@@ -94,7 +94,7 @@ def generate(
         stop: words that end a row: it repeats its last word, and generation ends when every row
             has ended.
         seed: of the random numbers; equal seeds give equal words.
-        sampling: fields of :class:`Sampling`; greedy by default.
+        sampling: fields of :class:`WordChoice`; greedy by default.
 
     Raises:
         BadInput: a wrong argument, or scores that are not numbers.
@@ -104,9 +104,9 @@ def generate(
         words = [w for w in tvm_disc.generate(lambda ids: state(ids=ids), prompt, 40)]
     """
     try:
-        rule = Sampling(**sampling)  # type: ignore[arg-type]
+        rule = WordChoice(**sampling)  # type: ignore[arg-type]
     except TypeError:
-        known = ", ".join(Sampling.__dataclass_fields__)
+        known = ", ".join(WordChoice.__dataclass_fields__)
         raise BadInput(f"generate: unknown {', '.join(sampling)}; expected {known}") from None
     words = np.asarray(ids)
     if words.ndim != 2 or words.dtype.kind not in "iu" or not words.shape[1]:
@@ -126,7 +126,7 @@ def _words(
     words: np.ndarray,
     most: int,
     stop: frozenset[int],
-    rule: Sampling,
+    rule: WordChoice,
     random: np.random.Generator,
 ) -> Iterator[np.ndarray]:
     ended, new = np.zeros(len(words), bool), words
