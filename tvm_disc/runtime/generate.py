@@ -108,7 +108,10 @@ def generate(
     except TypeError:
         known = ", ".join(WordChoice.__dataclass_fields__)
         raise BadInput(f"generate: unknown {', '.join(sampling)}; expected {known}") from None
-    words = np.asarray(ids)
+    try:
+        words = np.asarray(ids)
+    except (ValueError, TypeError, RecursionError):  # ragged or nested too deeply
+        words = np.empty((), object)
     if words.ndim != 2 or words.dtype.kind not in "iu" or not words.shape[1]:
         found = f"{words.dtype}[{', '.join(map(str, words.shape))}]"
         raise BadInput(f"ids: expected integers [batch, length >= 1], found {found}")
