@@ -195,6 +195,41 @@ def test_other_caches(form: str, dtype: str) -> None:
         np.testing.assert_array_equal(state.cache("past"), cache)
 
 
+@pytest.mark.parametrize(
+    "results",
+    [
+        lambda x: [relay.sum(x), relay.const(np.float32(7))],
+        lambda x: [relay.Tuple([relay.sum(x), relay.max(x)])],
+        lambda x: [relay.Tuple([relay.sum(x), relay.Tuple([x])]), x],
+        lambda x: [x],
+        lambda x: [],
+    ],
+)
+def test_results_beside_the_cache(results: Callable[..., Any]) -> None:
+    """Literals, inputs and nested tuples are returned as they are without state."""
+    x, past = (relay.var(n, shape=(relay.Any(), 4)) for n in ("x", "past"))
+    now = relay.concatenate([past, x], axis=0)
+    func = relay.Function([x, past], relay.Tuple([*results(x), now]))
+    one = RNG.standard_normal((2, 4)).astype("float32")
+    state = build(func, ["past"]).state()
+    *want, cache = build(func)(one, one[:0])
+    found = state(one)
+    found = [found] if len(want) == 1 else found
+    assert len(found) == len(want)
+    for a, b in zip(found, want, strict=True):
+        leaves_same(a, b)
+    np.testing.assert_array_equal(state.cache("past"), cache)
+
+
+def leaves_same(found: Any, want: Any) -> None:
+    if isinstance(want, list | tuple):
+        assert len(found) == len(want)
+        for a, b in zip(found, want, strict=True):
+            leaves_same(a, b)
+    else:
+        np.testing.assert_array_equal(found, want)
+
+
 def test_caches_of_different_lengths() -> None:
     """Each length is an input of its own, and each cache grows by its own number of rows."""
     shape = (relay.Any(), 4)

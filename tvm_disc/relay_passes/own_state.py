@@ -104,7 +104,7 @@ def _grown(main: TVMFunction, solver: Solver) -> Iterator[_Grown]:
     results = _results(main, values)
     params = {p for p in main.params if is_tensor(p.ty) and p.ty.shape is not None}
     for position, var in enumerate(results):
-        binding = values.get(var)
+        binding = values.get(var) if isinstance(var, tvm.ir.Var) else None
         if binding is None or not is_call(binding.value, "concat"):
             continue
         parts = binding.value.args[0]
@@ -129,16 +129,15 @@ def _source(var: Var, values: Values, solver: Solver) -> Var:
     return var
 
 
-def _results(main: TVMFunction, values: Values) -> list[Var]:
-    """Return the variables that the function returns, of a flat tuple."""
+def _results(main: TVMFunction, values: Values) -> list[Expr]:
+    """Return the results of a function: the fields of the tuple that it returns, or its value."""
     body = main.body.body
     while body in values and not isinstance(values[body].value, tvm.ir.Tuple):
         if not isinstance(values[body].value, tvm.ir.Var):
             return [body]
         body = values[body].value
     body = values[body].value if body in values else body
-    fields = body.fields if isinstance(body, tvm.ir.Tuple) else [body]
-    return [field for field in fields if isinstance(field, tvm.ir.Var)]
+    return list(body.fields) if isinstance(body, tvm.ir.Tuple) else [body]
 
 
 def _with_buffers(main: TVMFunction, grown: Sequence[_Grown], solver: Solver) -> TVMFunction:
