@@ -216,7 +216,7 @@ def _build(
     number = number_of([level_of(t) for t in targets], options.level)
     store = store_of(options)
     job = Job(source, params, targets, device, constraints, options, passes, store)
-    program = through_cache(partial(compiled, job, trace), store, job.key, targets, trace)
+    program = through_cache(partial(_made, job, trace), store, job.key, targets, trace)
     home = partial(home_of_process, store) if program.manifest["threads"] else int
     manifest = {**program.manifest, "model": model, "version": VERSION}
     code = Code(program.levels, manifest, options.level, saved=False)
@@ -227,8 +227,14 @@ def _build(
         with trace.stage("load"):
             exe.ready()
     exe.timings = dict(trace.finish())
-    release(program.constants.nbytes)
     return exe
+
+
+def _made(job: Job, trace: Trace, key: str | None) -> Kept:
+    """Return :func:`compiled`, and the memory that only the compilation used to the system."""
+    program = compiled(job, trace, key)
+    release(program.constants.nbytes)
+    return program
 
 
 def compiled(job: Job, trace: Trace, key: str | None) -> Kept:
