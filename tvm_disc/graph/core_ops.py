@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from tvm_disc.relay.kernel_ops import APPEND, DEQUANTIZE, FUNCTIONS, KERNELS, REINTERPRET
+from tvm_disc.relay.kernel_ops import (
+    APPEND,
+    DEQUANTIZE,
+    FUNCTIONS,
+    KERNELS,
+    REINTERPRET,
+    ROUND_ROWS,
+)
 
 # A storage format only: operators compute in float32.
 BFLOAT16 = "bfloat16"
@@ -181,9 +188,7 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.argsort", OpClass.OPAQUE, ("axis", "descending", "dtype")),
     CoreOp("relax.bucketize", OpClass.OPAQUE, ("right",)),
     *(
-        CoreOp(
-            name, OpClass.OPAQUE, attrs, rounds=name == "disc.round_rows", extends=name == APPEND
-        )
+        CoreOp(name, OpClass.OPAQUE, attrs, rounds=name == ROUND_ROWS, extends=name == APPEND)
         for name, attrs in KERNELS.items()
     ),
 )

@@ -19,6 +19,9 @@ from tvm_disc.typing import Expr
 # by those of ``new``. The result is the memory of the buffer.
 APPEND = "disc.append"
 
+# ``(rows[..., K])``: each ``block`` elements of a row rounded to int8 numbers times one scale.
+ROUND_ROWS = "disc.round_rows"
+
 # Name -> the attributes that the kernel reads.
 KERNELS: Mapping[str, tuple[str, ...]] = {
     APPEND: ("axis",),
@@ -29,7 +32,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.correlation": ("size", "most", "stride", "apart", "product"),
     "disc.proposals": ("stride", "least", "plain"),
     "disc.roi": ("mode", "pooled", "scale", "ratio"),
-    "disc.round_rows": ("block",),
+    ROUND_ROWS: ("block",),
     "disc.sample": ("method", "border", "corners"),
     "disc.suppress": ("rule", "any_class"),
     "disc.threefry": ("mode", "count"),
@@ -44,6 +47,7 @@ REINTERPRET = "disc.reinterpret"
 # ``(numbers[K, N] - zero) * scale`` as float32. ``scale`` and ``zero`` have the shape
 # ``[ceil(K / group), N]`` and are optional.
 DEQUANTIZE = "disc.dequantize"
+NIBBLES = 8  # numbers of four bits in a word
 
 
 # ``(data, least, greatest, R.shape([low, high]))``: returns data. The host program raises an error

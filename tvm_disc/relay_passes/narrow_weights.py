@@ -30,7 +30,7 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import BFLOAT16, OpClass
 from tvm_disc.graph.nodes import Node, const_node, static_dim
-from tvm_disc.relay.kernel_ops import dequantize_call, kernel_call
+from tvm_disc.relay.kernel_ops import NIBBLES, ROUND_ROWS, dequantize_call, kernel_call
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.quantize_weights import Array, WeightFormat, quantized
 from tvm_disc.relay_passes.rewrite import (
@@ -53,8 +53,6 @@ FEWEST = 1 << 16
 # Smaller groups of rows, or fewer columns, do not justify a separate layout.
 LEAST_GROUP = 8
 LEAST_COLUMNS = 16
-# Numbers of four bits in a word.
-NIBBLES = 8
 # Elements of a row that are rounded with one scale: more would lose accuracy, and with fewer the
 # scaling takes longer than the products.
 LEAST_BLOCK, MOST_BLOCK = 32, 256
@@ -132,7 +130,7 @@ class _Products:
         if node.cls is not OpClass.DOT:
             return None
         weight = node.inputs[1]
-        if not (comes_from_narrow(weight) or (self.narrowing.form and is_literal(weight))):
+        if not (comes_from_narrow(weight) or (self.narrowing.form and literals_of(weight))):
             return None
         weights = self._weights(out, node)
         if isinstance(weights, WhyNot):
@@ -193,40 +191,30 @@ class _Products:
         key = rows, block
         if key not in self.rounded or out.lookup.get(self.rounded[key].var) is None:
             args = [operand_expr(rows)]
-            call = kernel_call("disc.round_rows", args, rows.shape, rows.dtype, block=block)
+            call = kernel_call(ROUND_ROWS, args, rows.shape, rows.dtype, block=block)
             self.rounded[key] = out.emit(call, rows.shape, rows.dtype, rows)
         return self.rounded[key]
 
 
-def is_literal(node: Node) -> bool:
-    """Return whether a value is computed from literals alone."""
-    work, seen = [node], set()
+def literals_of(node: Node) -> list[Node] | None:
+    """Return the literals from which a value is computed, or None if it has other operands."""
+    found, work, seen = [], [node], set()
     while work:
         n = work.pop()
-        if n.op == "const" or n in seen:
-            continue
-        if n.row is None or not n.inputs:
-            return False
-        seen.add(n)
-        work.extend(n.inputs)
-    return True
+        if n.op == "const":
+            found.append(n)
+        elif n.row is None or not n.inputs:
+            return None
+        elif n not in seen:
+            seen.add(n)
+            work.extend(n.inputs)
+    return found
 
 
 def comes_from_narrow(node: Node) -> bool:
     """Return whether a value is computed from literals alone, at least one of them narrow."""
-    if node.op == "const":
-        return False
-    leaves, work, seen = [], [node], set()
-    while work:
-        n = work.pop()
-        if n.op == "const":
-            leaves.append(n)
-        elif n.row is None or not n.inputs:
-            return False
-        elif n not in seen:
-            seen.add(n)
-            work.extend(n.inputs)
-    return any(n.dtype in NARROW and not n.is_scalar_const for n in leaves)
+    leaves = None if node.op == "const" else literals_of(node)
+    return any(n.dtype in NARROW and not n.is_scalar_const for n in leaves or ())
 
 
 def _unsuitable(product: Node) -> str:
@@ -407,8 +395,13 @@ def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
 
 def _bits(numbers: Array, group: int) -> int:
     """Return the bits in which numbers are stored: 4 if they fit, and words divide each group."""
-    kept = numbers.dtype == np.int8 and len(numbers) % NIBBLES == 0 and group % NIBBLES == 0
-    return 4 if kept and numbers.min() >= -8 and numbers.max() <= 7 else 8
+    words = numbers.dtype == np.int8 and _in_words(len(numbers), group)
+    return 4 if words and numbers.min() >= -8 and numbers.max() <= 7 else 8
+
+
+def _in_words(k: int, group: int) -> bool:
+    """Return whether words of numbers of four bits divide the rows and each group of them."""
+    return k % NIBBLES == 0 and group % NIBBLES == 0
 
 
 def _period(x: Array) -> int:
@@ -424,7 +417,7 @@ def _centred(stored: Array, zero: Array, group: int) -> tuple[Array, Array | Non
     if not zero.any() and stored.dtype == np.int8:
         return stored, None
     least, most = int(stored.min()), int(stored.max())
-    if most - least < 16:
+    if most - least < 16 and _in_words(len(stored), group):
         same = int(zero.flat[0]) if (zero == zero.flat[0]).all() and zero.flat[0] % 1 == 0 else 0
         shift = next((s for s in (same, 0) if s - 8 <= least and most < s + 8), least + 8)
         rest = zero - shift

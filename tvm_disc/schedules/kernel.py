@@ -97,6 +97,12 @@ class Kernel:
     function: tuple[Any, list[Any]] | None = None
     symbol: str | None = None
 
+    @property
+    def extension(self) -> Node | None:
+        """The node ``(buffer, new rows, length)`` of a kernel that extends a buffer in place."""
+        last = self.nodes[-1] if self.nodes else None
+        return last if last is not None and last.row is not None and last.row.extends else None
+
     @cached_property
     def funcs(self) -> dict[Any, Any]:
         """All TIR functions of the kernel."""

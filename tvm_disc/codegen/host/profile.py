@@ -115,9 +115,8 @@ def launch_bytes(launch: Launch) -> Expr:
     """Return the bytes that a kernel must read and write: its operands and results, once each."""
     kernel = launch.kernel
     nodes = [*kernel.params, *kernel.outputs]
-    last = kernel.nodes[-1]
-    if last.row is not None and last.row.extends:  # new rows are read and written, not the buffer
-        nodes = [last.inputs[1]] * 2
+    if kernel.extension is not None:  # the new rows are read and written, not the buffer
+        nodes = [kernel.extension.inputs[1]] * 2
     sizes = [product(n.shape) * element_bytes(n.dtype) for n in nodes]
     return _in_call_dims(launch, reduce(lambda a, b: a + b, sizes, i64(0)))
 

@@ -333,8 +333,8 @@ class _Lowerer:
         """Return the buffer that a kernel extends in place, or None; a guard checks that the new
         rows fit.
         """
-        node = kernel.nodes[-1]
-        if node.row is None or not node.row.extends:
+        node = kernel.extension
+        if node is None:
             return None
         given = dict(zip(self.library.declared(kernel), symbols, strict=True))
         buffer, new, length = node.inputs

@@ -141,9 +141,8 @@ def _origin(storage: Storage, writer: Mapping[Storage, int]) -> int | str:
 
 
 def _moved(kernel: Kernel, values: Mapping[Var, Expr]) -> str:
-    last = kernel.nodes[-1]
-    if last.row is not None and last.row.extends:  # the buffer is not read
-        return _text(_size(last.inputs[1]) * 2, values)
+    if kernel.extension is not None:  # the new rows are read and written, not the buffer
+        return _text(_size(kernel.extension.inputs[1]) * 2, values)
     users: dict[Node, list[Node]] = {}
     for node in kernel.nodes:
         for x in dict.fromkeys(node.inputs):

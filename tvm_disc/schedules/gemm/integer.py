@@ -165,9 +165,13 @@ class Tile(Protocol):
 
 def add_products(dot: Dot, lanes: int, total: Expr, left: Expr, right: Expr) -> Expr:
     """Return ``total`` plus four products of bytes per lane; operands are words of int32."""
-    x, y = (tirx.reinterpret(f"int8x{QUAD * lanes}", part) for part in (left, right))
     (name,) = dot.intrinsics[lanes]
-    return tirx.call_llvm_pure_intrin(f"int32x{lanes}", name, total, x, y)
+    operands = (_bytes(part, lanes) for part in (left, right))
+    return tirx.call_llvm_pure_intrin(f"int32x{lanes}", name, total, *operands)
+
+
+def _bytes(words: Expr, lanes: int) -> Expr:
+    return tirx.reinterpret(f"int8x{QUAD * lanes}", words)
 
 
 class _Sums:
@@ -206,10 +210,9 @@ class _Sums:
             total = add_products(self.dot, self.lanes, buffer[self.at], left, right)
             self.b.store(buffer, self.at, total)
             return
-        bytes_ = f"int8x{QUAD * self.lanes}"
-        x, y = (tirx.reinterpret(bytes_, part) for part in (left, right))
-        pairs = f"int16x{2 * self.lanes}"
-        product = tirx.call_llvm_pure_intrin(pairs, self.dot.intrinsics[self.lanes][0], x, y)
+        operands = (_bytes(part, self.lanes) for part in (left, right))
+        pairs, name = f"int16x{2 * self.lanes}", self.dot.intrinsics[self.lanes][0]
+        product = tirx.call_llvm_pure_intrin(pairs, name, *operands)
         buffer = self.pairs[s][i, v]
         self.b.store(buffer, self.pairs_at, buffer[self.pairs_at] + product)
 

@@ -23,6 +23,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from tvm_disc.relay.kernel_ops import NIBBLES
 from tvm_disc.schedules.gemm.integer import add_products, emit_groups
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.target.dots import DOTS
@@ -52,7 +53,6 @@ from tvm_disc.typing import UNSET, Buffer, Expr, TVMFunction, Var
 # hardware prefetcher reads ahead, and our prefetches would use up its buffers: with them, one and
 # two rows of 768 x 2304 took 1.3 times as long on a Zen 4, three rows 1.1 times.
 _STREAMED_ROWS = 3
-NIBBLES = 8  # numbers of four bits in a word of B
 # Independent sums needed to cover the latency of two 4-cycle FMA pipes.
 _LATENCY_SUMS = 8
 
