@@ -19,7 +19,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -167,19 +168,27 @@ def quantile(values: Sequence[float], at: float) -> float:
     return sorted(values)[min(len(values) - 1, int(at * len(values)))]
 
 
-def run(way: str, busy: int, args: argparse.Namespace) -> list[tuple[float, float]]:
-    """Ratios of medians and of 99th percentiles, two threads over one, of every shape."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
-    given = ["--child", way, "--models", args.models, "--calls", str(args.calls)]
-    command = [sys.executable, __file__, *given, *(["--ort"] if args.ort else [])]
-    if way == "one-core":
-        command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), *command]
+@contextmanager
+def neighbours(count: int) -> Iterator[None]:
+    """Scope beside so many processes that compute without end."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(spin) for _ in range(count)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        yield
     finally:
         for other in others:
             other.kill()
             other.wait()
+
+
+def run(way: str, busy: int, args: argparse.Namespace) -> list[tuple[float, float]]:
+    """Ratios of medians and of 99th percentiles, two threads over one, of every shape."""
+    given = ["--child", way, "--models", args.models, "--calls", str(args.calls)]
+    command = [sys.executable, __file__, *given, *(["--ort"] if args.ort else [])]
+    if way == "one-core":
+        command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), *command]
+    with neighbours(busy):
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
     ratios = []
     for line in done.stdout.splitlines():
         name, row = json.loads(line)

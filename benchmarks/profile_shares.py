@@ -68,15 +68,11 @@ def measure(model: str, threads: int) -> None:
 
 def run(model: str, busy: int, threads: int) -> dict[str, Any]:
     """Return what a child measured beside ``busy`` busy processes."""
-    spin = [sys.executable, "-c", "while True: pass"]
-    others = [subprocess.Popen(spin) for _ in range(busy)]
+    from benchmarks.busy import neighbours
+
     command = [sys.executable, __file__, "--child", "--models", model, "--threads", str(threads)]
-    try:
+    with neighbours(busy):
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

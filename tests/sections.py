@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +43,15 @@ class Section:
     def read(self, root: Path = ROOT) -> str:
         """Return the section of the document."""
         return self.split((root / self.path).read_text(encoding="utf-8"))[1]
+
+    def command(self, about: str | None, make: Callable[[], str]) -> None:
+        """Run the command: print what ``make`` returns, or write it into the document."""
+        parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+        parser.add_argument("--write", action="store_true", help=f"into {self.path}")
+        if parser.parse_args().write:
+            self.write(make())
+        else:
+            print(make())
 
     def write(self, text: str, root: Path = ROOT) -> None:
         """Replace the section of the document."""

@@ -6,7 +6,6 @@ shares with others.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import io
 import tokenize
@@ -68,16 +67,5 @@ def table() -> Iterator[str]:
     yield f"All GPU templates share {lines_of(SHARED)} lines for vector accesses."
 
 
-def main() -> None:
-    """Print the table, or write it into the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="into docs/cuda.md")
-    text = "\n".join(table())
-    if not parser.parse_args().write:
-        print(text)
-        return
-    SECTION.write(f"\n{text}")
-
-
 if __name__ == "__main__":
-    main()
+    SECTION.command(__doc__, lambda: "\n".join(["", *table()]))

@@ -6,7 +6,6 @@ pytest, in an environment with PyTorch.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 
@@ -107,15 +106,5 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Print the table, or write it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"into {SECTION.path}")
-    if parser.parse_args().write:
-        SECTION.write(table())
-    else:
-        print(table())
-
-
 if __name__ == "__main__":
-    main()
+    SECTION.command(__doc__, table)

@@ -5,7 +5,6 @@ The diagram is a section of CONTRIBUTING.md; without ``--write`` it is printed.
 
 from __future__ import annotations
 
-import argparse
 import graphlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -60,15 +59,5 @@ def _rows(names: Sequence[str], width: int = 4) -> list[Sequence[str]]:
     return [names[k : k + width] for k in range(0, len(names), width)]
 
 
-def main() -> None:
-    """Print the diagram, or write it into CONTRIBUTING.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="into CONTRIBUTING.md")
-    if parser.parse_args().write:
-        SECTION.write(picture(ROOT))
-    else:
-        print(picture(ROOT))
-
-
 if __name__ == "__main__":
-    main()
+    SECTION.command(__doc__, lambda: picture(ROOT))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from pathlib import Path
 
@@ -40,15 +39,5 @@ def _code(names: list[str]) -> str:
     return ", ".join(f"`{n}`" for n in names)
 
 
-def main() -> None:
-    """Print the table, or write it into docs/jax.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="into docs/jax.md")
-    if parser.parse_args().write:
-        SECTION.write(table())
-    else:
-        print(table())
-
-
 if __name__ == "__main__":
-    main()
+    SECTION.command(__doc__, table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,17 +37,22 @@ Passes = Callable[[], Any]
 LEGALIZE: Passes = relay.transform.Legalize
 QNN: Passes = relay.qnn.transform.Legalize
 CANONICALIZE: Passes = relay.qnn.transform.CanonicalizeOps
-OWN: Passes = lambda: relay.transform.Legalize("FTVMOwn")  # noqa: E731
-CLIPPED = lambda attrs, x, types: relay.clip(x[0], 0.0, 9.0)  # noqa: E731
+OWN: Passes = partial(relay.transform.Legalize, "FTVMOwn")
+
+
+def clipped(attrs: Any, x: Any, types: Any) -> Any:
+    """A replacement of an operator."""
+    return relay.clip(x[0], 0.0, 9.0)
+
 
 # operator, attribute, its function | pass, program, operators that are left
 CASES: dict[str, tuple[str, str, Any, Passes, relay.Expr, str]] = {
-    "replaced": ("nn.relu", KEY, CLIPPED, LEGALIZE, relay.nn.relu(X), "clip 1"),
-    "each call": ("nn.relu", KEY, CLIPPED, LEGALIZE, relay.nn.relu(relay.nn.relu(X)), "clip 2"),
-    "others stay": ("nn.relu", KEY, CLIPPED, LEGALIZE, relay.exp(X), "exp 1"),
+    "replaced": ("nn.relu", KEY, clipped, LEGALIZE, relay.nn.relu(X), "clip 1"),
+    "each call": ("nn.relu", KEY, clipped, LEGALIZE, relay.nn.relu(relay.nn.relu(X)), "clip 2"),
+    "others stay": ("nn.relu", KEY, clipped, LEGALIZE, relay.exp(X), "exp 1"),
     "None keeps": ("nn.relu", KEY, lambda *_: None, LEGALIZE, relay.nn.relu(X), "nn.relu 1"),
-    "another attribute": ("nn.relu", "FTVMOwn", CLIPPED, LEGALIZE, relay.nn.relu(X), "nn.relu 1"),
-    "its own attribute": ("nn.relu", "FTVMOwn", CLIPPED, OWN, relay.nn.relu(X), "clip 1"),
+    "another attribute": ("nn.relu", "FTVMOwn", clipped, LEGALIZE, relay.nn.relu(X), "nn.relu 1"),
+    "its own attribute": ("nn.relu", "FTVMOwn", clipped, OWN, relay.nn.relu(X), "clip 1"),
     "attributes": (
         "nn.leaky_relu",
         KEY,

@@ -41,6 +41,13 @@ def weights(
     return relay.multiply(wide, relay.const(each[0])), value, 3 if "zero" in form else 2
 
 
+def product(matrix: Any, k: int, level: str) -> Any:
+    """A program that multiplies ``m`` rows by a matrix."""
+    x = rows("m", k)
+    func = function(x, relay.nn.dense(x, matrix))
+    return tvm_disc.build(func, target={"kind": "llvm", "mcpu": level})
+
+
 def check(exe: Any, w: np.ndarray, bias: np.ndarray | None, sizes: tuple[int, ...] = ROWS) -> None:
     for m in sizes:
         x = RNG.standard_normal((m, w.shape[1])).astype("float32")
@@ -70,10 +77,7 @@ def check(exe: Any, w: np.ndarray, bias: np.ndarray | None, sizes: tuple[int, ..
 )
 def test_scales(form: str, k: int, n: int, block: int, kept: str, level: str) -> None:
     made, w, parts = weights(form, k, n, block, kept)
-    x = rows("m", k)
-    exe = tvm_disc.build(
-        function(x, relay.nn.dense(x, made)), target={"kind": "llvm", "mcpu": level}
-    )
+    exe = product(made, k, level)
     assert f"packed operands: {', '.join(('B', 'B scale', 'B zero')[:parts])}" in exe.explain()
     assert len(exe.kernels) == 1
     assert "vpmovsxbd" in exe.source("asm")
@@ -97,10 +101,7 @@ def test_scales(form: str, k: int, n: int, block: int, kept: str, level: str) ->
 def test_four_bits(form: str, k: int, n: int, block: int, kept: str, level: str) -> None:
     """Eight numbers of a word; levels widen them with arithmetic or a table."""
     made, w, _ = weights(form, k, n, block, kept, bits=4)
-    x = rows("m", k)
-    exe = tvm_disc.build(
-        function(x, relay.nn.dense(x, made)), target={"kind": "llvm", "mcpu": level}
-    )
+    exe = product(made, k, level)
     assert len(exe.kernels) == 1
     assert "vpmovsxbd" not in exe.source("asm")
     run_on(level)
@@ -110,9 +111,7 @@ def test_four_bits(form: str, k: int, n: int, block: int, kept: str, level: str)
 @pytest.mark.parametrize(("k", "block"), [(1001, 0), (1020, 12), (1000, 20)])
 def test_words_of_four_bits_that_do_not_divide_k_are_bytes(k: int, block: int) -> None:
     made, w, _ = weights("group" if block else "column", k, 96, block, bits=4)
-    x = rows("m", k)
-    func = function(x, relay.nn.dense(x, made))
-    exe = tvm_disc.build(func, target={"kind": "llvm", "mcpu": "x86-64-v3"})
+    exe = product(made, k, "x86-64-v3")
     assert "vpmovsxbd" in exe.source("asm")
     run_on("x86-64-v3")
     check(exe, w, None, (1, 5, 20))
