@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tvm_disc.options import Options
     from tvm_disc.runtime.executable import Executable, load
     from tvm_disc.runtime.generate import generate
+    from tvm_disc.runtime.ragged import Ragged
     from tvm_disc.tuning.tune import tune
 
 __version__ = "0.1.0"
@@ -21,6 +22,7 @@ __all__ = [
     "DiscError",
     "Executable",
     "Options",
+    "Ragged",
     "build",
     "generate",
     "load",
@@ -37,6 +39,7 @@ _PLACES = {
     "DiscError": "tvm_disc.errors",
     "Executable": "tvm_disc.runtime.executable",
     "Options": "tvm_disc.options",
+    "Ragged": "tvm_disc.runtime.ragged",
     "build": "tvm_disc.compile",
     "generate": "tvm_disc.runtime.generate",
     "load": "tvm_disc.runtime.executable",

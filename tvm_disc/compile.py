@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -60,6 +61,7 @@ from tvm_disc.relay_passes import (
     WidenBFloat16,
 )
 from tvm_disc.relay_passes.hooks import Hooks, read_hooks, run_hook
+from tvm_disc.relay_passes.ragged.declared import check_ragged, equal_batches
 from tvm_disc.relay_passes.versions import Told, groups, kernel_calls, versions_of
 from tvm_disc.runtime.code import Code, number_of
 from tvm_disc.runtime.executable import Executable
@@ -76,6 +78,7 @@ from tvm_disc.support.store import Store, store_of
 from tvm_disc.target.device import Device
 from tvm_disc.typing import DynamicShapes, ExampleInputs, Expr, Target, TargetLike, UserPasses
 
+_ragged_batches = Late("tvm_disc.relay_passes.ragged.transform:RaggedBatches")
 _peaks = Late("tvm_disc.codegen.roofline:peaks_of_machine")
 
 Params: TypeAlias = Mapping[str, np.ndarray] | str | os.PathLike[str] | None
@@ -98,6 +101,9 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("narrow-weights", lambda told: NarrowWeights(narrowing=told.narrowing)),
     # Before merging: matmuls of equal operands must refer to one value.
     ("simplify", lambda told: Simplify()),
+    # After simplification, which removes most of the operators that it would have to describe.
+    # Before merging and fusion, for which packed rows are one dense matrix.
+    ("ragged", lambda told: _ragged_batches(told.ragged) if told.ragged else _unchanged),
     # Before hoisting: the gates of a recurrent cell are then hoisted out of it as one matmul.
     ("merge", lambda told: MergeProducts()),
     ("hoist", lambda told: HoistProducts()),
@@ -112,12 +118,17 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
 STAGES = tuple(name for name, _ in PASSES)
 
 
+def _unchanged(mod: Any) -> Any:
+    return mod
+
+
 def build(
     source: Source,
     *,
     params: Params = None,
     target: TargetLike = None,
     constraints: Sequence[str] = (),
+    ragged: Mapping[str, int] = MappingProxyType({}),
     options: Options | None = None,
     passes: UserPasses | None = None,
     example_inputs: ExampleInputs | None = None,
@@ -134,6 +145,8 @@ def build(
         target: a TVM CPU target; this machine by default. A program for a list of targets contains
             code for each; loading it selects the best that the processor supports.
         constraints: facts about input dims, such as ``"1 <= b <= 64"`` or ``"ids.1 == mask.1"``.
+        ragged: inputs whose axis 1 has a different size in each item, as ``{"ids": 1, "mask": 1}``.
+            The program takes packed rows and computes no padding.
         options: see :class:`Options`.
         passes: user passes by position: ``{"after simplify": mine}``. A position is ``before`` or
             ``after`` and one of ``STAGES``; a pass, or a list of passes, maps a module to a module.
@@ -156,7 +169,7 @@ def build(
         if example_inputs is not None or dynamic_shapes is not None:
             given = exported(source, example_inputs, dynamic_shapes)
         run = partial(
-            _build, given, params, target, constraints, options, passes, model_name(source)
+            _build, given, params, target, constraints, ragged, options, passes, model_name(source)
         )
         if options.time_limit is None:
             return run()
@@ -181,13 +194,15 @@ class Job:
     targets: Sequence[Target]
     device: Device | None
     constraints: Sequence[str]
+    ragged: Mapping[str, int]
     options: Options
     passes: UserPasses | None
     store: Store | None
 
     def key(self) -> str | None:
         """Return the key of the program in the cache, or None if it cannot be cached."""
-        told = (self.options.threads or default_threads(), self.device)
+        ragged = sorted(self.ragged.items())
+        told = (self.options.threads or default_threads(), self.device, ragged)
         arguments = (self.source, self.params, self.targets, self.constraints, self.options)
         return build_key(*arguments, self.passes, told)
 
@@ -197,6 +212,7 @@ def _build(
     params: Params,
     target: TargetLike,
     constraints: Sequence[str],
+    ragged: Mapping[str, int],
     options: Options,
     passes: UserPasses | None,
     model: str,
@@ -208,6 +224,7 @@ def _build(
     targets = resolve_targets(target)
     if device is None and options.cuda_graphs:
         raise BadOption('cuda_graphs: expected target="cuda", found a CPU target')
+    ragged = check_ragged(ragged, options, on_device=device is not None)
     for name in ("int8_activations", "state"):
         if device is not None and getattr(options, name):
             raise BadOption(f"{name}: expected a CPU target, found a GPU; leave it out")
@@ -215,7 +232,7 @@ def _build(
         raise Unsupported("target: a GPU program has one host, found a list of several")
     number = number_of([level_of(t) for t in targets], options.level)
     store = store_of(options)
-    job = Job(source, params, targets, device, constraints, options, passes, store)
+    job = Job(source, params, targets, device, constraints, ragged, options, passes, store)
     program = through_cache(partial(_made, job, trace), store, job.key, targets, trace)
     home = partial(home_of_process, store) if program.manifest["threads"] else int
     manifest = {**program.manifest, "model": model, "version": VERSION}
@@ -240,7 +257,8 @@ def _made(job: Job, trace: Trace, key: str | None) -> Kept:
 def compiled(job: Job, trace: Trace, key: str | None) -> Kept:
     """Compile a program: all stages in order. Cache it if ``key`` is not None."""
     # Graph passes: independent of the target.
-    graph = fused_graph(job.source, job.params, job.constraints, job.options, trace, job.passes)
+    told = (job.source, job.params, job.constraints, job.options, trace, job.passes, job.ragged)
+    graph = fused_graph(*told)
     with ExitStack() as begun:
         say = partial(trace.say, SUMMARY)
         # LLVM compiles the first kernels while later kernels are still being scheduled.
@@ -321,9 +339,11 @@ def fused_graph(
     options: Options,
     trace: Trace,
     passes: Mapping[str, object] | None = None,
+    ragged: Mapping[str, int] = MappingProxyType({}),
 ) -> Fused:
     """Run ``PASSES`` and the user's passes on each version of the program."""
-    told = Told(_params(params), check_constraints(constraints), options)
+    stated = [*check_constraints(constraints), *equal_batches(ragged)]
+    told = Told(_params(params), stated, options, ragged=ragged)
     hooks = read_hooks({} if passes is None else passes, STAGES)
     with trace.stage("read"):
         module = read(source)

@@ -14,6 +14,7 @@ from tvm_disc.codegen.plan.outline import memory_outline, outline
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.plan.tail_recursion import program_launches
 from tvm_disc.relay.importer.module import ImportedModule
+from tvm_disc.relay_passes.module_facts import RAGGED
 from tvm_disc.relay_passes.own_state import STATE
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.gemm.vendor import calls_vendor
@@ -73,6 +74,7 @@ def describe(
         "refused": [str(r) for r in dict.fromkeys(refused)],
         "quantized": list(quantized),
         "state": _state(versions[-1].mod),
+        "ragged": _ragged(versions[-1].mod),
     }
 
 
@@ -88,6 +90,20 @@ def _state(mod: TVMModule) -> list[dict[str, str | int]]:
         }
         for buffer, length, axis, rows in found
     ]
+
+
+def _ragged(mod: TVMModule) -> dict[str, Any]:
+    """Return the offsets inputs of ragged inputs by name, and of every result; {} if none is
+    ragged.
+    """
+    found = (mod["main"].attrs or {}).get(RAGGED)
+    if found is None:
+        return {}
+    inputs, results = found
+    return {
+        "inputs": {str(name): str(offsets) for name, offsets in inputs},
+        "results": [str(name) for name in results],
+    }
 
 
 def _workspace(program: Program) -> str:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
 from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.shape import Solver
 
 
 def permutation(node: Node) -> tuple[int, ...]:
@@ -33,3 +41,16 @@ def is_contiguous(node: Node) -> bool:
     if not axes:
         return True
     return all(a in axes or is_one(shape[a]) for a in range(axes[0], axes[-1] + 1))
+
+
+def cofactor(size: Any, symbols: Sequence[Any], solver: Solver) -> Any:
+    """Return c, free of ``symbols``, such that a size is c times their product; None if there is
+    none.
+    """
+    one = tirx.IntImm("int64", 1)
+
+    def without(v: Any) -> Any:
+        return one if any(v.same_as(s) for s in symbols) else v
+
+    found = solver.simplify(tvm_ffi.structural_map(size, (tirx.Var, without), order="post"))
+    return found if solver.known_eq(size, prod(symbols, start=found)) else None

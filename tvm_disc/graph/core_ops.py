@@ -16,8 +16,10 @@ from tvm_disc.relay.kernel_ops import (
     DEQUANTIZE,
     FUNCTIONS,
     KERNELS,
+    PACK,
     REINTERPRET,
     ROUND_ROWS,
+    UNPACK,
 )
 
 # A storage format only: operators compute in float32.
@@ -140,6 +142,8 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.astype", _E, ("dtype",)),
     CoreOp(REINTERPRET, _E),
     CoreOp(DEQUANTIZE, _I, ("group", "bits"), cost=4, expands=True),
+    CoreOp(UNPACK, _I, cost=0),
+    CoreOp(PACK, _I),
     CoreOp("relax.reshape", _V),
     CoreOp("relax.expand_dims", _V, ("axis",)),
     CoreOp("relax.squeeze", _V, ("axis",)),

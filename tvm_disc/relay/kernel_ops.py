@@ -28,6 +28,8 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.compact": (),
     "disc.coordinates": (),
     "disc.csr_dense": ("transposed",),
+    "disc.items": ("positions",),
+    "disc.lengths": ("least",),
     "disc.pool_grad": ("average", "count_pads", "pool_size", "strides", "padding"),
     "disc.correlation": ("size", "most", "stride", "apart", "product"),
     "disc.proposals": ("stride", "least", "plain"),
@@ -50,6 +52,13 @@ DEQUANTIZE = "disc.dequantize"
 NIBBLES = 8  # numbers of four bits in a word
 
 
+# ``(packed[t, ...], offsets[b + 1])`` as ``[b, s, ...]``: ``(g, i)`` is row ``offsets[g] + i`` of
+# ``packed``. Elements behind the end of an item are undefined.
+UNPACK = "disc.unpack"
+
+# ``(padded[b, s, ...], offsets[b + 1])`` as ``[t, ...]``: the inverse of ``UNPACK``.
+PACK = "disc.pack"
+
 # ``(data, least, greatest, R.shape([low, high]))``: returns data. The host program raises an error
 # unless low <= least and greatest < high. A single number is both least and greatest.
 CHECKED = "disc.checked"
@@ -64,7 +73,7 @@ def _infer_same(call: Any, _: object) -> object:
 
 
 def _register() -> None:
-    rules = dict.fromkeys((*KERNELS, REINTERPRET, DEQUANTIZE), _infer)
+    rules = dict.fromkeys((*KERNELS, REINTERPRET, DEQUANTIZE, UNPACK, PACK), _infer)
     rules.update(dict.fromkeys((f"disc.{name}" for name in FUNCTIONS), _infer_same))
     rules[CHECKED] = _infer_same
     for name, infer in rules.items():
@@ -84,6 +93,12 @@ def kernel_call(
     assert set(attrs) == set(KERNELS[name]), name
     given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype, **attrs)
     return tvm.ir.Call(tvm.ir.Op.get(name), [*args, relax.ShapeExpr(list(dims))], given)
+
+
+def ragged_call(name: str, data: Expr, offsets: Expr, dims: Sequence[Expr], dtype: str) -> Expr:
+    """Return a call of ``UNPACK`` or ``PACK``."""
+    given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype)
+    return tvm.ir.Call(tvm.ir.Op.get(name), [data, offsets, relax.ShapeExpr(list(dims))], given)
 
 
 def function_call(name: str) -> Callable[[Expr], Expr]:

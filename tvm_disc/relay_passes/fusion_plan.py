@@ -16,6 +16,7 @@ from tvm_disc.graph.attention import feeds_scores, find_attention, is_lanewise
 from tvm_disc.graph.axes import is_contiguous, permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.relay.kernel_ops import PACK, UNPACK
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
 from tvm_disc.relay_passes.fusion_merge import MAX_GROUP_NODES, merge_groups
 from tvm_disc.relay_passes.fusion_relations import (
@@ -201,6 +202,11 @@ class _Planner(Relations):
             order = ("permute", frame, permutation(node))
             group.frame[node] = self._frame(group, order, node.shape)
             return None
+        if node.op == PACK:
+            if group.kind != "attention":
+                return "only an attention computes the rows of one item at a time"
+            group.frame[node] = self._frame(group, ("pack", frame), node.shape)
+            return None
         if node.op == "relax.strided_slice":
             return self._part_reason(group, node, frame)
         if node.cls is not OpClass.ELEMWISE:
@@ -381,7 +387,8 @@ class _Planner(Relations):
         return True
 
     def _pure_move(self, node: Node) -> bool:
-        return node.op in ("relax.permute_dims", "relax.broadcast_to", "relax.strided_slice")
+        moves = ("relax.permute_dims", "relax.broadcast_to", "relax.strided_slice", UNPACK)
+        return node.op in moves
 
     def _inline_reason(self, group: GroupPlan, node: Node) -> str | None:
         if len(group.members) >= MAX_GROUP_NODES:

@@ -12,6 +12,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.typing import TVMModule
 
 ATTRIBUTE = "disc.solver"
+RAGGED = "disc.ragged"  # attribute of the main function: see `ragged/transform.py`
 
 
 def solver_of(mod: Any, given: Solver | None = None) -> Solver:
@@ -33,4 +34,4 @@ def without_solver(mod: Any) -> object:
     return mod.without_attr(ATTRIBUTE) if ATTRIBUTE in (mod.attrs or {}) else mod
 
 
-__all__ = ["ATTRIBUTE", "solver_of", "with_solver", "without_solver"]
+__all__ = ["ATTRIBUTE", "RAGGED", "solver_of", "with_solver", "without_solver"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ class Told:
     constraints: Sequence[str]
     options: Options
     premises: Sequence[str] = ()
+    ragged: Mapping[str, int] = field(default_factory=dict)
 
     def propagate(self) -> Any:
         """Return a new pass `propagate`; its remaining guards are checked by the host program."""
@@ -60,17 +61,20 @@ def import_versions(
 def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
     """Return the versions of a module after `propagate`, the general one last."""
 
-    def read(premises: Sequence[str]) -> ImportedModule:
-        propagate = replace(told, premises=premises).propagate()
+    def read(premises: Sequence[str], **changed: Any) -> ImportedModule:
+        propagate = replace(told, premises=premises, **changed).propagate()
         mod = propagate.transform_module(module, None)
         return ImportedModule(mod, propagate.solver, external=propagate.external)
 
     general = read(())
     # Boxed values hide the dims that a special version would be selected by.
-    several = told.options.versions and not uses_boxes(general.mod)
+    several = (told.options.versions or told.ragged) and not uses_boxes(general.mod)
     special = special_version(read, general) if several else None
     if special is None:
         return [general]
+    if told.ragged:
+        # Lengths are equal for all items or not at all: each call meets the premises.
+        return [read((), constraints=[*told.constraints, *(p.text for p in special[1])])]
     return [replace(special[0], premises=special[1]), general]
 
 

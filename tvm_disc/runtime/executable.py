@@ -70,7 +70,7 @@ from tvm_disc.runtime.rounds import timed_rounds
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
 from tvm_disc.runtime.state import GrowingCaches
-from tvm_disc.runtime.structure import Structure
+from tvm_disc.runtime.structure import structure_of
 from tvm_disc.runtime.summary import checked_dims, shortened
 from tvm_disc.support.late import Late
 from tvm_disc.support.locks import Lock
@@ -112,7 +112,7 @@ class Executable:
         self._outputs: Any = self._manifest["outputs"]
         self._names: list[str] = unique_names([name for name, _, _ in self.signature])
         self._codec = Codec.of(self._manifest.get("external"), self._names)
-        self._structure = Structure.of(self._manifest.get("external"), self._names)
+        self._structure = structure_of(self._manifest, self._names)
         self._binding = Lock()
         self._direct: Callable[..., int] = not_direct
         self._pool: Callable[..., int] | None = None
@@ -185,7 +185,8 @@ class Executable:
     @property
     def inputs(self) -> list[str]:
         """The names of a call's inputs, including values of data types."""
-        return list(self._names if self._codec is None else self._codec.names)
+        form = self._codec or self._structure
+        return list(self._names if form is None else form.names)
 
     @property
     def results(self) -> list[tuple[tuple[str, ...], str]]:

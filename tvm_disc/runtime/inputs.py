@@ -250,9 +250,15 @@ def sample_inputs(manifest: Mapping[str, Any], dims: Mapping[str, int]) -> list[
         )
     rng = np.random.default_rng(0)
     found = []
-    for _, declared, dtype in manifest["inputs"]:
+    rows = {n: declared[0] for n, declared, _ in manifest["inputs"] if declared}
+    packed = {o: rows[n] for n, o in manifest.get("ragged", {}).get("inputs", {}).items()}
+    for name, declared, dtype in manifest["inputs"]:
         shape = tuple(evaluate(dim, dims) for dim in declared)
-        found.append(sample_array(rng, shape, dtype))
+        if name in packed:  # items of nearly equal lengths
+            ends = np.linspace(0, evaluate(packed[name], dims), shape[0])
+            found.append(np.rint(ends).astype(np.int64))
+        else:
+            found.append(sample_array(rng, shape, dtype))
     return found
 
 

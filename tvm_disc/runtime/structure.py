@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.inputs import ordered
+from tvm_disc.runtime.ragged import RaggedCalls
 
 
 class Structure:
@@ -165,4 +166,11 @@ def _told(tree: Any) -> str:
     return f"{tree.type.__name__}{keys} ({children})"
 
 
-__all__ = ["Structure"]
+def structure_of(manifest: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """Return what converts the arguments and the results of a call; None for plain tensors."""
+    if manifest.get("ragged"):
+        return RaggedCalls(manifest, names)
+    return Structure.of(manifest.get("external"), names)
+
+
+__all__ = ["Structure", "structure_of"]

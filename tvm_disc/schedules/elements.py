@@ -16,7 +16,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.axes import concat_axis, permutation
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one, static_dim
-from tvm_disc.relay.kernel_ops import DEQUANTIZE, FUNCTIONS, REINTERPRET
+from tvm_disc.relay.kernel_ops import DEQUANTIZE, FUNCTIONS, PACK, REINTERPRET, UNPACK
 from tvm_disc.schedules.math import functions
 from tvm_disc.schedules.math.device import native_on_device
 from tvm_disc.schedules.math.language import bound, is_literal, under
@@ -66,6 +66,9 @@ class ElementReader(Protocol):
 
     def at(self, node: Node, index: Index) -> Expr:
         """Return the value of ``node`` at ``index``."""
+
+    def item_of(self, offsets: Node) -> tuple[Expr, Expr] | None:
+        """Return (item, first row) if the body reads only one item of packed data, else None."""
 
     def guarded_at(self, node: Node, index: Index, inside: Expr) -> Expr:
         """Return :meth:`at`, for use in the arm of ``if_then_else`` in which ``inside`` holds."""
@@ -259,6 +262,34 @@ def _strided_slice(low: ElementReader, node: Node, index: Index) -> Expr:
     for axis, begin, stride in slice_bounds(node):
         at[axis] = add(begin, mul(at[axis], stride))
     return low.at(node.inputs[0], at)
+
+
+def packed_row(low: ElementReader, node: Node, item: Expr, position: Expr) -> Expr:
+    """Return the row of packed data that holds ``position`` of an item.
+
+    A kernel that computes one item reads only positions that exist. Others may read behind the end
+    of an item, and get any row.
+    """
+    data, offsets = node.inputs
+    here = low.item_of(offsets)
+    if here is not None:
+        return add(here[1], position)
+    rows = data.shape[0] if node.op == UNPACK else node.shape[0]
+    return tirx.min(*same_lanes(add(low.at(offsets, [item]), position), i64(rows) - 1))
+
+
+def _unpack(low: ElementReader, node: Node, index: Index) -> Expr:
+    row = packed_row(low, node, index[0], index[1])
+    return low.at(node.inputs[0], [row, *index[2:]])
+
+
+def _pack(low: ElementReader, node: Node, index: Index) -> Expr:
+    padded, offsets = node.inputs
+    here = low.item_of(offsets)
+    if here is None:
+        raise Unsupported("rows are packed only by the kernel that computes them")
+    item, first = here
+    return low.at(padded, [item, add(index[0], -first), *index[1:]])
 
 
 COUNTED = "fast"  # negative positions count from the end; others are clamped
@@ -519,6 +550,8 @@ ELEMENTS: Mapping[str, Rule] = {
     "relax.permute_dims": _permute,
     "relax.broadcast_to": _broadcast_to,
     "relax.concat": _concat,
+    UNPACK: _unpack,
+    PACK: _pack,
     "relax.strided_slice": _strided_slice,
     "relax.take": _take,
     "relax.gather_elements": _gather_elements,

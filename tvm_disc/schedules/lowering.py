@@ -60,6 +60,7 @@ class Lowering:
         self.space = space
         self.solver = solver
         self._readers: dict[Node, Reader] = {}
+        self._items: dict[Node, tuple[Expr, Expr]] = {}  # see ``bind_item``
         self._scopes: list[dict[tuple[Any, ...], Expr]] = [{}]
         self._resolved: list[set[Any]] = [set()]
         self._guards = 0
@@ -84,6 +85,16 @@ class Lowering:
     def drop_reader(self, node: Node) -> None:
         """Remove the reader of ``node``, so that it is computed again."""
         self._readers.pop(node, None)
+
+    def bind_item(self, offsets: Node, item: Expr, first: Expr) -> None:
+        """Restrict reads of packed data with these offsets to one item, whose first row is
+        ``first``.
+        """
+        self._items[offsets] = (item, first)
+
+    def item_of(self, offsets: Node) -> tuple[Expr, Expr] | None:
+        """Return what :meth:`bind_item` bound, or None."""
+        return self._items.get(offsets)
 
     def has_reader(self, node: Node) -> bool:
         """Return whether reads of ``node`` are loads or variables."""

@@ -22,6 +22,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.attention import Attention, find_attention
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, link_users, static_dim
+from tvm_disc.relay.kernel_ops import UNPACK
 from tvm_disc.schedules.dispatch.variant import Knobs, Need, Plan, Stage
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.rows.pieces import piece_stages, takes_pieces
@@ -100,8 +101,8 @@ def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
     """
     assert group.anchor is not None
     found = find_attention(group.anchor, solver)
-    if not isinstance(found, Attention):
-        return []
+    if not isinstance(found, Attention) or any(n.op == UNPACK for n in group.nodes):
+        return []  # stages would compute the padding of ragged items
     weights = [*found.softmax, *found.guard][-1]
     return [
         Cut("dot", (found.scores,), found.scores),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -10,6 +11,7 @@ from tvm import tirx
 
 from tvm_disc.graph.attention import Attention
 from tvm_disc.schedules.attention.mask_skip import FEWEST_QUERIES, HiddenKeys, spread
+from tvm_disc.schedules.attention.ragged import RaggedAttention, RaggedTasks
 from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, AttentionTile
 from tvm_disc.schedules.attention.softmax import SoftmaxRows
 from tvm_disc.schedules.gemm.inner import inner_kernel, tile_rows
@@ -50,6 +52,7 @@ class AttentionBody:
         kernels: MicroKernels,
         operands: Sequence[Operand],
         store: Any,
+        ragged: RaggedAttention | None = None,
     ) -> None:
         assert body.scratch is not None
         self.spec, self.tile, self.found, self.body = spec, tile, found, body
@@ -63,38 +66,75 @@ class AttentionBody:
         self.hidden: HiddenKeys | None = None
         if factor is not None:
             self.hidden = HiddenKeys(spec, tile, found, body, self.sizes, factor)
+        self.ragged = ragged
 
     def _bind(self, name: str, value: Size) -> Size:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
     def emit(self) -> None:
         """Emit the loop over tasks."""
-        b, low, z = self.b, self.low, self.sizes
+        low, z = self.low, self.sizes
         lo, hi = self.body.lo, self.body.hi
-        with low.loop("task", hi - lo, begin=lo) as task:
+        if self.ragged is not None and self.ragged.queries is not None:
+            self._ragged_tasks(self.ragged)
+            return
+        with low.loop("task", hi - lo, begin=lo) as task, ExitStack() as stack:
             g = self._bind("g", div(task, z.q_blocks))
             block = self._bind("q_block", task - g * z.q_blocks)
-            with b.when(tirx.any(tirx.EQ(task, lo), tirx.EQ(block, i64(0)))), low.scope():
-                with b.when(tirx.Not(self._keys_in_place())), low.scope():
-                    self._copy_keys(g)
-                with b.when(tirx.Not(self._values_in_place(g))), low.scope():
-                    self._copy_values(g)
-                if self.hidden is not None:
-                    self.hidden.item()
-            i0 = self._bind("i0", block * z.q_base + least(block, z.q_extra))
-            rows = self._bind("rows", z.q_base + tirx.Select(block < z.q_extra, i64(1), i64(0)))
-            self._copy_queries(g, i0, rows)
-            begin, end, blocks = i64(0), i64(z.n), z.k_blocks
+            if self.ragged is not None:
+                tasks = RaggedTasks(self.ragged, self.body, z, self._bind)
+                stack.enter_context(tasks.item(self._bind("item", div(g, self.ragged.heads))))
+            self._copy_item(g, tirx.any(tirx.EQ(task, lo), tirx.EQ(block, i64(0))))
+            self._block(g, *self._queries_of(block))
+
+    def _ragged_tasks(self, ragged: RaggedAttention) -> None:
+        """Emit the loop over tasks whose queries are packed rows of several items."""
+        b, low, z = self.b, self.low, self.sizes
+        lo, hi = self.body.lo, self.body.hi
+        tasks = RaggedTasks(ragged, self.body, z, self._bind)
+        held = b.alloc("held", 1, "int64")  # the matrix whose keys are in the scratch
+        b.store(held, 0, i64(-1))
+        with low.loop("task", hi - lo, begin=lo) as task:
+            head = self._bind("head", div(task, z.q_blocks))
+            block = self._bind("q_block", task - head * z.q_blocks)
+            with tasks.segments(*self._queries_of(block)) as (item, i0, rows):
+                g = self._bind("g", item * ragged.heads + head)
+                self._copy_item(g, tirx.NE(held[i64(0)], g))
+                b.store(held, 0, g)
+                self._block(g, i0, rows)
+
+    def _queries_of(self, block: Size) -> tuple[Size, Size]:
+        """Return (first, number of queries) of a block."""
+        z = self.sizes
+        i0 = self._bind("i0", block * z.q_base + least(block, z.q_extra))
+        rows = self._bind("rows", z.q_base + tirx.Select(block < z.q_extra, i64(1), i64(0)))
+        return i0, rows
+
+    def _copy_item(self, g: Size, first: Expr) -> None:
+        """Emit the copies of K and V of matrix ``g`` under the condition ``first``."""
+        with self.b.when(first), self.low.scope():
+            with self.b.when(tirx.Not(self._keys_in_place())), self.low.scope():
+                self._copy_keys(g)
+            with self.b.when(tirx.Not(self._values_in_place(g))), self.low.scope():
+                self._copy_values(g)
             if self.hidden is not None:
-                begin, end = self.hidden.span(g, i0, rows)
-                blocks = self._bind("blocks", most(cdiv(end - begin, most(z.keys, 1)), 1))
-            with low.loop("kb", blocks) as kb:
-                k0 = self._bind("k0", begin + kb * z.keys)
-                keys = self._bind("keys", least(z.keys, end - k0))
-                self._product_of_keys(g, rows, k0, keys)
-                self.rows.emit(g, (i0, rows), (kb, k0, keys))
-                self._product_of_values(g, rows, (kb, k0, keys))
-            self._finish(g, i0, rows)
+                self.hidden.item()
+
+    def _block(self, g: Size, i0: Size, rows: Size) -> None:
+        """Emit the attention of queries ``[i0, i0 + rows)`` of matrix ``g``."""
+        low, z = self.low, self.sizes
+        self._copy_queries(g, i0, rows)
+        begin, end, blocks = i64(0), i64(z.n), z.k_blocks
+        if self.hidden is not None:
+            begin, end = self.hidden.span(g, i0, rows)
+            blocks = self._bind("blocks", most(cdiv(end - begin, most(z.keys, 1)), 1))
+        with low.loop("kb", blocks) as kb:
+            k0 = self._bind("k0", begin + kb * z.keys)
+            keys = self._bind("keys", least(z.keys, end - k0))
+            self._product_of_keys(g, rows, k0, keys)
+            self.rows.emit(g, (i0, rows), (kb, k0, keys))
+            self._product_of_values(g, rows, (kb, k0, keys))
+        self._finish(g, i0, rows)
 
     # -- copies --------------------------------------------------------------------------------
 

@@ -102,7 +102,11 @@ class HiddenKeys:
         self.low, self.b, self.scratch = body.low, body.block, body.scratch
         self.wide = tile.lanes * UNROLLED_VECTORS
         self.same_rows = same_rows(found)
-        self.worth = tirx.all(i64(sizes.n) >= FEWEST_KEYS, i64(sizes.m) >= FEWEST_QUERIES)
+
+    @property
+    def worth(self) -> Expr:
+        """The condition under which the search saves more than it costs."""
+        return tirx.all(i64(self.sizes.n) >= FEWEST_KEYS, i64(self.sizes.m) >= FEWEST_QUERIES)
 
     # -- magnitudes ----------------------------------------------------------------------------
 

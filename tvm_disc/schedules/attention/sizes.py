@@ -70,7 +70,8 @@ class AttentionSizes:
         self.m, self.n = m, n = known(spec.m), known(spec.n)
         self.depth, self.width = known(spec.depth), known(spec.width)
         self.line = max(1, LINE_BYTES // np.dtype(spec.dtype).itemsize)
-        k_r, v_r = tile.scores.n_r, tile.values.n_r
+        self.k_columns = k_r = tile.scores.n_r
+        v_r = tile.values.n_r
         self.q_blocks = bind("q_blocks", cdiv(m, tile.queries))
         self.q_base = bind("q_base", div(m, most(self.q_blocks, 1)))
         self.q_extra = bind("q_extra", m - self.q_base * self.q_blocks)

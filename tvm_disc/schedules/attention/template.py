@@ -27,6 +27,7 @@ from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.attention.body import AttentionBody, Operand
 from tvm_disc.schedules.attention.cost import attention_ns
 from tvm_disc.schedules.attention.mask_skip import spread
+from tvm_disc.schedules.attention.ragged import ragged_attention
 from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, attention_tile
 from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.dispatch.variant import Knobs
@@ -57,8 +58,13 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):
         return WhyNot("attention", "no softmax between two matmuls") if found is None else found
+    ragged = ragged_attention(group, found, solver)
+    if isinstance(ragged, WhyNot):
+        return ragged
     keys, values = _view(group, found.scores), _view(group, found.result)
     batch, m, n, depth = (_size(x) for x in keys.sizes)
+    if ragged is not None and ragged.queries is not None:
+        batch, m = _size(ragged.heads), _size(ragged.rows)
     width = _size(values.n)
     dtype = accumulator(found.result.dtype)
     tile = attention_tile(machine.isa, dtype, width)
@@ -67,7 +73,8 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         lambda low, g, j, d: keys.b_at(low, g, d, j),
         lambda low, g, k, e: values.b_at(low, g, k, e),
     )
-    places = [strides_of(group, solver, at) for at in ats]
+    offsets = [] if ragged is None else ragged.offsets
+    places = [strides_of(group, solver, at, offsets) for at in ats]
 
     staged = places[1] is None or 1 not in (places[1].stride, places[1].k_stride)
     spec = AttentionSpec(batch, m, n, depth, width, dtype, staged)
@@ -75,7 +82,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
     def emit(body: Body) -> None:
         operands = [_operand(body, at, place) for at, place in zip(ats, places, strict=True)]
         store = Epilogue(values, body)
-        AttentionBody(spec, tile, found, body, machine.micro, operands, store).emit()
+        AttentionBody(spec, tile, found, body, machine.micro, operands, store, ragged).emit()
 
     sizes = AttentionSizes(spec, tile)
     scores = i64(batch) * i64(m) * i64(n)
@@ -97,6 +104,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
                 if spread(found) is None
                 else {"masked keys": "skipped at both ends of a row of the mask"}
             ),
+            **({} if ragged is None else {"ragged": ragged.text()}),
             "read without packing": ", ".join(n for n, p in zip("QKV", places, strict=True) if p)
             or "none",
         },

@@ -207,15 +207,22 @@ def _in_place(
     return result
 
 
-def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides | None:
+def strides_of(
+    group: Group, solver: Solver, at: Callable[..., Expr], offsets: Sequence[Node] = ()
+) -> _Strides | None:
     """Return the strides of ``at(low, g, outer, k)`` in one operand; None if it is not a plain
     load.
+
+    Args:
+        offsets: those of packed operands, of which the body reads one item at a time.
     """
     space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(Block(), space, solver)
     index_itself: Any = lambda index: index  # noqa: E731
     for p in group.params:
         low.bind_reader(p, index_itself)
+    for p in offsets:
+        low.bind_item(p, index_var("item"), index_var("first"))
     g, outer, k = index_var("g"), index_var("outer"), index_var("k")
     zero, one = i64(0), i64(1)
 

@@ -16,8 +16,9 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.axes import permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.relay.kernel_ops import PACK
 from tvm_disc.schedules.conv.contraction import Contraction, contraction
-from tvm_disc.schedules.elements import cast, is_float, reshape_index
+from tvm_disc.schedules.elements import cast, is_float, packed_row, reshape_index
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.rows.template import LANEWISE, LANEWISE_MOVES
 from tvm_disc.shape import Solver
@@ -195,6 +196,8 @@ def epilogue_index(
             at = reshape_index(low, step.shape, source.shape, at)
         elif step.op == "relax.permute_dims":
             at = [at[a] for a in permutation(step)]
+        elif step.op == PACK:
+            at = [packed_row(low, step, at[0], at[1]), *at[2:]]
         elif step.op == "relax.strided_slice":
             at = [*at[:-1], add(at[-1], -step.prims[1][0])]
         elif len(step.shape) != len(at):

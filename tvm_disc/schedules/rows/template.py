@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node
+from tvm_disc.relay.kernel_ops import PACK, UNPACK
 from tvm_disc.schedules.dispatch.choose import moved_bytes
 from tvm_disc.schedules.dispatch.variant import Knobs, Need
 from tvm_disc.schedules.elements import is_float
@@ -50,6 +51,8 @@ LANEWISE_MOVES = (
     "relax.take",
     "relax.full",
     "relax.arange",
+    UNPACK,
+    PACK,
 )
 # Lanes past the end hold zeros, and an integer must not be divided by them.
 _DIVISIONS = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod", "relax.power")

@@ -1,0 +1,1 @@
+"""Ragged batches: programs over packed rows instead of padded items."""

@@ -1,0 +1,46 @@
+"""The argument ``ragged`` of ``build``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm_disc.errors import BadInput, BadOption, Unsupported
+from tvm_disc.options import Options
+
+
+def check_ragged(ragged: object, options: Options, on_device: bool) -> dict[str, int]:
+    """Return the checked ragged axes of inputs, by name.
+
+    Raises:
+        BadInput: it is not a mapping of names to axes.
+        Unsupported, BadOption: the target or an option does not allow ragged programs.
+    """
+    if not isinstance(ragged, Mapping):
+        raise BadInput(
+            'ragged: expected a mapping of inputs to axes, such as {"ids": 1}, found '
+            f"{type(ragged).__name__}"
+        )
+    for name, axis in ragged.items():
+        if not isinstance(name, str):
+            raise BadInput(f"ragged: expected the name of an input, found {name!r}")
+        if isinstance(axis, bool) or not isinstance(axis, int) or axis != 1:
+            raise BadInput(
+                f"ragged: input '{name}': expected axis 1, the one behind the axis of the items, "
+                f"found {axis!r}"
+            )
+    if ragged and on_device:
+        raise Unsupported("ragged: expected a CPU target, found a GPU")
+    if ragged and options.state:
+        raise BadOption("state: a ragged program cannot extend caches; leave out one of the two")
+    if ragged and not options.fuse:
+        raise BadOption("fuse: a ragged program requires fusion; leave out fuse=False")
+    return dict(ragged)
+
+
+def equal_batches(ragged: Mapping[str, int]) -> list[str]:
+    """Return constraints: all ragged inputs have the same number of items."""
+    first, *others = ragged or {"": 0}
+    return [f"{first}.0 == {name}.0" for name in others]
+
+
+__all__ = ["check_ragged", "equal_batches"]

@@ -1,0 +1,153 @@
+"""Forms of a value in a ragged program, and the dims that are ragged.
+
+Dense    the value of the model. A dim of the length ``s`` has the largest length, and element i
+         along it does not depend on the length of an item.
+Packed   one row per element of an item: ``[b, .., s, ..]`` is stored as ``[t, ...]``, where t
+         is the sum of the lengths.
+Padded   the value of the model, whose elements behind the end of an item are undefined. Only
+         the kernels of attention read it, one item at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tvm_disc.graph.axes import cofactor
+from tvm_disc.graph.nodes import Node, free_symbols, is_one
+from tvm_disc.shape import Solver
+from tvm_disc.tir.index import product
+from tvm_disc.typing import Expr, Var
+
+MERGED = -1  # the second axis of ``Packed.at`` if items and rows are one axis
+
+
+@dataclass(eq=False)
+class RaggedDim:
+    """A dim whose size depends on the item.
+
+    Attributes:
+        items: the number of items, b.
+        size: the symbol s of the model, the largest length.
+        rows: the sum of the lengths, t.
+        fewest: the least length.
+        inputs: names of the inputs that have the dim.
+        offsets: the checked offsets ``[b + 1]``, int64.
+        made: values computed from the offsets, by name.
+    """
+
+    items: Var
+    size: Var
+    rows: Var
+    fewest: Var
+    inputs: list[str]
+    offsets: Node
+    made: dict[str, Node] = field(default_factory=dict)
+
+    @property
+    def offsets_name(self) -> str:
+        """The name of the input with the offsets."""
+        return f"{self.inputs[0]}_offsets"
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """A value with the shape of the model."""
+
+    node: Node
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A value stored as ``[t, rest...]``.
+
+    Attributes:
+        at: the axes of b and s in the shape of the model; (0, MERGED) if axis 0 is ``b * s * c``,
+            stored as ``t * c``.
+    """
+
+    node: Node
+    dim: RaggedDim
+    at: tuple[int, int]
+
+    def axis(self, axis: int) -> int:
+        """Return the stored axis of an axis of the model that is neither b nor s."""
+        if self.at[1] == MERGED:
+            return axis
+        assert axis not in self.at
+        return 1 + axis - sum(a < axis for a in self.at)
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """A value of the model with undefined elements; ``result`` if an attention computed it."""
+
+    node: Node
+    result: bool = False
+
+
+Form: TypeAlias = Dense | Packed | Padded
+
+
+class Dims:
+    """The ragged dims of a program, and where they occur in shapes."""
+
+    def __init__(self, dims: Sequence[RaggedDim], solver: Solver) -> None:
+        self.dims, self.solver = list(dims), solver
+
+    def sizes_in(self, exprs: Sequence[object]) -> list[RaggedDim]:
+        """Return the ragged dims whose length occurs in expressions."""
+        symbols = free_symbols(e for e in exprs if not isinstance(e, float | str))
+        return [d for d in self.dims if any(d.size.same_as(s) for s in symbols)]
+
+    def axes_of(self, shape: Sequence[Expr]) -> list[int]:
+        """Return the axes whose dim contains the length of a ragged dim."""
+        return [k for k, d in enumerate(shape) if self.sizes_in([d])]
+
+    def place(self, shape: Sequence[Expr]) -> tuple[RaggedDim, tuple[int, int]] | None:
+        """Return (dim, ``at``) under which a value of this shape can be packed; None if none."""
+        axes = self.axes_of(shape)
+        if len(axes) != 1:
+            return None
+        [axis] = axes
+        [dim, *others] = self.sizes_in([shape[axis]])
+        if others:
+            return None
+        if self.solver.known_eq(shape[axis], dim.size):
+            items = [k for k, d in enumerate(shape) if self.solver.known_eq(d, dim.items)]
+            return (dim, (items[0], axis)) if len(items) == 1 else None
+        return (dim, (0, MERGED)) if axis == 0 and self.factor(shape[0], dim) else None
+
+    def factor(self, size: Expr, dim: RaggedDim) -> Expr | None:
+        """Return c if a size is ``b * s * c``, else None."""
+        found: Expr | None = cofactor(size, (dim.items, dim.size), self.solver)
+        return found
+
+    def stored(self, shape: Sequence[Expr], dim: RaggedDim, at: tuple[int, int]) -> list[Expr]:
+        """Return the stored shape of a packed value of this shape."""
+        if at[1] == MERGED:
+            factor = self.factor(shape[0], dim)
+            assert factor is not None
+            return [dim.rows if is_one(factor) else dim.rows * factor, *shape[1:]]
+        return [dim.rows, *(d for k, d in enumerate(shape) if k not in at)]
+
+    def same_place(
+        self, a: Sequence[Expr], at: tuple[int, int], b: Sequence[Expr], to: tuple[int, int]
+    ) -> bool:
+        """Return whether a view of shape ``b`` has b and s at ``to`` if one of shape ``a`` has them
+        at ``at``: the numbers of elements before, between and behind them are equal.
+        """
+        if MERGED in (at[1], to[1]):
+            return {at, to} <= {(0, 1), (0, MERGED)}
+        pairs = zip(_runs(a, at), _runs(b, to), strict=True)
+        ordered = (at[0] < at[1]) == (to[0] < to[1])
+        return ordered and all(self.solver.known_eq(product(x), product(y)) for x, y in pairs)
+
+
+def _runs(shape: Sequence[Expr], at: tuple[int, int]) -> list[Sequence[Expr]]:
+    first, second = sorted(at)
+    return [shape[:first], shape[first + 1 : second], shape[second + 1 :]]
+
+
+__all__ = ["MERGED", "Dense", "Dims", "Form", "Packed", "Padded", "RaggedDim"]

@@ -1,0 +1,235 @@
+"""``RaggedBatches``: a program over ``[b, s, ...]`` becomes one over packed rows ``[t, ...]``.
+
+    before   x[b, s, 768];  y = matmul(x, w) + bias;  z = attention(y, y, y)
+    after    x[t, 768], offsets[b + 1];  y = matmul(x, w) + bias
+             z = pack(attention(unpack(y), unpack(y), unpack(y)))
+
+``unpack`` and ``pack`` are index maps of the attention kernel, which computes one item at a time.
+All other kernels see one dense matrix of t rows. The result for an item is that of the model on
+this item alone.
+
+needs: the passes before it have reduced the main function to core operators of known shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_disc.errors import Unsupported, WhyNot
+from tvm_disc.graph.attention import Attention, find_attention
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
+from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay_passes.module_facts import RAGGED, solver_of
+from tvm_disc.relay_passes.ragged.dense import dense_reason
+from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Dims, Form, Packed, Padded
+from tvm_disc.relay_passes.ragged.inputs import RaggedInputs, settle_guards
+from tvm_disc.relay_passes.ragged.rules import FILLED, filled, ragged_form
+from tvm_disc.relay_passes.ragged.values import Values
+from tvm_disc.relay_passes.rewrite import (
+    Sequence_,
+    is_core,
+    map_functions,
+    operand_expr,
+    with_operands,
+)
+from tvm_disc.relay_passes.simplify import Simplify
+from tvm_disc.shape import Solver
+from tvm_disc.shape.printing import show_shape
+from tvm_disc.typing import Binding, Expr, PassContext, TVMFunction, Var
+
+
+def RaggedBatches(ragged: Mapping[str, int], solver: Solver | None = None) -> Any:
+    """Return a module pass for the inputs ``ragged``, whose axis 1 differs between items.
+
+    The attribute ``disc.ragged`` of the main function lists (input, offsets input) of every ragged
+    input, and the offsets input of every result, empty for a dense one.
+
+    Raises:
+        BadInput: an input does not exist, or has no such axis.
+        Unsupported: an operator cannot be ragged; the message has its name and the reason.
+    """
+
+    simplify: Any = Simplify()
+
+    def transform(mod: Any, ctx: PassContext) -> object:
+        if not ragged:
+            return mod
+        main, known = mod["main"], solver_of(mod, solver)
+        changed = _Rewriter(main, ragged, known).function()
+        mod = map_functions(mod, lambda f: changed if f.same_as(main) else f)
+        return simplify(mod)
+
+    return tvm.transform.module_pass(transform, opt_level=0, name="RaggedBatches")
+
+
+class _Rewriter:
+    """The rewritten main function."""
+
+    def __init__(self, main: TVMFunction, ragged: Mapping[str, int], solver: Solver) -> None:
+        self.main, self.solver = main, solver
+        self.out = Sequence_(solver, {})
+        self.inputs = RaggedInputs(main, ragged, self.out)
+        self.dims = Dims(self.inputs.dims, solver)
+        self.bindings = [b for block in main.body.blocks for b in block.bindings]
+        self.old = self._nodes()
+        self.attentions, refused = self._attentions()
+        self.values = Values(self.out, self.dims, refused)
+        self.forms: dict[Node, Form] = {
+            self.old[var]: form for var, form in self.inputs.forms.items()
+        }
+        self.tuples: dict[Any, Any] = {}
+        self.renamed: dict[Var, Var] = {}  # of bindings other than core operators
+
+    def _nodes(self) -> dict[Any, Node]:
+        """Return the nodes of the model by variable."""
+        found: dict[Any, Node] = {}
+        for p in self.main.params:
+            shape = tuple(p.ty.shape.values) if is_tensor(p.ty) and p.ty.shape else ()
+            found[p] = Node("param", (), shape, str(getattr(p.ty, "dtype", "")), var=p)
+        for binding in self.bindings:
+            var = binding.var
+            if is_core(binding):
+                found[var] = read_call(var, binding.value, found)
+            elif is_tensor(var.ty) and var.ty.shape is not None:
+                shape = tuple(var.ty.shape.values)
+                found[var] = Node("external", (), shape, str(var.ty.dtype), var=var)
+        link_users(found.values())
+        for var in _variables(self.main.body.body):
+            if var in found:
+                found[var].is_output = True
+        return found
+
+    def _attentions(self) -> tuple[dict[Node, Attention], dict[Node, str]]:
+        """Return the attentions by each of their parts, and why other matmuls are none."""
+        parts: dict[Node, Attention] = {}
+        refused: dict[Node, str] = {}
+        for node in self.old.values():
+            if node.cls is not OpClass.DOT:
+                continue
+            found = find_attention(node, self.solver)
+            if isinstance(found, WhyNot):
+                refused[node] = found.reason
+            elif found is not None and self.dims.axes_of(found.scores.shape[-2:]):
+                parts.update(dict.fromkeys(found.nodes(), found))
+        return parts, refused
+
+    def function(self) -> TVMFunction:
+        """Return the function over packed rows."""
+        for binding in self.bindings:
+            if is_core(binding):
+                node = self.old[binding.var]
+                self.forms[node] = self._form(node)
+            else:
+                self._other(binding)
+        results = self._results()
+        body = results[0] if len(results) == 1 else relax.Tuple(results)
+        if not isinstance(body, tvm.ir.Var):
+            var = relax.Var("results", tvm.ir.TupleType([v.ty for v in results]))
+            self.out.bindings.append(relax.VarBinding(var, body))
+            body = var
+        seq = relax.SeqExpr(like_blocks(self.main.body.blocks, self.out.bindings), body)
+        made = relax.Function(self.inputs.params, seq, body.ty, self.main.is_pure, self.main.attrs)
+        settle_guards(self.inputs)
+        inputs = [[n, d.offsets_name] for d in self.dims.dims for n in d.inputs]
+        changed: TVMFunction = made.with_attr(RAGGED, [inputs, self.offsets])
+        return changed
+
+    def _form(self, node: Node) -> Form:
+        forms = [self._operand(x) for x in node.inputs]
+        if node in self.attentions:
+            return self._attention(node, forms)
+        if all(isinstance(f, Dense) for f in forms):
+            return self._dense(node, forms)
+        found = ragged_form(self.values, node, forms)
+        if isinstance(found, str):
+            raise self._refused(node, found)
+        return found
+
+    def _operand(self, node: Node) -> Form:
+        if node.op == "const":
+            return Dense(node)
+        return self.forms[node]
+
+    def _dense(self, node: Node, forms: list[Form]) -> Form:
+        packed = filled(self.values, node) if node.op in FILLED else None
+        if packed is not None:
+            return packed
+        reason = dense_reason(node, self.dims)
+        if reason is not None:
+            raise self._refused(node, reason)
+        call = with_operands(node, [operand_expr(f.node) for f in forms])
+        return Dense(self.values.emit(call, node.shape, node))
+
+    def _attention(self, node: Node, forms: list[Form]) -> Form:
+        """Return a part of an attention, which is computed for one item at a time."""
+        operands = [self.values.padded(f, x) for f, x in zip(forms, node.inputs, strict=True)]
+        if node.cls is OpClass.VIEW:
+            call = reshape_call(operand_expr(operands[0]), list(node.shape))
+        else:
+            call = with_operands(node, [operand_expr(x) for x in operands])
+        made = self.values.emit(call, node.shape, node)
+        return self.values.settled(Padded(made, node is self.attentions[node].result))
+
+    def _refused(self, node: Node, reason: str) -> Unsupported:
+        return Unsupported(f"ragged: {WhyNot(node.label, reason)}")
+
+    def _other(self, binding: Binding) -> None:
+        """Keep a tuple of results; refuse control flow and calls."""
+        value = binding.value
+        if isinstance(value, tvm.ir.Tuple | tvm.ir.Var):
+            self.tuples[binding.var] = value
+        else:
+            raise Unsupported(
+                f"ragged: {binding.var.name}: control flow, functions and sizes read from data are "
+                "not supported in a ragged program"
+            )
+
+    def _results(self) -> list[Expr]:
+        """Return the results, and set ``offsets`` to the offsets input of each."""
+        body: Any = self.main.body.body
+        while body in self.tuples:
+            body = self.tuples[body]
+        fields = list(body.fields) if isinstance(body, tvm.ir.Tuple) else [body]
+        self.offsets: list[str] = []
+        found = []
+        for k, field in enumerate(fields):
+            if field not in self.old:
+                raise Unsupported(f"ragged: result {k}: expected a tensor in a flat tuple")
+            form = self.forms[self.old[field]]
+            found.append(operand_expr(form.node))
+            if isinstance(form, Dense):
+                self.offsets.append("")
+                if self.dims.axes_of(form.node.shape):
+                    raise Unsupported(
+                        f"ragged: result {k} has the largest length, but no ragged input flows "
+                        "into it"
+                    )
+                continue
+            fits = isinstance(form, Packed) and form.at in ((0, 1), (0, MERGED))
+            if not fits or not isinstance(form, Packed):
+                shape = show_shape(self.old[field].shape)
+                raise Unsupported(
+                    f"ragged: result {k}: expected the axes of items and of elements first, found "
+                    f"{shape}"
+                )
+            self.offsets.append(form.dim.offsets_name)
+        return found
+
+
+def _variables(expr: Any) -> list[Var]:
+    found: list[Any] = []
+
+    def look(e: object) -> None:
+        if isinstance(e, tvm.ir.Var):
+            found.append(e)
+
+    relax.analysis.post_order_visit(expr, look)
+    return found
+
+
+__all__ = ["RaggedBatches"]

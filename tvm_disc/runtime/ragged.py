@@ -1,0 +1,223 @@
+"""Ragged batches of the caller: items of different lengths, packed with offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import BadInput, shown
+from tvm_disc.runtime.arrays import as_array, numpy_dtype
+from tvm_disc.runtime.inputs import is_tensor, ordered
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Items of different lengths: item i is ``values[offsets[i] : offsets[i + 1]]``.
+
+    Attributes:
+        values: the rows of all items, ``[t, ...]``, a tensor of any library.
+        offsets: int64, one more than items; the first is 0, the last is t.
+
+    Example:
+        batch = tvm_disc.Ragged.pack([first, second])
+        result = exe(ids=batch)
+        result[1]  # the rows of the second item
+    """
+
+    values: Any
+    offsets: np.ndarray
+
+    def __post_init__(self) -> None:
+        if not is_tensor(self.values):
+            raise BadInput(f"Ragged: expected a tensor of values, found {shown(self.values)}")
+        offsets = self.offsets
+        if is_tensor(offsets) and not isinstance(offsets, np.ndarray):
+            offsets = as_array(offsets)
+        offsets = np.asarray(offsets)
+        if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":
+            raise BadInput(
+                "Ragged: expected offsets as a list of integers, one more than items, found "
+                f"{shown(self.offsets)}"
+            )
+        object.__setattr__(self, "offsets", np.ascontiguousarray(offsets, np.int64))
+
+    @classmethod
+    def pack(cls, items: Sequence[Any]) -> Ragged:
+        """Return the items, tensors that differ in axis 0 only, in one block.
+
+        Raises:
+            BadInput: there is none, or their shapes or libraries differ.
+        """
+        return _packed("Ragged.pack", items, None, None)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, item: int) -> Any:
+        index = range(len(self))[item]
+        return self.values[int(self.offsets[index]) : int(self.offsets[index + 1])]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[k] for k in range(len(self)))
+
+    def __repr__(self) -> str:
+        kind = str(self.values.dtype).removeprefix("torch.")
+        rest = "".join(f", {d}" for d in self.values.shape[1:])
+        return f"Ragged({len(self)} items, {kind}[{int(self.offsets[-1])}{rest}])"
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of rows of each item."""
+        found: np.ndarray = np.diff(self.offsets)
+        return found
+
+    def nested(self) -> Any:
+        """Return a ``torch.nested`` tensor in jagged layout that shares the values."""
+        import torch
+
+        values = self.values if isinstance(self.values, torch.Tensor) else _torch(self.values)
+        return torch.nested.nested_tensor_from_jagged(values, torch.from_numpy(self.offsets))
+
+
+def _torch(values: Any) -> Any:
+    import torch
+
+    return torch.from_dlpack(values)
+
+
+class RaggedCalls:
+    """Packs the ragged inputs of a program, and gives offsets to its results.
+
+    Attributes:
+        names: the inputs of a call, without offsets.
+    """
+
+    def __init__(self, manifest: Mapping[str, Any], names: Sequence[str]) -> None:
+        self._offsets: dict[str, str] = manifest["ragged"]["inputs"]
+        self._results: list[str] = manifest["ragged"]["results"]
+        self._tree: Any = manifest["outputs"]
+        self._flat = list(names)
+        inputs = {name: (dims, dtype) for name, dims, dtype in manifest["inputs"]}
+        self._inputs = {name: inputs[name] for name in self._offsets}
+        self.names = [n for n in names if n not in self._offsets.values()]
+
+    def call(
+        self,
+        run: Callable[[tuple[Any, ...]], Any],
+        write: Callable[[tuple[Any, ...], Any], Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        out: Any,
+    ) -> Any:
+        """Return the results of ``run``, those with ragged rows as :class:`Ragged`."""
+        if out is not None:
+            raise BadInput("out: a ragged program allocates its results")
+        flat = self.flatten(args, kwargs)
+        given = dict(zip(self._flat, flat, strict=True))
+        return self._nested(run(flat), self._tree, given)
+
+    def _nested(self, result: Any, tree: Any, given: Mapping[str, Any]) -> Any:
+        if isinstance(tree, int):
+            name = self._results[tree]
+            return Ragged(result, given[name]) if name else result
+        return tuple([self._nested(r, t, given) for r, t in zip(result, tree, strict=True)])
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the program's inputs: packed values, and offsets.
+
+        Values and offsets that are given separately are returned unchanged.
+
+        Raises:
+            BadInput: an input is missing or unknown, or the lengths of inputs differ.
+        """
+        if len(args) + len(kwargs) == len(self._flat) != len(self.names):
+            return ordered(self._flat, args, kwargs)
+        given = dict(zip(self.names, ordered(self.names, args, kwargs), strict=True))
+        found: dict[str, tuple[str, np.ndarray]] = {}
+        for name, offsets in self._offsets.items():
+            batch = self._batch(name, given[name])
+            given[name] = batch.values
+            first, known = found.setdefault(offsets, (name, batch.offsets))
+            if known is not batch.offsets and not np.array_equal(known, batch.offsets):
+                raise BadInput(
+                    f"input '{name}': expected the lengths of '{first}', "
+                    f"{_lengths(known)}, found {_lengths(batch.offsets)}"
+                )
+        given |= {name: offsets for name, (_, offsets) in found.items()}
+        return tuple([given[name] for name in self._flat])
+
+    def _batch(self, name: str, value: Any) -> Ragged:
+        """Return a ragged input in any of its forms."""
+        dims, dtype = self._inputs[name]
+        if isinstance(value, Ragged):
+            return value
+        if isinstance(value, list | tuple):
+            return _packed(f"input '{name}'", value, dims[1:], dtype)
+        if is_tensor(value) and getattr(value, "is_nested", False):
+            if "jagged" not in str(value.layout):
+                raise BadInput(
+                    f"input '{name}': expected a nested tensor in jagged layout, found "
+                    f"{value.layout}; create it with layout=torch.jagged"
+                )
+            return Ragged(value.values(), value.offsets())
+        if is_tensor(value) and len(value.shape) == len(dims) + 1:
+            items, rows, *rest = value.shape
+            return Ragged(value.reshape((items * rows, *rest)), np.arange(items + 1) * rows)
+        raise BadInput(
+            f"input '{name}': expected a list of tensors, a tvm_disc.Ragged, a nested tensor, or "
+            f"a tensor of {len(dims) + 1} dims, found {shown(value)}"
+        )
+
+
+def _lengths(offsets: np.ndarray) -> str:
+    text = ", ".join(map(str, np.diff(offsets)[:8]))
+    return f"[{text}, ...]" if len(offsets) > 9 else f"[{text}]"
+
+
+def _packed(
+    where: str, items: Sequence[Any], rest: Sequence[str] | None, dtype: str | None
+) -> Ragged:
+    """Return a list of tensors as one block."""
+    if not items:
+        known = rest is not None and all(d.isdecimal() for d in rest)
+        if not known or rest is None or dtype is None:
+            raise BadInput(f"{where}: expected at least one item, whose shape is known, found none")
+        shape = (0, *map(int, rest))
+        return Ragged(np.zeros(shape, numpy_dtype(dtype)), np.zeros(1, np.int64))
+    if all(type(x).__module__.partition(".")[0] == "torch" for x in items):
+        import torch
+
+        join: Callable[[Any], Any] = torch.cat
+        arrays = list(items)
+    else:
+        join, arrays = np.concatenate, [_array(where, k, x, dtype) for k, x in enumerate(items)]
+    for k, array in enumerate(arrays):
+        wanted = tuple(arrays[0].shape[1:])
+        if len(array.shape) == 0 or tuple(array.shape[1:]) != wanted:
+            raise BadInput(
+                f"{where}: expected items that differ in axis 0 only; item {k} has the shape "
+                f"{list(array.shape)}, item 0 {list(arrays[0].shape)}"
+            )
+    offsets = np.zeros(len(arrays) + 1, np.int64)
+    np.cumsum([array.shape[0] for array in arrays], out=offsets[1:])
+    return Ragged(arrays[0] if len(arrays) == 1 else join(arrays), offsets)
+
+
+def _array(where: str, item: int, value: Any, dtype: str | None) -> np.ndarray:
+    """Return an item as an array; Python lists take the dtype of the input."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, list | tuple):
+        try:
+            return np.asarray(value, None if dtype is None else numpy_dtype(dtype))
+        except (ValueError, TypeError, OverflowError):
+            pass
+    elif is_tensor(value):
+        return as_array(value)
+    raise BadInput(f"{where}: item {item}: expected a tensor, found {shown(value)}")
+
+
+__all__ = ["Ragged", "RaggedCalls"]
