@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tvm_disc.compile import build
     from tvm_disc.errors import DiscError
     from tvm_disc.options import Options
+    from tvm_disc.runtime.batches.ragged import Ragged
     from tvm_disc.runtime.executable import Executable, load
     from tvm_disc.runtime.generate import generate
-    from tvm_disc.runtime.ragged import Ragged
     from tvm_disc.tuning.tune import tune
 
 __version__ = "0.1.0"
@@ -39,7 +39,7 @@ _PLACES = {
     "DiscError": "tvm_disc.errors",
     "Executable": "tvm_disc.runtime.executable",
     "Options": "tvm_disc.options",
-    "Ragged": "tvm_disc.runtime.ragged",
+    "Ragged": "tvm_disc.runtime.batches.ragged",
     "build": "tvm_disc.compile",
     "generate": "tvm_disc.runtime.generate",
     "load": "tvm_disc.runtime.executable",

@@ -61,7 +61,6 @@ from tvm_disc.relay_passes import (
     WidenBFloat16,
 )
 from tvm_disc.relay_passes.hooks import Hooks, read_hooks, run_hook
-from tvm_disc.relay_passes.ragged.declared import check_ragged, equal_batches
 from tvm_disc.relay_passes.versions import Told, groups, kernel_calls, versions_of
 from tvm_disc.runtime.code import Code, number_of
 from tvm_disc.runtime.executable import Executable
@@ -76,8 +75,17 @@ from tvm_disc.support.late import Late
 from tvm_disc.support.progress import shown
 from tvm_disc.support.store import Store, store_of
 from tvm_disc.target.device import Device
-from tvm_disc.typing import DynamicShapes, ExampleInputs, Expr, Target, TargetLike, UserPasses
+from tvm_disc.typing import (
+    DynamicShapes,
+    ExampleInputs,
+    Expr,
+    Target,
+    TargetLike,
+    TVMModule,
+    UserPasses,
+)
 
+_check_ragged = Late("tvm_disc.relay_passes.ragged.declared:check_ragged")
 _ragged_batches = Late("tvm_disc.relay_passes.ragged.transform:RaggedBatches")
 _peaks = Late("tvm_disc.codegen.roofline:peaks_of_machine")
 
@@ -118,7 +126,7 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
 STAGES = tuple(name for name, _ in PASSES)
 
 
-def _unchanged(mod: Any) -> Any:
+def _unchanged(mod: TVMModule) -> TVMModule:
     return mod
 
 
@@ -224,7 +232,8 @@ def _build(
     targets = resolve_targets(target)
     if device is None and options.cuda_graphs:
         raise BadOption('cuda_graphs: expected target="cuda", found a CPU target')
-    ragged = check_ragged(ragged, options, on_device=device is not None)
+    if ragged:
+        ragged = _check_ragged(ragged, options, device is not None)
     for name in ("int8_activations", "state"):
         if device is not None and getattr(options, name):
             raise BadOption(f"{name}: expected a CPU target, found a GPU; leave it out")
@@ -342,7 +351,9 @@ def fused_graph(
     ragged: Mapping[str, int] = MappingProxyType({}),
 ) -> Fused:
     """Run ``PASSES`` and the user's passes on each version of the program."""
-    stated = [*check_constraints(constraints), *equal_batches(ragged)]
+    first = next(iter(ragged), "")
+    equal = [f"{first}.0 == {name}.0" for name in ragged if name != first]  # numbers of items
+    stated = [*check_constraints(constraints), *equal]
     told = Told(_params(params), stated, options, ragged=ragged)
     hooks = read_hooks({} if passes is None else passes, STAGES)
     with trace.stage("read"):

@@ -11,7 +11,7 @@ from tvm import tirx
 
 from tvm_disc.graph.nodes import Node
 from tvm_disc.relay_passes.propagation.context import substitute
-from tvm_disc.relay_passes.ragged.forms import MERGED, Dims, RaggedDim
+from tvm_disc.relay_passes.ragged.forms import MERGED, RaggedDim, RaggedDims
 from tvm_disc.relay_passes.ragged.inputs import rises_with
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
@@ -19,12 +19,12 @@ from tvm_disc.tir.builder import i64
 LENGTHS = [lengths for n in range(4) for lengths in product(range(4), repeat=n)]
 
 
-def _dims() -> tuple[Dims, RaggedDim]:
+def _dims() -> tuple[RaggedDims, RaggedDim]:
     solver = Solver()
     b, s, t, least = (solver.symbol(n, f"input 'x' {n}") for n in ("b", "s", "t", "least"))
     offsets = Node("param", (), (b + 1,), "int64")
     dim = RaggedDim(b, s, t, least, ["x"], offsets)
-    return Dims([dim], solver), dim
+    return RaggedDims([dim], solver), dim
 
 
 DIMS, DIM = _dims()

@@ -92,7 +92,7 @@ def _state(mod: TVMModule) -> list[dict[str, str | int]]:
     ]
 
 
-def _ragged(mod: TVMModule) -> dict[str, Any]:
+def _ragged(mod: TVMModule) -> dict[str, object]:
     """Return the offsets inputs of ragged inputs by name, and of every result; {} if none is
     ragged.
     """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.shape import Solver
+from tvm_disc.typing import Expr, Var
 
 
 def permutation(node: Node) -> tuple[int, ...]:
@@ -43,14 +43,14 @@ def is_contiguous(node: Node) -> bool:
     return all(a in axes or is_one(shape[a]) for a in range(axes[0], axes[-1] + 1))
 
 
-def cofactor(size: Any, symbols: Sequence[Any], solver: Solver) -> Any:
+def cofactor(size: Expr, symbols: Sequence[Var], solver: Solver) -> Expr | None:
     """Return c, free of ``symbols``, such that a size is c times their product; None if there is
     none.
     """
     one = tirx.IntImm("int64", 1)
 
-    def without(v: Any) -> Any:
+    def without(v: Var) -> Expr:
         return one if any(v.same_as(s) for s in symbols) else v
 
-    found = solver.simplify(tvm_ffi.structural_map(size, (tirx.Var, without), order="post"))
+    found: Expr = solver.simplify(tvm_ffi.structural_map(size, (tirx.Var, without), order="post"))
     return found if solver.known_eq(size, prod(symbols, start=found)) else None

@@ -61,8 +61,9 @@ def import_versions(
 def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
     """Return the versions of a module after `propagate`, the general one last."""
 
-    def read(premises: Sequence[str], **changed: Any) -> ImportedModule:
-        propagate = replace(told, premises=premises, **changed).propagate()
+    def read(premises: Sequence[str], equal: Sequence[str] = ()) -> ImportedModule:
+        stated = [*told.constraints, *equal]
+        propagate = replace(told, premises=premises, constraints=stated).propagate()
         mod = propagate.transform_module(module, None)
         return ImportedModule(mod, propagate.solver, external=propagate.external)
 
@@ -74,7 +75,7 @@ def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
         return [general]
     if told.ragged:
         # Lengths are equal for all items or not at all: each call meets the premises.
-        return [read((), constraints=[*told.constraints, *(p.text for p in special[1])])]
+        return [read((), [premise.text for premise in special[1]])]
     return [replace(special[0], premises=special[1]), general]
 
 

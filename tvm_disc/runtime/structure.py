@@ -8,7 +8,9 @@ from typing import Any
 
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.inputs import ordered
-from tvm_disc.runtime.ragged import RaggedCalls
+from tvm_disc.support.late import Late
+
+_ragged_calls = Late("tvm_disc.runtime.batches.ragged:RaggedCalls")
 
 
 class Structure:
@@ -166,10 +168,11 @@ def _told(tree: Any) -> str:
     return f"{tree.type.__name__}{keys} ({children})"
 
 
-def structure_of(manifest: Mapping[str, Any], names: Sequence[str]) -> Any:
+def structure_of(manifest: Mapping[str, Any], names: Sequence[str]) -> Structure | None:
     """Return what converts the arguments and the results of a call; None for plain tensors."""
     if manifest.get("ragged"):
-        return RaggedCalls(manifest, names)
+        found: Structure = _ragged_calls(manifest, names)  # has the same interface
+        return found
     return Structure.of(manifest.get("external"), names)
 
 

@@ -37,10 +37,4 @@ def check_ragged(ragged: object, options: Options, on_device: bool) -> dict[str,
     return dict(ragged)
 
 
-def equal_batches(ragged: Mapping[str, int]) -> list[str]:
-    """Return constraints: all ragged inputs have the same number of items."""
-    first, *others = ragged or {"": 0}
-    return [f"{first}.0 == {name}.0" for name in others]
-
-
-__all__ = ["check_ragged", "equal_batches"]
+__all__ = ["check_ragged"]

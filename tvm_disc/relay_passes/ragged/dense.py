@@ -13,17 +13,17 @@ from itertools import pairwise
 from tvm_disc.graph.axes import concat_axis, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node
-from tvm_disc.relay_passes.ragged.forms import Dims
+from tvm_disc.relay_passes.ragged.forms import RaggedDims
 from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr
 
-Test = Callable[[Node, Dims], "str | None"]
+Test = Callable[[Node, RaggedDims], "str | None"]
 
 _NUMBER = "it computes with a length, which differs between items"
 _ALONG = "it combines the elements along a dim of the largest length"
 
 
-def dense_reason(node: Node, dims: Dims) -> str | None:
+def dense_reason(node: Node, dims: RaggedDims) -> str | None:
     """Return why the elements of a dense value depend on a length, or None."""
     shapes = [node.shape, *(x.shape for x in node.inputs)]
     if not any(dims.sizes_in(s) for s in shapes) and not dims.sizes_in(_prims(node)):
@@ -46,11 +46,11 @@ def _prims(node: Node) -> list[object]:
     return [x for p in node.prims for x in (p if isinstance(p, tuple) else (p,))]
 
 
-def _along(shape: Sequence[Expr], axes: Sequence[int], dims: Dims) -> str | None:
+def _along(shape: Sequence[Expr], axes: Sequence[int], dims: RaggedDims) -> str | None:
     return _ALONG if any(dims.sizes_in([shape[a]]) for a in axes) else None
 
 
-def _view_reason(node: Node, dims: Dims) -> str | None:
+def _view_reason(node: Node, dims: RaggedDims) -> str | None:
     """Return None if every dim of a length keeps the numbers of elements around it."""
     source, target = node.inputs[0].shape, node.shape
     before, after = dims.axes_of(source), dims.axes_of(target)
@@ -64,40 +64,40 @@ def _view_reason(node: Node, dims: Dims) -> str | None:
     return None if same else "it mixes elements of a dim of the largest length with others"
 
 
-def _anywhere(node: Node, dims: Dims) -> str | None:
+def _anywhere(node: Node, dims: RaggedDims) -> str | None:
     return None
 
 
-def _arange(node: Node, dims: Dims) -> str | None:
+def _arange(node: Node, dims: RaggedDims) -> str | None:
     begin, _, step = node.prims
     return _NUMBER if dims.sizes_in([begin, step]) else None
 
 
-def _slice(node: Node, dims: Dims) -> str | None:
+def _slice(node: Node, dims: RaggedDims) -> str | None:
     begin, strides = node.prims[1], node.prims[3:]
     return _NUMBER if dims.sizes_in([*begin, *(x for s in strides for x in s)]) else None
 
 
-def _take(node: Node, dims: Dims) -> str | None:
+def _take(node: Node, dims: RaggedDims) -> str | None:
     data, axis = node.inputs[0], node.attrs["axis"]
     axes = range(len(data.shape)) if axis is None else [int(axis) % len(data.shape)]
     return _along(data.shape, list(axes), dims)
 
 
-def _concat(node: Node, dims: Dims) -> str | None:
+def _concat(node: Node, dims: RaggedDims) -> str | None:
     return _along(node.shape, [concat_axis(node)], dims)
 
 
-def _matmul(node: Node, dims: Dims) -> str | None:
+def _matmul(node: Node, dims: RaggedDims) -> str | None:
     shape = node.inputs[0].shape
     return _along(shape, [len(shape) - 1], dims)
 
 
-def _filled(node: Node, dims: Dims) -> str | None:
+def _filled(node: Node, dims: RaggedDims) -> str | None:
     return _NUMBER if dims.sizes_in(_prims(node)[len(node.shape) :]) else None
 
 
-def _triangle(node: Node, dims: Dims) -> str | None:
+def _triangle(node: Node, dims: RaggedDims) -> str | None:
     return _NUMBER if dims.sizes_in(_prims(node)) else None
 
 

@@ -90,7 +90,7 @@ class Padded:
 Form: TypeAlias = Dense | Packed | Padded
 
 
-class Dims:
+class RaggedDims:
     """The ragged dims of a program, and where they occur in shapes."""
 
     def __init__(self, dims: Sequence[RaggedDim], solver: Solver) -> None:
@@ -150,4 +150,4 @@ def _runs(shape: Sequence[Expr], at: tuple[int, int]) -> list[Sequence[Expr]]:
     return [shape[:first], shape[first + 1 : second], shape[second + 1 :]]
 
 
-__all__ = ["MERGED", "Dense", "Dims", "Form", "Packed", "Padded", "RaggedDim"]
+__all__ = ["MERGED", "Dense", "Form", "Packed", "Padded", "RaggedDim", "RaggedDims"]

@@ -178,7 +178,7 @@ def settle_guards(inputs: RaggedInputs) -> None:
 
 def _renamed(guard: Guard, symbols: Mapping[Var, Var]) -> Guard:
     """Return a guard with other symbols."""
-    cond: Expr = substitute(guard.cond, symbols)
+    cond = substitute(guard.cond, dict(symbols.items()))
     return replace(guard, cond=cond, symbols=tuple(tirx.analysis.undefined_vars(cond)))
 
 

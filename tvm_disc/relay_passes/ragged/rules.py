@@ -6,7 +6,7 @@ A rule returns the form of the result, or the reason why the operator cannot be 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import tvm
 from tvm import relax
@@ -16,7 +16,7 @@ from tvm_disc.graph.axes import concat_axis, permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node
 from tvm_disc.relay.importer.context import reshape_call
-from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded
+from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDim
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import operand_expr, with_operands
 from tvm_disc.typing import Expr
@@ -67,7 +67,9 @@ def _elementwise(values: Values, node: Node, forms: Forms) -> Form | str:
     return Packed(values.emit(call, stored, node), dim, at)
 
 
-def _place_of(values: Values, node: Node, forms: Forms) -> Any:
+def _place_of(
+    values: Values, node: Node, forms: Forms
+) -> tuple[RaggedDim, tuple[int, int]] | str | None:
     """Return (dim, ``at``) of the result of an element-wise operator; None if it is padded."""
     if any(isinstance(f, Padded) for f in forms):
         return None

@@ -14,7 +14,7 @@ needs: the passes before it have reduced the main function to core operators of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import tvm
 from tvm import relax
@@ -26,7 +26,7 @@ from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.module_facts import RAGGED, solver_of
 from tvm_disc.relay_passes.ragged.dense import dense_reason
-from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Dims, Form, Packed, Padded
+from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDims
 from tvm_disc.relay_passes.ragged.inputs import RaggedInputs, settle_guards
 from tvm_disc.relay_passes.ragged.rules import FILLED, filled, ragged_form
 from tvm_disc.relay_passes.ragged.values import Values
@@ -40,10 +40,13 @@ from tvm_disc.relay_passes.rewrite import (
 from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.shape import Solver
 from tvm_disc.shape.printing import show_shape
-from tvm_disc.typing import Binding, Expr, PassContext, TVMFunction, Var
+from tvm_disc.typing import Binding, Expr, PassContext, TVMFunction, TVMModule, Var
+
+if TYPE_CHECKING:
+    from tvm.transform import Pass
 
 
-def RaggedBatches(ragged: Mapping[str, int], solver: Solver | None = None) -> Any:
+def RaggedBatches(ragged: Mapping[str, int], solver: Solver | None = None) -> Pass:
     """Return a module pass for the inputs ``ragged``, whose axis 1 differs between items.
 
     The attribute ``disc.ragged`` of the main function lists (input, offsets input) of every ragged
@@ -54,17 +57,17 @@ def RaggedBatches(ragged: Mapping[str, int], solver: Solver | None = None) -> An
         Unsupported: an operator cannot be ragged; the message has its name and the reason.
     """
 
-    simplify: Any = Simplify()
-
-    def transform(mod: Any, ctx: PassContext) -> object:
+    def transform(mod: TVMModule, ctx: PassContext) -> object:
         if not ragged:
             return mod
         main, known = mod["main"], solver_of(mod, solver)
         changed = _Rewriter(main, ragged, known).function()
-        mod = map_functions(mod, lambda f: changed if f.same_as(main) else f)
-        return simplify(mod)
+        return map_functions(mod, lambda f: changed if f.same_as(main) else f)
 
-    return tvm.transform.module_pass(transform, opt_level=0, name="RaggedBatches")
+    made = tvm.transform.module_pass(transform, opt_level=0, name="RaggedBatches")
+    return tvm.transform.Sequential(
+        [made, cast("Pass", Simplify())], opt_level=0, name="RaggedBatches"
+    )
 
 
 class _Rewriter:
@@ -74,7 +77,7 @@ class _Rewriter:
         self.main, self.solver = main, solver
         self.out = Sequence_(solver, {})
         self.inputs = RaggedInputs(main, ragged, self.out)
-        self.dims = Dims(self.inputs.dims, solver)
+        self.dims = RaggedDims(self.inputs.dims, solver)
         self.bindings = [b for block in main.body.blocks for b in block.bindings]
         self.old = self._nodes()
         self.attentions, refused = self._attentions()
@@ -82,19 +85,19 @@ class _Rewriter:
         self.forms: dict[Node, Form] = {
             self.old[var]: form for var, form in self.inputs.forms.items()
         }
-        self.tuples: dict[Any, Any] = {}
+        self.tuples: dict[Expr, Expr] = {}
         self.renamed: dict[Var, Var] = {}  # of bindings other than core operators
 
-    def _nodes(self) -> dict[Any, Node]:
+    def _nodes(self) -> dict[Expr, Node]:
         """Return the nodes of the model by variable."""
-        found: dict[Any, Node] = {}
+        found: dict[Expr, Node] = {}
         for p in self.main.params:
             shape = tuple(p.ty.shape.values) if is_tensor(p.ty) and p.ty.shape else ()
             found[p] = Node("param", (), shape, str(getattr(p.ty, "dtype", "")), var=p)
         for binding in self.bindings:
             var = binding.var
             if is_core(binding):
-                found[var] = read_call(var, binding.value, found)
+                found[var] = read_call(var, binding.value, cast("dict[Var, Node]", found))
             elif is_tensor(var.ty) and var.ty.shape is not None:
                 shape = tuple(var.ty.shape.values)
                 found[var] = Node("external", (), shape, str(var.ty.dtype), var=var)
@@ -191,7 +194,7 @@ class _Rewriter:
 
     def _results(self) -> list[Expr]:
         """Return the results, and set ``offsets`` to the offsets input of each."""
-        body: Any = self.main.body.body
+        body: Expr = self.main.body.body
         while body in self.tuples:
             body = self.tuples[body]
         fields = list(body.fields) if isinstance(body, tvm.ir.Tuple) else [body]
@@ -221,8 +224,8 @@ class _Rewriter:
         return found
 
 
-def _variables(expr: Any) -> list[Var]:
-    found: list[Any] = []
+def _variables(expr: Expr) -> list[Expr]:
+    found: list[Expr] = []
 
     def look(e: object) -> None:
         if isinstance(e, tvm.ir.Var):

@@ -10,7 +10,15 @@ from tvm.relax import op as R
 from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.kernel_ops import PACK, UNPACK, kernel_call, ragged_call
-from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Dims, Form, Packed, Padded, RaggedDim
+from tvm_disc.relay_passes.ragged.forms import (
+    MERGED,
+    Dense,
+    Form,
+    Packed,
+    Padded,
+    RaggedDim,
+    RaggedDims,
+)
 from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
@@ -25,7 +33,7 @@ class Values:
         refused: why a matmul is not the result of an attention, by matmul.
     """
 
-    def __init__(self, out: Sequence_, dims: Dims, refused: Mapping[Node, str]) -> None:
+    def __init__(self, out: Sequence_, dims: RaggedDims, refused: Mapping[Node, str]) -> None:
         self.out, self.dims, self.refused = out, dims, refused
 
     def emit(self, call: Expr, shape: Sequence[Expr], like: Node) -> Node:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 
@@ -27,7 +26,7 @@ from tvm_disc.schedules.kernel import Body, Group
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
-from tvm_disc.typing import Size
+from tvm_disc.typing import Buffer, Size
 
 Bind = Callable[[str, Size], Size]
 
@@ -111,7 +110,7 @@ class RaggedTasks:
                 b.store(row, 0, upto)
             b.store(item, 0, g + 1)
 
-    def _search(self, item: Any, offsets: Any, row: Size) -> None:
+    def _search(self, item: Buffer, offsets: Buffer, row: Size) -> None:
         """Emit a bisection for the last item that begins at ``row`` or before it."""
         b = self.b
         assert self.ragged.queries is not None
@@ -144,7 +143,7 @@ class RaggedTasks:
         yield
         z.m, z.n, z.k_panels, z.k_blocks = kept
 
-    def _offsets(self, node: Node | None) -> Any:
+    def _offsets(self, node: Node | None) -> Buffer:
         assert node is not None
         return self.body.buffers[node]
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.arrays import as_array, numpy_dtype
 from tvm_disc.runtime.inputs import is_tensor, ordered
+from tvm_disc.typing import Argument, Arguments, TorchTensor
+
+Rows: TypeAlias = Any  # a tensor of any library
+Tree: TypeAlias = "int | Sequence[Tree]"  # positions of the results, nested
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,7 @@ class Ragged:
         result[1]  # the rows of the second item
     """
 
-    values: Any
+    values: Rows
     offsets: np.ndarray
 
     def __post_init__(self) -> None:
@@ -45,7 +49,7 @@ class Ragged:
         object.__setattr__(self, "offsets", np.ascontiguousarray(offsets, np.int64))
 
     @classmethod
-    def pack(cls, items: Sequence[Any]) -> Ragged:
+    def pack(cls, items: Sequence[Argument]) -> Ragged:
         """Return the items, tensors that differ in axis 0 only, in one block.
 
         Raises:
@@ -56,11 +60,11 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, item: int) -> Any:
+    def __getitem__(self, item: int) -> Rows:
         index = range(len(self))[item]
         return self.values[int(self.offsets[index]) : int(self.offsets[index + 1])]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Rows]:
         return (self[k] for k in range(len(self)))
 
     def __repr__(self) -> str:
@@ -74,7 +78,7 @@ class Ragged:
         found: np.ndarray = np.diff(self.offsets)
         return found
 
-    def nested(self) -> Any:
+    def nested(self) -> TorchTensor:
         """Return a ``torch.nested`` tensor in jagged layout that shares the values."""
         import torch
 
@@ -82,7 +86,7 @@ class Ragged:
         return torch.nested.nested_tensor_from_jagged(values, torch.from_numpy(self.offsets))
 
 
-def _torch(values: Any) -> Any:
+def _torch(values: Rows) -> TorchTensor:
     import torch
 
     return torch.from_dlpack(values)
@@ -98,7 +102,7 @@ class RaggedCalls:
     def __init__(self, manifest: Mapping[str, Any], names: Sequence[str]) -> None:
         self._offsets: dict[str, str] = manifest["ragged"]["inputs"]
         self._results: list[str] = manifest["ragged"]["results"]
-        self._tree: Any = manifest["outputs"]
+        self._tree: Tree = manifest["outputs"]
         self._flat = list(names)
         inputs = {name: (dims, dtype) for name, dims, dtype in manifest["inputs"]}
         self._inputs = {name: inputs[name] for name in self._offsets}
@@ -106,12 +110,12 @@ class RaggedCalls:
 
     def call(
         self,
-        run: Callable[[tuple[Any, ...]], Any],
-        write: Callable[[tuple[Any, ...], Any], Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        out: Any,
-    ) -> Any:
+        run: Callable[[Arguments], object],
+        write: object,
+        args: Arguments,
+        kwargs: Mapping[str, Argument],
+        out: object,
+    ) -> object:
         """Return the results of ``run``, those with ragged rows as :class:`Ragged`."""
         if out is not None:
             raise BadInput("out: a ragged program allocates its results")
@@ -119,13 +123,13 @@ class RaggedCalls:
         given = dict(zip(self._flat, flat, strict=True))
         return self._nested(run(flat), self._tree, given)
 
-    def _nested(self, result: Any, tree: Any, given: Mapping[str, Any]) -> Any:
+    def _nested(self, result: Rows, tree: Tree, given: Mapping[str, Rows]) -> object:
         if isinstance(tree, int):
             name = self._results[tree]
             return Ragged(result, given[name]) if name else result
         return tuple([self._nested(r, t, given) for r, t in zip(result, tree, strict=True)])
 
-    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    def flatten(self, args: Arguments, kwargs: Mapping[str, Argument]) -> Arguments:
         """Return the program's inputs: packed values, and offsets.
 
         Values and offsets that are given separately are returned unchanged.
@@ -149,7 +153,7 @@ class RaggedCalls:
         given |= {name: offsets for name, (_, offsets) in found.items()}
         return tuple([given[name] for name in self._flat])
 
-    def _batch(self, name: str, value: Any) -> Ragged:
+    def _batch(self, name: str, value: Rows) -> Ragged:
         """Return a ragged input in any of its forms."""
         dims, dtype = self._inputs[name]
         if isinstance(value, Ragged):
@@ -178,7 +182,7 @@ def _lengths(offsets: np.ndarray) -> str:
 
 
 def _packed(
-    where: str, items: Sequence[Any], rest: Sequence[str] | None, dtype: str | None
+    where: str, items: Sequence[Argument], rest: Sequence[str] | None, dtype: str | None
 ) -> Ragged:
     """Return a list of tensors as one block."""
     if not items:
@@ -187,13 +191,14 @@ def _packed(
             raise BadInput(f"{where}: expected at least one item, whose shape is known, found none")
         shape = (0, *map(int, rest))
         return Ragged(np.zeros(shape, numpy_dtype(dtype)), np.zeros(1, np.int64))
+    arrays: list[Rows] = list(items)
+    join: Callable[..., Rows] = np.concatenate
     if all(type(x).__module__.partition(".")[0] == "torch" for x in items):
         import torch
 
-        join: Callable[[Any], Any] = torch.cat
-        arrays = list(items)
+        join = torch.cat
     else:
-        join, arrays = np.concatenate, [_array(where, k, x, dtype) for k, x in enumerate(items)]
+        arrays = [_array(where, k, x, dtype) for k, x in enumerate(items)]
     for k, array in enumerate(arrays):
         wanted = tuple(arrays[0].shape[1:])
         if len(array.shape) == 0 or tuple(array.shape[1:]) != wanted:
@@ -206,7 +211,7 @@ def _packed(
     return Ragged(arrays[0] if len(arrays) == 1 else join(arrays), offsets)
 
 
-def _array(where: str, item: int, value: Any, dtype: str | None) -> np.ndarray:
+def _array(where: str, item: int, value: Rows, dtype: str | None) -> np.ndarray:
     """Return an item as an array; Python lists take the dtype of the input."""
     if isinstance(value, np.ndarray):
         return value
