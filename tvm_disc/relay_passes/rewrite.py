@@ -144,7 +144,13 @@ def operand_expr(node: Node) -> Expr:
 def with_operands(node: Node, tensors: Sequence[Expr]) -> Expr:
     """Return the node's call with its tensor operands replaced; others (clip's limits) are kept."""
     left = iter(tensors)
-    args = [next(left) if is_tensor(a.ty) else a for a in node.expr.args]
+
+    def renewed(arg: Expr) -> Expr:
+        if isinstance(arg, tvm.ir.Tuple) and all(is_tensor(f.ty) for f in arg.fields):
+            return relax.Tuple([next(left) for _ in arg.fields])
+        return next(left) if is_tensor(arg.ty) else arg
+
+    args = [renewed(a) for a in node.expr.args]
     return tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
 
 
