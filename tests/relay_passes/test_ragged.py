@@ -83,6 +83,22 @@ def _norm(x: Any) -> Any:
     return centred / relay.sqrt(variance + relay.const(np.float32(1e-5)))
 
 
+def _positions(x: Any, axis: int) -> Any:
+    """Positions along an axis of ``[b, s, ...]``, as a coordinate ``[b, s, 1]``."""
+    zero, one = relay.const(np.int64(0)), relay.const(np.int64(1))
+    size = relay.take(relay.shape_of(x, dtype="int64"), relay.const(axis))
+    line = relay.arange(zero, size, one, dtype="int64")
+    shape = relay.strided_slice(relay.shape_of(x, dtype="int64"), [0], [2])
+    grid = relay.broadcast_to(relay.expand_dims(line, 1, 1 - axis), shape)
+    return relay.expand_dims(grid, 2)
+
+
+def _by_index(x: Any) -> Any:
+    """``x[arange(b)[:, None], arange(s)]``, as ONNX exporters write it."""
+    coords = relay.concatenate([_positions(x, 0), _positions(x, 1)], axis=2)
+    return relay.gather_nd(x, relay.transpose(coords, (2, 0, 1)))
+
+
 GRAPHS: dict[str, Callable[[Any], Any]] = {
     "element-wise": lambda x: relay.exp(x * relay.const(np.float32(0.5))) + x,
     "constant of features": lambda x: x * _weights(8) + _weights(1, 1, 8),
@@ -100,6 +116,7 @@ GRAPHS: dict[str, Callable[[Any], Any]] = {
         relay.transpose(relay.nn.softmax(_heads(x)) * _weights(HEADS, 1, DEPTH), (0, 2, 1, 3)),
         (0, 0, 8),
     ),
+    "rows by index": _by_index,
     "merged rows": lambda x: relay.nn.dense(relay.reshape(x, (-3, 0)), _weights(5, 8)),
     "self attention": _self_attention,
     "two layers": lambda x: _norm(_self_attention(_norm(_self_attention(x)))),

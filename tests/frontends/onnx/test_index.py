@@ -67,6 +67,37 @@ def test_gather_nd_with_batches() -> None:
     same(made, *cases)
 
 
+def test_gather_nd_of_all_positions_is_a_view() -> None:
+    """PyTorch exports ``mask[arange(b), arange(s)]`` as such a gather."""
+    nodes = [
+        node("Shape", ["x"], ["b"], start=0, end=1),
+        node("Shape", ["x"], ["s"], start=1, end=2),
+        node("Shape", ["x"], ["both"]),
+    ]
+    for size in "bs":
+        nodes += [
+            node("Squeeze", [size], [f"{size}_number"]),
+            node("Range", ["zero", f"{size}_number", "one"], [f"{size}_line"]),
+            node("Unsqueeze", [f"{size}_line", f"to_{size}"], [f"{size}_column"]),
+            node("Expand", [f"{size}_column", "both"], [f"{size}_grid"]),
+            node("Unsqueeze", [f"{size}_grid", "last"], [f"{size}_places"]),
+        ]
+    nodes += [
+        node("Concat", ["b_places", "s_places"], ["places"], axis=2),
+        node("GatherND", ["x", "places"], ["picked"]),
+        node("Exp", ["picked"], ["y"]),
+    ]
+    made = model(
+        nodes, {"x": (F32, ["b", "s"])},
+        zero=np.int64(0), one=np.int64(1), last=np.array([2]),
+        to_b=np.array([1]), to_s=np.array([0]),
+    )  # fmt: skip
+    exe = build(made)
+    assert "gather" not in exe.explain()
+    for b, s in ((1, 1), (3, 7), (2, 1), (5, 64), (0, 3)):
+        np.testing.assert_allclose(exe(normal(b, s)), np.exp(normal(b, s)), rtol=1e-6)
+
+
 @pytest.mark.parametrize("ordered", [0, 1])
 @pytest.mark.parametrize("axis", [None, 0])
 def test_unique(axis: int | None, ordered: int) -> None:

@@ -51,6 +51,7 @@ class Tensor(Algebra):
     columns: tuple[Progression, ...] | None = (
         None  # one line for each coordinate along the last axis
     )
+    permuted: tuple[Tensor, tuple[int, ...]] | None = None  # (source, axes) of a permutation
 
     @property
     def stored(self) -> Expr:

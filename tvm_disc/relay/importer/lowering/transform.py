@@ -211,13 +211,18 @@ def _transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def permute(ctx: Emitter, x: Tensor, order: Sequence[int]) -> Tensor:
-    """Return ``x`` with its axes permuted; a literal is folded."""
+    """Return ``x`` with its axes permuted; literals and permutations are folded."""
+    if x.permuted is not None:
+        x, first = x.permuted
+        order = [first[a] for a in order]
     if list(order) == list(range(x.rank)):
         return x
     if x.constant is not None:
         return ctx.constant(ctx.literals.turned(x.constant, tuple(order)))
     call = R.permute_dims(ctx.expr(x), list(order))
-    return ctx.emit(call, [x.dims[a] for a in order], x.dtype)
+    made = ctx.emit(call, [x.dims[a] for a in order], x.dtype)
+    made.permuted = x, tuple(order)
+    return made
 
 
 def _broadcast_to(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
