@@ -14,24 +14,13 @@ import pytest
 import tvm_disc
 from tests.models import function, load, rows
 from tests.relay.helpers import DATA
+from tests.relay_passes.ragged_helpers import batches, pack
 from tvm_disc import Options, Ragged, relay
 from tvm_disc.compile import compile_counter
 from tvm_disc.errors import BadInput, BadOption, GuardFailed, Unsupported
 
 DRAWS = int(os.environ.get("DISC_RAGGED_DRAWS", "50"))
-LENGTHS = (0, 1, 2, 7, 13, 36, 37, 64)
 HEADS, DEPTH = 2, 4
-
-
-def pack(lengths: Sequence[int], rng: Any, *rest: int) -> list[np.ndarray]:
-    """One random item per length."""
-    return [rng.standard_normal((n, *rest)).astype("float32") for n in lengths]
-
-
-def batches(rng: Any, count: int, most: int = 12) -> list[list[int]]:
-    """Random lengths, with the special cases first."""
-    fixed = [[], [0], [1], [0, 0, 3], [64, 1, 0, 5], [37] * 3]
-    return fixed + [list(rng.choice(LENGTHS, rng.integers(0, most))) for _ in range(count)]
 
 
 def check(exe: Any, plain: Any, given: Sequence[list[np.ndarray]], what: object) -> None:

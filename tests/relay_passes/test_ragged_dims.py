@@ -113,6 +113,13 @@ CONDITIONS: list[tuple[Any, bool | None]] = [
     (tirx.EQ(S, i64(2)), None),
     (tirx.floormod(S, i64(2)) <= 0, None),
     (S * S <= 4, None),
+    (tirx.Or(S >= 2, tirx.EQ(B, i64(0))), True),
+    (tirx.And(S <= 2, i64(3) > S), False),
+    (tirx.Or(S <= 1, S >= 3), None),
+    (tirx.EQ(tirx.Min(S, i64(2)), S), False),
+    (tirx.Or(tirx.EQ(S, tirx.Min(i64(2), S)), tirx.EQ(tirx.Min(S, i64(2)), i64(1))), False),
+    (tirx.Or(S <= 1, tirx.EQ(S, i64(2))), None),
+    (tirx.EQ(tirx.Min(S, i64(2)), i64(1)), None),
 ]
 
 
@@ -125,7 +132,7 @@ def test_a_condition_on_every_length_is_checked_at_one_end(cond: Any, wanted: bo
         return
 
     def holds(value: int) -> bool:
-        return bool(DIMS.solver.known(substitute(cond, {S: i64(value)})))
+        return bool(DIMS.solver.known(substitute(cond, {S: i64(value), B: i64(1)})))
 
     for lengths in LENGTHS[1:]:
         end = min(lengths) if rises else max(lengths)

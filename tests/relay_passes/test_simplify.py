@@ -118,6 +118,13 @@ def _bias() -> Any:
     return function(x, relay.add(y, weight(8)))
 
 
+@case("reduce(op(broadcast_to(x))) -> broadcast_to(reduce(op(x)))", max=1, broadcast_to=1, exp=1)
+def _reduced() -> Any:
+    x, y = rows("b", 1, "s"), rows("b", 4, "s", name="y")
+    wide = relay.broadcast_to_like(x, y)
+    return function(x, y, relay.max(relay.exp(wide), axis=2))
+
+
 @pytest.mark.parametrize(("name", "make", "left"), CASES, ids=[c[0] for c in CASES])
 def test_law(name: str, make: Any, left: dict[str, int]) -> None:
     module = make()

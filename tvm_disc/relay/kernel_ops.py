@@ -35,6 +35,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.proposals": ("stride", "least", "plain"),
     "disc.roi": ("mode", "pooled", "scale", "ratio"),
     ROUND_ROWS: ("block",),
+    "disc.segments": ("reduce",),
     "disc.sample": ("method", "border", "corners"),
     "disc.suppress": ("rule", "any_class"),
     "disc.threefry": ("mode", "count"),

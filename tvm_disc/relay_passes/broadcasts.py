@@ -13,7 +13,7 @@ import numpy as np
 import tvm
 from tvm.relax import op as R
 
-from tvm_disc.graph.axes import permutation
+from tvm_disc.graph.axes import permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.relay.importer.context import i64, reshape_call
@@ -147,6 +147,38 @@ def reduction_of_view(out: Sequence_, node: Node) -> Node | None:
     return out.emit(reshape_call(operand_expr(made), node.shape), node.shape, node.dtype, node)
 
 
+def reduction_of_broadcast(out: Sequence_, node: Node) -> Node | None:
+    """reduce(op(broadcast_to(x))) -> broadcast_to(reduce(op(x))), for unary operators.
+
+    needs: the broadcast keeps the axes that are reduced.
+    """
+    if node.cls is not OpClass.REDUCE or len(node.inputs) != 1:
+        return None
+    chain, wide = [], node.inputs[0]
+    while wide.cls is OpClass.ELEMWISE and len(wide.inputs) == 1:
+        chain.append(wide)
+        wide = wide.inputs[0]
+    if wide.op != BROADCAST or node.attrs["axis"] is None:
+        return None
+    x, rank = wide.inputs[0], len(wide.shape)
+    axes, more = reduced_axes(node), rank - len(x.shape)
+    kept = [a >= more and same_dims([x.shape[a - more]], [wide.shape[a]]) for a in axes]
+    if not all(kept) or same_dims(x.shape, wide.shape):
+        return None
+    for op in reversed(chain):
+        x = out.emit(_call(op, [x]), x.shape, op.dtype, op)
+    moved = [a - more for a in axes]
+    reduce = getattr(R, node.op.removeprefix("relax."))
+    call = reduce(operand_expr(x), moved[0] if len(moved) == 1 else moved, True)
+    shape = [i64(1) if a in moved else d for a, d in enumerate(x.shape)]
+    x = out.emit(call, shape, node.dtype, node)
+    if not node.attrs["keepdims"]:
+        shape = [d for a, d in enumerate(x.shape) if a not in moved]
+        x = out.emit(reshape_call(operand_expr(x), shape), shape, node.dtype, node)
+    call = R.broadcast_to(operand_expr(x), tvm.relax.ShapeExpr(list(node.shape)))
+    return out.emit(call, node.shape, node.dtype, node)
+
+
 def permutation_of_view(out: Sequence_, node: Node) -> Node | None:
     """permute(reshape(x)) -> reshape(permute(x)), if the reshape only adds axes of 1."""
     if node.op != "relax.permute_dims" or node.inputs[0].cls is not OpClass.VIEW:
@@ -215,5 +247,6 @@ __all__ = [
     "operator_of_broadcast",
     "operator_of_views",
     "permutation_of_view",
+    "reduction_of_broadcast",
     "reduction_of_view",
 ]

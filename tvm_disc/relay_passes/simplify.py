@@ -23,6 +23,7 @@ from tvm_disc.relay_passes.broadcasts import (
     operator_of_broadcast,
     operator_of_views,
     permutation_of_view,
+    reduction_of_broadcast,
     reduction_of_view,
 )
 from tvm_disc.relay_passes.module_facts import solver_of
@@ -252,6 +253,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("op(reshape(x), reshape(y)) -> reshape(op(x, y))", _op_before_view),
     ("op(reshape(x)) -> reshape(op(x)), without axes of 1", operator_of_views),
     ("reduce(reshape(x)) -> reshape(reduce(x))", reduction_of_view),
+    ("reduce(broadcast_to(x)) -> broadcast_to(reduce(x))", reduction_of_broadcast),
     ("permute(reshape(x)) -> reshape(permute(x))", permutation_of_view),
 )
 

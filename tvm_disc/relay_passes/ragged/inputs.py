@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import BadInput, Unsupported
-from tvm_disc.graph.nodes import Node, is_tensor
+from tvm_disc.graph.nodes import Node, is_tensor, static_dim
 from tvm_disc.relay.kernel_ops import kernel_call
 from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.ragged.forms import Dense, Form, Packed, RaggedDim
@@ -116,7 +117,7 @@ class RaggedInputs:
         for axis, d in enumerate(param.ty.shape.values[start:]):
             plain = self.solver.simplify(d)
             for dim in self.dims:
-                if any(v.same_as(dim.size) for v in tirx.analysis.undefined_vars(i64(plain))):
+                if _uses(i64(plain), dim.size):
                     raise Unsupported(
                         f"ragged: axis {axis + start} of input '{param.name}' has the length of "
                         f"'{dim.inputs[0]}'; name '{param.name}' in ragged, too, or compute it in "
@@ -182,10 +183,43 @@ def _renamed(guard: Guard, symbols: Mapping[Var, Var]) -> Guard:
     return replace(guard, cond=cond, symbols=tuple(tirx.analysis.undefined_vars(cond)))
 
 
+def _compared(cond: Expr) -> Expr:
+    """Return ``min(x, c) == x`` as ``x <= c``, and ``min(x, c) == k`` as ``x == k`` if k < c."""
+    if not isinstance(cond, tirx.EQ):
+        return cond
+    for least, other in ((cond.a, cond.b), (cond.b, cond.a)):
+        if isinstance(least, tirx.Min):
+            for x, c in ((least.a, least.b), (least.b, least.a)):
+                if tvm_ffi.structural_equal(x, other):
+                    return x <= c
+                value, limit = static_dim(other), static_dim(c)
+                if value is not None and limit is not None and value < limit:
+                    return tirx.EQ(x, other)
+    return cond
+
+
+def _within(part: Expr, other: Expr, size: Var, solver: Solver) -> bool:
+    """Return whether ``size == k`` implies another condition."""
+    if not isinstance(part, tirx.EQ) or part is other or not part.a.same_as(size):
+        return False
+    return static_dim(part.b) is not None and bool(solver.known(substitute(other, {size: part.b})))
+
+
+def _uses(expr: Expr, symbol: Var) -> bool:
+    return any(v.same_as(symbol) for v in tirx.analysis.undefined_vars(expr))
+
+
 def rises_with(cond: Expr, size: Var, solver: Solver) -> bool | None:
     """Return whether a condition becomes weaker as ``size`` grows (True) or shrinks (False); None
-    if it is not a comparison that is linear in it.
+    if this is not known: it combines comparisons that are linear in ``size``.
     """
+    if isinstance(cond, tirx.And | tirx.Or):
+        parts = [_compared(p) for p in (cond.a, cond.b) if _uses(p, size)]
+        if isinstance(cond, tirx.Or):
+            parts = [p for p in parts if not any(_within(p, q, size, solver) for q in parts)]
+        found = {rises_with(p, size, solver) for p in parts}
+        return found.pop() if len(found) == 1 else None
+    cond = _compared(cond)
     kinds = {tirx.LE: (0, 1), tirx.LT: (0, 1), tirx.GE: (1, 0), tirx.GT: (1, 0)}
     order = next((v for k, v in kinds.items() if isinstance(cond, k)), None)
     if order is None:

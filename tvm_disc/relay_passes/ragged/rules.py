@@ -14,9 +14,10 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.axes import concat_axis, permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import Node
+from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDim
+from tvm_disc.relay_passes.ragged.items import PART, picked_items, reduced_items
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import operand_expr, with_operands
 from tvm_disc.typing import Expr
@@ -151,7 +152,7 @@ def _reduce(values: Values, node: Node, forms: Forms) -> Form | str:
     if form.at[0] in axes:
         return _ITEMS
     if form.at[1] in axes:
-        return _ROWS
+        return reduced_items(values, node, form)
     at = form.at
     if not node.attrs["keepdims"]:
         first, second = (a - sum(x < a for x in axes) for a in at)
@@ -204,9 +205,10 @@ def _slice(values: Values, node: Node, forms: Forms) -> Form | str:
     axes = [int(a) % rank for a in node.prims[0]]
     if form.at[0] in axes:
         return _ITEMS
-    if form.at[1] in axes:
-        return "it takes a part of the ragged axis"
     begin, end, *strides = ([*part] for part in node.prims[1:])
+    if form.at[1] in axes:
+        whole = len(axes) == 1 and all(static_dim(x) == 1 for x in strides[:1] for x in x)
+        return picked_items(values, node, form, begin[0]) if whole else PART
     inner = [form.axis(a) for a in axes]
     call = R.strided_slice(
         operand_expr(form.node),

@@ -24,10 +24,13 @@ from tvm_disc.graph.attention import Attention, find_attention
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
 from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay.kernel_ops import CHECKED
 from tvm_disc.relay_passes.module_facts import RAGGED, solver_of
+from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.ragged.dense import dense_reason
 from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDims
 from tvm_disc.relay_passes.ragged.inputs import RaggedInputs, settle_guards
+from tvm_disc.relay_passes.ragged.items import reduced_everywhere
 from tvm_disc.relay_passes.ragged.rules import FILLED, filled, ragged_form
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import (
@@ -40,7 +43,7 @@ from tvm_disc.relay_passes.rewrite import (
 from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.shape import Solver
 from tvm_disc.shape.printing import show_shape
-from tvm_disc.typing import Binding, Expr, PassContext, TVMFunction, TVMModule, Var
+from tvm_disc.typing import Binding, Call, Expr, PassContext, TVMFunction, TVMModule, Var
 
 if TYPE_CHECKING:
     from tvm.transform import Pass
@@ -85,6 +88,7 @@ class _Rewriter:
         self.forms: dict[Node, Form] = {
             self.old[var]: form for var, form in self.inputs.forms.items()
         }
+        self.checks = self._checks()
         self.tuples: dict[Expr, Expr] = {}
         self.renamed: dict[Var, Var] = {}  # of bindings other than core operators
 
@@ -121,6 +125,22 @@ class _Rewriter:
                 parts.update(dict.fromkeys(found.nodes(), found))
         return parts, refused
 
+    def _checks(self) -> set[Node]:
+        """Return the values that only checks of elements read: extremes of all elements."""
+        found: set[Node] = set()
+        pending = [
+            self.old[arg]
+            for call in map(_checked, self.bindings)
+            if call is not None
+            for arg in call.args[1:-1]
+        ]
+        while pending:
+            node = pending.pop()
+            if all(user in found for user in node.users):
+                found.add(node)
+                pending += node.inputs if node.cls is OpClass.VIEW else []
+        return found
+
     def function(self) -> TVMFunction:
         """Return the function over packed rows."""
         for binding in self.bindings:
@@ -136,7 +156,10 @@ class _Rewriter:
             self.out.bindings.append(relax.VarBinding(var, body))
             body = var
         seq = relax.SeqExpr(like_blocks(self.main.body.blocks, self.out.bindings), body)
-        made = relax.Function(self.inputs.params, seq, body.ty, self.main.is_pure, self.main.attrs)
+        # The body defines the number of items; the type may use dims of parameters only.
+        items: dict[Expr, Expr] = {d.items: d.offsets.shape[0] - 1 for d in self.dims.dims}
+        ty, params = substitute(body.ty, items), self.inputs.params
+        made = relax.Function(params, seq, ty, self.main.is_pure, self.main.attrs)
         settle_guards(self.inputs)
         inputs = [[n, d.offsets_name] for d in self.dims.dims for n in d.inputs]
         changed: TVMFunction = made.with_attr(RAGGED, [inputs, self.offsets])
@@ -146,6 +169,8 @@ class _Rewriter:
         forms = [self._operand(x) for x in node.inputs]
         if node in self.attentions:
             return self._attention(node, forms)
+        if node in self.checks and isinstance(forms[0], Packed) and node.cls is OpClass.REDUCE:
+            return reduced_everywhere(self.values, node, forms[0])
         if all(isinstance(f, Dense) for f in forms):
             return self._dense(node, forms)
         found = ragged_form(self.values, node, forms)
@@ -186,11 +211,30 @@ class _Rewriter:
         value = binding.value
         if isinstance(value, tvm.ir.Tuple | tvm.ir.Var):
             self.tuples[binding.var] = value
+        elif _checked(binding) is not None:
+            self._check(binding)
         else:
             raise Unsupported(
                 f"ragged: {binding.var.name}: control flow, functions and sizes read from data are "
                 "not supported in a ragged program"
             )
+
+    def _check(self, binding: Binding) -> None:
+        """Keep a check of the elements of a packed or dense value."""
+        call = binding.value
+        data, *numbers = (self._operand(self.old[x]) for x in call.args[:-1])
+        limits = list(call.args[-1].values)
+        if isinstance(data, Padded) or self.dims.sizes_in(limits):
+            raise self._refused(self.old[binding.var], "its elements are checked")
+        operands = [operand_expr(f.node) for f in (data, *numbers)]
+        changed = tvm.ir.Call(call.op, [*operands, call.args[-1]], call.attrs)
+        relax.expr._update_type(changed, data.node.var.ty)
+        var = relax.Var(str(binding.var.name), data.node.var.ty, binding.var.span)
+        self.out.bindings.append(relax.VarBinding(var, changed))
+        node = Node("external", (), data.node.shape, data.node.dtype, var=var)
+        self.out.lookup[var] = node
+        form = Packed(node, data.dim, data.at) if isinstance(data, Packed) else Dense(node)
+        self.forms[self.old[binding.var]] = form
 
     def _results(self) -> list[Expr]:
         """Return the results, and set ``offsets`` to the offsets input of each."""
@@ -222,6 +266,13 @@ class _Rewriter:
                 )
             self.offsets.append(form.dim.offsets_name)
         return found
+
+
+def _checked(binding: Binding) -> Call | None:
+    """Return the call of a check of elements, or None."""
+    value = binding.value
+    is_call = isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op)
+    return value if is_call and value.op.name == CHECKED else None
 
 
 def _variables(expr: Expr) -> list[Expr]:

@@ -99,9 +99,9 @@ class Values:
         items, size = shape[at[0]], shape[at[1]]
         rest = [d for k, d in enumerate(shape) if k not in at]
         if is_one(items) and is_one(size):
-            return self._shaped(node, [_ONE, *rest] if len(node.shape) > len(rest) else rest)
+            return self.shaped(node, [_ONE, *rest] if len(node.shape) > len(rest) else rest)
         order = [*at, *(k for k in range(len(shape)) if k not in at)]
-        moved = self._permuted(self._shaped(node, shape), order)
+        moved = self.permuted(self.shaped(node, shape), order)
         if is_one(items) and self.dims.solver.known_eq(size, dim.size):
             return self._picked(moved, [size, *rest], self.positions(dim), dim)
         if is_one(size) and self.dims.solver.known_eq(items, dim.items):
@@ -125,17 +125,19 @@ class Values:
         return dim.made["flat"]
 
     def _picked(self, node: Node, shape: list[Expr], picks: Node, dim: RaggedDim) -> Node:
-        table = self._shaped(node, shape)
+        table = self.shaped(node, shape)
         call = R.take(operand_expr(table), operand_expr(picks), 0, "clip")
         return self.emit(call, [dim.rows, *shape[1:]], node)
 
-    def _shaped(self, node: Node, shape: list[Expr]) -> Node:
+    def shaped(self, node: Node, shape: list[Expr]) -> Node:
+        """Return a view of this shape, or the value itself if it has it."""
         same = len(node.shape) == len(shape) and all(
             a.same_as(b) for a, b in zip(node.shape, shape, strict=True)
         )
         return node if same else self.emit(reshape_call(operand_expr(node), shape), shape, node)
 
-    def _permuted(self, node: Node, order: Sequence[int]) -> Node:
+    def permuted(self, node: Node, order: Sequence[int]) -> Node:
+        """Return the value with its axes in this order."""
         if list(order) == list(range(len(order))):
             return node
         shape = [node.shape[k] for k in order]
@@ -155,14 +157,14 @@ class Values:
             assert factor is not None
             if not is_one(factor):
                 shape = [*shape[:2], factor, *shape[2:]]
-                stored = self._shaped(stored, [dim.rows, *shape[2:]])
+                stored = self.shaped(stored, [dim.rows, *shape[2:]])
         order = [*at, *(k for k in range(len(shape)) if k not in at)]
         dims = [shape[k] for k in order]
         offsets = operand_expr(dim.offsets)
         call = ragged_call(UNPACK, operand_expr(stored), offsets, dims, stored.dtype)
         back = [order.index(k) for k in range(len(order))]
-        made = self._permuted(self.emit(call, dims, stored), back)
-        return self._shaped(made, list(x.shape))
+        made = self.permuted(self.emit(call, dims, stored), back)
+        return self.shaped(made, list(x.shape))
 
     def settled(self, form: Padded) -> Form:
         """Return the result of an attention packed, as soon as its shape allows it."""
@@ -172,7 +174,7 @@ class Values:
             return form
         dim, at = place
         order = [*at, *(k for k in range(len(node.shape)) if k not in at)]
-        moved = self._permuted(node, order)
+        moved = self.permuted(node, order)
         stored = self.dims.stored(node.shape, dim, at)
         offsets = operand_expr(dim.offsets)
         call = ragged_call(PACK, operand_expr(moved), offsets, stored, node.dtype)

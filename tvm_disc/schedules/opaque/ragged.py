@@ -1,14 +1,19 @@
-"""Offsets of ragged batches: their lengths, and the item of every row."""
+"""Ragged batches: lengths, the item of every row, and reductions of the rows of an item."""
 
 from __future__ import annotations
 
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Plan
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.tir.builder import const, i64
+from tvm_disc.schedules.rows.accumulate import BLOCK, make_accumulator
+from tvm_disc.tir.builder import const, element_dtype, i64, ramp, same_lanes
+from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr
+
+LANES, PANEL = 32, 256  # columns in registers, and columns of a task
 
 
 def plan_lengths(node: Node) -> Plan:
@@ -60,9 +65,60 @@ def plan_items(node: Node) -> Plan:
     return Plan(items, i64(node.shape[0]), emit)
 
 
+def plan_segments(node: Node) -> Plan:
+    """Return a plan of ``(x[t, ...], offsets[b + 1])``, which were checked: ``[b, ...]``, the rows
+    of each item reduced by the operator ``reduce``. A task is one item and ``PANEL`` columns.
+    """
+    x, offsets = node.inputs
+    how = str(node.attrs["reduce"])
+    columns = i64(product(node.shape[1:]))
+    panels = tirx.truncdiv(columns + (PANEL - 1), i64(PANEL))
+    # A mean is a sum, which is divided by the length.
+    like = Node("relax.sum" if how == "relax.mean" else how, (x,), node.shape, node.dtype)
+
+    def emit(body: Body) -> None:
+        low, b = body.low, body.block
+        rows, count, width = body.buffers[x], b.bind("panels", panels), b.bind("columns", columns)
+
+        def reduced(c: Expr, lanes: int) -> None:
+            """Reduce ``lanes`` columns from ``c`` on."""
+            size = b.bind("size", end - begin)
+            blocks = b.bind("blocks", tirx.truncdiv(size + (BLOCK - 1), i64(BLOCK)))
+            acc = make_accumulator(b, like, lanes, blocks)
+            with low.loop("k", blocks) as k:
+                with low.loop("r", tirx.min(size - k * BLOCK, i64(BLOCK))) as r:
+                    position = b.bind("position", k * BLOCK + r)
+                    at = (begin + position) * width + c
+                    place = ramp(at, lanes) if lanes > 1 else at
+                    acc.step(cast(low.load(rows, place, x.dtype), acc.dtype), position)
+                acc.close_block()
+            acc.close()
+            value = acc.lanes()
+            if how == "relax.mean":
+                value = value / same_lanes(value, tirx.Cast(element_dtype(value), size))[1]
+            place = g * width + c
+            low.store(
+                body.outputs[0], ramp(place, lanes) if lanes > 1 else place, value, node.dtype
+            )
+
+        with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            g = b.bind("g", tirx.truncdiv(t, count))
+            begin, end = _ends(low, offsets, g)
+            first = b.bind("c0", (t - g * count) * PANEL)
+            some = b.bind("some", tirx.min(width - first, i64(PANEL)))
+            wide = b.bind("wide", tirx.truncdiv(some, i64(LANES)))
+            with low.loop("v", wide) as v:
+                reduced(b.bind("c", first + v * LANES), LANES)
+            with low.loop("e", some - wide * LANES) as e:
+                reduced(b.bind("c", first + wide * LANES + e), 1)
+
+    items = i64(node.shape[0])
+    return Plan(items * panels, product(x.shape), emit)
+
+
 def _ends(low: Lowering, offsets: Node, g: Expr) -> tuple[Expr, Expr]:
     """Return the first row of item ``g``, and that of the next."""
     return low.settle("begin", low.at(offsets, [g])), low.settle("end", low.at(offsets, [g + 1]))
 
 
-__all__ = ["plan_items", "plan_lengths"]
+__all__ = ["plan_items", "plan_lengths", "plan_segments"]

@@ -13,7 +13,7 @@ from tvm_disc.schedules.opaque.coordinates import plan_coordinates
 from tvm_disc.schedules.opaque.csr import plan_csr_dense
 from tvm_disc.schedules.opaque.nms import plan_suppress
 from tvm_disc.schedules.opaque.pool_grad import plan_pool_grad
-from tvm_disc.schedules.opaque.ragged import plan_items, plan_lengths
+from tvm_disc.schedules.opaque.ragged import plan_items, plan_lengths, plan_segments
 from tvm_disc.schedules.opaque.regions import plan_correlation, plan_roi
 from tvm_disc.schedules.opaque.round_rows import plan_round_rows
 from tvm_disc.schedules.opaque.rpn import plan_proposals
@@ -34,6 +34,7 @@ PLANS: Mapping[str, Callable[[Node], Plan]] = {
     "disc.roi": plan_roi,
     "disc.round_rows": plan_round_rows,
     "disc.sample": plan_sample,
+    "disc.segments": plan_segments,
     "disc.suppress": plan_suppress,
     "disc.threefry": plan_threefry,
 }

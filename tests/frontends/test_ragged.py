@@ -1,0 +1,98 @@
+"""Transformers as ragged programs, from modules and from their ONNX export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import tvm_disc  # noqa: E402
+from benchmarks.zoo import encoders  # noqa: E402, F401
+from benchmarks.zoo.row import ROWS, VOCABULARY, first_tensors  # noqa: E402
+from tvm_disc.errors import IndexOutside  # noqa: E402
+
+LENGTHS = ([5, 2, 31, 2, 17], [3], [40] * 3)
+
+
+def given(lengths: Sequence[int], masked: bool = True) -> list[list[np.ndarray]]:
+    """The token ids and masks of a batch; every other mask ends with zeros."""
+    rng = np.random.default_rng(len(lengths))
+    ids = [rng.integers(3, VOCABULARY, n) for n in lengths]
+    masks = [np.ones(n, np.int64) for n in lengths]
+    for mask in masks[::2] if masked else []:
+        mask[1 + len(mask) // 2 :] = 0
+    return [ids, masks]
+
+
+def check(exe: Any, model: Any) -> None:
+    """Compare ragged batches with the module item by item."""
+    for lengths in LENGTHS:
+        batch = given(lengths)
+        out = exe(*batch)
+        outs = out if isinstance(out, tuple) else (out,)
+        for k, item in enumerate(zip(*batch, strict=True)):
+            with torch.no_grad():
+                wanted = model(*(torch.from_numpy(x[None]) for x in item))
+            for found, tensor in zip(outs, first_tensors(wanted), strict=True):
+                np.testing.assert_allclose(found[k], tensor[0].numpy(), 1e-5, 1e-5)
+
+
+class Sentences(torch.nn.Module):  # type: ignore[misc]
+    """A sentence embedding: the mean of the last states where the mask is one, of length 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        config = transformers.BertConfig(
+            vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=64, max_position_embeddings=64,
+        )  # fmt: skip
+        self.model = transformers.BertModel(config, add_pooling_layer=False)
+
+    def forward(self, ids: Any, mask: Any) -> Any:
+        states = self.model(ids, attention_mask=mask).last_hidden_state
+        wide = mask.unsqueeze(-1).expand(states.size()).float()
+        mean = (states * wide).sum(1) / wide.sum(1).clamp(min=1e-9)
+        return torch.nn.functional.normalize(mean, dim=1)
+
+
+def sentences() -> Any:
+    torch.manual_seed(0)
+    return Sentences().eval()
+
+
+@pytest.mark.parametrize("name", ["bert", "bert_classifier"])
+def test_modules(name: str) -> None:
+    """All states, and a classifier that reads the first one."""
+    row = ROWS[name]
+    torch.manual_seed(0)
+    model = row.make().eval()
+    exe = tvm_disc.build(model, example_inputs=row.at(row.example), ragged={"ids": 1, "mask": 1})
+    check(exe, model)
+    with pytest.raises(IndexOutside, match="embedding"):
+        exe([np.asarray([3, VOCABULARY])], [np.ones(2, np.int64)])
+
+
+def test_mean_pooling() -> None:
+    model = sentences()
+    example = tuple(torch.ones(2, 8, dtype=torch.int64) for _ in range(2))
+    check(tvm_disc.build(model, example_inputs=example, ragged={"ids": 1, "mask": 1}), model)
+
+
+def test_onnx_export(tmp_path: Path) -> None:
+    """The exporter reads the mask at ``arange(b), arange(s)``."""
+    pytest.importorskip("onnxscript")
+    model = sentences()
+    example = tuple(torch.ones(2, 8, dtype=torch.int64) for _ in range(2))
+    dims = {0: torch.export.Dim("b"), 1: torch.export.Dim("s", max=64)}
+    path = tmp_path / "sentences.onnx"
+    torch.onnx.export(
+        model, example, str(path), input_names=["ids", "mask"], dynamic_shapes=(dims, dims),
+        dynamo=True, verbose=False,
+    )  # fmt: skip
+    check(tvm_disc.build(path, ragged={"ids": 1, "mask": 1}), model)

@@ -1,0 +1,121 @@
+"""Values with one entry per item: reductions over the ragged axis, and elements at fixed positions.
+
+    before   x[b, s, 64];  y[b, 64] = mean(x, axis=1);  z[b, 64] = x[:, 0]
+    after    x[t, 64];     y[b, 64] = segments(x, offsets);  z[b, 64] = take(x, offsets[:b])
+
+The results are dense values of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from tvm import relax, tirx
+from tvm.relax import op as R
+
+from tvm_disc.graph.axes import reduced_axes
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.relay.kernel_ops import kernel_call
+from tvm_disc.relay_passes.ragged.forms import Dense, Packed, RaggedDim
+from tvm_disc.relay_passes.ragged.values import Values
+from tvm_disc.relay_passes.rewrite import operand_expr
+from tvm_disc.tir.builder import i64
+from tvm_disc.typing import Expr
+
+PART = "it takes a part of the ragged axis"
+_OPERATORS: Mapping[type, Callable[[Expr, Expr], Expr]] = {
+    tirx.Add: R.add,
+    tirx.Sub: R.subtract,
+    tirx.Mul: R.multiply,
+    tirx.Min: R.minimum,
+    tirx.Max: R.maximum,
+    tirx.FloorDiv: R.floor_divide,
+    tirx.FloorMod: R.floor_mod,
+}
+
+
+def reduced_items(values: Values, node: Node, form: Packed) -> Dense | str:
+    """Return a reduction over the ragged axis, and perhaps over axes of a row."""
+    axes = reduced_axes(node)
+    inner = [form.axis(a) for a in axes if a != form.at[1]]
+    stored = form.node
+    if inner:
+        shape = [i64(1) if k in inner else d for k, d in enumerate(stored.shape)]
+        call = _build(node)(operand_expr(stored), axis=inner, keepdims=True)
+        stored = values.emit(call, shape, node)
+    dims = [form.dim.items, *stored.shape[1:]]
+    operands = [operand_expr(stored), operand_expr(form.dim.offsets)]
+    # The size orders the kernel behind the checks of the offsets.
+    operands.append(relax.ShapeExpr([form.dim.size]))
+    call = kernel_call("disc.segments", operands, dims, node.dtype, reduce=node.op)
+    rest = [d for a, d in enumerate(node.inputs[0].shape) if a not in form.at]
+    moved = [i64(1) if a in inner else d for a, d in enumerate(rest, 1)]
+    return _of_model(values, node, form, values.emit(call, dims, node), [i64(1), *moved])
+
+
+def reduced_everywhere(values: Values, node: Node, form: Packed) -> Dense:
+    """Return a reduction over all rows of the batch."""
+    made = values.emit(_build(node)(operand_expr(form.node)), [], node)
+    return Dense(values.shaped(made, list(node.shape)))
+
+
+def picked_items(values: Values, node: Node, form: Packed, begin: Expr) -> Dense | str:
+    """Return a slice of known size of the ragged axis; ``begin`` may depend on the length."""
+    dim, count = form.dim, static_dim(node.shape[form.at[1]])
+    first = None if count is None else _of_items(values, dim, begin)
+    if count is None or first is None:
+        return PART
+    row = _emit(values, R.add(_ends(values, dim, 0), first), [dim.items])
+    column = operand_expr(values.shaped(row, [dim.items, i64(1)]))
+    shape = [dim.items, i64(count)]
+    rows = _emit(values, R.add(column, relax.const(np.arange(count), "int64")), shape)
+    stored = [*shape, *form.node.shape[1:]]
+    made = values.emit(R.take(operand_expr(form.node), operand_expr(rows), 0, "clip"), stored, node)
+    return _of_model(values, node, form, made, stored[1:])
+
+
+def _of_items(values: Values, dim: RaggedDim, expr: Expr) -> Expr | None:
+    """Return an expression of the length for every item, int64 ``[b]``, or ``[1]`` if it is a
+    literal; None for other expressions.
+    """
+    if isinstance(expr, tirx.IntImm):
+        return relax.const(np.asarray([int(expr.value)]), "int64")
+    call: Expr
+    if expr.same_as(dim.size):
+        call = R.subtract(_ends(values, dim, 1), _ends(values, dim, 0))
+    else:
+        build = _OPERATORS.get(type(expr))
+        if build is None:
+            return None
+        a, b = (_of_items(values, dim, x) for x in (expr.a, expr.b))
+        if a is None or b is None:
+            return None
+        call = build(a, b)
+    return operand_expr(_emit(values, call, [dim.items]))
+
+
+def _ends(values: Values, dim: RaggedDim, k: int) -> Expr:
+    """Return the first row of every item (k = 0), or of the next (k = 1)."""
+    part = R.strided_slice(operand_expr(dim.offsets), [0], [k], [dim.items + k], [1])
+    return operand_expr(_emit(values, part, [dim.items]))
+
+
+def _emit(values: Values, call: Expr, shape: Sequence[Expr]) -> Node:
+    return values.out.emit(call, list(shape), "int64")
+
+
+def _build(node: Node) -> Callable[..., Expr]:
+    found: Callable[..., Expr] = getattr(R, node.op.removeprefix("relax."))
+    return found
+
+
+def _of_model(values: Values, node: Node, form: Packed, made: Node, rest: Sequence[Expr]) -> Dense:
+    """Return a value ``[b, s or 1, rest...]`` in the shape of the model."""
+    stored = values.shaped(made, [form.dim.items, *rest])
+    order = [*form.at, *(a for a in range(len(node.inputs[0].shape)) if a not in form.at)]
+    back = [order.index(a) for a in range(len(order))]
+    return Dense(values.shaped(values.permuted(stored, back), list(node.shape)))
+
+
+__all__ = ["PART", "picked_items", "reduced_everywhere", "reduced_items"]
