@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,16 @@ def test_a_result_whose_shape_is_read_after_it_was_computed() -> None:
         program(values, np.array([2, 3, 2]), np.array([1, 1]))
 
 
+def test_explain_prints_the_condition_of_a_size_from_data() -> None:
+    s = relay.var("s", shape=(2,), dtype="int64")
+    zeros = relay.zeros(s, dtype="float32")
+    ones = relay.image.resize2d(relay.const(np.ones((1, 1, 4, 4), "float32")), s)
+    text = tvm_disc.build(relay.Function([s], relay.Tuple([zeros, ones]))).explain(full=True)
+    shape = r"a tensor of shape \(number, number_1\) must have at most 2\*\*47 elements"
+    assert len(re.findall(shape, text)) == 1, "the cost below a guard does not repeat it"
+    assert "T.int64" not in text
+
+
 def test_a_slice_by_data_lies_within_its_operand() -> None:
     x = relay.var("x", shape=(relay.Any("n"), 2))
     b, e = (relay.var(n, shape=(1,), dtype="int64") for n in "be")
@@ -82,7 +93,7 @@ def test_a_size_from_data(name: str) -> None:
     for sizes in TOO_LARGE:
         if name in ("one_hot", "arange") and sizes[0] <= 1 << 40:
             continue  # they take the first alone
-        message = r"must be between|too large|must equal|memory"
+        message = r"must be between|must have at most|must equal|memory"
         with pytest.raises((GuardFailed, MemoryError), match=message):
             executable(np.array(sizes))
     for sizes in ((-1, 2), (-(2**63), 2)):

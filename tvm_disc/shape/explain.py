@@ -117,10 +117,11 @@ _PARTS = ("a", "b", "condition", "true_value", "false_value")
 
 
 def cost_of(guard: Guard) -> str:
-    """Return a guard's cost, its context, and the fact that it establishes."""
+    """Return a guard's context unless its message names it, its cost, and what holds afterwards."""
     count = operations(guard.cond)
     unit = "operation" if count == 1 else "operations"
-    return f"required by {guard.context}; {count} {unit} per call; afterwards {show(guard.cond)}"
+    context = "" if str(guard).startswith(guard.context) else f"required by {guard.context}; "
+    return f"{context}{count} {unit} per call; afterwards {show(guard.cond)}"
 
 
 def describe(solver: Described) -> str:

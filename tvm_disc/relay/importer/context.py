@@ -23,6 +23,7 @@ from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
 from tvm_disc.relay.ops.algebra import Number
 from tvm_disc.shape import Guard, Solver
+from tvm_disc.shape.printing import show_shape
 from tvm_disc.support.literals import Literals, as_literal
 from tvm_disc.typing import UNSET, Binding, Expr, TVMType
 
@@ -261,7 +262,7 @@ class Emitter:
             dim = tirx.max(dim, i64(1))
             tests.append(total <= tirx.floordiv(i64(MOST_ELEMENTS), dim))
             total = total * dim
-        text = self.where(f"a tensor of shape ({', '.join(map(str, dims))}) is too large")
+        text = self.where(f"a tensor of shape {show_shape(dims)} must have at most 2**47 elements")
         fits = tirx.all(*tests, total <= MOST_ELEMENTS)
         self.solver.guards.append(Guard(fits, text, tuple(names), text))
 
