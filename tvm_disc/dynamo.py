@@ -237,7 +237,7 @@ def _said(error: Exception) -> str:
 
 
 def _boxed_graph(graph: Any, size: int) -> Runner:
-    """Return a function that runs a graph in PyTorch; ``size`` of its operators are reported."""
+    """Return a function that runs a graph in PyTorch and reports its ``size`` operators."""
 
     def run(args: list[Any]) -> Sequence[Any]:
         if _reports:

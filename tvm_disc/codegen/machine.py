@@ -79,8 +79,8 @@ def card_context(key: str) -> Context:
 def context_of(target: Target, cpu: str | None = None) -> Context:
     """Return the context that a record must match to be used by a build.
 
-    A remote machine's ``cpu`` is LLVM's name of it: its records count for any build for that
-    target.
+    For a remote machine, ``cpu`` is LLVM's name of its processor. Builds for this target use these
+    records on any machine.
     """
     mcpu = str(target.attrs.get("mcpu", ""))
     return Context(f"{cpu or cpu_name()}; {mcpu}", VERSION, template_hash())

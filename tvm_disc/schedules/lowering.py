@@ -243,7 +243,9 @@ class Lowering:
 
     @contextmanager
     def without_broadcast(self, dims: Container[tuple[Node, int]]) -> Iterator[None]:
-        """Assume inside that these (node, axis) of ``broadcast_to`` operands are not broadcast."""
+        """Within the context, assume that these operand axes of ``broadcast_to`` nodes are not
+        broadcast; ``dims`` are pairs (node, axis).
+        """
         outside, self._equal_dims = self._equal_dims, dims
         try:
             yield

@@ -51,10 +51,10 @@ from .terms import (
 )
 from .terms import product as poly_product
 
-# What an attempt adds to, besides the facts.
+# Attributes that `mark` saves; the facts have a mark in their store.
 _OF_ATTEMPTS = ("guards", "wishes", "unchecked", "notes", "joins", "definitions", "_likely")
 
-# Most terms of the bound of a size that depends on data.
+# Maximum number of terms in the bound of a data-dependent size.
 FEW_TERMS = 6
 
 Dim = Any
@@ -194,8 +194,8 @@ class Solver:
             undo()
 
     def mark(self) -> Callable[[], None]:
-        """Return a function that discards what an attempt adds from now on: facts, guards, wishes,
-        definitions and sentences. Symbols are kept.
+        """Return a function that undoes later additions of facts, guards, wishes, definitions and
+        notes. Symbols are kept.
         """
         saved = {name: copy(getattr(self, name)) for name in _OF_ATTEMPTS}
         forget = self._store.mark()

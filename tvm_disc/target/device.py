@@ -1,4 +1,4 @@
-"""Descriptions of devices that run kernels beside the processor, for templates and launches."""
+"""Descriptions of GPUs, for kernel templates, the cost model and launches."""
 
 from __future__ import annotations
 
@@ -10,34 +10,40 @@ _KIB = 1 << 10
 
 @dataclass(frozen=True)
 class Costs:
-    """What the cost model knows of an architecture, in nanoseconds unless another unit is given.
+    """Constants of the cost model for a GPU architecture; times are in nanoseconds.
 
-    ``MEASURED`` has those of the H100, by ``benchmarks/cuda_products.py``, ``cuda_bandwidth.py``
-    and ``cuda_launch.py``; ``_scaled`` derives the others from it by clock and lanes.
+    ``MEASURED`` are those of an H100, from ``benchmarks/cuda_products.py``, ``cuda_bandwidth.py``
+    and ``cuda_launch.py``. ``_scaled`` estimates other architectures by clock and lanes.
 
-    Attributes:
-        launch: a kernel after another one.
-        step: a step of a thread that depends on the one before, without memory.
-        barrier: a barrier of a block.
-        wait: a load from memory that the next step depends on.
-        load: a load of one lane, with its index arithmetic, in a multiprocessor's pipes.
-        shared: a load of up to 16 bytes of one lane from shared memory, likewise.
-        multiply: a multiply-add of one lane, likewise.
-        tensor: a multiply-add of 16-bit operands on tensor cores, likewise.
-        tensor_copy: 16 bytes of an operand on their way to tensor cores, likewise.
-        tensor_slice: a slice of k of a tile on tensor cores, besides.
-        tf32: factor of the time of a slice if operands are rounded to TF32.
-        loads_at_once: loads of a sum that a thread starts before it waits, without a unit.
-        row_loads_at_once: likewise, of a row.
-        next_in_sector: time factor of a load whose 32-byte sector is also read by the next loads.
-        spread_loads: loads in the time of one whose warp reads different rows, in attention.
-        weight_steps: multiply-adds in the time of one weight of attention.
-        library_tile: rows and columns of a tile of cuBLASLt, of which a multiprocessor has one.
-        library_step: a step of k of a tile of cuBLASLt.
-        library_tensor_step: likewise, of 16-bit operands; TF32 takes twice the time.
-        library_call: a call of cuBLASLt, beyond a launch.
-        each_gbs: maximum bandwidth of a multiprocessor, in GB/s.
+    Latencies:
+        launch: of a kernel that follows another kernel.
+        step: of an instruction that depends on the previous one and accesses no memory.
+        barrier: of a barrier of a thread block.
+        wait: of a load from global memory.
+
+    Throughput, as the time for which one operation of one lane occupies its multiprocessor:
+        load: a load from global memory, with its index arithmetic.
+        shared: a load of at most 16 bytes from shared memory.
+        multiply: a multiply-add.
+        tensor: a multiply-add of 16-bit operands on tensor cores.
+        tensor_copy: a copy of 16 bytes of an operand for tensor cores.
+        tensor_slice: fixed overhead of a slice of K of a tile on tensor cores.
+
+    Factors and counts:
+        tf32: factor on the time of a slice if operands are rounded to TF32.
+        loads_at_once: loads that a thread of a sum issues before it waits for the first.
+        row_loads_at_once: the same in row kernels.
+        next_in_sector: factor on a load whose 32-byte sector the following loads read as well.
+        spread_loads: factor on a load of attention whose warp reads several rows.
+        weight_steps: multiply-adds that take as long as the exponential of one attention weight.
         threads_held: resident threads of a multiprocessor.
+        each_gbs: maximum bandwidth of a multiprocessor, in GB/s.
+
+    cuBLASLt:
+        library_tile: rows and columns of a tile; a multiprocessor computes one tile at a time.
+        library_step: time of a step of K of a tile.
+        library_tensor_step: the same for 16-bit operands; TF32 takes twice as long.
+        library_call: time of a call in addition to the launch.
     """
 
     launch: float
@@ -92,7 +98,7 @@ class Device:
         tensor_cores: whether there are tensor cores.
         bandwidth_gbs: memory bandwidth in GB/s.
         f32_gflops: peak of float32 in GFLOP/s, two operations for each multiply-add.
-        costs: what the cost model knows.
+        costs: constants of the cost model.
     """
 
     kind: str
@@ -150,10 +156,9 @@ def cuda_device(architectures: Sequence[int] = DEFAULT) -> Device:
 
 
 def _scaled(cores: int, flops: float) -> Costs:
-    """Return estimates for a different architecture: pipes by its arithmetic for each
-    multiprocessor.
+    """Return estimates for another architecture; ``cores`` are its multiprocessors.
 
-    Latencies are taken to be the same.
+    Throughput is scaled by GFLOP/s per multiprocessor. Latencies are assumed to be equal.
     """
     ratio = 2 * _CLOCK_GHZ * _LANES / (flops / cores)
     scaled = {name: getattr(MEASURED, name) * ratio for name in _PIPES}

@@ -99,8 +99,9 @@ class IndexSpace:
         return var
 
     def join(self, index: Sequence[Expr], dims: Dims) -> Expr:
-        """Return the row-major linear index; complete runs of one split are joined to their
-        origin.
+        """Return the row-major linear index.
+
+        If adjacent indices are all parts into which `split` divided an index, that index is used.
         """
         last = next((k for k in reversed(range(len(dims))) if _literal(dims[k]) != 1), None)
         if last is not None and isinstance(index[last], tirx.Ramp):

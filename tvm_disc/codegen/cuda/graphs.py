@@ -227,7 +227,7 @@ def _node(most_words: int) -> Any:
 
 
 def _make_room(block: Block, record: Buffer, graph: Buffer, end: Expr) -> None:
-    """Emit the growth of the tape to ``end``."""
+    """Emit the reallocation of the tape if it has fewer than ``end`` words."""
     with block.when(end > graph[i64(ROOM)]):
         room = block.bind("room", end * 2)
         old = as_pointer(graph[i64(TAPE)])

@@ -280,7 +280,7 @@ class Regions:
             self.places[storage] = self.block.bind(storage.name, at)
 
     def _number(self, size: Expr) -> Expr:
-        """Return a variable that holds a size, the same one in all of a region."""
+        """Return a variable that holds a size; a region computes equal sizes once."""
         if isinstance(size, int | tirx.IntImm | tirx.Var):
             return i64(size)
         for region in self.open:

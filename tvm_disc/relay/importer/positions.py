@@ -23,7 +23,7 @@ MOST = 1 << 62
 
 
 def counted(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> None:
-    """Set the line of ``result``, or the lines of its columns, if they are known."""
+    """Set the progression of ``result``, or those of its columns, if known."""
     if "int" not in result.dtype:
         return
     if name == "concatenate":
@@ -36,7 +36,7 @@ def counted(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> Non
 
 
 def line_of(ctx: Emitter, x: object) -> Progression | None:
-    """Return the line of an operand, or None if unknown; a single number has a line of step 0."""
+    """Return the progression of an operand, or None if unknown; that of one number has step 0."""
     if not isinstance(x, Tensor) or "int" not in x.dtype:
         return None
     if x.line is None:
@@ -48,7 +48,7 @@ def line_of(ctx: Emitter, x: object) -> Progression | None:
 
 
 def _line_of_literal(x: Tensor) -> Progression | None:
-    """Return the line of a literal whose elements increase evenly along one axis, else None."""
+    """Return the progression of a one-dimensional literal with equal differences, else None."""
     numbers = _numbers(x)
     if numbers is None or numbers.size < 2 or max(numbers.shape) != numbers.size:
         return None
@@ -124,9 +124,9 @@ def read_in_place(
 ) -> Tensor | None:
     """Return ``data`` at positions of shape ``dims`` along the axes from ``first``, as a view.
 
-    Each axis has one line of positions. If the positions count over their whole axes, in order, the
-    result is the operand with dims of 1 inserted, broadcast along the axes that no line counts.
-    Otherwise returns None.
+    ``lines`` has one progression of positions per axis. If each axis is read completely and in
+    order, the result is ``data`` with dims of 1 inserted, broadcast along the axes of ``dims`` that
+    no position depends on. Otherwise returns None.
     """
     counting: list[int] = []
     for k, line in enumerate(lines):
@@ -159,7 +159,7 @@ def _same(ctx: Emitter, args: Sequence[object], result: Tensor) -> Progression |
 
 
 def _view(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Progression | None:
-    """Return the line after dims of 1 are inserted or removed, None for any other reshape."""
+    """Return the progression after dims of 1 are inserted or removed; None for other reshapes."""
     line = line_of(ctx, args[0])
     if line is None:
         return None
@@ -173,7 +173,7 @@ def _view(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Progression | N
 
 
 def line_along(ctx: Emitter, x: Expr, dims: Sequence[Dim]) -> Progression | None:
-    """Return the line of an operand after broadcasting it to ``dims``; None if unknown."""
+    """Return the progression of an operand after broadcasting it to ``dims``; None if unknown."""
     line = line_of(ctx, x)
     if line is None:
         return None
@@ -190,9 +190,9 @@ def _broadcast(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Progressio
 
 
 def _columns(ctx: Emitter, parts: Sequence[Any], result: Tensor) -> tuple[Progression, ...] | None:
-    """Return the lines of the parts of a concatenation along the last axis.
+    """Return the progressions of the parts of a concatenation along the last axis.
 
-    Returns None if a part does not have size 1 along this axis, or has no known line.
+    Returns None if a part does not have size 1 along this axis, or has no known progression.
     """
     if not result.rank or ctx.literal(result.dims[-1]) != len(parts):
         return None
@@ -204,7 +204,7 @@ def _columns(ctx: Emitter, parts: Sequence[Any], result: Tensor) -> tuple[Progre
 
 
 def columns_of(ctx: Emitter, x: Tensor) -> tuple[Progression, ...] | None:
-    """Return the line of each coordinate along the last axis of ``x``, if known."""
+    """Return the progression of each coordinate along the last axis of ``x``, if known."""
     return x.columns or _columns(ctx, [x], x)
 
 

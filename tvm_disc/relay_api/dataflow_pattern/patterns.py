@@ -67,7 +67,7 @@ class DFPattern:
         return ()
 
     def inputs_of(self, found: Expr) -> tuple[Expr, ...]:
-        """Return the expressions of a match from outside the group; a leaf's whole match."""
+        """Return the inputs of the group in a match: none, or the match itself for a leaf."""
         return () if self.parts() else (found,)
 
     def keeps_constants(self) -> bool:

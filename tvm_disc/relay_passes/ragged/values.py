@@ -59,7 +59,8 @@ class Values:
     def _of_rows(self, dim: RaggedDim, positions: bool) -> Node:
         name = "positions" if positions else "items"
         if name not in dim.made:
-            # The size orders the kernel behind the checks of the offsets.
+            # This operand makes the kernel depend on the size, which is read after the checks of
+            # the offsets.
             operands = [operand_expr(dim.offsets), relax.ShapeExpr([dim.size])]
             call = kernel_call("disc.items", operands, [dim.rows], "int64", positions=positions)
             dim.made[name] = self.out.emit(call, [dim.rows], "int64")

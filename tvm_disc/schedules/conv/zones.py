@@ -166,7 +166,10 @@ class Places:
         self._of_all = of_all
 
     def locate(self, first: Size, count: Size, image: Size) -> None:
-        """Emit the positions of ``count`` panels of the item of ``image``, in slots from 0 on."""
+        """Store the positions of ``count`` panels from ``first`` in slots 0, 1, ...
+
+        ``image`` is the first image of the item.
+        """
         b, wide = self.b, self.b.alloc("wide_at", 1, "int64")
         b.store(wide, 0, i64(0))
         with b.loop("q", count) as slot:
@@ -194,7 +197,10 @@ class Places:
         return self.bind("start", (panel - before) * self.tile.n_r), zone
 
     def _place(self, slot: Expr, start: Size, zone: Size, image: Size) -> None:
-        """Emit the position of a panel. It takes one division if images are side by side."""
+        """Store zone, image and first pixel of a panel in ``slot``.
+
+        If one item contains several images, this takes a division.
+        """
         b = self.b
         begin, end = self._bounds(zone)
         self._store("zone", slot, zone)

@@ -58,11 +58,12 @@ def keep(
     limits: Limits,
     bodies: npt.NDArray[np.intp] | None = None,
 ) -> list[int]:
-    """Return the variants worth their code size, greedily by reduction of the mean loss.
+    """Return the variants whose reduction of the mean loss justifies their code size.
 
-    The first is a safe one, which serves every shape. ``bodies`` are the numbers of the variants'
-    bodies; without them, each has its own. The variants of a new body must pay for its code
-    together, and another variant of a body that is kept costs little code.
+    The selection is greedy. The first variant is a safe one: it is correct for every shape.
+    ``bodies[i]`` is the number of the body that variant i runs; by default all bodies differ. A new
+    body is added if all its variants together reduce the loss by ``limits.gain``. Another variant
+    of a body that is already included needs little code, so a smaller reduction is enough.
     """
     bodies = np.arange(loss.shape[1]) if bodies is None else bodies
     totals = np.where(safe, np.round(loss.sum(axis=0), _DIGITS), np.inf)

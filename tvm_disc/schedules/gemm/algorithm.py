@@ -13,7 +13,8 @@ from tvm import tirx
 
 from tvm_disc.typing import Expr, Size
 
-BY_ROWS = 16  # added to the number of an algorithm: a task is one row of tiles over all columns
+# This bit of an algorithm's number selects tasks of one row of tiles over all columns.
+BY_ROWS = 16
 
 
 class Algorithm(IntEnum):
@@ -21,10 +22,10 @@ class Algorithm(IntEnum):
 
     PANELS = 0  # register tiles; B is packed, unless it is packed at compile time
     IN_PLACE = 1  # register tiles that read rows of B in place
-    LAST_APART = 2  # PANELS; the columns beyond whole vectors are inner products
-    AT_ONCE = 3  # register tiles over whole items, without a partition into groups
-    OUTER = 4  # outer products, for a few steps of K
-    SHARED_VECTORS = 5  # few columns, which share vectors with steps of K
+    LAST_APART = 2  # PANELS, but the columns after the last full vector are inner products
+    AT_ONCE = 3  # register tiles over a whole batch item, not divided into groups
+    OUTER = 4  # outer products, if K is small
+    SHARED_VECTORS = 5  # few columns: one vector contains several steps of K
     INNER = 6  # tiles of inner products
     LINES = 7  # inner products, one row or column at a time
 

@@ -38,7 +38,7 @@ def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Value
 
 @dataclass(frozen=True)
 class _Item:
-    """One item of a batch; sizes are values at the sampled points."""
+    """The matmul of one batch item; ``m``, ``n`` and ``k`` are arrays over the sampled points."""
 
     spec: GemmSpec
     tile: GemmTile
@@ -48,7 +48,10 @@ class _Item:
     model: CostModel
 
     def ns(self, algorithm: Algorithm) -> Values:
-        """Return the nanoseconds of the products, without stores, tasks and far memory."""
+        """Return the nanoseconds of an algorithm's multiplications.
+
+        ``gemm_ns`` adds the stores, the overhead per task, and the memory beyond the caches.
+        """
         special = {
             Algorithm.LAST_APART: self._last_apart,
             Algorithm.AT_ONCE: self._at_once,
@@ -62,7 +65,7 @@ class _Item:
         return self._tiles(self.n, algorithm is Algorithm.IN_PLACE)
 
     def _tiles(self, columns: Values, in_place: bool) -> Values:
-        """Return the time of register tiles over some columns, and of providing B to them."""
+        """Return the time of register tiles over ``columns``, and of packing or reading B."""
         time = micro_ns((self.m, columns, self.k), self.tile, self.model)
         if self.spec.b_packed is not None or (in_place and has_close_rows(self.spec, self.tile)):
             return time
@@ -79,7 +82,7 @@ class _Item:
         return np.asarray(self._tiles(self.n - rest, False) + vector * share)
 
     def _at_once(self) -> Values:
-        """Return the time of tiles of full height, and one of the remaining rows."""
+        """Return the time of the tiles with ``m_r`` rows and of the tile with the remainder."""
         whole = np.floor(self.m / self.tile.m_r) * self.tile.m_r
         sizes = [(part, self.n, self.k) for part in (whole, self.m - whole)]
         parts = [micro_ns(x, self.tile, self.model) * (x[0] > 0) for x in sizes]
@@ -125,7 +128,7 @@ class _Item:
         return np.asarray(self.m * columns * each)
 
     def _transposed_cycles(self, vectors: Values) -> Values:
-        """Return the cycles of tiles over so many vectors of columns that are transposed."""
+        """Return the cycles of tiles over ``vectors`` vectors of transposed columns."""
         step = self.m * self.model.tile_step_cycles + self.model.transpose_cycles
         return np.asarray(vectors * self.k * step)
 
@@ -167,10 +170,10 @@ def shared_lines_ns(
     points: Points,
     model: CostModel,
 ) -> Values:
-    """Return the nanoseconds that several threads lose beside their share of the work.
+    """Return the overhead of threading, in nanoseconds.
 
-    If columns are divided between threads and rows of the result end inside a cache line, two
-    threads write to that line alternately. With tasks by rows, each thread reads all of B.
+    If columns are divided between threads, and rows of the result end inside a cache line, two
+    threads write to that line (false sharing). With tasks by rows, each thread reads all of B.
     """
     _, m, n, k = _values(sizes, points)
     if selection.by_rows:

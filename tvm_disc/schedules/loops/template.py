@@ -75,10 +75,11 @@ def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
 
 
 def _unrolled(group: Group) -> int:
-    """Return the vectors per step: several hide latency, but a gather is several loads anyway.
+    """Return the number of vectors per loop iteration.
 
-    Wide elements count by their bytes: LLVM's compile time grows faster than the number of vectors
-    that it must split.
+    Several vectors hide latency. One is enough if the group gathers: a gather has a load per lane.
+    There are fewer vectors of wide elements, since LLVM splits each into several registers, and its
+    compile time grows faster than their number.
     """
     if any(_gathers(n) for n in group.nodes):
         return 1
