@@ -23,7 +23,7 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frontends lint format bench clean
+.PHONY: help demo test test-frontends lint format bench docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ format: $(VENV)/.lint ## Format the tree and apply safe fixes
 
 bench: $(VENV)/.test ## Time every recorded model beside TVM's own virtual machine
 	$(PY) benchmarks/demo.py $(MODELS) --repeat 100
+
+docs: $(VENV)/.docs ## Write the documentation site to build/site; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 clean: ## Remove the environment, caches and built files
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis ./*.egg-info

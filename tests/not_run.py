@@ -21,6 +21,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     (r"\bQEMU\b|\bqemu\b|aarch64", "make emulate"),
     (r"\bNVRTC\b|\bGPU\b", "make test-cuda"),
     (r"playwright|Chromium", "pip install 'tvm_disc[browser]' and Chromium, then make test"),
+    (r"extra docs", "make docs"),
     (r"extra plot", "pip install 'tvm_disc[plot]', then make test"),
     (r"which this processor lacks", "make test on a processor that has them"),
 )

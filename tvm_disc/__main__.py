@@ -176,7 +176,7 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
         metavar='"1 <= b <= 64"',
         help="a fact about dims that every call satisfies; repeat for more",
     )
-    group.add_argument("--threads", type=int, metavar="N")
+    group.add_argument("--threads", type=int, metavar="N", help="threads to compile for")
     group.add_argument("--no-fuse", action="store_true", help="one kernel per operator")
     group.add_argument(
         "--no-versions", action="store_true", help="compile only the general version"
@@ -195,7 +195,9 @@ def _level_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _input_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="NAME=FILE.npy", help="one array; repeat"
+    )
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="one array per input name")
     parser.add_argument(
         "--random",

@@ -164,7 +164,7 @@ def compile(
         donate_argnums: the positions of arguments whose arrays a call deletes. Results have
             separate memory.
         kwargs: its keyword arguments, in the same form.
-        target, options, constraints: as for :func:`tvm_disc.build`.
+        target: as for :func:`tvm_disc.build`; so are ``options`` and ``constraints``.
 
     Raises:
         Unsupported: JAX is not installed, or an operator cannot be imported.
@@ -228,7 +228,7 @@ def jit(
             again.
         donate_argnums: the positions of parameters whose arrays a call deletes, as ``jax.jit``
             does. Results have separate memory.
-        target, options, constraints: as for :func:`tvm_disc.build`.
+        target: as for :func:`tvm_disc.build`; so are ``options`` and ``constraints``.
 
     Raises:
         BadInput: ``dynamic`` names a parameter that the function does not have.

@@ -1,4 +1,4 @@
-"""The Python code of the README runs and prints the output that the README shows."""
+"""The code of the README, and of the first pages and guides, runs and prints what they show."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tvm_disc.relay.ops.derived import checks, special
 from tvm_disc.relay.ops.refused import REFUSED
 from tvm_disc.relay.ops.table import OPS
@@ -15,6 +17,10 @@ from tvm_disc.relay.ops.table import OPS
 LIMIT_SECONDS = 300
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "=== block {} ==="
+# Pages whose code is complete.
+PAGES = ("index.md", "start/first.md", *(f"guides/{name}.md" for name in
+         ("generate", "profile", "serve", "tune")))  # fmt: skip
+SHELL = "import subprocess; subprocess.run({!r}, shell=True, check=True)"
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
@@ -22,11 +28,18 @@ def blocks(text: str) -> list[tuple[str, str]]:
     return [(m[1], m[2]) for m in BLOCK.finditer(text)]
 
 
-def program(text: str) -> tuple[str, dict[int, str]]:
-    """All Python blocks as one script, and the expected output of those followed by ``text``."""
+def program(text: str, shell: bool = False) -> tuple[str, dict[int, str]]:
+    """All Python blocks as one script, and the expected output of those followed by ``text``.
+
+    Args:
+        shell: the commands of ``bash`` blocks belong to the script, too.
+    """
     found = blocks(text)
     script, expected = [], {}
     for i, (language, body) in enumerate(found):
+        if language == "bash" and shell:
+            body = re.sub("^tvm-disc", f"{sys.executable} -m tvm_disc", body, flags=re.MULTILINE)
+            language, body = "python", SHELL.format("set -e\n" + body)
         if language == "python":
             script.append(f"print({MARK.format(i)!r}, flush=True)\n{body}")
             if i + 1 < len(found) and found[i + 1][0] == "text":
@@ -45,6 +58,18 @@ def test_documents_count_the_operators(root: Path) -> None:
 def test_readme_runs(root: Path, tmp_path: Path) -> None:
     script, expected = program((root / "README.md").read_text(encoding="utf-8"))
     assert script and expected
+    check(script, expected, root, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_run(page: str, root: Path, tmp_path: Path) -> None:
+    script, expected = program((root / "docs" / page).read_text(encoding="utf-8"), shell=True)
+    assert script
+    check(script, expected, root, tmp_path)
+
+
+def check(script: str, expected: dict[int, str], root: Path, tmp_path: Path) -> None:
+    """Run a script, and compare the output of its blocks."""
     path = tmp_path / "readme.py"
     path.write_text(script)
     done = subprocess.run(

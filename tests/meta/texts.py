@@ -33,7 +33,7 @@ def texts(root: Path) -> tuple[Text, ...]:
     """Return the comments and docstrings of the package, the tutorials, and the documents."""
     files = [*(root / PACKAGE).rglob("*.py"), *(root / "tutorials").glob("*.py")]
     found = [text for path in sorted(files) for text in of_source(path, root)]
-    for path in sorted([*root.glob("*.md"), *(root / "docs").glob("*.md")]):
+    for path in sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md")]):
         found.append(Text(str(path.relative_to(root)), 1, path.read_text(encoding="utf-8")))
     return tuple(found)
 

@@ -99,9 +99,9 @@ def generate(
     Raises:
         BadInput: a wrong argument, or scores that are not numbers.
 
-    Example:
-        state = exe.state(batch=1)
-        words = [w for w in tvm_disc.generate(lambda ids: state(ids=ids), prompt, 40)]
+    Examples:
+        >>> state = exe.state(batch=1)
+        >>> words = [w for w in tvm_disc.generate(lambda ids: state(ids=ids), prompt, 40)]
     """
     try:
         rule = WordChoice(**sampling)  # type: ignore[arg-type]

@@ -58,10 +58,10 @@ class GrowingCaches:
     Buffers grow by doubling; a call that fails changes nothing. Several states of one program may
     be used at once, each by one thread at a time.
 
-    Example:
-        state = exe.state(batch=1)
-        scores = state(ids=prompt)
-        scores = state(ids=next_word)
+    Examples:
+        >>> state = exe.state(batch=1)
+        >>> scores = state(ids=prompt)
+        >>> scores = state(ids=next_word)
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class GrowingCaches:
 
         Raises:
             BadInput: a missing or unknown input, or one with a wrong shape or dtype.
-            and the errors of ``Executable.__call__``.
+            GuardFailed: shapes that the program was not compiled for.
         """
         given = dict(zip(self._given, ordered(self._given, args, kwargs), strict=True))
         with self._lock:

@@ -137,13 +137,16 @@ def tune(
     at most the current point.
 
     Args:
-        source, params, target, constraints, options: as for :func:`tvm_disc.build`.
+        source: a model, as for :func:`tvm_disc.build`; so are ``params``, ``target``,
+            ``constraints`` and ``options``.
+        records: a file of JSON lines, for ``Options(records=...)``.
         shapes: values by dim name, such as ``{"b": [1, 8], "s": range(1, 513)}``; the path of a
             log that ``Executable.record_shapes`` wrote; None derives shapes from the facts.
         weights: frequency of each value of a dim, by dim name.
         points: number of shapes to measure.
-        remote: other machines to measure on, or a ``tvm.rpc`` session; ``target`` describes them.
         budget_s: stop after this many seconds.
+        progress: show a progress bar.
+        remote: other machines to measure on, or a ``tvm.rpc`` session; ``target`` describes them.
 
     Raises:
         BadInput: ``shapes`` names an unknown dim, or the file contains no records.

@@ -25,10 +25,10 @@ class Ragged:
         values: the rows of all items, ``[t, ...]``, a tensor of any library.
         offsets: int64, one more than items; the first is 0, the last is t.
 
-    Example:
-        batch = tvm_disc.Ragged.pack([first, second])
-        result = exe(ids=batch)
-        result[1]  # the rows of the second item
+    Examples:
+        >>> batch = tvm_disc.Ragged.pack([first, second])
+        >>> result = exe(ids=batch)
+        >>> second_rows = result[1]
     """
 
     values: Rows
