@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 # Packages that `make test` does not install.
-OPTIONAL = ("jax", "torch", "transformers", "onnxruntime")
+OPTIONAL = ("jax", "keras", "torch", "transformers", "onnxruntime")
 MARK = "frontends"
 COMMANDS: tuple[tuple[str, str], ...] = (
     (rf"\b({'|'.join(OPTIONAL)})\b", "make test-frontends"),

@@ -14,6 +14,7 @@ from tvm_disc.relay.files import is_file_name
 from tvm_disc.support.late import Late
 
 exported = Late("tvm_disc.frontends.torch.export:exported")
+from_keras = Late("tvm_disc.frontends.keras:from_keras")
 from_onnx = Late("tvm_disc.frontends.onnx.model:from_onnx")
 from_pytorch = Late("tvm_disc.frontends.torch.program:from_pytorch")
 from_relax = Late("tvm_disc.frontends.relax:from_relax")
@@ -86,6 +87,8 @@ READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (lambda source: isinstance(source, tvm.IRModule), from_relax),
     (_is_onnx, from_onnx),
     (_is_stablehlo, from_stablehlo),
+    # before PyTorch: a Keras model on its backend is also a module of PyTorch
+    (lambda source: _is_class(source, "keras", "Model"), from_keras),
     (lambda source: _is_file(source, ".pt2"), lambda source: from_pytorch(_load_program(source))),
     (lambda source: _is_class(source, "torch", "ExportedProgram"), from_pytorch),
     (lambda source: _is_class(source, "tvm_disc", "Exported"), from_pytorch),

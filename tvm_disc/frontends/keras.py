@@ -1,0 +1,97 @@
+"""Import of Keras 3 models on the JAX backend: exported by JAX with symbolic dims."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.stablehlo.model import from_stablehlo
+from tvm_disc.relay.module import IRModule
+
+if TYPE_CHECKING:
+    from jax.export import Exported
+    from keras import KerasTensor, Model
+
+_ADVICE = (
+    "pass the shapes: tvm_disc.jax.compile(model, jax.ShapeDtypeStruct("
+    'jax.export.symbolic_shape("b, 8*h, 8*w, 3"), "float32"))'
+)
+
+
+def from_keras(model: Model) -> IRModule:
+    """Return the Relay module of a Keras model's inference; weights are constants.
+
+    Inputs have the model's names. An unknown first dim is ``batch`` in all inputs; others are
+    ``NAME_AXIS``, and one dim ``dim_AXIS`` of all inputs if the model is invalid otherwise.
+
+    Raises:
+        Unsupported: Keras runs on another backend, the model has no input shapes, keeps state
+            between calls, or JAX cannot export it with unknown dims.
+    """
+    import keras
+
+    backend = keras.backend.backend()
+    if backend != "jax":
+        raise Unsupported(
+            f"Keras model {model.name!r}: expected the backend 'jax', found {backend!r}; set the "
+            "variable KERAS_BACKEND=jax before Keras is imported, and load the model from its file"
+        )
+    inputs = getattr(model, "inputs", None)
+    if not inputs:
+        raise Unsupported(
+            f"Keras model {model.name!r} has no shapes of inputs, because it is a subclass or "
+            f"is not built; {_ADVICE}"
+        )
+    several = sum(None in x.shape[1:] for x in inputs) > 1
+    for shared in (False, True) if several else (False,):
+        try:
+            return from_stablehlo(_exported(model, inputs, shared))
+        except (TypeError, ValueError) as error:  # of shapes that JAX cannot prove to be equal
+            found = error
+    raise Unsupported(
+        f"Keras model {model.name!r}, each None being a separate dim: {_text(found)}; {_ADVICE}"
+    ) from found
+
+
+def _text(error: Exception) -> str:
+    """Return what an error of JAX in a layer of Keras says, on one line, without colors."""
+    plain = re.sub(r"\x1b\[\d*m", "", str(error)).split("\n\nArguments received")[0]
+    return " ".join(plain.split())[:400]
+
+
+def _exported(model: Model, inputs: Sequence[KerasTensor], shared: bool) -> Exported:
+    """Return the exported model; dims of an axis are ``shared`` by all inputs or not."""
+    import jax
+    import keras
+
+    def call(*given: jax.Array) -> object:
+        # a Sequential model has no structure of inputs
+        packed = keras.tree.pack_sequence_as(getattr(model, "input", inputs[0]), list(given))
+        with keras.StatelessScope() as scope:
+            results = model(packed, training=False)
+        if scope.state_mapping:
+            raise Unsupported(
+                f"Keras model {model.name!r}: a layer keeps state between calls; build a model "
+                "that has the state as an input and returns it"
+            )
+        return results
+
+    names = [re.sub(r"\W|^(?=\d)", "_", x.name) for x in inputs]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    scope = jax.export.SymbolicScope()
+    specs = []
+    for name, x in zip(names, inputs, strict=True):
+        stem = "dim" if shared else name
+        dims = [f"{stem}_{k}" if d is None else str(d) for k, d in enumerate(x.shape)]
+        dims[:1] = ["batch"] if x.shape and x.shape[0] is None else dims[:1]
+        shape = jax.export.symbolic_shape(", ".join(dims), scope=scope)
+        specs.append(jax.ShapeDtypeStruct(shape, x.dtype))
+    return jax.export.export(jax.jit(call))(*specs)
+
+
+__all__ = ["from_keras"]
