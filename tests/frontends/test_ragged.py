@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import tvm_disc  # noqa: E402
-from benchmarks.zoo import encoders  # noqa: E402, F401
+from benchmarks.zoo import causal, encoders  # noqa: E402, F401
 from benchmarks.zoo.row import ROWS, VOCABULARY, first_tensors  # noqa: E402
-from tvm_disc.errors import IndexOutside  # noqa: E402
+from tvm_disc.errors import IndexOutside, Unsupported  # noqa: E402
 
 LENGTHS = ([5, 2, 31, 2, 17], [3], [40] * 3)
 
@@ -66,9 +66,9 @@ def sentences() -> Any:
     return Sentences().eval()
 
 
-@pytest.mark.parametrize("name", ["bert", "bert_classifier"])
+@pytest.mark.parametrize("name", ["bert_classifier", "roberta", "qwen3"])
 def test_modules(name: str) -> None:
-    """All states, and a classifier that reads the first one."""
+    """A classifier that reads the first state, positions by prefix sums, and causal attention."""
     row = ROWS[name]
     torch.manual_seed(0)
     model = row.make().eval()
@@ -76,6 +76,45 @@ def test_modules(name: str) -> None:
     check(exe, model)
     with pytest.raises(IndexOutside, match="embedding"):
         exe([np.asarray([3, VOCABULARY])], [np.ones(2, np.int64)])
+
+
+class Patches(torch.nn.Module):  # type: ignore[misc]
+    """A vision transformer over patches ``[b, s, 48]`` with positions, and a mean over them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = torch.nn.Linear(48, 32)
+        self.positions = torch.nn.Parameter(torch.randn(1, 64, 32))
+        config = transformers.ViTConfig(
+            hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+        )
+        self.layers = transformers.ViTModel(config).layers
+        self.head = torch.nn.Linear(32, 10)
+
+    def forward(self, patches: Any) -> Any:
+        rows = self.embed(patches) + self.positions[:, : patches.shape[1]]
+        for layer in self.layers:
+            rows = layer(rows)
+        return self.head(rows.mean(1))
+
+
+def test_images_as_patches() -> None:
+    torch.manual_seed(0)
+    model = Patches().eval()
+    exe = tvm_disc.build(model, example_inputs=(torch.randn(2, 8, 48),), ragged={"patches": 1})
+    rng = np.random.default_rng(1)
+    for lengths in LENGTHS:
+        images = [rng.standard_normal((n, 48)).astype("float32") for n in lengths]
+        for found, image in zip(exe(images), images, strict=True):
+            with torch.no_grad():
+                wanted = model(torch.from_numpy(image[None]))[0]
+            np.testing.assert_allclose(found, wanted.numpy(), 1e-5, 1e-5)
+
+
+def test_a_recurrent_layer_is_refused() -> None:
+    model = torch.nn.LSTM(8, 8, batch_first=True, bidirectional=True).eval()
+    with pytest.raises(Unsupported, match=r"ragged: .*lstm .*may depend on a length"):
+        tvm_disc.build(model, example_inputs=(torch.randn(2, 5, 8),), ragged={"input": 1})
 
 
 def test_mean_pooling() -> None:

@@ -14,7 +14,7 @@ import pytest
 import tvm_disc
 from tests.models import function, load, rows
 from tests.relay.helpers import DATA
-from tests.relay_passes.ragged_helpers import batches, pack
+from tests.relay_passes.ragged_helpers import LENGTHS, batches, pack
 from tvm_disc import Options, Ragged, relay
 from tvm_disc.compile import compile_counter
 from tvm_disc.errors import BadInput, BadOption, GuardFailed, Unsupported
@@ -65,6 +65,31 @@ def _self_attention(x: Any) -> Any:
     return relay.reshape(merged, (0, 0, 8)) + x
 
 
+def _cross_attention(x: Any, y: Any) -> Any:
+    """Every row of x reads the rows of the same item of y."""
+    q, k, v = (relay.nn.dense(z, _weights(8, 8)) for z in (x, y, y))
+    merged = relay.transpose(_attention(q, k, v), (0, 2, 1, 3))
+    return relay.reshape(merged, (0, 0, 8)) + x
+
+
+def _convolution(x: Any, window: int = 3, padding: tuple[int, int] = (1, 1), **more: Any) -> Any:
+    """A convolution along the sequence, from 8 features to 8."""
+    lines = relay.transpose(x, (0, 2, 1))
+    weight = _weights(8, 8, window)
+    made = relay.nn.conv1d(lines, weight, padding=padding, kernel_size=(window,), **more)
+    return relay.transpose(made, (0, 2, 1))
+
+
+def _seen(x: Any) -> Any:
+    """Rows with a positive feature before them in the item, else zeros, as in masked attention."""
+    first = relay.greater(relay.strided_slice(x, [0], [1], axes=[2]), relay.const(np.float32(0)))
+    length = relay.take(relay.shape_of(x), relay.const(1))
+    place = relay.arange(relay.const(0), length, relay.const(1), dtype="int32")
+    before = relay.less(relay.expand_dims(place, 0), relay.expand_dims(place, 1))
+    mask = relay.logical_and(relay.transpose(first, (0, 2, 1)), before)
+    return relay.where(relay.any(mask, axis=2, keepdims=True), x, relay.const(np.float32(0)))
+
+
 def _norm(x: Any) -> Any:
     mean = relay.mean(x, axis=2, keepdims=True)
     centred = x - mean
@@ -107,6 +132,12 @@ GRAPHS: dict[str, Callable[[Any], Any]] = {
     ),
     "rows by index": _by_index,
     "merged rows": lambda x: relay.nn.dense(relay.reshape(x, (-3, 0)), _weights(5, 8)),
+    "convolution": lambda x: relay.nn.relu(_convolution(x)),
+    "dilated convolution": lambda x: _convolution(x, 5, (4, 4), dilation=(2,)),
+    "causal convolution": lambda x: _convolution(x, 4, (3, 0)) + x,
+    "two convolutions": lambda x: _convolution(relay.tanh(_convolution(x)), 5, (2, 2)),
+    "prefix sums": lambda x: relay.cumsum(x, axis=1) + x,
+    "mask with a reduction": _seen,
     "self attention": _self_attention,
     "two layers": lambda x: _norm(_self_attention(_norm(_self_attention(x)))),
 }
@@ -123,6 +154,17 @@ def test_small_graphs_equal_calls_item_by_item(name: str) -> None:
     rng = np.random.default_rng(1)
     for lengths in batches(rng, 6):
         check(exe, plain, [pack(lengths, rng, 8)], (name, lengths))
+
+
+def test_cross_attention_has_two_lengths_per_item() -> None:
+    x, y = _data(8), rows("b", "n", 8, name="y")
+    module = function(x, y, _cross_attention(x, y))
+    exe = tvm_disc.build(module, ragged={"x": 1, "y": 1}, options=Options(verify=True))
+    plain = tvm_disc.build(module)
+    rng = np.random.default_rng(6)
+    for count in (0, 1, 3, 8):
+        lengths = rng.choice(LENGTHS, count), rng.choice(LENGTHS[1:], count)
+        check(exe, plain, [pack(n, rng, 8) for n in lengths], lengths)
 
 
 def test_a_batch_uses_no_more_rows_than_it_has() -> None:
@@ -310,11 +352,17 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: relay.transpose(x, (0, 2, 1)),
         r"ragged: result 0: expected the axes of items and of elements first, found \(b, 8, s\)",
     ),
-    "convolution": (
-        lambda x: relay.nn.conv1d(
-            relay.transpose(x, (0, 2, 1)), _weights(4, 8, 3), padding=(1, 1), kernel_size=(3,)
-        ),
-        "ragged: .*conv1d.*no rule describes it",
+    "convolution with strides": (
+        lambda x: _convolution(x, strides=(2,)),
+        "ragged: .*conv1d.*it changes the length",
+    ),
+    "convolution without padding": (
+        lambda x: _convolution(x, padding=(0, 0)),
+        "ragged: .*conv1d.*it changes the length",
+    ),
+    "prefix sums over items": (
+        lambda x: relay.cumsum(x, axis=0),
+        "ragged: .*cumsum.*it combines elements of different items",
     ),
     "read by index": (
         lambda x: relay.take(x, relay.const(np.asarray([0, 1])), axis=0),

@@ -81,18 +81,21 @@ def _of_items(values: Values, dim: RaggedDim, expr: Expr) -> Expr | None:
     """
     if isinstance(expr, tirx.IntImm):
         return relax.const(np.asarray([int(expr.value)]), "int64")
-    call: Expr
     if expr.same_as(dim.size):
+        return operand_expr(lengths(values, dim))
+    build = _OPERATORS.get(type(expr))
+    if build is None:
+        return None
+    a, b = (_of_items(values, dim, x) for x in (expr.a, expr.b))
+    return None if a is None or b is None else operand_expr(_emit(values, build(a, b), [dim.items]))
+
+
+def lengths(values: Values, dim: RaggedDim) -> Node:
+    """Return the length of every item, int64 ``[b]``."""
+    if "lengths" not in dim.made:
         call = R.subtract(_ends(values, dim, 1), _ends(values, dim, 0))
-    else:
-        build = _OPERATORS.get(type(expr))
-        if build is None:
-            return None
-        a, b = (_of_items(values, dim, x) for x in (expr.a, expr.b))
-        if a is None or b is None:
-            return None
-        call = build(a, b)
-    return operand_expr(_emit(values, call, [dim.items]))
+        dim.made["lengths"] = _emit(values, call, [dim.items])
+    return dim.made["lengths"]
 
 
 def _ends(values: Values, dim: RaggedDim, k: int) -> Expr:
@@ -118,4 +121,4 @@ def _of_model(values: Values, node: Node, form: Packed, made: Node, rest: Sequen
     return Dense(values.shaped(values.permuted(stored, back), list(node.shape)))
 
 
-__all__ = ["PART", "picked_items", "reduced_everywhere", "reduced_items"]
+__all__ = ["PART", "lengths", "picked_items", "reduced_everywhere", "reduced_items"]

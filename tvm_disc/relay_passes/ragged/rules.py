@@ -16,6 +16,7 @@ from tvm_disc.graph.axes import concat_axis, permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay_passes.ragged.along import convolution, prefix, reduced_mask
 from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDim
 from tvm_disc.relay_passes.ragged.items import PART, picked_items, reduced_items
 from tvm_disc.relay_passes.ragged.values import Values
@@ -146,7 +147,7 @@ def _broadcast(values: Values, node: Node, source: Node, shape: Sequence[Expr]) 
 def _reduce(values: Values, node: Node, forms: Forms) -> Form | str:
     [form] = forms
     if isinstance(form, Padded):
-        return "only an attention may combine the elements of its scores"
+        return reduced_mask(values, node, form)
     assert isinstance(form, Packed)
     axes = reduced_axes(node)
     if form.at[0] in axes:
@@ -256,7 +257,10 @@ FILLED = ("relax.full", "relax.zeros", "relax.ones")
 RULES: Mapping[str, Rule] = {
     "relax.broadcast_to": _broadcast_to,
     "relax.concat": _concat,
+    "relax.cumprod": lambda values, node, forms: prefix(values, node, *forms),
+    "relax.cumsum": lambda values, node, forms: prefix(values, node, *forms),
     "relax.matmul": _matmul,
+    "relax.nn.conv1d": convolution,
     "relax.permute_dims": _permute,
     "relax.strided_slice": _slice,
     "relax.take": _take,
