@@ -14,13 +14,25 @@ import pytest
 import tvm_disc
 from tests.models import function, load, rows
 from tests.relay.helpers import DATA
-from tests.relay_passes.ragged_helpers import LENGTHS, batches, pack
+from tests.relay_passes.ragged_helpers import (
+    DEPTH,
+    HEADS,
+    LENGTHS,
+    attended,
+    batches,
+    convolution,
+    cross_attention,
+    heads,
+    norm,
+    pack,
+    self_attention,
+    weights,
+)
 from tvm_disc import Options, Ragged, relay
 from tvm_disc.compile import compile_counter
 from tvm_disc.errors import BadInput, BadOption, GuardFailed, Unsupported
 
 DRAWS = int(os.environ.get("DISC_RAGGED_DRAWS", "50"))
-HEADS, DEPTH = 2, 4
 
 
 def check(exe: Any, plain: Any, given: Sequence[list[np.ndarray]], what: object) -> None:
@@ -41,62 +53,6 @@ def _data(*rest: int, name: str = "x") -> Any:
     return rows("b", "s", *rest, name=name)
 
 
-def _weights(*shape: int) -> Any:
-    rng = np.random.default_rng(3)
-    return relay.const(rng.standard_normal(shape).astype("float32") * 0.3)
-
-
-def _heads(x: Any) -> Any:
-    """[b, s, 8] as [b, heads, s, depth]."""
-    return relay.transpose(relay.reshape(x, (0, 0, HEADS, DEPTH)), (0, 2, 1, 3))
-
-
-def _attention(q: Any, k: Any, v: Any, chain: Callable[[Any], Any] = lambda s: s) -> Any:
-    q, k, v = (relay.reshape(_heads(x), (-3, 0, 0)) for x in (q, k, v))
-    scores = relay.nn.batch_matmul(q, k) * relay.const(np.float32(0.5))
-    weights = relay.nn.softmax(chain(scores))
-    out = relay.nn.batch_matmul(weights, relay.transpose(v, (0, 2, 1)))
-    return relay.reshape(out, (-4, -1, HEADS, 0, 0))
-
-
-def _self_attention(x: Any) -> Any:
-    q, k, v = (relay.nn.dense(x, _weights(8, 8)) for _ in range(3))
-    merged = relay.transpose(_attention(q, k, v), (0, 2, 1, 3))
-    return relay.reshape(merged, (0, 0, 8)) + x
-
-
-def _cross_attention(x: Any, y: Any) -> Any:
-    """Every row of x reads the rows of the same item of y."""
-    q, k, v = (relay.nn.dense(z, _weights(8, 8)) for z in (x, y, y))
-    merged = relay.transpose(_attention(q, k, v), (0, 2, 1, 3))
-    return relay.reshape(merged, (0, 0, 8)) + x
-
-
-def _convolution(x: Any, window: int = 3, padding: tuple[int, int] = (1, 1), **more: Any) -> Any:
-    """A convolution along the sequence, from 8 features to 8."""
-    lines = relay.transpose(x, (0, 2, 1))
-    weight = _weights(8, 8, window)
-    made = relay.nn.conv1d(lines, weight, padding=padding, kernel_size=(window,), **more)
-    return relay.transpose(made, (0, 2, 1))
-
-
-def _seen(x: Any) -> Any:
-    """Rows with a positive feature before them in the item, else zeros, as in masked attention."""
-    first = relay.greater(relay.strided_slice(x, [0], [1], axes=[2]), relay.const(np.float32(0)))
-    length = relay.take(relay.shape_of(x), relay.const(1))
-    place = relay.arange(relay.const(0), length, relay.const(1), dtype="int32")
-    before = relay.less(relay.expand_dims(place, 0), relay.expand_dims(place, 1))
-    mask = relay.logical_and(relay.transpose(first, (0, 2, 1)), before)
-    return relay.where(relay.any(mask, axis=2, keepdims=True), x, relay.const(np.float32(0)))
-
-
-def _norm(x: Any) -> Any:
-    mean = relay.mean(x, axis=2, keepdims=True)
-    centred = x - mean
-    variance = relay.mean(centred * centred, axis=2, keepdims=True)
-    return centred / relay.sqrt(variance + relay.const(np.float32(1e-5)))
-
-
 def _positions(x: Any, axis: int) -> Any:
     """Positions along an axis of ``[b, s, ...]``, as a coordinate ``[b, s, 1]``."""
     zero, one = relay.const(np.int64(0)), relay.const(np.int64(1))
@@ -115,31 +71,31 @@ def _by_index(x: Any) -> Any:
 
 GRAPHS: dict[str, Callable[[Any], Any]] = {
     "element-wise": lambda x: relay.exp(x * relay.const(np.float32(0.5))) + x,
-    "constant of features": lambda x: x * _weights(8) + _weights(1, 1, 8),
-    "features": lambda x: relay.nn.relu(relay.nn.dense(x, _weights(6, 8))),
-    "norm": _norm,
+    "constant of features": lambda x: x * weights(8) + weights(1, 1, 8),
+    "features": lambda x: relay.nn.relu(relay.nn.dense(x, weights(6, 8))),
+    "norm": norm,
     "softmax over features": lambda x: relay.nn.softmax(x),
     "sum of features": lambda x: relay.sum(x, axis=2),
     "largest feature": lambda x: relay.max(x, axis=-1, keepdims=True) - x,
     "slice of features": lambda x: relay.strided_slice(x, [2], [7], axes=[2]),
     "concatenated features": lambda x: relay.concatenate([x, relay.tanh(x)], axis=2),
     "heads and back": lambda x: relay.reshape(
-        relay.transpose(relay.exp(_heads(x)), (0, 2, 1, 3)), (0, 0, 8)
+        relay.transpose(relay.exp(heads(x)), (0, 2, 1, 3)), (0, 0, 8)
     ),
     "norm of heads": lambda x: relay.reshape(
-        relay.transpose(relay.nn.softmax(_heads(x)) * _weights(HEADS, 1, DEPTH), (0, 2, 1, 3)),
+        relay.transpose(relay.nn.softmax(heads(x)) * weights(HEADS, 1, DEPTH), (0, 2, 1, 3)),
         (0, 0, 8),
     ),
     "rows by index": _by_index,
-    "merged rows": lambda x: relay.nn.dense(relay.reshape(x, (-3, 0)), _weights(5, 8)),
-    "convolution": lambda x: relay.nn.relu(_convolution(x)),
-    "dilated convolution": lambda x: _convolution(x, 5, (4, 4), dilation=(2,)),
-    "causal convolution": lambda x: _convolution(x, 4, (3, 0)) + x,
-    "two convolutions": lambda x: _convolution(relay.tanh(_convolution(x)), 5, (2, 2)),
+    "merged rows": lambda x: relay.nn.dense(relay.reshape(x, (-3, 0)), weights(5, 8)),
+    "convolution": lambda x: relay.nn.relu(convolution(x)),
+    "dilated convolution": lambda x: convolution(x, 5, (4, 4), dilation=(2,)),
+    "causal convolution": lambda x: convolution(x, 4, (3, 0)) + x,
+    "two convolutions": lambda x: convolution(relay.tanh(convolution(x)), 5, (2, 2)),
     "prefix sums": lambda x: relay.cumsum(x, axis=1) + x,
-    "mask with a reduction": _seen,
-    "self attention": _self_attention,
-    "two layers": lambda x: _norm(_self_attention(_norm(_self_attention(x)))),
+    "mask with a reduction": attended,
+    "self attention": self_attention,
+    "two layers": lambda x: norm(self_attention(norm(self_attention(x)))),
 }
 
 
@@ -158,7 +114,7 @@ def test_small_graphs_equal_calls_item_by_item(name: str) -> None:
 
 def test_cross_attention_has_two_lengths_per_item() -> None:
     x, y = _data(8), rows("b", "n", 8, name="y")
-    module = function(x, y, _cross_attention(x, y))
+    module = function(x, y, cross_attention(x, y))
     exe = tvm_disc.build(module, ragged={"x": 1, "y": 1}, options=Options(verify=True))
     plain = tvm_disc.build(module)
     rng = np.random.default_rng(6)
@@ -169,7 +125,7 @@ def test_cross_attention_has_two_lengths_per_item() -> None:
 
 def test_a_batch_uses_no_more_rows_than_it_has() -> None:
     x = _data(8)
-    exe = tvm_disc.build(function(x, _self_attention(x)), ragged={"x": 1})
+    exe = tvm_disc.build(function(x, self_attention(x)), ragged={"x": 1})
     assert [dims for dims, _ in exe.results] == [("x_rows", "8")]
     assert "ragged: queries and keys; no padding is computed" in exe.explain()
 
@@ -353,11 +309,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         r"ragged: result 0: expected the axes of items and of elements first, found \(b, 8, s\)",
     ),
     "convolution with strides": (
-        lambda x: _convolution(x, strides=(2,)),
+        lambda x: convolution(x, strides=(2,)),
         "ragged: .*conv1d.*it changes the length",
     ),
     "convolution without padding": (
-        lambda x: _convolution(x, padding=(0, 0)),
+        lambda x: convolution(x, padding=(0, 0)),
         "ragged: .*conv1d.*it changes the length",
     ),
     "prefix sums over items": (
