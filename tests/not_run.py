@@ -17,6 +17,7 @@ import pytest
 OPTIONAL = ("jax", "keras", "torch", "transformers", "onnxruntime")
 MARK = "frontends"
 COMMANDS: tuple[tuple[str, str], ...] = (
+    (r"tensorflow|tf2onnx", "pip install 'tvm_disc[tensorflow]', then make test-frontends"),
     (rf"\b({'|'.join(OPTIONAL)})\b", "make test-frontends"),
     (r"\bQEMU\b|\bqemu\b|aarch64", "make emulate"),
     (r"\bNVRTC\b|\bGPU\b", "make test-cuda"),

@@ -147,8 +147,9 @@ def build(
     Args:
         source: a Relay module, function, text or JSON, or the path of one of these files; a Relax
             module; an ONNX model or its path; a ``torch.export.ExportedProgram``; a
-            ``torch.nn.Module`` with ``example_inputs``; a Keras model on the JAX backend; or a
-            ``jax.export.Exported``, its bytes, StableHLO text or bytecode, or a file of them.
+            ``torch.nn.Module`` with ``example_inputs``; a Keras model on the JAX backend; the
+            folder of a SavedModel of TensorFlow; or a ``jax.export.Exported``, its bytes,
+            StableHLO text or bytecode, or a file of them.
         params: values of inputs of ``main`` by name, which become constants; or a parameter file.
         target: a TVM CPU target; this machine by default. A program for a list of targets contains
             code for each; loading it selects the best that the processor supports.

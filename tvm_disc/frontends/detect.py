@@ -18,6 +18,7 @@ from_keras = Late("tvm_disc.frontends.keras:from_keras")
 from_onnx = Late("tvm_disc.frontends.onnx.model:from_onnx")
 from_pytorch = Late("tvm_disc.frontends.torch.program:from_pytorch")
 from_relax = Late("tvm_disc.frontends.relax:from_relax")
+from_saved_model = Late("tvm_disc.frontends.tensorflow:from_saved_model")
 from_stablehlo = Late("tvm_disc.frontends.stablehlo.model:from_stablehlo")
 _load_program = Late("tvm_disc.frontends.torch.export:load_program")
 
@@ -67,6 +68,12 @@ def _is_stablehlo_file(source: object) -> bool:
     return any(_is_file(source, s) for s in (".mlir", ".mlirbc", ".stablehlo", ".jax"))
 
 
+def _is_saved_model(source: object) -> bool:
+    if not isinstance(source, str | os.PathLike) or "\n" in str(source):
+        return False
+    return os.path.isfile(os.path.join(source, "saved_model.pb"))
+
+
 def files_of(source: Any) -> list[Path] | None:
     """Return the file that a source names and the files that it refers to, or None for other
     sources.
@@ -87,6 +94,7 @@ READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (lambda source: isinstance(source, tvm.IRModule), from_relax),
     (_is_onnx, from_onnx),
     (_is_stablehlo, from_stablehlo),
+    (_is_saved_model, from_saved_model),
     # before PyTorch: a Keras model on its backend is also a module of PyTorch
     (lambda source: _is_class(source, "keras", "Model"), from_keras),
     (lambda source: _is_file(source, ".pt2"), lambda source: from_pytorch(_load_program(source))),

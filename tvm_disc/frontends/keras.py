@@ -36,8 +36,9 @@ def from_keras(model: Model) -> IRModule:
     backend = keras.backend.backend()
     if backend != "jax":
         raise Unsupported(
-            f"Keras model {model.name!r}: expected the backend 'jax', found {backend!r}; set the "
-            "variable KERAS_BACKEND=jax before Keras is imported, and load the model from its file"
+            f"Keras model {model.name!r}: expected the backend 'jax', found {backend!r}; set "
+            "KERAS_BACKEND=jax before Keras is imported, and load the model from its file, "
+            'or, on TensorFlow, build the folder that model.export("folder") writes'
         )
     inputs = getattr(model, "inputs", None)
     if not inputs:
