@@ -90,6 +90,13 @@ def tvm_disc_ways(path: str, threads: int) -> Mapping[str, Any]:
         mask = tvm_disc.Ragged(np.ones_like(ids.values), ids.offsets)
         return lambda: ragged(ids, mask)
 
+    shares = []
+    for items in batches():
+        rows, count, most = sum(map(len, items)), len(items), max(map(len, items))
+        shapes = {"ids": [rows], "mask": [rows], "ids_offsets": [count + 1]}
+        dense = {"ids": [count, most], "mask": [count, most]}
+        shares.append(ragged.workspace_bytes(shapes) / plain.workspace_bytes(dense))
+    print(f"workspace: {min(shares):.2f} to {max(shares):.2f} of that of the padded program")
     return {"ragged": packed, **dense_calls(plain)}
 
 
