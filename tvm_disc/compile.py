@@ -17,7 +17,6 @@ from tvm import relax
 from tvm_disc.codegen.build import begin_kernel, begin_shared, emit_levels, uses_workers
 from tvm_disc.codegen.build_key import build_key
 from tvm_disc.codegen.device_target import refuse_on_device, split_target
-from tvm_disc.codegen.export import export
 from tvm_disc.codegen.kept import (
     Keeping,
     Kept,
@@ -87,6 +86,7 @@ from tvm_disc.typing import (
 
 _check_ragged = Late("tvm_disc.relay_passes.ragged.declared:check_ragged")
 _ragged_batches = Late("tvm_disc.relay_passes.ragged.transform:RaggedBatches")
+_export = Late("tvm_disc.codegen.export:export")
 _peaks = Late("tvm_disc.codegen.roofline:peaks_of_machine")
 
 Params: TypeAlias = Mapping[str, np.ndarray] | str | os.PathLike[str] | None
@@ -247,7 +247,7 @@ def _build(
     home = partial(home_of_process, store) if program.manifest["threads"] else int
     manifest = {**program.manifest, "model": model, "version": VERSION}
     code = Code(program.levels, manifest, options.level, saved=False)
-    peaks, save = partial(_peaks, store), partial(export, store=store)
+    peaks, save = partial(_peaks, store), partial(_export, store=store)
     exe = Executable(code, program.constants, home=home, export=save, peaks=peaks)
     if options.load and runs_here(targets[number]):
         # otherwise LLVM would generate code during the first call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from tvm.runtime import Device
@@ -159,6 +160,14 @@ class Opaque:
     """A saved object that has no meaning here (a target, a device, a source map); read as None."""
 
     type_key: str
+
+
+@dataclass(frozen=True)
+class LegacyAttrs:
+    """A ``relay.attrs.X`` node of legacy JSON."""
+
+    type_key: str
+    values: Mapping[str, Any]
 
 
 # Attributes that repeat an argument of the call, with the argument's position. Their value is

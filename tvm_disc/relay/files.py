@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from tvm_disc.errors import BadInput, ParseError
-from tvm_disc.relay.json.reader import load_json
 from tvm_disc.relay.text.parser import parse
+from tvm_disc.support.late import Late
 
 from .expr import Expr
 from .module import IRModule
-from .ndarray import load_param_dict
+
+_load_json = Late("tvm_disc.relay.json.reader:load_json")
+_load_param_dict = Late("tvm_disc.relay.ndarray:load_param_dict")
 
 SUFFIXES = (".relay", ".txt", ".json")
 
@@ -42,7 +44,7 @@ def load_file(path: str | os.PathLike[str]) -> IRModule:
             raise BadInput(f"{path}: expected Relay text or JSON, found a binary file") from None
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from None
-        return as_module(load_json(text)) if path.suffix == ".json" else parse(text)
+        return as_module(_load_json(text)) if path.suffix == ".json" else parse(text)
 
 
 def load_params(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -58,7 +60,8 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     with located(path):
-        return load_param_dict(data)
+        found: dict[str, np.ndarray] = _load_param_dict(data)
+        return found
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> BadInput:

@@ -8,12 +8,15 @@ from typing import Any, overload
 import tvm
 import tvm_ffi
 
-from tvm_disc.relay.text.printer import astext, pretty_print
+from tvm_disc.support.late import Late
 
 from ..errors import BadNode, DiscError, UnknownName, named_of
 from .expr import Constructor, Expr, Function, GlobalVar, TupleWrapper, as_expr
 from .types import GlobalTypeVar, TypeData
 from .visit import free_vars
+
+_astext = Late("tvm_disc.relay.text.printer:astext")
+_pretty_print = Late("tvm_disc.relay.text.printer:pretty_print")
 
 # The attribute of a ``tvm.IRModule`` that holds a Relay module.
 CARRIED = "relay.module"
@@ -245,10 +248,11 @@ class IRModule:
         self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None
     ) -> str:
         """Return the module in Relay's text format."""
-        return astext(self, show_meta_data, annotate)
+        text: str = _astext(self, show_meta_data, annotate)
+        return text
 
     def __str__(self) -> str:
-        return pretty_print(self)
+        return str(_pretty_print(self))
 
 
 def _raised(error: type[DiscError]) -> Iterator[type[DiscError]]:

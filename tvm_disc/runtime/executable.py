@@ -8,25 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tvm_disc.abi import state as fields
 from tvm_disc.abi.blas import expose
 from tvm_disc.abi.entries import BIND, CLOSE, DIRECT, ENTRY, POOL
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import signature_text
-from tvm_disc.abi.state import (
-    DEVICE_STATE_WORDS,
-    GRAPH_STATISTICS,
-    KEPT,
-    LIMIT,
-    MISSES,
-    REQUESTS,
-    RESULT_LIMIT,
-    RESULTS,
-    THREADS,
-)
 from tvm_disc.errors import ArtifactError, BadInput, WrongProcessor, shown
 from tvm_disc.options import MOST_THREADS, file_path
 from tvm_disc.runtime.arrays import (
@@ -48,7 +38,6 @@ from tvm_disc.runtime.arrays import (
 from tvm_disc.runtime.code import Code
 from tvm_disc.runtime.device import OnDevice, closed_by_the_last
 from tvm_disc.runtime.ending import waits_at_the_end
-from tvm_disc.runtime.explain import explanation
 from tvm_disc.runtime.forks import unlock_in_children
 from tvm_disc.runtime.heap import trim_heap
 from tvm_disc.runtime.inputs import (
@@ -63,19 +52,26 @@ from tvm_disc.runtime.inputs import (
     unique_names,
 )
 from tvm_disc.runtime.objects import Codec
-from tvm_disc.runtime.peaks import Peaks, stored_peaks
-from tvm_disc.runtime.profile import Event, Profile, read_record
 from tvm_disc.runtime.recovery import recovered
-from tvm_disc.runtime.rounds import timed_rounds
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
-from tvm_disc.runtime.shape_log import ShapeLog
-from tvm_disc.runtime.state import GrowingCaches
 from tvm_disc.runtime.structure import structure_of
-from tvm_disc.runtime.summary import checked_dims, shortened
 from tvm_disc.support.late import Late
 from tvm_disc.support.locks import Lock
 from tvm_disc.typing import Argument, Arguments
 
+if TYPE_CHECKING:
+    from tvm_disc.runtime.peaks import Peaks
+    from tvm_disc.runtime.profile import Event, Profile
+    from tvm_disc.runtime.state import GrowingCaches
+
+_caches = Late("tvm_disc.runtime.state:GrowingCaches")
+_checked_dims = Late("tvm_disc.runtime.summary:checked_dims")
+_explanation = Late("tvm_disc.runtime.explain:explanation")
+_read_record = Late("tvm_disc.runtime.profile:read_record")
+_shape_log = Late("tvm_disc.runtime.shape_log:ShapeLog")
+_shortened = Late("tvm_disc.runtime.summary:shortened")
+_stored_peaks = Late("tvm_disc.runtime.peaks:stored_peaks")
+_timed_rounds = Late("tvm_disc.runtime.rounds:timed_rounds")
 _draw = Late("tvm_disc.runtime.picture:draw")
 _write_page = Late("tvm_disc.runtime.page:write_page")
 
@@ -96,7 +92,7 @@ class Executable:
         timings: Mapping[str, float] = {},
         home: Callable[[], int] = int,
         export: Callable[..., None] | None = None,
-        peaks: Callable[[], Peaks | None] = stored_peaks,
+        peaks: Callable[[], Peaks | None] = _stored_peaks,
     ) -> None:
         if not isinstance(code, Code):
             raise BadInput(f"an Executable is created by build or load, not from {shown(code)}")
@@ -345,7 +341,7 @@ class Executable:
         except OSError as error:
             raise BadInput(f"record_shapes: {target}: {error.strerror or error}") from None
         self.ready()
-        log = ShapeLog(self._main, self._names)
+        log = _shape_log(self._main, self._names)
         kept = self._main, self._direct, self._results
         # Without cached result shapes every call goes through the log.
         self._main, self._direct, self._results = log, not_direct, {}
@@ -387,10 +383,10 @@ class Executable:
             the number of freed bytes.
         """
         words = self._state()
-        before = words[KEPT] + words[RESULTS]
-        self._call_pool(words[LIMIT], words[RESULT_LIMIT])
+        before = words[fields.KEPT] + words[fields.RESULTS]
+        self._call_pool(words[fields.LIMIT], words[fields.RESULT_LIMIT])
         trim_heap()
-        return max(int(before - words[KEPT] - words[RESULTS]), 0)
+        return max(int(before - words[fields.KEPT] - words[fields.RESULTS]), 0)
 
     def memory_statistics(self) -> dict[str, int]:
         """Return counters of the program's memory.
@@ -400,9 +396,10 @@ class Executable:
         ``graphs_made``, ``graphs_evicted``, and ``graph_updates`` of nodes.
         """
         words = self._state()
-        found = {"requests": REQUESTS, "misses": MISSES, "kept": KEPT, "results": RESULTS}
+        names = ("requests", "misses", "kept", "results")
+        found: dict[str, int] = {n: getattr(fields, n.upper()) for n in names}
         if self._manifest.get("graphs"):
-            found |= GRAPH_STATISTICS
+            found |= fields.GRAPH_STATISTICS
         return {name: words[at] for name, at in found.items()}
 
     @property
@@ -411,16 +408,16 @@ class Executable:
 
         Concurrent calls share the cores, also across programs.
         """
-        return int(self._state()[THREADS])
+        return int(self._state()[fields.THREADS])
 
     @threads.setter
     def threads(self, count: int) -> None:
         count = integer("threads", count, 1, MOST_THREADS)
         words = self._state()
-        words[THREADS] = count
+        words[fields.THREADS] = count
 
     def _state(self) -> ctypes.Array[ctypes.c_int64]:
-        return (ctypes.c_int64 * DEVICE_STATE_WORDS).from_address(self._call_pool(-1, -1))
+        return (ctypes.c_int64 * fields.DEVICE_STATE_WORDS).from_address(self._call_pool(-1, -1))
 
     def _call_pool(self, limit: int, results: int) -> int:
         # cached, as the lock of TVM's runtime may be unusable after a fork
@@ -449,7 +446,8 @@ class Executable:
 
     def state(self, capacity: int = 0, **dims: int) -> GrowingCaches:
         """Return new, empty caches of a program that was built with ``Options(state=...)``."""
-        return GrowingCaches(self._general, self._manifest, capacity, dims)
+        found: GrowingCaches = _caches(self._general, self._manifest, capacity, dims)
+        return found
 
     def explain(
         self,
@@ -475,10 +473,10 @@ class Executable:
         if picture is not None:
             path = file_path("picture", picture)
             _draw(self._manifest["calls"], self._manifest["refused"], path, sizes)
-        lines = explanation(self._manifest, self._code.lines(), sizes)
+        lines: list[str] = _explanation(self._manifest, self._code.lines(), sizes)
         if shapes is not None:
             lines += ["", f"workspace: {self.workspace_bytes(shapes)} bytes for {dict(shapes)}"]
-        return "\n".join(lines if full else shortened(lines))
+        return "\n".join(lines if full else _shortened(lines))
 
     def explain_html(
         self,
@@ -498,7 +496,7 @@ class Executable:
             Unsupported: a profile of a program that takes data types is requested.
         """
         target = file_path("explain_html", path)
-        sizes = checked_dims(self._manifest, dims or {})
+        sizes: dict[str, int] = _checked_dims(self._manifest, dims or {})
         timed = self.profile(*sample_inputs(self._manifest, sizes)) if profile else None
         try:
             _write_page(target, self._manifest, self._code.lines(), sizes, timed)
@@ -511,9 +509,10 @@ class Executable:
         """Return the sizes of dims, from input shapes or from ``dims``; None if both are None."""
         if shapes is not None and dims is not None:
             raise BadInput("expected either shapes or dims, found both")
-        if dims is not None:
-            return checked_dims(self._manifest, dims)
-        return None if shapes is None else bound_dims(self.signature, shapes)
+        if dims is None:
+            return None if shapes is None else bound_dims(self.signature, shapes)
+        sizes: dict[str, int] = _checked_dims(self._manifest, dims)
+        return sizes
 
     def profile(self, /, *args: Argument, repeat: int = 30, **kwargs: Argument) -> Profile:
         """Time calls kernel by kernel; a first warm-up call is not counted.
@@ -527,14 +526,15 @@ class Executable:
         repeat = integer("repeat", repeat, 1, MOST)
         converted = self._checked(self._flat(args, kwargs))  # a warm-up call
         call, room = partial(self._main, *converted), max(64, 4 * len(self.launches))
-        found = timed_rounds(call, self.read_record, repeat, room)
+        found: Profile = _timed_rounds(call, self.read_record, repeat, room)
         if not self._manifest.get("device"):
             found.peaks, found.threads = self._peaks(), self.threads
         return found
 
     def read_record(self, record: np.ndarray) -> tuple[list[Event], int]:
         """Return events and total nanoseconds of a timed call, possibly of another process."""
-        return read_record(record, self._manifest["kernels"])
+        found: tuple[list[Event], int] = _read_record(record, self._manifest["kernels"])
+        return found
 
     def save(self, path: str | Path, compiler: str | None = None) -> None:
         """Write one shared library that needs only TVM's runtime.

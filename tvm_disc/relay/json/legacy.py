@@ -10,12 +10,11 @@ import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tvm_disc.errors import BadNode, ParseError
-from tvm_disc.relay.attrs import Opaque, plain_kind
+from tvm_disc.relay.attrs import LegacyAttrs, Opaque, plain_kind
 from tvm_disc.relay.expr import Array, Call
 from tvm_disc.relay.json import legacy_nodes
 from tvm_disc.relay.json.legacy_checks import TreeSizes, check_node, checked, described, node_number
@@ -42,14 +41,6 @@ _ALIASES = {  # names of releases up to 0.7
     "relay.IncompleteType": "IncompleteType",
     "relay.RefType": "relay.RefType",
 }
-
-
-@dataclass(frozen=True)
-class LegacyAttrs:
-    """A decoded ``relay.attrs.X`` node."""
-
-    type_key: str
-    values: Mapping[str, Any]
 
 
 class LegacyGraph:

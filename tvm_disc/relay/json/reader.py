@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tvm_disc.errors import ParseError
-from tvm_disc.relay.attrs import AttrError, complete_attrs, plain_value
-from tvm_disc.relay.expr import Attrs, Call, Expr, Function, Op
-from tvm_disc.relay.json.legacy import LegacyAttrs, LegacyGraph
+from tvm_disc.relay.attrs import AttrError, plain_value
+from tvm_disc.relay.expr import Attrs, Call, Expr, Function
+from tvm_disc.relay.json.legacy import LegacyGraph
 from tvm_disc.relay.module import IRModule
-from tvm_disc.relay.ops.table import OPS
+from tvm_disc.relay.ops.table import call_attrs
 from tvm_disc.relay.visit import post_order
 
 
@@ -47,18 +47,3 @@ def _function_attrs(attrs: Attrs) -> Attrs:
         return {k: plain_value(v) for k, v in attrs.items()}
     except AttrError as error:
         raise ParseError(f"attributes of a function in the graph: {error}") from None
-
-
-def call_attrs(op: Expr, given: Attrs) -> Attrs:
-    """Return the full attributes of a call from any form in which a reader found them."""
-    legacy = given.get("")
-    values = dict(legacy.values) if isinstance(legacy, LegacyAttrs) else given
-    if not isinstance(op, Op):
-        return {k: plain_value(v) for k, v in values.items() if k}
-    row = OPS.get(op.name)
-    if row is None:
-        raise ParseError(f"unknown operator {op.name}")
-    try:
-        return complete_attrs(row, values)
-    except AttrError as error:
-        raise ParseError(str(error)) from None

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay.expr import Call, Expr, Function, Op
 from tvm_disc.relay.module import IRModule
-from tvm_disc.relay.ops.refused import REFUSED
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay.visit import post_order
 
@@ -35,6 +34,8 @@ def require_operators(mod: IRModule) -> None:
     missing = missing_operators(mod)
     if not missing:
         return
+    from tvm_disc.relay.ops.refused import REFUSED
+
     lines = []
     for name, places in sorted(missing.items()):
         known = [p for p in places if p]

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from tvm_disc.errors import ParseError
+from tvm_disc.relay.attrs import AttrError, LegacyAttrs, complete_attrs, plain_value
+from tvm_disc.relay.expr import Attrs, Expr, Op
 from tvm_disc.relay.importer.rules import LOWER, VALUES
 from tvm_disc.relay.inference.operands import OPERANDS
 from tvm_disc.relay.ops import (
@@ -75,3 +78,18 @@ def _build() -> Mapping[str, OpRow]:
 
 
 OPS: Mapping[str, OpRow] = _build()
+
+
+def call_attrs(op: Expr, given: Attrs) -> Attrs:
+    """Return the full attributes of a call from any form in which a reader found them."""
+    legacy = given.get("")
+    values = dict(legacy.values) if isinstance(legacy, LegacyAttrs) else given
+    if not isinstance(op, Op):
+        return {k: plain_value(v) for k, v in values.items() if k}
+    row = OPS.get(op.name)
+    if row is None:
+        raise ParseError(f"unknown operator {op.name}")
+    try:
+        return complete_attrs(row, values)
+    except AttrError as error:
+        raise ParseError(str(error)) from None

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from tvm_disc.errors import BadNode, ParseError, shown
 from tvm_disc.relay import types as ty
+from tvm_disc.relay.attrs import LegacyAttrs
 from tvm_disc.relay.expr import (
     Attrs,
     Call,
@@ -35,10 +36,8 @@ from tvm_disc.relay.expr import (
     Var,
     get_op,
 )
-from tvm_disc.relay.json.legacy import LegacyAttrs
-from tvm_disc.relay.json.reader import call_attrs
 from tvm_disc.relay.module import IRModule
-from tvm_disc.relay.ops.table import OPS
+from tvm_disc.relay.ops.table import OPS, call_attrs
 from tvm_disc.relay.text.lexer import SourceText, Token, tokenize
 from tvm_disc.relay.text.type_parser import TypeParser
 

@@ -6,9 +6,11 @@ from typing import Any, NoReturn
 
 from tvm_disc.errors import ParseError
 from tvm_disc.relay.expr import Expr
-from tvm_disc.relay.json.legacy import LegacyGraph
-from tvm_disc.relay.json.reader import finish
 from tvm_disc.relay.text.lexer import SourceText, Token
+from tvm_disc.support.late import Late
+
+_graph = Late("tvm_disc.relay.json.legacy:LegacyGraph")
+_finish = Late("tvm_disc.relay.json.reader:finish")
 
 
 class Metadata:
@@ -16,7 +18,7 @@ class Metadata:
 
     def __init__(self, text: str, table: dict[str, list[Any]] | None = None) -> None:
         self._table = table or {}
-        self._graph = LegacyGraph(text) if text.strip() else None
+        self._graph = _graph(text) if text.strip() else None
         self._sections = self._graph.sections() if self._graph else {}
 
     def get(self, key: str, index: int) -> Any:
@@ -36,7 +38,7 @@ class Metadata:
             return given[index]
         assert self._graph is not None
         found = self._graph.decode(entries[index])
-        return finish(found, self._graph) if isinstance(found, Expr) else found
+        return _finish(found, self._graph) if isinstance(found, Expr) else found
 
 
 class TokenStream:

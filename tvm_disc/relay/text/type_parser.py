@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.relay import types as ty
-from tvm_disc.relay.attrs import AttrError, plain_value
+from tvm_disc.relay.attrs import AttrError, LegacyAttrs, plain_value
 from tvm_disc.relay.expr import Array, AttrValue, Constant, Expr
-from tvm_disc.relay.json.legacy import LegacyAttrs
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.text.lexer import Token
 from tvm_disc.relay.text.token_stream import TokenStream
