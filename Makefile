@@ -23,7 +23,7 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frontends lint format bench docs clean
+.PHONY: help demo test quick test-frontends lint format bench docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ demo: $(VENV)/.test ## Compile a dynamic BERT once and run it on every recorded 
 
 test: $(VENV)/.test ## Run the tests (PYTEST_FLAGS="tests/relay -x")
 	$(PY) -m pytest $(PYTEST_FLAGS)
+
+quick: $(VENV)/.test ## Run the fast tests of every package, in less than two minutes on two cores
+	$(PY) -m pytest $(PYTEST_FLAGS) -m "not slow and not frontends"
 
 test-frontends: $(VENV)/.test $(VENV)/.frontends ## Run the tests of PyTorch and of what else `test` does not install
 	$(PY) -m pytest $(PYTEST_FLAGS) -m frontends

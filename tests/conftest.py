@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.not_run import mark_optional, report
+from tests.slow import Measurement, mark_slow
 
 # Read once, when TVM's library loads; unset, every parallel launch is many times slower.
 os.environ.setdefault("TVM_NUM_THREADS", "2")
@@ -70,8 +71,9 @@ def data() -> Path:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of optional packages, before ``-m`` selects."""
+    """Mark the slow tests, and those of optional packages, before ``-m`` selects."""
     mark_optional(items)
+    mark_slow(items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -85,8 +87,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--guarded``: every call of a program between pages of memory that may not be touched."""
+    """``--guarded``: every call of a program between pages of memory that may not be touched.
+
+    ``--measure-slow``: write the list of slow tests.
+    """
     parser.addoption("--guarded", action="store_true", help="call programs between guard pages")
+    parser.addoption("--measure-slow", action="store_true", help="write tests/slow.json")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure, if the option says so."""
+    if config.getoption("--measure-slow"):
+        config.pluginmanager.register(Measurement())
 
 
 @pytest.fixture(scope="session", autouse=True)
