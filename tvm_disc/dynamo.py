@@ -10,18 +10,19 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import Any
 
 from tvm_disc.compile import build
 from tvm_disc.errors import DiscError
 from tvm_disc.frontends.torch.graph import Refusal, TorchGraph, from_graph, graph_decompositions
-from tvm_disc.frontends.torch.partition import count, prefix, split
+from tvm_disc.frontends.torch.partition import Runner, count, prefix, split
 from tvm_disc.runtime.executable import Executable
+from tvm_disc.typing import FxNode, GraphModule, TorchTensor
 
 log = logging.getLogger("tvm_disc")
-Runner: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 
 # maximum number of programs built for one graph; its remaining nodes then run in PyTorch
 MOST_BUILDS = 48
@@ -83,7 +84,9 @@ def _warn(text: str, *args: object) -> None:
         report.reasons.append(text % args)
 
 
-def backend(module: Any, example_inputs: Sequence[object], **options: object) -> Callable[..., Any]:
+def backend(
+    module: GraphModule, example_inputs: Sequence[object], **options: object
+) -> Callable[..., Any]:
     """Return the compiled form of a graph; ``torch.compile`` calls this for every graph.
 
     Parameters and buffers are constants of the program, which is rebuilt if one changes. Graphs
@@ -104,7 +107,7 @@ def backend(module: Any, example_inputs: Sequence[object], **options: object) ->
     fixed = {id(t) for t in own}
     frozen = {k: t for k, t in enumerate(inputs) if id(t) in fixed or _is_weight(torch, t)}
 
-    def compiler(graph: object, examples: Sequence[object]) -> Callable[..., Any]:
+    def compiler(graph: GraphModule, examples: Sequence[object]) -> Callable[..., Any]:
         whole = len(examples) == len(inputs)
         return _boxed(Compiler().runner(graph, frozen if whole else {}))
 
@@ -119,7 +122,7 @@ def backend(module: Any, example_inputs: Sequence[object], **options: object) ->
 def _boxed(run: Runner) -> Callable[..., Any]:
     """Return a function that empties its argument list, so that PyTorch can free the arguments."""
 
-    def boxed(args: list[object]) -> Sequence[Any]:
+    def boxed(args: list[TorchTensor]) -> Sequence[TorchTensor]:
         given = list(args)
         args.clear()
         return run(given)
@@ -128,22 +131,22 @@ def _boxed(run: Runner) -> Callable[..., Any]:
     return boxed
 
 
-def _counted(function: Callable[..., object], size: int) -> Callable[..., Any]:
+def _counted(function: Callable[..., object], size: int) -> Callable[..., object]:
     """Return a PyTorch function whose calls are reported as ``size`` operators."""
 
-    def run(*args: object) -> Any:
+    def run(*args: object) -> object:
         _add(in_pytorch=size)
         return function(*args)
 
     return run
 
 
-def _is_weight(torch: Any, tensor: Any) -> bool:
+def _is_weight(torch: ModuleType, tensor: object) -> bool:
     marked = getattr(tensor, "_dynamo_static_input_type", None) is not None
     return isinstance(tensor, torch.nn.Parameter) or marked
 
 
-def _why_not(torch: Any, inputs: Sequence[Any]) -> str:
+def _why_not(torch: ModuleType, inputs: Sequence[object]) -> str:
     """Return why no graph of these inputs can be compiled; empty if graphs can."""
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
@@ -158,7 +161,7 @@ class Compiler:
     def __init__(self) -> None:
         self._left = MOST_BUILDS
 
-    def runner(self, graph: object, frozen: Mapping[int, object]) -> Runner:
+    def runner(self, graph: GraphModule, frozen: Mapping[int, TorchTensor]) -> Runner:
         """Return a function that runs a graph.
 
         The function is one program if the whole graph can be compiled. Otherwise it runs a program
@@ -189,7 +192,7 @@ class Compiler:
         return _boxed_graph(found.joined(runners), size - inside)
 
     def _made(
-        self, graph: Any, frozen: Mapping[int, Any]
+        self, graph: GraphModule, frozen: Mapping[int, TorchTensor]
     ) -> tuple[TorchGraph, Executable] | Refusal:
         """Return the program of a graph, or why there is none and which nodes are the reason."""
         if self._left <= 0:
@@ -207,7 +210,7 @@ class Compiler:
         _add(programs=1)
         return found, program
 
-    def _culprit(self, graph: object, frozen: Mapping[int, object]) -> frozenset[str]:
+    def _culprit(self, graph: GraphModule, frozen: Mapping[int, TorchTensor]) -> frozenset[str]:
         """Return the first node with which a graph cannot be built, by bisection."""
         places = {n: k for k, n in enumerate(_holes(graph))}
         good, bad = 0, count(graph)
@@ -222,11 +225,11 @@ class Compiler:
         return frozenset([prefix(graph, bad).last])
 
 
-def _holes(graph: Any) -> list[Any]:
+def _holes(graph: GraphModule) -> list[FxNode]:
     return [n for n in graph.graph.nodes if n.op == "placeholder"]
 
 
-def _named(graph: Any, message: str) -> frozenset[str]:
+def _named(graph: GraphModule, message: str) -> frozenset[str]:
     """Return the nodes that an error message names as its location."""
     names = {n.name for n in graph.graph.nodes if n.op == "call_function"}
     return frozenset(re.findall(r"\bat (\w+)", message)) & names
@@ -236,10 +239,10 @@ def _said(error: Exception) -> str:
     return str(error) if isinstance(error, DiscError) else f"{type(error).__name__}: {error}"
 
 
-def _boxed_graph(graph: Any, size: int) -> Runner:
+def _boxed_graph(graph: GraphModule, size: int) -> Runner:
     """Return a function that runs a graph in PyTorch and reports its ``size`` operators."""
 
-    def run(args: list[Any]) -> Sequence[Any]:
+    def run(args: list[TorchTensor]) -> Sequence[TorchTensor]:
         if _reports:
             _add(in_pytorch=size)
         return list(graph(*args))
@@ -251,7 +254,11 @@ class GraphProgram:
     """One graph of a model as a program, which is rebuilt if a weight changes."""
 
     def __init__(
-        self, graph: Any, frozen: Mapping[int, Any], found: TorchGraph, program: Executable
+        self,
+        graph: GraphModule,
+        frozen: Mapping[int, TorchTensor],
+        found: TorchGraph,
+        program: Executable,
     ) -> None:
         self._graph = graph
         self._size = count(graph)
@@ -260,7 +267,7 @@ class GraphProgram:
         self._found, self._program = found, program
         self._other: Runner | None = None
 
-    def __call__(self, args: list[Any]) -> Sequence[Any]:
+    def __call__(self, args: list[TorchTensor]) -> Sequence[TorchTensor]:
         """Return the results of the graph."""
         if self._other is not None:
             return self._other(args)
@@ -287,7 +294,7 @@ class GraphProgram:
             _add(compiled=self._size)
         return results
 
-    def _run(self, args: Sequence[Any]) -> list[Any]:
+    def _run(self, args: Sequence[TorchTensor]) -> list[TorchTensor]:
         import torch
 
         graph = self._found
@@ -299,19 +306,20 @@ class GraphProgram:
         return [values[kind](v) if kind in values else v for kind, v in graph.outputs]
 
 
-def _real_tensors() -> Any:
+def _real_tensors() -> AbstractContextManager[None]:
     """Return a context in which PyTorch's operators compute on real tensors."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-    return unset_fake_temporarily()
+    context: AbstractContextManager[None] = unset_fake_temporarily()
+    return context
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: TorchTensor, b: TorchTensor) -> bool:
     """Return whether two tensors share the same memory."""
     return bool(a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride())
 
 
-def _version(tensor: Any) -> int:
+def _version(tensor: TorchTensor) -> int:
     """Return a tensor's version counter; 0 for tensors of inference mode, which have none."""
     return 0 if tensor.is_inference() else int(tensor._version)
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 
 from tvm_disc.errors import DiscError
+from tvm_disc.typing import Expr
 
 from .constraints import Likely, parse_constraint
 from .printing import show
@@ -28,7 +29,7 @@ def run(lines: Iterable[str]) -> Iterable[str]:
     """
     solver = Solver()
 
-    def resolve(name: str) -> object:
+    def resolve(name: str) -> Expr:
         found = solver.resolve(name)
         return solver.symbol(name) if found is None else found
 

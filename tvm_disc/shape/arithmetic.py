@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tvm import tirx
 
@@ -30,26 +29,26 @@ def kind_of(e: Expr) -> str:
     return BOOL if dtype == "bool" else FLOAT if dtype.startswith("float") else INT
 
 
-def integer(value: int) -> Any:
+def integer(value: int) -> Expr:
     """Return an integer literal."""
     return tirx.IntImm(INT, value)
 
 
-def real(value: float) -> Any:
+def real(value: float) -> Expr:
     """Return a floating-point literal."""
     return tirx.FloatImm(FLOAT, value)
 
 
-def literal(e: Any) -> Any:
+def literal(e: object) -> int | float | None:
     """Return the Python number of a literal, or None for any other expression."""
     return e.value if isinstance(e, tirx.IntImm | tirx.FloatImm) else None
 
 
-def _wrapped(value: Expr) -> Any:
+def _wrapped(value: float) -> Expr:
     return real(value) if isinstance(value, float) else integer(int(value))
 
 
-def as_float(e: Expr) -> Any:
+def as_float(e: Expr) -> Expr:
     """Return the expression converted to float64."""
     known = literal(_number(e))
     if known is not None:
@@ -57,7 +56,7 @@ def as_float(e: Expr) -> Any:
     return e if kind_of(e) == FLOAT else tirx.Cast(FLOAT, e)
 
 
-def _number(e: Expr) -> Any:
+def _number(e: Expr) -> Expr:
     if kind_of(e) == BOOL:
         raise Mistyped("expected a number, found a condition")
     return e
@@ -80,11 +79,12 @@ def _joint(a: Expr, b: Expr) -> tuple[Expr, Expr, bool]:
     return (as_float(a), as_float(b), True) if real_ones else (a, b, False)
 
 
-Binary = Callable[[Any, Any], Any]
+Binary = Callable[[Expr, Expr], Expr]
+OfNumbers = Callable[[float, float], float]
 
 
-def _arithmetic(of_numbers: Binary, of_ints: Binary, of_floats: Binary | None) -> Binary:
-    def apply(a: Expr, b: Expr) -> Any:
+def _arithmetic(of_numbers: OfNumbers, of_ints: Binary, of_floats: Binary | None) -> Binary:
+    def apply(a: Expr, b: Expr) -> Expr:
         a, b, is_real = _joint(a, b)
         if is_real and of_floats is None:
             raise Mistyped("expected integers, found a floating-point number")
@@ -106,12 +106,12 @@ def _true_quotient(a: Expr, b: Expr) -> Expr:
 
 def _shifted(a: Expr, by: Expr, left: bool) -> Expr:
     count = literal(by)
-    if count is None or not 0 <= count < 62 or kind_of(a) != INT:
+    if not isinstance(count, int) or not 0 <= count < 62 or kind_of(a) != INT:
         raise Mistyped("expected an integer shifted by a literal below 62")
     return a * integer(1 << count) if left else tirx.floordiv(a, integer(1 << count))
 
 
-def _power(a: Expr, b: Expr) -> Any:
+def _power(a: Expr, b: Expr) -> Expr:
     times = literal(b)
     if kind_of(_number(a)) == FLOAT and times == 0.5:
         return _root(a)
@@ -137,7 +137,7 @@ BINARY: Mapping[str, Binary] = {
     "**": _power,
 }
 
-_RELATIONS: Mapping[str, tuple[Binary, Any]] = {
+_RELATIONS: Mapping[str, tuple[OfNumbers, Binary]] = {
     "==": (operator.eq, tirx.EQ),
     "!=": (operator.ne, tirx.NE),
     "<=": (operator.le, tirx.LE),
@@ -148,7 +148,7 @@ _RELATIONS: Mapping[str, tuple[Binary, Any]] = {
 RELATIONS = frozenset(_RELATIONS)
 
 
-def related(sign: str, a: Expr, b: Expr) -> Any:
+def related(sign: str, a: Expr, b: Expr) -> Expr:
     """Return the condition `a sign b`."""
     of_numbers, node = _RELATIONS[sign]
     a, b, _ = _joint(a, b)
@@ -158,12 +158,12 @@ def related(sign: str, a: Expr, b: Expr) -> Any:
     return node(a, b)
 
 
-def joined(word: str, a: Any, b: Any) -> Expr:
+def joined(word: str, a: Expr, b: Expr) -> Expr:
     """Return `a and b`, or `a or b`."""
     return (tirx.And if word == "and" else tirx.Or)(condition(a), condition(b))
 
 
-def negated(a: Any) -> Expr:
+def negated(a: Expr) -> Expr:
     """Return `not a`."""
     return tirx.Not(condition(a))
 
@@ -184,7 +184,7 @@ def _truncated(e: Expr) -> Expr:
     return tirx.Cast(INT, e) if known is None else integer(int(known))
 
 
-def _floored(e: Expr) -> Any:
+def _floored(e: Expr) -> Expr:
     if kind_of(_number(e)) == INT:
         return e
     known = literal(e)
@@ -195,13 +195,13 @@ def _floored(e: Expr) -> Any:
     return tirx.Sub(whole, tirx.Select(above, integer(1), integer(0)))
 
 
-def _ceiled(e: Expr) -> Any:
+def _ceiled(e: Expr) -> Expr:
     if kind_of(_number(e)) == INT:
         return e
     return BINARY["-"](integer(0), _floored(BINARY["-"](real(0.0), e)))
 
 
-def _rounded(e: Expr) -> Any:
+def _rounded(e: Expr) -> Expr:
     """Return the nearest integer, with ties rounded to even as in Python."""
     if kind_of(_number(e)) == INT:
         return e
@@ -219,12 +219,12 @@ def _root(e: Expr) -> Expr:
     return tirx.sqrt(as_float(e))
 
 
-def _magnitude(e: Expr) -> Any:
+def _magnitude(e: Expr) -> Expr:
     return EXTREMA["max"](e, BINARY["-"](integer(0), _number(e)))
 
 
 # name of a unary function -> function of an expression
-FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
+FUNCTIONS: Mapping[str, Callable[[Expr], Expr]] = {
     "abs": _magnitude,
     "ceil": _ceiled,
     "float": as_float,

@@ -28,9 +28,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from tvm_disc.errors import BadInput, ParseError, shown
+from tvm_disc.typing import Expr, Size
 
 from .arithmetic import (
     BINARY,
@@ -57,11 +58,15 @@ _KINDS = ("float", "int", "name", "op")
 _WORDS = frozenset(["and", "else", "if", "not", "or"])
 
 
+# Returns the dim of that name, or None.
+Resolve: TypeAlias = Callable[[str], Size | None]
+
+
 @dataclass(frozen=True)
 class Likely:
     """The hint `likely(expr, values)`."""
 
-    expr: Any
+    expr: Expr
     values: tuple[int, ...]
 
 
@@ -84,9 +89,7 @@ def check_constraints(constraints: object) -> tuple[str, ...]:
     return texts
 
 
-def parse_constraint(
-    text: str, resolve: Callable[[str], Any], names: Iterable[str] | None = None
-) -> Any:
+def parse_constraint(text: str, resolve: Resolve, names: Iterable[str] | None = None) -> Any:
     """Return the TVM condition (or `Likely`) that `text` states.
 
     `resolve` maps a name, such as `s` or `ids.1`, to a dim, or None.
@@ -106,13 +109,13 @@ def parse_constraint(
     return _Parser(text, resolve, sorted(names)).constraint()
 
 
-def _all(conditions: Iterable[object], last: object = None) -> Any:
+def _all(conditions: Iterable[Expr], last: Expr | None = None) -> Expr:
     found = [*conditions] if last is None else [*conditions, last]
     return reduce(lambda a, b: joined("and", a, b), found)
 
 
 class _Parser:
-    def __init__(self, text: str, resolve: Callable[[str], Any], names: list[str]) -> None:
+    def __init__(self, text: str, resolve: Resolve, names: list[str]) -> None:
         self.text = text
         self.resolve = resolve
         self.names = names
@@ -120,7 +123,7 @@ class _Parser:
         self.at = 0
         self.depth = 0
         # Conditions under which the text is defined: divisors are not 0.
-        self.defined: list[Any] = []
+        self.defined: list[Expr] = []
         self._tokenize()
 
     def _tokenize(self) -> None:
@@ -164,37 +167,37 @@ class _Parser:
         kind, value, _ = self.tokens[self.at]
         return "the end" if kind == "end" else f"'{value}'"
 
-    def constraint(self) -> object:
+    def constraint(self) -> Expr | Likely:
         """Parse the whole text."""
         if self.tokens[0][1] == "likely" and len(self.tokens) > 1 and self.tokens[1][1] == "(":
             self.at = 1
-            out: Any = self._likely()
+            out: Expr | Likely = self._likely()
         else:
-            out = self._choice()
+            test = self._choice()
             try:
-                condition(out)
+                condition(test)
             except Mistyped:
                 self._fail(f"expected ==, !=, <=, <, >= or >, found {self._found()}")
-            out = _all(self.defined, out)
+            out = _all(self.defined, test)
         if self.tokens[self.at][0] != "end":
             self._fail(f"expected the end, found {self._found()}")
         return out
 
-    def _made(self, column: int, make: Callable[..., Any], *args: Any) -> Any:
+    def _made(self, column: int, make: Callable[..., Expr], *args: object) -> Expr:
         """Return ``make(*args)``; operands of a wrong type are reported at ``column``."""
         try:
             return make(*args)
         except Mistyped as error:
             self._fail(str(error), column)
 
-    def _apart(self, part: Callable[[], object]) -> tuple[object, list[object]]:
+    def _apart(self, part: Callable[[], Expr]) -> tuple[Expr, list[Expr]]:
         """Return ``part()`` and the conditions under which it is defined."""
         outer, self.defined = self.defined, []
         out = part()
         inner, self.defined = self.defined, outer
         return out, inner
 
-    def _choice(self) -> object:
+    def _choice(self) -> Expr:
         out, needs = self._apart(self._disjunction)
         if self._peek() != "if":
             self.defined += needs
@@ -208,13 +211,13 @@ class _Parser:
         self.defined += [joined("or", test, x) for x in needs_other]
         return found
 
-    def _disjunction(self) -> object:
+    def _disjunction(self) -> Expr:
         return self._words("or", self._conjunction)
 
-    def _conjunction(self) -> object:
+    def _conjunction(self) -> Expr:
         return self._words("and", self._negation)
 
-    def _words(self, word: str, part: Callable[[], object]) -> Any:
+    def _words(self, word: str, part: Callable[[], Expr]) -> Expr:
         out = part()
         while self._peek() == word:
             column = self._next()[2]
@@ -224,10 +227,10 @@ class _Parser:
                 out = joined("and", out, joined("or", self._skipped(word, out.a), _all(needs)))
         return out
 
-    def _skipped(self, word: str, left: object) -> object:
+    def _skipped(self, word: str, left: Expr) -> Expr:
         return negated(left) if word == "and" else left
 
-    def _negation(self) -> object:
+    def _negation(self) -> Expr:
         if self._peek() != "not":
             return self._relation()
         column = self._next()[2]
@@ -254,7 +257,7 @@ class _Parser:
         self.at += 1
         return int(value)
 
-    def _relation(self) -> object:
+    def _relation(self) -> Expr:
         left = self._sum()
         out = None
         while self._peek() in RELATIONS:
@@ -265,13 +268,13 @@ class _Parser:
             left = right
         return left if out is None else out
 
-    def _sum(self) -> object:
+    def _sum(self) -> Expr:
         return self._operators(("+", "-"), self._product)
 
-    def _product(self) -> Any:
+    def _product(self) -> Expr:
         return self._operators(("*", "/", "//", "%", "<<", ">>"), self._factor)
 
-    def _operators(self, signs: tuple[str, ...], part: Callable[[], object]) -> object:
+    def _operators(self, signs: tuple[str, ...], part: Callable[[], Expr]) -> Expr:
         out = part()
         while self._peek() in signs:
             _, sign, column = self._next()
@@ -291,7 +294,7 @@ class _Parser:
         yield
         self.depth -= 1
 
-    def _factor(self) -> object:
+    def _factor(self) -> Expr:
         with self._deeper():
             if self._peek() == "-":
                 column = self._next()[2]
@@ -302,7 +305,7 @@ class _Parser:
                 out = self._made(column, BINARY["**"], out, self._factor())
             return out
 
-    def _atom(self) -> object:
+    def _atom(self) -> Expr:
         if self._peek() == "(":
             return self._arguments()[0]
         kind, value, column = self.tokens[self.at]
@@ -322,7 +325,7 @@ class _Parser:
             self._unknown(value, column)
         return integer(dim) if isinstance(dim, int) else dim
 
-    def _arguments(self, many: bool = False) -> list[object]:
+    def _arguments(self, many: bool = False) -> list[Expr]:
         self._expect("(")
         found = [self._choice()]
         while many and self._peek() == ",":
@@ -331,7 +334,7 @@ class _Parser:
         self._expect(")")
         return found
 
-    def _unknown(self, name: str, column: int) -> None:
+    def _unknown(self, name: str, column: int) -> NoReturn:
         close = difflib.get_close_matches(name, self.names, 1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
         known = f"; known names: {', '.join(self.names)}" if self.names else ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from tvm_disc.errors import BadInput, shown
+from tvm_disc.typing import Size
 
 from .arithmetic import literal
 from .constraints import Likely, parse_constraint
@@ -13,7 +14,7 @@ from .solver import Solver
 
 
 def declare_facts(
-    solver: Solver, dims: Mapping[str, object], constraints: Sequence[str], premises: Sequence[str]
+    solver: Solver, dims: Mapping[str, Size], constraints: Sequence[str], premises: Sequence[str]
 ) -> None:
     """Add a user's constraints and premises to a solver.
 
@@ -45,7 +46,7 @@ def declare_facts(
         solver.assume(parse_constraint(text, dims.get, dims), "condition of the special version")
 
 
-def _resolve(dims: Mapping[str, object], sizes: dict[str, int], name: str) -> object:
+def _resolve(dims: Mapping[str, Size], sizes: dict[str, int], name: str) -> Size | None:
     """Return the dim called `name`, or None; a static size is also added to `sizes`."""
     dim = dims.get(name)
     size = dim if isinstance(dim, int) else literal(dim)

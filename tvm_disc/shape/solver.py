@@ -21,7 +21,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.errors import ShapeConflict
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, Var
 
 from .bounds import lower, upper
 from .budget import Budget, query
@@ -70,7 +70,7 @@ class Solver:
         # limit of the work per query
         self.budget = Budget()
         self._store = FactStore(self._fresh_state)
-        self._names: dict[str, Any] = {}
+        self._names: dict[str, Var] = {}
         self._sources: dict[Atom, str] = {}
         self._likely: dict[Atom, tuple[int, ...]] = {}
         self._hard: dict[tuple[Cond, int], bool | None] = {}
@@ -96,7 +96,7 @@ class Solver:
 
     # -- symbols
 
-    def symbol(self, name: str, source: str = "", depth: int | None = None) -> Any:
+    def symbol(self, name: str, source: str = "", depth: int | None = None) -> Var:
         """Return a new int64 symbol.
 
         Its printed name is `name`, changed to a unique identifier. `source` is the user's term for
@@ -112,7 +112,7 @@ class Solver:
         self.declare(var, source, depth)
         return var
 
-    def declare(self, var: Any, source: str = "", depth: int | None = None) -> None:
+    def declare(self, var: Var, source: str = "", depth: int | None = None) -> None:
         """Register an existing variable."""
         atom = self._convert.symbol(var).as_atom
         assert atom is not None
@@ -122,7 +122,7 @@ class Solver:
         if not self._sources.get(atom):  # keep the first source: equal dims may be one symbol
             self._sources[atom] = source
 
-    def define(self, name: str, value: Dim, source: str) -> Any:
+    def define(self, name: str, value: Dim, source: str) -> Var:
         """Return a new symbol for an expression; proofs only know its range."""
         symbol = self.symbol(name, source)
         self.definitions[symbol] = value
@@ -131,7 +131,7 @@ class Solver:
             self.assume_range(symbol, lo or None, hi, "definition")
         return symbol
 
-    def resolve(self, name: str) -> Any:
+    def resolve(self, name: str) -> Var | None:
         """Return the symbol with this name, for constraint strings, or None."""
         return self._names.get(name)
 

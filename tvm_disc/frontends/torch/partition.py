@@ -11,12 +11,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from tvm_disc.frontends.torch.values import dim_of
 from tvm_disc.frontends.torch.walk import is_number
 from tvm_disc.frontends.torch.whole import writes
-from tvm_disc.typing import FxGraph, FxNode
+from tvm_disc.typing import FxNode, GraphModule, SymExpr, SymInt, TorchTensor
+
+# Runs a part: tensors and numbers in and out.
+Runner: TypeAlias = Callable[[list[TorchTensor]], Sequence[TorchTensor]]
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,9 @@ class Part:
         last: the name of its last operator.
     """
 
-    graph: Any
-    inputs: list[Any]
-    outputs: list[Any]
+    graph: GraphModule
+    inputs: list[FxNode]
+    outputs: list[FxNode]
     last: str
 
 
@@ -45,15 +48,15 @@ class PartitionedGraph:
         steps: parts and nodes for PyTorch, in the order of execution.
     """
 
-    graph: Any
-    steps: Sequence[Any]
+    graph: GraphModule
+    steps: Sequence[Part | FxNode]
 
     @property
     def parts(self) -> list[Part]:
         """The parts, in the order of execution."""
         return [s for s in self.steps if isinstance(s, Part)]
 
-    def joined(self, run: Sequence[Callable[[list[Any]], Sequence[Any]]]) -> Any:
+    def joined(self, run: Sequence[Runner]) -> GraphModule:
         """Return a module of the whole graph that calls ``run[k]`` for the k-th part.
 
         Each function takes a list of the part's inputs and returns its results.
@@ -61,7 +64,7 @@ class PartitionedGraph:
         import torch
 
         made = torch.fx.Graph()
-        copies: dict[Any, Any] = {}
+        copies: dict[FxNode, FxNode] = {}
         given = [n for n in self.graph.graph.nodes if n.op in ("placeholder", "get_attr")]
         for node in given:
             copies[node] = made.node_copy(node)
@@ -89,7 +92,7 @@ def _attribute(module: object, name: str) -> object:
     return module
 
 
-def _caller(run: Callable[[list[Any]], Sequence[Any]]) -> object:
+def _caller(run: Runner) -> object:
     """Return a module that calls a function: PyTorch graphs call modules by name."""
     import torch
 
@@ -120,12 +123,12 @@ def computes(node: FxNode) -> bool:
     )
 
 
-def count(graph: FxGraph) -> int:
+def count(graph: GraphModule) -> int:
     """Return the number of tensor operators of a graph."""
     return sum(map(computes, graph.graph.nodes))
 
 
-def split(graph: FxGraph, refused: Iterable[str]) -> PartitionedGraph | None:
+def split(graph: GraphModule, refused: Iterable[str]) -> PartitionedGraph | None:
     """Return the parts of a graph without the nodes named ``refused``, or None if it has none.
 
     A part has at least one operator that is not a view. None is also returned for graphs whose
@@ -138,7 +141,7 @@ def split(graph: FxGraph, refused: Iterable[str]) -> PartitionedGraph | None:
     sizes = _sizes(nodes)
     levels = _levels(nodes, outside, sizes)
     last = max(levels.values(), default=0)
-    steps: list[Any] = [n for n in nodes if n in sizes]
+    steps: list[FxNode | list[FxNode]] = [n for n in nodes if n in sizes]
     for level in range(last + 1):
         here = [n for n in nodes if n not in sizes and levels[n] == level]
         steps += [n for n in here if n in outside]
@@ -158,7 +161,7 @@ def split(graph: FxGraph, refused: Iterable[str]) -> PartitionedGraph | None:
     return PartitionedGraph(graph, found) if any(isinstance(s, Part) for s in found) else None
 
 
-def prefix(graph: FxGraph, length: int) -> Part:
+def prefix(graph: GraphModule, length: int) -> Part:
     """Return the part of the first ``length`` operators of a graph."""
     order = [n for n in graph.graph.nodes if n.op == "call_function"]
     operators = [n for n in order if computes(n)]
@@ -166,9 +169,9 @@ def prefix(graph: FxGraph, length: int) -> Part:
     return _part(graph, order[:stop], _inputs(graph, order[:stop]))
 
 
-def _with_fields(nodes: Sequence[Any], names: set[str]) -> set[Any]:
+def _with_fields(nodes: Sequence[FxNode], names: set[str]) -> set[FxNode]:
     """Return the refused nodes, the nodes that extract fields of their results, and all writes."""
-    found: set[Any] = set()
+    found: set[FxNode] = set()
     for node in nodes:
         fields = node.target is operator.getitem and node.args[0] in found
         if node.name in names or fields or writes(node.target):
@@ -176,7 +179,7 @@ def _with_fields(nodes: Sequence[Any], names: set[str]) -> set[Any]:
     return found
 
 
-def _movable(nodes: Sequence[Any], outside: set[Any]) -> bool:
+def _movable(nodes: Sequence[FxNode], outside: set[FxNode]) -> bool:
     written = [n for n in nodes if writes(n.target)]
     if any(u.op != "output" for n in written for u in n.users):
         return False
@@ -184,9 +187,9 @@ def _movable(nodes: Sequence[Any], outside: set[Any]) -> bool:
     return all(n.args[0].op == "placeholder" for n in strided)
 
 
-def _sizes(nodes: Sequence[Any]) -> set[Any]:
+def _sizes(nodes: Sequence[FxNode]) -> set[FxNode]:
     """Return the nodes that compute numbers from the graph's inputs alone."""
-    found: set[Any] = set()
+    found: set[FxNode] = set()
     for node in nodes:
         fixed = all(i in found or i.op == "placeholder" for i in node.all_input_nodes)
         known = not node.meta.get("unbacked_bindings")
@@ -195,9 +198,9 @@ def _sizes(nodes: Sequence[Any]) -> set[Any]:
     return found
 
 
-def _levels(nodes: Sequence[Any], outside: set[Any], sizes: set[Any]) -> dict[Any, int]:
+def _levels(nodes: Sequence[FxNode], outside: set[FxNode], sizes: set[FxNode]) -> dict[FxNode, int]:
     """Return the level of every node; random numbers are drawn in the order of the graph."""
-    found: dict[Any, int] = {}
+    found: dict[FxNode, int] = {}
     drawn = 0
     for node in nodes:
         before = [i for i in node.all_input_nodes if i in found and i not in sizes]
@@ -225,7 +228,10 @@ def _is_view(node: FxNode) -> bool:
 
 
 def _part(
-    graph: object, members: list[Any], inputs: list[Any], read: Set[Any] = frozenset()
+    graph: GraphModule,
+    members: list[FxNode],
+    inputs: list[FxNode],
+    read: Set[FxNode] = frozenset(),
 ) -> Part:
     """Return a part; its nodes in ``read`` are results in any case."""
     import torch
@@ -233,7 +239,7 @@ def _part(
     inside = set(members)
     outputs = [n for n in members if n in read or any(u not in inside for u in n.users)]
     made = torch.fx.Graph()
-    copies: dict[Any, Any] = {}
+    copies: dict[FxNode, FxNode] = {}
     for node in inputs:
         copies[node] = made.placeholder(node.name)
         copies[node].meta = dict(node.meta)
@@ -247,7 +253,7 @@ def _part(
     return Part(torch.fx.GraphModule(graph, made), inputs, outputs, last)
 
 
-def _inputs(graph: FxGraph, members: Sequence[Any]) -> list[Any]:
+def _inputs(graph: GraphModule, members: Sequence[FxNode]) -> list[FxNode]:
     """Return the inputs of a part: tensors, numbers, and nodes that provide the symbols of
     sizes.
     """
@@ -264,12 +270,12 @@ def _inputs(graph: FxGraph, members: Sequence[Any]) -> list[Any]:
     return list(found)
 
 
-def _sources(graph: FxGraph) -> Mapping[Any, Any]:
+def _sources(graph: GraphModule) -> Mapping[SymExpr, FxNode]:
     """Return for each symbol the first number node that is the symbol, else the first tensor
     with it.
     """
-    numbers: dict[Any, Any] = {}
-    tensors: dict[Any, Any] = {}
+    numbers: dict[SymExpr, FxNode] = {}
+    tensors: dict[SymExpr, FxNode] = {}
     for node in graph.graph.nodes:
         kept = numbers if is_number(node.meta.get("val")) else tensors
         for symbol in _plain_symbols(node):
@@ -277,7 +283,7 @@ def _sources(graph: FxGraph) -> Mapping[Any, Any]:
     return {**tensors, **numbers}
 
 
-def _plain_symbols(node: FxNode) -> list[object]:
+def _plain_symbols(node: FxNode) -> list[SymExpr]:
     """Return the symbols that a node's value provides without arithmetic."""
     val = node.meta.get("val")
     dims = [dim_of(d) for d in val.shape] if hasattr(val, "shape") else []
@@ -286,7 +292,7 @@ def _plain_symbols(node: FxNode) -> list[object]:
     return [d for d in dims if getattr(d, "is_Symbol", False)]
 
 
-def _symbols(val: Any) -> set[Any]:
+def _symbols(val: TorchTensor | SymInt) -> set[SymExpr]:
     if isinstance(val, list | tuple):
         return {s for v in val for s in _symbols(v)}
     if hasattr(val, "shape"):
@@ -294,4 +300,4 @@ def _symbols(val: Any) -> set[Any]:
     return set(val.node.expr.free_symbols) if hasattr(val, "node") else set()
 
 
-__all__ = ["Part", "PartitionedGraph", "computes", "count", "prefix", "split"]
+__all__ = ["Part", "PartitionedGraph", "Runner", "computes", "count", "prefix", "split"]

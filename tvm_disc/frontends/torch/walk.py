@@ -43,10 +43,11 @@ class GraphConversion:
         self.maker.translate = self.inner
         self.facts = self.maker.facts
         self.problems: list[str] = []
-        self.refused: list[Any] = []
-        self._open: list[Any] = []  # stack of nodes that are being converted, the outermost first
-        self._constants: dict[Any, Value] = {}
-        self._counts: dict[Any, int] = {}
+        self.refused: list[FxNode] = []
+        self._open: list[
+            FxNode
+        ] = []  # stack of nodes that are being converted, the outermost first
+        self._constants: dict[tuple[object, ...], Value] = {}
 
     def constant(self, tensor: TorchTensor) -> Value:
         """Return a tensor with data as a constant, one per distinct tensor."""
@@ -60,7 +61,7 @@ class GraphConversion:
 
     def graph(self, module: GraphModule, given: Mapping[str, object]) -> list[Value]:
         """Return the results of a graph; ``given`` has the values of its placeholders by name."""
-        env: dict[Any, Any] = {}
+        env: dict[FxNode, Any] = {}
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 env[node] = given[node.name]
@@ -73,7 +74,7 @@ class GraphConversion:
                 env[node] = self._guarded(node, env)
         return []
 
-    def inner(self, module: Any, args: Sequence[object]) -> list[Any]:
+    def inner(self, module: GraphModule, args: Sequence[object]) -> list[Value]:
         """Return the results of an inner graph; its own size symbols are read from its operands."""
         holes = [n for n in module.graph.nodes if n.op == "placeholder"]
         given = dict(zip((n.name for n in holes), args, strict=True))
@@ -179,7 +180,7 @@ class GraphConversion:
             self.symbols.bind(symbol, partial(_read, made, keys, symbol))
 
 
-def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: Any) -> Expr:
+def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: SymExpr) -> Expr:
     found: Any = made
     for at, (kind, value) in enumerate(keys):
         if kind == "SequenceKey" and isinstance(found, list | tuple):
@@ -221,14 +222,14 @@ def _mapped(args: Any, of: Any) -> Any:
     return _mapped_number(args)
 
 
-def _mapped_number(value: Any) -> object:
+def _mapped_number(value: SymInt) -> object:
     """Return a symbolic number in the arguments as its expression."""
     if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
         return value.node.expr
     return value
 
 
-def _check_types(val: Any) -> None:
+def _check_types(val: list[TorchTensor] | tuple[TorchTensor, ...] | TorchTensor) -> None:
     """Refuse a result whose element type Relay does not have."""
     for result in val if isinstance(val, list | tuple) else [val]:
         if hasattr(result, "shape"):

@@ -43,7 +43,7 @@ from tvm_disc.relay_passes.propagation.finish import (
 from tvm_disc.relay_passes.propagation.walk import Walker
 from tvm_disc.shape import Solver, declare_facts
 from tvm_disc.shape.facts import Guard
-from tvm_disc.typing import Expr, PassContext, TVMFunction, TVMModule, TVMType, Var
+from tvm_disc.typing import Expr, PassContext, Size, TVMFunction, TVMModule, TVMType, Var
 
 # Number of traversals: each starts with all facts of the previous one, and few find new facts.
 MAX_WALKS = 3
@@ -221,9 +221,9 @@ def declare_bounds(func: TVMFunction, solver: Solver) -> None:
                 solver.require(cond, f"the function's {attribute}")
 
 
-def names_of_dims(func: TVMFunction) -> dict[str, object]:
+def names_of_dims(func: TVMFunction) -> dict[str, Size]:
     """Return the input dims by the names that users write in constraints."""
-    names: dict[str, Any] = dict(_symbols(func))
+    names: dict[str, Size] = dict(_symbols(func))
     for p in func.params:
         for axis, d in enumerate(_dims(p.ty)):
             names[f"{p.name}.{axis}"] = d
