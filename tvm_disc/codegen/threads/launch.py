@@ -81,10 +81,10 @@ LAUNCH = GlobalVar(LAUNCH_NAME)
 OPEN, FINISH, PREPARE = (
     GlobalVar(f"tvm_disc_{name}") for name in ("open_launch", "finish_launch", "prepare_pool")
 )
-# The affinity mask is read again after this many launches, a power of two.
+# Number of launches after which the affinity mask is read again; a power of two.
 LOOK_AGAIN = 256
-# The caller spins for claimed parts until they have taken this much longer than its own; then they
-# count as held up, and the caller sleeps.
+# After its own parts, the caller spins for this multiple of their time, plus a constant. Then it
+# assumes that the workers were preempted, and sleeps.
 HELD_UP_TIMES, HELD_UP_NS = 1, 50_000
 # Iterations between two clock reads.
 TURNS = 16

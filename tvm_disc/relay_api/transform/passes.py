@@ -298,7 +298,7 @@ def FakeQuantizationToInteger(
 
 
 def _listed(given: object) -> Sequence[object]:
-    """Return a sequence, or a sequence of the object itself, which is then not a name."""
+    """Return ``given`` if it is a sequence, else a tuple of it, whose item the caller refuses."""
     return given if isinstance(given, Sequence) else (given,)
 
 

@@ -284,10 +284,10 @@ class _Emitter:
             self._vectors(lines, tile)
 
     def _prefetch_next(self, lines: _Lines, tile: _Tile, first: Expr) -> None:
-        """Emit prefetches of a part of the data that the next row reads and stores under this tile.
+        """Emit prefetches of data that the tile below this one, in the next row, reads and writes.
 
-        A vector is half a cache line in each of several columns, a pattern that hardware
-        prefetchers do not follow. The parts of all vectors together are contiguous.
+        Each tile reads half a cache line in each of several columns, a pattern that hardware
+        prefetchers do not follow. Each call therefore prefetches a contiguous part.
         """
         block, shared = self.block, tile.columns * self.lanes
         pixel = (lines.row + 1) * i64(self.node.shape[-2]) + tile.start
