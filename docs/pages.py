@@ -26,7 +26,7 @@ PAGES = {
     "README.md": "index.md",
     "tutorials": "tutorials.md",
     "examples/cpp": "reference/cpp.md",
-    "examples/cpp/tvm_disc.h": "reference/cpp.md",
+    "tvm_disc/cpp/tvm_disc.h": "reference/cpp.md",
 }
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)")
 MARK = re.compile(r"<!-- generated: (\w+) -->")
@@ -155,8 +155,9 @@ def _cell(text: str) -> str:
 
 def cpp() -> Iterator[str]:
     """Yield the header, an example and its build file."""
-    for name in ("tvm_disc.h", "run_program.cc", "CMakeLists.txt"):
-        yield f"## {name}\n\n{_block(ROOT / 'examples' / 'cpp' / name)}"
+    for name in ("tvm_disc/cpp/tvm_disc.h", "tvm_disc/cpp/tvm_disc-config.cmake",
+                 "examples/cpp/run_program.cc", "examples/cpp/CMakeLists.txt"):  # fmt: skip
+        yield f"## {Path(name).name}\n\n{_block(ROOT / name)}"
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tvm_disc.compile import build
     from tvm_disc.errors import DiscError
     from tvm_disc.options import Options
+    from tvm_disc.paths import cmake_dir
     from tvm_disc.runtime.batches.ragged import Ragged
     from tvm_disc.runtime.executable import Executable, load
     from tvm_disc.runtime.generate import generate
@@ -24,6 +25,7 @@ __all__ = [
     "Options",
     "Ragged",
     "build",
+    "cmake_dir",
     "generate",
     "load",
     "relay",
@@ -41,6 +43,7 @@ _PLACES = {
     "Options": "tvm_disc.options",
     "Ragged": "tvm_disc.runtime.batches.ragged",
     "build": "tvm_disc.compile",
+    "cmake_dir": "tvm_disc.paths",
     "generate": "tvm_disc.runtime.generate",
     "load": "tvm_disc.runtime.executable",
     "relay": "tvm_disc.relay",

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 _API = "tvm_disc.relay_api"
@@ -139,6 +140,11 @@ class _Finder:
         sys.modules[module.__name__] = made.at(member) if member else made
 
 
+def cmake_dir() -> str:
+    """Return the folder of ``tvm_disc.h`` and of its CMake package, for ``-Dtvm_disc_DIR=...``."""
+    return str(Path(__file__).resolve().parent / "cpp")
+
+
 def install() -> None:
     """Make Python find the public paths.
 
@@ -148,4 +154,4 @@ def install() -> None:
         sys.meta_path.insert(0, _Finder())
 
 
-__all__ = ["PATHS", "RELAY", "install"]
+__all__ = ["PATHS", "RELAY", "cmake_dir", "install"]

@@ -30,12 +30,12 @@ def _package(name: str) -> Path:
 def executable() -> Path:
     """The C++ program, compiled once."""
     ffi, runtime = _package("tvm_ffi"), _package("tvm") / "lib"
-    headers = [f"-I{ROOT / 'examples' / 'cpp'}", f"-isystem{ffi / 'include'}"]
+    headers = [f"-I{ROOT / 'tvm_disc' / 'cpp'}", f"-isystem{ffi / 'include'}"]
     options = ["-std=c++17", "-O0", "-w", *headers]
     libraries = ["-Wl,--no-as-needed", "-ltvm_ffi", "-ltvm_runtime", "-ldl"]
     paths = [f"{flag}{p}" for p in (ffi / "lib", runtime) for flag in ("-L", "-Wl,-rpath,")]
     source = (ROOT / "tests" / "cuda" / "on_device.cc").read_text()
-    header = (ROOT / "examples" / "cpp" / "tvm_disc.h").read_text()
+    header = (ROOT / "tvm_disc" / "cpp" / "tvm_disc.h").read_text()
     return emulator.made("on_device", "", source, [*options, *paths], libraries, header)
 
 

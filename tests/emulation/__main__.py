@@ -165,7 +165,7 @@ def build_replay(arch: str, triple: str, folder: Path) -> Path:
     tvm, ffi = (library_of(arch, package) for package in PACKAGES)
     source = Path(__file__).with_name("replay.cc")
     command: list[object] = [f"{triple}-g++", "-std=c++17", "-O1", "-Wall", "-Wextra", source]
-    command += ["-I", ROOT / "examples" / "cpp", "-isystem", ffi / "include"]
+    command += ["-I", ROOT / "tvm_disc" / "cpp", "-isystem", ffi / "include"]
     # The saved program calls the runtime by name, which no symbol of this one mentions.
     command += ["-Wl,--no-as-needed", "-L", tvm / "lib", "-L", ffi / "lib"]
     command += ["-ltvm_runtime", "-ltvm_ffi", "-ldl"]

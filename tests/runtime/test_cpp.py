@@ -109,7 +109,7 @@ def test_other_files_and_versions_are_refused(
     part.write_bytes(saved.read_bytes()[:-1000])
     assert "or truncated; save or copy it again" in run(program, part, 16, 1).stderr
     assert "No such file" in run(program, tmp_path / "none.so", 16, 1).stderr
-    header = (root / "examples" / "cpp" / "tvm_disc.h").read_text()
+    header = (root / "tvm_disc" / "cpp" / "tvm_disc.h").read_text()
     assert f"kAbiVersion = {export.ABI_VERSION};" in header
     monkeypatch.setattr(export, "ABI_VERSION", 9)
     x = rows("n", 4)
