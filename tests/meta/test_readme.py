@@ -58,6 +58,7 @@ def test_documents_count_the_operators(root: Path) -> None:
 def test_readme_runs(root: Path, tmp_path: Path) -> None:
     script, expected = program((root / "README.md").read_text(encoding="utf-8"))
     assert script and expected
+    assert (root / "README.md").read_text(encoding="utf-8").count("\n") <= 120
     check(script, expected, root, tmp_path)
 
 
