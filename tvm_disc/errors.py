@@ -1,24 +1,24 @@
 """Every exception that tvm_disc raises, and the value that records a refusal.
 
-DiscError
-├── ParseError          Relay text or JSON with a syntax error
-├── TypeMismatch        a well-formed program with a type error
-│   └── BadNode         a Relay node was constructed from invalid arguments
-├── UnknownName         a module has no function, type or constructor of that name
-├── NotEqual            two programs that were asserted to be equal differ
-├── ShapeConflict       two facts about shapes contradict each other
-├── Unsupported         a legal program that this release cannot compile
-├── BuildTimeout        a build took longer than ``Options(time_limit=...)``
-├── OutOfResources      the machine lacks threads, file descriptors or space on disk
-│   └── OutOfMemory     a build needs more memory than the process may have
-├── GuardFailed         a run-time input violates a fact that the program was compiled under
-│   ├── IndexOutside    an index is out of bounds of its axis
-│   └── DivisionByZero  an integer is divided by 0
-├── BadInput            an argument of a call has the wrong name, rank, dtype, device or layout
-├── DeviceError         a GPU, its driver or code for it is missing, or a kernel failed
-├── BadOption           a field of Options or a DISC_* variable has an invalid value
-└── ArtifactError       a saved program cannot be loaded here
-    └── WrongProcessor  a program needs instruction sets that this processor lacks
+    DiscError
+    ├── ParseError          Relay text or JSON with a syntax error
+    ├── TypeMismatch        a well-formed program with a type error
+    │   └── BadNode         a Relay node was constructed from invalid arguments
+    ├── UnknownName         a module has no function, type or constructor of that name
+    ├── NotEqual            two programs that were asserted to be equal differ
+    ├── ShapeConflict       two facts about shapes contradict each other
+    ├── Unsupported         a legal program that this release cannot compile
+    ├── BuildTimeout        a build took longer than ``Options(time_limit=...)``
+    ├── OutOfResources      the machine lacks threads, file descriptors or space on disk
+    │   └── OutOfMemory     a build needs more memory than the process may have
+    ├── GuardFailed         a run-time input violates a fact that the program was compiled under
+    │   ├── IndexOutside    an index is out of bounds of its axis
+    │   └── DivisionByZero  an integer is divided by 0
+    ├── BadInput            an argument of a call has the wrong name, rank, dtype, device or layout
+    ├── DeviceError         a GPU, its driver or code for it is missing, or a kernel failed
+    ├── BadOption           a field of Options or a DISC_* variable has an invalid value
+    └── ArtifactError       a saved program cannot be loaded here
+        └── WrongProcessor  a program needs instruction sets that this processor lacks
 
 A message says what was expected, what was found, in the user's names, and what to do.
 """
@@ -53,8 +53,11 @@ class DiscError(Exception):
 class ParseError(DiscError):
     """A syntax error in Relay text or JSON.
 
-    Attributes: ``line`` and ``column`` (1-based; 0 if the error has no position), ``source`` (the
-    file's name, if the text is from a file), and ``message`` without the position.
+    Attributes:
+        message: the message without the position.
+        line: counted from 1; 0 if the error has no position.
+        column: counted from 1; 0 if the error has no position.
+        source: the file's name, if the text is from a file.
     """
 
     def __init__(self, message: str, line: int = 0, column: int = 0, source: str = "") -> None:

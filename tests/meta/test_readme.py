@@ -62,6 +62,14 @@ def test_readme_runs(root: Path, tmp_path: Path) -> None:
     check(script, expected, root, tmp_path)
 
 
+def test_readme_lists_all_extras(root: Path) -> None:
+    project = (root / "pyproject.toml").read_text(encoding="utf-8")
+    table = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    extras = re.findall(r"^([\w-]+) = \[", table, re.MULTILINE)
+    text = (root / "README.md").read_text(encoding="utf-8")
+    assert extras and [extra for extra in extras if f"`{extra}`" not in text] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_run(page: str, root: Path, tmp_path: Path) -> None:
     script, expected = program((root / "docs" / page).read_text(encoding="utf-8"), shell=True)
