@@ -53,6 +53,7 @@ from tvm_disc.relay_passes import (
     DecomposeComposite,
     FuseDISC,
     HoistProducts,
+    IntegerProducts,
     MergeProducts,
     NarrowWeights,
     OwnState,
@@ -104,8 +105,11 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("bfloat16", lambda told: WidenBFloat16()),
     # Before simplification and fusion, which know only core operators.
     ("decompose", lambda told: DecomposeComposite()),
-    # After decomposition, which may produce casts and scales of weights. Before simplification,
-    # which would fold int8 weights into float32 literals, four times as large.
+    # After decomposition, which may produce casts and scales of operands. Before the passes that
+    # read the weights of float products.
+    ("integer-products", lambda told: IntegerProducts()),
+    # Likewise after decomposition. Before simplification, which would fold int8 weights into
+    # float32 literals, four times as large.
     ("narrow-weights", lambda told: NarrowWeights(narrowing=told.narrowing)),
     # Before merging: matmuls of equal operands must refer to one value.
     ("simplify", lambda told: Simplify()),

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from tvm_disc.codegen.target import host_cpu, resolve_target
-from tvm_disc.target.caches import Caches
 from tvm_disc.target.isa import Isa, features_of, isa_of
-from tvm_disc.target.known import caches_of_level, known_caches
+from tvm_disc.target.known import Caches, caches_of_level, known_caches
 from tvm_disc.target.processor import Processor, processor_of
 from tvm_disc.target.report import caches_here, cores_here
 

@@ -21,6 +21,9 @@ from tvm_disc.typing import Binding, Call, Expr, TVMType, Var
 
 Dim: TypeAlias = Any  # an int64 PrimExpr
 
+BYTES = ("int8", "uint8")
+CENTRED = "int16"  # type of a byte less a zero point
+
 
 @dataclass(eq=False)
 class Node:
@@ -208,3 +211,38 @@ def free_symbols(exprs: Iterable[object]) -> list[Expr]:
         for v in tirx.analysis.undefined_vars(e):
             seen.setdefault(v)
     return list(seen)
+
+
+def zero_point(node: Node) -> tuple[Node, int] | None:
+    """Return (bytes, zero point) of a value ``cast(bytes) - zero point``, or None."""
+    if node.row is None or node.row.shifts >= 0 or node.dtype != CENTRED:
+        return None
+    wide, zero = node.inputs
+    if wide.op != "relax.astype" or zero.value is None or zero.value.size != 1:
+        return None
+    numbers = wide.inputs[0]
+    if numbers.dtype not in BYTES or len(numbers.shape) != len(node.shape):
+        return None
+    return numbers, int(zero.value.reshape(-1)[0])
+
+
+def widened_from(node: Node) -> Node | None:
+    """Return the value in bytes from which a value is computed by casts, and by literals that are
+    subtracted, added or multiplied; None if there is none.
+    """
+    while node.row is not None and node.dtype not in BYTES:
+        if node.op == "relax.astype":
+            source = node.inputs[0]
+        elif node.row.shifts or node.row.scales:
+            others = [x for x in node.inputs if not x.is_scalar_const]
+            if len(others) != 1:
+                return None
+            source = others[0]
+        else:
+            return None
+        if len(source.shape) != len(node.shape):
+            return None
+        if source.dtype in BYTES:
+            return source
+        node = source
+    return None

@@ -7,6 +7,7 @@ from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.dot_merge import MergeProducts
 from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.hoist import HoistProducts
+from tvm_disc.relay_passes.integer_products import IntegerProducts
 from tvm_disc.relay_passes.layout import ChannelsLast
 from tvm_disc.relay_passes.narrow_weights import NarrowWeights
 from tvm_disc.relay_passes.own_state import OwnState
@@ -18,6 +19,7 @@ __all__ = [
     "DecomposeComposite",
     "FuseDISC",
     "HoistProducts",
+    "IntegerProducts",
     "MergeProducts",
     "NarrowWeights",
     "OwnState",

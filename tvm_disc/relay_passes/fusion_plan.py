@@ -15,7 +15,7 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.attention import feeds_scores, find_attention, is_lanewise
 from tvm_disc.graph.axes import is_contiguous, permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.graph.nodes import BYTES, Node, is_one, widened_from, zero_point
 from tvm_disc.relay.kernel_ops import PACK, UNPACK
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
 from tvm_disc.relay_passes.fusion_merge import MAX_GROUP_NODES, merge_groups
@@ -153,6 +153,7 @@ class _Planner(Relations):
         group.frame[node] = 0
         if self.enabled:
             self._round_rows(group)
+            self._read_bytes(group)
             self._grow_epilogue(group)
 
     def _round_rows(self, group: GroupPlan) -> None:
@@ -174,6 +175,17 @@ class _Planner(Relations):
         ):
             self._join(group, rows)
             self._join(group, weights)
+
+    def _read_bytes(self, group: GroupPlan) -> None:
+        """Add the subtraction of a zero point: a convolution reads the bytes themselves."""
+        centred = group.anchor.inputs[0]
+        if not group.anchor.weighted or zero_point(centred) is None or centred.is_output:
+            return
+        if all(n.weighted and n.inputs[0] is centred for n in centred.users):
+            wide = centred.inputs[0]
+            self._join(group, centred)
+            if not wide.is_output and all(n in self.homes for n in wide.users):
+                self._join(group, wide)
 
     def _grow_epilogue(self, group: GroupPlan) -> None:
         work = list(group.anchor.users)
@@ -211,6 +223,8 @@ class _Planner(Relations):
             return self._part_reason(group, node, frame)
         if node.cls is not OpClass.ELEMWISE:
             return f"{kind_of(node)} cannot be fused as an epilogue: it is not element-wise"
+        if self._widened_elsewhere(group, node):
+            return "kernels that read its operand, which is stored in bytes, compute it"
         if len({group.frame[x] for x in inside}) != 1:
             return "its operands have different index maps"
         if not all(self.same_shape(x, node) for x in inside):
@@ -219,6 +233,31 @@ class _Planner(Relations):
             return "another operand depends on this group through another kernel"
         group.frame[node] = frame
         return None
+
+    def _widened_elsewhere(self, group: GroupPlan, node: Node) -> bool:
+        """Return whether only kernels that follow widen the bytes of a group."""
+        if node.op != "relax.astype" or node.inputs[0].dtype not in BYTES:
+            return False
+        chain, ends = [node], set[tuple[Node, Node]]()
+        for n in chain:
+            for user in n.users:
+                if widened_from(user):
+                    chain.append(user)
+                else:
+                    ends.add((user, n))
+        if not ends or any(n.is_output for n in chain):
+            return False
+
+        def follows(x: Node) -> bool:
+            source = widened_from(x) or x
+            return x not in chain and x not in group and source.index > group.anchor.index
+
+        def elsewhere(user: Node, n: Node) -> bool:
+            if user.weighted:
+                return user.inputs[0] is n and zero_point(n) is not None
+            return user.cls is OpClass.ELEMWISE and any(map(follows, user.inputs))
+
+        return all(elsewhere(*end) for end in ends)
 
     def _frame(self, group: GroupPlan, order: Any, shape: Sequence[object]) -> int:
         for k, (known, dims) in enumerate(group.frames):
@@ -374,6 +413,7 @@ class _Planner(Relations):
         cost = node.row.cost if node.row is not None else 0
         free = cost <= 1 and not any(_is_computed(x) for x in node.inputs)
         again = free or node.cls is OpClass.VIEW or self._pure_move(node) or _expands(node)
+        again = again or widened_from(node) is not None
         if len(homes) > 1 and not (again or self._is_expanded(node, homes)):
             self.refused.append(WhyNot(node.label, f"{len(homes)} kernels read it"))
             return False
@@ -398,7 +438,8 @@ class _Planner(Relations):
         movement = node.cls is OpClass.VIEW or self._pure_move(node)
         if group.kind == "dot" and _expands(node) and group.anchor.inputs[1] is node:
             return None
-        if group.kind in ("dot", "conv") and not movement:
+        beside = widened_from(node) and not self._is_operand(group, node)
+        if group.kind in ("dot", "conv") and not movement and not beside:
             return "only index maps can be fused into the loads of a tile"
         if group.kind == "attention":
             return self._attention_operand_reason(group, node)
@@ -418,9 +459,11 @@ class _Planner(Relations):
         return "a broadcast would recompute it for every element"
 
     def _is_operand(self, group: GroupPlan, node: Node) -> bool:
-        """Return whether the anchor reads ``node``, directly or through views."""
+        """Return whether the anchor reads ``node``, itself, its views, or it less a zero point."""
         inside = [u for u in node.users if u in group]
-        moved = [u for u in inside if u.cls is OpClass.VIEW or self._pure_move(u)]
+        centred = group.anchor.inputs[0]
+        less = (centred, centred.inputs[0]) if zero_point(centred) else ()
+        moved = [u for u in inside if u.cls is OpClass.VIEW or self._pure_move(u) or u in less]
         return group.anchor in inside or any(self._is_operand(group, u) for u in moved)
 
     def _varies_outside_only(self, group: GroupPlan, node: Node) -> bool:

@@ -12,6 +12,7 @@ An island is converted if it has more convolutions than images that cross its bo
 convolution gains about the cost of one transpose of its image: without it, the convolution gathers
 each pixel's channels itself. Sizes are mostly unknown, so images are counted, not bytes. An image
 counts as free if it has few channels or one pixel, or if it enters or leaves through a permutation.
+An island with a convolution of integers is always converted: only channels-last kernels read bytes.
 Graph inputs, results, branches and calls keep the layout of the model.
 """
 
@@ -29,7 +30,7 @@ from tvm.relax import op as R
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import Node, const_node, static_dim
+from tvm_disc.graph.nodes import Node, const_node, static_dim, zero_point
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.layout_rules import (
     FILLED,
@@ -40,6 +41,7 @@ from tvm_disc.relay_passes.layout_rules import (
     is_image_convolution,
     moves,
     step_of,
+    sums_integers,
 )
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.rewrite import (
@@ -113,6 +115,7 @@ class _Islands:
                 self.parents[node] = node
                 self._join(node, step)
         self.read_outside = _read_outside(out)
+        self.integers = {self.root(n) for n in self.steps if sums_integers(n)}
         self.convolutions = Counter(self.root(n) for n in self.steps if is_image_convolution(n))
         self.crossing = Counter(self.root(n) for n in self._crossing())
 
@@ -162,7 +165,7 @@ class _Islands:
         return {n: s for n, s in self.steps.items() if self._pays(self.root(n))}
 
     def _pays(self, root: Node) -> bool:
-        return self.convolutions[root] > self.crossing[root]
+        return self.convolutions[root] > self.crossing[root] or root in self.integers
 
     def refused(self) -> Iterator[WhyNot]:
         """Yield the islands with convolutions that are not converted, named by their first
@@ -289,6 +292,14 @@ class _Writer:
         return as_literal(wide, str(expr.ty.dtype))
 
     def _form(self, node: Node, var: Expr, k: int, rank: int) -> Any:
+        found = zero_point(node)
+        if found is not None:
+            # A convolution reads the bytes, if only the subtraction is between.
+            wide = R.astype(self._read(found[0], k, rank), node.dtype)
+            shape = in_order(_widened(node.shape, rank), channels_last_order(rank, k))
+            made = self.out.emit(wide, shape, node.dtype, node)
+            less = R.subtract(made.var, operand_expr(node.inputs[1]))
+            return self.out.emit(less, shape, node.dtype, node).var
         order = list(channels_last_order(rank, k))
         shape = list(node.shape)
         if node.op in FILLED:

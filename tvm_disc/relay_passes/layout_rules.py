@@ -19,7 +19,7 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.axes import permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import Node, is_one, is_tensor
+from tvm_disc.graph.nodes import BYTES, CENTRED, Node, is_one, is_tensor
 from tvm_disc.relay.call_attrs import with_fields
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.shape import Solver
@@ -82,8 +82,19 @@ def is_image_convolution(node: Node) -> bool:
         node.op == "relax.nn.conv2d"
         and node.attrs["data_layout"] == "NCHW"
         and node.attrs["kernel_layout"] == "OIHW"
-        and all(x.dtype in IMAGES for x in (node, *node.inputs))
+        and (all(x.dtype in IMAGES for x in (node, *node.inputs)) or sums_integers(node))
     )
+
+
+def sums_integers(node: Node) -> bool:
+    """Return whether a node is a convolution of one group that adds products of bytes, or of bytes
+    less a zero point.
+    """
+    if node.op != "relax.nn.conv2d":
+        return False
+    data, weight = node.inputs
+    whole = node.dtype == "int32" and weight.dtype == "int8" and int(node.attrs["groups"]) == 1
+    return whole and data.dtype in (*BYTES, CENTRED)
 
 
 def step_of(node: Node, given: Sequence[int], solver: Solver) -> Step | None:

@@ -29,7 +29,7 @@ import tvm
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import BFLOAT16, OpClass
-from tvm_disc.graph.nodes import Node, const_node, static_dim
+from tvm_disc.graph.nodes import BYTES, Node, const_node, static_dim
 from tvm_disc.relay.kernel_ops import NIBBLES, ROUND_ROWS, dequantize_call, kernel_call
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.quantize_weights import Array, WeightFormat, quantized
@@ -45,7 +45,6 @@ from tvm_disc.support.literals import as_literal
 from tvm_disc.typing import PassContext, TVMFunction, TVMModule
 
 # Narrow storage types, and the type of the arithmetic.
-BYTES = ("int8", "uint8")
 NARROW = (*BYTES, BFLOAT16)
 COMPUTED = "float32"
 # A matrix with fewer elements stays in the cache in any type.

@@ -20,6 +20,7 @@ from tvm_disc.relay.kernel_ops import DEQUANTIZE, FUNCTIONS, PACK, REINTERPRET, 
 from tvm_disc.schedules.math import functions
 from tvm_disc.schedules.math.device import native_on_device
 from tvm_disc.schedules.math.language import bound, is_literal, under
+from tvm_disc.schedules.math.remainder import round_quotient
 from tvm_disc.schedules.scalars import (
     BINARY,
     UNARY,
@@ -519,6 +520,20 @@ def _subtract(low: ElementReader, node: Node, index: Index) -> Expr:
     return elementwise(difference if below else BINARY["subtract"])(low, node, index)
 
 
+def _round(low: ElementReader, node: Node, index: Index) -> Expr:
+    """Return a rounded number; a quotient by a literal, as of a quantization, is not divided."""
+    source = node.inputs[0]
+    divisor = source.inputs[1].value if source.op == "relax.divide" else None
+    if divisor is not None and divisor.size == 1 and source.dtype == "float32":
+        x = source.inputs[0]
+        found = round_quotient(
+            low.at(x, low.broadcast(x, len(node.shape), index)), float(divisor.reshape(-1)[0])
+        )
+        if found is not None:
+            return found
+    return elementwise(UNARY["round"])(low, node, index)
+
+
 _EXP_NONPOSITIVE = native_on_device("exp", functions.exp_nonpositive)
 
 
@@ -537,6 +552,7 @@ ELEMENTS: Mapping[str, Rule] = {
     **{f"relax.{name}": elementwise(fn) for name, fn in {**BINARY, **UNARY}.items()},
     **{f"disc.{name}": elementwise(UNARY[name]) for name in FUNCTIONS},
     "relax.exp": _exp,
+    "relax.round": _round,
     "relax.subtract": _subtract,
     "relax.power": _power,
     "relax.clip": _clip,

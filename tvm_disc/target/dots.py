@@ -1,7 +1,7 @@
-"""Dot instructions: products of bytes, several of which are added to each sum.
+"""Dot instructions: products of integers, several of which are added to each sum.
 
-One row describes one instruction. The left operand holds unsigned bytes, the right one signed
-bytes, each in words of four along K.
+One row describes one instruction. Operands are words of adjacent numbers along K: four bytes, of
+which those of the left operand are unsigned and those of the right one signed, or two of 16 bits.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Dot:
             which adds pairs of products as int16, and the second adds pairs of int16 to an int32.
         left_bits: bits of the left operand beyond which sums of ``quads`` words may overflow.
         quads: words of four after which pairs of sums are added to int32; 0 if there are none.
+        per: numbers of a word, 4 or 2.
     """
 
     name: str
@@ -32,6 +33,12 @@ class Dot:
     intrinsics: Mapping[int, tuple[str, ...]]
     left_bits: int = 8
     quads: int = 0
+    per: int = QUAD
+
+    @property
+    def number(self) -> str:
+        """The type of a number of the right operand."""
+        return "int8" if self.per == QUAD else "int16"
 
 
 def _any(*names: str) -> tuple[frozenset[str], ...]:
@@ -57,6 +64,13 @@ DOTS: Mapping[str, Dot] = {
             },
             left_bits=4,
             quads=8,
+        ),
+        Dot(
+            "vpmaddwd",
+            {16: _any("avx512bw"), 8: _any("avx2")},
+            {16: ("llvm.x86.avx512.pmaddw.d.512",), 8: ("llvm.x86.avx2.pmadd.wd",)},
+            left_bits=16,
+            per=2,
         ),
     )
 }

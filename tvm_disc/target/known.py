@@ -1,4 +1,4 @@
-"""Cache sizes of processors, by LLVM's names, from manuals; for cross-compilation.
+"""The caches of a machine, and of processors by LLVM's names, from manuals; for cross-compilation.
 
 If a last-level cache is divided into slices, a typical number of slices is used; if models of one
 name differ, the smaller sizes.
@@ -6,8 +6,34 @@ name differ, the smaller sizes.
 
 from __future__ import annotations
 
-from tvm_disc.target.caches import Caches
+from dataclasses import dataclass
+
 from tvm_disc.target.isa import Isa
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Sizes in bytes.
+
+    Attributes:
+        l1_bytes: first-level data cache.
+        l2_bytes: second level, the share of one core.
+        last_bytes: last level, in total.
+        last_cores: number of cores that share the last level.
+        line_bytes: size of a cache line.
+    """
+
+    l1_bytes: int
+    l2_bytes: int
+    last_bytes: int
+    last_cores: int = 1
+    line_bytes: int = 64
+
+    @property
+    def share_bytes(self) -> int:
+        """Return the share of one core in the last level."""
+        return self.last_bytes // self.last_cores
+
 
 _K, _M = 1 << 10, 1 << 20
 # Prefixes of names; the first match is used.

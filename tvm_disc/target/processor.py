@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_disc.target.caches import Caches
 from tvm_disc.target.isa import Isa, isa_of
-from tvm_disc.target.known import caches_of_level, known_caches
+from tvm_disc.target.known import Caches, caches_of_level, known_caches
 from tvm_disc.target.report import caches_here, cores_here
 from tvm_disc.typing import Target
 

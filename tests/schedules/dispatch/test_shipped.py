@@ -18,9 +18,8 @@ from tvm_disc.schedules.dispatch.cost_model import CostModel, Memory
 from tvm_disc.schedules.dispatch.shipped import FOLDER, LEVELS, memory_for, model_for, shipped
 from tvm_disc.schedules.dispatch.variant import Plan, Variant, variants_of
 from tvm_disc.schedules.group import Machine
-from tvm_disc.target.caches import Caches
 from tvm_disc.target.isa import Isa
-from tvm_disc.target.known import caches_of_level, known_caches
+from tvm_disc.target.known import Caches, caches_of_level, known_caches
 from tvm_disc.target.processor import Processor
 from tvm_disc.tir.builder import i64
 from tvm_disc.tuning.calibrate import OF_THREADS, Sample, calibrate

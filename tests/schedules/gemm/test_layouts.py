@@ -43,19 +43,19 @@ def test_bfloat16_is_kept_as_its_bits() -> None:
     np.testing.assert_array_equal(found[:, :, 0].T, b.view("uint16")[:, ::2])
 
 
-@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize(("per", "origin"), [(4, 128), (4, 0), (2, 0), (2, -7)])
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (4, 8), (5, 9), (7, 16), (0, 3)])
-def test_quads(k: int, n: int, signed: bool) -> None:
+def test_quads(k: int, n: int, per: int, origin: int) -> None:
     b = RNG.integers(-128, 128, (k, n)).astype("int8")
-    found = pack_constant(QuadsOfB(8, signed), b)
-    assert found.shape == (-(-n // 8), 1 + -(-k // 4), 8) and found.dtype == "int32"
+    found = pack_constant(QuadsOfB(8, per, origin), b)
+    assert found.shape == (-(-n // 8), 1 + -(-k // per), 8) and found.dtype == "int32"
     for column in range(n):
         panel, at = divmod(column, 8)
         column_of = b[:, column].astype(int)
-        assert found[panel, 0, at] == (-128 * column_of.sum() if signed else 0)
-        quads = found[panel, 1:, at].copy().view("int8")
-        np.testing.assert_array_equal(quads[:k], b[:, column])
-        assert not quads[k:].any()
+        assert found[panel, 0, at] == -origin * column_of.sum()
+        numbers = found[panel, 1:, at].copy().view("int8" if per == 4 else "int16")
+        np.testing.assert_array_equal(numbers[:k], b[:, column])
+        assert not numbers[k:].any()
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -96,4 +96,5 @@ def test_rows_do_not_compete_for_a_set() -> None:
 
 def test_equal_layouts_are_equal() -> None:
     assert PanelsOfB(4) == PanelsOfB(4) != PanelsOfB(8)
-    assert len({QuadsOfB(4, True), QuadsOfB(4, True), QuadsOfB(4, False), RowsOfA("int32")}) == 3
+    quads = QuadsOfB(4, 4, 128), QuadsOfB(4, 4, 128), QuadsOfB(4, 2, 128), QuadsOfB(4, 4, 0)
+    assert len({*quads, RowsOfA("int32")}) == 4

@@ -12,6 +12,7 @@ from tvm import tirx
 import tvm_disc
 from tests.processor import run_on
 from tvm_disc import relay
+from tvm_disc.frontends.calc import op
 from tvm_disc.schedules.math import remainder
 from tvm_disc.schedules.math.language import is_literal
 from tvm_disc.tir.builder import const
@@ -88,3 +89,26 @@ def test_a_literal_divisor_is_not_bound(rule: Any, dtype: str) -> None:
     found = rule(tirx.Var("x", dtype), const(0.7, dtype))
     tvm_ffi.structural_walk(found, (tirx.Let, lambda let: values.append(let.value)))
     assert values and not any(is_literal(v) for v in values)
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("divisor", [0.05, 0.0078431377, 3.0, 1.1e-7, 2.0**-59, 7e17, 1e-19])
+def test_rounded_quotients_of_a_literal(divisor: float, level: str) -> None:
+    """They are those of a division, also next to ties and for special values."""
+    x = relay.var("x", shape=(relay.Any(),))
+    scale = np.float32(divisor)
+    quotient = relay.divide(x, relay.const(scale))
+    func = relay.Function([x], op("round_even", quotient))
+    exe = tvm_disc.build(func, target={"kind": "llvm", "mcpu": level})
+    divides = divisor == 1e-19 or (level == "x86-64-v2" and divisor != 2.0**-59)
+    assert ("divps" in exe.source("asm")) == divides
+    run_on(level)
+    ties = (np.arange(-3000, 3000) + 0.5) * np.float64(scale)
+    near = np.concatenate([np.nextafter(ties.astype("float32"), d) for d in (-np.inf, 0, np.inf)])
+    given = np.concatenate([near, ties.astype("float32"), far(5000, "float32", 1, 3) * scale])
+    special = np.array([*SPECIAL[:5], 1e30, -1e30, 1e-45, -1e-45], "float32")
+    for values in (given, special):
+        with np.errstate(all="ignore"):
+            found, wanted = exe(values), np.rint(values / scale)
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))

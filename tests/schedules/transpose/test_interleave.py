@@ -11,6 +11,7 @@ import tvm_disc
 from tvm_disc import relay
 
 RNG = np.random.default_rng(0)
+ANY = relay.Any()
 IMAGES = [
     (1, 1, 1),
     (2, 3, 5),
@@ -67,3 +68,22 @@ def test_other_work_is_refused() -> None:
     x = relay.var("x", shape=(relay.Any(), 3, relay.Any()), dtype="float32")
     exe = tvm_disc.build(relay.Function([x], relay.nn.relu(relay.transpose(x, (0, 2, 1)))))
     assert "interleave not used: the group is not a single permutation" in exe.explain()
+
+
+def test_elementwise_operators_before_it_are_computed_in_vectors() -> None:
+    x, y = (relay.var(n, shape=(ANY, 3, ANY, ANY)) for n in "xy")
+    whole = relay.cast(relay.maximum(relay.add(x, y) * relay.const(3.0), relay.const(0.0)), "int32")
+    func = relay.Function([x, y], relay.transpose(whole, (0, 2, 3, 1)))
+    exe = tvm_disc.build(func, constraints=[f"x.{k} == y.{k}" for k in (0, 2, 3)])
+    assert len(exe.kernels) == 1 and "template: interleave" in exe.explain()
+    for n, h, w in IMAGES:
+        a, b = RNG.standard_normal((2, n, 3, h, w)).astype("float32")
+        exact = np.maximum((a + b) * np.float32(3), 0).astype("int32")
+        np.testing.assert_array_equal(exe(a, b), exact.transpose(0, 2, 3, 1))
+
+
+def test_operands_that_are_broadcast_are_refused() -> None:
+    x = relay.var("x", shape=(relay.Any(), 3, relay.Any(), relay.Any()), dtype="float32")
+    y = relay.var("y", shape=(3, 1, 1), dtype="float32")
+    exe = tvm_disc.build(relay.Function([x, y], relay.transpose(relay.add(x, y), (0, 2, 3, 1))))
+    assert "operands of the permuted value are broadcast" in exe.explain()

@@ -17,15 +17,18 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.graph.nodes import Node, static_dim, zero_point
 from tvm_disc.schedules.conv.contraction import geometry
 from tvm_disc.schedules.conv.places import PlaceCounter
-from tvm_disc.schedules.gemm.layouts import PanelsOfB
+from tvm_disc.schedules.gemm.integer import NumbersOfA
+from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous
+from tvm_disc.schedules.gemm.view import exact_dot
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Array, Form, Packing
+from tvm_disc.target.dots import DOTS
 from tvm_disc.tir.builder import Block, const, i64
 from tvm_disc.tir.index import add, mul, product
 from tvm_disc.typing import Buffer, Expr, Size
@@ -36,19 +39,19 @@ _SHORT = 8  # vectors of a piece up to which its copy is unrolled
 
 @dataclass(frozen=True)
 class FilterPanels:
-    """Layout of weights: ``w[out, in / groups, taps...]`` as ``[groups * ceil(out / groups / n_r),
-    K, n_r]``.
+    """Layout of weights: ``w[out, in / groups, taps...]`` as the panels of ``[K, out / groups]`` of
+    each group.
 
-    K is the taps, then the input channels. Panels are zero padded on the right.
+    K is the taps, then the input channels. ``panels`` is the layout of each group's matrix.
     """
 
-    n_r: int
+    panels: PanelsOfB | QuadsOfB
     groups: int
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
         """Return the shape and element type of packed weights."""
         outs, depth = shape[0] // self.groups, math.prod(shape[1:])
-        (panels, *rest), kept = PanelsOfB(self.n_r).form((depth, outs), dtype)
+        (panels, *rest), kept = self.panels.form((depth, outs), dtype)
         return (self.groups * panels, *rest), kept
 
     def write(self, array: Array, out: Array) -> None:
@@ -57,7 +60,7 @@ class FilterPanels:
         for g in range(self.groups):
             own = array[g * outs : (g + 1) * outs].reshape(outs, array.shape[1], -1)
             matrix = own.transpose(2, 1, 0).reshape(-1, outs)
-            PanelsOfB(self.n_r).write(matrix, out[g * panels : (g + 1) * panels])
+            self.panels.write(matrix, out[g * panels : (g + 1) * panels])
 
 
 @dataclass
@@ -70,6 +73,7 @@ class PixelView:
 
     group: Group
     node: Node
+    dots: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         shape = [static_dim(d) for d in self.node.inputs[1].shape]
@@ -77,6 +81,26 @@ class PixelView:
         self.taps = tuple(taps)
         self.groups = int(self.node.attrs["groups"])
         self.all_outs, self.outs = outs, outs // self.groups
+        self.dot, self.data, self.zero = self._bytes() or ("", self.node.inputs[0], 0)
+
+    def _bytes(self) -> tuple[str, Node, int] | None:
+        """Return a dot instruction, and the bytes and the zero point that it reads; or None."""
+        data, weight = self.node.inputs
+        found = zero_point(data) if data in self.group.nodes else None
+        numbers, zero = found or (data, 0)
+        dot = exact_dot(numbers.dtype, weight.dtype, self.dots)
+        whole = numbers in self.group.params and weight in self.group.constants
+        return (dot, numbers, zero) if dot and whole and self.groups == 1 else None
+
+    @property
+    def numbers(self) -> NumbersOfA | None:
+        """The numbers of words of A, if a dot instruction multiplies them."""
+        return NumbersOfA(self.data.dtype, DOTS[self.dot].per) if self.dot else None
+
+    @property
+    def outside(self) -> int:
+        """The number that represents 0, outside of the image."""
+        return self.zero + (self.numbers.added if self.numbers else 0)
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
@@ -88,11 +112,13 @@ class PixelView:
         return self.all_outs
 
     def traits(self, packed: dict[str, object]) -> dict[str, object]:
+        if self.dot:
+            return {"dot": self.dot, "dtype": self.data.dtype}
         batched = self.groups > 1 and "b_packed" in packed
         return {"b_packed_batched": True} if batched else {}
 
     def copies(self, body: Body) -> dict[str, Callable[..., None]]:
-        data = body.buffers.get(self.node.inputs[0])
+        data = body.buffers.get(self.data)
         return {} if data is None else {"fill_a": RowPieces(self, data).fill}
 
     def starts_aligned(self, lanes: int) -> bool:
@@ -113,8 +139,8 @@ class PixelView:
         return c if self.groups == 1 else add(mul(i64(g), self.channels), c)
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
-        """Return element (i, k) of the rows of group ``g``."""
-        data = self.node.inputs[0]
+        """Return element (i, k) of the rows of group ``g``; with ``dot``, the byte."""
+        data = self.data
         image, *at = low.space.split(i, self.node.shape[:-1])
         *taps, c = low.space.split(k, [*map(i64, self.taps), i64(self.channels)])
         geo = geometry(self.node, len(self.taps))
@@ -122,7 +148,7 @@ class PixelView:
         source = [image, *where, self._channel(g, c)]
         if inside is None:
             return low.at(data, source)
-        zero = tirx.const(0, data.dtype)
+        zero = tirx.const(self.zero, data.dtype)
         return tirx.if_then_else(inside, low.guarded_at(data, source, inside), zero)
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
@@ -135,7 +161,10 @@ class PixelView:
         weight = self.node.inputs[1]
         if weight not in self.group.constants:
             return {}
-        return {"b_packed": (weight, FilterPanels(tile.n_r, self.groups))}
+        panels: PanelsOfB | QuadsOfB = PanelsOfB(tile.n_r)
+        if self.numbers is not None:
+            panels = QuadsOfB(tile.n_r, self.numbers.per, self.outside)
+        return {"b_packed": (weight, FilterPanels(panels, self.groups))}
 
 
 @dataclass(frozen=True)
@@ -269,7 +298,7 @@ class RowPieces:
                 block,
                 bind_opaque(block, "copied", high - low),
                 lanes,
-                lambda _b, e, w: vload(self.data, source + low + e, w),
+                lambda _b, e, w: self._load(source + low + e, dtype, w),
                 (buffer, to + low, dtype),
             )
             self._zero(block, buffer, to, (high, end), dtype)
@@ -281,11 +310,17 @@ class RowPieces:
         before.
         """
         buffer, to, dtype, lanes = target
-        width = lanes if length >= lanes else 1
+        width = lanes
+        while width > length:
+            width //= 2
         starts = [*range(0, length - width, width), length - width]
         for at in starts:
-            value = cast(vload(self.data, source + at, width), dtype, width)
-            vstore(block, buffer, to + at, width, value)
+            vstore(block, buffer, to + at, width, self._load(source + at, dtype, width))
+
+    def _load(self, at: Expr, dtype: str, lanes: int) -> Expr:
+        """Return elements of the input as elements of A."""
+        value, numbers = vload(self.data, at, lanes), self.view.numbers
+        return cast(value, dtype, lanes) if numbers is None else numbers.of(value, lanes)
 
     def _taps(self, block: Block, piece: Size) -> list[Expr]:
         """Return the first tap of a piece along each axis."""
@@ -303,4 +338,4 @@ class RowPieces:
         self, block: Block, buffer: Buffer, to: Expr, span: tuple[Size, Size], dtype: str
     ) -> None:
         with block.loop("z", span[1] - span[0], begin=span[0]) as z:
-            block.store(buffer, to + z, const(0, dtype))
+            block.store(buffer, to + z, const(self.view.outside, dtype))

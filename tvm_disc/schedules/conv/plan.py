@@ -123,7 +123,7 @@ def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
         return WhyNot("pixel gemm", refused)
     if any(static_dim(d) == 0 for d in node.inputs[1].shape):
         return WhyNot("pixel gemm", "the size of the window is not known at compile time")
-    return gemm_plans(group, PixelView(group, node), solver, machine)
+    return gemm_plans(group, PixelView(group, node, machine.isa.dots), solver, machine)
 
 
 def _itemsize(dtype: str) -> int:

@@ -1,4 +1,7 @@
-"""Rows of A rounded to int8 by blocks along K, and their products with quantized weights.
+"""Rows of A as words of integers for dot instructions (:mod:`tvm_disc.target.dots`).
+
+:class:`NumbersOfA` describes words of integers, whose sums are exact. Rows of floats are rounded to
+int8 by blocks along K, and multiplied by quantized weights.
 
 Each block of a row has one scale: its largest magnitude is 127. Rounding is to nearest even.
 
@@ -19,7 +22,7 @@ from typing import Protocol
 from tvm import tirx
 
 from tvm_disc.target.dots import DOTS, QUAD, Dot
-from tvm_disc.tir.builder import Block, const, i64, prefetch, ramp
+from tvm_disc.tir.builder import Block, byte_offset, const, i64, prefetch, ramp
 from tvm_disc.typing import Buffer, Expr, Size
 
 WORDS = 3  # numbers per block: scale, offset of the sums, sum
@@ -116,6 +119,49 @@ def chunk_of(k: int, block: int) -> int:
     return 32 if k % 32 == 0 and block % 32 == 0 else 8
 
 
+# -- exact sums ---------------------------------------------------------------------------------
+
+_SIGN = -128
+
+
+@dataclass(frozen=True)
+class NumbersOfA:
+    """The numbers of which words of A consist.
+
+    Attributes:
+        dtype: the element type of A in memory: int8, uint8 or int16.
+        per: numbers of a word.
+    """
+
+    dtype: str
+    per: int
+
+    @property
+    def stored(self) -> str:
+        """The element type of the numbers."""
+        return "uint8" if self.per == QUAD else "int16"
+
+    @property
+    def added(self) -> int:
+        """What is added to each element."""
+        return -_SIGN if self.per == QUAD and self.dtype == "int8" else 0
+
+    def of(self, value: Expr, lanes: int) -> Expr:
+        """Return the numbers of a vector of elements."""
+        suffix = "" if lanes == 1 else f"x{lanes}"
+        if self.per != QUAD:
+            return tirx.Cast(f"int16{suffix}", value)
+        if self.dtype == "uint8":
+            return value
+        sign = const(_SIGN, "int8") if lanes == 1 else tirx.Broadcast(const(_SIGN, "int8"), lanes)
+        return tirx.reinterpret(f"uint8{suffix}", value ^ sign)
+
+    def view(self, b: Block, words: Buffer) -> Buffer:
+        """Declare the words of a buffer as numbers."""
+        data = b.bind("numbers_at", byte_offset(words.data, 0, self.stored))
+        return b.declare("numbers", data, self.stored)
+
+
 # -- products ------------------------------------------------------------------------------------
 
 _UNROLLED = 4  # words of B
@@ -164,10 +210,13 @@ class Tile(Protocol):
 
 
 def add_products(dot: Dot, lanes: int, total: Expr, left: Expr, right: Expr) -> Expr:
-    """Return ``total`` plus four products of bytes per lane; operands are words of int32."""
-    (name,) = dot.intrinsics[lanes]
-    operands = (_bytes(part, lanes) for part in (left, right))
-    return tirx.call_llvm_pure_intrin(f"int32x{lanes}", name, total, *operands)
+    """Return ``total`` plus the products of the numbers of a lane; operands are words of int32."""
+    (name,), sums = dot.intrinsics[lanes], f"int32x{lanes}"
+    if dot.per == QUAD:
+        operands = (_bytes(part, lanes) for part in (left, right))
+        return tirx.call_llvm_pure_intrin(sums, name, total, *operands)
+    operands = (tirx.reinterpret(f"int16x{dot.per * lanes}", part) for part in (left, right))
+    return total + tirx.call_llvm_pure_intrin(sums, name, *operands)
 
 
 def _bytes(words: Expr, lanes: int) -> Expr:
@@ -333,4 +382,4 @@ class _Groups:
         return [numbers & low, (numbers >> const(4, wide)) & low]
 
 
-__all__ = ["WORDS", "Bytes", "add_products", "chunk_of", "emit_groups", "round_row"]
+__all__ = ["WORDS", "Bytes", "NumbersOfA", "add_products", "chunk_of", "emit_groups", "round_row"]

@@ -82,32 +82,32 @@ class PanelsOfB:
 
 @dataclass(frozen=True)
 class QuadsOfB:
-    """Layout of an int8 B: ``b[K, N]`` as panels ``[ceil(N / n_r), 1 + ceil(K / 4), n_r]`` of
+    """Layout of an int8 B: ``b[K, N]`` as panels ``[ceil(N / n_r), 1 + ceil(K / per), n_r]`` of
     int32.
 
-    Each word holds four bytes along K. The instruction reads A as unsigned bytes, so the elements
-    of a ``signed`` A are offset by 128. Row 0 of a panel holds the correction per column, -128
-    times the column's sum. It is zero for an unsigned A.
+    Each word holds ``per`` numbers along K, four of 8 bits or two of 16. The value of a number of A
+    is ``number - origin``: row 0 of a panel holds ``-origin`` times the sum of each column.
     """
 
     n_r: int
-    signed: bool
+    per: int
+    origin: int
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
         """Return the shape and element type of the packed array."""
         del dtype
         k, n = shape
-        return (-(-n // self.n_r), 1 + -(-k // 4), self.n_r), "int32"
+        return (-(-n // self.n_r), 1 + -(-k // self.per), self.n_r), "int32"
 
     def write(self, array: Array, out: Array) -> None:
         """Pack ``array`` into ``out``, which is zero-initialized."""
         (k, n), (panels, rows, n_r) = array.shape, out.shape
-        whole = np.zeros((4 * (rows - 1), panels * n_r), np.int8)
+        per, number = self.per, np.int8 if self.per == 4 else np.int16
+        whole = np.zeros((per * (rows - 1), panels * n_r), number)
         whole[:k, :n] = array
-        quads = out.view(np.int8).reshape(panels, rows, n_r, 4)
-        quads[:, 1:] = whole.reshape(rows - 1, 4, panels, n_r).transpose(2, 0, 3, 1)
-        if self.signed:
-            out[:, 0] = -128 * whole.sum(0, dtype=np.int32).reshape(panels, n_r)
+        words = out.view(number).reshape(panels, rows, n_r, per)
+        words[:, 1:] = whole.reshape(rows - 1, per, panels, n_r).transpose(2, 0, 3, 1)
+        out[:, 0] = -self.origin * whole.sum(0, dtype=np.int32).reshape(panels, n_r)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.algorithm import Algorithm
-from tvm_disc.schedules.gemm.integer import Bytes, chunk_of, round_row
-from tvm_disc.schedules.gemm.micro_kernel import splat, vload, vstore
+from tvm_disc.schedules.gemm.integer import Bytes, NumbersOfA, chunk_of, round_row
+from tvm_disc.schedules.gemm.micro_kernel import vload
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import (
     COPY_BLOCKS,
@@ -179,9 +179,7 @@ class Operands:
         k0, depth = k_block
         b, p, spec, tile = self.b, self.plan, self.spec, self.tile
         if spec.quads:
-            with b.loop("i", rows) as i:
-                to = self.bind("a_to", p.a_at + i * p.block_elems)
-                self._copy_quads(g, row0 + i, (k0, depth), to)
+            self._copy_words(g, i_rows, k_block)
             return
         view, dtype = spec.a_affine, spec.acc_dtype
         if view is None and spec.fill_a is not None:
@@ -215,38 +213,39 @@ class Operands:
                     value = self._load_a(g, row0 + i, k0 + kk)
                     b.store(self.scratch, to + kk, cast(value, dtype))
 
-    def _copy_quads(self, g: Size, i: Expr, k_block: tuple[Size, Size], to: Size) -> None:
-        """Emit a copy of a row of A as words of four bytes.
+    def _copy_words(self, g: Size, i_rows: tuple[Size, Size], k_block: tuple[Size, Size]) -> None:
+        """Emit a copy of rows of A as words of numbers.
 
-        Bytes beyond K are arbitrary, since they are multiplied by zeros of B.
+        Numbers beyond K are arbitrary, since they are multiplied by zeros of B.
         """
-        b, spec, lanes = self.b, self.spec, self.tile.lanes
-        k0, depth = k_block
-        signed = spec.dtype == "int8"
-        first = self.bind("first_byte", i64(k0) * 4)
-        size = self.bind("bytes", tirx.min(i64(depth) * 4, i64(spec.k) - first))
-        whole: Size = i64(0)
+        b, p, spec = self.b, self.plan, self.spec
+        row0, rows = i_rows
+        per, lanes = spec.per, self.tile.lanes * spec.per
+        numbers = NumbersOfA(spec.dtype, per)
+        target, stored = numbers.view(b, self.scratch), numbers.stored
+        first = self.bind("first_number", i64(k_block[0]) * per)
+        size = self.bind("count", tirx.min(i64(k_block[1]) * per, i64(spec.k) - first))
+        if spec.a_affine is None and spec.fill_a is not None:
+            span = (i64(0), i64(spec.k)) if p.one_k else (first, size)
+            where = (target, i64(p.a_at) * per, i64(p.block_elems) * per, stored, lanes)
+            spec.fill_a(b, g, i_rows, span, where)
+            return
         view = spec.a_affine
-        if view is not None and is_one(view.k_stride):
-            at = self.bind("a_row", view.base(b, g) + i * view.stride + first)
-            whole = self.bind("whole", tirx.truncdiv(size, i64(4 * lanes)))
-            with b.loop("v", whole) as v:
-                value = vload(view.buffer, at + v * (4 * lanes), 4 * lanes)
-                value = tirx.reinterpret(f"int8x{4 * lanes}", value)
-                if signed:
-                    value = value ^ splat(const(-128, "int8"), 4 * lanes)
-                word = tirx.reinterpret(f"int32x{lanes}", value)
-                vstore(b, self.scratch, to + v * lanes, lanes, word)
-        done = self.bind("done", whole * lanes)
-        with b.loop("w", i64(depth) - done) as w:
-            total: Expr = const(0, "int32")
-            for byte in range(4):
-                k = tirx.min(first + (done + w) * 4 + byte, i64(spec.k) - 1)
-                value = b.bind("byte", tirx.Cast("int32", self._load_a(g, i, k)))
-                total = total | tirx.shift_left(
-                    value + 128 if signed else value, const(8 * byte, "int32")
+        with b.loop("i", rows) as i:
+            to = self.bind("a_to", (p.a_at + i * p.block_elems) * per)
+            if view is None or not is_one(view.k_stride):
+                with b.loop("k", size) as k:
+                    value = numbers.of(self._load_a(g, row0 + i, first + k), 1)
+                    b.store(target, to + k, value)
+            else:
+                at = self.bind("a_row", view.base(b, g) + (row0 + i) * view.stride + first)
+                copy_contiguous(
+                    b,
+                    size,
+                    lanes,
+                    lambda _b, e, w: numbers.of(vload(view.buffer, at + e, w), w),
+                    (target, to, stored),
                 )
-            b.store(self.scratch, to + done + w, total)
 
     def must_copy_a(self, blocks: Size, panels: Size) -> Any:
         """Return whether a K block of A is copied: a bool or a run-time condition.

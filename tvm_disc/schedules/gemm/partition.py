@@ -11,6 +11,7 @@ from tvm import tirx
 from tvm_disc.schedules.gemm.algorithm import PANELS, Algorithm, Selection
 from tvm_disc.schedules.gemm.integer import WORDS
 from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.target.dots import DOTS
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.typing import Buffer, Expr, Size
 
@@ -70,7 +71,8 @@ class GemmSpec:
     They and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
 
     With ``dot``, a dot instruction, and without ``narrow``, a word of A and of the packed B (see
-    :class:`.layouts.QuadsOfB`) holds four bytes along K, and one step of K adds four products.
+    :class:`.layouts.QuadsOfB`) holds ``per`` numbers along K, and one step of K adds as many
+    products. ``fill_a`` then writes numbers of 8 or 16 bits (:mod:`.integer`).
 
     With ``narrow``, B is quantized: its value is ``(b_packed - b_zero) * b_scale``, where row ``k``
     uses row ``k / group`` of ``b_scale`` and ``b_zero``. These are panels as well; either may be
@@ -125,6 +127,11 @@ class GemmSpec:
     def quads(self) -> bool:
         """Whether exact sums of bytes are the result."""
         return bool(self.dot) and not self.narrow
+
+    @property
+    def per(self) -> int:
+        """The numbers along K of a word of A."""
+        return DOTS[self.dot].per if self.quads else 1
 
 
 def cdiv(x: Size, y: Size) -> Size:
@@ -220,7 +227,7 @@ class GemmPartition:
         self.m, self.n, self.k = m, n, k = known(spec.m), known(spec.n), known(spec.k)
         self.k_whole = spec.k_whole or k
         if spec.quads:
-            self.k_whole = self.k = k = keep("words", cdiv(k, 4))
+            self.k_whole = self.k = k = keep("words", cdiv(k, spec.per))
         self.rest = keep("rest_columns", last_columns(spec, tile, selection))
         self.wide = keep("wide", n - self.rest)  # columns computed by register tiles
         self.panels = keep("panels", cdiv(self.wide, tile.n_r))

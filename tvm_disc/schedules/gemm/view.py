@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import operand_index
+from tvm_disc.schedules.gemm.integer import NumbersOfA
 from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB, WordsOfB
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.target.dots import DOTS
+from tvm_disc.target.dots import DOTS, QUAD
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import add, product
 from tvm_disc.typing import Expr
@@ -92,13 +93,11 @@ class MatMulView:
     def dot(self) -> str:
         """The dot instruction that multiplies the operands; "" if there is none."""
         if self.rounded:
-            return self._dot_for(int(self.node.inputs[1].attrs["bits"]))
+            bits = int(self.node.inputs[1].attrs["bits"])
+            fits = (n for n in self.dots if DOTS[n].per == QUAD and DOTS[n].left_bits >= bits)
+            return next(fits, "")
         a, b = self.node.inputs
-        bytes_ = a.dtype in ("int8", "uint8") and b.dtype == "int8"
-        return self._dot_for(8) if bytes_ and self._packs() else ""
-
-    def _dot_for(self, bits: int) -> str:
-        return next((name for name in self.dots if DOTS[name].left_bits >= bits), "")
+        return exact_dot(a.dtype, b.dtype, self.dots) if self._packs() else ""
 
     @property
     def rounded(self) -> bool:
@@ -159,8 +158,9 @@ class MatMulView:
             layouts = (words if self.bits else panels, panels, panels)
             return dict(zip(_ROLES, zip(self.narrow, layouts, strict=False), strict=False))
         if self.dot:
-            signed = self.node.inputs[0].dtype == "int8"
-            return {"b_packed": (b, QuadsOfB(tile.n_r, signed))}
+            per = DOTS[self.dot].per
+            origin = NumbersOfA(self.node.inputs[0].dtype, per).added
+            return {"b_packed": (b, QuadsOfB(tile.n_r, per, origin))}
         if self._packs():
             return {"b_packed": (b, PanelsOfB(tile.n_r))}
         return {}
@@ -174,6 +174,20 @@ class MatMulView:
 
     def starts_aligned(self, lanes: int) -> bool:
         return True
+
+
+def exact_dot(a: str, b: str, dots: Sequence[str]) -> str:
+    """Return the dot instruction for exact sums of products of two types; "" if there is none.
+
+    Args:
+        dots: the instructions of the target, best first.
+    """
+    bits = _BITS.get(a, 0) if b == "int8" else 0
+    return next((n for n in dots if 0 < bits <= DOTS[n].left_bits), "")
+
+
+# Bits of a number of A by its type.
+_BITS = {"int8": 8, "uint8": 8, "int16": 16}
 
 
 def _is_weight(group: Group, node: Node) -> bool:

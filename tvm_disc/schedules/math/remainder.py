@@ -1,4 +1,4 @@
-"""Exact remainders and integer quotients of floats, as in NumPy and C.
+"""Exact remainders, and quotients of floats that are rounded to integers, as in NumPy and C.
 
 ``x - trunc(x / y) * y`` is not exact. The quotient may round up to the next integer: 1 and the
 float next to 0.1 would leave almost 0 instead of almost 0.1. A large quotient also lacks its last
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from tvm import tirx
 
 from tvm_disc.schedules.math.device import NATIVE
@@ -53,6 +54,32 @@ def floor_divide(x: Expr, y: Expr) -> Expr:
         return b.select(tirx.EQ(y, zero), exact, signed)
 
     return _with_remainder(x, y, use)
+
+
+def round_quotient(x: Expr, divisor: float) -> Expr | None:
+    """Return ``x / divisor`` rounded to the nearest integer, ties to even, without a division; None
+    if it has none.
+
+    For the correctly rounded inverse of the divisor, one correction of the product with it gives
+    the correctly rounded quotient (Markstein, "Computation of elementary functions on the IBM RISC
+    System/6000 processor", 1990), unless parts of it underflow. They do not for a quotient of 1/2
+    or more and divisors in a range. A quotient within 2 units of the largest float may be infinite.
+    """
+    b = ScalarBody(x) if dtype_of(x)[0] == "float32" else None
+    if b is None or not b.fused or not _DIVISORS[0] <= divisor <= _DIVISORS[1]:
+        return None
+    inverse = b.c(float(np.float32(1.0) / np.float32(divisor)))
+    near = b.let("near", b.x * inverse)
+    rest = b.let("rest", b.fma(b.c(0.0) - near, b.c(divisor), b.x))
+    exact = b.fma(rest, inverse, near)
+    # Without a rest, the sign of a 0 is kept. The rest of an infinite quotient is no number.
+    size = b.let("size", tirx.abs(rest))
+    corrected = tirx.And(size > b.c(0.0), size <= b.c(float(np.finfo(np.float32).max)))
+    quotient = b.select(corrected, exact, near)
+    return b.done(tirx.nearbyint(quotient))
+
+
+_DIVISORS = 2.0**-60, 2.0**60
 
 
 def _signed(b: ScalarBody, size: Expr, sign: Expr) -> Expr:
@@ -113,4 +140,4 @@ def _exact(b: ScalarBody, p: Expr, q: Expr) -> Expr:
     return b.let("r", b.select(small, p, r))
 
 
-__all__ = ["floor_divide", "floor_mod", "trunc_mod"]
+__all__ = ["floor_divide", "floor_mod", "round_quotient", "trunc_mod"]

@@ -1,24 +1,30 @@
 """The *interleave* template: a short axis, such as that of colors, becomes the last axis.
 
-    out[.., p, c] = in[.., c, p]            # c < 2 .. 4, p: all dims after it
+    out[.., p, c] = f(in[.., c, p], ..)     # c < 2 .. 4, p: all dims after it
 
-A vector of each ``c`` is loaded, and shuffles make as many consecutive vectors of the result.
+A vector of each ``c`` is loaded or computed by element-wise operators, and shuffles make as many
+consecutive vectors of the result.
 Square tiles would be mostly empty here, and an element by element loop writes one number per cycle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from tvm import tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.axes import permutation
+from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.rows.template import are_vectorizable
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Buffer, Expr
 
 MOST = 4  # largest size of the axis; this many vectors stay in registers with their shuffles
 BLOCK = 4096  # pixels of a task
@@ -27,10 +33,14 @@ _TYPES = ("float32", "int32", "float64", "int64", "int8", "uint8", "int16", "uin
 
 def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     """Return a plan whose tasks are blocks of pixels."""
-    del solver
-    node, *others = group.nodes
-    if others or node.op != "relax.permute_dims" or node.inputs[0] not in group.params:
+    *before, node = group.nodes
+    if node.op != "relax.permute_dims" or group.outputs != [node]:
         return WhyNot("interleave", "the group is not a single permutation")
+    shape = node.inputs[0].shape
+    if not all(n.cls is OpClass.ELEMWISE and _alike(n, shape, solver) for n in before):
+        return WhyNot("interleave", "the permuted value is not element-wise")
+    if not are_vectorizable(before) or not all(_alike(p, shape, solver) for p in group.params):
+        return WhyNot("interleave", "operands of the permuted value are broadcast")
     axis = _moved(node)
     if axis is None:
         return WhyNot("interleave", "the permutation does not move one axis to the end")
@@ -43,9 +53,16 @@ def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | Wh
     blocks = tirx.floordiv(i64(pixels) + (BLOCK - 1), i64(BLOCK))
 
     def emit(body: Body) -> None:
-        _emit(body, node, count, pixels, machine.lanes)
+        _emit(body, group, node, (count, pixels), machine.lanes)
 
     return Plan(tasks=i64(items) * blocks, work=product(node.shape), emit=emit)
+
+
+def _alike(node: Node, shape: Sequence[Expr], solver: Solver) -> bool:
+    """Return whether a value has a shape, or is a literal that kernels embed."""
+    same = len(node.shape) == len(shape)
+    pairs = zip(node.shape, shape, strict=False)
+    return same and all(solver.known_eq(a, b) for a, b in pairs)
 
 
 def _moved(node: Node) -> int | None:
@@ -58,9 +75,26 @@ def _moved(node: Node) -> int | None:
     return axis if axis != len(axes) - 1 and list(axes[:-1]) == rest else None
 
 
-def _emit(body: Body, node: Node, count: int, pixels: Expr, lanes: int) -> None:
-    low, block = body.low, body.block
-    data, out = body.buffers[node.inputs[0]], body.outputs[0]
+def _vector(data: Buffer, at: Expr, lanes: int, _index: object) -> Expr:
+    return vload(data, at, lanes)
+
+
+def _value(body: Body, group: Group, node: Node, at: Expr, lanes: int) -> Expr:
+    """Return elements of the permuted value from a position of its operands on."""
+    low = body.low
+    for p in group.params:
+        low.bind_reader(p, partial(_vector, body.buffers[p], at, lanes))
+    index = [i64(0) for _ in node.inputs[0].shape]
+    with low.inside(low.block):
+        value = low.block.bind("row", low.at(node.inputs[0], index))
+    for p in group.params:
+        low.drop_reader(p)
+    return value
+
+
+def _emit(body: Body, group: Group, node: Node, sizes: tuple[int, Expr], lanes: int) -> None:
+    low, block, out = body.low, body.block, body.outputs[0]
+    count, pixels = sizes
     size = bind_opaque(block, "pixels", i64(pixels))
     blocks = bind_opaque(block, "blocks", tirx.truncdiv(size + (BLOCK - 1), i64(BLOCK)))
     with low.loop("task", body.hi - body.lo, begin=body.lo) as task:
@@ -72,9 +106,8 @@ def _emit(body: Body, node: Node, count: int, pixels: Expr, lanes: int) -> None:
         whole = bind_opaque(block, "whole", tirx.truncdiv(length, i64(lanes)))
         with block.loop("v", whole) as v:
             at = bind_opaque(block, "at", v * lanes)
-            rows = [
-                block.bind("row", vload(data, source + c * size + at, lanes)) for c in range(count)
-            ]
+            places = [source + c * size + at for c in range(count)]
+            rows = [_value(body, group, node, place, lanes) for place in places]
             for k in range(count):
                 flat = range(k * lanes, (k + 1) * lanes)
                 picks = [tirx.IntImm("int32", f % count * lanes + f // count) for f in flat]
@@ -83,7 +116,8 @@ def _emit(body: Body, node: Node, count: int, pixels: Expr, lanes: int) -> None:
         done = bind_opaque(block, "done", whole * lanes)
         with block.loop("p", length - done, begin=done) as p:
             for c in range(count):
-                block.store(out, target + p * count + c, data[source + c * size + p])
+                one = _value(body, group, node, source + c * size + p, 1)
+                block.store(out, target + p * count + c, one)
 
 
 __all__ = ["plan_interleave"]

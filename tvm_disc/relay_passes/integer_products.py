@@ -1,0 +1,215 @@
+"""``IntegerProducts``: products of quantized operands are sums of integers.
+
+    before  y = conv((cast(q: u8) - z) * s, (cast(w: i8)) * t)            # float32
+    after   y = cast(conv(cast(q) - z, w: i8): i32) * (s * t)
+
+``q`` is computed, with one scale and zero point; ``w`` is a literal with one scale per output
+channel. The sums are exact: in float32 they round once they exceed 2^24. The scale is an
+element-wise operator of the result, so that fusion joins it with the quantization that follows, and
+values between two products are stored in one byte per element.
+
+The zero point of a matmul is a literal vector, ``z * sum of w``. A convolution subtracts it from
+its operand, because the border of an image is 0 in the model; its kernels read bytes and fill the
+border with z.
+
+needs: a float32 ``matmul`` or ``conv2d`` of one group, whose first operand is a quantized value
+and whose second operand is computed from literals that are integers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import tvm
+from tvm.relax import op as R
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import BYTES, CENTRED, Node
+from tvm_disc.relay.call_attrs import with_fields
+from tvm_disc.relay_passes.module_facts import solver_of
+from tvm_disc.relay_passes.narrow_weights import COMPUTED, evaluate, literals_of
+from tvm_disc.relay_passes.rewrite import (
+    Sequence_,
+    drop_dead,
+    map_functions,
+    operand_expr,
+    rewrite_function,
+)
+from tvm_disc.shape import Solver
+from tvm_disc.support.literals import as_literal
+from tvm_disc.typing import PassContext, TVMFunction, TVMModule
+
+if TYPE_CHECKING:
+    from tvm.transform import Pass
+
+SUMS = "int32"
+_LAYOUTS = (("NCHW", "OIHW"), ("NHWC", "OIHW"))
+_LONGEST = (2**31 - 1) // (255 * 128)  # products of bytes whose sum fits int32
+
+
+def IntegerProducts(solver: Solver | None = None) -> Pass:
+    """Return a module pass; its ``refused`` has the reasons of the last run."""
+    refused: list[WhyNot] = []
+
+    def convert(mod: TVMModule, ctx: PassContext) -> object:
+        refused.clear()
+        known = solver_of(mod, solver)
+
+        def changed(func: TVMFunction) -> object:
+            rule = _Products(refused)
+            made = rewrite_function(func, known, [rule], [drop_dead])
+            return made if rule.found else func
+
+        return map_functions(mod, changed)
+
+    result = tvm.transform.module_pass(convert, opt_level=0, name="IntegerProducts")
+    result.refused = refused
+    return cast("Pass", result)
+
+
+@dataclass(frozen=True)
+class _Quantized:
+    """``(numbers - zero) * scale`` with bytes ``numbers``."""
+
+    numbers: Node
+    zero: int
+    scale: float
+
+
+class _Products:
+    """product(quantized, literals) -> cast(product of integers) * scales."""
+
+    def __init__(self, refused: list[WhyNot]) -> None:
+        self.refused, self.found = refused, False
+        self.centred: dict[tuple[Node, int], Node] = {}
+
+    def __call__(self, out: Sequence_, node: Node) -> Node | None:
+        if node.dtype != COMPUTED or not (node.cls is OpClass.DOT or node.weighted):
+            return None
+        data = _quantized(node.inputs[0])
+        weight = node.inputs[1]
+        if data is None or weight.op == "const" or literals_of(weight) is None:
+            return None
+        weights = _unsuitable(node) or _weights(node)
+        if isinstance(weights, str):
+            self.refused.append(WhyNot(f"{node.label} in integers", weights))
+            return None
+        self.found = True
+        numbers, scale = weights
+        sums = self._sums(out, node, data, numbers)
+        real = out.emit(R.astype(operand_expr(sums), COMPUTED), node.shape, COMPUTED, node)
+        factor = (scale * np.float32(data.scale)).astype(COMPUTED)
+        return out.emit(
+            R.multiply(operand_expr(real), as_literal(factor, COMPUTED)),
+            node.shape,
+            COMPUTED,
+            node,
+        )
+
+    def _sums(self, out: Sequence_, node: Node, data: _Quantized, numbers: np.ndarray) -> Node:
+        literal = as_literal(np.ascontiguousarray(numbers), "int8")
+        if node.weighted:
+            operand = self._centred(out, data)
+            attrs = with_fields(node.expr.attrs, out_dtype=SUMS)
+            call = tvm.ir.Call(node.expr.op, [operand_expr(operand), literal], attrs)
+            return out.emit(call, node.shape, SUMS, node)
+        call = R.matmul(operand_expr(data.numbers), literal, out_dtype=SUMS)
+        sums = out.emit(call, node.shape, SUMS, node)
+        if not data.zero:
+            return sums
+        origin = (numbers.sum(0, dtype="int64") * data.zero).astype(SUMS)
+        less = R.subtract(operand_expr(sums), as_literal(origin, SUMS))
+        return out.emit(less, node.shape, SUMS, node)
+
+    def _centred(self, out: Sequence_, data: _Quantized) -> Node:
+        """Return the numbers less their zero point."""
+        q = data.numbers
+        if not data.zero:
+            return q
+        key = q, data.zero
+        if key not in self.centred or out.lookup.get(self.centred[key].var) is None:
+            wide = out.emit(R.astype(operand_expr(q), CENTRED), q.shape, CENTRED, q)
+            zero = as_literal(np.array(data.zero, CENTRED), CENTRED)
+            less = R.subtract(operand_expr(wide), zero)
+            self.centred[key] = out.emit(less, q.shape, CENTRED, q)
+        return self.centred[key]
+
+
+def _quantized(node: Node) -> _Quantized | None:
+    """Return a value as bytes with a scale and a zero point, or None."""
+    if node.row is None or not node.row.scales:
+        return None
+    pairs = (node.inputs, node.inputs[::-1])
+    found = next(((x, s) for x, s in pairs if s.is_scalar_const and not x.is_scalar_const), None)
+    if found is None or len(found[0].shape) != len(node.shape):
+        return None
+    x, scale = found[0], _number(found[1])
+    while x.op == "relax.astype" and x.dtype in (COMPUTED, SUMS):
+        x = x.inputs[0]
+    zero = 0
+    if x.row is not None and x.row.shifts < 0 and x.dtype == SUMS and x.inputs[1].is_scalar_const:
+        zero, x = int(_number(x.inputs[1])), x.inputs[0]
+        while x.op == "relax.astype" and x.dtype == SUMS:
+            x = x.inputs[0]
+    if x.dtype not in BYTES or x.op == "const" or not -128 <= zero <= 255:
+        return None
+    return _Quantized(x, zero, scale)
+
+
+def _number(node: Node) -> float:
+    assert node.value is not None
+    return float(node.value.item())
+
+
+def _unsuitable(node: Node) -> str:
+    """Return why a product cannot be one of integers whatever its weights are, or ""."""
+    if node.weighted:
+        layout = node.attrs["data_layout"], node.attrs["kernel_layout"]
+        if node.op != "relax.nn.conv2d" or layout not in _LAYOUTS:
+            return "only conv2d over NCHW or NHWC, by OIHW, has integer kernels"
+        if int(node.attrs["groups"]) != 1:
+            return "it has several groups of channels"
+    elif len(node.inputs[1].shape) != 2:
+        return "the weights are not a matrix"
+    return ""
+
+
+def _weights(node: Node) -> tuple[np.ndarray, np.ndarray] | str:
+    """Return int8 weights and a scale that broadcasts to the result, or why there are none."""
+    found = evaluate(node.inputs[1])
+    if isinstance(found, str):
+        return found
+    if found.stored.dtype.kind not in "iu" or found.stored.size == 0:
+        return "the weights are not integers"
+    whole = found.stored.astype("int64")
+    if found.zero is not None:
+        zero = np.rint(found.zero).astype("int64")
+        if not np.array_equal(zero, found.zero):
+            return "a zero point of the weights is not an integer"
+        whole = whole - zero
+    if whole.min() < -128 or whole.max() > 127:
+        return "weights less their zero point do not fit int8"
+    outs = 0 if node.weighted else 1
+    taps = math.prod(whole.shape) // max(1, whole.shape[outs])
+    if taps > _LONGEST:
+        return f"sums of {taps} products may overflow int32"
+    scale = _by_channel(found.scale, outs)
+    if scale is None:
+        return "the scale of the weights differs within an output channel"
+    first = node.weighted and node.attrs["data_layout"] == "NCHW"
+    return whole.astype("int8"), scale.reshape(-1, 1, 1) if first else scale
+
+
+def _by_channel(scale: np.ndarray | None, axis: int) -> np.ndarray | None:
+    """Return one scale per entry of an axis; None if a scale differs along another axis."""
+    if scale is None:
+        return np.ones(1, COMPUTED)
+    rows = np.moveaxis(scale, axis, 0).reshape(scale.shape[axis], -1)
+    return rows[:, 0] if (rows == rows[:, :1]).all() else None
+
+
+__all__ = ["IntegerProducts"]
