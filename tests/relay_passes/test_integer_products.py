@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 import tvm_disc
 from tests.processor import run_on
 from tvm_disc import relay
+from tvm_disc.frontends.calc import op
 
 RNG = np.random.default_rng(0)
 IMAGES = ((0, 5, 5), (1, 1, 1), (1, 7, 7), (2, 8, 9), (3, 14, 15), (1, 33, 31))
@@ -199,3 +200,24 @@ def test_others_stay_float(change: str, reason: str) -> None:
     halves = zip(np.split(q, groups, 1), np.split(real, groups, 0), strict=True)
     exact = np.concatenate([convolved(a, b, 1, 1, 1) for a, b in halves], 1)
     np.testing.assert_allclose(exe(image), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("zero", "dtype"), [(0, "uint8"), (7, "uint8"), (-3, "int8")])
+def test_bytes_that_no_other_kernel_reads_are_not_made(zero: int, dtype: str) -> None:
+    """A value that is quantized and dequantized in one kernel stays a float; NaN stays NaN."""
+    kind, scale = np.iinfo(dtype), np.float32(0.05)
+    x = relay.var("x", shape=(ANY,))
+    whole = op("round_even", x / relay.const(scale)) + relay.const(np.float32(zero))
+    inside = relay.cast(relay.clip(whole, float(kind.min), float(kind.max)), "int32")
+    wide = relay.cast(relay.cast(inside, dtype), "int32") - relay.const(np.int32(zero))
+    func = relay.Function([x], relay.cast(wide, "float32") * relay.const(scale))
+    exe = tvm_disc.build(func, target={"kind": "llvm", "mcpu": "cascadelake"})
+    assert "vpmovdb" not in exe.source("asm")
+    exe = tvm_disc.build(func)
+    for size in (0, 1, 15, 16, 17, 1000):
+        values = (RNG.standard_normal(size) * 8).astype("float32")
+        exact = np.clip(np.rint(values / scale) + zero, kind.min, kind.max) - zero
+        np.testing.assert_array_equal(exe(values), exact.astype("float32") * scale)
+    most, least = ((end - zero) * scale for end in (kind.max, kind.min))
+    ends = exe(np.array([np.inf, -np.inf, np.nan, 1e30], "float32"))
+    np.testing.assert_array_equal(ends, np.array([most, least, np.nan, most], "float32"))

@@ -6,6 +6,7 @@ thousands of times. :func:`read_call` converts each Relax call once to a plain P
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -218,12 +219,12 @@ def zero_point(node: Node) -> tuple[Node, int] | None:
     if node.row is None or node.row.shifts >= 0 or node.dtype != CENTRED:
         return None
     wide, zero = node.inputs
-    if wide.op != "relax.astype" or zero.value is None or zero.value.size != 1:
+    if wide.op != "relax.astype" or not zero.is_scalar_const:
         return None
     numbers = wide.inputs[0]
     if numbers.dtype not in BYTES or len(numbers.shape) != len(node.shape):
         return None
-    return numbers, int(zero.value.reshape(-1)[0])
+    return numbers, int(scalar_of(zero))
 
 
 def widened_from(node: Node) -> Node | None:
@@ -246,3 +247,46 @@ def widened_from(node: Node) -> Node | None:
             return source
         node = source
     return None
+
+
+def before_bytes(node: Node) -> tuple[Node, int] | None:
+    """Return (integers in float32, zero point) if a value is those numbers, converted to bytes
+    and back in this kernel, less the zero point.
+    """
+    x, zero = node.inputs[0], 0
+    if x.op == "relax.subtract" and x.inputs[1].is_scalar_const:
+        x, zero = x.inputs[0], int(scalar_of(x.inputs[1]))
+    chain = [x]
+    while chain[-1].op == "relax.astype" and len(chain) < 4:
+        chain.append(chain[-1].inputs[0])
+    if len(chain) < 4 or [n.dtype for n in chain[::2]] != ["int32", "int32"]:
+        return None
+    narrow, number = chain[1].dtype, chain[3]
+    if narrow not in BYTES or number.dtype != "float32":
+        return None
+    kind = np.iinfo(narrow)
+    return (number, zero) if _is_whole(number, (kind.min, kind.max)) else None
+
+
+def _is_whole(node: Node, limits: tuple[float, float]) -> bool:
+    """Return whether a float is a rounded number, limited to a range by literals."""
+    if node.op in ("relax.maximum", "relax.minimum") and node.inputs[1].is_scalar_const:
+        end = scalar_of(node.inputs[1])
+        if node.op == "relax.minimum":
+            return end <= limits[1] and _is_whole(node.inputs[0], (limits[0], math.inf))
+        return end >= limits[0] and _is_whole(node.inputs[0], (-math.inf, limits[1]))
+    if node.op == "relax.clip":
+        least, most = (float(getattr(p, "value", p)) for p in node.prims)
+        inside = least >= limits[0] and most <= limits[1]
+        return inside and _is_whole(node.inputs[0], (-math.inf, math.inf))
+    if limits != (-math.inf, math.inf):
+        return False
+    if node.op == "relax.add" and node.inputs[1].is_scalar_const:
+        return scalar_of(node.inputs[1]).is_integer() and _is_whole(node.inputs[0], limits)
+    return node.op == "relax.round"
+
+
+def scalar_of(node: Node) -> float:
+    """Return the number of a literal of one element."""
+    assert node.value is not None
+    return float(node.value.item())

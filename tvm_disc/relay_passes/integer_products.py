@@ -28,7 +28,7 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import BYTES, CENTRED, Node
+from tvm_disc.graph.nodes import BYTES, CENTRED, Node, scalar_of
 from tvm_disc.relay.call_attrs import with_fields
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.narrow_weights import COMPUTED, evaluate, literals_of
@@ -147,22 +147,17 @@ def _quantized(node: Node) -> _Quantized | None:
     found = next(((x, s) for x, s in pairs if s.is_scalar_const and not x.is_scalar_const), None)
     if found is None or len(found[0].shape) != len(node.shape):
         return None
-    x, scale = found[0], _number(found[1])
+    x, scale = found[0], scalar_of(found[1])
     while x.op == "relax.astype" and x.dtype in (COMPUTED, SUMS):
         x = x.inputs[0]
     zero = 0
     if x.row is not None and x.row.shifts < 0 and x.dtype == SUMS and x.inputs[1].is_scalar_const:
-        zero, x = int(_number(x.inputs[1])), x.inputs[0]
+        zero, x = int(scalar_of(x.inputs[1])), x.inputs[0]
         while x.op == "relax.astype" and x.dtype == SUMS:
             x = x.inputs[0]
     if x.dtype not in BYTES or x.op == "const" or not -128 <= zero <= 255:
         return None
     return _Quantized(x, zero, scale)
-
-
-def _number(node: Node) -> float:
-    assert node.value is not None
-    return float(node.value.item())
 
 
 def _unsuitable(node: Node) -> str:

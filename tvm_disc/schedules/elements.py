@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.axes import concat_axis, permutation
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import Node, is_one, static_dim
+from tvm_disc.graph.nodes import Node, before_bytes, is_one, scalar_of, static_dim
 from tvm_disc.relay.kernel_ops import DEQUANTIZE, FUNCTIONS, PACK, REINTERPRET, UNPACK
 from tvm_disc.schedules.math import functions
 from tvm_disc.schedules.math.device import native_on_device
@@ -139,7 +139,11 @@ def _prim(value: Expr) -> Expr:
 
 
 def _astype(low: ElementReader, node: Node, index: Index) -> Expr:
-    return cast(low.at(node.inputs[0], index), node.dtype)
+    found = before_bytes(node) if node.dtype == "float32" else None
+    if found is None:
+        return cast(low.at(node.inputs[0], index), node.dtype)
+    value, zero = same_lanes(low.at(found[0], index), const(float(found[1]), node.dtype))
+    return value - zero if found[1] else value
 
 
 def _reinterpret(low: ElementReader, node: Node, index: Index) -> Expr:
@@ -523,12 +527,10 @@ def _subtract(low: ElementReader, node: Node, index: Index) -> Expr:
 def _round(low: ElementReader, node: Node, index: Index) -> Expr:
     """Return a rounded number; a quotient by a literal, as of a quantization, is not divided."""
     source = node.inputs[0]
-    divisor = source.inputs[1].value if source.op == "relax.divide" else None
-    if divisor is not None and divisor.size == 1 and source.dtype == "float32":
-        x = source.inputs[0]
-        found = round_quotient(
-            low.at(x, low.broadcast(x, len(node.shape), index)), float(divisor.reshape(-1)[0])
-        )
+    if source.op == "relax.divide" and source.inputs[1].is_scalar_const:
+        x, divisor = source.inputs
+        value = low.at(x, low.broadcast(x, len(node.shape), index))
+        found = round_quotient(value, scalar_of(divisor)) if x.dtype == "float32" else None
         if found is not None:
             return found
     return elementwise(UNARY["round"])(low, node, index)
