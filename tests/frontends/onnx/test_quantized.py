@@ -65,6 +65,34 @@ def test_products_of_bytes(kind: str) -> None:
     same(made, *cases)
 
 
+@pytest.mark.parametrize("quantized", [True, False])
+@pytest.mark.parametrize(("transposed", "alpha"), [((0, 1), 1.0), ((1, 0), 0.5)])
+def test_gemm_of_bytes(transposed: tuple[int, int], alpha: float, quantized: bool) -> None:
+    rng, (left, right) = np.random.default_rng(0), transposed
+    names = ["a", "sa", "za", "b", "sb", "zb", "c", *["sy", "zy"] * quantized]
+    w = rng.integers(-128, 127, (70, 6)).astype("int8")
+    scales = rng.uniform(0.01, 0.02, 6).astype("float32")
+    bias = rng.integers(-999, 999, 6).astype("int32")
+    made = model(
+        [node("QGemm", names, ["y"], domain="com.microsoft", transA=left, transB=right,
+              alpha=alpha)],
+        {"a": (U8, ["m", 70] if not left else [70, "m"])}, domains={"com.microsoft": 1},
+        b=w.T if right else w, c=bias, sa=np.float32(0.02), za=np.uint8(120), sb=scales,
+        zb=np.zeros(6, "int8"), sy=np.float32(0.3), zy=np.uint8(128),
+    )  # fmt: skip
+
+    def want(a: np.ndarray) -> np.ndarray:
+        total = ((a.T if left else a).astype("int64") - 120) @ w.astype("int64") + bias
+        factor = np.float32(0.02) * scales * np.float32(alpha)
+        if not quantized:
+            return total.astype("float32") * factor
+        real = total.astype("float32") * (factor / np.float32(0.3))
+        return np.clip(np.rint(real) + 128, 0, 255).astype("uint8")
+
+    given = [rng.integers(0, 256, (m, 70)).astype("uint8") for m in (0, 1, 2, 7, 16, 33)]
+    same(made, *[[a.T if left else a] for a in given], want=want)
+
+
 def test_convolution_of_bytes() -> None:
     rng = np.random.default_rng(0)
     names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "b"]

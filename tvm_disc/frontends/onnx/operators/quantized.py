@@ -155,6 +155,22 @@ def _qlinear_matmul(n: OnnxNode) -> Expr:
     return _rescaled(n, total, factor, n.reshape(y_zero, []))
 
 
+def _qgemm(n: OnnxNode) -> Expr:
+    """Convert QGemm: a matmul of matrices plus a bias in int32, rescaled; float without a scale of
+    the result.
+    """
+    a, b = (n.swapped(n[k]) if n.attr(f"trans{x}", 0) else n[k] for k, x in ((0, "A"), (3, "B")))
+    total = integer_product(n, a, b, n[2], n[5])
+    if n.get(6) is not None:
+        total = total + n[6]
+    factor = _scale(n, n[1]) * _scale(n, n[4])
+    if n.attr("alpha", 1.0) != 1:
+        factor = factor * float(n.attr("alpha"))
+    if n.get(7) is None:
+        return n.cast(total, "float32") * factor
+    return _rescaled(n, total, factor / _scale(n, n[7]), n.reshape(n[8], []))
+
+
 def _scale(n: Calc, x: Expr) -> Expr:
     return n.reshape(x, []) if n.literals(x) in ([], [1]) else x
 
@@ -229,6 +245,7 @@ ROWS: tuple[Row, ...] = (
     Row("MatMulInteger", lambda n: integer_product(n, n[0], n[1], n.get(2), n.get(3))),
     Row("QLinearMatMul", _qlinear_matmul),
     Row("QLinearConv", _qlinear_conv),
+    Row("QGemm", _qgemm, domain=MICROSOFT),
     Row("QLinearAdd", lambda n: _qlinear(lambda c, a, b: a + b)(n), domain=MICROSOFT),
     Row("QLinearMul", lambda n: _qlinear(lambda c, a, b: a * b)(n), domain=MICROSOFT),
     Row(
