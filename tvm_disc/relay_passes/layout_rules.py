@@ -88,13 +88,13 @@ def is_image_convolution(node: Node) -> bool:
 
 def sums_integers(node: Node) -> bool:
     """Return whether a node is a convolution of one group that adds products of bytes, or of bytes
-    less a zero point.
+    less a zero point, and of constant weights.
     """
     if node.op != "relax.nn.conv2d":
         return False
     data, weight = node.inputs
     whole = node.dtype == "int32" and weight.dtype == "int8" and int(node.attrs["groups"]) == 1
-    return whole and data.dtype in (*BYTES, CENTRED)
+    return whole and weight.op == "const" and data.dtype in (*BYTES, CENTRED)
 
 
 def step_of(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
