@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.lib.stride_tricks import sliding_window_view
 
 import tvm_disc
 from tests.processor import run_on
+from tests.schedules.conv.layers import conv, windows
 from tvm_disc import relay
 from tvm_disc.frontends.calc import op
 
@@ -45,13 +45,9 @@ def weights(shape: tuple[int, ...], axis: int = 0, low: int = -128) -> tuple[Any
 
 
 def convolved(x: Array, w: Array, stride: int, pad: int, dilation: int) -> Array:
-    """Sums of a convolution of integers."""
-    x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-    reach = (w.shape[2] - 1) * dilation + 1
-    if min(x.shape[2:]) < reach:
-        return np.zeros((len(x), len(w), 0, 0), "int64")
-    taps = sliding_window_view(x, (reach, reach), (2, 3))[:, :, ::stride, ::stride]
-    return np.einsum("nchwij,ocij->nohw", taps[..., ::dilation, ::dilation], w)
+    """Sums of a convolution of integers, which are exact in float64."""
+    taps = windows(x, w.shape[2], stride, pad, dilation, 0)
+    return conv(x, w, 1, taps).astype("int64")
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -197,8 +193,8 @@ def test_others_stay_float(change: str, reason: str) -> None:
     laid = (scale[:, None, None, None], scale[:, None, None])[axis]
     real = (whole.astype("float64") - zero[0]) * laid
     q = (bytes_of(image, 0.05, 3, "uint8") - 3) * 0.05
-    halves = zip(np.split(q, groups, 1), np.split(real, groups, 0), strict=True)
-    exact = np.concatenate([convolved(a, b, 1, 1, 1) for a, b in halves], 1)
+    taps = windows(q, 3, 1, 1, 1, 0)
+    exact = conv(q, real, groups, taps)
     np.testing.assert_allclose(exe(image), exact, rtol=1e-4, atol=1e-4)
 
 

@@ -17,7 +17,13 @@ from tvm_disc.graph.axes import permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.relay.importer.context import i64, reshape_call
-from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, same_dims, with_operands
+from tvm_disc.relay_passes.rewrite import (
+    Sequence_,
+    operand_expr,
+    reduce_call,
+    same_dims,
+    with_operands,
+)
 from tvm_disc.typing import Expr
 
 BROADCAST = "relax.broadcast_to"
@@ -140,7 +146,7 @@ def reduction_of_view(out: Sequence_, node: Node) -> Node | None:
     moved = [a - sum(k < a for k in added) for a in given]
     keep = bool(node.attrs["keepdims"])
     source = view.inputs[0]
-    call = getattr(R, node.op.removeprefix("relax."))(operand_expr(source), moved, keep)
+    call = reduce_call(node, operand_expr(source), moved, keep)
     one = i64(1)
     shape = [one if a in moved else d for a, d in enumerate(source.shape) if keep or a not in moved]
     made = out.emit(call, shape, node.dtype, node)
@@ -168,8 +174,7 @@ def reduction_of_broadcast(out: Sequence_, node: Node) -> Node | None:
     for op in reversed(chain):
         x = out.emit(_call(op, [x]), x.shape, op.dtype, op)
     moved = [a - more for a in axes]
-    reduce = getattr(R, node.op.removeprefix("relax."))
-    call = reduce(operand_expr(x), moved[0] if len(moved) == 1 else moved, True)
+    call = reduce_call(node, operand_expr(x), moved, True)
     shape = [i64(1) if a in moved else d for a, d in enumerate(x.shape)]
     x = out.emit(call, shape, node.dtype, node)
     if not node.attrs["keepdims"]:

@@ -413,8 +413,7 @@ class _Planner(Relations):
         cost = node.row.cost if node.row is not None else 0
         free = cost <= 1 and not any(_is_computed(x) for x in node.inputs)
         again = free or node.cls is OpClass.VIEW or self._pure_move(node) or _expands(node)
-        again = again or widened_from(node) is not None
-        if len(homes) > 1 and not (again or self._is_expanded(node, homes)):
+        if len(homes) > 1 and not (again or widened_from(node) or self._is_expanded(node, homes)):
             self.refused.append(WhyNot(node.label, f"{len(homes)} kernels read it"))
             return False
         for group in homes:
@@ -438,8 +437,8 @@ class _Planner(Relations):
         movement = node.cls is OpClass.VIEW or self._pure_move(node)
         if group.kind == "dot" and _expands(node) and group.anchor.inputs[1] is node:
             return None
-        beside = widened_from(node) and not self._is_operand(group, node)
-        if group.kind in ("dot", "conv") and not movement and not beside:
+        tiled = group.kind in ("dot", "conv") and not movement
+        if tiled and (widened_from(node) is None or self._is_operand(group, node)):
             return "only index maps can be fused into the loads of a tile"
         if group.kind == "attention":
             return self._attention_operand_reason(group, node)

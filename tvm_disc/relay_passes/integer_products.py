@@ -85,7 +85,6 @@ class _Products:
 
     def __init__(self, refused: list[WhyNot]) -> None:
         self.refused, self.found = refused, False
-        self.centred: dict[tuple[Node, int], Node] = {}
 
     def __call__(self, out: Sequence_, node: Node) -> Node | None:
         if node.dtype != COMPUTED or not (node.cls is OpClass.DOT or node.weighted):
@@ -113,7 +112,7 @@ class _Products:
     def _sums(self, out: Sequence_, node: Node, data: _Quantized, numbers: np.ndarray) -> Node:
         literal = as_literal(np.ascontiguousarray(numbers), "int8")
         if node.weighted:
-            operand = self._centred(out, data)
+            operand = _centred(out, data)
             attrs = with_fields(node.expr.attrs, out_dtype=SUMS)
             call = tvm.ir.Call(node.expr.op, [operand_expr(operand), literal], attrs)
             return out.emit(call, node.shape, SUMS, node)
@@ -125,18 +124,15 @@ class _Products:
         less = R.subtract(operand_expr(sums), as_literal(origin, SUMS))
         return out.emit(less, node.shape, SUMS, node)
 
-    def _centred(self, out: Sequence_, data: _Quantized) -> Node:
-        """Return the numbers less their zero point."""
-        q = data.numbers
-        if not data.zero:
-            return q
-        key = q, data.zero
-        if key not in self.centred or out.lookup.get(self.centred[key].var) is None:
-            wide = out.emit(R.astype(operand_expr(q), CENTRED), q.shape, CENTRED, q)
-            zero = as_literal(np.array(data.zero, CENTRED), CENTRED)
-            less = R.subtract(operand_expr(wide), zero)
-            self.centred[key] = out.emit(less, q.shape, CENTRED, q)
-        return self.centred[key]
+
+def _centred(out: Sequence_, data: _Quantized) -> Node:
+    """Return the numbers less their zero point."""
+    q = data.numbers
+    if not data.zero:
+        return q
+    wide = out.emit(R.astype(operand_expr(q), CENTRED), q.shape, CENTRED, q)
+    zero = as_literal(np.array(data.zero, CENTRED), CENTRED)
+    return out.emit(R.subtract(operand_expr(wide), zero), q.shape, CENTRED, q)
 
 
 def _quantized(node: Node) -> _Quantized | None:

@@ -19,9 +19,10 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.axes import permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import BYTES, CENTRED, Node, is_one, is_tensor
+from tvm_disc.graph.nodes import BYTES, CENTRED, Node, is_one
 from tvm_disc.relay.call_attrs import with_fields
 from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay_passes.rewrite import with_operands
 from tvm_disc.shape import Solver
 from tvm_disc.typing import Expr, Size
 
@@ -107,20 +108,6 @@ def step_of(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     return rule(node, given, solver)
 
 
-def _with_args(node: Node, tensors: Sequence[Expr], attrs: Any = None) -> Expr:
-    """Return the call of ``node`` on other tensors; its scalar operands are kept."""
-    left = iter(tensors)
-
-    def again(arg: Expr) -> Expr:
-        if isinstance(arg, tvm.ir.Tuple) and all(is_tensor(f.ty) for f in arg.fields):
-            return relax.Tuple([next(left) for _ in arg.fields])
-        return next(left) if is_tensor(arg.ty) else arg
-
-    call = node.expr
-    args = [again(a) for a in call.args]
-    return tvm.ir.Call(call.op, args, call.attrs if attrs is None else attrs, call.ty_args)
-
-
 def _image(node: Node, given: Sequence[int]) -> int:
     """Return the channel axes of the first channels-last operand with the result's rank, or
     ``PLAIN``.
@@ -142,7 +129,7 @@ def _elementwise(node: Node, given: Sequence[int], solver: Solver) -> Step | Non
     if k == PLAIN:
         return None
     reads = tuple(PLAIN if all(map(is_one, x.shape)) else k for x in node.inputs)
-    return Step(reads, k, lambda xs: _with_args(node, xs))
+    return Step(reads, k, lambda xs: with_operands(node, xs))
 
 
 def _window(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
@@ -151,11 +138,11 @@ def _window(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
         return None
     if is_image_convolution(node):
         attrs = with_fields(node.expr.attrs, data_layout="NHWC", out_layout="NHWC")
-        return Step((1, PLAIN), 1, lambda xs: _with_args(node, xs, attrs))
+        return Step((1, PLAIN), 1, lambda xs: with_operands(node, xs, attrs))
     if given[0] != 1 or node.attrs.get("layout") != "NCHW" or node.dtype not in IMAGES:
         return None
     attrs = with_fields(node.expr.attrs, layout="NHWC", out_layout="NHWC")
-    return Step((1,), 1, lambda xs: _with_args(node, xs, attrs))
+    return Step((1,), 1, lambda xs: with_operands(node, xs, attrs))
 
 
 def _reduction(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
@@ -178,7 +165,7 @@ def _reduction(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     attrs = node.expr.attrs
     if axis is not None:
         attrs = with_fields(attrs, axis=moved if isinstance(axis, tuple) else moved[0])
-    return Step((k,), gives, lambda xs: _with_args(node, xs, attrs))
+    return Step((k,), gives, lambda xs: with_operands(node, xs, attrs))
 
 
 def _view(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
@@ -257,7 +244,7 @@ def _along_axis(node: Node, given: Sequence[int], solver: Solver) -> Step | None
     if k == PLAIN or node.attrs["axis"] is None:
         return None
     attrs = _moved_axis(node, k)
-    return Step((k,) * len(node.inputs), k, lambda xs: _with_args(node, xs, attrs))
+    return Step((k,) * len(node.inputs), k, lambda xs: with_operands(node, xs, attrs))
 
 
 def _take(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
@@ -267,7 +254,7 @@ def _take(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     if given[0] == PLAIN or node.attrs["axis"] is None or len(node.inputs[1].shape) != 1:
         return None
     attrs = _moved_axis(node, given[0])
-    return Step((given[0], PLAIN), given[0], lambda xs: _with_args(node, xs, attrs))
+    return Step((given[0], PLAIN), given[0], lambda xs: with_operands(node, xs, attrs))
 
 
 def _slice(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
@@ -289,7 +276,7 @@ def _pad(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     order = channels_last_order(len(node.shape), k)
     moved = [int(w) for a in order for w in widths[2 * a : 2 * a + 2]]
     attrs = with_fields(node.expr.attrs, pad_width=moved)
-    return Step((k,), k, lambda xs: _with_args(node, xs, attrs))
+    return Step((k,), k, lambda xs: with_operands(node, xs, attrs))
 
 
 def _broadcast(node: Node, given: Sequence[int], solver: Solver) -> Step | None:

@@ -12,6 +12,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import relax
+from tvm.relax import op as R
 
 from tvm_disc.graph.core_ops import CORE
 from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
@@ -141,8 +142,10 @@ def operand_expr(node: Node) -> Expr:
     return found
 
 
-def with_operands(node: Node, tensors: Sequence[Expr]) -> Expr:
-    """Return the node's call with its tensor operands replaced; others (clip's limits) are kept."""
+def with_operands(node: Node, tensors: Sequence[Expr], attrs: object = None) -> Expr:
+    """Return the node's call with its tensor operands replaced; others (clip's limits) are kept, as
+    are attributes that are not given.
+    """
     left = iter(tensors)
 
     def renewed(arg: Expr) -> Expr:
@@ -150,8 +153,17 @@ def with_operands(node: Node, tensors: Sequence[Expr]) -> Expr:
             return relax.Tuple([next(left) for _ in arg.fields])
         return next(left) if is_tensor(arg.ty) else arg
 
-    args = [renewed(a) for a in node.expr.args]
-    return tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+    call = node.expr
+    args = [renewed(a) for a in call.args]
+    return tvm.ir.Call(call.op, args, call.attrs if attrs is None else attrs, call.ty_args)
+
+
+def reduce_call(node: Node, operand: Expr, axes: Sequence[int], keepdims: bool) -> Expr:
+    """Return the call of a reduction on another operand, along other axes."""
+    build = getattr(R, node.op.removeprefix("relax."))
+    one = node.op in ("relax.argmax", "relax.argmin")
+    call: Expr = build(operand, axes[0] if one else list(axes), keepdims)
+    return call
 
 
 def same_dims(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
@@ -258,7 +270,7 @@ def _rewrite_sequence(
     body = out.rename(seq.body)
     out.rules = ()  # steps that follow move bindings themselves
     for step in finish:
-        out.results = _variables(body)
+        out.results = variables_of(body)
         link_users([*out.lookup.values(), *_literals(out.nodes)])
         for var in out.results:
             if var in out.lookup:
@@ -268,7 +280,8 @@ def _rewrite_sequence(
     return relax.SeqExpr(like_blocks(seq.blocks, out.bindings), body)
 
 
-def _variables(expr: object) -> list[Expr]:
+def variables_of(expr: object) -> list[Expr]:
+    """Return the variables that an expression reads."""
     found: list[Any] = []
 
     def look(e: object) -> None:

@@ -35,11 +35,6 @@ class Dot:
     quads: int = 0
     per: int = QUAD
 
-    @property
-    def number(self) -> str:
-        """The type of a number of the right operand."""
-        return "int8" if self.per == QUAD else "int16"
-
 
 def _any(*names: str) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(name.split()) for name in names)

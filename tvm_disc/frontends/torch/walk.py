@@ -44,9 +44,8 @@ class GraphConversion:
         self.facts = self.maker.facts
         self.problems: list[str] = []
         self.refused: list[FxNode] = []
-        self._open: list[
-            FxNode
-        ] = []  # stack of nodes that are being converted, the outermost first
+        # stack of nodes that are being converted, the outermost first
+        self._open: list[FxNode] = []
         self._constants: dict[tuple[object, ...], Value] = {}
 
     def constant(self, tensor: TorchTensor) -> Value:

@@ -19,7 +19,7 @@ from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.relay.kernel_ops import kernel_call
 from tvm_disc.relay_passes.ragged.forms import Dense, Packed, RaggedDim
 from tvm_disc.relay_passes.ragged.values import Values
-from tvm_disc.relay_passes.rewrite import operand_expr
+from tvm_disc.relay_passes.rewrite import operand_expr, reduce_call
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
 
@@ -42,7 +42,7 @@ def reduced_items(values: Values, node: Node, form: Packed) -> Dense | str:
     stored = form.node
     if inner:
         shape = [i64(1) if k in inner else d for k, d in enumerate(stored.shape)]
-        call = _build(node)(operand_expr(stored), axis=inner, keepdims=True)
+        call = reduce_call(node, operand_expr(stored), inner, True)
         stored = values.emit(call, shape, node)
     dims = [form.dim.items, *stored.shape[1:]]
     operands = [operand_expr(stored), operand_expr(form.dim.offsets)]
@@ -56,7 +56,8 @@ def reduced_items(values: Values, node: Node, form: Packed) -> Dense | str:
 
 def reduced_everywhere(values: Values, node: Node, form: Packed) -> Dense:
     """Return a reduction over all rows of the batch."""
-    made = values.emit(_build(node)(operand_expr(form.node)), [], node)
+    axes = range(len(form.node.shape))
+    made = values.emit(reduce_call(node, operand_expr(form.node), axes, False), [], node)
     return Dense(values.shaped(made, list(node.shape)))
 
 
@@ -106,11 +107,6 @@ def _ends(values: Values, dim: RaggedDim, k: int) -> Expr:
 
 def _emit(values: Values, call: Expr, shape: Sequence[Expr]) -> Node:
     return values.out.emit(call, list(shape), "int64")
-
-
-def _build(node: Node) -> Callable[..., Expr]:
-    found: Callable[..., Expr] = getattr(R, node.op.removeprefix("relax."))
-    return found
 
 
 def _of_model(values: Values, node: Node, form: Packed, made: Node, rest: Sequence[Expr]) -> Dense:

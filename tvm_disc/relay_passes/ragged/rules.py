@@ -20,7 +20,7 @@ from tvm_disc.relay_passes.ragged.along import convolution, prefix, reduced_mask
 from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDim
 from tvm_disc.relay_passes.ragged.items import PART, picked_items, reduced_items
 from tvm_disc.relay_passes.ragged.values import Values
-from tvm_disc.relay_passes.rewrite import operand_expr, with_operands
+from tvm_disc.relay_passes.rewrite import operand_expr, reduce_call, with_operands
 from tvm_disc.typing import Expr
 
 Forms: TypeAlias = Sequence[Form]
@@ -159,11 +159,8 @@ def _reduce(values: Values, node: Node, forms: Forms) -> Form | str:
         first, second = (a - sum(x < a for x in axes) for a in at)
         at = (first, second if at[1] != MERGED else MERGED)
     stored = values.dims.stored(node.shape, form.dim, at)
-    build = getattr(R, node.op.removeprefix("relax."))
     inner = [form.axis(a) for a in axes]
-    one = node.op in ("relax.argmax", "relax.argmin")
-    call = build(operand_expr(form.node), axis=inner[0] if one else inner,
-                 keepdims=bool(node.attrs["keepdims"]))  # fmt: skip
+    call = reduce_call(node, operand_expr(form.node), inner, bool(node.attrs["keepdims"]))
     return Packed(values.emit(call, stored, node), form.dim, at)
 
 
@@ -252,8 +249,6 @@ def filled(values: Values, node: Node) -> Form | None:
     return Packed(values.emit(call, stored, node), *place)
 
 
-FILLED = ("relax.full", "relax.zeros", "relax.ones")
-
 RULES: Mapping[str, Rule] = {
     "relax.broadcast_to": _broadcast_to,
     "relax.concat": _concat,
@@ -266,4 +261,4 @@ RULES: Mapping[str, Rule] = {
     "relax.take": _take,
 }
 
-__all__ = ["FILLED", "filled", "ragged_form"]
+__all__ = ["filled", "ragged_form"]

@@ -25,19 +25,21 @@ from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.kernel_ops import CHECKED
+from tvm_disc.relay_passes.layout_rules import FILLED
 from tvm_disc.relay_passes.module_facts import RAGGED, solver_of
 from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.ragged.dense import dense_reason
 from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDims
 from tvm_disc.relay_passes.ragged.inputs import RaggedInputs, settle_guards
 from tvm_disc.relay_passes.ragged.items import reduced_everywhere
-from tvm_disc.relay_passes.ragged.rules import FILLED, filled, ragged_form
+from tvm_disc.relay_passes.ragged.rules import filled, ragged_form
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import (
     Sequence_,
     is_core,
     map_functions,
     operand_expr,
+    variables_of,
     with_operands,
 )
 from tvm_disc.relay_passes.simplify import Simplify
@@ -106,7 +108,7 @@ class _Rewriter:
                 shape = tuple(var.ty.shape.values)
                 found[var] = Node("external", (), shape, str(var.ty.dtype), var=var)
         link_users(found.values())
-        for var in _variables(self.main.body.body):
+        for var in variables_of(self.main.body.body):
             if var in found:
                 found[var].is_output = True
         return found
@@ -273,17 +275,6 @@ def _checked(binding: Binding) -> Call | None:
     value = binding.value
     is_call = isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op)
     return value if is_call and value.op.name == CHECKED else None
-
-
-def _variables(expr: Expr) -> list[Expr]:
-    found: list[Expr] = []
-
-    def look(e: object) -> None:
-        if isinstance(e, tvm.ir.Var):
-            found.append(e)
-
-    relax.analysis.post_order_visit(expr, look)
-    return found
 
 
 __all__ = ["RaggedBatches"]

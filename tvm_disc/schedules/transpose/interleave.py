@@ -3,13 +3,12 @@
     out[.., p, c] = f(in[.., c, p], ..)     # c < 2 .. 4, p: all dims after it
 
 A vector of each ``c`` is loaded or computed by element-wise operators, and shuffles make as many
-consecutive vectors of the result.
-Square tiles would be mostly empty here, and an element by element loop writes one number per cycle.
+consecutive vectors of the result. Square tiles would be mostly empty here, and an element by
+element loop writes one number per cycle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from tvm import tirx
@@ -37,9 +36,10 @@ def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | Wh
     if node.op != "relax.permute_dims" or group.outputs != [node]:
         return WhyNot("interleave", "the group is not a single permutation")
     shape = node.inputs[0].shape
-    if not all(n.cls is OpClass.ELEMWISE and _alike(n, shape, solver) for n in before):
+    if not all(n.cls is OpClass.ELEMWISE for n in before):
         return WhyNot("interleave", "the permuted value is not element-wise")
-    if not are_vectorizable(before) or not all(_alike(p, shape, solver) for p in group.params):
+    alike = all(solver.known_same_shape(n.shape, shape) for n in (*before, *group.params))
+    if not alike or not are_vectorizable(before):
         return WhyNot("interleave", "operands of the permuted value are broadcast")
     axis = _moved(node)
     if axis is None:
@@ -56,13 +56,6 @@ def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | Wh
         _emit(body, group, node, (count, pixels), machine.lanes)
 
     return Plan(tasks=i64(items) * blocks, work=product(node.shape), emit=emit)
-
-
-def _alike(node: Node, shape: Sequence[Expr], solver: Solver) -> bool:
-    """Return whether a value has a shape, or is a literal that kernels embed."""
-    same = len(node.shape) == len(shape)
-    pairs = zip(node.shape, shape, strict=False)
-    return same and all(solver.known_eq(a, b) for a, b in pairs)
 
 
 def _moved(node: Node) -> int | None:
