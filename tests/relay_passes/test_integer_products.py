@@ -64,6 +64,9 @@ def convolved(x: Array, w: Array, stride: int, pad: int, dilation: int) -> Array
         (64, 40, 3, 1, 1, 1, 0, "int8"),
         (30, 40, 3, 2, 1, 1, -5, "int8"),
         (80, 30, 1, 1, 0, 1, 127, "int8"),
+        # no byte is the zero point
+        (24, 32, 3, 1, 1, 1, 200, "int8"),
+        (24, 32, 3, 1, 1, 1, -100, "uint8"),
     ],
 )
 def test_convolutions(
@@ -83,8 +86,11 @@ def test_convolutions(
     y = relay.nn.conv2d(quantized(x, 0.05, zero, dtype), made, **window)
     exe = tvm_disc.build(relay.Function([x], y), target={"kind": "llvm", "mcpu": level})
     text = exe.source("asm")
-    assert ("vpdpbusd" in text) == (level == "cascadelake")
+    bytes_ = np.iinfo(dtype).min <= zero <= np.iinfo(dtype).max
+    vnni = level == "cascadelake" and bytes_
+    assert ("vpdpbusd" in text) == vnni
     assert ("vpmaddwd" in text) == (level in ("x86-64-v3", "x86-64-v4"))
+    assert ("vpdpwssd" in text) == (level == "cascadelake" and not bytes_)  # LLVM adds to the sums
     run_on(level)
     for n, height, width in IMAGES:
         if min(height, width) + 2 * pad < (taps - 1) * dilation + 1:

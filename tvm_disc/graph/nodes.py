@@ -215,16 +215,19 @@ def free_symbols(exprs: Iterable[object]) -> list[Expr]:
 
 
 def zero_point(node: Node) -> tuple[Node, int] | None:
-    """Return (bytes, zero point) of a value ``cast(bytes) - zero point``, or None."""
+    """Return (bytes, zero point) of a value ``cast(bytes) - zero point``, or None if it is another
+    value, or if no byte is the zero point.
+    """
     if node.row is None or node.row.shifts >= 0 or node.dtype != CENTRED:
         return None
     wide, zero = node.inputs
     if wide.op != "relax.astype" or not zero.is_scalar_const:
         return None
-    numbers = wide.inputs[0]
+    numbers, origin = wide.inputs[0], int(scalar_of(zero))
     if numbers.dtype not in BYTES or len(numbers.shape) != len(node.shape):
         return None
-    return numbers, int(scalar_of(zero))
+    kind = np.iinfo(numbers.dtype)
+    return (numbers, origin) if kind.min <= origin <= kind.max else None
 
 
 def widened_from(node: Node) -> Node | None:
