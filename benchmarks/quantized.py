@@ -1,7 +1,7 @@
 """Quantized ONNX models (QDQ) beside the float models and ONNX Runtime.
 
-    python benchmarks/quantized.py resnet50.onnx --sizes 1x224 4x224
-    python benchmarks/quantized.py bert.onnx --sizes 1x32 8x64
+    python -m benchmarks.quantized resnet50.onnx --sizes 1x224 4x224
+    python -m benchmarks.quantized bert.onnx --sizes 1x32 8x64
 
 A size is the batch, and the value of the other unknown dims. Models are quantized by ONNX Runtime
 with random inputs: int8 weights with a scale for each channel, uint8 values. Printed are medians of
@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnxruntime import quantization
 
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 
 import tvm_disc
+from benchmarks.ort_session import ort_session
 
 ROUNDS = 9
 Feed = dict[str, np.ndarray]
@@ -74,9 +74,7 @@ def quantize(path: Path, to: Path) -> None:
 
 def session(path: Path) -> Callable[[Feed], Any]:
     """Return ONNX Runtime's program on one thread."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    made = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    made = ort_session(str(path))
     return lambda feed: made.run(None, feed)
 
 

@@ -29,16 +29,14 @@ Call = Callable[[np.ndarray, np.ndarray], object]
 
 def engines(path: Path) -> dict[str, Call]:
     """Return the call of each engine by its name."""
-    import onnxruntime
     import torch
 
     import tvm_disc
     from benchmarks.full_models import module_of
+    from benchmarks.ort_session import ort_session
 
     exe = tvm_disc.build(path, options=tvm_disc.Options(threads=1))
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    session = ort_session(str(path))
     names = [x.name for x in session.get_inputs()]
     torch.set_num_threads(1)
     module = torch.compile(module_of("bert"), dynamic=True)

@@ -29,12 +29,12 @@ os.environ.setdefault("TVM_NUM_THREADS", "1")
 
 import numpy as np
 import onnx
-import onnxruntime
 import torch
 import torch.nn.functional as F
 from onnx import TensorProto, helper
 
 import tvm_disc
+from benchmarks.ort_session import ort_session
 
 SHAPES = ((64, 257), (64, 768), (128, 1024), (512, 768), (512, 3072), (2048, 1024))
 SAMPLE_S = 0.001
@@ -85,9 +85,7 @@ def model_of(name: str) -> bytes:
 def contestants(name: str, model: bytes) -> list[Callable[[np.ndarray], Callable[[], Any]]]:
     """Ours, ONNX Runtime's and PyTorch's call, each made from an array."""
     exe = tvm_disc.build(onnx.load_from_string(model), constraints=_facts(name))
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = ort_session(model)
     extra = name == "layer_norm"
 
     def ours(x: np.ndarray) -> Callable[[], Any]:

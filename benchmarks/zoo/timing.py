@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 import tvm_disc
+from benchmarks.ort_session import ort_session
 from benchmarks.zoo.check import PATHS, arguments
 from benchmarks.zoo.export import kept_onnx
 from benchmarks.zoo.row import Row
@@ -20,8 +21,6 @@ ROUNDS, SECONDS = 15, 0.02  # turns, and how long each of a turn runs at least
 
 def beside(row: Row, path: str, limit: float) -> dict[str, Any]:
     """The times of both for the largest combination of dims, and ONNX Runtime's over ours."""
-    import onnxruntime
-
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -29,11 +28,7 @@ def beside(row: Row, path: str, limit: float) -> dict[str, Any]:
     proto, _ = kept_onnx(row, module)
     model = proto if path == "onnx" else PATHS[path](row, module)[0]
     exe = tvm_disc.build(model, options=tvm_disc.Options(threads=1, time_limit=limit))
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = ort_session(proto.SerializeToString())
     dims = max(row.combinations, key=lambda c: sum(c.values()))
     used = arguments(exe, row, dims)
     feeds = {
