@@ -174,6 +174,34 @@ def test_values_between_convolutions_are_bytes(zeros: tuple[int, ...]) -> None:
         assert far.max(initial=0) < 1.01 and (far > 0.01).mean() < 0.001 if far.size else True
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_several_convolutions_of_one_value(shared: bool, dtype: str) -> None:
+    """Convolutions of bytes less one zero point, or less two, each read the bytes."""
+    x = relay.var("x", shape=(ANY, 24, ANY, ANY))
+    scale = relay.const(np.float32(0.05))
+    before, v, u = weights((24, 24, 1, 1))
+    y = relay.nn.conv2d(quantized(x, 0.05, 0, dtype), before)
+    q = relay.qnn.op.quantize(y, scale, relay.const(np.int32(3)), out_dtype=dtype)
+    zeros, layers = (3, 3 if shared else 9), [weights((16, 24, k, k)) for k in (1, 3)]
+    parts = []
+    for zero, (made, w, _) in zip(zeros, layers, strict=True):
+        real = relay.qnn.op.dequantize(q, scale, relay.const(np.int32(zero)))
+        pad = w.shape[-1] // 2
+        parts.append(relay.nn.conv2d(real, made, padding=(pad, pad)))
+    exe = tvm_disc.build(relay.Function([x], relay.concatenate(parts, axis=1)))
+    assert sum(name.startswith("conv") for name in exe.kernels) == 3
+    for shape in ((1, 24, 1, 1), (2, 24, 9, 7), (0, 24, 4, 4), (1, 24, 33, 17)):
+        image = (RNG.standard_normal(shape) * 3).astype("float32")
+        sums = convolved(bytes_of(image, 0.05, 0, dtype), v, 1, 0, 1)
+        given = sums.astype("float32") * (u * np.float32(0.05))[:, None, None]
+        exact = []
+        for zero, (_, w, t) in zip(zeros, layers, strict=True):
+            sums = convolved(bytes_of(given, 0.05, 3, dtype) - zero, w, 1, w.shape[-1] // 2, 1)
+            exact.append(sums.astype("float32") * (t * np.float32(0.05))[:, None, None])
+        np.testing.assert_array_equal(exe(image), np.concatenate(exact, 1))
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -179,12 +179,10 @@ class _Planner(Relations):
     def _read_bytes(self, group: GroupPlan) -> None:
         """Add the subtraction of a zero point: a convolution reads the bytes themselves."""
         centred = group.anchor.inputs[0]
-        if not group.anchor.weighted or zero_point(centred) is None or centred.is_output:
-            return
-        if all(n.weighted and n.inputs[0] is centred for n in centred.users):
+        if group.anchor.weighted and _only_convolved(centred):
             wide = centred.inputs[0]
-            self._join(group, centred)
-            if not wide.is_output and all(n in self.homes for n in wide.users):
+            if not wide.is_output and all(map(_only_convolved, wide.users)):
+                self._join(group, centred)
                 self._join(group, wide)
 
     def _grow_epilogue(self, group: GroupPlan) -> None:
@@ -495,6 +493,13 @@ class _Planner(Relations):
                 if leading or trailing:
                     self.homes.leave(group, node)
                     changed = True
+
+
+def _only_convolved(node: Node) -> bool:
+    """Return whether a value is bytes less a zero point, which only convolutions read."""
+    if zero_point(node) is None or node.is_output:
+        return False
+    return all(n.weighted and n.inputs[0] is node for n in node.users)
 
 
 def _expands(node: Node) -> bool:
