@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from tvm_disc.options import Options
     from tvm_disc.paths import cmake_dir
     from tvm_disc.runtime.batches.ragged import Ragged
-    from tvm_disc.runtime.executable import Executable, load
+    from tvm_disc.runtime.executable import Executable
     from tvm_disc.runtime.generate import generate
+    from tvm_disc.runtime.loading import load
     from tvm_disc.tuning.tune import tune
 
 __version__ = "0.1.0"
@@ -45,7 +46,7 @@ _PLACES = {
     "build": "tvm_disc.compile",
     "cmake_dir": "tvm_disc.paths",
     "generate": "tvm_disc.runtime.generate",
-    "load": "tvm_disc.runtime.executable",
+    "load": "tvm_disc.runtime.loading",
     "relay": "tvm_disc.relay",
     "relay_passes": "tvm_disc.relay_passes",
     "tune": "tvm_disc.tuning.tune",

@@ -73,6 +73,7 @@ from tvm_disc.support.faults import machine_faults
 from tvm_disc.support.handlers import handled, with_handlers
 from tvm_disc.support.late import Late
 from tvm_disc.support.progress import shown
+from tvm_disc.support.remembered import remembered
 from tvm_disc.support.store import Store, store_of
 from tvm_disc.target.device import Device
 from tvm_disc.typing import (
@@ -89,6 +90,7 @@ _check_ragged = Late("tvm_disc.relay_passes.ragged.declared:check_ragged")
 _ragged_batches = Late("tvm_disc.relay_passes.ragged.transform:RaggedBatches")
 _export = Late("tvm_disc.codegen.export:export")
 _peaks = Late("tvm_disc.codegen.roofline:peaks_of_machine")
+_verify = Late("tvm_disc.codegen.verify:verify")
 
 Params: TypeAlias = Mapping[str, np.ndarray] | str | os.PathLike[str] | None
 
@@ -195,7 +197,19 @@ def build(
         return within(options.time_limit, inside)
 
     with shown(options):
-        return with_handlers(machine_faults()(work))
+        exe = with_handlers(machine_faults()(work))
+    told = {
+        "target": target,
+        "constraints": constraints,
+        "ragged": ragged,
+        "options": options,
+        "passes": passes,
+        "example_inputs": example_inputs,
+        "dynamic_shapes": dynamic_shapes,
+        "has_params": params is not None,
+    }
+    exe.verifies_by(partial(_verify, build, remembered(source), remembered(params), told))
+    return exe
 
 
 @dataclass(frozen=True)

@@ -33,21 +33,22 @@ def read_model(source: Any) -> Any | None:
     return None
 
 
-def _is_class(source: object, package: str, name: str) -> bool:
+def is_class(source: object, package: str, name: str) -> bool:
     """Return whether an object's class has a name; the package need not be installed."""
     return any(
         c.__name__ == name and c.__module__.split(".")[0] == package for c in type(source).__mro__
     )
 
 
-def _is_file(source: object, suffix: str) -> bool:
+def is_file(source: object, suffix: str) -> bool:
+    """Return whether a source is a path with a suffix; the file need not exist."""
     if isinstance(source, str) and "\n" in source:
         return False
     return isinstance(source, str | os.PathLike) and Path(source).suffix == suffix
 
 
 def _is_onnx(source: object) -> bool:
-    return _is_file(source, ".onnx") or _is_class(source, "onnx", "ModelProto")
+    return is_file(source, ".onnx") or is_class(source, "onnx", "ModelProto")
 
 
 SMALLEST_MODULE = 64  # bytes; a serialized function is longer
@@ -60,12 +61,12 @@ def _is_stablehlo(source: object) -> bool:
     return (
         (isinstance(source, bytes | bytearray) and len(source) >= SMALLEST_MODULE)
         or _is_stablehlo_file(source)
-        or _is_class(source, "jax", "Exported")
+        or is_class(source, "jax", "Exported")
     )
 
 
 def _is_stablehlo_file(source: object) -> bool:
-    return any(_is_file(source, s) for s in (".mlir", ".mlirbc", ".stablehlo", ".jax"))
+    return any(is_file(source, s) for s in (".mlir", ".mlirbc", ".stablehlo", ".jax"))
 
 
 def _is_saved_model(source: object) -> bool:
@@ -79,14 +80,14 @@ def files_of(source: Any) -> list[Path] | None:
     sources.
     """
     try:
-        if _is_file(source, ".onnx"):
+        if is_file(source, ".onnx"):
             from tvm_disc.frontends.onnx.external import files_beside
 
             return [Path(source), *files_beside(Path(source))]
     # the reader raises the error again with a better message
     except (OSError, ValueError, BadInput):
         return None
-    named = _is_file(source, ".pt2") or is_file_name(source) or _is_stablehlo_file(source)
+    named = is_file(source, ".pt2") or is_file_name(source) or _is_stablehlo_file(source)
     return [Path(source)] if named else None
 
 
@@ -96,9 +97,9 @@ READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (_is_stablehlo, from_stablehlo),
     (_is_saved_model, from_saved_model),
     # before PyTorch: a Keras model on its backend is also a module of PyTorch
-    (lambda source: _is_class(source, "keras", "Model"), from_keras),
-    (lambda source: _is_file(source, ".pt2"), lambda source: from_pytorch(_load_program(source))),
-    (lambda source: _is_class(source, "torch", "ExportedProgram"), from_pytorch),
-    (lambda source: _is_class(source, "tvm_disc", "Exported"), from_pytorch),
-    (lambda source: _is_class(source, "torch", "Module"), from_pytorch),
+    (lambda source: is_class(source, "keras", "Model"), from_keras),
+    (lambda source: is_file(source, ".pt2"), lambda source: from_pytorch(_load_program(source))),
+    (lambda source: is_class(source, "torch", "ExportedProgram"), from_pytorch),
+    (lambda source: is_class(source, "tvm_disc", "Exported"), from_pytorch),
+    (lambda source: is_class(source, "torch", "Module"), from_pytorch),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from tvm_disc.abi.blas import expose
 from tvm_disc.abi.entries import BIND, CLOSE, DIRECT, ENTRY, POOL
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import signature_text
-from tvm_disc.errors import ArtifactError, BadInput, WrongProcessor, shown
+from tvm_disc.errors import ArtifactError, BadInput, shown
 from tvm_disc.options import MOST_THREADS, file_path
 from tvm_disc.runtime.arrays import (
     CONVERTERS,
@@ -53,25 +53,31 @@ from tvm_disc.runtime.inputs import (
 )
 from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.recovery import recovered
-from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
+from tvm_disc.runtime.saved import Saved, as_bytes
 from tvm_disc.runtime.structure import structure_of
 from tvm_disc.support.late import Late
 from tvm_disc.support.locks import Lock
 from tvm_disc.typing import Argument, Arguments
 
 if TYPE_CHECKING:
+    from tvm_disc.runtime.observed.comparison import Verified
+    from tvm_disc.runtime.observed.entries import Entries, Entry
     from tvm_disc.runtime.peaks import Peaks
     from tvm_disc.runtime.profile import Event, Profile
     from tvm_disc.runtime.state import GrowingCaches
 
 _caches = Late("tvm_disc.runtime.state:GrowingCaches")
 _checked_dims = Late("tvm_disc.runtime.summary:checked_dims")
+_sizes_of = Late("tvm_disc.runtime.summary:sizes_of")
 _explanation = Late("tvm_disc.runtime.explain:explanation")
+_observing = Late("tvm_disc.runtime.observed.entries:observing")
 _read_record = Late("tvm_disc.runtime.profile:read_record")
-_shape_log = Late("tvm_disc.runtime.shape_log:ShapeLog")
 _shortened = Late("tvm_disc.runtime.summary:shortened")
+_restored = Late("tvm_disc.runtime.loading:restored")
+_shapes_of_calls = Late("tvm_disc.runtime.observed.shape_log:shapes_of_calls")
 _stored_peaks = Late("tvm_disc.runtime.peaks:stored_peaks")
 _timed_rounds = Late("tvm_disc.runtime.rounds:timed_rounds")
+_comparing = Late("tvm_disc.runtime.observed.comparison:comparing")
 _draw = Late("tvm_disc.runtime.picture:draw")
 _write_page = Late("tvm_disc.runtime.page:write_page")
 
@@ -99,6 +105,7 @@ class Executable:
         self._code = code
         self._export = export  # saves the program; None if it was loaded
         self._peaks = peaks  # the limits of this machine
+        self._verifies: Callable[..., Verified] | None = None  # None if it was loaded
         self._home = home  # address of the thread pool
         self._main: Callable[..., Any] = self._first_call
         self._manifest = code.description()
@@ -114,6 +121,7 @@ class Executable:
         self._pool: Callable[..., int] | None = None
         # Cache: shapes of NumPy inputs to shapes and dtypes of results to allocate.
         self._results: dict[tuple[Any, ...], Any] = {}
+        self.observers: list[Entry] = []
         self._plain = len(self._names) == 1 and isinstance(self._outputs, int)
 
     def __repr__(self) -> str:
@@ -122,7 +130,7 @@ class Executable:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the program as the bytes of the library that ``save`` writes."""
         data = as_bytes(self.save) if self._saved is None else self._saved.read()
-        return restored, (data, self.timings, self._code.wanted)
+        return _restored.function(), (data, self.timings, self._code.wanted)
 
     def ready(self) -> None:
         """Prepare the machine code now; otherwise the first call does, and takes longer.
@@ -332,27 +340,62 @@ class Executable:
         """The decision tree of every kernel, by its group's key, as JSON values."""
         return {k["group"]: k["choice"] for k in self._manifest["kernels"] if k.get("group")}
 
-    @contextmanager
-    def record_shapes(self, path: str | Path) -> Iterator[None]:
+    def record_shapes(self, path: str | Path) -> AbstractContextManager[None]:
         """Count the input shapes of calls in this context; append them to a log for ``tune``."""
         target = file_path("record_shapes", path)
-        try:
-            target.open("a").close()  # fails before any call if the file cannot be written
-        except OSError as error:
-            raise BadInput(f"record_shapes: {target}: {error.strerror or error}") from None
+        found: AbstractContextManager[None] = _shapes_of_calls(self.observed, self._names, target)
+        return found
+
+    def observed(self, entry: Entry) -> AbstractContextManager[None]:
+        """Call ``entry(main)`` instead of the program's main function in this context.
+
+        Args:
+            entry: returns a function that calls ``main`` with the same arguments. They are one
+                tensor for each input, and after them result buffers, or the address of a record.
+        """
         self.ready()
-        log = _shape_log(self._main, self._names)
-        kept = self._main, self._direct, self._results
-        # Without cached result shapes every call goes through the log.
-        self._main, self._direct, self._results = log, not_direct, {}
-        try:
-            yield
-        finally:
-            self._main, self._direct, self._results = kept
-            try:
-                log.write(target)
-            except OSError as error:
-                raise BadInput(f"record_shapes: {target}: {error.strerror or error}") from None
+        found: AbstractContextManager[None] = _observing(self, self._binding, entry)
+        return found
+
+    def entries(self) -> Entries:
+        """Return the program's entry, the one for NumPy arrays, and the cache of its results."""
+        return self._main, self._direct, self._results
+
+    def set_entries(self, entries: Entries) -> None:
+        """Replace what :meth:`entries` returns."""
+        self._main, self._direct, self._results = entries
+
+    def verifies_by(self, function: Callable[..., Verified]) -> None:
+        """Set the function that :meth:`verify` calls; ``build`` does."""
+        self._verifies = function
+
+    def verify(
+        self,
+        /,
+        *args: Argument,
+        source: object = None,
+        tolerance: float = 1e-4,
+        **kwargs: Argument,
+    ) -> Verified:
+        """Compare the results of a call with references, and find the first wrong kernel.
+
+        The references are the same model with one kernel per operator, and the model in its
+        framework if that is installed: ONNX Runtime, PyTorch, JAX or Keras. If results differ,
+        every kernel is compared with its operators on the same inputs. The inputs are copied.
+
+        Args:
+            args: inputs by position, as for a call; ``kwargs`` by name.
+            source: the model. It is needed if the object given to ``build`` no longer exists: the
+                program refers to it weakly. An ``onnx.ModelProto`` is always needed.
+            tolerance: accepted difference, relative to the largest element of a result.
+
+        Raises:
+            BadInput: a call would raise it, or the model is needed.
+            Unsupported: the program was loaded, or takes or returns data types.
+        """
+        compare = _comparing(self._verifies, self._codec is None)
+        found: Verified = compare(self, args, kwargs, self._flat(args, kwargs), source, tolerance)
+        return found
 
     def _flat(self, args: Arguments, kwargs: Mapping[str, Argument]) -> Arguments:
         """Return the arguments in the program's flat form."""
@@ -469,7 +512,7 @@ class Executable:
             BadInput: a shape or a dim does not fit, or the picture's suffix is unknown.
             Unsupported: a picture is requested and matplotlib is not installed.
         """
-        sizes = self._sizes(shapes, dims)
+        sizes = _sizes_of(self._manifest, shapes, dims)
         if picture is not None:
             path = file_path("picture", picture)
             _draw(self._manifest["calls"], self._manifest["refused"], path, sizes)
@@ -502,17 +545,6 @@ class Executable:
             _write_page(target, self._manifest, self._code.lines(), sizes, timed)
         except OSError as error:
             raise BadInput(f"explain_html: {target}: {error.strerror or error}") from None
-
-    def _sizes(
-        self, shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None
-    ) -> dict[str, int] | None:
-        """Return the sizes of dims, from input shapes or from ``dims``; None if both are None."""
-        if shapes is not None and dims is not None:
-            raise BadInput("expected either shapes or dims, found both")
-        if dims is None:
-            return None if shapes is None else bound_dims(self.signature, shapes)
-        sizes: dict[str, int] = _checked_dims(self._manifest, dims)
-        return sizes
 
     def profile(self, /, *args: Argument, repeat: int = 30, **kwargs: Argument) -> Profile:
         """Time calls kernel by kernel; a first warm-up call is not counted.
@@ -559,42 +591,3 @@ class Executable:
             return self._code.source(kind)
         except (RuntimeError, TypeError):
             raise BadInput(f"source: expected 'll' or 'asm', found {shown(kind)}") from None
-
-
-def load(path: str | Path, level: str | None = None) -> Executable:
-    """Load a saved program.
-
-    Args:
-        level: for a program with several targets, the one to run, such as ``x86-64-v2``; by default
-            the best that this processor supports.
-
-    Raises:
-        ArtifactError: the file is missing, not a saved program, damaged, or of a different version.
-        WrongProcessor: the program or that level was compiled for a different processor.
-        BadOption: it has no such level.
-    """
-    return _of_file(load_saved(file_path("load", path)), level)
-
-
-def restored(
-    data: bytes, timings: Mapping[str, float] | None = None, level: str | None = None
-) -> Executable:
-    """Return a program from the bytes of its library.
-
-    Raises:
-        ArtifactError, WrongProcessor, BadOption: as :func:`load`.
-    """
-    return _of_file(load_bytes(data), level, timings)
-
-
-def _of_file(
-    saved: Saved, level: str | None, timings: Mapping[str, float] | None = None
-) -> Executable:
-    code = Code([saved.module], saved.manifest, level, saved=True)
-    try:
-        code.check()
-    except WrongProcessor as error:
-        raise WrongProcessor(f"{saved.path}: {error}") from None
-    exe = Executable(code, timings=timings or {})
-    exe._saved = saved
-    return exe

@@ -12,7 +12,7 @@ from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import Manifest, tvm_version
 from tvm_disc.errors import BadInput
 from tvm_disc.runtime.calls import counted, readable
-from tvm_disc.runtime.inputs import MOST, integer
+from tvm_disc.runtime.inputs import MOST, bound_dims, integer
 
 USUAL = 64  # size of a dim that the user does not give
 LONGEST, KEPT = 240, 180  # longest line in characters, and the length to which longer ones are cut
@@ -30,6 +30,23 @@ def dim_names(manifest: Manifest) -> list[str]:
     """Return the names of the dims of a program's inputs, in order."""
     dims = (d for _, declared, _ in manifest["inputs"] for d in declared)
     return list(dict.fromkeys(name for d in dims for name in _NAME.findall(d)))
+
+
+def sizes_of(
+    manifest: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[int]] | None,
+    dims: Mapping[str, int] | None,
+) -> dict[str, int] | None:
+    """Return the sizes of dims, from input shapes or from ``dims``; None if both are None.
+
+    Raises:
+        BadInput: both are given, or one does not fit.
+    """
+    if shapes is not None and dims is not None:
+        raise BadInput("expected either shapes or dims, found both")
+    if dims is None:
+        return None if shapes is None else bound_dims(manifest["inputs"], shapes)
+    return checked_dims(manifest, dims)
 
 
 def checked_dims(manifest: Manifest, dims: Mapping[str, object]) -> dict[str, int]:

@@ -19,7 +19,8 @@ from tvm_disc.relay_api.executors.refused import refused_attribute
 from tvm_disc.relay_api.executors.timing import timed
 from tvm_disc.relay_api.executors.values import tensor
 from tvm_disc.runtime.arrays import as_array, leaves, numpy_dtype
-from tvm_disc.runtime.executable import Executable, load
+from tvm_disc.runtime.executable import Executable
+from tvm_disc.runtime.loading import load
 from tvm_disc.typing import Device, RuntimeModule
 
 _REFUSED = frozenset(["debug_get_output", "share_params"])

@@ -24,7 +24,7 @@ from tvm_disc.relay_api.executors.timing import timed
 from tvm_disc.relay_api.executors.values import argument, results
 from tvm_disc.runtime.arrays import as_array, leaves
 from tvm_disc.runtime.executable import Executable as Program
-from tvm_disc.runtime.executable import restored
+from tvm_disc.runtime.loading import restored
 from tvm_disc.runtime.saved import as_bytes
 from tvm_disc.typing import Device
 

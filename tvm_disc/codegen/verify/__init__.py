@@ -1,0 +1,251 @@
+"""``Executable.verify``: compare a program with references, and find the first wrong kernel.
+
+The references are the same model with one kernel per operator, and the framework that the model
+comes from. If results differ, the program is built once more so that it returns the results of all
+kernel calls. Each kernel is then compared with its operators, run one by one on the kernel's own
+inputs, so that the error of one kernel does not count against later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+
+from tvm_disc.codegen.verify.expose import ExposeCalls, KernelCall
+from tvm_disc.errors import BadInput, DiscError, Unsupported
+from tvm_disc.frontends.original import original
+from tvm_disc.frontends.sources import Source
+from tvm_disc.graph.nodes import is_tensor
+from tvm_disc.options import Options
+from tvm_disc.runtime.arrays import as_array
+from tvm_disc.runtime.executable import Executable
+from tvm_disc.runtime.inputs import checked_arguments, prepared_inputs
+from tvm_disc.runtime.observed.comparison import (
+    Comparison,
+    Verified,
+    WrongKernel,
+    accepted,
+    check_tolerance,
+    compared,
+    difference,
+)
+from tvm_disc.typing import Argument, Arguments, Array, Expr, Var
+
+OPERATORS = "one kernel per operator"
+
+
+def verify(
+    build: Callable[..., Executable],
+    source: Callable[[], Source],
+    params: Callable[[], object],
+    arguments: Mapping[str, Any],
+    exe: Executable,
+    args: Arguments,
+    kwargs: Mapping[str, Argument],
+    flat: Arguments,
+    given: Source,
+    tolerance: float,
+) -> Verified:
+    """Compare a program with references on the given inputs.
+
+    Args:
+        build: compiles a model.
+        source, params: return the model and the values of its parameters, or None if they are gone.
+        arguments: the other arguments of the build.
+        args, kwargs: the inputs as the model takes them; ``flat`` as the program takes them.
+        given: the model, if ``source`` no longer returns it.
+        tolerance: accepted difference, relative to the largest element of a result.
+    """
+    tolerance = check_tolerance(tolerance)
+    model = source() if given is None else given
+    weights = params()
+    if model is None or (arguments["has_params"] and weights is None):
+        missing = "its model" if model is None else "the arrays of `params`"
+        raise BadInput(
+            f"verify: {missing} no longer exists in this process; pass the model as source=, and "
+            "keep a reference to the arrays of params"
+        )
+    told = {k: v for k, v in arguments.items() if k != "has_params"} | {"params": weights}
+    again = _Again(build, model, told)
+    arrays = _copies(exe, flat)
+    own = _results(exe, arrays)
+    names = [name for name, _, _ in exe.signature]
+    found = [
+        compared(OPERATORS, own, lambda: again.results(arrays), tolerance),
+        *_framework(model, arguments, (args, kwargs, dict(zip(names, arrays, strict=True))), own,
+                    tolerance),
+    ]  # fmt: skip
+    if all(c.equal for c in found):
+        return Verified(tuple(found))
+    kernel, notes = _first_wrong(again, arrays, own, tolerance)
+    if kernel is None and found[0].equal and found[0].error is not None:
+        notes.append(
+            "The program agrees with one kernel per operator: the difference comes from the import "
+            "of the model, or from an operator that is defined differently."
+        )
+    return Verified(tuple(found), kernel, tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Builds a model again, with other options."""
+
+    build: Callable[..., Executable]
+    model: Source
+    arguments: Mapping[str, Any]
+
+    @property
+    def options(self) -> Options:
+        found: Options = self.arguments["options"]
+        return replace(found, load=True, dump_dir=None, debug=0, verify=False)
+
+    def results(self, inputs: Sequence[Array]) -> list[Array]:
+        """Return the results of the model with one kernel per operator."""
+        options = replace(self.options, fuse=False, templates=())
+        return _results(self.build(self.model, **{**self.arguments, "options": options}), inputs)
+
+    def exposed(self) -> tuple[Executable, Sequence[KernelCall], int]:
+        """Return the general version with exposed kernel calls, and its number of own results."""
+        expose = ExposeCalls()
+        passes = dict(self.arguments["passes"] or {})
+        before = passes.get("after fuse", ())
+        passes["after fuse"] = [
+            *(before if isinstance(before, list | tuple) else [before]),
+            expose,
+        ]
+        options = replace(self.options, versions=False)
+        exe = self.build(self.model, **{**self.arguments, "options": options, "passes": passes})
+        return exe, expose.calls, len(exe.results) - expose.count
+
+    def alone(self, call: KernelCall, inputs: Sequence[Array]) -> list[Array]:
+        """Return the results of a kernel's operators, run one by one."""
+        options = replace(self.options, fuse=False, templates=(), state=())
+        module = tvm.IRModule({"main": _static(call, inputs)})
+        target = self.arguments["target"]
+        return _results(self.build(module, target=target, options=options), inputs)
+
+
+def _framework(
+    model: Source,
+    arguments: Mapping[str, Any],
+    inputs: tuple[Arguments, Mapping[str, Argument], Mapping[str, Array]],
+    own: Sequence[Array],
+    tolerance: float,
+) -> Iterator[Comparison]:
+    found = original(model)
+    if found is None:
+        return
+    name, run = found
+    if arguments["ragged"]:
+        yield Comparison(name, why="it has no ragged batches")
+        return
+    try:
+        made = run(*inputs)
+    except Exception as error:  # of any class: the framework raises it
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        yield Comparison(name, why=f"it raised: {reason}")
+        return
+    if len(made) > len(own):
+        yield Comparison(name, why=f"it has {len(made)} results, the program {len(own)}")
+        return
+    # The program also returns buffers that the model updates, after the results.
+    yield compared(name, own[: len(made)], lambda: made, tolerance)
+
+
+# --- kernels ---------------------------------------------------------------------------------
+
+
+def _first_wrong(
+    again: _Again, inputs: Sequence[Array], own: Sequence[Array], tolerance: float
+) -> tuple[WrongKernel | None, list[str]]:
+    """Return the first kernel that differs, and notes."""
+    try:
+        exe, calls, count = again.exposed()
+        values = _results(exe, inputs)
+    except DiscError as error:
+        return None, [f"Kernels were not compared: {str(error).splitlines()[0]}"]
+    skipped: list[str] = []
+    for number, call in enumerate(calls):
+        outputs = {k: values[count + v] for k, v in enumerate(call.results) if v is not None}
+        if call.operands is None:
+            skipped.append(call.name)
+            continue
+        given = [np.ascontiguousarray(o.of(inputs, values[count:])) for o in call.operands]
+        try:
+            wanted = again.alone(call, given)
+        except DiscError:
+            skipped.append(call.name)
+            continue
+        expected = [wanted[k] for k in outputs]
+        found = compared(OPERATORS, list(outputs.values()), lambda e=expected: e, tolerance)  # type: ignore[misc]
+        if not found.equal:
+            place = call.place
+            return WrongKernel(call.name, number, call.operators, place, found), _skipped(skipped)
+    notes = _skipped(skipped)
+    if all(difference(a, b) <= accepted(a, tolerance) for a, b in zip(own, values, strict=False)):
+        cause = "Kernels in branches, loops and functions are not compared one by one."
+    else:
+        cause = (
+            "The program's result changes if it keeps the results of all kernels and has no "
+            "special version: the cause is the special version, or a kernel that writes memory "
+            "in use."
+        )
+    return None, [*notes, f"No kernel of the main function differs from its operators. {cause}"]
+
+
+def _skipped(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    return [f"Kernels that cannot be run alone were not compared: {', '.join(names)}."]
+
+
+def _static(call: KernelCall, inputs: Sequence[Array]) -> relax.Function:
+    """Return a kernel's function for the shapes of these inputs."""
+    function = call.function
+    tensors = [p for p in function.params if is_tensor(p.ty)]
+    sizes: dict[Var, Expr] = {}
+    for p, array in zip(tensors, inputs, strict=True):
+        for dim, size in zip(p.ty.shape.values, array.shape, strict=True):
+            if isinstance(dim, tirx.Var):
+                sizes[dim] = tirx.IntImm("int64", size)
+    free = [s for p in function.params if not is_tensor(p.ty) for s in p.ty.values]
+    if unknown := [str(s) for s in free if s not in sizes]:
+        raise Unsupported(f"dims {', '.join(unknown)} do not occur alone in an input")
+    bound = function.bind_symbolic_vars(sizes) if sizes else function
+    params = [p for p in bound.params if is_tensor(p.ty)]
+    attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main")
+    return relax.Function(params, bound.body, bound.ret_ty, bound.is_pure, attrs)
+
+
+# --- calls -----------------------------------------------------------------------------------
+
+
+def _copies(exe: Executable, args: Arguments) -> list[Array]:
+    """Return contiguous copies of a call's inputs; programs may write into their inputs."""
+    prepared = prepared_inputs(exe.signature, checked_arguments(exe.signature, args))
+    return [
+        np.array(a if isinstance(a, np.ndarray) else as_array(tvm_ffi.from_dlpack(a)), order="C")
+        for a in prepared
+    ]
+
+
+def _results(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
+    """Return the flat results of a call, on copies of the inputs."""
+    return list(_arrays(exe.on_tensors([a.copy() for a in inputs])))
+
+
+def _arrays(result: Any) -> Iterator[Array]:
+    if hasattr(type(result), "__dlpack__"):
+        yield np.array(as_array(result))
+        return
+    for part in result:
+        yield from _arrays(part)
+
+
+__all__ = ["verify"]

@@ -1,0 +1,1 @@
+"""Observation of calls: records of inputs and shapes, counters, comparison of results."""

@@ -1,0 +1,182 @@
+"""Comparison of results with those of a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tvm_disc.errors import BadInput, DiscError, Unsupported, shown
+from tvm_disc.typing import Array
+
+ROUNDING = 16  # differences of floats are accepted up to this multiple of their epsilon
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of a program beside those of one reference.
+
+    Attributes:
+        reference: the reference's name.
+        error: largest difference, relative to the largest element of the reference; infinity if
+            shapes, dtypes, integers, NaN or infinities differ; None if it was not compared.
+        result: the result with this difference, such as ``result 0: float32[7, 8]``.
+        equal: whether the difference is accepted.
+        why: the reason for which it was not compared.
+    """
+
+    reference: str
+    error: float | None = None
+    result: str = ""
+    equal: bool = True
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.error is None:
+            return f"{self.reference}: not compared, {self.why}"
+        said = "equal" if self.equal else "DIFFERENT"
+        return f"{self.reference}: {said}, largest difference {self.error:.1e} in {self.result}"
+
+
+@dataclass(frozen=True)
+class WrongKernel:
+    """The first kernel call whose result differs from that of its operators on the same inputs.
+
+    Attributes:
+        kernel: its name, as ``explain()`` prints it.
+        call: position among the kernel calls of the main function.
+        operators: the operators that it computes.
+        place: the model's operator of its result, by the name that the model gives it.
+        comparison: the difference.
+    """
+
+    kernel: str
+    call: int
+    operators: tuple[str, ...]
+    place: str
+    comparison: Comparison
+
+    def __str__(self) -> str:
+        place = f", for {self.place}" if self.place else ""
+        return (
+            f"first kernel that differs: '{self.kernel}' (call {self.call}) of "
+            f"{' + '.join(self.operators)}{place}: {self.comparison}"
+        )
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What ``Executable.verify`` found; true if no comparison differs.
+
+    Attributes:
+        comparisons: one per reference.
+        kernel: the first kernel that differs; None if there is none.
+        notes: sentences about what was not compared, or about the cause of a difference.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    kernel: WrongKernel | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def __bool__(self) -> bool:
+        return all(c.equal for c in self.comparisons)
+
+    def __str__(self) -> str:
+        kernel = [] if self.kernel is None else [str(self.kernel)]
+        return "\n".join([*map(str, self.comparisons), *kernel, *self.notes])
+
+
+def compared(
+    reference: str,
+    found: Sequence[Array],
+    expected: Callable[[], Sequence[Array]],
+    tolerance: float,
+) -> Comparison:
+    """Return the largest difference between results; a refusal of the reference is its reason."""
+    try:
+        wanted = expected()
+    except DiscError as error:
+        return Comparison(reference, why=str(error).splitlines()[0])
+    if len(found) != len(wanted):
+        return Comparison(reference, why=f"it has {len(wanted)} results, expected {len(found)}")
+    worst, where, equal = 0.0, "all results", True
+    for k, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        size = difference(a, b)
+        fits = size <= accepted(a, tolerance)
+        # A difference that is not accepted counts more than a larger one that is.
+        if (not fits, size) > (not equal, worst):
+            worst, where = size, f"result {k}: {a.dtype}[{', '.join(map(str, a.shape))}]"
+        equal = equal and fits
+    return Comparison(reference, worst, where, equal)
+
+
+def accepted(array: Array, tolerance: float) -> float:
+    """Return the accepted difference of an array: at least its type's rounding."""
+    if array.dtype.kind in "biu":
+        return 0.0
+    wide = array.dtype.name == "bfloat16"  # NumPy does not know its epsilon
+    eps = 2.0**-7 if wide else float(np.finfo(array.dtype).eps)
+    return max(float(tolerance), ROUNDING * eps)
+
+
+def difference(found: Array, expected: Array) -> float:
+    """Return the largest difference relative to the largest element of ``expected``.
+
+    Infinity if shapes or dtypes differ, if an integer differs, or if NaN or infinities are at
+    different positions.
+    """
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return np.inf
+    if found.dtype.kind in "biu":
+        return 0.0 if np.array_equal(found, expected) else np.inf
+    wide = np.complex128 if found.dtype.kind == "c" else np.float64
+    a, b = found.astype(wide), expected.astype(wide)
+    finite = np.isfinite(b)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return np.inf
+    if not np.isfinite(a[finite]).all():
+        return np.inf
+    worst = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
+    if not worst:
+        return 0.0
+    largest = float(np.abs(b[finite]).max(initial=0.0))
+    return worst / largest if largest else np.inf
+
+
+def comparing(
+    verifies: Callable[..., Verified] | None, takes_tensors: bool
+) -> Callable[..., Verified]:
+    """Return the function that compares a program with references.
+
+    Raises:
+        Unsupported: there is none, or the program takes or returns data types.
+    """
+    if verifies is None:
+        raise Unsupported(
+            "verify: a loaded program has no model to compare with; call verify on the program "
+            "that `build` returns"
+        )
+    if not takes_tensors:
+        raise Unsupported("verify: expected a program of tensors, found data types")
+    return verifies
+
+
+def check_tolerance(value: object) -> float:
+    """Return an accepted difference; raise BadInput if it is not a number of at least 0."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not isinstance(value, int | float) or not number or not value >= 0:
+        raise BadInput(f"tolerance: expected a number, at least 0, found {shown(value)}")
+    return float(value)
+
+
+__all__ = [
+    "Comparison",
+    "Verified",
+    "WrongKernel",
+    "accepted",
+    "check_tolerance",
+    "compared",
+    "comparing",
+    "difference",
+]

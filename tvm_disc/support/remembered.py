@@ -1,0 +1,32 @@
+"""Weak references to models and weights, which may be large."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def remembered(value: object) -> Callable[[], Any]:
+    """Return a function that returns ``value``, or None when no one else refers to it any more.
+
+    Text, paths and None are kept. Objects without weak references are not: the function returns
+    None for them. A mapping is complete, or None.
+    """
+    if value is None or isinstance(value, str | os.PathLike):
+        return lambda: value
+    if isinstance(value, Mapping):
+        parts = {name: remembered(part) for name, part in value.items()}
+        return lambda: _complete({name: part() for name, part in parts.items()})
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: None
+
+
+def _complete(found: dict[object, object]) -> object:
+    return None if any(part is None for part in found.values()) else found
+
+
+__all__ = ["remembered"]
