@@ -17,11 +17,13 @@ import numpy as np
 from jax import export
 
 import tvm_disc
+from tests.frontends.stablehlo.models import MODELS
 from tests.frontends.stablehlo.polymorphic import CASES
 from tests.frontends.stablehlo.programs import PROGRAMS, Program, exported
 from tvm_disc.compile import compile_counter
 from tvm_disc.errors import Unsupported
 
+ALL = {**PROGRAMS, **MODELS}
 LEAST = 4  # of the dims of functions: constants index the first rows
 
 
@@ -115,12 +117,12 @@ def main() -> None:
     parser.add_argument("--programs", action="store_true", help="the programs, not the functions")
     options = parser.parse_args()
     right, refused, failed, absent = 0, 0, 0, 0
-    for name in PROGRAMS if options.programs else CASES:
+    for name in ALL if options.programs else CASES:
         if options.match not in name:
             continue
         try:
             if options.programs:
-                check_program(PROGRAMS[name], options.shapes)
+                check_program(ALL[name], options.shapes)
             else:
                 check_case(name, options.shapes)
             right += 1

@@ -67,7 +67,7 @@ N = tuple({"n": n} for n in (4, 1, 7, 16, 33))
 HW = tuple({"b": b, "h": h, "w": w} for b, h, w in ((1, 8, 8), (2, 9, 12), (1, 17, 8), (3, 10, 31)))
 
 
-def _weights(*shape: int, seed: int = 0) -> Any:
+def weights(*shape: int, seed: int = 0) -> Any:
     scale = 1 / np.sqrt(shape[0] if len(shape) < 4 else np.prod(shape[:3]))
     return jnp.asarray(np.random.default_rng(seed).standard_normal(shape) * scale, jnp.float32)
 
@@ -87,25 +87,27 @@ def rms_norm(x: Any, scale: Any) -> Any:
     return x * lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-6) * scale
 
 
-def _heads(x: Any) -> Any:
+def split_heads(x: Any) -> Any:
     return x.reshape(*x.shape[:-1], HEADS, -1)
 
 
 def attention(x: Any, memory: Any, mask: Any = None, causal: bool = False) -> Any:
-    q, k, v = (_heads(y @ _weights(WIDE, WIDE, seed=j)) for j, y in enumerate((x, memory, memory)))
+    q, k, v = (
+        split_heads(y @ weights(WIDE, WIDE, seed=j)) for j, y in enumerate((x, memory, memory))
+    )
     made = jax.nn.dot_product_attention(q, k, v, mask=mask, is_causal=causal)
-    return made.reshape(x.shape) @ _weights(WIDE, WIDE, seed=3)
+    return made.reshape(x.shape) @ weights(WIDE, WIDE, seed=3)
 
 
 def encoder_layer(x: Any, mask: Any = None, causal: bool = False) -> Any:
     one, zero = jnp.ones(WIDE), jnp.zeros(WIDE)
     x = layer_norm(x + attention(x, x, mask, causal), one, zero)
-    hidden = jax.nn.gelu(x @ _weights(WIDE, 4 * WIDE, seed=4) + 0.1, approximate=False)
-    return layer_norm(x + hidden @ _weights(4 * WIDE, WIDE, seed=5), one, zero)
+    hidden = jax.nn.gelu(x @ weights(WIDE, 4 * WIDE, seed=4) + 0.1, approximate=False)
+    return layer_norm(x + hidden @ weights(4 * WIDE, WIDE, seed=5), one, zero)
 
 
 def bert(ids: Any, seen: Any) -> Any:
-    x = _weights(WORDS, WIDE)[ids] + _weights(64, WIDE, seed=6)[jnp.arange(ids.shape[1])]
+    x = weights(WORDS, WIDE)[ids] + weights(64, WIDE, seed=6)[jnp.arange(ids.shape[1])]
     mask = (seen > 0)[:, None, None, :]
     for _ in range(2):
         x = encoder_layer(x, mask)
@@ -113,9 +115,9 @@ def bert(ids: Any, seen: Any) -> Any:
 
 
 def gpt(ids: Any) -> Any:
-    x = _weights(WORDS, WIDE)[ids] + _weights(64, WIDE, seed=6)[jnp.arange(ids.shape[1])]
+    x = weights(WORDS, WIDE)[ids] + weights(64, WIDE, seed=6)[jnp.arange(ids.shape[1])]
     x = encoder_layer(x, causal=True)
-    return jax.nn.log_softmax(x @ _weights(WORDS, WIDE).T, axis=-1)
+    return jax.nn.log_softmax(x @ weights(WORDS, WIDE).T, axis=-1)
 
 
 def rotated(x: Any, theta: float = 10000.0) -> Any:
@@ -127,32 +129,32 @@ def rotated(x: Any, theta: float = 10000.0) -> Any:
 
 
 def llama(ids: Any) -> Any:
-    x = _weights(WORDS, WIDE)[ids]
+    x = weights(WORDS, WIDE)[ids]
     y = rms_norm(x, jnp.ones(WIDE))
-    q = rotated(_heads(y @ _weights(WIDE, WIDE)))
+    q = rotated(split_heads(y @ weights(WIDE, WIDE)))
     k, v = (
-        (y @ _weights(WIDE, WIDE // 2, seed=j)).reshape(*y.shape[:-1], HEADS // 2, -1)
+        (y @ weights(WIDE, WIDE // 2, seed=j)).reshape(*y.shape[:-1], HEADS // 2, -1)
         for j in (1, 2)
     )
     made = jax.nn.dot_product_attention(q, rotated(k), v, is_causal=True)
-    x = x + made.reshape(x.shape) @ _weights(WIDE, WIDE, seed=3)
+    x = x + made.reshape(x.shape) @ weights(WIDE, WIDE, seed=3)
     y = rms_norm(x, jnp.ones(WIDE))
-    gate = jax.nn.silu(y @ _weights(WIDE, 64, seed=4)) * (y @ _weights(WIDE, 64, seed=5))
-    return x + gate @ _weights(64, WIDE, seed=6)
+    gate = jax.nn.silu(y @ weights(WIDE, 64, seed=4)) * (y @ weights(WIDE, 64, seed=5))
+    return x + gate @ weights(64, WIDE, seed=6)
 
 
 def vit(image: Any) -> Any:
     patches = lax.conv_general_dilated(
-        image, _weights(4, 4, 3, WIDE), (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        image, weights(4, 4, 3, WIDE), (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
     x = patches.reshape(image.shape[0], -1, WIDE)
-    return encoder_layer(x).mean(1) @ _weights(WIDE, 10)
+    return encoder_layer(x).mean(1) @ weights(WIDE, 10)
 
 
 def mixer(x: Any) -> Any:
-    y = jnp.swapaxes(x, 1, 2) @ _weights(16, 16)
+    y = jnp.swapaxes(x, 1, 2) @ weights(16, 16)
     x = x + jnp.swapaxes(jax.nn.gelu(y), 1, 2)
-    return x + jax.nn.relu(x @ _weights(WIDE, WIDE, seed=1))
+    return x + jax.nn.relu(x @ weights(WIDE, WIDE, seed=1))
 
 
 def cross(x: Any, memory: Any) -> Any:
@@ -179,10 +181,10 @@ def batch_norm(x: Any) -> Any:
 
 
 def resnet(x: Any) -> Any:
-    x = jax.nn.relu(batch_norm(conv(x, _weights(3, 3, 3, 8), 2)))
-    y = jax.nn.relu(batch_norm(conv(x, _weights(3, 3, 8, 8, seed=1))))
-    x = jax.nn.relu(x + batch_norm(conv(y, _weights(3, 3, 8, 8, seed=2))))
-    return x.mean((1, 2)) @ _weights(8, 5)
+    x = jax.nn.relu(batch_norm(conv(x, weights(3, 3, 3, 8), 2)))
+    y = jax.nn.relu(batch_norm(conv(x, weights(3, 3, 8, 8, seed=1))))
+    x = jax.nn.relu(x + batch_norm(conv(y, weights(3, 3, 8, 8, seed=2))))
+    return x.mean((1, 2)) @ weights(8, 5)
 
 
 def pooled(x: Any) -> Any:
@@ -192,20 +194,20 @@ def pooled(x: Any) -> Any:
 
 
 def unet(x: Any) -> Any:
-    down = jax.nn.silu(conv(x, _weights(3, 3, 3, 8), 2))
+    down = jax.nn.silu(conv(x, weights(3, 3, 3, 8), 2))
     up = jnp.repeat(jnp.repeat(down, 2, 1), 2, 2)[:, : x.shape[1], : x.shape[2]]
-    return conv(jnp.concatenate([up, x], -1), _weights(3, 3, 11, 3, seed=1))
+    return conv(jnp.concatenate([up, x], -1), weights(3, 3, 11, 3, seed=1))
 
 
 def depthwise(x: Any) -> Any:
-    return jax.nn.hard_swish(conv(conv(x, _weights(3, 3, 1, 3), groups=3), _weights(1, 1, 3, 8)))
+    return jax.nn.hard_swish(conv(conv(x, weights(3, 3, 1, 3), groups=3), weights(1, 1, 3, 8)))
 
 
 # -- recurrences and decoding ----------------------------------------------------------------------
 
 
 def lstm(x: Any) -> Any:
-    w, u = _weights(8, 64), _weights(16, 64, seed=1)
+    w, u = weights(8, 64), weights(16, 64, seed=1)
 
     def step(state: Any, t: Any) -> Any:
         h, c = state
@@ -220,7 +222,7 @@ def lstm(x: Any) -> Any:
 
 
 def gru(x: Any) -> Any:
-    w, u = _weights(8, 48), _weights(16, 48, seed=1)
+    w, u = weights(8, 48), weights(16, 48, seed=1)
 
     def step(h: Any, t: Any) -> Any:
         a, b = jnp.split(t @ w, 3, -1), jnp.split(h @ u, 3, -1)
@@ -255,7 +257,7 @@ def newton(x: Any) -> Any:
 
 def ode(x: Any) -> Any:
     def step(y: Any, t: Any) -> Any:
-        k = jnp.tanh(y @ _weights(8, 8)) * t
+        k = jnp.tanh(y @ weights(8, 8)) * t
         return y + 0.1 * k, (y * y).sum()
 
     return lax.scan(step, x, jnp.linspace(0.0, 1.0, 10))
@@ -276,7 +278,7 @@ def segments(x: Any, where: Any) -> Any:
 
 
 def message_passing(x: Any, senders: Any, receivers: Any) -> Any:
-    messages = jax.nn.relu(x[senders] @ _weights(8, 8))
+    messages = jax.nn.relu(x[senders] @ weights(8, 8))
     return jnp.zeros_like(x).at[receivers].add(messages) + x
 
 

@@ -381,3 +381,9 @@ def test_a_chain_of_operators_in_a_guard(function: Any, literal: bool) -> None:
     for n in (1, 3, 17):
         a, b = np.resize(X, (n, 6)), np.full(n, -0.1, "float32") + np.arange(n, dtype="float32") / 4
         np.testing.assert_allclose(exe(a, b), f(a, b), rtol=1e-5, atol=1e-5)
+
+
+def test_an_input_of_complex_numbers_is_refused_by_name() -> None:
+    spec = jax.ShapeDtypeStruct((3,), jnp.complex64)
+    with pytest.raises(Unsupported, match="input x: element type complex64: expected one of float"):
+        tvm_disc.build(export.export(jax.jit(lambda x: jnp.abs(x)))(spec))

@@ -10,12 +10,15 @@ pytest.importorskip("jax")
 import jax
 
 import tvm_disc
+from tests.frontends.stablehlo.models import MODELS
 from tests.frontends.stablehlo.programs import PROGRAMS, exported
 
+ALL = {**PROGRAMS, **MODELS}
 
-@pytest.mark.parametrize("name", PROGRAMS)
+
+@pytest.mark.parametrize("name", ALL)
 def test_results_are_those_of_jax(name: str) -> None:
-    program = PROGRAMS[name]
+    program = ALL[name]
     exe = tvm_disc.build(exported(program))
     reference = jax.jit(program.function)
     for seed, dims in enumerate(program.dims):

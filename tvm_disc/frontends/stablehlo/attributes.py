@@ -39,6 +39,18 @@ def dtype_of(ty: Any) -> str:
     return _DTYPES[name]
 
 
+def checked_dtype(dtype: str, owner: str) -> str:
+    """Return the element type of an input by its name in JAX.
+
+    Raises:
+        Unsupported: programs do not have it; ``owner`` is named in the message.
+    """
+    if dtype not in _DTYPES.values():
+        known = ", ".join(_DTYPES.values())
+        raise Unsupported(f"{owner}: element type {dtype}: expected one of {known}")
+    return dtype
+
+
 def dims_of(ty: Any) -> list[int | None]:
     """Return the dims of a tensor type, None for a dynamic one."""
     return [None if ty.is_dynamic_dim(k) else ty.get_dim_size(k) for k in range(ty.rank)]
@@ -115,4 +127,4 @@ def _bfloat16(text: str) -> np.ndarray:
     return made
 
 
-__all__ = ["array", "constant", "dims_of", "dtype_of", "numbers", "tensor_type"]
+__all__ = ["array", "checked_dtype", "constant", "dims_of", "dtype_of", "numbers", "tensor_type"]

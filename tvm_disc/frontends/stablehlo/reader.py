@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.stablehlo.attributes import checked_dtype
 
 # A number, or the text of an expression of named dims; None for a dim without a name.
 DimText: TypeAlias = "int | str | None"
@@ -138,7 +139,8 @@ def _exported(exported: Any) -> Loaded:
         at = kept.get(flat)
         dims = tuple(d if isinstance(d, int) else str(d) for d in aval.shape)
         name = "" if at is None else names[at]
-        arguments.append(FunctionArgument(name, dims, str(aval.dtype), at))
+        dtype = checked_dtype(str(aval.dtype), f"input {name or flat}")
+        arguments.append(FunctionArgument(name, dims, dtype, at))
     return Loaded(module, tuple(arguments))
 
 
