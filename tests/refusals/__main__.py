@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--only", default="", help="functions whose name contains this")
     args = parser.parse_args()
+    sys.modules["torch"] = None  # type: ignore[assignment]  # also where it is installed
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # for what writes somewhere
