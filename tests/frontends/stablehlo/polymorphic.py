@@ -174,6 +174,10 @@ INDICES: dict[str, Case] = {
     "slice with a step": (lambda x: x[::2], "a, b"),
     "slice backwards": (lambda x: x[::-1], "a, b"),
     "slice by a dim": (lambda x: x[: x.shape[0] // 2], "a, b"),
+    "slice with a step of a dim": (
+        lambda x: lax.slice_in_dim(x, 1, x.shape[0], 1 + x.shape[0] // 4),
+        "a, b",
+    ),
     "slice to the other": (lambda x, y: x[: y.shape[0]], "a + b; b"),
     "rows": (lambda x: x[jnp.array([1, 0])], "a, b"),
     "rows by an argument": (lambda x, i: x[i], "a, b; c:int32"),
@@ -183,6 +187,10 @@ INDICES: dict[str, Case] = {
     "take and fill": (lambda x, i: jnp.take(x, i * 2, axis=0, mode="fill"), "a, b; c:int32"),
     "take and wrap": (lambda x, i: jnp.take(x, i * 3, axis=0, mode="wrap"), "a, b; c:int32"),
     "take_along_axis": (lambda x, i: jnp.take_along_axis(x, i, 0), "a, b; c, b:int32"),
+    "take_along_axis of one column": (
+        lambda x, i: jnp.take_along_axis(x, i, 0),
+        "a, b; a, 1:int32",
+    ),
     "dynamic_slice": (lambda x, i: lax.dynamic_slice(x, (i, 0), (2, 1)), "a, b; :int32"),
     "dynamic_slice of a dim": (
         lambda x, i: lax.dynamic_slice(x, (i, 0), (2, x.shape[1])),

@@ -24,9 +24,12 @@ NOT_EXPORTED = {
     "gradient of prod",
 }
 OTHERS = REFUSED | NOT_EXPORTED
+# functions that were compiled wrongly
+REGRESSIONS = ["slice with a step of a dim", "take_along_axis of one column"]
+CHOSEN = [n for n in CASES if n not in OTHERS][::5]
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n not in OTHERS][::5])
+@pytest.mark.parametrize("name", dict.fromkeys([*CHOSEN, *REGRESSIONS]))
 def test_beside_jax(name: str) -> None:
     check_case(name, 3)
 

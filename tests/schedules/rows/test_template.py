@@ -305,3 +305,17 @@ def test_a_mean_of_what_only_the_lowering_proves_to_be_empty() -> None:
     for n in (0, 1, 2, 5):
         found = run(np.ones(n, "f"), np.ones(2, "f"), np.ones(n + 2, "f"))
         assert found.shape == (1,) and np.isnan(np.asarray(found)).all()
+
+
+def test_an_output_per_row_that_depends_on_no_reduction() -> None:
+    body = """%0 = add(%x, 1);
+  %1 = subtract(take(shape_of(%x, dtype="int64"), 0i64, axis=0), 1i64);
+  %2 = minimum(reshape(cast(%0, dtype="int64"), newshape=[-1]), %1);
+  (all(greater(%0, 0), axis=[1], keepdims=True), maximum(%2, 0i64))"""
+    exe = program("%x: Tensor[(?, 1), int32]", body)
+    assert len(exe.kernels) == 1
+    for n in (1, 2, 5, 16, 37, 300):
+        x = np.random.default_rng(n).integers(-3, n + 3, (n, 1)).astype("int32")
+        positive, places = exe(x)
+        np.testing.assert_array_equal(positive, x + 1 > 0)
+        np.testing.assert_array_equal(places, np.clip(x[:, 0] + 1, 0, n - 1))

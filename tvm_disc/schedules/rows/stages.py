@@ -82,7 +82,11 @@ def schedule_stages(group: Group, solver: Solver) -> Schedule:
         own = max((stage.get(x, 0) for x in node.inputs), default=0)
         reduces = node.cls is OpClass.REDUCE
         stage[node] = own + 1 if reduces else own
-        per_row[node] = reduces or _one_per_row(node, domain, per_row)
+        per_row[node] = (
+            reduces
+            or _one_per_row(node, domain, per_row)
+            or _stored_per_row(node, group, domain, solver)
+        )
         cost[node] = sum(cost.get(x, 1) for x in node.inputs if not per_row.get(x, False)) + (
             node.row.cost if node.row else 0
         )
@@ -144,6 +148,16 @@ def _one_per_row(node: Node, domain: RowShape, per_row: dict[Node, bool]) -> boo
     Other nodes of that shape, such as a dim as a number, are functions of an index.
     """
     return any(per_row.get(x, False) for x in node.inputs) and _is_row_shape(node, domain)
+
+
+def _stored_per_row(node: Node, group: Group, domain: RowShape, solver: Solver) -> bool:
+    """Return whether a node is an output of a row's shape.
+
+    It may depend on no reduction. A loop over the row stores only outputs of the domain's shape.
+    """
+    if node not in group.outputs or not _is_row_shape(node, domain):
+        return False
+    return not solver.known_same_shape(node.shape, domain.full)
 
 
 def _is_row_shape(node: Node, domain: RowShape) -> bool:

@@ -60,13 +60,19 @@ def _real_dynamic_slice(n: StableHLONode) -> Expr:
         if step == 1 and begin == 0 and n.equal_dims(end, size):
             continue
         known, static = want[axis], isinstance(begin, int) and isinstance(end, int)
-        if isinstance(step, int) and step > 0 and static:
+        if isinstance(step, int) and (known is None or (static and step > 0)):
             x = n.slice(x, axis, begin, end, step)
-        elif known is not None:
-            x = n.take(x, _places(n, begin, known, step), axis)
         else:
-            x = n.slice(x, axis, begin, end, step if isinstance(step, int) else 1)
+            count = _count(n, begin, end, step) if known is None else known
+            x = n.take(x, _places(n, begin, count, step), axis)
     return x
+
+
+def _count(n: StableHLONode, begin: Dim, end: Dim, step: Dim) -> Dim:
+    """Return the number of begin, begin + step, ... below end."""
+    step = n.dim("maximum", step, 1)
+    last = n.dim("add", n.dim("subtract", end, begin), n.dim("subtract", step, 1))
+    return n.length(n.scalar(n.dim("maximum", n.dim("floor_divide", last, step), 0)))
 
 
 def _places(n: StableHLONode, begin: Dim, count: Dim, step: Dim = 1) -> Expr:
