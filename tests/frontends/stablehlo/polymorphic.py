@@ -263,6 +263,9 @@ PRODUCTS: dict[str, Case] = {
     "qr": (lambda x: jnp.linalg.qr(x)[1], "a, a"),
     "eigh": (lambda x: jnp.linalg.eigh(x + x.T)[0], "a, a"),
     "svd": (lambda x: jnp.linalg.svd(x, compute_uv=False), "a, b"),
+    "schur": (lambda x: jax.scipy.linalg.schur(x)[0], "a, a"),
+    "pinv": (jnp.linalg.pinv, "a, 5, 3"),
+    "approximate top_k": (lambda x: lax.approx_max_k(x, 2), "a, b"),
     "fft": (lambda x: jnp.abs(jnp.fft.fft(x)), "a, 8"),
     "complex": (lambda x: jnp.abs(x + 1j), "a"),
 }

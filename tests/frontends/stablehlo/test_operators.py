@@ -19,7 +19,6 @@ from tests.frontends.stablehlo.operators import (  # noqa: E402
     defined,
     table,
 )
-from tvm_disc.errors import Unsupported  # noqa: E402
 from tvm_disc.frontends.stablehlo.rows import REFUSED, ROWS  # noqa: E402
 
 # operators that only newer versions of JAX define
@@ -215,10 +214,3 @@ def test_factorizations_as_operators() -> None:
         np.testing.assert_allclose(factor(a), lower, rtol=1e-4, atol=1e-5)
         want = np.linalg.solve(np.swapaxes(lower, -1, -2), x[..., :2])
         np.testing.assert_allclose(solve(lower, x[..., :2].copy()), want, rtol=1e-3, atol=1e-4)
-
-
-def test_other_factorizations_are_refused() -> None:
-    spec = jax.ShapeDtypeStruct(export.symbolic_shape("b, 4, 4"), jnp.float32)
-    for function, name in ((jnp.linalg.qr, "geqrf"), (jnp.linalg.svd, "gesdd")):
-        with pytest.raises(Unsupported, match=f"lapack_s{name}_ffi"):
-            tvm_disc.build(export.export(jax.jit(function))(spec))

@@ -9,8 +9,9 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, op, parts
 from tvm_disc.frontends.stablehlo.formulas import division
 from tvm_disc.frontends.stablehlo.node import StableHLONode
+from tvm_disc.frontends.stablehlo.operators import decompositions, factor
 from tvm_disc.frontends.stablehlo.operators.elementwise import unary
-from tvm_disc.frontends.stablehlo.operators.factor import LAPACK
+from tvm_disc.frontends.stablehlo.operators.order import comparable, sort_keys
 from tvm_disc.frontends.stablehlo.operators.reduce import windowed
 from tvm_disc.frontends.stablehlo.operators.reducers import monoid
 from tvm_disc.frontends.stablehlo.table import OperationRow
@@ -85,13 +86,17 @@ def _short(message: str) -> str:
     return head.removeprefix("Input shapes do not match the polymorphic shapes specification. ")
 
 
-def _dynamic_window(n: StableHLONode) -> Expr:
-    """Convert @stablehlo.dynamic_reduce_window: size, strides and padding are operands."""
+def _called(n: StableHLONode) -> str:
+    """Return the name of the function that a custom call applies."""
     from jaxlib.mlir import ir
 
-    [called] = [
-        str(a).lstrip("@").strip('"') for a in ir.ArrayAttr(n.op.attributes["called_computations"])
-    ]
+    [found] = ir.ArrayAttr(n.op.attributes["called_computations"])
+    return str(found).lstrip("@").strip('"')
+
+
+def _dynamic_window(n: StableHLONode) -> Expr:
+    """Convert @stablehlo.dynamic_reduce_window: size, strides and padding are operands."""
+    called = _called(n)
     block = n.walk.function(called).regions[0].blocks[0]
     rank = n.rank(n[0])
     size, strides, base, dilations = (n.entries(k, "windows") for k in range(2, 6))
@@ -114,11 +119,31 @@ def _dynamic_top_k(n: StableHLONode) -> list[Expr]:
     return [values, n.cast(places, n.out_dtype(1))]
 
 
+def _approximate_top_k(n: StableHLONode) -> list[Expr]:
+    """Convert the approximate largest or smallest elements of an axis to the exact ones.
+
+    The operands are elements and their indices, initial values, and with a dynamic number of
+    results, that number.
+    """
+    from jaxlib.mlir import ir
+
+    config = n.op.attributes["mhlo.backend_config"]
+    axis = int(ir.IntegerAttr(config["reduction_dim"]).value)
+    [(_, ascending)] = sort_keys(n.walk.function(_called(n)).regions[0].blocks[0])
+    order = op("argsort", comparable(n, n[0], True), axis=axis, is_ascend=ascending, dtype="int64")
+    count = n.out_dims()[axis]
+    places = n.slice(order, axis, 0, n.length(n[4]) if count is None else count)
+    return [op("gather", x, places, axis=axis) for x in n.inputs[:2]]
+
+
 _CUSTOM: Mapping[str, Callable[[StableHLONode], Any]] = {
-    **LAPACK,
+    **factor.LAPACK,
+    **decompositions.LAPACK,
     "shape_assertion": _assertion,
     "stablehlo.dynamic_reduce_window": _dynamic_window,
     "stablehlo.dynamic_top_k": _dynamic_top_k,
+    "ApproxTopK": _approximate_top_k,
+    "stablehlo.dynamic_approx_top_k": _approximate_top_k,
     "mhlo.erf": unary("erf"),
     "mhlo.asin": unary("asin"),
     "mhlo.acos": unary("acos"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, op
 from tvm_disc.frontends.loop import counted
 from tvm_disc.frontends.stablehlo.node import StableHLONode
@@ -17,18 +16,18 @@ from tvm_disc.frontends.stablehlo.table import OperationRow
 Pair = tuple[list[Expr], list[Expr]]
 
 
-def _iota(n: StableHLONode, x: Expr, axis: int) -> Expr:
+def indices(n: StableHLONode, x: Expr, axis: int) -> Expr:
     """Return the index along the rows (-2) or columns (-1) of matrices, to compare with."""
     rank = n.rank(x)
     return n.along(n.arange(n.size(x, rank + axis)), rank + axis, rank)
 
 
-def _column(n: StableHLONode, x: Expr, t: Expr) -> Expr:
+def column(n: StableHLONode, x: Expr, t: Expr) -> Expr:
     """Return column t, as matrices of one column."""
     return n.expand(n.take(x, t, n.rank(x) - 1), n.rank(x) - 1)
 
 
-def _row(n: StableHLONode, x: Expr, t: Expr) -> Expr:
+def row(n: StableHLONode, x: Expr, t: Expr) -> Expr:
     """Return row t, as matrices of one row."""
     return n.expand(n.take(x, t, n.rank(x) - 2), n.rank(x) - 2)
 
@@ -40,12 +39,12 @@ def cholesky(n: StableHLONode, a: Expr, lower: bool) -> Expr:
     def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> Pair:
         [a], [factor] = fixed, now
         last = n.rank(a) - 1
-        done = n.reduce("sum", factor * _row(n, factor, t), [last], keep=True)
-        rest = _column(n, a, t) - done
-        root = n.sqrt(_row(n, rest, t))
-        below = _iota(n, a, -2)
-        column = n.where(op("greater", below, t), rest / root, n.where(n.equal(below, t), root, 0))
-        return [n.where(n.equal(_iota(n, a, -1), t), column, factor)], []
+        done = n.reduce("sum", factor * row(n, factor, t), [last], keep=True)
+        rest = column(n, a, t) - done
+        root = n.sqrt(row(n, rest, t))
+        below = indices(n, a, -2)
+        line = n.where(op("greater", below, t), rest / root, n.where(n.equal(below, t), root, 0))
+        return [n.where(n.equal(indices(n, a, -1), t), line, factor)], []
 
     zeros = n.full(0, n.sizes(a), n.dtype(a))
     [factor], _ = counted(n, n.size(a, n.rank(a) - 1), [a], [zeros], step)
@@ -66,11 +65,11 @@ def triangular_solve(
 
     def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> Pair:
         [a, b], [x] = fixed, now
-        row = _row(n, a, t)
-        known = n.where(op("less", _iota(n, a, -1), t), row, 0)
-        rest = _row(n, b, t) - n.reduce("sum", n.swapped(known) * x, [rank - 2], keep=True)
-        new = rest if unit else rest / _column(n, row, t)
-        return [n.where(n.equal(_iota(n, x, -2), t), new, x)], []
+        line = row(n, a, t)
+        known = n.where(op("less", indices(n, a, -1), t), line, 0)
+        rest = row(n, b, t) - n.reduce("sum", n.swapped(known) * x, [rank - 2], keep=True)
+        new = rest if unit else rest / column(n, line, t)
+        return [n.where(n.equal(indices(n, x, -2), t), new, x)], []
 
     zeros = n.full(0, n.sizes(b), n.dtype(b))
     [x], _ = counted(n, n.size(a, rank - 1), [a, b], [zeros], step)
@@ -84,16 +83,16 @@ def lu(n: StableHLONode, a: Expr) -> list[Expr]:
 
     def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> Pair:
         a, pivots = now
-        rows, columns = _iota(n, a, -2), _iota(n, a, -1)
-        size = n.where(op("less", rows, t), -1, n.abs(_column(n, a, t)))
+        rows, columns = indices(n, a, -2), indices(n, a, -1)
+        size = n.where(op("less", rows, t), -1, n.abs(column(n, a, t)))
         pivot = op("argmax", size, axis=(rank - 2,), keepdims=True)
         pivot = n.cast(pivot, "int64")
         chosen = n.equal(rows, pivot)
         top = n.reduce("sum", n.where(chosen, a, 0), [rank - 2], keep=True)
-        a = n.where(chosen, _row(n, a, t), a)
+        a = n.where(chosen, row(n, a, t), a)
         a = n.where(n.equal(rows, t), top, a)
-        head = _column(n, top, t)
-        factor = n.where(n.equal(head, 0), 0, _column(n, a, t) / head)
+        head = column(n, top, t)
+        factor = n.where(n.equal(head, 0), 0, column(n, a, t) / head)
         below = op("greater", rows, t)
         rest = n.where(op("greater", columns, t), a - factor * top, a)
         rest = n.where(n.equal(columns, t), factor, rest)
@@ -102,10 +101,9 @@ def lu(n: StableHLONode, a: Expr) -> list[Expr]:
         return [n.where(below, rest, a), n.where(here, n.cast(line, "int32"), pivots)], []
 
     sizes = n.sizes(a)
-    if not n.equal_dims(sizes[-1], sizes[-2]):
-        raise Unsupported("the LU factors of matrices that are not square")
-    pivots = n.full(0, sizes[:-1], "int32")
-    found, _ = counted(n, sizes[-1], [], [a, pivots], step)
+    count = n.dim("minimum", *sizes[-2:])
+    pivots = n.full(0, [*sizes[:-2], count], "int32")
+    found, _ = counted(n, count, [], [a, pivots], step)
     return found
 
 
@@ -122,14 +120,14 @@ def _triangular_solve(n: StableHLONode) -> Expr:
     return triangular_solve(n, n[0], n[1], left, lower, unit, transposed)
 
 
-def _letter(n: StableHLONode, name: str) -> str:
+def lapack_option(n: StableHLONode, name: str) -> str:
     """Return an option of LAPACK, which is the code of a letter."""
     from jaxlib.mlir import ir
 
     return chr(ir.IntegerAttr(n.op.attributes["mhlo.backend_config"][name]).value & 0xFF)
 
 
-def _status(n: StableHLONode, k: int, factor: Expr) -> Expr:
+def failed(n: StableHLONode, k: int, factor: Expr) -> Expr:
     """Return LAPACK's status of each matrix: 0, or 1 if its factor has a NaN."""
     rank = n.rank(factor)
     failed = n.reduce("any", n.isnan(factor), [rank - 2, rank - 1])
@@ -137,12 +135,12 @@ def _status(n: StableHLONode, k: int, factor: Expr) -> Expr:
 
 
 def _potrf(n: StableHLONode) -> list[Expr]:
-    factor = cholesky(n, n[0], _letter(n, "uplo") == "L")
-    return [factor, _status(n, 1, factor)]
+    factor = cholesky(n, n[0], lapack_option(n, "uplo") == "L")
+    return [factor, failed(n, 1, factor)]
 
 
 def _trsm(n: StableHLONode) -> Expr:
-    letters = [_letter(n, k) for k in ("side", "uplo", "diag", "trans_x")]
+    letters = [lapack_option(n, k) for k in ("side", "uplo", "diag", "trans_x")]
     left, lower, unit = (found == "LLU"[k] for k, found in enumerate(letters[:3]))
     return triangular_solve(n, n[0], n[1], left, lower, unit, letters[3] != "N")
 
@@ -164,4 +162,15 @@ ROWS: tuple[OperationRow, ...] = (
     OperationRow("triangular_solve", _triangular_solve),
 )
 
-__all__ = ["LAPACK", "ROWS", "cholesky", "lu", "triangular_solve"]
+__all__ = [
+    "LAPACK",
+    "ROWS",
+    "cholesky",
+    "column",
+    "failed",
+    "indices",
+    "lapack_option",
+    "lu",
+    "row",
+    "triangular_solve",
+]

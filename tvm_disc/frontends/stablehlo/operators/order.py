@@ -14,10 +14,10 @@ from tvm_disc.frontends.stablehlo.table import OperationRow
 def _sort(n: StableHLONode) -> list[Expr]:
     """Convert a sort by one or several keys: stable sorts from the last key to the first."""
     axis = int(n.attr("dimension", -1)) % n.rank(n[0])
-    keys = _keys(n.block())
+    keys = sort_keys(n.block())
     order: Expr | None = None
     for k, ascending in reversed(keys):
-        key = _comparable(n, n[k], len(keys) > 1 or len(n) > 1 or not ascending)
+        key = comparable(n, n[k], len(keys) > 1 or len(n) > 1 or not ascending)
         key = key if order is None else op("gather", key, order, axis=axis)
         found = op("argsort", key, axis=axis, is_ascend=ascending, dtype="int64")
         order = found if order is None else op("gather", order, found, axis=axis)
@@ -25,7 +25,7 @@ def _sort(n: StableHLONode) -> list[Expr]:
     return [op("gather", x, order, axis=axis) for x in n.inputs]
 
 
-def _comparable(n: StableHLONode, x: Expr, exact: bool) -> Expr:
+def comparable(n: StableHLONode, x: Expr, exact: bool) -> Expr:
     """Return a key whose order is the total order of floats, with all zeros and all NaNs equal."""
     if not is_float(n.dtype(x)) or n.dtype(x) == "bfloat16":
         return x
@@ -34,7 +34,7 @@ def _comparable(n: StableHLONode, x: Expr, exact: bool) -> Expr:
     return ordered(n, plain)
 
 
-def _keys(block: Any) -> list[tuple[int, bool]]:
+def sort_keys(block: Any) -> list[tuple[int, bool]]:
     """Return the operand and direction of each key that a comparator compares, in order.
 
     JAX compares ``a0 < b0 or (a0 == b0 and (a1 < b1 or ...))``, on normalized floats.
@@ -94,3 +94,5 @@ def _source(value: Any, arguments: list[Any]) -> int | None:
 
 
 ROWS: tuple[OperationRow, ...] = (OperationRow("sort", _sort),)
+
+__all__ = ["ROWS", "comparable", "sort_keys"]
