@@ -17,7 +17,7 @@ from tests import not_run
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
-OPTIONAL = ("torch", "transformers", "onnx")  # packages beyond our dependencies
+OPTIONAL = ("torch", "transformers", "onnx", "jax")  # packages beyond our dependencies
 BLOCK = re.compile(r"^# ```text\n((?:#.*\n)*?)# ```$", re.MULTILINE)
 STOPS = "stops here: "  # what a tutorial prints that cannot go on
 
