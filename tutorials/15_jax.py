@@ -59,8 +59,8 @@ def encode(params, ids, mask):
 # %% [markdown]
 # ## Inference
 #
-# `dynamic` gives the shapes of parameters by name: `b` and `s` are any number from 1 on. A call with
-# another number of sentences or words runs the same program. Results are JAX arrays.
+# `dynamic` gives the shapes of parameters by name: `b` and `s` are any number from 1 on. A call
+# with another number of sentences or words runs the same program. Results are JAX arrays.
 
 # %%
 params = parameters(0)
