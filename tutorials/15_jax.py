@@ -103,7 +103,7 @@ except GuardFailed as error:
 # ## Training
 #
 # The gradient of a function is another function, and so is a step of an optimizer. The model learns
-# to find masked words. Sentences have different lengths, so each batch has a shape of its own.
+# to find masked words. Sentences have different lengths, so each batch has another shape.
 
 
 # %%
