@@ -17,7 +17,8 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from tvm_disc.typing import Expr, GlobalVar, TVMFunction, TVMModule
+from tvm_disc.relay.expressions import expressions
+from tvm_disc.typing import Expr, TVMFunction, TVMModule
 
 PREFIX = "disc.object."
 GENERAL = "disc.general"  # attribute of functions that take and return boxed values
@@ -51,14 +52,7 @@ def needs_boxes(func: TVMFunction) -> bool:
     """Return whether a Relax function has boxed values."""
     if is_general(func) or any(is_object(p.ty) for p in func.params):
         return True
-    found = False
-
-    def look(e: Expr | GlobalVar) -> None:
-        nonlocal found
-        found = found or object_op(e) is not None
-
-    relax.analysis.post_order_visit(func.body, look)
-    return found
+    return any(object_op(e) is not None for e in expressions(func.body))
 
 
 def is_general(func: TVMFunction) -> bool:
@@ -68,12 +62,8 @@ def is_general(func: TVMFunction) -> bool:
 
 def has_effect(expr: Expr) -> bool:
     """Return whether an expression may read or write a reference, so that its order matters."""
-    found = False
-
-    def look(e: Expr | GlobalVar) -> None:
-        nonlocal found
-        called = isinstance(e, tvm.ir.Call) and isinstance(e.op, tvm.ir.GlobalVar)
-        found = found or called or object_op(e) in ("read", "write", "apply")
-
-    relax.analysis.post_order_visit(expr, look)
-    return found
+    return any(
+        isinstance(e, tvm.ir.Call)
+        and (isinstance(e.op, tvm.ir.GlobalVar) or object_op(e) in ("read", "write", "apply"))
+        for e in expressions(expr)
+    )

@@ -18,6 +18,7 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.core_ops import BFLOAT16
 from tvm_disc.relay.call_attrs import fields_of, with_dtypes
+from tvm_disc.relay.expressions import expressions
 from tvm_disc.relay.kernel_ops import DEQUANTIZE, REINTERPRET
 from tvm_disc.typing import Call, Expr, PassContext, TVMModule, TVMType
 
@@ -110,18 +111,13 @@ class _Widener(relax.PyExprMutator):
 
 def _mentions(mod: TVMModule) -> bool:
     """Return whether any value of a module is a bfloat16 tensor."""
-    found: list[Any] = []
-
-    def look(expr: object) -> None:
-        if not found and isinstance(expr, tvm.ir.Call | relax.Var | tvm.ir.GenericConst):
-            ty = getattr(expr, "ty", None)
-            if ty is not None and any(_narrow_fields(ty)):
-                found.append(expr)
-
-    for _, func in mod.functions_items():
-        if isinstance(func, relax.Function) and not found:
-            relax.analysis.post_order_visit(func, look)
-    return bool(found)
+    functions = [f for _, f in mod.functions_items() if isinstance(f, relax.Function)]
+    return any(
+        any(_narrow_fields(e.ty))
+        for func in functions
+        for e in expressions(func)
+        if isinstance(e, tvm.ir.Call | tvm.ir.Var | tvm.ir.GenericConst)
+    )
 
 
 def WidenBFloat16() -> object:

@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.errors import ParseError
+from tvm_disc.graph.nodes import free_symbols
 from tvm_disc.shape import Solver, parse_constraint
 from tvm_disc.shape.printing import show
 from tvm_disc.typing import Expr
@@ -36,7 +37,7 @@ def facts_about(solver: Solver, dims: Sequence[Expr]) -> list[str]:
         for symbol, source in solver.symbols()
         if not source.startswith("input ") and symbol not in solver.definitions
     }
-    found = [] if read.intersection(dims) else _equations(solver, dims)
+    found = [] if read.intersection(free_symbols(dims)) else _equations(solver, dims)
     if read:
         return found
     for k, dim in enumerate(dims):

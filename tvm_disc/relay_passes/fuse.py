@@ -9,6 +9,7 @@ that a group function is closed and equal groups are structurally equal.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,9 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_disc.errors import WhyNot
+from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, free_symbols, is_tensor, like_blocks, link_users, read_call
+from tvm_disc.relay.expressions import variables
 from tvm_disc.relay.object_ops import has_effect
 from tvm_disc.relay_passes.dim_facts import facts_about
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
@@ -36,6 +39,8 @@ from tvm_disc.typing import (
     TVMType,
     Var,
 )
+
+LONG_SIZE = 8  # operations of a size that a kernel takes as one number
 
 
 def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> object:
@@ -136,13 +141,7 @@ class _Outliner:
 
     def _external(self, binding: Binding, lookup: Mapping[Var, Node]) -> Node:
         """Return a node for a binding that is not a core operator; it only constrains the order."""
-        sources: dict[Node, None] = {}
-
-        def look(e: object) -> None:
-            if isinstance(e, tvm.ir.Var) and e in lookup:
-                sources[lookup[e]] = None
-
-        relax.analysis.post_order_visit(binding.value, look)
+        sources = dict.fromkeys(lookup[v] for v in variables(binding.value) if v in lookup)
         ty = binding.var.ty
         shape: tuple[Any, ...] = ()
         dtype = "handle"
@@ -154,11 +153,9 @@ class _Outliner:
     def _mark_outputs(
         self, seq: SeqExpr, bindings: Sequence[object], lookup: Mapping[Var, Node]
     ) -> None:
-        def look(e: object) -> None:
-            if isinstance(e, tvm.ir.Var) and e in lookup:
-                lookup[e].is_output = True
-
-        relax.analysis.post_order_visit(seq.body, look)
+        for var in variables(seq.body):
+            if var in lookup:
+                lookup[var].is_output = True
         for node in lookup.values():
             if node.row is not None and node.row.extends:
                 node.is_output = True  # its effect is a result
@@ -198,16 +195,17 @@ class _Outliner:
     def _outline(self, group: GroupPlan, outputs: Sequence[Node]) -> list[Any]:
         name = f"{_label(group)}_{self.count}"
         self.count += 1
-        params, symbols = _interface(group)
+        params, symbols, sizes = _interface(group, self.solver)
         same = self._representatives(symbols)
         symbols = [s for s in symbols if same[s].same_as(s)]
-        func = _group_function(group, params, outputs, symbols, same)
-        if facts := facts_about(self.solver, symbols):
+        func = _group_function(group, params, outputs, _Renaming(symbols, same, sizes))
+        numbers = [*symbols, *sizes]
+        if facts := facts_about(self.solver, numbers):
             func = func.with_attr("disc.facts", facts)
         gv = self.builder.add_func(func, name)
         args = [p.expr if p.op == "const" else p.var for p in params]
-        if symbols:
-            args.append(relax.ShapeExpr(symbols))
+        if numbers:
+            args.append(relax.ShapeExpr(numbers))
         call = tvm.ir.Call(gv, args)
         types = [o.var.ty for o in outputs]
         if len(outputs) == 1:
@@ -257,48 +255,140 @@ def _label(group: GroupPlan) -> str:
     return f"{group.kind}_{group.anchor.op.split('.')[-1]}"
 
 
-def _interface(group: GroupPlan) -> tuple[list[Node], list[Expr]]:
-    """Return (external tensors that the group reads, symbols it uses), in order of first use."""
+def _interface(group: GroupPlan, solver: Solver) -> tuple[list[Node], list[Expr], list[Expr]]:
+    """Return (external tensors that the group reads, symbols it uses, long sizes that it takes as
+    one number), in order of first use.
+    """
     params: dict[Node, None] = {}
     exprs: list[Any] = []
+    prims: list[Any] = []
     for node in group.nodes():
         for x in node.inputs:
             if x not in group and not x.is_scalar_const:
                 params[x] = None
         exprs.extend(node.shape)
         for p in node.prims:
-            exprs.extend(p if isinstance(p, tuple) else (p,))
-    for p in params:
+            prims.extend(p if isinstance(p, tuple) else (p,))
+    for p in params:  # its shape may have a symbol that occurs nowhere else
         exprs.extend(p.shape)
-    # An operand's shape may have a symbol that occurs nowhere else.
-    return list(params), free_symbols(exprs)
+    views = any(n.cls is OpClass.VIEW for n in group.nodes())
+    sizes = _long_sizes(exprs, prims, solver, views)
+    short = [e for e in (*exprs, *prims) if sizes.find(e) is None]
+    return list(params), free_symbols(short), sizes.exprs
+
+
+class _Distinct:
+    """Sizes that differ in structure, in order."""
+
+    def __init__(self, exprs: Iterable[Expr] = ()) -> None:
+        self.exprs: list[Expr] = []
+        self._places: dict[int, list[int]] = {}
+        for expr in exprs:
+            if self.find(expr) is None:
+                self._places.setdefault(_hash(expr), []).append(len(self.exprs))
+                self.exprs.append(expr)
+
+    def find(self, expr: Expr | int) -> int | None:
+        """Return the position of an equal size, or None."""
+        if not self._places or isinstance(expr, int | tirx.IntImm):
+            return None
+        at = self._places.get(_hash(expr), ())
+        return next((k for k in at if tvm_ffi.structural_equal(self.exprs[k], expr)), None)
+
+
+def _long_sizes(
+    dims: Sequence[Expr], prims: Sequence[Expr], solver: Solver, views: bool
+) -> _Distinct:
+    """Return the long sizes whose symbols occur in no other size of a group.
+
+    The kernel does not depend on how such a size is computed: as one number, its code is short, and
+    groups that differ only in this share it. A size that is equal to another one keeps its form,
+    and so does one that an equation relates to others in a group with ``views``, whose index
+    arithmetic may need it.
+    """
+    sizes = [e for e in _Distinct(d for d in dims if not _is_short(d)).exprs if _is_long(e)]
+    if not sizes:
+        return _Distinct()
+    distinct = _Distinct(d for d in (*dims, *prims) if not _is_short(d))
+    uses = Counter(s for e in distinct.exprs for s in free_symbols([e]))
+    uses.update(free_symbols(e for e in (*dims, *prims) if _is_short(e)))
+    others = _Distinct(d for d in dims if not isinstance(d, int | tirx.IntImm))
+    equations = [{*free_symbols([e])} for e in solver.equations([*uses])] if views else []
+
+    def is_alone(size: Expr) -> bool:
+        symbols = {*free_symbols([size])}
+        if any(uses[s] > 1 for s in symbols) or any(e & symbols and e - symbols for e in equations):
+            return False
+        return not any(solver.known_eq(size, d) for d in others.exprs if d is not size)
+
+    return _Distinct(filter(is_alone, sizes))
+
+
+def _hash(expr: Expr | int) -> int:
+    return int(tvm_ffi.structural_hash(expr))
+
+
+def _is_short(expr: Expr | int) -> bool:
+    """Return whether a size is a number or a symbol."""
+    return isinstance(expr, int | tirx.IntImm | tirx.Var)
+
+
+def _is_long(expr: Expr) -> bool:
+    """Return whether a size has at least ``LONG_SIZE`` operations."""
+    count, stack = 0, [expr]
+    while stack and count < LONG_SIZE:
+        found = stack.pop()
+        if not _is_short(found):
+            count += 1
+            stack.extend(getattr(found, side) for side in "ab" if hasattr(found, side))
+    return count >= LONG_SIZE
+
+
+class _Renaming:
+    """The sizes of a group over fresh variables.
+
+    Args:
+        symbols: the symbols of the group.
+        same: for each symbol of the program that occurs, one of ``symbols``.
+        sizes: sizes that become one variable each.
+
+    Attributes:
+        made: the new variables, of ``symbols`` and then of ``sizes``.
+    """
+
+    def __init__(
+        self, symbols: Sequence[Expr], same: Mapping[Expr, Expr], sizes: Sequence[Expr]
+    ) -> None:
+        made = {s: tirx.Var(str(s.name), "int64") for s in symbols}
+        self._fresh = {s: made[chosen] for s, chosen in same.items()}
+        self._sizes = _Distinct(sizes)
+        self._of_sizes = [tirx.Var(f"size_{k}", "int64") for k in range(len(sizes))]
+        self.made = [*made.values(), *self._of_sizes]
+
+    def __call__(self, expr: Expr) -> Expr:
+        at = self._sizes.find(expr)
+        return renamed(expr, self._fresh) if at is None else self._of_sizes[at]
 
 
 def _group_function(
-    group: GroupPlan,
-    params: Sequence[Node],
-    outputs: Sequence[Node],
-    symbols: Sequence[Any],
-    same: Mapping[Any, Any],
+    group: GroupPlan, params: Sequence[Node], outputs: Sequence[Node], rename: _Renaming
 ) -> TVMFunction:
     """Return the closed function of a group, over fresh symbols and variables."""
-    made = {s: tirx.Var(str(s.name), "int64") for s in symbols}
-    fresh = {s: made[chosen] for s, chosen in same.items()}
     # A constant with two uses is two parameters: as a weight it may have a different layout.
     made_vars: dict[Node, Any] = {}
     args = []
     for k, p in enumerate(params):
-        shape = [rename(d, fresh) for d in p.shape]
+        shape = [rename(d) for d in p.shape]
         var = relax.Var(f"p{k}", relax.TensorType(shape, p.dtype))
         args.append(var)
         made_vars[p] = var
-    if symbols:
-        args.append(relax.Var("dims", relax.ShapeType([fresh[s] for s in symbols])))
+    if rename.made:
+        args.append(relax.Var("dims", relax.ShapeType(rename.made)))
     bindings = []
     for k, node in enumerate(group.nodes()):
-        ty = relax.TensorType([rename(d, fresh) for d in node.shape], node.dtype)
+        ty = relax.TensorType([rename(d) for d in node.shape], node.dtype)
         var = relax.Var(f"v{k}", ty)
-        call = _rename_call(node, fresh, made_vars)
+        call = _rename_call(node, rename, made_vars)
         relax.expr._update_type(call, ty)
         bindings.append(relax.VarBinding(var, call))
         made_vars[node] = var
@@ -322,7 +412,7 @@ def _group_function(
     return relax.Function(args, body, out.ty, True, tvm.ir.make_node("ir.DictAttrs", **attrs))
 
 
-def rename(expr: Expr, fresh: Mapping[Var, Expr]) -> Expr:
+def renamed(expr: Expr, fresh: Mapping[Expr, Expr]) -> Expr:
     """Return ``expr`` with variables replaced."""
     if isinstance(expr, int | tirx.IntImm):
         return expr
@@ -332,20 +422,20 @@ def rename(expr: Expr, fresh: Mapping[Var, Expr]) -> Expr:
     return mapped
 
 
-def _rename_call(node: Node, fresh: Mapping[Var, Expr], made_vars: Mapping[Node, object]) -> Expr:
+def _rename_call(node: Node, rename: _Renaming, made_vars: Mapping[Node, object]) -> Expr:
     operands = (made_vars.get(x, x.expr) for x in node.inputs)
     call = node.expr
-    args = [_rename_arg(a, fresh, operands) for a in call.args]
+    args = [_rename_arg(a, rename, operands) for a in call.args]
     return tvm.ir.Call(call.op, args, call.attrs, call.ty_args)
 
 
-def _rename_arg(arg: Expr, fresh: Mapping[Var, Expr], operands: Iterator[Any]) -> Expr:
+def _rename_arg(arg: Expr, rename: _Renaming, operands: Iterator[Any]) -> Expr:
     """Return an argument of a call, its tensors replaced by the next operands."""
     if isinstance(arg, relax.ShapeExpr):
-        return relax.ShapeExpr([rename(d, fresh) for d in arg.values])
+        return relax.ShapeExpr([rename(d) for d in arg.values])
     if isinstance(arg, tvm.ir.Tuple):
-        return relax.Tuple([_rename_arg(f, fresh, operands) for f in arg.fields])
-    return next(operands) if is_tensor(arg.ty) else rename(arg, fresh)
+        return relax.Tuple([_rename_arg(f, rename, operands) for f in arg.fields])
+    return next(operands) if is_tensor(arg.ty) else rename(arg)
 
 
 def _order(

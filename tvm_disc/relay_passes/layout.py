@@ -31,6 +31,7 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, static_dim, zero_point
+from tvm_disc.relay.expressions import variables
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.layout_rules import (
     FILLED,
@@ -188,16 +189,7 @@ def _number(count: int, what: str) -> str:
 
 def _read_outside(out: Sequence_) -> set[object]:
     """Return the variables that bindings other than core operators read."""
-    found: set[Any] = set()
-
-    def look(expr: object) -> None:
-        if isinstance(expr, tvm.ir.Var):
-            found.add(expr)
-
-    for binding in out.bindings:
-        if not is_core(binding):
-            relax.analysis.post_order_visit(binding.value, look)
-    return found
+    return {v for b in out.bindings if not is_core(b) for v in variables(b.value)}
 
 
 def _operand_rank(node: Node, operand: Node) -> int:

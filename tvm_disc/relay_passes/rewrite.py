@@ -16,6 +16,7 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.core_ops import CORE
 from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
+from tvm_disc.relay.expressions import variables
 from tvm_disc.shape import Solver
 from tvm_disc.support.limits import FoldBudget
 from tvm_disc.typing import Binding, Expr, SeqExpr, Var
@@ -188,15 +189,8 @@ def is_core(binding: Binding) -> bool:
 
 def drop_dead(out: Sequence_) -> None:
     """Remove unused calls and tuples."""
-    used: set[Any] = set()
-
-    def look(e: object) -> None:
-        if isinstance(e, tvm.ir.Var):
-            used.add(e)
-
+    used: set[object] = {*out.results}
     kept = []
-    for var in out.results:
-        used.add(var)
     for binding in reversed(out.bindings):
         node = out.lookup.get(binding.var)
         pure = isinstance(binding.value, tvm.ir.Tuple) or (
@@ -205,7 +199,7 @@ def drop_dead(out: Sequence_) -> None:
         if pure and binding.var not in used:
             out.lookup.pop(binding.var, None)
             continue
-        relax.analysis.post_order_visit(binding.value, look)
+        used.update(variables(binding.value))
         kept.append(binding)
     out.bindings = list(reversed(kept))
     alive = {b.var for b in out.bindings}
@@ -270,7 +264,7 @@ def _rewrite_sequence(
     body = out.rename(seq.body)
     out.rules = ()  # steps that follow move bindings themselves
     for step in finish:
-        out.results = variables_of(body)
+        out.results = [*variables(body)]
         link_users([*out.lookup.values(), *_literals(out.nodes)])
         for var in out.results:
             if var in out.lookup:
@@ -278,18 +272,6 @@ def _rewrite_sequence(
         step(out)
         body = out.rename(body)
     return relax.SeqExpr(like_blocks(seq.blocks, out.bindings), body)
-
-
-def variables_of(expr: object) -> list[Expr]:
-    """Return the variables that an expression reads."""
-    found: list[Any] = []
-
-    def look(e: object) -> None:
-        if isinstance(e, tvm.ir.Var):
-            found.append(e)
-
-    relax.analysis.post_order_visit(expr, look)
-    return found
 
 
 def _substituted(seq: Any, outer: Sequence_) -> Any:

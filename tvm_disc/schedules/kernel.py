@@ -60,7 +60,7 @@ GAP_BYTES = 8192
 __all__ = ["Body", "Group", "Kernel", "Machine", "Plan", "build_kernel", "single"]
 
 
-@dataclass
+@dataclass(eq=False)
 class Kernel:
     """A compiled group before code generation.
 

@@ -69,6 +69,8 @@ class Lowering:
         # non-temporal stores of results, or None for plain stores
         self.past: PastCaches | None = None
         self.defined: list[Any] = []  # all index placeholders that were computed, in order
+        # receives the offset of each load; for templates that look at a group before they emit it
+        self.on_load: Callable[[Expr], None] = lambda offset: None
 
     def bind_buffer(self, node: Node, buffer: Buffer) -> None:
         """Make reads of ``node`` loads from its compact row-major ``buffer``."""
@@ -102,9 +104,10 @@ class Lowering:
 
     def load(self, buffer: Buffer, offset: Expr, dtype: str) -> Expr:
         """Return a loaded element, converted to the type in which kernels compute."""
+        self.on_load(i64(offset))
         if self._mask is None or lanes_of(i64(offset)) == 1:
             value = buffer[offset]
-        elif isinstance(offset, tirx.Ramp) and _is_one(offset.stride):
+        elif is_contiguous(offset):
             value = masked_load(buffer, offset.base, self._mask)
         else:
             # Masked lanes read element 0, which exists.
@@ -311,7 +314,7 @@ class Lowering:
         """Store one element or vector, resolving the indices used."""
         offset, value = same_lanes(offset, stored(value, dtype))
         self.resolve([offset, value])
-        lanes, along = lanes_of(offset), isinstance(offset, tirx.Ramp) and _is_one(offset.stride)
+        lanes, along = lanes_of(offset), is_contiguous(offset)
         whole, past = self._mask is None and along, self.past
         if whole and past is not None and past.takes(buffer, lanes):
             past.store(buffer, offset.base, value)
@@ -328,5 +331,8 @@ class Lowering:
         return [i64(0) if is_one(d) else i for d, i in zip(source.shape, trailing, strict=True)]
 
 
-def _is_one(stride: Expr) -> bool:
-    return isinstance(stride, tirx.IntImm) and int(stride.value) == 1
+def is_contiguous(offset: Expr) -> bool:
+    """Return whether an offset is a vector of adjacent elements."""
+    if not isinstance(offset, tirx.Ramp):
+        return False
+    return isinstance(offset.stride, tirx.IntImm) and int(offset.stride.value) == 1

@@ -55,9 +55,14 @@ def readable_formula(expr: Expr) -> str:
     arithmetic.
     """
     try:
-        return ast.unparse(ast.parse(formula(expr), mode="eval"))
+        return readable(formula(expr))
     except Unsupported:
         return str(expr)
+
+
+def readable(text: str) -> str:
+    """Return a formula with few parentheses, unless it is too long to read."""
+    return text if len(text) > READABLE else ast.unparse(ast.parse(text, mode="eval"))
 
 
 def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm import tirx
 
-from tvm_disc.codegen.plan.formula import Formulas, formula, steps_of
+from tvm_disc.codegen.plan.formula import Formulas, formula, readable, steps_of
 from tvm_disc.codegen.plan.kernels import substitute
 from tvm_disc.codegen.plan.memory import lifetimes, written
 from tvm_disc.codegen.plan.program import (
@@ -50,9 +50,10 @@ def outline(program: Program) -> list[dict[str, object]]:
     once.
     """
     calls: list[dict[str, Any]] = []
-    _add(calls, program.region, "")
+    moved = cache(_moved)
+    _add(calls, program.region, "", moved)
     for function in program.functions:
-        _add(calls, function.region, function.name)
+        _add(calls, function.region, function.name, moved)
     return calls
 
 
@@ -97,7 +98,9 @@ def _inner(step: Instruction) -> Iterator[Launch | Copy]:
     return _steps(Region([step]))
 
 
-def _add(calls: list[dict[str, Any]], region: Region, function: str) -> None:
+def _add(
+    calls: list[dict[str, Any]], region: Region, function: str, moved: Callable[[Kernel], Expr]
+) -> None:
     writer: dict[Storage, int] = {}
     for step in _steps(region):
         if isinstance(step, Copy):
@@ -112,7 +115,7 @@ def _add(calls: list[dict[str, Any]], region: Region, function: str) -> None:
                 "kind": kernel.kind,
                 "ops": [n.op.removeprefix("relax.") for n in kernel.nodes],
                 "reads": [_origin(s, writer) for s in step.inputs],
-                "bytes": _moved(kernel, dict(zip(kernel.symbols, step.symbols, strict=True))),
+                "bytes": _text(moved(kernel), dict(zip(kernel.symbols, step.symbols, strict=True))),
             }
         )
         writer.update(dict.fromkeys(step.outputs, len(calls) - 1))
@@ -140,9 +143,15 @@ def _origin(storage: Storage, writer: Mapping[Storage, int]) -> int | str:
     return storage.name if storage.home is Home.INPUT else "earlier"
 
 
-def _moved(kernel: Kernel, values: Mapping[Var, Expr]) -> str:
+def _moved(kernel: Kernel) -> Expr:
+    """Return the bytes that a kernel reads and writes, simplified, over its own symbols."""
+    simplified: Expr = tvm.sym.Analyzer().simplify(_read_and_written(kernel))
+    return simplified
+
+
+def _read_and_written(kernel: Kernel) -> Expr:
     if kernel.extension is not None:  # the new rows are read and written, not the buffer
-        return _text(_size(kernel.extension.inputs[1]) * 2, values)
+        return _size(kernel.extension.inputs[1]) * 2
     users: dict[Node, list[Node]] = {}
     for node in kernel.nodes:
         for x in dict.fromkeys(node.inputs):
@@ -152,14 +161,12 @@ def _moved(kernel: Kernel, values: Mapping[Var, Expr]) -> str:
         total = total + _read(param, users.get(param, []))
     for node in kernel.outputs:
         total = total + _size(node)
-    return _text(total, values)
+    return total
 
 
 def _text(total: Expr, values: Mapping[Var, Expr]) -> str:
     try:
-        # simplified before the substitution: dims of a call may be long expressions
-        text = formula(substitute(tvm.sym.Analyzer().simplify(total), values))
-        return ast.unparse(ast.parse(text, mode="eval").body)
+        return readable(formula(substitute(total, values)))
     except Unsupported:
         return "?"
 

@@ -19,6 +19,7 @@ from tvm_disc.codegen.plan.program import (
     StoredTensor,
 )
 from tvm_disc.errors import Unsupported
+from tvm_disc.relay.expressions import expressions
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Binding, Expr, GlobalVar, TVMFunction
 
@@ -52,17 +53,12 @@ def written_in(region: Region, storage: Storage) -> bool:
     return False
 
 
-def calls(expr: object, gv: object) -> bool:
+def calls(expr: Expr, gv: object) -> bool:
     """Return whether ``expr`` calls ``gv``."""
-    found = False
-
-    def look(e: object) -> None:
-        nonlocal found
-        if isinstance(e, tvm.ir.Call) and isinstance(e.op, tvm.ir.GlobalVar):
-            found = found or bool(e.op.same_as(gv))
-
-    relax.analysis.post_order_visit(expr, look)
-    return found
+    return any(
+        isinstance(e, tvm.ir.Call) and isinstance(e.op, tvm.ir.GlobalVar) and e.op.same_as(gv)
+        for e in expressions(expr)
+    )
 
 
 def loop_form(func: TVMFunction, gv: GlobalVar) -> tuple[list[Expr], Expr, list[Expr]]:

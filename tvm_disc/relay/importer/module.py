@@ -19,6 +19,7 @@ from tvm import relax, tirx
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
+from tvm_disc.relay.expressions import expressions
 from tvm_disc.relay.importer.branches import Branches
 from tvm_disc.relay.importer.context import Checks, Emitter, i64
 from tvm_disc.relay.importer.elements import applied
@@ -226,14 +227,11 @@ class _Importer:
         found: dict[Any, Any] = {}
         stack = [main]
 
-        def look(e: Expr) -> None:
-            if isinstance(e, tvm.ir.GlobalVar) and e not in found:
-                found[e] = self.walk.functions[e]
-                stack.append(found[e])
-
         while stack:
-            func = stack.pop()
-            relax.analysis.post_order_visit(func.body, look)
+            for e in expressions(stack.pop().body):
+                if isinstance(e, tvm.ir.GlobalVar) and e not in found:
+                    found[e] = self.walk.functions[e]
+                    stack.append(found[e])
         for gv, func in found.items():
             relax.expr._update_type(gv, func.ty)
         return found

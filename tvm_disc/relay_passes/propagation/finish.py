@@ -10,6 +10,7 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import is_tensor
+from tvm_disc.relay.expressions import variables
 from tvm_disc.shape.facts import Guard
 from tvm_disc.typing import Binding, Expr, GlobalVar, TVMType
 
@@ -26,19 +27,13 @@ def sequence(blocks: Sequence[Any], body: Expr) -> Any:
 
 def drop_dead(blocks: Sequence[Any], body: Expr) -> list[Any]:
     """Return the blocks without unused pure bindings."""
-    used: set[Any] = set()
-
-    def look(e: object) -> None:
-        if isinstance(e, tvm.ir.Var):
-            used.add(e)
-
-    relax.analysis.post_order_visit(body, look)
+    used: set[object] = {*variables(body)}
     kept_blocks = []
     for block in reversed(blocks):
         kept = []
         for binding in reversed(block.bindings):
             if binding.var in used or not _is_pure(binding):
-                relax.analysis.post_order_visit(binding.value, look)
+                used.update(variables(binding.value))
                 _shape_reads(binding, used)
                 kept.append(binding)
         if kept:

@@ -23,6 +23,7 @@ from tvm_disc.errors import Unsupported, WhyNot
 from tvm_disc.graph.attention import Attention, find_attention
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
+from tvm_disc.relay.expressions import variables
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.kernel_ops import CHECKED
 from tvm_disc.relay_passes.layout_rules import FILLED
@@ -39,7 +40,6 @@ from tvm_disc.relay_passes.rewrite import (
     is_core,
     map_functions,
     operand_expr,
-    variables_of,
     with_operands,
 )
 from tvm_disc.relay_passes.simplify import Simplify
@@ -108,7 +108,7 @@ class _Rewriter:
                 shape = tuple(var.ty.shape.values)
                 found[var] = Node("external", (), shape, str(var.ty.dtype), var=var)
         link_users(found.values())
-        for var in variables_of(self.main.body.body):
+        for var in variables(self.main.body.body):
             if var in found:
                 found[var].is_output = True
         return found

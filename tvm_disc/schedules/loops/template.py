@@ -26,7 +26,7 @@ from tvm_disc.schedules.dispatch.variant import Need
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.joined import JoinedColumns, of_rows
 from tvm_disc.schedules.loops.runs import JoinedRuns
-from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.lowering import Lowering, is_contiguous
 from tvm_disc.schedules.rows.template import (
     PASSES_OF_STEP,
     AcrossKnobs,
@@ -34,7 +34,17 @@ from tvm_disc.schedules.rows.template import (
     is_vectorizable,
 )
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import LINE_BYTES, Block, first_lanes, i64, index_var, pointer, ramp, view
+from tvm_disc.tir.builder import (
+    LINE_BYTES,
+    Block,
+    first_lanes,
+    i64,
+    index_var,
+    lanes_of,
+    pointer,
+    ramp,
+    view,
+)
 from tvm_disc.tir.index import IndexSpace, add, ceil_div, mul, product
 from tvm_disc.tir.non_temporal import PastCaches, far_elems
 from tvm_disc.tir.vector_split import Vectors, to_next_line
@@ -77,12 +87,9 @@ def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
 def _unrolled(group: Group) -> int:
     """Return the number of vectors per loop iteration.
 
-    Several vectors hide latency. One is enough if the group gathers: a gather has a load per lane.
     There are fewer vectors of wide elements, since LLVM splits each into several registers, and its
     compile time grows faster than their number.
     """
-    if any(_gathers(n) for n in group.nodes):
-        return 1
     widest = max(int(tvm.DataType(x.dtype).bits) // 8 for n in group.nodes for x in (n, *n.inputs))
     return UNROLLED_BYTES // max(4, widest)
 
@@ -106,9 +113,11 @@ class _Loop:
         self.runs = None if plain or self.by_parts else self._joined_runs()
         self.runs_as_vectors = self._runs_as_vectors()
         self.vector = plain or self.by_parts or any(self.runs_as_vectors)
-        self.unrolled = _unrolled(group)
         self.lined = False
         self.split = self._split()
+        # Several vectors hide latency. One is enough if each lane has a load of its own, which also
+        # takes LLVM longer than the number of lanes grows.
+        self.unrolled = 1 if self._loads_by_lane() else _unrolled(group)
         self.inner = product(self.domain[self.split :])
         self.rows = product(self.domain[: self.split])
 
@@ -149,6 +158,20 @@ class _Loop:
         if self.runs is not None:
             return self.runs.axis
         return len(self.domain) - 1 if self.by_parts else self._best_split()
+
+    def _loads_by_lane(self) -> bool:
+        """Return whether lanes of a vector are read from elements that are not adjacent."""
+        if any(_gathers(n) for n in self.group.nodes):
+            return True
+        if not self.vector or self.by_parts or self.runs is not None:
+            return False
+        low, outputs = self._dry()
+        offsets: list[Expr] = []
+        low.on_load = offsets.append
+        j = ramp(index_var("j"), self.lanes)
+        outer = low.space.split(index_var("r"), self.domain[: self.split])
+        self._store(low, outputs, outer, add(index_var("base"), j) if self.split else j, j)
+        return any(lanes_of(at) > 1 and not is_contiguous(at) for at in offsets)
 
     def notes(self) -> dict[str, str]:
         """Return the plan's lines in ``explain``."""

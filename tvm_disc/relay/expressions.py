@@ -1,0 +1,65 @@
+"""Expressions of Relax, visited without the arithmetic of their shapes.
+
+``relax.analysis.post_order_visit`` calls Python for every term of every dim, which takes most
+of the time of a pass over a model whose sizes are long sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_disc.typing import Expr, Var
+
+
+def expressions(expr: Expr) -> Iterator[Expr]:
+    """Yield an expression and its parts in program order, and for each dim its variables.
+
+    Functions that are called and types are not visited.
+    """
+    stack = [expr]
+    while stack:
+        found = stack.pop()
+        yield found
+        stack.extend(reversed(_parts(found)))
+
+
+def variables(expr: Expr) -> Iterator[Var]:
+    """Yield the variables that an expression reads, and those that it binds."""
+    return (e for e in expressions(expr) if isinstance(e, tvm.ir.Var))
+
+
+def _parts(expr: Expr) -> list[Expr]:
+    """Return the operands of an expression; of a dim, its variables."""
+    if isinstance(expr, tvm.ir.Var | tvm.ir.GlobalVar | tvm.ir.GenericConst | tvm.ir.Op):
+        return []
+    if isinstance(expr, tvm.ir.Call):
+        return [expr.op, *expr.args]
+    if isinstance(expr, tvm.ir.Tuple):
+        return [*expr.fields]
+    if isinstance(expr, tvm.ir.TupleGetItem):
+        return [expr.tuple_value]
+    if isinstance(expr, relax.SeqExpr):
+        bindings = [b for block in expr.blocks for b in block.bindings]
+        return [part for b in bindings for part in (b.value, b.var)] + [expr.body]
+    if isinstance(expr, relax.If):
+        return [expr.cond, expr.true_branch, expr.false_branch]
+    if isinstance(expr, relax.Function):
+        return [*expr.params, expr.body]
+    if isinstance(expr, relax.ShapeExpr):
+        return [v for d in expr.values for v in _dim_variables(d)]
+    return _dim_variables(expr)
+
+
+def _dim_variables(dim: Expr) -> list[Expr]:
+    """Return the variables of a size; none for other expressions without parts."""
+    if isinstance(dim, tvm.ir.Var):
+        return [dim]
+    if isinstance(dim, tirx.IntImm) or not tvm.ir.is_prim_expr(dim):
+        return []
+    return [*tirx.analysis.undefined_vars(dim)]
+
+
+__all__ = ["expressions", "variables"]
