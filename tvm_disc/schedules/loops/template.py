@@ -84,16 +84,6 @@ def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
     return [along, across]
 
 
-def _unrolled(group: Group) -> int:
-    """Return the number of vectors per loop iteration.
-
-    There are fewer vectors of wide elements, since LLVM splits each into several registers, and its
-    compile time grows faster than their number.
-    """
-    widest = max(int(tvm.DataType(x.dtype).bits) // 8 for n in group.nodes for x in (n, *n.inputs))
-    return UNROLLED_BYTES // max(4, widest)
-
-
 def _gathers(node: Node) -> bool:
     """Return whether the positions of a node's reads are loaded from memory."""
     return node.cls is OpClass.INJECTIVE and any("int" in x.dtype for x in node.inputs[1:])
@@ -115,9 +105,7 @@ class _Loop:
         self.vector = plain or self.by_parts or any(self.runs_as_vectors)
         self.lined = False
         self.split = self._split()
-        # Several vectors hide latency. One is enough if each lane has a load of its own, which also
-        # takes LLVM longer than the number of lanes grows.
-        self.unrolled = 1 if self._loads_by_lane() else _unrolled(group)
+        self.unrolled = self._unrolled()
         self.inner = product(self.domain[self.split :])
         self.rows = product(self.domain[: self.split])
 
@@ -159,11 +147,25 @@ class _Loop:
             return self.runs.axis
         return len(self.domain) - 1 if self.by_parts else self._best_split()
 
+    def _unrolled(self) -> int:
+        """Return the number of vectors per loop iteration.
+
+        Several vectors hide latency. One is enough if the group gathers: a gather has a load per
+        lane. So has a read of elements that are not adjacent; there, a step writes one line.
+        There are fewer vectors of wide elements, since LLVM splits each into several registers, and
+        its compile time grows faster than their number.
+        """
+        if any(_gathers(n) for n in self.group.nodes):
+            return 1
+        values = {x for n in self.group.nodes for x in (n, *n.inputs)}
+        widest = max(int(tvm.DataType(x.dtype).bits) // 8 for x in values)
+        if self.vector and self._loads_by_lane():
+            return max(1, LINE_BYTES // max(4, widest) // self.lanes)
+        return UNROLLED_BYTES // max(4, widest)
+
     def _loads_by_lane(self) -> bool:
         """Return whether lanes of a vector are read from elements that are not adjacent."""
-        if any(_gathers(n) for n in self.group.nodes):
-            return True
-        if not self.vector or self.by_parts or self.runs is not None:
+        if self.by_parts or self.runs is not None:
             return False
         low, outputs = self._dry()
         offsets: list[Expr] = []
