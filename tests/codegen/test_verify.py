@@ -16,7 +16,7 @@ from tvm_disc import relay
 from tvm_disc.codegen import verify as verifying
 from tvm_disc.errors import BadInput, GuardFailed, Unsupported, WhyNot
 from tvm_disc.frontends.original import original
-from tvm_disc.runtime.observed.comparison import difference
+from tvm_disc.runtime.observed.comparison import Comparison, Verified, difference
 from tvm_disc.schedules.kernel import Plan
 from tvm_disc.tir.index import product
 
@@ -99,6 +99,21 @@ def test_later_kernels_are_not_blamed(rng: np.random.Generator) -> None:
     assert found.kernel.operators == ("tanh",)
 
 
+def test_kernels_of_joined_dims_and_without_operands(rng: np.random.Generator) -> None:
+    """A matmul over b * s rows, and a range of s elements, are compared, too."""
+    x = relay.var("x", shape=(relay.Any("b"), relay.Any("s"), 16), dtype="float32")
+    h = relay.nn.dense(relay.reshape(x, (-1, 16)), relay.const(WEIGHT))
+    size = relay.take(relay.shape_of(x), relay.const(1))
+    steps = relay.arange(relay.cast(size, "int64"), dtype="int64")
+    model = function(x, relay.Tuple([relay.tanh(relay.cumsum(h, axis=0)), relay.cumsum(steps)]))
+    options = tvm_disc.Options(templates=[("loop", off_by(0.25, "tanh"))])
+    exe = tvm_disc.build(model, options=options)
+    for b, s in ((1, 1), (2, 7), (3, 64)):
+        found = exe.verify(rng.standard_normal((b, s, 16)).astype("float32"))
+        assert found.kernel is not None and found.kernel.operators[-1] == "tanh"
+        assert found.notes == ()
+
+
 def test_inputs_stay_as_they_are(rng: np.random.Generator) -> None:
     model = chain()
     x = rng.standard_normal((5, 32)).astype("float32")[:, ::2]
@@ -155,6 +170,20 @@ def test_data_types() -> None:
     """
     with pytest.raises(Unsupported, match="expected a program of tensors, found data types"):
         tvm_disc.build(text).verify(np.zeros(2, "float32"))
+
+
+def test_a_ragged_program() -> None:
+    x = relay.var("x", shape=(relay.Any(), relay.Any(), 4), dtype="float32")
+    model = function(x, relay.tanh(x))
+    exe = tvm_disc.build(model, ragged={"x": 1})
+    with pytest.raises(Unsupported, match="verify: a ragged program has no version with one"):
+        exe.verify(x=[np.ones((n, 4), "float32") for n in (1, 3)])
+
+
+def test_nothing_that_was_compared_is_not_true() -> None:
+    assert not Verified(())
+    assert not Verified((Comparison("a", why="it raised"),))
+    assert Verified((Comparison("a", why="it raised"), Comparison("b", 0.0)))
 
 
 @pytest.mark.parametrize("tolerance", [-1, "x", None, True, float("nan")])

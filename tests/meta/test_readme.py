@@ -18,8 +18,10 @@ LIMIT_SECONDS = 300
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "=== block {} ==="
 # Pages whose code is complete.
-PAGES = ("index.md", "start/first.md", "debugging.md", *(f"guides/{name}.md" for name in
-         ("generate", "profile", "serve", "tune")))  # fmt: skip
+PAGES = (
+    *("index.md", "start/first.md", "debugging.md", "reference/examples.md"),
+    *(f"guides/{name}.md" for name in ("generate", "profile", "serve", "tune")),
+)
 SHELL = "import subprocess; subprocess.run({!r}, shell=True, check=True)"
 
 

@@ -83,6 +83,25 @@ def leaves(tree: Any) -> list[Any]:
     return [tree]
 
 
+def written_tensors(out: object, count: int) -> list[Any]:
+    """Return the tensors of ``out=``, which must be ``count`` that can be written.
+
+    Raises:
+        BadInput: there are more or fewer, or one cannot be written.
+    """
+    try:
+        outputs = leaves(out)
+    except RecursionError:
+        raise BadInput(
+            "out: expected tensors nested like the results, found deeper nesting"
+        ) from None
+    if len(outputs) != count:
+        raise BadInput(f"out: expected {count} tensors, found {len(outputs)}")
+    for k, tensor in enumerate(outputs):
+        check_writable(k, tensor)
+    return outputs
+
+
 def nested(arrays: Sequence[Any], tree: Any) -> Any:
     """Return ``arrays`` nested like ``tree``, whose leaves are positions."""
     if isinstance(tree, int):

@@ -15,7 +15,6 @@ import numpy as np
 from tvm_disc.abi import state as fields
 from tvm_disc.abi.blas import expose
 from tvm_disc.abi.entries import BIND, CLOSE, DIRECT, ENTRY, POOL
-from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import signature_text
 from tvm_disc.errors import ArtifactError, BadInput, shown
 from tvm_disc.options import MOST_THREADS, file_path
@@ -27,13 +26,12 @@ from tvm_disc.runtime.arrays import (
     SHAPES,
     arrays_are_readable,
     as_array,
-    check_writable,
     converted_tree,
     converter,
-    leaves,
     nested,
     not_direct,
     remember,
+    written_tensors,
 )
 from tvm_disc.runtime.code import Code
 from tvm_disc.runtime.device import OnDevice, closed_by_the_last
@@ -43,7 +41,6 @@ from tvm_disc.runtime.heap import trim_heap
 from tvm_disc.runtime.inputs import (
     MOST,
     PLAIN_TYPES,
-    bound_dims,
     checked_arguments,
     integer,
     ordered,
@@ -62,6 +59,7 @@ from tvm_disc.typing import Argument, Arguments
 if TYPE_CHECKING:
     from tvm_disc.runtime.observed.comparison import Verified
     from tvm_disc.runtime.observed.entries import Entries, Entry
+    from tvm_disc.runtime.observed.metrics import Metrics
     from tvm_disc.runtime.peaks import Peaks
     from tvm_disc.runtime.profile import Event, Profile
     from tvm_disc.runtime.state import GrowingCaches
@@ -70,15 +68,18 @@ _caches = Late("tvm_disc.runtime.state:GrowingCaches")
 _checked_dims = Late("tvm_disc.runtime.summary:checked_dims")
 _sizes_of = Late("tvm_disc.runtime.summary:sizes_of")
 _explanation = Late("tvm_disc.runtime.explain:explanation")
+_metrics = Late("tvm_disc.runtime.observed.metrics:Metrics")
 _observing = Late("tvm_disc.runtime.observed.entries:observing")
 _read_record = Late("tvm_disc.runtime.profile:read_record")
 _shortened = Late("tvm_disc.runtime.summary:shortened")
+_recorded = Late("tvm_disc.runtime.observed.recording:recorded_calls")
 _restored = Late("tvm_disc.runtime.loading:restored")
 _shapes_of_calls = Late("tvm_disc.runtime.observed.shape_log:shapes_of_calls")
 _stored_peaks = Late("tvm_disc.runtime.peaks:stored_peaks")
 _timed_rounds = Late("tvm_disc.runtime.rounds:timed_rounds")
 _comparing = Late("tvm_disc.runtime.observed.comparison:comparing")
 _draw = Late("tvm_disc.runtime.picture:draw")
+_workspace_of = Late("tvm_disc.runtime.summary:workspace_of")
 _write_page = Late("tvm_disc.runtime.page:write_page")
 
 
@@ -320,19 +321,8 @@ class Executable:
         return converted
 
     def _write(self, args: Arguments, out: Argument) -> Any:
-        try:
-            outputs = leaves(out)
-        except RecursionError:
-            raise BadInput(
-                "out: expected tensors nested like the results, found deeper nesting"
-            ) from None
-        count = len(self._manifest["results"])
-        if len(outputs) != count:
-            raise BadInput(f"out: expected {count} tensors, found {len(outputs)}")
-        args = checked_arguments(self._manifest["inputs"], args)
-        for k, tensor in enumerate(outputs):
-            check_writable(k, tensor)
-        self.on_tensors(args, outputs)
+        outputs = written_tensors(out, len(self._manifest["results"]))
+        self.on_tensors(checked_arguments(self._manifest["inputs"], args), outputs)
         return out
 
     @property
@@ -342,8 +332,32 @@ class Executable:
 
     def record_shapes(self, path: str | Path) -> AbstractContextManager[None]:
         """Count the input shapes of calls in this context; append them to a log for ``tune``."""
-        target = file_path("record_shapes", path)
-        found: AbstractContextManager[None] = _shapes_of_calls(self.observed, self._names, target)
+        found: AbstractContextManager[None] = _shapes_of_calls(self.observed, self._names, path)
+        return found
+
+    def record(
+        self, path: str | Path, *, results: bool = True, limit: int = 100
+    ) -> AbstractContextManager[None]:
+        """Write the calls in this context to a ``.npz`` file, for ``tvm-disc replay``.
+
+        Args:
+            results: record the results, too; calls that raise are not recorded.
+            limit: number of calls to record; further calls run unrecorded.
+        """
+        found: AbstractContextManager[None] = _recorded(
+            self.observed, self._manifest, path, results, limit
+        )
+        return found
+
+    def metrics(self, name: str = "program", *, sample: int = 100) -> Metrics:
+        """Return counters of the calls in a ``with`` block, which Prometheus' client can read.
+
+        Args:
+            name: the value of the label ``program``.
+            sample: one of so many calls is timed, to count the chosen variants; 0 for none.
+        """
+        read = self.memory_statistics, self.read_record
+        found: Metrics = _metrics(self.observed, self._manifest, name, sample, *read)
         return found
 
     def observed(self, entry: Entry) -> AbstractContextManager[None]:
@@ -477,15 +491,8 @@ class Executable:
         Raises:
             BadInput: a shape is missing or has the wrong rank, or a size formula divides by zero.
         """
-        dims = bound_dims(self.signature, shapes)
-        try:
-            return evaluate(self._manifest["workspace_bytes"], dims)
-        except ZeroDivisionError as error:
-            given = ", ".join(f"{name}: {tuple(shape)}" for name, shape in shapes.items())
-            raise BadInput(
-                f"workspace_bytes: a size of the program divides by zero for the shapes {given}; "
-                "give shapes that a call accepts"
-            ) from error
+        found: int = _workspace_of(self._manifest, shapes)
+        return found
 
     def state(self, capacity: int = 0, **dims: int) -> GrowingCaches:
         """Return new, empty caches of a program that was built with ``Options(state=...)``."""

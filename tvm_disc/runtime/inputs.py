@@ -288,6 +288,19 @@ def integer(what: str, value: object, least: int, most: int) -> int:
     return int(value)
 
 
+def boolean(name: str, value: object) -> bool:
+    """Return an option that is a bool; raise BadInput for other values."""
+    if not isinstance(value, bool):
+        raise BadInput(f"{name}: expected True or False, found {_shown(value)}")
+    return value
+
+
+def refuse_device(what: str, manifest: Mapping[str, Any]) -> None:
+    """Raise Unsupported for a program on a GPU."""
+    if manifest.get("device"):
+        raise Unsupported(f"{what}: expected a program for a CPU, found one for a GPU")
+
+
 def bound_dims(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Return the dims of a signature by name, from the shapes of inputs.
 

@@ -33,7 +33,7 @@ def dim_names(manifest: Manifest) -> list[str]:
 
 
 def sizes_of(
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     shapes: Mapping[str, Sequence[int]] | None,
     dims: Mapping[str, int] | None,
 ) -> dict[str, int] | None:
@@ -47,6 +47,23 @@ def sizes_of(
     if dims is None:
         return None if shapes is None else bound_dims(manifest["inputs"], shapes)
     return checked_dims(manifest, dims)
+
+
+def workspace_of(manifest: Manifest, shapes: Mapping[str, Sequence[int]]) -> int:
+    """Return the bytes of temporary memory of one call for input shapes.
+
+    Raises:
+        BadInput: a shape does not fit, or a size formula divides by zero.
+    """
+    dims = bound_dims(manifest["inputs"], shapes)
+    try:
+        return evaluate(manifest["workspace_bytes"], dims)
+    except ZeroDivisionError as error:
+        given = ", ".join(f"{name}: {tuple(shape)}" for name, shape in shapes.items())
+        raise BadInput(
+            f"workspace_bytes: a size of the program divides by zero for the shapes {given}; "
+            "give shapes that a call accepts"
+        ) from error
 
 
 def checked_dims(manifest: Manifest, dims: Mapping[str, object]) -> dict[str, int]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_disc.codegen.verify.expose import ExposeCalls, KernelCall
@@ -23,7 +22,7 @@ from tvm_disc.frontends.original import original
 from tvm_disc.frontends.sources import Source
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.options import Options
-from tvm_disc.runtime.arrays import as_array
+from tvm_disc.relay_passes.fuse import renamed
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.runtime.inputs import checked_arguments, prepared_inputs
 from tvm_disc.runtime.observed.comparison import (
@@ -35,6 +34,7 @@ from tvm_disc.runtime.observed.comparison import (
     compared,
     difference,
 )
+from tvm_disc.runtime.observed.recording import arrays_of
 from tvm_disc.typing import Argument, Arguments, Array, Expr, Var
 
 OPERATORS = "one kernel per operator"
@@ -63,6 +63,11 @@ def verify(
         tolerance: accepted difference, relative to the largest element of a result.
     """
     tolerance = check_tolerance(tolerance)
+    if arguments["ragged"]:
+        raise Unsupported(
+            "verify: a ragged program has no version with one kernel per operator; verify the "
+            "program that is built without ragged="
+        )
     model = source() if given is None else given
     weights = params()
     if model is None or (arguments["has_params"] and weights is None):
@@ -110,8 +115,8 @@ class _Again:
         options = replace(self.options, fuse=False, templates=())
         return _results(self.build(self.model, **{**self.arguments, "options": options}), inputs)
 
-    def exposed(self) -> tuple[Executable, Sequence[KernelCall], int]:
-        """Return the general version with exposed kernel calls, and its number of own results."""
+    def exposed(self) -> tuple[Executable, ExposeCalls]:
+        """Return the general version, and the pass that exposed its kernel calls."""
         expose = ExposeCalls()
         passes = dict(self.arguments["passes"] or {})
         before = passes.get("after fuse", ())
@@ -121,12 +126,14 @@ class _Again:
         ]
         options = replace(self.options, versions=False)
         exe = self.build(self.model, **{**self.arguments, "options": options, "passes": passes})
-        return exe, expose.calls, len(exe.results) - expose.count
+        return exe, expose
 
-    def alone(self, call: KernelCall, inputs: Sequence[Array]) -> list[Array]:
+    def alone(
+        self, call: KernelCall, symbols: Mapping[Var, int], inputs: Sequence[Array]
+    ) -> list[Array]:
         """Return the results of a kernel's operators, run one by one."""
         options = replace(self.options, fuse=False, templates=(), state=())
-        module = tvm.IRModule({"main": _static(call, inputs)})
+        module = tvm.IRModule({"main": _static(call, symbols)})
         target = self.arguments["target"]
         return _results(self.build(module, target=target, options=options), inputs)
 
@@ -142,9 +149,6 @@ def _framework(
     if found is None:
         return
     name, run = found
-    if arguments["ragged"]:
-        yield Comparison(name, why="it has no ragged batches")
-        return
     try:
         made = run(*inputs)
     except Exception as error:  # of any class: the framework raises it
@@ -166,21 +170,23 @@ def _first_wrong(
 ) -> tuple[WrongKernel | None, list[str]]:
     """Return the first kernel that differs, and notes."""
     try:
-        exe, calls, count = again.exposed()
-        values = _results(exe, inputs)
+        exe, expose = again.exposed()
+        results = _results(exe, inputs)
     except DiscError as error:
         return None, [f"Kernels were not compared: {str(error).splitlines()[0]}"]
-    skipped: list[str] = []
-    for number, call in enumerate(calls):
-        outputs = {k: values[count + v] for k, v in enumerate(call.results) if v is not None}
+    values = results[len(results) - expose.count :]
+    symbols = expose.symbols(inputs, values)
+    skipped: dict[str, str] = {}  # kernels with the reason
+    for number, call in enumerate(expose.calls):
+        outputs = {k: values[v] for k, v in enumerate(call.results) if v is not None}
         if call.operands is None:
-            skipped.append(call.name)
+            skipped[call.name] = "an operand is no tensor of the main function"
             continue
-        given = [np.ascontiguousarray(o.of(inputs, values[count:])) for o in call.operands]
+        given = [np.ascontiguousarray(o.of(inputs, values)) for o in call.operands]
         try:
-            wanted = again.alone(call, given)
-        except DiscError:
-            skipped.append(call.name)
+            wanted = again.alone(call, symbols, given)
+        except DiscError as error:
+            skipped[call.name] = str(error).splitlines()[0]
             continue
         expected = [wanted[k] for k in outputs]
         found = compared(OPERATORS, list(outputs.values()), lambda e=expected: e, tolerance)  # type: ignore[misc]
@@ -188,7 +194,7 @@ def _first_wrong(
             place = call.place
             return WrongKernel(call.name, number, call.operators, place, found), _skipped(skipped)
     notes = _skipped(skipped)
-    if all(difference(a, b) <= accepted(a, tolerance) for a, b in zip(own, values, strict=False)):
+    if all(difference(a, b) <= accepted(a, tolerance) for a, b in zip(own, results, strict=False)):
         cause = "Kernels in branches, loops and functions are not compared one by one."
     else:
         cause = (
@@ -199,25 +205,20 @@ def _first_wrong(
     return None, [*notes, f"No kernel of the main function differs from its operators. {cause}"]
 
 
-def _skipped(names: Sequence[str]) -> list[str]:
-    if not names:
-        return []
-    return [f"Kernels that cannot be run alone were not compared: {', '.join(names)}."]
+def _skipped(reasons: Mapping[str, str]) -> list[str]:
+    return [f"Kernel '{name}' was not compared: {why}." for name, why in reasons.items()]
 
 
-def _static(call: KernelCall, inputs: Sequence[Array]) -> relax.Function:
-    """Return a kernel's function for the shapes of these inputs."""
+def _static(call: KernelCall, symbols: Mapping[Var, int]) -> relax.Function:
+    """Return a kernel's function for the sizes of these symbols of ``main``."""
     function = call.function
-    tensors = [p for p in function.params if is_tensor(p.ty)]
-    sizes: dict[Var, Expr] = {}
-    for p, array in zip(tensors, inputs, strict=True):
-        for dim, size in zip(p.ty.shape.values, array.shape, strict=True):
-            if isinstance(dim, tirx.Var):
-                sizes[dim] = tirx.IntImm("int64", size)
+    known: dict[Expr, Expr] = {v: tirx.IntImm("int64", n) for v, n in symbols.items()}
+    sizes = [tvm.sym.Analyzer().simplify(renamed(d, known)) for d in call.dims]
     free = [s for p in function.params if not is_tensor(p.ty) for s in p.ty.values]
-    if unknown := [str(s) for s in free if s not in sizes]:
-        raise Unsupported(f"dims {', '.join(unknown)} do not occur alone in an input")
-    bound = function.bind_symbolic_vars(sizes) if sizes else function
+    pairs = list(zip(free, sizes, strict=True))
+    if unknown := [str(s) for s, n in pairs if not isinstance(n, tirx.IntImm)]:
+        raise Unsupported(f"the sizes of {', '.join(unknown)} are not known from tensors")
+    bound = function.bind_symbolic_vars(dict(pairs)) if free else function
     params = [p for p in bound.params if is_tensor(p.ty)]
     attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main")
     return relax.Function(params, bound.body, bound.ret_ty, bound.is_pure, attrs)
@@ -228,24 +229,12 @@ def _static(call: KernelCall, inputs: Sequence[Array]) -> relax.Function:
 
 def _copies(exe: Executable, args: Arguments) -> list[Array]:
     """Return contiguous copies of a call's inputs; programs may write into their inputs."""
-    prepared = prepared_inputs(exe.signature, checked_arguments(exe.signature, args))
-    return [
-        np.array(a if isinstance(a, np.ndarray) else as_array(tvm_ffi.from_dlpack(a)), order="C")
-        for a in prepared
-    ]
+    return list(arrays_of(prepared_inputs(exe.signature, checked_arguments(exe.signature, args))))
 
 
 def _results(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
     """Return the flat results of a call, on copies of the inputs."""
-    return list(_arrays(exe.on_tensors([a.copy() for a in inputs])))
-
-
-def _arrays(result: Any) -> Iterator[Array]:
-    if hasattr(type(result), "__dlpack__"):
-        yield np.array(as_array(result))
-        return
-    for part in result:
-        yield from _arrays(part)
+    return list(arrays_of(exe.on_tensors([a.copy() for a in inputs])))
 
 
 __all__ = ["verify"]

@@ -51,6 +51,7 @@ class KernelCall:
         place: the operator of the model that it computes last; empty if unknown.
         function: the group function.
         operands: its tensor operands; None if one is not known.
+        dims: the sizes that it is called with, by the symbols of ``main``.
         results: positions of its results among the exposed values; None for unused ones.
     """
 
@@ -59,6 +60,7 @@ class KernelCall:
     place: str
     function: TVMFunction
     operands: tuple[Operand, ...] | None
+    dims: tuple[Expr, ...]
     results: tuple[int | None, ...]
 
 
@@ -73,6 +75,19 @@ class ExposeCalls:
     def __init__(self) -> None:
         self.calls: list[KernelCall] = []
         self.count = 0
+        self._inputs: list[Var] = []
+        self._values: list[Var] = []
+
+    def symbols(self, inputs: Sequence[Array], values: Sequence[Array]) -> dict[Var, int]:
+        """Return the symbols of ``main`` that are a dim of an input or of an exposed value."""
+        found: dict[Var, int] = {}
+        variables, arrays = [*self._inputs, *self._values], [*inputs, *values]
+        for var, array in zip(variables, arrays, strict=True):
+            if is_tensor(var.ty) and var.ty.shape is not None:
+                for dim, size in zip(var.ty.shape.values, array.shape, strict=True):
+                    if isinstance(dim, tvm.ir.Var):
+                        found[dim] = size
+        return found
 
     def __call__(self, mod: TVMModule) -> TVMModule:
         """Return a module whose ``main`` returns ``(result, value 0, value 1, ...)``."""
@@ -94,6 +109,7 @@ class ExposeCalls:
         shown = _Values()
         self.calls = [_read(b, groups, fields, inputs, shown, bindings) for b in called]
         self.count = len(shown.variables)
+        self._inputs, self._values = list(main.params), shown.variables
         return _returning(mod, shown.variables)
 
 
@@ -131,11 +147,10 @@ def _read(
     assert name is not None
     function, var = groups[name], binding.var
     known = {b.var for b in bindings}
-    operands = [
-        _operand(arg, inputs, known, shown)
-        for arg in binding.value.args
-        if not isinstance(arg, relax.ShapeExpr)
-    ]
+    args = binding.value.args
+    tensors = [arg for arg in args if not isinstance(arg, relax.ShapeExpr)]
+    operands = [_operand(arg, inputs, known, shown) for arg in tensors]
+    dims = [d for arg in args if isinstance(arg, relax.ShapeExpr) for d in arg.values]
     if is_tensor(var.ty):
         results: tuple[int | None, ...] = (shown.number(var),)
         last = var
@@ -151,7 +166,8 @@ def _read(
         if isinstance(v, tvm.ir.Call) and isinstance(v.op, tvm.ir.Op)
     ]
     found = None if None in operands else tuple(o for o in operands if o is not None)
-    return KernelCall(name, tuple(operators), _place(last, var), function, found, results)
+    place = _place(last, var)
+    return KernelCall(name, tuple(operators), place, function, found, tuple(dims), results)
 
 
 def _operand(

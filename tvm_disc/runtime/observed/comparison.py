@@ -67,7 +67,7 @@ class WrongKernel:
 
 @dataclass(frozen=True)
 class Verified:
-    """What ``Executable.verify`` found; true if no comparison differs.
+    """What ``Executable.verify`` found; true if there is a comparison, and none differs.
 
     Attributes:
         comparisons: one per reference.
@@ -80,7 +80,8 @@ class Verified:
     notes: tuple[str, ...] = field(default=())
 
     def __bool__(self) -> bool:
-        return all(c.equal for c in self.comparisons)
+        compared = [c for c in self.comparisons if c.error is not None]
+        return bool(compared) and all(c.equal for c in compared)
 
     def __str__(self) -> str:
         kernel = [] if self.kernel is None else [str(self.kernel)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import BadInput
+from tvm_disc.options import file_path
 from tvm_disc.runtime.observed.entries import Entry, Main
 
 #: The method `observed` of a program.
@@ -17,8 +18,9 @@ Observed: TypeAlias = Callable[[Entry], AbstractContextManager[None]]
 
 
 @contextmanager
-def shapes_of_calls(observed: Observed, names: Sequence[str], path: Path) -> Iterator[None]:
+def shapes_of_calls(observed: Observed, names: Sequence[str], path: str | Path) -> Iterator[None]:
     """Count the input shapes of calls in this context, and append them to a file."""
+    path = file_path("record_shapes", path)
     try:
         path.open("a").close()  # fails before any call if the file cannot be written
     except OSError as error:
