@@ -12,8 +12,10 @@ import pytest
 import tvm
 from tvm import relax
 
+import tvm_disc
 from tests.models import function, rows
-from tvm_disc import relay
+from tests.relay_passes.ragged_helpers import attended
+from tvm_disc import Options, relay
 from tvm_disc.relay.importer.module import import_module
 from tvm_disc.relay_passes import DecomposeComposite, FuseDISC, MergeProducts, Simplify
 
@@ -223,6 +225,24 @@ def test_a_cheap_value_is_computed_again_by_its_readers() -> None:
     results = [f.ret_ty for _, f in mod.functions_items() if "disc.kind" in (f.attrs or {})]
     assert len(results) == 2
     assert not any(isinstance(t, relax.TupleType) for t in results), "twice is stored"
+
+
+def test_a_value_computed_again_over_another_domain_is_stored_by_its_own_kernel() -> None:
+    """``kept`` is read by a product and, through ``total``, by a kernel over the rows of y, which
+    computes it again. That kernel has other rows, and must not store it for the product.
+    """
+    x, y = rows("b", "s", 8), rows("b", "n", 8, name="y")
+    kept = attended(relay.tanh(x))
+    total = kept + relay.tanh(x)
+    first = relay.expand_dims(relay.take(total, relay.const(0), axis=1), 1)
+    of_items = relay.tanh(relay.mean(y, axis=1, keepdims=True)) + relay.tanh(first)
+    product = relay.tanh(relay.nn.dense(kept, weight(8, 8)))
+    module = function(x, y, relay.Tuple([product, of_items]))
+    exe, plain = (tvm_disc.build(module, options=Options(fuse=f)) for f in (True, False))
+    for s, n in ((5, 1), (37, 5), (1, 1), (3, 64), (127, 2)):
+        given = [RNG.standard_normal((2, k, 8)).astype("float32") for k in (s, n)]
+        for found, wanted in zip(exe(*given), plain(*given), strict=True):
+            np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
 
 
 # -- what is refused ----------------------------------------------------------------------------

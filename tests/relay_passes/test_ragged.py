@@ -251,6 +251,9 @@ BAD_ARGUMENTS: list[tuple[Any, str]] = [
     ({"x": 0}, "ragged: input 'x': expected axis 1, the one behind the axis of the items, found 0"),
     ({"x": True}, "ragged: input 'x': expected axis 1, .* found True"),
     ({"z": 1}, r"ragged: no input is called 'z'; the inputs are \['x', 'flat', 'fixed'\]"),
+    ({"x": 1, "z": 1}, "ragged: no input is called 'z'; the inputs are"),
+    ({"fixd": 1}, "ragged: no input is called 'fixd'; did you mean 'fixed'\\?; the inputs are"),
+    ({"x": 1, "Flat": 1}, "ragged: no input is called 'Flat'; did you mean 'flat'"),
     ({"flat": 1}, "ragged: input 'flat': expected a tensor with an axis 1"),
     ({"fixed": 1}, "ragged: input 'fixed': expected a dim of any size at axis 1, found 4"),
 ]

@@ -96,6 +96,12 @@ class Homes:
             group.add(node)
             self._of.setdefault(node, []).append(group)
 
+    def recompute(self, group: GroupPlan, node: Node) -> None:
+        """Add ``node`` to a group that computes it for itself; the owner of ``node`` stays."""
+        if node not in group:
+            group.add(node)
+            self._of.setdefault(node, []).insert(0, group)
+
     def leave(self, group: GroupPlan, node: Node) -> None:
         """Undo :meth:`join`."""
         del group.members[node]

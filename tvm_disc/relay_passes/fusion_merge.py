@@ -137,7 +137,7 @@ class _Merger:
         chain = self._cheap_chain(group, node)
         for reader in readers if chain is not None else ():
             for n in chain or ():
-                homes.join(reader, n)
+                homes.recompute(reader, n)
 
     def _cheap_chain(self, group: GroupPlan, node: Node) -> list[Node] | None:
         """Return ``node`` and its inputs inside ``group``, or None if loading is cheaper."""

@@ -11,10 +11,13 @@ from tvm import relax
 
 from tvm_disc.options import Options
 from tvm_disc.relay.importer.module import ImportedModule
+from tvm_disc.relay.module import IRModule, carried_by
 from tvm_disc.relay.object_ops import uses_boxes
+from tvm_disc.relay.types import TensorType
 from tvm_disc.relay_passes.narrow_weights import Narrowing
 from tvm_disc.relay_passes.propagation.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.quantize_weights import BITS, WeightFormat
+from tvm_disc.relay_passes.ragged.declared import check_names
 from tvm_disc.shape import special_version
 from tvm_disc.typing import TVMFunction, TVMModule
 
@@ -60,6 +63,9 @@ def import_versions(
 
 def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
     """Return the versions of a module after `propagate`, the general one last."""
+    names = _input_names(module, told.params) if told.ragged else None
+    if names is not None:
+        check_names(told.ragged, names)
 
     def read(premises: Sequence[str], equal: Sequence[str] = ()) -> ImportedModule:
         stated = [*told.constraints, *equal]
@@ -77,6 +83,16 @@ def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
         # Lengths are equal for all items or not at all: each call meets the premises.
         return [read((), [premise.text for premise in special[1]])]
     return [replace(special[0], premises=special[1]), general]
+
+
+def _input_names(module: Any, params: Mapping[str, Any]) -> list[str] | None:
+    """Return the names of the inputs, except ``params``; None if one is not a tensor."""
+    source = module if isinstance(module, IRModule) else carried_by(module)
+    if source is None:
+        return [str(p.name) for p in module["main"].params if str(p.name) not in params]
+    found = [p for p in source["main"].params if p.name_hint not in params]
+    tensors = all(isinstance(p.type_annotation, TensorType) for p in found)
+    return [p.name_hint for p in found] if tensors else None
 
 
 def kernel_calls(mod: Any) -> int:

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 
 from tvm_disc.errors import BadInput, BadOption, Unsupported
 from tvm_disc.options import Options
+
+
+def check_names(ragged: Mapping[str, int], inputs: Sequence[str]) -> None:
+    """Check that every name of ``ragged`` is an input.
+
+    Raises:
+        BadInput: no input has a name.
+    """
+    for name in ragged:
+        if name not in inputs:
+            close = difflib.get_close_matches(name, inputs, 1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            raise BadInput(
+                f"ragged: no input is called '{name}'{hint}; the inputs are {list(inputs)}"
+            )
 
 
 def check_ragged(ragged: object, options: Options, on_device: bool) -> dict[str, int]:
@@ -37,4 +53,4 @@ def check_ragged(ragged: object, options: Options, on_device: bool) -> dict[str,
     return dict(ragged)
 
 
-__all__ = ["check_ragged"]
+__all__ = ["check_names", "check_ragged"]

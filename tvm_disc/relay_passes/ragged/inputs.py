@@ -22,6 +22,7 @@ from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.graph.nodes import Node, is_tensor, static_dim
 from tvm_disc.relay.kernel_ops import kernel_call
 from tvm_disc.relay_passes.propagation.context import substitute
+from tvm_disc.relay_passes.ragged.declared import check_names
 from tvm_disc.relay_passes.ragged.forms import Dense, Form, Packed, RaggedDim
 from tvm_disc.relay_passes.rewrite import Sequence_
 from tvm_disc.shape import Guard, Solver
@@ -47,9 +48,7 @@ class RaggedInputs:
         self.forms: dict[Var, Form] = {}
         self.replaced: dict[Var, Var] = {}
         given = {str(p.name): p for p in main.params}
-        for name in ragged:
-            if name not in given:
-                raise BadInput(f"ragged: no input is called '{name}'; the inputs are {list(given)}")
+        check_names(ragged, list(given))
         chosen = {given[name]: self._sizes(given[name]) for name in ragged}
         offsets = self._group(chosen)
         for p in main.params:
