@@ -12,10 +12,12 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from transformers.models.whisper.modeling_whisper import WhisperEncoder  # noqa: E402
+
 import tvm_disc  # noqa: E402
 from benchmarks.zoo import causal, encoders  # noqa: E402, F401
 from benchmarks.zoo.row import ROWS, VOCABULARY, first_tensors  # noqa: E402
-from tvm_disc.errors import IndexOutside, Unsupported  # noqa: E402
+from tvm_disc.errors import GuardFailed, IndexOutside, Unsupported  # noqa: E402
 
 LENGTHS = ([5, 2, 31, 2, 17], [3], [40] * 3)
 
@@ -109,6 +111,45 @@ def test_images_as_patches() -> None:
             with torch.no_grad():
                 wanted = model(torch.from_numpy(image[None]))[0]
             np.testing.assert_allclose(found, wanted.numpy(), 1e-5, 1e-5)
+
+
+class Spectrograms(torch.nn.Module):  # type: ignore[misc]
+    """The encoder of Whisper over ``[b, s, mels]``: its second convolution halves the length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        config = transformers.WhisperConfig(
+            d_model=32, encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=64,
+            num_mel_bins=16, max_source_positions=48,
+        )  # fmt: skip
+        self.encoder = WhisperEncoder(config)
+
+    def forward(self, mels: Any) -> Any:
+        encoder, gelu = self.encoder, torch.nn.functional.gelu
+        rows = gelu(encoder.conv2(gelu(encoder.conv1(mels.transpose(1, 2))))).transpose(1, 2)
+        rows = rows + encoder.embed_positions.weight[: rows.shape[1]]
+        for layer in encoder.layers:
+            made = layer(rows, None)
+            rows = made[0] if isinstance(made, tuple) else made
+        return encoder.layer_norm(rows)
+
+
+def test_spectrograms() -> None:
+    """Results have their own lengths, half of those of the inputs."""
+    torch.manual_seed(0)
+    model = Spectrograms().eval()
+    exe = tvm_disc.build(model, example_inputs=(torch.randn(2, 10, 16),), ragged={"mels": 1})
+    rng = np.random.default_rng(2)
+    for lengths in ([], [3], [96, 5, 4], [40] * 3, [7, 64, 3, 3, 31, 80]):
+        mels = [rng.standard_normal((n, 16)).astype("float32") for n in lengths]
+        out = exe(mels)
+        assert list(out.lengths) == [(n + 1) // 2 for n in lengths]
+        for found, item in zip(out, mels, strict=True):
+            with torch.no_grad():
+                wanted = model(torch.from_numpy(item[None]))[0]
+            np.testing.assert_allclose(found, wanted.numpy(), 1e-5, 1e-5)
+    with pytest.raises(GuardFailed, match="'mels' axis 1"):
+        exe([np.zeros((5, 16), "float32"), np.zeros((97, 16), "float32")])
 
 
 def test_a_recurrent_layer_is_refused() -> None:

@@ -311,14 +311,6 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: relay.transpose(x, (0, 2, 1)),
         r"ragged: result 0: expected the axes of items and of elements first, found \(b, 8, s\)",
     ),
-    "convolution with strides": (
-        lambda x: convolution(x, strides=(2,)),
-        "ragged: .*conv1d.*it changes the length",
-    ),
-    "convolution without padding": (
-        lambda x: convolution(x, padding=(0, 0)),
-        "ragged: .*conv1d.*it changes the length",
-    ),
     "prefix sums over items": (
         lambda x: relay.cumsum(x, axis=0),
         "ragged: .*cumsum.*it combines elements of different items",

@@ -108,6 +108,10 @@ STEPS_OF: dict[str, tuple[str, Step]] = {
     "largest": ("items", lambda g: relay.max(g.row(), axis=1, keepdims=True)),
     "first": ("items", _first),
     "pooled": ("items", lambda g: _scores(g.row())),
+    "halved": (
+        "items",
+        lambda g: relay.mean(convolution(g.row(), strides=(2,)), axis=1, keepdims=True),
+    ),
     "item dense": ("items", lambda g: relay.nn.dense(g.pick(g.items), weights(8, 8))),
 }
 

@@ -93,16 +93,17 @@ def _state(mod: TVMModule) -> list[dict[str, str | int]]:
 
 
 def _ragged(mod: TVMModule) -> dict[str, object]:
-    """Return the offsets inputs of ragged inputs by name, and of every result; {} if none is
-    ragged.
+    """Return the offsets inputs of ragged inputs by name, the offsets of every result, and the
+    offsets that are further results; {} if no input is ragged.
     """
     found = (mod["main"].attrs or {}).get(RAGGED)
     if found is None:
         return {}
-    inputs, results = found
+    inputs, results, computed = found
     return {
         "inputs": {str(name): str(offsets) for name, offsets in inputs},
         "results": [str(name) for name in results],
+        "computed": [str(name) for name in computed],
     }
 
 

@@ -30,6 +30,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.csr_dense": ("transposed",),
     "disc.items": ("positions",),
     "disc.lengths": ("least",),
+    "disc.offsets": (),
     "disc.pool_grad": ("average", "count_pads", "pool_size", "strides", "padding"),
     "disc.correlation": ("size", "most", "stride", "apart", "product"),
     "disc.proposals": ("stride", "least", "plain"),

@@ -14,9 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tvm import tirx
+
 from tvm_disc.graph.axes import cofactor
 from tvm_disc.graph.nodes import Node, free_symbols, is_one
+from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr, Var
 
@@ -29,26 +33,40 @@ class RaggedDim:
 
     Attributes:
         items: the number of items, b.
-        size: the symbol s of the model, the largest length.
+        size: the symbol s of the model, the largest length; of a derived dim an expression of it.
         rows: the sum of the lengths, t.
         fewest: the least length.
         inputs: names of the inputs that have the dim.
         offsets: the checked offsets ``[b + 1]``, int64.
         made: values computed from the offsets, by name.
+        root: the dim of inputs that a dim is derived from; None for a dim of inputs.
     """
 
     items: Var
-    size: Var
+    size: Expr
     rows: Var
     fewest: Var
     inputs: list[str]
     offsets: Node
     made: dict[str, Node] = field(default_factory=dict)
+    root: RaggedDim | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the first input."""
+        return (self.root or self).inputs[0]
+
+    @property
+    def symbol(self) -> Var:
+        """The length of inputs, of which ``size`` is an expression."""
+        size = (self.root or self).size
+        assert isinstance(size, tirx.Var)
+        return size
 
     @property
     def offsets_name(self) -> str:
-        """The name of the input with the offsets."""
-        return f"{self.inputs[0]}_offsets"
+        """The name of the input with the offsets, or of the computed offsets."""
+        return f"{self.name if self.root is None else self.rows.name}_offsets"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +115,14 @@ class RaggedDims:
         self.dims, self.solver = list(dims), solver
 
     def sizes_in(self, exprs: Sequence[object]) -> list[RaggedDim]:
-        """Return the ragged dims whose length occurs in expressions."""
+        """Return the dims of inputs whose length occurs in expressions."""
         symbols = free_symbols(e for e in exprs if not isinstance(e, float | str))
-        return [d for d in self.dims if any(d.size.same_as(s) for s in symbols)]
+        roots = [d for d in self.dims if d.root is None]
+        return [d for d in roots if any(d.size.same_as(s) for s in symbols)]
+
+    def of(self, size: Expr) -> RaggedDim | None:
+        """Return the dim that has this largest length."""
+        return next((d for d in self.dims if self.solver.known_eq(size, d.size)), None)
 
     def axes_of(self, shape: Sequence[Expr]) -> list[int]:
         """Return the axes whose dim contains the length of a ragged dim."""
@@ -111,18 +134,35 @@ class RaggedDims:
         if len(axes) != 1:
             return None
         [axis] = axes
-        [dim, *others] = self.sizes_in([shape[axis]])
+        [root, *others] = self.sizes_in([shape[axis]])
         if others:
             return None
-        if self.solver.known_eq(shape[axis], dim.size):
+        dim = self.of(shape[axis])
+        if dim is not None:
             items = [k for k, d in enumerate(shape) if self.solver.known_eq(d, dim.items)]
             return (dim, (items[0], axis)) if len(items) == 1 else None
-        return (dim, (0, MERGED)) if axis == 0 and self.factor(shape[0], dim) else None
+        related = [d for d in self.dims if (d.root or d) is root and axis == 0]
+        dim = next((d for d in related if self.factor(shape[0], d) is not None), None)
+        return None if dim is None else (dim, (0, MERGED))
 
     def factor(self, size: Expr, dim: RaggedDim) -> Expr | None:
         """Return c if a size is ``b * s * c``, else None."""
-        found: Expr | None = cofactor(size, (dim.items, dim.size), self.solver)
-        return found
+        if dim.root is None:
+            found: Expr | None = cofactor(size, (dim.items, dim.symbol), self.solver)
+            return found
+        values: dict[Expr, Expr] = {dim.items: i64(1), dim.symbol: i64(self._unit(dim))}
+        factor: Expr = self.solver.simplify(substitute(size, values))
+        whole = self.solver.known_eq(size, dim.items * dim.size * factor)
+        return factor if whole else None
+
+    def _unit(self, dim: RaggedDim) -> int:
+        """Return the least length of the root for which a derived length is positive."""
+        low, high = 0, 1 << 32
+        while low < high:
+            middle = (low + high) // 2
+            size = self.solver.const(substitute(i64(dim.size), {dim.symbol: i64(middle)}))
+            low, high = (low, middle) if size is not None and size > 0 else (middle + 1, high)
+        return low
 
     def stored(self, shape: Sequence[Expr], dim: RaggedDim, at: tuple[int, int]) -> list[Expr]:
         """Return the stored shape of a packed value of this shape."""

@@ -24,6 +24,7 @@ from tvm_disc.relay.kernel_ops import kernel_call
 from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.ragged.declared import check_names
 from tvm_disc.relay_passes.ragged.forms import Dense, Form, Packed, RaggedDim
+from tvm_disc.relay_passes.ragged.trend import trend, uses
 from tvm_disc.relay_passes.rewrite import Sequence_
 from tvm_disc.shape import Guard, Solver
 from tvm_disc.shape.printing import show
@@ -116,7 +117,7 @@ class RaggedInputs:
         for axis, d in enumerate(param.ty.shape.values[start:]):
             plain = self.solver.simplify(d)
             for dim in self.dims:
-                if _uses(i64(plain), dim.size):
+                if uses(i64(plain), dim.symbol):
                     raise Unsupported(
                         f"ragged: axis {axis + start} of input '{param.name}' has the length of "
                         f"'{dim.inputs[0]}'; name '{param.name}' in ragged, too, or compute it in "
@@ -165,13 +166,13 @@ def settle_guards(inputs: RaggedInputs) -> None:
             continue  # the inputs share their offsets
         used = [d for d in inputs.dims if any(d.size.same_as(s) for s in guard.symbols)]
         for dim in used:
-            rises = rises_with(guard.cond, dim.size, solver)
+            rises = rises_with(guard.cond, dim.symbol, solver)
             if rises is None:
                 raise Unsupported(
                     f"ragged: a requirement of every length cannot be checked: {guard.message}"
                 )
             if rises:
-                guard = _renamed(guard, {dim.size: dim.fewest})
+                guard = _renamed(guard, {dim.symbol: dim.fewest})
         kept.append(guard)
     solver.guards[:] = kept
 
@@ -197,25 +198,26 @@ def _compared(cond: Expr) -> Expr:
     return cond
 
 
-def _within(part: Expr, other: Expr, size: Var, solver: Solver) -> bool:
-    """Return whether ``size == k`` implies another condition."""
-    if not isinstance(part, tirx.EQ) or part is other or not part.a.same_as(size):
+def _within(part: Expr, other: Expr, solver: Solver) -> bool:
+    """Return whether ``x == k`` implies another condition, for an expression x."""
+    if not isinstance(part, tirx.EQ) or part is other or static_dim(part.b) is None:
         return False
-    return static_dim(part.b) is not None and bool(solver.known(substitute(other, {size: part.b})))
 
+    def replaced(e: Expr) -> Expr:
+        return part.b if tvm_ffi.structural_equal(e, part.a) else e
 
-def _uses(expr: Expr, symbol: Var) -> bool:
-    return any(v.same_as(symbol) for v in tirx.analysis.undefined_vars(expr))
+    found = tvm_ffi.structural_map(other, (type(part.a), replaced), order="post")
+    return bool(solver.known(found))
 
 
 def rises_with(cond: Expr, size: Var, solver: Solver) -> bool | None:
     """Return whether a condition becomes weaker as ``size`` grows (True) or shrinks (False); None
-    if this is not known: it combines comparisons that are linear in ``size``.
+    if this is not known: it combines comparisons of expressions that rise or fall with ``size``.
     """
     if isinstance(cond, tirx.And | tirx.Or):
-        parts = [_compared(p) for p in (cond.a, cond.b) if _uses(p, size)]
+        parts = [_compared(p) for p in (cond.a, cond.b) if uses(p, size)]
         if isinstance(cond, tirx.Or):
-            parts = [p for p in parts if not any(_within(p, q, size, solver) for q in parts)]
+            parts = [p for p in parts if not any(_within(p, q, solver) for q in parts)]
         found = {rises_with(p, size, solver) for p in parts}
         return found.pop() if len(found) == 1 else None
     cond = _compared(cond)
@@ -230,9 +232,10 @@ def rises_with(cond: Expr, size: Var, solver: Solver) -> bool | None:
         return substitute(margin, {size: i64(value)})
 
     step = solver.const(at(1) - at(0))
-    if not step or not solver.known_eq(margin, at(0) + size * step):
-        return None
-    return step > 0
+    if step and solver.known_eq(margin, at(0) + size * step):
+        return step > 0
+    turn = trend(margin, size, solver)
+    return turn > 0 if turn else None
 
 
 __all__ = ["RaggedInputs", "rises_with", "settle_guards"]

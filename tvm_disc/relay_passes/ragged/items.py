@@ -64,10 +64,10 @@ def reduced_everywhere(values: Values, node: Node, form: Packed) -> Dense:
 def picked_items(values: Values, node: Node, form: Packed, begin: Expr) -> Dense | str:
     """Return a slice of known size of the ragged axis; ``begin`` may depend on the length."""
     dim, count = form.dim, static_dim(node.shape[form.at[1]])
-    first = None if count is None else _of_items(values, dim, begin)
+    first = None if count is None else of_items(values, dim, begin)
     if count is None or first is None:
         return PART
-    row = _emit(values, R.add(_ends(values, dim, 0), first), [dim.items])
+    row = _emit(values, R.add(starts(values, dim), first), [dim.items])
     column = operand_expr(values.shaped(row, [dim.items, i64(1)]))
     shape = [dim.items, i64(count)]
     rows = _emit(values, R.add(column, relax.const(np.arange(count), "int64")), shape)
@@ -76,10 +76,11 @@ def picked_items(values: Values, node: Node, form: Packed, begin: Expr) -> Dense
     return _of_model(values, node, form, made, stored[1:])
 
 
-def _of_items(values: Values, dim: RaggedDim, expr: Expr) -> Expr | None:
-    """Return an expression of the length for every item, int64 ``[b]``, or ``[1]`` if it is a
-    literal; None for other expressions.
+def of_items(values: Values, dim: RaggedDim, expr: Expr) -> Expr | None:
+    """Return an expression of the length of a dim, or of the dim that it is derived from, for every
+    item, int64 ``[b]``, or ``[1]`` if it is a literal; None for other expressions.
     """
+    dim = dim.root or dim
     if isinstance(expr, tirx.IntImm):
         return relax.const(np.asarray([int(expr.value)]), "int64")
     if expr.same_as(dim.size):
@@ -87,16 +88,21 @@ def _of_items(values: Values, dim: RaggedDim, expr: Expr) -> Expr | None:
     build = _OPERATORS.get(type(expr))
     if build is None:
         return None
-    a, b = (_of_items(values, dim, x) for x in (expr.a, expr.b))
+    a, b = (of_items(values, dim, x) for x in (expr.a, expr.b))
     return None if a is None or b is None else operand_expr(_emit(values, build(a, b), [dim.items]))
 
 
 def lengths(values: Values, dim: RaggedDim) -> Node:
     """Return the length of every item, int64 ``[b]``."""
     if "lengths" not in dim.made:
-        call = R.subtract(_ends(values, dim, 1), _ends(values, dim, 0))
+        call = R.subtract(_ends(values, dim, 1), starts(values, dim))
         dim.made["lengths"] = _emit(values, call, [dim.items])
     return dim.made["lengths"]
+
+
+def starts(values: Values, dim: RaggedDim) -> Expr:
+    """Return the first row of every item, int64 ``[b]``."""
+    return _ends(values, dim, 0)
 
 
 def _ends(values: Values, dim: RaggedDim, k: int) -> Expr:
@@ -117,4 +123,12 @@ def _of_model(values: Values, node: Node, form: Packed, made: Node, rest: Sequen
     return Dense(values.shaped(values.permuted(stored, back), list(node.shape)))
 
 
-__all__ = ["PART", "lengths", "picked_items", "reduced_everywhere", "reduced_items"]
+__all__ = [
+    "PART",
+    "lengths",
+    "of_items",
+    "picked_items",
+    "reduced_everywhere",
+    "reduced_items",
+    "starts",
+]

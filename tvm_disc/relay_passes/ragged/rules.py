@@ -16,10 +16,11 @@ from tvm_disc.graph.axes import concat_axis, permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.relay.importer.context import reshape_call
-from tvm_disc.relay_passes.ragged.along import convolution, prefix, reduced_mask
+from tvm_disc.relay_passes.ragged.along import prefix, reduced_mask
 from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDim
 from tvm_disc.relay_passes.ragged.items import PART, picked_items, reduced_items
 from tvm_disc.relay_passes.ragged.values import Values
+from tvm_disc.relay_passes.ragged.windows import convolution, pooling
 from tvm_disc.relay_passes.rewrite import operand_expr, reduce_call, with_operands
 from tvm_disc.typing import Expr
 
@@ -62,7 +63,7 @@ def _elementwise(values: Values, node: Node, forms: Forms) -> Form | str:
     for form, x in zip(forms, node.inputs, strict=True):
         found = values.operand(form, x, node.shape, dim, at)
         if found is None:
-            return f"the lengths of its operand {x.name} are not those of '{dim.inputs[0]}'"
+            return f"the lengths of its operand {x.name} are not those of '{dim.name}'"
         operands.append(found)
     call = with_operands(node, [operand_expr(x) for x in operands])
     stored = values.dims.stored(node.shape, dim, at)
@@ -83,7 +84,7 @@ def _place_of(
             found.append((form.dim, form.at if merged else (form.at[0] + more, form.at[1] + more)))
     (dim, at), *others = found
     if any(d is not dim for d, _ in others) and len(values.dims.axes_of(node.shape)) < 2:
-        names = " and ".join(f"'{n}'" for n in dict.fromkeys(d.inputs[0] for d, _ in found))
+        names = " and ".join(f"'{n}'" for n in dict.fromkeys(d.name for d, _ in found))
         return f"{names} may have different lengths; declare that they are equal in constraints"
     if any(a != at for _, a in others) or len(values.dims.axes_of(node.shape)) != 1:
         return None
@@ -231,7 +232,7 @@ def _concat(values: Values, node: Node, forms: Forms) -> Form | str:
     for form, x in zip(forms, node.inputs, strict=True):
         found = values.whole(form, x, first.dim, first.at)
         if found is None:
-            return f"its operand {x.name} does not have the lengths of '{first.dim.inputs[0]}'"
+            return f"its operand {x.name} does not have the lengths of '{first.dim.name}'"
         parts.append(operand_expr(found))
     call = R.concat(parts, first.axis(axis))
     stored = values.dims.stored(node.shape, first.dim, first.at)
@@ -255,7 +256,9 @@ RULES: Mapping[str, Rule] = {
     "relax.cumprod": lambda values, node, forms: prefix(values, node, *forms),
     "relax.cumsum": lambda values, node, forms: prefix(values, node, *forms),
     "relax.matmul": _matmul,
+    "relax.nn.avg_pool1d": pooling,
     "relax.nn.conv1d": convolution,
+    "relax.nn.max_pool1d": pooling,
     "relax.permute_dims": _permute,
     "relax.strided_slice": _slice,
     "relax.take": _take,

@@ -29,8 +29,18 @@ from tvm_disc.relay.kernel_ops import CHECKED
 from tvm_disc.relay_passes.layout_rules import FILLED
 from tvm_disc.relay_passes.module_facts import RAGGED, solver_of
 from tvm_disc.relay_passes.propagation.context import substitute
+from tvm_disc.relay_passes.propagation.finish import return_type
 from tvm_disc.relay_passes.ragged.dense import dense_reason
-from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDims
+from tvm_disc.relay_passes.ragged.derived import derive_dims
+from tvm_disc.relay_passes.ragged.forms import (
+    MERGED,
+    Dense,
+    Form,
+    Packed,
+    Padded,
+    RaggedDim,
+    RaggedDims,
+)
 from tvm_disc.relay_passes.ragged.inputs import RaggedInputs, settle_guards
 from tvm_disc.relay_passes.ragged.items import reduced_everywhere
 from tvm_disc.relay_passes.ragged.rules import filled, ragged_form
@@ -45,7 +55,7 @@ from tvm_disc.relay_passes.rewrite import (
 from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.shape import Solver
 from tvm_disc.shape.printing import show_shape
-from tvm_disc.typing import Binding, Call, Expr, PassContext, TVMFunction, TVMModule, Var
+from tvm_disc.typing import Binding, Call, Expr, PassContext, TVMFunction, TVMModule, TVMType, Var
 
 if TYPE_CHECKING:
     from tvm.transform import Pass
@@ -55,7 +65,8 @@ def RaggedBatches(ragged: Mapping[str, int], solver: Solver | None = None) -> Pa
     """Return a module pass for the inputs ``ragged``, whose axis 1 differs between items.
 
     The attribute ``disc.ragged`` of the main function lists (input, offsets input) of every ragged
-    input, and the offsets input of every result, empty for a dense one.
+    input, the offsets of every result, empty for a dense one, and the offsets that are computed:
+    they are further results.
 
     Raises:
         BadInput: an input does not exist, or has no such axis.
@@ -90,6 +101,7 @@ class _Rewriter:
         self.forms: dict[Node, Form] = {
             self.old[var]: form for var, form in self.inputs.forms.items()
         }
+        derive_dims(self.values, self.old.values())
         self.checks = self._checks()
         self.tuples: dict[Expr, Expr] = {}
         self.renamed: dict[Var, Var] = {}  # of bindings other than core operators
@@ -152,6 +164,8 @@ class _Rewriter:
             else:
                 self._other(binding)
         results = self._results()
+        computed = self._computed()
+        results += [operand_expr(d.offsets) for d in computed]
         body = results[0] if len(results) == 1 else relax.Tuple(results)
         if not isinstance(body, tvm.ir.Var):
             var = relax.Var("results", tvm.ir.TupleType([v.ty for v in results]))
@@ -160,11 +174,14 @@ class _Rewriter:
         seq = relax.SeqExpr(like_blocks(self.main.body.blocks, self.out.bindings), body)
         # The body defines the number of items; the type may use dims of parameters only.
         items: dict[Expr, Expr] = {d.items: d.offsets.shape[0] - 1 for d in self.dims.dims}
-        ty, params = substitute(body.ty, items), self.inputs.params
+        params = self.inputs.params
+        ty = return_type(params, cast("TVMType", substitute(body.ty, items)))
         made = relax.Function(params, seq, ty, self.main.is_pure, self.main.attrs)
         settle_guards(self.inputs)
         inputs = [[n, d.offsets_name] for d in self.dims.dims for n in d.inputs]
-        changed: TVMFunction = made.with_attr(RAGGED, [inputs, self.offsets])
+        changed: TVMFunction = made.with_attr(
+            RAGGED, [inputs, self.offsets, [d.offsets_name for d in computed]]
+        )
         return changed
 
     def _form(self, node: Node) -> Form:
@@ -237,6 +254,10 @@ class _Rewriter:
         self.out.lookup[var] = node
         form = Packed(node, data.dim, data.at) if isinstance(data, Packed) else Dense(node)
         self.forms[self.old[binding.var]] = form
+
+    def _computed(self) -> list[RaggedDim]:
+        """Return the derived dims of results, whose offsets the program returns."""
+        return [d for d in self.dims.dims if d.root and d.offsets_name in self.offsets]
 
     def _results(self) -> list[Expr]:
         """Return the results, and set ``offsets`` to the offsets input of each."""

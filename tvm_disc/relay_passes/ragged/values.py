@@ -31,10 +31,12 @@ class Values:
 
     Attributes:
         refused: why a matmul is not the result of an attention, by matmul.
+        taps: the rows that windows read, see ``windows.py``.
     """
 
     def __init__(self, out: Sequence_, dims: RaggedDims, refused: Mapping[Node, str]) -> None:
         self.out, self.dims, self.refused = out, dims, refused
+        self.taps: dict[tuple[RaggedDim, RaggedDim, int, int], tuple[Node, Node]] = {}
 
     def emit(self, call: Expr, shape: Sequence[Expr], like: Node) -> Node:
         """Bind a call with the dtype and the name of ``like``."""

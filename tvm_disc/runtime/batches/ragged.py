@@ -102,6 +102,7 @@ class RaggedCalls:
     def __init__(self, manifest: Mapping[str, Any], names: Sequence[str]) -> None:
         self._offsets: dict[str, str] = manifest["ragged"]["inputs"]
         self._results: list[str] = manifest["ragged"]["results"]
+        self._computed: list[str] = manifest["ragged"].get("computed", [])
         self._tree: Tree = manifest["outputs"]
         self._flat = list(names)
         inputs = {name: (dims, dtype) for name, dims, dtype in manifest["inputs"]}
@@ -121,7 +122,15 @@ class RaggedCalls:
             raise BadInput("out: a ragged program allocates its results")
         flat = self.flatten(args, kwargs)
         given = dict(zip(self._flat, flat, strict=True))
-        return self._nested(run(flat), self._tree, given)
+        made: Rows = run(flat)
+        tree = self._tree
+        if self._computed:
+            # The last results are the offsets of derived lengths.
+            made, computed = made[: len(self._results)], made[len(self._results) :]
+            given.update(zip(self._computed, computed, strict=True))
+            tree = 0 if len(made) == 1 else list(range(len(made)))
+            made = made[0] if len(made) == 1 else made
+        return self._nested(made, tree, given)
 
     def _nested(self, result: Rows, tree: Tree, given: Mapping[str, Rows]) -> object:
         if isinstance(tree, int):

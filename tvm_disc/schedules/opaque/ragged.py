@@ -48,6 +48,26 @@ def plan_lengths(node: Node) -> Plan:
     return Plan(i64(1), items, emit)
 
 
+def plan_offsets(node: Node) -> Plan:
+    """Return a plan of ``lengths[b]``: int64 ``[b + 1]``, the sums of the lengths before each item
+    and of all. A negative length counts as 0.
+    """
+    lengths = node.inputs[0]
+    items = i64(lengths.shape[0])
+
+    def emit(body: Body) -> None:
+        low, b, out = body.low, body.block, body.outputs[0]
+        total = b.alloc("total", 1, "int64")
+        b.store(total, 0, i64(0))
+        b.store(out, 0, i64(0))
+        with low.loop("g", items) as g:
+            size = b.bind("size", tirx.max(low.at(lengths, [g]), i64(0)))
+            b.store(total, 0, total[i64(0)] + size)
+            b.store(out, g + 1, total[i64(0)])
+
+    return Plan(i64(1), items, emit)
+
+
 def plan_items(node: Node) -> Plan:
     """Return a plan of ``offsets[b + 1]``, which were checked: int64 ``[t]``, the item of each row,
     or with the attribute ``positions`` its position in the item.
@@ -121,4 +141,4 @@ def _ends(low: Lowering, offsets: Node, g: Expr) -> tuple[Expr, Expr]:
     return low.settle("begin", low.at(offsets, [g])), low.settle("end", low.at(offsets, [g + 1]))
 
 
-__all__ = ["plan_items", "plan_lengths", "plan_segments"]
+__all__ = ["plan_items", "plan_lengths", "plan_offsets", "plan_segments"]

@@ -13,7 +13,7 @@ from tvm_disc.schedules.opaque.coordinates import plan_coordinates
 from tvm_disc.schedules.opaque.csr import plan_csr_dense
 from tvm_disc.schedules.opaque.nms import plan_suppress
 from tvm_disc.schedules.opaque.pool_grad import plan_pool_grad
-from tvm_disc.schedules.opaque.ragged import plan_items, plan_lengths, plan_segments
+from tvm_disc.schedules.opaque.ragged import plan_items, plan_lengths, plan_offsets, plan_segments
 from tvm_disc.schedules.opaque.regions import plan_correlation, plan_roi
 from tvm_disc.schedules.opaque.round_rows import plan_round_rows
 from tvm_disc.schedules.opaque.rpn import plan_proposals
@@ -28,6 +28,7 @@ PLANS: Mapping[str, Callable[[Node], Plan]] = {
     "disc.csr_dense": plan_csr_dense,
     "disc.items": plan_items,
     "disc.lengths": plan_lengths,
+    "disc.offsets": plan_offsets,
     "disc.pool_grad": plan_pool_grad,
     "disc.correlation": plan_correlation,
     "disc.proposals": plan_proposals,
