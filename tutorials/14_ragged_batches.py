@@ -106,10 +106,10 @@ except tvm_disc.DiscError as error:
 # the offsets of 'ids' must begin with 0, must not decrease, ...
 # ```
 #
-# ## Lengths of their own
+# ## Derived lengths
 #
 # A convolution with a stride changes the length of each item. The program computes the lengths and
-# offsets of such results. Each item is padded with zeros at its own borders, as if it were alone.
+# offsets of these results. Each item is padded with zeros at its own borders, as if it were alone.
 
 # %%
 x = relay.var("x", shape=(relay.Any("b"), relay.Any("s"), 16), dtype="float32")
