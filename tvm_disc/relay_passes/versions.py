@@ -17,9 +17,11 @@ from tvm_disc.relay.types import TensorType
 from tvm_disc.relay_passes.narrow_weights import Narrowing
 from tvm_disc.relay_passes.propagation.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.quantize_weights import BITS, WeightFormat
-from tvm_disc.relay_passes.ragged.declared import check_names
 from tvm_disc.shape import special_version
+from tvm_disc.support.late import Late
 from tvm_disc.typing import TVMFunction, TVMModule
+
+_check_names = Late("tvm_disc.relay_passes.ragged.declared:check_names")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
     """Return the versions of a module after `propagate`, the general one last."""
     names = _input_names(module, told.params) if told.ragged else None
     if names is not None:
-        check_names(told.ragged, names)
+        _check_names(told.ragged, names)
 
     def read(premises: Sequence[str], equal: Sequence[str] = ()) -> ImportedModule:
         stated = [*told.constraints, *equal]
