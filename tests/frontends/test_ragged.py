@@ -100,9 +100,25 @@ class Patches(torch.nn.Module):  # type: ignore[misc]
         return self.head(rows.mean(1))
 
 
-def test_images_as_patches() -> None:
+class Classifier(Patches):
+    """The same with a token before the patches, whose last state is classified."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = torch.nn.Parameter(torch.randn(1, 1, 32))
+
+    def forward(self, patches: Any) -> Any:
+        rows = torch.cat([self.token.expand(patches.shape[0], -1, -1), self.embed(patches)], 1)
+        rows = rows + self.positions[:, : rows.shape[1]]
+        for layer in self.layers:
+            rows = layer(rows)
+        return self.head(rows[:, 0])
+
+
+@pytest.mark.parametrize("kind", [Patches, Classifier])
+def test_images_as_patches(kind: Any) -> None:
     torch.manual_seed(0)
-    model = Patches().eval()
+    model = kind().eval()
     exe = tvm_disc.build(model, example_inputs=(torch.randn(2, 8, 48),), ragged={"patches": 1})
     rng = np.random.default_rng(1)
     for lengths in LENGTHS:

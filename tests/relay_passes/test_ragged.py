@@ -295,10 +295,6 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: relay.reverse(x, axis=1),
         "ragged: .*no rule describes it for items of different lengths",
     ),
-    "joined": (
-        lambda x: relay.concatenate([x, x], axis=1),
-        "ragged: concat.*it joins values along the ragged axis",
-    ),
     "gram matrix": (
         lambda x: relay.nn.batch_matmul(x, x),
         "ragged: matmul.*a product of two values of an item must be part of an attention",

@@ -174,10 +174,6 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: relay.nn.max_pool1d(x, pool_size=(2,), strides=(2,)),
         "ragged: .*max_pool1d.*only its data may be ragged, along the axis of the window",
     ),
-    "joined with other lengths": (
-        lambda x: relay.concatenate([x, strided(x)], axis=1),
-        "ragged: .*concat.*it joins values along the ragged axis",
-    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""Derived ragged dims: the lengths of the results of windows, ``(s[b] - 1) // 2 + 1``.
+"""Derived ragged dims: the lengths of the results of windows, ``(s[b] - 1) // 2 + 1``, and of
+joins, ``s[b] + 1``.
 
 The program computes the lengths and the offsets of a derived dim from those of an input, before
 all other operators:
@@ -16,6 +17,7 @@ from collections.abc import Iterable
 from tvm import relax
 from tvm.relax import op as R
 
+from tvm_disc.graph.axes import concat_axis
 from tvm_disc.graph.nodes import Node
 from tvm_disc.relay.kernel_ops import kernel_call
 from tvm_disc.relay_passes.propagation.context import substitute
@@ -31,15 +33,26 @@ WINDOWS = ("relax.nn.conv1d", "relax.nn.max_pool1d", "relax.nn.avg_pool1d")
 
 
 def derive_dims(values: Values, nodes: Iterable[Node]) -> None:
-    """Add the dims of the results of windows whose length differs from that of their operand."""
+    """Add the dims of the results of windows and joins whose length differs from that of their
+    operand.
+    """
     dims = values.dims
     for node in nodes:
-        if node.op not in WINDOWS:
+        if node.op in WINDOWS:
+            size, reason = node.shape[2], length_reason(values, node)
+        elif node.op == "relax.concat":
+            size = node.shape[concat_axis(node)]
+            reason = None if _rises(values, size) else "its length does not rise"
+        else:
             continue
-        size = node.shape[2]
         roots = dims.sizes_in([size])
-        if len(roots) == 1 and dims.of(size) is None and length_reason(values, node) is None:
+        if len(roots) == 1 and dims.of(size) is None and reason is None:
             dims.dims.append(_derived(values, roots[0], size))
+
+
+def _rises(values: Values, size: Expr) -> bool:
+    roots = values.dims.sizes_in([size])
+    return len(roots) == 1 and trend(size, roots[0].symbol, values.dims.solver) == 1
 
 
 def length_reason(values: Values, node: Node) -> str | None:
@@ -47,10 +60,9 @@ def length_reason(values: Values, node: Node) -> str | None:
     dims, size = values.dims, node.shape[2]
     if dims.of(size) is not None:
         return None
-    roots = dims.sizes_in([size])
-    if len(roots) != 1 or trend(size, roots[0].symbol, dims.solver) != 1:
+    if not _rises(values, size):
         return "the length of its result is not known to rise with that of its operand"
-    empty = dims.solver.const(substitute(size, {roots[0].symbol: i64(0)}))
+    empty = dims.solver.const(substitute(size, {dims.sizes_in([size])[0].symbol: i64(0)}))
     if empty is None or empty > 0:
         return "an item without elements would have a result"
     return None

@@ -19,6 +19,7 @@ from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.ragged.along import prefix, reduced_mask
 from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDim
 from tvm_disc.relay_passes.ragged.items import PART, picked_items, reduced_items
+from tvm_disc.relay_passes.ragged.joins import joined
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.ragged.windows import convolution, pooling
 from tvm_disc.relay_passes.rewrite import operand_expr, reduce_call, with_operands
@@ -227,7 +228,7 @@ def _concat(values: Values, node: Node, forms: Forms) -> Form | str:
         return "it joins values that only an attention reads"
     axis = concat_axis(node)
     if axis in first.at:
-        return "it joins values along the ragged axis" if axis == first.at[1] else _ITEMS
+        return joined(values, node, forms) if axis == first.at[1] else _ITEMS
     parts = []
     for form, x in zip(forms, node.inputs, strict=True):
         found = values.whole(form, x, first.dim, first.at)
