@@ -63,7 +63,28 @@ def contiguous(x: Any, w: Any) -> Any:
     return y.transpose(0, 1).reshape(x.shape[0], 3) + (1 if x.shape[0] > 1 and w is None else 0)
 
 
-SAME = [unused, whole_slice, both_ways, sizes_as_arguments, in_a_factor, contiguous]
+def contiguous_beside_a_write(x: Any, w: Any) -> Any:
+    """The write goes to other memory than the copy."""
+    other = torch.zeros(3)
+    other.add_(w)
+    return contiguous(x, w) + other
+
+
+def detached_in_place(x: Any, w: Any) -> Any:
+    """A constant tensor is detached in place, which writes no data."""
+    return contiguous(x, w) + torch.tensor([1.0, 2.0, 3.0])
+
+
+def slice_without_start(x: Any, w: Any) -> Any:
+    """PyTorch writes None or 0 for the first position, as the second is a symbol or a number."""
+    many = x.shape[0] > 1 and w is None
+    return x * w + torch.arange(8.0)[: x.shape[0], None] + (1 if many else 0)
+
+
+SAME = [
+    unused, whole_slice, both_ways, sizes_as_arguments, in_a_factor, contiguous,
+    contiguous_beside_a_write, detached_in_place, slice_without_start,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", SAME, ids=lambda f: f.__name__)
@@ -71,7 +92,7 @@ SAME = [unused, whole_slice, both_ways, sizes_as_arguments, in_a_factor, contigu
 def test_a_size_of_one_is_taken(function: Callable[..., Any], named: bool) -> None:
     module = Applies(function).eval()
     example = (torch.randn(4, 3),)
-    model = exported(module, example, ({0: torch.export.Dim("rows")},) if named else None)
+    model = exported(module, example, ({0: torch.export.Dim("rows", max=8)},) if named else None)
     exe = tvm_disc.build(model)
     for rows in (1, 2, 5):
         x = torch.randn(rows, 3)
@@ -142,9 +163,17 @@ def writes_to_a_copy(x: Any, w: Any) -> Any:
     return y.transpose(0, 1) + (1 if many else 0)
 
 
+def writes_to_a_view_of_a_copy(x: Any, w: Any) -> Any:
+    """The write goes to a part of a list of views."""
+    y = (x * w).transpose(0, 1)
+    many = x.shape[0] > 1 and w is None
+    y.contiguous().split(2)[0].add_(1)
+    return y.transpose(0, 1) + (1 if many else 0)
+
+
 DIFFER = [
     other_operator, other_number, other_constant, other_axis, other_operand, other_part,
-    two_are_excluded, writes_to_a_copy,
+    two_are_excluded, writes_to_a_copy, writes_to_a_view_of_a_copy,
 ]  # fmt: skip
 
 
@@ -155,6 +184,66 @@ def test_a_size_of_one_is_refused(function: Callable[..., Any]) -> None:
     exe = tvm_disc.build(model)
     with pytest.raises(GuardFailed, match=r"must hold .*input 'x' axis 0"):
         exe(np.zeros((1, 3), "float32"))
+
+
+def even(x: Any, w: Any) -> Any:
+    return x * w + (0 if x.shape[0] % 2 == 0 or x.shape[0] == 1 else 1)
+
+
+def up_to_eight(x: Any, w: Any) -> Any:
+    many = x.shape[0] > 1 and x.shape[0] * (9 - x.shape[0]) > 8
+    return x * w + (0 if many or x.shape[0] == 1 else 1)
+
+
+@pytest.mark.parametrize("function", [even, up_to_eight], ids=lambda f: f.__name__)
+def test_a_guard_that_excludes_larger_sizes_remains(function: Callable[..., Any]) -> None:
+    """The module is the same program for one row, but not for all sizes that fail the guard."""
+    module = Applies(function).eval()
+    exe = tvm_disc.build(exported(module, (torch.randn(4, 3),)))
+    ran = 0
+    for rows in range(12):
+        x = torch.randn(rows, 3)
+        try:
+            made = exe(x.numpy())
+        except GuardFailed:
+            continue
+        ran += 1
+        np.testing.assert_allclose(made, module(x).detach().numpy(), rtol=1e-6)
+    assert 0 < ran < 12
+    with pytest.raises(GuardFailed, match=r"must hold .*input 'x' axis 0"):
+        exe(np.zeros((9, 3), "float32"))
+
+
+def other_for_nothing(x: Any, w: Any) -> Any:
+    return (x * w).sum() + (0 if x.shape[0] > 1 or x.shape[0] == 1 else 1)
+
+
+def fails_for_nothing(x: Any, w: Any) -> Any:
+    many = x.shape[0] > 1 and w is None
+    return x.reshape(x.shape[0], -1, 3).sum(1) * w + (1 if many else 0)
+
+
+@pytest.mark.parametrize("function", [other_for_nothing, fails_for_nothing])
+def test_size_zero_is_proved_apart_from_size_one(function: Callable[..., Any]) -> None:
+    module = Applies(function).eval()
+    exe = tvm_disc.build(exported(module, (torch.randn(4, 3),)))
+    for rows in (1, 2, 5):
+        x = torch.randn(rows, 3)
+        np.testing.assert_allclose(exe(x.numpy()), module(x).detach().numpy(), rtol=1e-5)
+    with pytest.raises(GuardFailed, match=r"x_0 >= 1 must hold .*input 'x' axis 0"):
+        exe(np.zeros((0, 3), "float32"))
+
+
+def test_size_zero_is_taken_if_the_program_is_the_same() -> None:
+    module = Applies(both_ways_for_nothing).eval()
+    exe = tvm_disc.build(exported(module, (torch.randn(4, 3),)))
+    for rows in (0, 1, 2, 5):
+        x = torch.randn(rows, 3)
+        np.testing.assert_allclose(exe(x.numpy()), module(x).detach().numpy(), rtol=1e-6)
+
+
+def both_ways_for_nothing(x: Any, w: Any) -> Any:
+    return (x + w).relu() if x.shape[0] > 1 else (x + w).relu()
 
 
 def test_a_condition_of_size_one_alone_keeps_the_guard() -> None:
@@ -170,6 +259,32 @@ def test_a_condition_of_size_one_alone_keeps_the_guard() -> None:
     assert not model.settled
     with pytest.raises(GuardFailed, match=r"must hold .*input 'x' axis 0"):
         tvm_disc.build(model)(np.zeros((1, 5), "float32"))
+
+
+def of_two_sizes(last: float) -> Callable[..., Any]:
+    """A function that decides on the columns only if there is one row."""
+
+    def function(x: Any, w: Any) -> Any:
+        few = x.shape[0] <= 1
+        single = few and x.shape[1] <= 1
+        return (x + w[1]) * (last if single else 2.0)
+
+    return function
+
+
+def test_two_sizes_of_one_are_compared_together() -> None:
+    """The export for one row has a condition on the columns, and the reverse."""
+    module = Applies(of_two_sizes(2.0)).eval()
+    exe = tvm_disc.build(exported(module, (torch.randn(4, 5),)))
+    for shape in ((1, 1), (1, 5), (5, 1), (4, 5), (2, 2)):
+        x = torch.randn(shape)
+        np.testing.assert_allclose(exe(x.numpy()), module(x).detach().numpy(), rtol=1e-6)
+
+
+def test_two_sizes_of_one_that_differ_are_refused() -> None:
+    exe = tvm_disc.build(exported(Applies(of_two_sizes(3.0)).eval(), (torch.randn(4, 5),)))
+    with pytest.raises(GuardFailed, match=r"must hold .*input 'x' axis"):
+        exe(np.zeros((1, 1), "float32"))
 
 
 def test_explain_names_the_guard() -> None:

@@ -1,64 +1,186 @@
-"""Comparison of two exports of one module: one for general sizes, one with an axis of size 1.
+"""Comparison of two exports of one module: one for general sizes, one with small fixed sizes.
 
 Library code branches on ``size > 1`` even if both branches compute the same. The exporter records
-the taken branch as a guard, and the program would refuse a size of 1. The guard is dropped if the
-export with size 1 computes the same as the general export.
+the taken branch as a guard, and the program would refuse sizes of 0 and 1. The guard is dropped
+if the exports with these sizes compute the same as the general export. If only that with size 1
+does, ``size >= 1`` replaces the guard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
-from tvm_disc.frontends.torch.conditions import Recorded, environment_of, recorded_guards
+from tvm_disc.frontends.torch.conditions import (
+    Recorded,
+    code_of,
+    environment_of,
+    recorded_guards,
+)
+from tvm_disc.frontends.torch.memory import written
 from tvm_disc.frontends.torch.values import dim_of
 from tvm_disc.typing import ExportedProgram, FxNode, SymExpr, SymInt
 
 # Operators that are the identity if the result has the operand's shape.
-_SELECTING = ("aten.slice.Tensor", "aten.expand.default", "aten.alias.default")
+_SLICE = "aten.slice.Tensor"
+_SELECTING = (_SLICE, "aten.expand.default", "aten.alias.default")
 # Makes strides contiguous. It is not called if they are, as strides of an axis of size 1 may be.
+# It is the identity unless the operand or the copy is written.
 _COPYING = "aten.contiguous.default"
+# Maximum number of exports for fixed sizes; guards that need more remain.
+_MOST_EXPORTS = 8
 # A symbol of PyTorch, and what replaces it.
 Values = Mapping[Any, Any]
+# An input among those of the user, and an axis.
+Place = tuple[int, int]
+Special = Callable[[Mapping[Place, int]], ExportedProgram | None]
 
 
 def excluding_one(guards: Sequence[Recorded]) -> dict[SymExpr, list[Recorded]]:
-    """Return the guards of one size each that exclude 1 and change results, by their symbol."""
+    """Return the guards that exclude size 1, or 0 and 1, and change results, by their symbol."""
     found: dict[Any, list[Recorded]] = {}
     for guard in guards:
-        symbols = guard.expr.free_symbols
-        if guard.code and len(symbols) == 1 and not guard.tests_only_one:
-            (symbol,) = symbols
-            if guard.expr.subs(symbol, 1) == False and guard.expr.subs(symbol, 2) == True:  # noqa: E712
-                found.setdefault(symbol, []).append(guard)
+        small = _excluded(guard.expr)
+        if guard.code and not guard.tests_only_one and small is not None and 1 in small[1]:
+            found.setdefault(small[0], []).append(guard)
     return found
 
 
-def same_program(
-    general: ExportedProgram, special: ExportedProgram, symbol: SymExpr, guards: Sequence[Recorded]
-) -> bool:
-    """Return whether ``special`` computes the same as ``general`` if ``symbol`` is 1.
+def _excluded(expr: SymExpr) -> tuple[SymExpr, list[int]] | None:
+    """Return the symbol and the sizes at which a condition fails, if those are 0 and 1 at most.
+
+    A linear inequality that holds for 2 and not for 1 holds for all larger sizes, and a linear
+    "not equal" fails for one size only.
+    """
+    import sympy
+
+    if len(expr.free_symbols) != 1 or not isinstance(expr, sympy.Rel | sympy.Ne):
+        return None
+    (symbol,) = expr.free_symbols
+    line = (expr.lhs - expr.rhs).as_poly(symbol)
+    if isinstance(expr, sympy.Eq) or line is None or line.degree() != 1:
+        return None
+    fails = [size for size in (0, 1) if expr.subs(symbol, size) == False]  # noqa: E712
+    if not fails or expr.subs(symbol, 2) != True:  # noqa: E712
+        return None
+    return symbol, fails
+
+
+class Agreement:
+    """Finds the guards on sizes of 0 and 1 that the exports for these sizes show to be needless.
+
+    Args:
+        program: an exported program.
+        special: returns the same module exported with some axes of fixed size, or None. The axes
+            are pairs of an input among those of the user and an axis.
+    """
+
+    def __init__(self, program: ExportedProgram, special: Special) -> None:
+        self.program = program
+        self.guards = recorded_guards(program)
+        self._special = special
+        self._equal = _replacements(program)
+        self._sizes = _sizes_of_axes(program)
+        self._made: dict[frozenset[tuple[Place, int]], Any] = {}
+
+    def settled(self) -> dict[str, str]:
+        """Return the texts of guards that callers need not meet, each with a weaker guard, or "".
+
+        One size is proved after another: a later proof may use only conditions that remain.
+        """
+        import sympy
+
+        found: dict[str, str] = {}
+        left = [(g.code, g.expr) for g in self.guards]
+        for symbol, guards in excluding_one(self.guards).items():
+            size = self._equal.get(symbol, symbol)
+            conditions = [expr for _, expr in left]
+            if not self._agrees({size: 1}, conditions):
+                continue
+            at_zero = any(0 in (_excluded(g.expr) or (symbol, []))[1] for g in guards)
+            # PyTorch declares its symbols positive; evaluation would make this true.
+            weaker = sympy.Ge(symbol, 1, evaluate=False)
+            text = ""
+            if at_zero and not self._agrees({size: 0}, conditions):
+                text = code_of(weaker, environment_of(self.program))
+            codes = {g.code for g in guards}
+            left = [(code, expr) for code, expr in left if code not in codes]
+            left += [(text, weaker)] if text else []
+            found |= dict.fromkeys(codes, text)
+        return found
+
+    def _agrees(self, fixed: Mapping[Any, int], conditions: Sequence[SymExpr]) -> bool:
+        """Return whether the program is right for some sizes, if the conditions hold.
+
+        If the export for these sizes excludes a small size of another axis, the case that both
+        are small is compared too.
+        """
+        special = self._export(fixed)
+        if special is None:
+            return False
+        required = {c.subs(self._equal).subs(fixed) for c in conditions} - {False}
+        needed = unmet(self.program, special, fixed, required)
+        for condition in [False] if needed is None else needed:
+            small = _excluded(condition) if condition != False else None  # noqa: E712
+            if small is None:
+                return False
+            symbol, sizes = small
+            for size in sizes:
+                ruled_out = any(c.subs(symbol, size) == False for c in required)  # noqa: E712
+                if not ruled_out and not self._agrees({**fixed, symbol: size}, conditions):
+                    return False
+        return True
+
+    def _export(self, fixed: Mapping[Any, int]) -> ExportedProgram | None:
+        """Return the export with symbols of fixed size.
+
+        None if that fails, or if the size of an axis is computed from such a symbol: an example
+        cannot reach it.
+        """
+        places: dict[Place, int] = {}
+        for symbol, size in fixed.items():
+            reading = {
+                p: d for p, d in self._sizes.items() if symbol in getattr(d, "free_symbols", ())
+            }
+            if not reading or any(d != symbol for d in reading.values()):
+                return None
+            places |= dict.fromkeys(reading, size)
+        key = frozenset(places.items())
+        if key not in self._made:
+            if len(self._made) == _MOST_EXPORTS:
+                return None
+            self._made[key] = self._special(places)
+        return self._made[key]
+
+
+def unmet(
+    general: ExportedProgram,
+    special: ExportedProgram,
+    fixed: Mapping[Any, int],
+    required: Set[SymExpr],
+) -> list[SymExpr] | None:
+    """Return the conditions under which ``special`` computes the same as ``general``.
+
+    None if the programs differ.
 
     Args:
         general: an exported program.
-        special: the same module exported with 1 for every axis of size ``symbol``.
-        symbol: a symbol of ``general``.
-        guards: the guards of ``general`` that callers have to meet. Those of ``special`` must be
-            among them.
+        special: the same module exported with fixed sizes for the axes of some symbols.
+        fixed: those sizes, by symbol of ``general``.
+        required: conditions on the other symbols that every call meets; they are not returned.
     """
-    ones = {symbol: 1}
-    renamed = _renamed(general, special, ones)
+    renamed = _renamed(general, special, fixed)
     if renamed is None or not _same_inputs(general, special):
-        return False
-    equal, equal_special = _replacements(general), _replacements(special)
-    required = {g.expr.subs(equal).subs(ones) for g in guards}
+        return None
+    equal = _replacements(special)
+    found: list[Any] = []
     for guard in recorded_guards(special):
+        needed = guard.expr.subs(equal).subs(renamed)
         free = guard.tests_only_one or guard.tests_only_zero
-        needed = guard.expr.subs(equal_special).subs(renamed)
         if not free and needed != True and needed not in required:  # noqa: E712
-            return False
-    mine, other = _Walk(general, ones), _Walk(special, renamed)
-    return mine.steps() == other.steps()
+            found.append(needed)
+    mine, other = _Walk(general, fixed), _Walk(special, renamed)
+    return found if mine.steps() == other.steps() else None
 
 
 def _replacements(program: ExportedProgram) -> Values:
@@ -118,8 +240,7 @@ class _Walk:
 
     def __init__(self, program: ExportedProgram, values: Values) -> None:
         self.program, self.values = program, values
-        # A copy is the identity unless its operand or the copy is written to.
-        self.whole = _SELECTING if _writes(program) else (*_SELECTING, _COPYING)
+        self.written = written(program)
         self.places: dict[Any, int] = {}
 
     def steps(self) -> list[Any]:
@@ -141,7 +262,20 @@ class _Walk:
         if node.op == "get_attr":  # a graph of a branch or loop: not compared
             return object()
         target = None if node.op == "output" else node.target
-        return target, self._value(node.args), self._value(sorted(node.kwargs.items()))
+        return target, self._value(self._arguments(node)), self._value(sorted(node.kwargs.items()))
+
+    def _arguments(self, node: FxNode) -> list[Any]:
+        """Return the positional arguments of a node; those of a slice with its exact bounds."""
+        given: list[Any] = list(node.args)
+        if str(node.target) != _SLICE:
+            return given
+        defaults: list[Any] = [0, None, None, 1]
+        operand, axis, start, end, step = given + defaults[len(given) - 1 :]
+        size = self._shape(operand.meta["val"].shape)[axis]
+        start, end = (self._value(bound) for bound in (start, end))
+        if end is None or (isinstance(end, int) and isinstance(size, int) and end > size):
+            end = size
+        return [operand, axis, start or 0, end, step]
 
     def _is_size(self, node: FxNode) -> bool:
         import torch
@@ -151,10 +285,11 @@ class _Walk:
 
     def _changes_nothing(self, node: FxNode) -> bool:
         """Return whether a node selects or copies all of its operand; PyTorch omits some."""
-        if node.op != "call_function" or str(node.target) not in self.whole:
+        name = str(node.target)
+        if node.op != "call_function" or name not in (*_SELECTING, _COPYING):
             return False
-        if str(node.target) == _COPYING:
-            return True
+        if name == _COPYING:
+            return node not in self.written
         step = node.args[4] if len(node.args) > 4 else 1
         mine, operand = (n.meta["val"].shape for n in (node, node.args[0]))
         return bool(step == 1 and self._shape(mine) == self._shape(operand))
@@ -174,12 +309,6 @@ class _Walk:
         return value
 
 
-def _writes(program: ExportedProgram) -> bool:
-    """Return whether an operator of a program writes to an operand."""
-    schemas = [getattr(n.target, "_schema", None) for n in program.graph.nodes]
-    return any(schema is not None and schema.is_mutable for schema in schemas)
-
-
 def _is_assertion(node: FxNode) -> bool:
     return node.op == "call_function" and str(node.target).startswith("aten._assert_")
 
@@ -193,27 +322,15 @@ def _replaced(value: SymExpr | int, values: Values) -> int:
     return int(made) if getattr(made, "is_Integer", False) else made
 
 
-def one_by_one(
-    program: ExportedProgram,
-) -> Iterator[tuple[Any, list[Recorded], list[tuple[int, int]] | None]]:
-    """Yield symbols that guards keep from being 1, those guards, and the axes of that size.
-
-    The axes are pairs of an input among those of the user and an axis; None if the size of another
-    axis is computed from the symbol, which an example of size 1 cannot reach.
-    """
+def _sizes_of_axes(program: ExportedProgram) -> dict[Place, SymExpr | int]:
+    """Return the size of every axis of the user's inputs."""
     specs = program.graph_signature.input_specs
     users = [n for n, s in zip(_inputs(program), specs, strict=True) if s.kind.name == "USER_INPUT"]
-    sizes = {
+    return {
         (leaf, axis): dim_of(size)
         for leaf, node in enumerate(users)
         for axis, size in enumerate(getattr(node.meta.get("val"), "shape", ()))
     }
-    equal = _replacements(program)
-    for symbol, guards in excluding_one(recorded_guards(program)).items():
-        symbol = equal.get(symbol, symbol)
-        reading = {p: d for p, d in sizes.items() if symbol in getattr(d, "free_symbols", ())}
-        plain = all(d == symbol for d in reading.values())
-        yield symbol, guards, list(reading) if plain and reading else None
 
 
-__all__ = ["excluding_one", "one_by_one", "same_program"]
+__all__ = ["Agreement", "excluding_one", "unmet"]

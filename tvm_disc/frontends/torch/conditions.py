@@ -264,7 +264,7 @@ def environment_of(program: ExportedProgram) -> Any:
 def _recorded(expr: SymExpr, location: object, env: object) -> Recorded:
     import torch
 
-    code = _code(expr, env)
+    code = code_of(expr, env)
     frame: Any = getattr(location, "framework_loc", None)
     if not hasattr(frame, "filename"):
         return Recorded(expr, code, "", False)
@@ -274,8 +274,8 @@ def _recorded(expr: SymExpr, location: object, env: object) -> Recorded:
     return Recorded(expr, code, f"{path.name} {frame.name}", inside)
 
 
-def _code(expr: SymExpr, env: Any) -> str:
-    """Return a guard as ``ExportedProgram._guards_code`` has it."""
+def code_of(expr: SymExpr, env: Any) -> str:
+    """Return a guard as ``ExportedProgram._guards_code`` has it; empty if it reads no input."""
     from torch.fx.experimental.symbolic_shapes import ShapeGuardPythonPrinter
 
     sources = env.var_to_sources
@@ -289,6 +289,7 @@ __all__ = [
     "LayoutCondition",
     "Place",
     "Recorded",
+    "code_of",
     "constraint_of",
     "environment_of",
     "keys_of",

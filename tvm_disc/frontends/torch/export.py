@@ -13,13 +13,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
-from tvm_disc.frontends.torch.agree import one_by_one, same_program
+from tvm_disc.frontends.torch.agree import Agreement
 from tvm_disc.frontends.torch.conditions import Recorded, recorded_guards
 from tvm_disc.frontends.torch.recurrent import whole_layers
 from tvm_disc.frontends.torch.signature import register_classes, with_named_parameters
@@ -39,14 +40,15 @@ class Exported:
         program: a ``torch.export.ExportedProgram``.
         oblivious: whether it was traced in PyTorch's size-oblivious mode.
         notes: sentences for the user about the program.
-        settled: texts of guards that exclude a size of 1 for which the module is the same program.
+        settled: texts of guards that exclude sizes of 0 and 1 for which the module is the same
+            program, each with the weaker guard that replaces it, or "".
         strict: whether the module's bytecode was analysed instead of run.
     """
 
     program: Any
     oblivious: bool = False
     notes: tuple[str, ...] = ()
-    settled: frozenset[str] = frozenset()
+    settled: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
 
 
@@ -232,35 +234,27 @@ class _Tries:
             return None
         return Exported(program, sparing, strict=strict)
 
-    def settled(self, made: Exported) -> frozenset[str]:
-        """Return texts of guards that exclude a size of 1, where the program is right for 1 too.
+    def settled(self, made: Exported) -> dict[str, str]:
+        """Return the guards on sizes of 0 and 1 that callers need not meet.
 
-        The module is exported once more for every such size. One size is proved after another:
-        a later proof may use only guards that remain.
+        Each has the weaker guard that replaces it, or "".
         """
-        guards = recorded_guards(made.program)
-        found: set[str] = set()
-        for symbol, excluding, axes in one_by_one(made.program):
-            special = None if axes is None else self._of_ones(made, Ones(axes))
-            left = [g for g in guards if g.code not in found]
-            if special is not None and same_program(made.program, special, symbol, left):
-                found |= {g.code for g in excluding}
-        return frozenset(found)
+        return Agreement(made.program, partial(self._of_sizes, made)).settled()
 
-    def _of_ones(self, made: Exported, axes: Ones) -> object:
-        """Return the module's program where axes have size 1; None if it cannot be exported.
+    def _of_sizes(self, made: Exported, sizes: Mapping[tuple[int, int], int]) -> Any:
+        """Return the module's program where axes have sizes of 0 or 1; None if the export fails.
 
         Axes that are fixed in ``made`` are fixed in the result.
         """
         from torch.utils import _pytree as pytree
 
         leaves, spec = self._leaves()
-        for k, axis in axes:
-            leaves[k] = leaves[k].narrow(axis, 0, 1)
+        for (k, axis), size in sizes.items():
+            leaves[k] = leaves[k].narrow(axis, 0, size)
         args, kwargs = pytree.tree_unflatten(leaves, spec)
         one = copy(self)  # the module is wrapped already
         one.args, one.kwargs, one.given, one.failures = args, kwargs, None, []
-        one.ones = axes | {
+        one.ones = Ones(sizes) | {
             (k, axis)
             for k, value in enumerate(_leaf_values(made.program))
             for axis in range(len(getattr(value, "shape", ())))

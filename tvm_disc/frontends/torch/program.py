@@ -125,7 +125,7 @@ class ExportRecord:
 
     def layout(self) -> list[Recorded]:
         """Return the guards that do not affect results here."""
-        settled = frozenset() if self.own is None else self.own.settled
+        settled = {} if self.own is None else self.own.settled
         return [g for g in self.guards if g.tests_only_one or g.code in settled]
 
 
@@ -190,9 +190,12 @@ class ExportedConversion:
     def _conditions(self, inputs: ExportedInputs) -> None:
         """Add all conditions that the exporter requires of the inputs."""
         of_layout = {guard.code: guard for guard in self.recorded.layout()}
+        settled = {} if self.recorded.own is None else self.recorded.own.settled
         for text in self.recorded.texts:
-            if self.recorded.own is not None and text in self.recorded.own.settled:
+            if text in settled:
                 inputs.drop(" ".join(text.split()), "for 1 the module is the same program")
+                if settled[text]:
+                    inputs.require(settled[text], partial(self._place, inputs))
             elif text in of_layout:
                 inputs.drop_layout(text, of_layout[text].place)
             else:
