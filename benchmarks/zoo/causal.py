@@ -58,7 +58,8 @@ def causal(name: str, model: str, config: str, length: int | None = None, **size
     if length is None:
         row(name, made, {"ids": ids("b s"), "mask": mask()}, "b s", TEXT, s=(1, POSITIONS))
     else:
-        row(name, made, {"ids": ids(f"b {length}")}, "b", [(2,), (3,), (1,), (5,), (7,), (4,)])
+        batches = [(2,), (3,), (1,), (5,), (7,), (4,)]
+        row(name, made, {"ids": ids(f"b {length}")}, "b", batches, static=True)
 
 
 causal("qwen3", "Qwen3ForCausalLM", "Qwen3Config", **SHARED)

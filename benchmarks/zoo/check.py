@@ -116,7 +116,10 @@ def _compiled(row: Row, path: str, record: dict[str, Any], end: float) -> dict[s
     start = time.perf_counter()
     with torch.no_grad(), quiet(), compile_counter() as compiles, dynamo.reporting() as report:
         for dims, want in wanted:
-            got = [r.numpy() for r in first_tensors(compiled(*row.at(dims)))]
+            inputs = row.at(dims)
+            if row.static:
+                _mark_static(row, inputs)
+            got = [r.numpy() for r in first_tensors(compiled(*inputs))]
             error = largest_error(got, want)
             if not error <= worst:
                 worst, at = error, _dims(dims)
@@ -131,6 +134,14 @@ def _compiled(row: Row, path: str, record: dict[str, Any], end: float) -> dict[s
     part = f"{report.share:.1%} of {report.compiled + report.in_pytorch} operators in programs"
     status = "right" if report.share >= FEWEST_COMPILED else "partly"
     return {"status": status, "reason": f"{part}; {said}" if said else part, **counts}
+
+
+def _mark_static(row: Row, inputs: Sequence[torch.Tensor]) -> None:
+    """Declare to PyTorch that the axes of fixed size have this size in every call."""
+    for tensor, kind in zip(inputs, row.inputs.values(), strict=True):
+        for axis in range(tensor.dim()):
+            if axis not in kind.dynamic:
+                torch._dynamo.mark_static(tensor, axis)
 
 
 def _few_graphs(wanted: list[Any]) -> list[Any]:

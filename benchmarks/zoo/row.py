@@ -41,6 +41,8 @@ class Row:
         limits: of a dim, the least and the most.
         legacy: the standard exporter cannot know that (say) a recurrence has no fixed length:
             take the tracing one at once.
+        static: on the path compile, axes of fixed size are marked static. Otherwise PyTorch keeps
+            them symbolic, and its tracing of nested windows takes minutes.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Row:
     combinations: tuple[Dims, ...]
     limits: Mapping[str, tuple[int, int | None]]
     legacy: bool = False
+    static: bool = False
 
     @property
     def example(self) -> Dims:
@@ -72,13 +75,14 @@ def row(
     dims: str,
     combinations: Sequence[tuple[int, ...]],
     legacy: bool = False,
+    static: bool = False,
     **limits: tuple[int, int | None],
 ) -> None:
     """Put a row into the table; ``combinations`` holds values for the names of ``dims``."""
     assert len(combinations) >= 6, f"{name}: at least six combinations"
     assert name not in ROWS, f"{name}: there twice"
     named = tuple(dict(zip(dims.split(), c, strict=True)) for c in combinations)
-    ROWS[name] = Row(name, make, inputs, named, limits, legacy)
+    ROWS[name] = Row(name, make, inputs, named, limits, legacy, static)
 
 
 def floats(axes: str) -> Input:

@@ -46,9 +46,11 @@ def of(model: str, config: str, *names: str, **sizes: Any) -> Callable[[], nn.Mo
     return made
 
 
-def images(name: str, make: Callable[[], nn.Module], size: int = 32, channels: int = 3) -> None:
+def images(
+    name: str, make: Callable[[], nn.Module], size: int = 32, channels: int = 3, **how: bool
+) -> None:
     """A row for a model of images of one size."""
-    row(name, make, {"pixels": floats(f"b {channels} {size} {size}")}, "b", BATCH)
+    row(name, make, {"pixels": floats(f"b {channels} {size} {size}")}, "b", BATCH, **how)
 
 
 def any_size(name: str, make: Callable[[], nn.Module]) -> None:
@@ -166,12 +168,13 @@ images(
     "mobilevit",
     of("MobileViTModel", "MobileViTConfig", hidden_sizes=[16, 24, 32],
        neck_hidden_sizes=[8, 8, 16, 16, 24, 32, 40], image_size=64, num_attention_heads=2),
-    64,
+    64, static=True,
 )  # fmt: skip
 images(
     "swinv2",
     of("Swinv2Model", "Swinv2Config", image_size=32, patch_size=2, embed_dim=16, depths=[2, 2],
        num_heads=[2, 4], window_size=4),
+    static=True,
 )  # fmt: skip
 row(
     "hubert",

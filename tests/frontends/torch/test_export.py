@@ -146,6 +146,36 @@ def test_sizes_as_integers_of_python(length: Callable[[Any], int]) -> None:
     same(exe, Length(length), *(tensors((n, 3)) for n in (1, 2, 5, 6, 31)))
 
 
+@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("automatic", [False, True], ids=["default", "automatic"])
+def test_sizes_as_integers_of_python_remain_dynamic(
+    length: Callable[[Any], int], automatic: bool
+) -> None:
+    """PyTorch fixes them in a module that is run, without an error."""
+    shapes = ({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},) if automatic else None
+    exe = tvm_disc.build(Length(length), example_inputs=tensors((6, 3)), dynamic_shapes=shapes)
+    same(exe, Length(length), *(tensors((n, m)) for n, m in ((1, 3), (2, 1), (5, 7), (6, 3))))
+
+
+def test_a_computed_size_as_integer_remains_dynamic() -> None:
+    module = of(lambda x: x[:, : int(x.shape[1] // 2)])
+    exe = tvm_disc.build(module, example_inputs=tensors((4, 6)))
+    same(exe, module, *(tensors((n, m)) for n, m in ((1, 2), (3, 7), (4, 6), (2, 31))))
+
+
+def only_four(x: Any) -> Any:
+    if x.shape[0] != 4:
+        raise ValueError("four rows")
+    return x * 2
+
+
+def test_a_first_axis_that_the_module_checks_is_fixed() -> None:
+    exe = tvm_disc.build(of(only_four), example_inputs=tensors((4, 3)))
+    same(exe, of(only_four), *(tensors((4, m)) for m in (1, 3, 7)))
+    with pytest.raises(BadInput, match=r"input 'x' axis 0: expected 4"):
+        exe(*tensors((5, 3)))
+
+
 def test_a_size_that_the_module_fixes_contradicts_dynamic_shapes() -> None:
     shapes = ({0: torch.export.Dim("rows")},)
     module = of(lambda x: x + torch.zeros(6, 1))

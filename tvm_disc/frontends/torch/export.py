@@ -88,6 +88,7 @@ def exported(module: object, example_inputs: object, dynamic_shapes: object = No
     tries = _Tries(module, args, kwargs, dynamic_shapes)
     made = tries.first(tries.ways())
     if made is not None:
+        made = tries.less_fixed(made)
         made = replace(made, settled=tries.settled(made))
         for note in made.notes:
             log.warning("build: %s", note)
@@ -234,6 +235,21 @@ class _Tries:
             return None
         return Exported(program, sparing, strict=strict)
 
+    def less_fixed(self, made: Exported) -> Exported:
+        """Return an export by analysis of the bytecode if that fixes fewer sizes.
+
+        ``int(size)`` and ``len(tensor)`` return an integer of Python if the module is run. A check
+        of an axis other than the first against a number, such as the number of channels, is not a
+        reason to export once more.
+        """
+        fixed = _fixed_by_module(made.program)
+        if made.strict or not fixed:
+            return made
+        other = self._made(self.ones, sparing=True, strict=True)
+        if other is None or _fixed_by_module(other.program) >= fixed:
+            return made
+        return self._noted(other)
+
     def settled(self, made: Exported) -> dict[str, str]:
         """Return the guards on sizes of 0 and 1 that callers need not meet.
 
@@ -365,6 +381,23 @@ def _asking_for_one(program: ExportedProgram) -> list[Recorded]:
     """Return the guards that require a size of 1."""
     guards = recorded_guards(program)
     return [g for g in guards if type(g.expr).__name__ == "Equality" and 1 in g.expr.args]
+
+
+def _fixed_by_module(program: ExportedProgram) -> int:
+    """Return how many first axes and computed sizes the module's own code fixes at a number."""
+    first = {
+        str(symbol)
+        for guard in recorded_guards(program)
+        for symbol in guard.expr.free_symbols
+        if guard.code.startswith("L[") and ".size()[0] ==" in guard.code
+    }
+    return sum(
+        type(guard.expr).__name__ == "Equality"
+        and guard.expr.rhs.is_number
+        and not guard.inside
+        and (not guard.expr.lhs.is_Symbol or str(guard.expr.lhs) in first)
+        for guard in recorded_guards(program)
+    )
 
 
 def _fixed_by_implementation(program: ExportedProgram) -> bool:
