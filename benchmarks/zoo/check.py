@@ -21,6 +21,7 @@ from tvm_disc.errors import BuildTimeout
 PATHS = {"onnx": kept_onnx, "torch": to_torch}
 TOLERANCE = 1e-4
 FEWEST_COMPILED = 0.95  # share of operators in programs for torch.compile to count as right
+FLOOR = 1e-6  # errors are relative to the largest element of a result, but at least to this
 FEWEST = 6  # combinations of dims that PyTorch itself can run
 
 
@@ -66,6 +67,8 @@ def _measured(row: Row, path: str, record: dict[str, Any], end: float) -> dict[s
     wanted = _wanted(row, module)
     if len(wanted) < FEWEST:
         return {"status": "row", "reason": f"PyTorch runs {len(wanted)} combinations only"}
+    if _is_nothing(wanted):
+        return {"status": "row", "reason": f"no element of a result is larger than {FLOOR}"}
     start = time.perf_counter()
     model, record["exporter"] = PATHS[path](row, module)
     record["export_s"] = round(time.perf_counter() - start, 2)
@@ -110,6 +113,8 @@ def _compiled(row: Row, path: str, record: dict[str, Any], end: float) -> dict[s
     torch.manual_seed(0)
     module = row.make().eval()
     wanted = _few_graphs(_wanted(row, module))
+    if _is_nothing(wanted):
+        return {"status": "row", "reason": f"no element of a result is larger than {FLOOR}"}
     torch._dynamo.reset()
     compiled = torch.compile(module, backend=dynamo.backend, dynamic=True)
     worst, at = 0.0, ""
@@ -213,6 +218,12 @@ def _wanted(row: Row, module: Any) -> list[tuple[Dims, tuple[np.ndarray, ...]]]:
     return found
 
 
+def _is_nothing(wanted: Sequence[tuple[Dims, tuple[np.ndarray, ...]]]) -> bool:
+    """Return whether all elements of some result are so small that no comparison can fail."""
+    largest = [[np.abs(r).max(initial=0) for r in results] for _, results in wanted]
+    return any(max(column) < FLOOR for column in zip(*largest, strict=True))
+
+
 def arguments(exe: Any, row: Row, dims: Dims) -> list[np.ndarray]:
     """What a program is called with; it may lack inputs that the exporter found unused."""
     arrays = {n: x.numpy() for n, x in zip(row.inputs, row.at(dims), strict=True)}
@@ -243,7 +254,7 @@ def _error(got: np.ndarray, want: np.ndarray) -> float:
     if not np.array_equal(a[bad], b[bad], equal_nan=True):
         return float("inf")
     a, b = np.where(bad, 0, a), np.where(bad, 0, b)
-    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-6))
+    return float(np.abs(a - b).max() / max(np.abs(b).max(), FLOOR))
 
 
 def facts(exe: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from torchvision.models.regnet import BlockParams
 
 from benchmarks.export_models import Pixels
 from benchmarks.zoo.encoders import Masked
-from benchmarks.zoo.row import floats, ids, mask, row
+from benchmarks.zoo.row import floats, ids, mask, row, spread_out
 
 BATCH = [(1,), (2,), (3,), (5,), (7,), (11,), (0,)]
 IMAGES = ((1, 64, 64), (2, 65, 97), (3, 48, 80), (1, 101, 37), (5, 64, 33), (2, 128, 96))
@@ -114,7 +114,7 @@ sized(
     "resnext",
     lambda: tv.ResNet(Bottle, [1, 1, 1, 1], num_classes=10, groups=4, width_per_group=8),
 )
-sized("mobilenet_v2", lambda: tv.MobileNetV2(num_classes=10, width_mult=0.25))
+sized("mobilenet_v2", spread_out(lambda: tv.MobileNetV2(num_classes=10, width_mult=0.25)))
 
 
 def mobilenet_v3() -> nn.Module:
@@ -144,7 +144,7 @@ def regnet() -> nn.Module:
     return tv.RegNet(params, num_classes=10)
 
 
-sized("mobilenet_v3", mobilenet_v3)
+sized("mobilenet_v3", spread_out(mobilenet_v3))
 sized("mnasnet", lambda: tv.MNASNet(0.35, num_classes=10))
 sized("efficientnet", efficientnet)
 sized("densenet", lambda: tv.DenseNet(8, (2, 2, 2), 16, num_classes=10))

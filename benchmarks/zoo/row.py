@@ -107,6 +107,29 @@ def mask(axes: str = "b s", dtype: str = "int64") -> Input:
     return Input(axes, fill)
 
 
+def spread(model: nn.Module) -> None:
+    """Give convolutions and linear layers weights that keep the scale of their input.
+
+    The weights that libraries draw (standard deviation 0.01) shrink the features of a deep model:
+    results are then too small to compare, or the scores of all queries of a detector are equal to
+    rounding, and PyTorch in float32 and in float64 selects different ones.
+    """
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight)
+
+
+def spread_out(make: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    """Return ``make`` with weights that :func:`spread` draws."""
+
+    def made() -> nn.Module:
+        model = make()
+        spread(model)
+        return model
+
+    return made
+
+
 def first_tensors(made: Any) -> tuple[torch.Tensor, ...]:
     """The tensors of a result, in order."""
     if isinstance(made, torch.Tensor):
@@ -116,4 +139,7 @@ def first_tensors(made: Any) -> tuple[torch.Tensor, ...]:
     return tuple(t for m in made if m is not None for t in first_tensors(m))
 
 
-__all__ = ["ROWS", "VOCABULARY", "Input", "Row", "first_tensors", "floats", "ids", "mask", "row"]
+__all__ = [
+    "ROWS", "VOCABULARY", "Input", "Row", "first_tensors", "floats", "ids", "mask", "row", "spread",
+    "spread_out",
+]  # fmt: skip

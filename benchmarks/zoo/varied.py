@@ -11,7 +11,7 @@ from torch import nn
 
 from benchmarks.zoo.causal import WINDOW
 from benchmarks.zoo.encoders import HEADS, LAYERS, WIDTH, encoder
-from benchmarks.zoo.row import first_tensors, floats, row
+from benchmarks.zoo.row import first_tensors, floats, row, spread, spread_out
 
 BATCH = [(2,), (1,), (3,), (5,), (7,), (4,)]
 IMAGES = [(2, 64, 96), (1, 64, 64), (3, 32, 64), (1, 96, 32), (4, 64, 32), (2, 128, 96)]
@@ -90,18 +90,6 @@ class Sam(nn.Module):
         return made.iou_scores, made.pred_masks
 
 
-def _spread(model: nn.Module) -> None:
-    """Give convolutions and linear layers weights that keep the scale of their input.
-
-    The weights that transformers draws (standard deviation 0.01) shrink the features of a deep
-    detector until the scores of all its queries are equal to rounding: PyTorch in float32 and
-    PyTorch in float64 then select different queries, and results cannot be compared.
-    """
-    for layer in model.modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            nn.init.kaiming_normal_(layer.weight)
-
-
 class RtDetr(nn.Module):
     """Scores and boxes of a detector without suppression."""
 
@@ -120,7 +108,7 @@ class RtDetr(nn.Module):
             anchor_image_size=None, disable_custom_kernels=True,
         )  # fmt: skip
         self.model = transformers.RTDetrForObjectDetection(config)
-        _spread(self.model)
+        spread(self.model)
 
     def forward(self, pixels: Any) -> Any:
         made = self.model(pixels)
@@ -166,8 +154,10 @@ any_size(
 )
 images(
     "mobilevit",
-    of("MobileViTModel", "MobileViTConfig", hidden_sizes=[16, 24, 32],
-       neck_hidden_sizes=[8, 8, 16, 16, 24, 32, 40], image_size=64, num_attention_heads=2),
+    spread_out(
+        of("MobileViTModel", "MobileViTConfig", hidden_sizes=[16, 24, 32],
+           neck_hidden_sizes=[8, 8, 16, 16, 24, 32, 40], image_size=64, num_attention_heads=2)
+    ),
     64, static=True,
 )  # fmt: skip
 images(

@@ -235,15 +235,16 @@ def test_size_zero_is_proved_apart_from_size_one(function: Callable[..., Any]) -
 
 
 def test_size_zero_is_taken_if_the_program_is_the_same() -> None:
-    module = Applies(both_ways_for_nothing).eval()
+    module = Applies(unused_for_nothing).eval()
     exe = tvm_disc.build(exported(module, (torch.randn(4, 3),)))
     for rows in (0, 1, 2, 5):
         x = torch.randn(rows, 3)
         np.testing.assert_allclose(exe(x.numpy()), module(x).detach().numpy(), rtol=1e-6)
 
 
-def both_ways_for_nothing(x: Any, w: Any) -> Any:
-    return (x + w).relu() if x.shape[0] > 1 else (x + w).relu()
+def unused_for_nothing(x: Any, w: Any) -> Any:
+    many = x.shape[0] > 1
+    return (x + w).relu() + (1 if many and w is None else 0)
 
 
 def test_a_condition_of_size_one_alone_keeps_the_guard() -> None:
