@@ -101,3 +101,74 @@ def test_a_size_from_data(name: str) -> None:
             continue  # an empty range, a dim to infer, an element to take away
         with pytest.raises(GuardFailed, match=r"at least|must be between"):
             executable(np.array(sizes))
+
+
+# -- sizes that depend on several numbers are symbols, which later formulas contain
+
+INPUTS = (
+    ("x", (relay.Any("n"), relay.Any("m")), "float32"),
+    ("p", (2, 2), "int64"),
+    ("q", (2, 2), "int64"),
+)
+SHAPES = ((1, 1), (2, 3), (7, 5), (33, 16))
+
+
+def variables() -> list[Any]:
+    return [relay.var(name, shape=shape, dtype=dtype) for name, shape, dtype in INPUTS]
+
+
+def padded(x: Any, *pads: Any) -> Any:
+    """Pad an image several times; its sizes depend on all the numbers."""
+    for p in pads:
+        x = relay.nn.pad(x, p)
+    return x
+
+
+def pads(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 4, (2, 2)), rng.integers(0, 4, (2, 2))
+
+
+def test_later_sizes_are_formulas_of_the_symbol() -> None:
+    x, p, q = variables()
+    twice = padded(x, p, q)
+    exe = tvm_disc.build(relay.Function([x, p, q], relay.concatenate([twice, twice], 0)))
+    for k, shape in enumerate(SHAPES):
+        image = np.random.default_rng(k).normal(size=shape).astype("float32")
+        a, b = pads(k)
+        want = np.pad(image, a + b)
+        np.testing.assert_array_equal(np.asarray(exe(image, a, b)), np.concatenate([want, want]))
+
+
+def test_a_size_of_a_branch_is_computed_again_after_it() -> None:
+    x, p, q = variables()
+    c = relay.var("c", shape=(), dtype="bool")
+    zero = relay.const(np.float32(0))
+    inside = relay.If(c, relay.sum(relay.exp(padded(x, p, q))), zero)
+    after = relay.add(relay.sum(relay.exp(padded(x, p, q))), inside)
+    exe = tvm_disc.build(relay.Function([x, p, q, c], after))
+    for k, shape in enumerate(SHAPES):
+        image = np.random.default_rng(k).normal(size=shape).astype("float32")
+        a, b = pads(k)
+        want = np.exp(np.pad(image, a + b)).sum()
+        for taken in (False, True):
+            found = np.asarray(exe(image, a, b, np.array(taken)))
+            np.testing.assert_allclose(found, want * (1 + taken), rtol=1e-5)
+
+
+def test_a_named_size_is_checked_like_others() -> None:
+    x, p, q = variables()
+    exe = tvm_disc.build(relay.Function([x, p, q], padded(x, p, q)))
+    image, less, none = np.ones((2, 2), "float32"), np.full((2, 2), -1), np.zeros((2, 2), "int64")
+    assert np.asarray(exe(image, less, none)).shape == (0, 0)
+    with pytest.raises(GuardFailed, match="axis 0 is shorter than the negative padding"):
+        exe(image, less, less)
+
+
+def test_sizes_of_fewer_numbers_keep_their_formulas() -> None:
+    x, p, q = variables()
+    count = relay.var("s", shape=(2,), dtype="int64")
+    tiled = tvm_disc.build(relay.Function([count], relay.zeros(count, dtype="float32")))
+    assert "float32[number, number_1]" in tiled.explain()
+    named = tvm_disc.build(relay.Function([x, p, q], padded(x, p, q)))
+    assert re.search(r"float32\[size_\d+, size_\d+\]", named.explain())

@@ -37,6 +37,9 @@ def facts_about(solver: Solver, dims: Sequence[Expr]) -> list[str]:
         for symbol, source in solver.symbols()
         if not source.startswith("input ") and symbol not in solver.definitions
     }
+    for symbol, value in solver.definitions.items():
+        if read.intersection(free_symbols([value])):
+            read.add(symbol)
     found = [] if read.intersection(free_symbols(dims)) else _equations(solver, dims)
     if read:
         return found

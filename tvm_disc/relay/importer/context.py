@@ -25,7 +25,7 @@ from tvm_disc.relay.ops.algebra import Number
 from tvm_disc.shape import Guard, Solver
 from tvm_disc.shape.printing import show_shape
 from tvm_disc.support.literals import Literals, as_literal
-from tvm_disc.typing import UNSET, Binding, Expr, TVMType
+from tvm_disc.typing import UNSET, Binding, Expr, TVMType, Var
 
 Dim: TypeAlias = Any
 
@@ -37,6 +37,7 @@ def i64(value: int) -> Expr:
 
 MOST_ELEMENTS = 1 << 47  # elements that a processor can address
 MOST_NUMBER = 1 << 62
+NAMED = 3  # numbers in the data that a size depends on, from which it gets a symbol
 
 
 def reshape_call(x: Expr, dims: Sequence[Dim]) -> Expr:
@@ -78,6 +79,7 @@ class Emitter:
         self.literals = Literals()
         self._read: set[Any] = set()  # symbols whose values are read from tensors at run time
         self._roomy: set[Any] = set()  # keys of tensor sizes that already have an overflow guard
+        self._names: dict[Any, Var] = {}  # symbols defined as sizes that depend on data, by key
         self._sizes: set[Any] = set()  # keys of dims that are known to be non-negative
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
         # the sequence that binds a symbol of the solver's definitions
@@ -177,7 +179,7 @@ class Emitter:
         ``outer`` are the sequences whose variables the body can read: the open ones for a branch,
         none for a function.
         """
-        saved, bindings = self.sequences, list[Any]()
+        saved, bindings, names = self.sequences, list[Any](), {**self._names}
         self.sequences = [*outer, bindings]
         self.nested += 1
         try:
@@ -185,7 +187,7 @@ class Emitter:
                 yield bindings
         finally:
             self.nested -= 1
-            self.sequences = saved
+            self.sequences, self._names = saved, names
 
     def mark(self) -> Callable[[], None]:
         """Return a function that discards what an attempt adds from now on: bindings of the open
@@ -193,7 +195,7 @@ class Emitter:
         """
         sequence = self.sequences[-1]
         length, forget = len(sequence), self.solver.mark()
-        names = ("_read", "_roomy", "_sizes", "_made", "_defined")
+        names = ("_read", "_names", "_roomy", "_sizes", "_made", "_defined")
         records = {name: copy(getattr(self, name)) for name in names}
 
         def undo() -> None:
@@ -205,11 +207,29 @@ class Emitter:
 
     def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Tensor:
         """Bind ``call`` to a fresh variable of a tensor type."""
-        ty = relax.TensorType([self.simplify(d) for d in dims], dtype)
+        sizes = [self.simplify(d) for d in dims]
+        self.require_sizes(sizes)
+        ty = relax.TensorType([self._named(d) for d in sizes], dtype)
         self._define(ty.shape.values)
-        self.require_sizes(ty.shape.values)
         self._require_room(ty.shape.values)
         return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
+
+    def _named(self, dim: Dim) -> Dim:
+        """Return a size, or a symbol defined as it if it depends on several numbers in the data.
+
+        Formulas of later sizes contain the symbol: those of a detection model, which scales and
+        pads its image, would repeat the formulas of height and width for each feature map.
+        """
+        if not self._read or isinstance(dim, tirx.Var | tirx.IntImm):
+            return dim
+        if len(self._read.intersection(tirx.analysis.undefined_vars(dim))) < NAMED:
+            return dim
+        key = self.solver.key(dim)
+        if key not in self._names:
+            source = self.where("a size that depends on the data")
+            self._names[key] = self.solver.define("size", dim, source)
+            self._read.add(self._names[key])
+        return self._names[key]
 
     def _define(self, dims: Sequence[Dim]) -> None:
         """Bind the defined symbols among ``dims`` that no visible sequence has bound."""
