@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import math
+import os
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -271,3 +273,55 @@ def test_guards_in_the_constraint_language() -> None:
         assert constraint_of(text, place) == wanted
     with pytest.raises(LayoutCondition):
         constraint_of("L['x'].stride()[0] == 4", place)
+
+
+# -- random decisions, built from random examples, among them sizes of 1
+
+SIZES = ((1, 1), (1, 5), (2, 3), (3, 3), (4, 7), (5, 1), (6, 12), (8, 8), (9, 2), (16, 31))
+
+
+def _number(rng: random.Random, depth: int) -> str:
+    """The text of an integer that depends on the sizes n and m."""
+    if depth == 0:
+        return rng.choice(["n", "m", "n", "m", str(rng.randrange(1, 9))])
+    a, b = _number(rng, depth - 1), _number(rng, rng.randrange(depth))
+    k = rng.randrange(2, 6)
+    return rng.choice(
+        [
+            f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"({a} // {k})", f"({a} % {k})",
+            f"max({a}, {b})", f"min({a}, {b})", f"abs({a} - {b})", f"int({a} * 0.{k})",
+        ]
+    )  # fmt: skip
+
+
+def _decision(rng: random.Random) -> str:
+    sides = [_number(rng, rng.randrange(3)) for _ in range(4)]
+    first, second = (
+        f"{a} {rng.choice(['==', '!=', '<', '<=', '>', '>='])} {b}"
+        for a, b in (sides[:2], sides[2:])
+    )
+    forms = [first, first, f"not {first}", f"{first} and {second}", f"{first} or {second}"]
+    return rng.choice(forms)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("DISC_DECISIONS", "10"))))
+def test_random_decisions_are_kept_or_refused(seed: int) -> None:
+    """A call gives what the module gives, or is refused; that of the example is never refused."""
+    rng = random.Random(seed)
+    text = _decision(rng)
+    decide = eval(f"lambda n, m: {text}")
+
+    def forward(x: Any) -> Any:
+        return x * 2 + x.shape[0] if decide(*x.shape) else x - 1
+
+    module = module_of(forward)
+    example = rng.choice(SIZES)
+    exe = tvm_disc.build(module, example_inputs=tensors(example))
+    for shape in (example, *SIZES):
+        x = tensors(shape, seed=seed)[0]
+        try:
+            found = exe(x)
+        except (GuardFailed, BadInput):  # the latter if a size must be known, or equal to another
+            assert shape != example, (text, example)
+            continue
+        torch.testing.assert_close(found, module(x), msg=f"{text}: {shape}, built from {example}")
