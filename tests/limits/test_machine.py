@@ -44,7 +44,7 @@ used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + {0},) * 2)
 """
 THREADS = """
-def start(*_):
+def start(*_, **__):
     raise RuntimeError("can't start new thread")
 threading._start_new_thread = threading._start_joinable_thread = start
 """
