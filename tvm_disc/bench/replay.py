@@ -52,7 +52,7 @@ def _replay(args: argparse.Namespace, exe: Executable) -> None:
         shapes = ", ".join(f"{n} {_shape(a.shape)}" for n, a in call.inputs.items())
         said = "results not recorded"
         if call.results is not None:
-            found = compared("recorded", _results(exe, call), lambda c=call: c.results, tolerance)  # type: ignore[misc]
+            found = compared("recorded", _results(exe, call), call.results, tolerance)
             wrong += not found.equal or found.error is None
             said = str(found).removeprefix("recorded: ")
         times = f"{1e6 * seconds:.1f} us, recorded {1e6 * call.seconds:.1f} us"

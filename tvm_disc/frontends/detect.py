@@ -47,7 +47,8 @@ def is_file(source: object, suffix: str) -> bool:
     return isinstance(source, str | os.PathLike) and Path(source).suffix == suffix
 
 
-def _is_onnx(source: object) -> bool:
+def is_onnx(source: object) -> bool:
+    """Return whether a source is an ONNX model or the path of one."""
     return is_file(source, ".onnx") or is_class(source, "onnx", "ModelProto")
 
 
@@ -93,7 +94,7 @@ def files_of(source: Any) -> list[Path] | None:
 
 READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (lambda source: isinstance(source, tvm.IRModule), from_relax),
-    (_is_onnx, from_onnx),
+    (is_onnx, from_onnx),
     (_is_stablehlo, from_stablehlo),
     (_is_saved_model, from_saved_model),
     # before PyTorch: a Keras model on its backend is also a module of PyTorch

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tvm_disc.frontends.detect import is_class, is_file
+from tvm_disc.frontends.detect import is_class, is_file, is_onnx
 from tvm_disc.frontends.sources import Source
 from tvm_disc.typing import Argument, Arguments, Array
 
@@ -117,12 +117,7 @@ def _arrays(values: Sequence[object]) -> list[Array]:
 
 
 FRAMEWORKS: tuple[tuple[Callable[[Source], bool], str, str, Callable[[Source], Run]], ...] = (
-    (
-        lambda s: is_file(s, ".onnx") or is_class(s, "onnx", "ModelProto"),
-        "onnxruntime",
-        "ONNX Runtime",
-        _onnx,
-    ),
+    (is_onnx, "onnxruntime", "ONNX Runtime", _onnx),
     (lambda s: is_class(s, "jax", "Exported"), "jax", "JAX", _jax),
     # before PyTorch: a Keras model may be one of its modules
     (lambda s: is_class(s, "keras", "Model"), "keras", "Keras", _keras),

@@ -82,7 +82,7 @@ def verify(
     own = _results(exe, arrays)
     names = [name for name, _, _ in exe.signature]
     found = [
-        compared(OPERATORS, own, lambda: again.results(arrays), tolerance),
+        _operators(again, arrays, own, tolerance),
         *_framework(model, arguments, (args, kwargs, dict(zip(names, arrays, strict=True))), own,
                     tolerance),
     ]  # fmt: skip
@@ -138,6 +138,16 @@ class _Again:
         return _results(self.build(module, target=target, options=options), inputs)
 
 
+def _operators(
+    again: _Again, inputs: Sequence[Array], own: Sequence[Array], tolerance: float
+) -> Comparison:
+    try:
+        wanted = again.results(inputs)
+    except DiscError as error:
+        return Comparison(OPERATORS, why=str(error).splitlines()[0])
+    return compared(OPERATORS, own, wanted, tolerance)
+
+
 def _framework(
     model: Source,
     arguments: Mapping[str, Any],
@@ -159,7 +169,7 @@ def _framework(
         yield Comparison(name, why=f"it has {len(made)} results, the program {len(own)}")
         return
     # The program also returns buffers that the model updates, after the results.
-    yield compared(name, own[: len(made)], lambda: made, tolerance)
+    yield compared(name, own[: len(made)], made, tolerance)
 
 
 # --- kernels ---------------------------------------------------------------------------------
@@ -189,7 +199,7 @@ def _first_wrong(
             skipped[call.name] = str(error).splitlines()[0]
             continue
         expected = [wanted[k] for k in outputs]
-        found = compared(OPERATORS, list(outputs.values()), lambda e=expected: e, tolerance)  # type: ignore[misc]
+        found = compared(OPERATORS, list(outputs.values()), expected, tolerance)
         if not found.equal:
             place = call.place
             return WrongKernel(call.name, number, call.operators, place, found), _skipped(skipped)

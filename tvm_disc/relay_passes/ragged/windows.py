@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import repeat
 
 import numpy as np
 from tvm import relax
@@ -136,7 +135,7 @@ def _window(values: Values, node: Node, form: Packed, size: int) -> _Window | st
 
 
 def _numbers(value: int | Sequence[int]) -> list[int]:
-    return [int(x) for x in (repeat(value, 1) if isinstance(value, int) else value)]
+    return [value] if isinstance(value, int) else [int(x) for x in value]
 
 
 def _tap(values: Values, window: _Window, k: int, fill: float) -> Node:
