@@ -22,14 +22,14 @@
 typedef void (*Run)(void** args);
 typedef void (*Launch)(Run, bool, int, int, void**, int);
 struct Module { void* library; Launch launch; };
-struct Function { Run run; Launch launch; bool barriers; int params; };
+struct Function { Run run; Launch launch; bool barriers; int params; int* room; unsigned most; };
 typedef std::map<void*, uint64_t> Clocks;  // by stream: how much of what it was given is done
 struct Room { char* begin; size_t pages, bytes; Clocks uses, made; };
 struct Event { Clocks known; uint64_t works; bool recorded; };
 struct Node {
   std::vector<Node*> after;
   Function* function;
-  unsigned blocks, threads;
+  unsigned blocks, threads, room;
   std::vector<uint64_t> words;
   Event* event;
 };
@@ -151,11 +151,20 @@ int cuModuleGetFunction(void** function, Module* module, const char* name) {
   if (!found) return 500;
   bool* waits = (bool*)dlsym(module->library, barriers.c_str());
   int* params = (int*)dlsym(module->library, (std::string("params_") + name).c_str());
-  *function = new Function{found, module->launch, *waits, *params};
+  int* room = (int*)dlsym(module->library, "emulated_room");
+  *function = new Function{found, module->launch, *waits, *params, room, 48 << 10};
   return 0;
 }
-static int Run1(Function* f, unsigned blocks, unsigned threads, void** params, void* stream) {
-  if (!blocks || !threads || threads > 1024) return 1;
+int cuFuncSetAttribute(Function* f, int which, int value) {
+  FAILS;
+  if (which != 8 || value > 227 << 10 || capability < 90) return 1;
+  f->most = value;
+  return 0;
+}
+static int Run1(Function* f, unsigned blocks, unsigned threads, unsigned room, void** params,
+                void* stream) {
+  if (!blocks || !threads || threads > 1024 || room > f->most || (room && !f->room)) return 1;
+  if (f->room) *f->room = room;
   std::vector<uint64_t> words;
   for (int k = 0; k < f->params; ++k) words.push_back(*(uint64_t*)params[k]);
   Uses(stream, words);
@@ -166,10 +175,10 @@ static int Run1(Function* f, unsigned blocks, unsigned threads, void** params, v
   return 0;
 }
 int cuLaunchKernel(Function* f, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty,
-                   unsigned tz, unsigned, void* stream, void** params, void**) {
+                   unsigned tz, unsigned room, void* stream, void** params, void**) {
   HELD;
   FAILS;
-  return by * bz * ty * tz == 1 ? Run1(f, bx, tx, params, stream) : 1;
+  return by * bz * ty * tz == 1 ? Run1(f, bx, tx, room, params, stream) : 1;
 }
 static int Allocate(uint64_t* out, size_t size, const Clocks& made) {
   HELD;
@@ -317,10 +326,11 @@ struct KernelParams {
 };
 static int Set(Node* node, const KernelParams* given) {
   if (!given->bx || !given->tx || given->by * given->bz * given->ty * given->tz != 1) return 1;
-  if (given->extra || given->shared) return 1;
+  if (given->extra) return 1;
   node->function = given->function;
   node->blocks = given->bx;
   node->threads = given->tx;
+  node->room = given->shared;
   node->words.clear();
   for (int k = 0; k < given->function->params; ++k) {
     node->words.push_back(*(uint64_t*)given->params[k]);
@@ -408,7 +418,7 @@ int cuGraphLaunch(Executable* executable, void* stream) {
     }
     std::vector<void*> params;
     for (uint64_t& word : node.words) params.push_back(&word);
-    if (int status = Run1(node.function, node.blocks, node.threads, params.data(), stream)) {
+    if (int status = Run1(node.function, node.blocks, node.threads, node.room, params.data(), stream)) {
       return status;
     }
   }

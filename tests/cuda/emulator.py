@@ -32,6 +32,16 @@ OPTIONS = ("-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-ftrivial-auto-var-in
            "-fsanitize=bounds", "-fsanitize-undefined-trap-on-error",
            *([] if processor.lacks(["fma"]) else ["-mfma"]))  # fmt: skip
 
+# Dynamic shared memory of a block: bytes beyond those of the launch end the process.
+ROOM = """
+__shared__ char disc_tensor_dynamic[(227 << 10) + 1024];
+extern "C" { int emulated_room = 0; }
+static uint32_t disc_tensor_room() {
+  room_end = disc_tensor_address(disc_tensor_dynamic) + emulated_room;
+  return (disc_tensor_address(disc_tensor_dynamic) + 1023) & ~1023u;
+}
+"""
+
 
 @cache
 def folder() -> Path:
@@ -97,7 +107,7 @@ def compiled(name: str, source: str, *options: str) -> Path:
 
 def emulated_source(source: str) -> str:
     """CUDA C with words for a C++ compiler, and an entry for each function."""
-    parts = ['#include "words.h"', source]
+    parts = ['#include "words.h"', *([ROOM] if "disc_tensor_room" in source else []), source]
     matches = list(_KERNEL.finditer(source))
     for k, match in enumerate(matches):
         name, params = match.groups()

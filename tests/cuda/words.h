@@ -82,7 +82,9 @@ static void Enter() {
   Switch(&stacks[current], &scheduler);
   abort();
 }
+static bool unfenced[1024];  // threads with copies that no fence has followed
 static void Prepare(int k) {
+  unfenced[k] = false;
   void** top = (void**)(memory + (k + 1) * kStack - 64);
   *--top = nullptr;  // where a caller would be
   *--top = (void*)Enter;
@@ -160,6 +162,7 @@ extern "C" void emulated_launch(Run run, bool barriers, int blocks, int threads,
   copies_are_late = order != 1;
   for (int b : turns) {
     blockIdx.x = b;
+    room_end = 0;
     Block(numbers, barriers);
   }
 }

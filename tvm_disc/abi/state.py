@@ -16,10 +16,11 @@ RESULT_ENTRIES = BLOCKS + 2 * KEPT_BLOCKS
 KEPT_RESULTS = 64  # a decoder step has two per layer
 STATE_WORDS = RESULT_ENTRIES + 2 * KEPT_RESULTS
 # For GPU programs: whether the device is open, its context, the module and its functions, the
-# address of the constants, the deleter of results, and the driver's functions.
+# address of the constants, the deleter of results, the compute capability (90 for 9.0), and the
+# driver's functions.
 DEVICE = STATE_WORDS
-OPENED, CONTEXT, MODULE, FUNCTIONS, DEVICE_CONSTANTS, RELEASE, CALLS = (
-    DEVICE + k for k in range(7)
+OPENED, CONTEXT, MODULE, FUNCTIONS, DEVICE_CONSTANTS, RELEASE, CAPABILITY, CALLS = (
+    DEVICE + k for k in range(8)
 )
 DRIVER_CALLS = (
     "cuInit",
@@ -30,6 +31,7 @@ DRIVER_CALLS = (
     "cuCtxSetCurrent",
     "cuModuleLoadData",
     "cuModuleGetFunction",
+    "cuFuncSetAttribute",
     "cuLaunchKernel",
     "cuMemAlloc_v2",
     "cuMemAllocAsync",

@@ -86,7 +86,7 @@ def with_device_code(
 
     source = device_source(machine.code, machine.device)
     images = compile_source(source, machine.device.architectures)
-    return with_images(section, [f.name for f in machine.code], images)
+    return with_images(section, machine.code, images)
 
 
 def _emit(

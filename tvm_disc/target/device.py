@@ -28,6 +28,8 @@ class Costs:
         tensor: a multiply-add of 16-bit operands on tensor cores.
         tensor_copy: a copy of 16 bytes of an operand for tensor cores.
         tensor_slice: fixed overhead of a slice of K of a tile on tensor cores.
+        group: a multiply-add of 16-bit operands by instructions of warpgroups.
+        group_slice: fixed overhead of a slice of K of a tile of warpgroups.
 
     Factors and counts:
         tf32: factor on the time of a slice if operands are rounded to TF32.
@@ -56,6 +58,8 @@ class Costs:
     tensor: float
     tensor_copy: float
     tensor_slice: float
+    group: float
+    group_slice: float
     tf32: float
     loads_at_once: int
     row_loads_at_once: int
@@ -73,12 +77,13 @@ class Costs:
 MEASURED = Costs(
     launch=3400.0, step=4.0, barrier=30.0, wait=580.0, load=0.035, shared=0.016,
     multiply=1 / 170, tensor=1 / 3000, tensor_copy=0.1, tensor_slice=48.0, tf32=1.3,
+    group=1 / 4400, group_slice=105.0,
     loads_at_once=8, row_loads_at_once=4, next_in_sector=2.0, spread_loads=5.0, weight_steps=16.0,
     library_tile=128, library_step=90.0, library_tensor_step=5.7, library_call=2000.0,
     each_gbs=90.0, threads_held=2048,
 )  # fmt: skip
-_PIPES = ("load", "shared", "multiply", "tensor", "tensor_copy", "tensor_slice",
-          "library_step", "library_tensor_step")  # fmt: skip
+_PIPES = ("load", "shared", "multiply", "tensor", "tensor_copy", "tensor_slice", "group",
+          "group_slice", "library_step", "library_tensor_step")  # fmt: skip
 _CLOCK_GHZ, _LANES = 1.98, 128  # of the H100, under load
 
 

@@ -5,7 +5,6 @@ open(state, out)     ``out`` is 0, or 1 with an error raised
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
@@ -14,6 +13,7 @@ from tvm.tirx import op as O
 
 from tvm_disc.abi.state import (
     CALLS,
+    CAPABILITY,
     CONSTANTS,
     CONTEXT,
     DEVICE_CONSTANTS,
@@ -36,6 +36,7 @@ from tvm_disc.codegen.cuda.calls import (
     text_address,
 )
 from tvm_disc.codegen.cuda.image import Placed
+from tvm_disc.codegen.cuda.tensor import GROUPS
 from tvm_disc.codegen.host.abi import i32
 from tvm_disc.codegen.host.device import DEVICE_NUMBER, OPEN
 from tvm_disc.codegen.host.memory import bits_of, lock, words
@@ -49,6 +50,7 @@ OPEN_LOCKED, FIND, FIND_LIBRARY = (
 LIBRARY = "libcuda.so.1"
 _NOW, _GLOBAL = 2, 0x100
 _MAJOR, _MINOR = 75, 76  # device attributes: compute capability
+_ROOM = 8  # attribute of a function: bytes of dynamic shared memory that a launch may ask for
 _THRESHOLD = 4  # attribute of a memory pool: bytes that it keeps
 NAME_BYTES = 128
 
@@ -193,6 +195,7 @@ def _load(step: _Steps, placed: Placed, cell: Buffer) -> None:
     block, state = step.block, step.state
     major, minor = _attribute(step, _MAJOR), _attribute(step, _MINOR)
     device = block.bind("device", major * 10 + minor)
+    block.store(state, CAPABILITY, device)
     chosen = block.alloc("chosen", 1, "int64")
     block.store(chosen, 0, i64(-1))
     for number, portable, offset in sorted(placed.images, key=lambda image: (not image[1], image)):
@@ -228,16 +231,16 @@ def _load(step: _Steps, placed: Placed, cell: Buffer) -> None:
     where = state[i64(CONSTANTS)] + chosen[i64(0)]
     step("cuModuleLoadData", cell_address(cell), where)
     block.store(state, MODULE, cell[i64(0)])
-    _functions(step, placed.names, cell)
+    _functions(step, placed, cell)
 
 
-def _functions(step: _Steps, names: Sequence[str], cell: Buffer) -> None:
+def _functions(step: _Steps, placed: Placed, cell: Buffer) -> None:
     """Emit a table of the program's device functions by number."""
     block, state = step.block, step.state
-    size = tirx.Cast("uint64", i64(8 * max(1, len(names))))
+    size = tirx.Cast("uint64", i64(8 * max(1, len(placed.names))))
     table = block.bind("table", O.call_extern("handle", "malloc", size))
     functions = block.declare("functions", _as_words(block, bits_of(table)), "int64")
-    for k, name in enumerate(names):
+    for k, (name, room_bytes) in enumerate(zip(placed.names, placed.rooms, strict=True)):
         step(
             "cuModuleGetFunction",
             cell_address(cell),
@@ -245,6 +248,9 @@ def _functions(step: _Steps, names: Sequence[str], cell: Buffer) -> None:
             text_address(name),
         )
         block.store(functions, k, cell[i64(0)])
+        if room_bytes:
+            with block.when(tirx.EQ(state[i64(CAPABILITY)], i64(GROUPS))):
+                step("cuFuncSetAttribute", functions[i64(k)], i64(_ROOM), i64(room_bytes))
     block.store(state, FUNCTIONS, bits_of(table))
 
 

@@ -63,7 +63,8 @@ NODE, FORGET, BUILD, DROP_GRAPHS = (
 # after the last node; the tape of nodes, its length and capacity; whether the nodes differ from the
 # executable graph. The key follows.
 USED, EXECUTABLE, HANDLE, WORKSPACE, BYTES, EVENT, TAPE, LENGTH, ROOM, CHANGED, KEY = range(11)
-# A node on the tape: handle, function, blocks, threads, number of arguments; these follow.
+# A node on the tape: handle, function, blocks, threads (and bytes of shared memory, in the high
+# half), number of arguments; these follow.
 NODE_HANDLE, FUNCTION, BLOCKS, THREADS, COUNT, ARGUMENTS = range(6)
 _WITHOUT_TIMES = 2  # flag of an event
 
@@ -250,7 +251,8 @@ def _parameters(block: Block, tape: Buffer, most_words: int) -> Expr:
     # of shared memory, 32 bits each; the addresses of the arguments; no extra arguments.
     high = i64(1 << 32)
     grid, threads = tape[i64(BLOCKS)] | high, i64(1) | tape[i64(THREADS)] << i64(32)
-    fields = (tape[i64(FUNCTION)], grid, threads, i64(1) | high, i64(0), bits_of(places.data))
+    room_bytes = tirx.shift_right(tape[i64(THREADS)], i64(32))
+    fields = (tape[i64(FUNCTION)], grid, threads, i64(1) | high, room_bytes, bits_of(places.data))
     params = words_at(block, bits_of(block.stack("params", 8 * (len(fields) + 1), 8).data))
     for k, field in enumerate((*fields, i64(0))):
         block.store(params, k, field)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvm_disc.codegen.cuda.nvrtc import Image
+from tvm_disc.schedules.cuda.kernel import DeviceFunction
 
 
 @dataclass(frozen=True)
@@ -17,16 +18,18 @@ class Placed:
     Attributes:
         constants_bytes: size of the constants before it, which are copied to the device.
         names: names of the device functions, in order.
+        rooms: bytes of dynamic shared memory of each.
         images: (architecture, whether PTX, offset).
     """
 
     constants_bytes: int
     names: tuple[str, ...]
+    rooms: tuple[int, ...]
     images: tuple[tuple[int, bool, int], ...]
 
 
 def with_images(
-    section: np.ndarray, names: Sequence[str], images: Sequence[Image]
+    section: np.ndarray, code: Sequence[DeviceFunction], images: Sequence[Image]
 ) -> tuple[np.ndarray, Placed]:
     """Return the constants followed by the device code, and the layout."""
     at = _aligned(section.nbytes)
@@ -41,7 +44,8 @@ def with_images(
     whole[: section.nbytes] = section
     for begin, data in parts:
         whole[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
-    return whole, Placed(section.nbytes, tuple(names), tuple(places))
+    names, rooms = zip(*((f.name, f.room_bytes) for f in code), strict=True) if code else ((), ())
+    return whole, Placed(section.nbytes, names, rooms, tuple(places))
 
 
 def _aligned(size: int) -> int:

@@ -105,7 +105,8 @@ def _state(block: Block, pointer: Expr) -> Buffer:
 def _launch(graphs: bool, most_words: int) -> Any:
     """Return ``launch(record, number, blocks, threads, words, count)``, which launches a kernel.
 
-    In a call with a graph, the kernel becomes a node of the graph.
+    The high half of ``threads`` is the number of bytes of dynamic shared memory. In a call with a
+    graph, the kernel becomes a node of the graph.
     """
     address = tirx.Var("record", "int64")
     names = ("number", "blocks", "threads", "count")
@@ -132,10 +133,10 @@ def _launch(graphs: bool, most_words: int) -> Any:
         blocks,
         one,
         one,
-        threads,
+        tirx.bitwise_and(threads, i64(0xFFFFFFFF)),
         one,
         one,
-        i64(0),
+        tirx.shift_right(threads, i64(32)),
         stream(block),
         bits_of(place.data),
         i64(0),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tvm_disc.codegen.cuda.tensor import GROUPS
 from tvm_disc.errors import Unsupported
 
 OPTIONS = ("--std=c++17", "-default-device", "--fmad=true", "-w")
@@ -41,7 +42,9 @@ def compile_source(source: str, architectures: Sequence[int]) -> list[Image]:
                 f"target: this NVRTC has no code for sm_{number}; it has "
                 f"{', '.join(f'sm_{a}' for a in known)}"
             )
-    images = [Image(a, False, _compiled(library, source, f"sm_{a}")) for a in architectures]
+    groups = "disc_tensor_group_" in source
+    names = {a: f"sm_{a}a" if groups and a == GROUPS else f"sm_{a}" for a in architectures}
+    images = [Image(a, False, _compiled(library, source, names[a])) for a in architectures]
     first = architectures[0]
     return [*images, Image(first, True, _compiled(library, source, f"compute_{first}"))]
 

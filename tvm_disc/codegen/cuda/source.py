@@ -50,7 +50,12 @@ def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
     body = text[text.index(_FIRST) :] if _FIRST in text else ""
     body = _DOTTED.sub(lambda m: m[0].replace(".", "_"), body)
     return "\n".join(
-        [PRELUDE, *_divisions(body), *([tensor.TEXT] if tensor.PREFIX in body else []), body]
+        [
+            PRELUDE,
+            *_divisions(body),
+            *([tensor.TEXT, tensor.group_text(body)] if tensor.PREFIX in body else []),
+            body,
+        ]
     )
 
 

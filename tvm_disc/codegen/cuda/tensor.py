@@ -1,12 +1,87 @@
 """CUDA C of the functions that ``schedules/cuda/tensor/instructions.py`` calls.
 
-They are PTX instructions of compute capability 8.0, of a thread or of a warp. An address in shared
-memory is an integer of 32 bits. The text is added only to code that calls one of the functions.
+They are PTX instructions of compute capability 8.0, of a thread or of a warp, and of 9.0, of a
+warpgroup: four warps, whose 128 threads multiply a tile of 64 rows. An address in shared memory is
+an integer of 32 bits. The text is added only to code that calls one of the functions.
 """
 
 from __future__ import annotations
 
+import re
+
 PREFIX = "disc_tensor_"
+GROUPS = 90  # the compute capability with instructions of warpgroups
+# dtype, columns, whether A is stored along rows, whether B is stored along columns
+_GROUP = re.compile(r"disc_tensor_group_multiply_(bfloat16|float16)_(\d+)_([01])([01])\b")
+_KINDS = {"bfloat16": "bf16", "float16": "f16"}
+_DESCRIPTOR = r"""
+#ifdef __CUDACC_RTC__
+extern __shared__ __align__(1024) unsigned char disc_tensor_dynamic[];
+DISC_DEVICE uint32_t disc_tensor_room() {
+  return (disc_tensor_address(disc_tensor_dynamic) + 1023) & ~1023u;
+}
+DISC_DEVICE void disc_tensor_group_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+// Rows of 128 bytes, of which chunk c of row r is stored at c ^ r % 8; eight rows are 1024 bytes
+// from the next eight, and a block of 64 elements is 8192 from the next.
+DISC_DEVICE uint64_t disc_tensor_group_place(uint32_t at) {
+  return (uint64_t)((at & 0x3ffff) >> 4) | 512ull << 16 | 64ull << 32 | 1ull << 62;
+}
+DISC_DEVICE void disc_tensor_group_begin() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+DISC_DEVICE void disc_tensor_group_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+DISC_DEVICE void disc_tensor_group_wait(int32_t groups) {
+  if (groups == 0) asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  else asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+DISC_DEVICE void disc_tensor_group_settle(float* sums) {
+  asm volatile("" : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) :: "memory");
+}
+#else
+DISC_DEVICE void disc_tensor_group_begin() { __trap(); }
+DISC_DEVICE void disc_tensor_group_commit() {}
+DISC_DEVICE void disc_tensor_group_wait(int32_t) {}
+DISC_DEVICE void disc_tensor_group_settle(float*) {}
+#endif
+#endif
+"""
+
+
+def group_text(body: str) -> str:
+    """Return the functions of warpgroups that a text calls, empty if it calls none."""
+    found = sorted({m.groups() for m in _GROUP.finditer(body)})
+    if not found:
+        return ""
+    return "\n".join([_DESCRIPTOR, *(_multiply(d, int(n), a, b) for d, n, a, b in found)])
+
+
+def _multiply(dtype: str, columns: int, a: str, b: str) -> str:
+    """Return the function that adds a product of 64 x 16 and 16 x columns to a thread's sums."""
+    count = columns // 2
+    sums = ", ".join(f"%{k}" for k in range(count))
+    given = ", ".join(f'"+f"(sums[{k}])' for k in range(count))
+    kind = _KINDS[dtype]
+    name = f"disc_tensor_group_multiply_{dtype}_{columns}_{a}{b}"
+    return f"""
+#ifdef __CUDACC_RTC__
+DISC_DEVICE void {name}(float* sums, uint32_t a, uint32_t b) {{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "
+      "{{{sums}}}, %{count}, %{count + 1}, 1, 1, 1, {a}, {b};"
+      : {given} : "l"(disc_tensor_group_place(a)), "l"(disc_tensor_group_place(b)));
+#endif
+}}
+#else
+DISC_GROUP_MULTIPLY({name}, {dtype}, {columns}, {a}, {b})
+#endif
+"""
+
+
 TEXT = r"""
 #ifdef __CUDACC_RTC__
 DISC_DEVICE uint32_t disc_tensor_address(const void* at) {
@@ -60,4 +135,4 @@ DISC_TENSOR_MULTIPLY(disc_tensor_multiply_float32, "m16n8k8", "tf32")
 #endif
 """
 
-__all__ = ["PREFIX", "TEXT"]
+__all__ = ["GROUPS", "PREFIX", "TEXT", "group_text"]

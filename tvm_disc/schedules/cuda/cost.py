@@ -34,6 +34,7 @@ class Work:
         memory: how many times the required data are read.
         busy: nanoseconds that a step of one thread occupies its multiprocessor's pipes.
         waits: loads from memory, one after the other, of a thread.
+        held: blocks that a multiprocessor holds, if their threads do not limit it.
     """
 
     blocks: Expr
@@ -43,6 +44,7 @@ class Work:
     memory: Expr | float = 1.0
     busy: float = 0.0
     waits: Expr | float = 0
+    held: int = 0
 
 
 def moved_ns(device: Device, group: Group, points: Points, model: CostModel) -> Values:
@@ -54,7 +56,7 @@ def moved_ns(device: Device, group: Group, points: Points, model: CostModel) -> 
 def waves_ns(device: Device, group: Group, work: Work, points: Points, model: CostModel) -> Values:
     """Return the time of a kernel of equal blocks."""
     costs = device.costs
-    held = device.multiprocessors * max(1, costs.threads_held // work.threads)
+    held = device.multiprocessors * (work.held or max(1, costs.threads_held // work.threads))
     blocks = np.maximum(evaluate(work.blocks, points), 1)
     waves = np.ceil(blocks / held)
     alone = (

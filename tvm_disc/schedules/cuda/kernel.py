@@ -17,13 +17,14 @@ from typing import Any, TypeAlias
 
 import tvm
 from tvm import tirx
-from tvm.ir import GlobalVar, PrimType
+from tvm.ir import GlobalVar, PointerType, PrimType
 
+from tvm_disc.abi.state import CAPABILITY
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
 from tvm_disc.schedules.cuda.block import DeviceBlock, bound_to
-from tvm_disc.schedules.cuda.vector import ACCESS_BYTES, Aligned
+from tvm_disc.schedules.cuda.vector import ACCESS_BYTES, Aligned, OnCapability
 from tvm_disc.schedules.dispatch.variant import Choice, Grid, Need, Pass, Plan, Run, Variant
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Lowering
@@ -58,10 +59,12 @@ class DeviceFunction:
     Attributes:
         name: the name by which the host looks it up.
         func: its TIR, with threads bound.
+        room_bytes: dynamic shared memory of a block.
     """
 
     name: str
     func: Any
+    room_bytes: int = 0
 
 
 def with_runs(choice: Choice) -> Choice:
@@ -96,7 +99,8 @@ def device_functions(
             name = f"k{len(machine.code)}_{group.name}"[:100]
             with tuned_for(machine.isa):
                 func = _device_function(group, plan, part, solver, symbols, space)
-            machine.code.append(DeviceFunction(name, func))
+            room_bytes = (part.grid or Grid()).room_bytes
+            machine.code.append(DeviceFunction(name, func, room_bytes))
     some = some_element(group.outputs, solver)
     driver = _Driver(group, choice, numbers, solver, machine)
     if ahead is None:
@@ -259,6 +263,8 @@ class _Driver:
                 return None
             if isinstance(need, Aligned):
                 tests.append(self._aligned())
+            elif isinstance(need, OnCapability):
+                tests.append(self._capability(need.capability))
             elif proved is None:
                 tests.append(Sizes(self.block).plain(need.cond))
         return reduce(tirx.And, tests, tirx.const(True, "bool"))
@@ -268,6 +274,15 @@ class _Driver:
         words = (tirx.reinterpret("int64", p) for p in (*self.ins, *self.outs))
         bits = reduce(tirx.bitwise_or, words)
         return tirx.EQ(tirx.bitwise_and(bits, i64(ACCESS_BYTES - 1)), i64(0))
+
+    def _capability(self, number: int) -> Expr:
+        """Return whether the GPU has this compute capability."""
+        record = self._words(self.record)
+        return tirx.EQ(self._words(record[i64(0)])[i64(CAPABILITY)], i64(number))
+
+    def _words(self, address: Expr) -> Buffer:
+        kind = PointerType(PrimType("int64"), "global")
+        return self.block.declare("state", tirx.reinterpret(kind, address), "int64")
 
     def _launch_plan(self, plan: Plan) -> None:
         first = self.numbers[plan.key]
@@ -300,7 +315,7 @@ class _Driver:
             given = block.declare("given", byte_offset(stack.data, 0, "int64"), "int64")
             for k, word in enumerate(words):
                 block.store(given, k, word)
-            threads, count = i64(grid.threads), i64(len(words))
+            threads, count = i64(grid.threads | grid.room_bytes << 32), i64(len(words))
             launch = call(LAUNCH, self.record, i64(number), blocks, threads, given.data, count)
             block.eval(launch)
 

@@ -144,7 +144,7 @@ class Tiling(ABC):
         emit = self._emit(tile, (a, b), facts, stored is not None)
         tiles = mul(mul(g, ceil_div(i64(m), tile.m)), ceil_div(i64(n), tile.n))
         tasks, total = mul(tiles, tile.parts), product([g, m, n])
-        grid = Grid(tile.threads, shared=True)
+        grid = self._grid(tile)
         passes: tuple[Pass, ...] = ()
         works = [(self._work(tile, tasks), 1)]
         if tile.parts > 1:
@@ -167,6 +167,9 @@ class Tiling(ABC):
             features=(i64(m), i64(n), i64(k), mul(m, n)),
             passes=passes,
         )
+
+    def _grid(self, tile: Any) -> Grid:
+        return Grid(tile.threads, shared=True)
 
     def _needs(self, lanes: int, facts: Sequence[Expr]) -> tuple[Need, ...]:
         return (*(multiple_need(f, lanes) for f in facts), ALIGNED)

@@ -40,6 +40,13 @@ class Aligned(Need):
     """The need that operands and results are aligned to the access size; checked at the launch."""
 
 
+@dataclass(frozen=True)
+class OnCapability(Need):
+    """That the GPU has a compute capability, such as 90 for 9.0."""
+
+    capability: int = 0
+
+
 ALIGNED = Aligned(f"operands at multiples of {ACCESS_BYTES} bytes", tirx.const(True, "bool"), True)
 
 
@@ -333,6 +340,7 @@ __all__ = [
     "ALIGNED",
     "Aligned",
     "Lanes",
+    "OnCapability",
     "access_lanes",
     "address",
     "distinct",

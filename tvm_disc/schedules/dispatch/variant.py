@@ -112,10 +112,12 @@ class Grid:
     Attributes:
         threads: threads of a block.
         shared: whether a block executes one task together; otherwise each thread executes its own.
+        room_bytes: dynamic shared memory of a block.
     """
 
     threads: int = 256
     shared: bool = False
+    room_bytes: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,6 +76,40 @@ class Instructions:
         for k in range(0, count, 4):
             self._call("get" if count > 1 else "get_one", address(to, i64(k)), at + word(4 * k))
 
+    # -- of a warpgroup: 128 threads call them together ------------------------------------------
+
+    def room(self, name: str) -> Expr:
+        """Return the shared address of the kernel's dynamic memory, a multiple of 1024."""
+        found = tirx.call_extern(ADDRESS, "disc_tensor_room")
+        return self.block.bind(name, found)
+
+    def group_fence(self) -> None:
+        """Make this thread's copies that are complete visible to products of warpgroups."""
+        self._call("group_fence")
+
+    def group_begin(self) -> None:
+        """Order earlier accesses of the sums before the products that follow."""
+        self._call("group_begin")
+
+    def group_multiply(self, kind: str, sums: Buffer, a: Expr, b: Expr) -> None:
+        """Start adding the product of 64 x 16 and 16 x N to sums.
+
+        ``kind`` is the dtype, N, and whether A is stored along rows and B along columns.
+        """
+        self._call(f"group_multiply_{kind}", address(sums, i64(0)), a, b)
+
+    def group_commit(self) -> None:
+        """Make the products that were started since the last call a group."""
+        self._call("group_commit")
+
+    def group_wait(self, groups: int) -> None:
+        """Wait until at most ``groups`` groups of products are incomplete."""
+        self._call("group_wait", i32(groups))
+
+    def group_settle(self, sums: Buffer, s: int) -> None:
+        """Keep reads of four sums behind the last wait."""
+        self._call("group_settle", address(sums, i64(s)))
+
     def meet(self) -> None:
         """Wait for the other threads of the warp."""
         self._call("meet")

@@ -10,15 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tvm import tirx
+
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.cuda.cost import Work
 from tvm_disc.schedules.cuda.tensor.instructions import CHUNK_BYTES
 from tvm_disc.schedules.cuda.tensor.tile import TensorKnobs, TensorPlan
+from tvm_disc.schedules.cuda.tensor.warpgroup import GroupKnobs, GroupPlan, group_tile
 from tvm_disc.schedules.cuda.tile import Side
 from tvm_disc.schedules.cuda.tiling import Tiling
-from tvm_disc.schedules.cuda.vector import item_bytes
+from tvm_disc.schedules.cuda.vector import OnCapability, item_bytes
 from tvm_disc.schedules.cuda.views import Plain
+from tvm_disc.schedules.dispatch.variant import Grid
 from tvm_disc.schedules.gemm.partition import is_one
 from tvm_disc.schedules.gemm.plan import strides_of
 from tvm_disc.schedules.gemm.vendor import operands_of, product_view
@@ -30,6 +34,10 @@ from tvm_disc.tir.index import ceil_div
 from tvm_disc.typing import Expr
 
 ARCHITECTURE = 80  # the first with asynchronous copies and these instructions
+GROUPS = 90  # the one with instructions of warpgroups
+HOPPER = OnCapability("compute capability 9.0", tirx.const(True, "bool"), True, GROUPS)
+OTHERS = replace(HOPPER, assumed=False)
+ROOM_BYTES = 227 << 10  # of dynamic shared memory of a multiprocessor of that capability
 # k is for 16-bit operands; a slice of float32 has half as many steps.
 TILES = (
     TensorKnobs(64, 64, 64, 2, 2, 3),
@@ -39,6 +47,16 @@ TILES = (
     TensorKnobs(16, 64, 64, 1, 4, 4),
     TensorKnobs(64, 64, 64, 2, 2, 3, parts=4),
     TensorKnobs(16, 64, 64, 1, 4, 4, parts=4),
+)
+
+
+GROUP_TILES = (
+    group_tile(64, 64, 6),
+    group_tile(64, 128, 4),
+    group_tile(128, 128, 4),
+    group_tile(128, 192, 4),
+    group_tile(128, 256, 4),
+    group_tile(64, 64, 6, parts=4),
 )
 
 
@@ -58,7 +76,11 @@ def plan_tensor_cores(group: Group, solver: Solver, machine: Machine) -> list[Pl
         return WhyNot("tensor cores", f"sm_{device.architectures[0]} is older than sm_80")
     plans = _TensorTiling(Plain(product_view(group)), solver, machine)
     size = static_dim(plans.view.sizes[1])
-    return plans.plans([t for t in TILES if size is None or size > t.m // 4])
+    found = plans.plans([t for t in TILES if size is None or size > t.m // 4])
+    if exact and GROUPS in device.architectures and plans.why_not_groups() is None:
+        fit = [pair for pair in GROUP_TILES if size is None or size > pair[0].m // 4]
+        found += [plans.with_groups(*pair) for pair in fit]
+    return found
 
 
 class _TensorTiling(Tiling):
@@ -73,6 +95,22 @@ class _TensorTiling(Tiling):
 
     def plans(self, tiles: Sequence[TensorKnobs]) -> list[Plan]:
         return super().plans([replace(t, k=t.k * 2 // self.size_bytes) for t in tiles])
+
+    def with_groups(self, warps: GroupKnobs, groups: GroupKnobs) -> Plan:
+        """Return the plan of a tile by instructions of warps; of warpgroups where these are."""
+        plan, wide = self._plan(warps), self._plan(groups)
+        only = self.device.architectures == (GROUPS,)
+        wide = replace(wide, needs=(*wide.needs, HOPPER if only else OTHERS))
+        facts = ", ".join(n.text for n in wide.needs)
+        return replace(plan, wide=wide, notes={**plan.notes, "warpgroups": f"if {facts}"})
+
+    def why_not_groups(self) -> str | None:
+        """Return why instructions of warpgroups cannot read the operands, or None."""
+        return self._why_not_wide()
+
+    def _grid(self, tile: TensorKnobs) -> Grid:
+        room_bytes = tile.room_bytes if isinstance(tile, GroupKnobs) else 0
+        return Grid(tile.threads, shared=True, room_bytes=room_bytes)
 
     def _fits(self, tile: TensorKnobs) -> bool:
         room = tile.stages * tile.k * (tile.m + tile.n) * self.size_bytes
@@ -92,6 +130,8 @@ class _TensorTiling(Tiling):
     ) -> Callable[[Body], None]:
         places = self.places if tile.wide else None
         stored = self._stored_lanes(tile) if wide_store else 1
+        if isinstance(tile, GroupKnobs) and tile.group:
+            return GroupPlan(self.view, tile, sides, places, facts, stored).emit
         return TensorPlan(self.view, tile, sides, places, facts, stored).emit
 
     def _stored_lanes(self, tile: TensorKnobs) -> int:
@@ -104,12 +144,17 @@ class _TensorTiling(Tiling):
         busy = costs.tensor_slice + copies * costs.tensor_copy + products * costs.tensor
         if self.size_bytes == 4:
             busy *= costs.tf32
+        held = 0
+        if isinstance(tile, GroupKnobs) and tile.group:
+            busy = costs.group_slice + products * costs.group
+            held = max(1, ROOM_BYTES // tile.room_bytes)
         slices = ceil_div(ceil_div(k, tile.k), tile.parts)
         # a block alone waits for its pipes, and for memory that was requested stages before
         alone = max(busy, costs.wait / (tile.stages - 1))
         each = max(1, round(alone / costs.step))
         steps = slices * each
-        return Work(tasks, tile.threads, steps, busy=busy / tile.threads / each, waits=2)
+        busy = busy / tile.threads / each
+        return Work(tasks, tile.threads, steps, busy=busy, waits=2, held=held)
 
 
 def _along(side: Side, place: Any) -> Any:

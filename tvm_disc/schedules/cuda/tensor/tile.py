@@ -98,13 +98,13 @@ class TensorPlan:
 
     def emit(self, body: Body) -> None:
         """Emit the tile of one task."""
-        _Tile(self, body).emit()
+        Tile(self, body).emit()
 
 
-class _Operand:
+class TileOperand:
     """An operand in shared memory: its copies by a thread, and the fragments of a warp."""
 
-    def __init__(self, tile: _Tile, side: Side, place: Any, begin: int) -> None:
+    def __init__(self, tile: Tile, side: Side, place: Any, begin: int) -> None:
         name = "a" if side.first else "b"
         self.of, self.side, self.at_global = tile, side, place
         knobs, block = tile.knobs, tile.block
@@ -304,10 +304,11 @@ class _Operand:
             block.store(self.words, begin + q, tirx.reinterpret(ADDRESS, value))
 
 
-class _Tile(TileTask):
+class Tile(TileTask):
     """Emits the tile of one task."""
 
     on_tensor_cores = True
+    operand: type[TileOperand] = TileOperand
 
     def __init__(self, plan: TensorPlan, body: Body) -> None:
         super().__init__(plan.view, plan.tile, plan.facts, body)
@@ -325,13 +326,17 @@ class _Tile(TileTask):
         self.dtype = self.view.node.inputs[0].dtype
         self.k_steps = knobs.k * item_bytes(self.dtype) // (2 * CHUNK_BYTES)
         of_a, of_b = (knobs.buffers * knobs.k * x for x in (knobs.m, knobs.n))
-        self.room = block.shared("room", of_a + of_b, storage_dtype(self.dtype))
-        self.base = self.calls.address("room_at", self.room)
+        self.room, self.base = self._shared(of_a + of_b)
         places = plan.places or (None, None)
-        self.a = _Operand(self, plan.sides[0], places[0], 0)
-        self.b = _Operand(self, plan.sides[1], places[1], of_a)
+        self.a = self.operand(self, plan.sides[0], places[0], 0)
+        self.b = self.operand(self, plan.sides[1], places[1], of_a)
         self.products = self.a.units * 2 * self.b.units
         self.sums = block.alloc("sums", self.products * SUMS, "float32")
+
+    def _shared(self, elements: int) -> tuple[Any, Expr]:
+        """Return shared memory for the operands, and its address."""
+        room = self.block.shared("room", elements, storage_dtype(self.dtype))
+        return room, self.calls.address("room_at", room)
 
     def emit(self) -> None:
         """Emit all slices, then the stores."""
@@ -484,4 +489,4 @@ class _Tile(TileTask):
         self.calls.meet()
 
 
-__all__ = ["TensorKnobs", "TensorPlan"]
+__all__ = ["WARP", "TensorKnobs", "TensorPlan", "Tile", "TileOperand"]
