@@ -16,6 +16,7 @@ from tests.cuda.helpers import noise
 from tvm_disc.schedules.cuda import product
 from tvm_disc.schedules.cuda.tensor import template
 from tvm_disc.schedules.cuda.tensor.tile import TensorKnobs
+from tvm_disc.schedules.cuda.tensor.warpgroup import GroupKnobs
 
 DTYPES = ("bfloat16", "float16", "float32")
 TOLERANCE = {"bfloat16": 1e-2, "float16": 2e-3, "float32": 2e-3}
@@ -26,6 +27,17 @@ def only_tensor_tile(tile: TensorKnobs) -> Iterator[None]:
     """Products in tiles of one size on tensor cores, without contractions."""
     with (
         mock.patch.object(template, "TILES", (tile,)),
+        mock.patch.object(product, "plan_contraction", lambda *given: []),
+    ):
+        yield
+
+
+@contextmanager
+def only_group_tile(pair: tuple[GroupKnobs, GroupKnobs]) -> Iterator[None]:
+    """Products in tiles of one size by instructions of warpgroups, where these are."""
+    with (
+        mock.patch.object(template, "TILES", ()),
+        mock.patch.object(template, "GROUP_TILES", (pair,)),
         mock.patch.object(product, "plan_contraction", lambda *given: []),
     ):
         yield

@@ -11,27 +11,29 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 import numpy as np
 
 import tvm_disc
-from tests.cuda.tensor.forced import TOLERANCE, numbers, only_tensor_tile
+from tests.cuda.tensor.forced import TOLERANCE, numbers, only_group_tile, only_tensor_tile
 from tests.models import function, rows
 from tvm_disc import relay
-from tvm_disc.schedules.cuda.tensor.template import TILES
+from tvm_disc.schedules.cuda.tensor.template import GROUP_TILES, TILES
 from tvm_disc.schedules.cuda.tensor.tile import TensorKnobs
 
 CASES = (("bfloat16", (0, 1, 3, 5)), ("float16", (2, 4)), ("float32", (0, 1, 6)))
+GROUP_TARGET = "cuda -arch=sm_90"  # elsewhere, the tiles by instructions of warps run
 SIZES = ((1, 1, 1), (130, 66, 33), (136, 200, 328))
 
 
-def wrong(tile: TensorKnobs, dtype: str, target: str) -> list[str]:
-    """The sizes at which a plain or a transposed product is wrong."""
+def wrong(only: Any, tile: TensorKnobs, dtype: str, target: str) -> list[str]:
+    """The sizes at which a plain or a transposed product is wrong, in one tile ``only``."""
     x, y, z = (
         rows(*dims, name=n, dtype=dtype) for n, dims in (("x", "mk"), ("y", "kn"), ("z", "nk"))
     )
     results = [relay.nn.relu(relay.nn.matmul(x, y)), relay.nn.dense(x, z)]
-    with only_tensor_tile(tile):
+    with only:
         program = tvm_disc.build(
             function(x, y, z, relay.Tuple(results)),
             target=target,
@@ -56,7 +58,11 @@ def main() -> int:
     found = []
     for dtype, tiles in CASES:
         for number in tiles:
-            found += wrong(TILES[number], dtype, options.target)
+            tile = TILES[number]
+            found += wrong(only_tensor_tile(tile), tile, dtype, options.target)
+    for number, pair in enumerate(GROUP_TILES):
+        dtype = ("bfloat16", "float16")[number % 2]
+        found += wrong(only_group_tile(pair), pair[1], dtype, GROUP_TARGET)
     print("\n".join(found))
     print(f"{len(found)} wrong")
     return int(bool(found))

@@ -37,7 +37,6 @@ ARCHITECTURE = 80  # the first with asynchronous copies and these instructions
 GROUPS = 90  # the one with instructions of warpgroups
 HOPPER = OnCapability("compute capability 9.0", tirx.const(True, "bool"), True, GROUPS)
 OTHERS = replace(HOPPER, assumed=False)
-ROOM_BYTES = 227 << 10  # of dynamic shared memory of a multiprocessor of that capability
 # k is for 16-bit operands; a slice of float32 has half as many steps.
 TILES = (
     TensorKnobs(64, 64, 64, 2, 2, 3),
@@ -102,7 +101,9 @@ class _TensorTiling(Tiling):
         only = self.device.architectures == (GROUPS,)
         wide = replace(wide, needs=(*wide.needs, HOPPER if only else OTHERS))
         facts = ", ".join(n.text for n in wide.needs)
-        return replace(plan, wide=wide, notes={**plan.notes, "warpgroups": f"if {facts}"})
+        notes = {**plan.notes, "warpgroups": f"if {facts}"}
+        # A program for other GPUs, too, is planned for these.
+        return replace(plan, wide=wide, notes=notes, cost=wide.cost if only else plan.cost)
 
     def why_not_groups(self) -> str | None:
         """Return why instructions of warpgroups cannot read the operands, or None."""
@@ -147,7 +148,7 @@ class _TensorTiling(Tiling):
         held = 0
         if isinstance(tile, GroupKnobs) and tile.group:
             busy = costs.group_slice + products * costs.group
-            held = max(1, ROOM_BYTES // tile.room_bytes)
+            held = 1  # two blocks of small tiles take twice as long as one
         slices = ceil_div(ceil_div(k, tile.k), tile.parts)
         # a block alone waits for its pipes, and for memory that was requested stages before
         alone = max(busy, costs.wait / (tile.stages - 1))
