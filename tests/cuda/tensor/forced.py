@@ -27,6 +27,7 @@ def only_tensor_tile(tile: TensorKnobs) -> Iterator[None]:
     """Products in tiles of one size on tensor cores, without contractions."""
     with (
         mock.patch.object(template, "TILES", (tile,)),
+        mock.patch.object(template, "GROUP_TILES", ()),
         mock.patch.object(product, "plan_contraction", lambda *given: []),
     ):
         yield

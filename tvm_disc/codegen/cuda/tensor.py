@@ -20,10 +20,10 @@ extern __shared__ __align__(1024) unsigned char disc_tensor_dynamic[];
 DISC_DEVICE uint32_t disc_tensor_room() {
   return (disc_tensor_address(disc_tensor_dynamic) + 1023) & ~1023u;
 }
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 DISC_DEVICE void disc_tensor_group_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 // Rows of 128 bytes, of which chunk c of row r is stored at c ^ r % 8; eight rows are 1024 bytes
 // from the next eight, and a block of 64 elements is 8192 from the next.
 DISC_DEVICE uint64_t disc_tensor_group_place(uint32_t at) {
@@ -43,6 +43,7 @@ DISC_DEVICE void disc_tensor_group_settle(float* sums) {
   asm volatile("" : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) :: "memory");
 }
 #else
+DISC_DEVICE void disc_tensor_group_fence() {}
 DISC_DEVICE void disc_tensor_group_begin() { __trap(); }
 DISC_DEVICE void disc_tensor_group_commit() {}
 DISC_DEVICE void disc_tensor_group_wait(int32_t) {}
