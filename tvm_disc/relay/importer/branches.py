@@ -41,7 +41,10 @@ class Branches:
         if not values:
             bottoms = [v for _, v in found if isinstance(v, Bottom)]
             return BOTTOM if any(v is not FAILED for v in bottoms) or not bottoms else FAILED
-        recurs = any(isinstance(v, TailCall) for _, v in found)
+        calls = [v for _, v in found if isinstance(v, TailCall)]
+        for call in calls:
+            call.others += values
+        recurs = bool(calls)
         joint = self._joint(values[0], values[-1])
         # The dims of a recursive result are those of a later iteration.
         inner = {v for v, _ in self.solver.symbols()[outer:]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import tvm
@@ -219,9 +219,16 @@ class Forms:
         return Tensor(dims, kind.dtype, var)
 
     def reopened(
-        self, expr: Expr, ty: TVMType, like: tuple[Boxed | Tensor, ...] | Boxed | Tensor | None
+        self,
+        expr: Expr,
+        ty: TVMType,
+        like: tuple[Boxed | Tensor, ...] | Boxed | Tensor | None,
+        known: Any = None,
     ) -> Any:
-        """Return a value of erased type with fresh symbols for its unknown dims."""
+        """Return a value of erased type with fresh symbols for its unknown dims.
+
+        ``known`` has the dims of each tensor that are proved, None for the others.
+        """
         if isinstance(like, Closure):
             return like
         if isinstance(ty, relax.TupleType):
@@ -230,6 +237,7 @@ class Forms:
                     self.ctx.bind(relax.TupleGetItem(expr, k), t),
                     t,
                     like[k] if isinstance(like, tuple) else None,
+                    known[k] if isinstance(known, tuple) else None,
                 )
                 for k, t in enumerate(ty.fields)
             )
@@ -237,7 +245,8 @@ class Forms:
             return Boxed(like.kind, expr)
         if ty.shape is not None:
             return Tensor(tuple(ty.shape.values), str(ty.dtype), expr)
-        dims = [self.walk.fresh("d") for _ in range(int(ty.ndim))]
+        proved: Sequence[Expr | None] = known or [None] * int(ty.ndim)
+        dims = [self.walk.fresh("d") if d is None else d for d in proved]
         var = self.ctx.match(expr, relax.TensorType(dims, str(ty.dtype)))
         return Tensor(tuple(dims), str(ty.dtype), var)
 

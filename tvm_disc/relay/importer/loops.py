@@ -6,7 +6,7 @@ They become loops whose state is in registers and reused buffers, without boxes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
@@ -18,6 +18,7 @@ from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import i64
 from tvm_disc.relay.importer.forms import Forms
 from tvm_disc.relay.importer.inputs import identifier
+from tvm_disc.relay.importer.invariants import Invariants
 from tvm_disc.relay.importer.scopes import (
     BOTTOM,
     Bottom,
@@ -29,18 +30,25 @@ from tvm_disc.relay.importer.scopes import (
 )
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
-from tvm_disc.typing import GlobalVar, TVMType
+from tvm_disc.typing import TVMType
 
 
 @dataclass(eq=False)
 class _Open:
-    """A loop whose body is being imported; ``result`` is None during the import that infers it."""
+    """A loop whose body is being imported; ``result`` is None during the import that infers it.
+
+    Attributes:
+        after: the arguments of the recursive calls.
+        ends: the values with which the loop ends.
+    """
 
     closure: Closure
     gv: Any
     state: list[Tensor]
     frame: Frame
     result: Any
+    after: list[Sequence[Tensor]] = field(default_factory=list)
+    ends: list[Any] = field(default_factory=list)
 
 
 class Loops:
@@ -73,19 +81,21 @@ class Loops:
     def _call_loop(self, closure: Closure, args: Sequence[Tensor]) -> Any:
         name = self.walk.function_name(closure)
         undo = self.walk.mark()
-        _, frame, found = self._define(closure, args, name, None, Frame())
+        found = self._define(closure, args, name, None, Frame())
         undo()
         while True:
-            known = len(frame.captures)
+            known = len(found.frame.captures)
             undo = self.walk.mark()
-            gv, frame, result = self._define(closure, args, name, found, frame)
-            if len(frame.captures) == known:
+            found = self._define(closure, args, name, found.result, found.frame)
+            if len(found.frame.captures) == known:
                 break
             undo()
         self._require_named(closure.function, args)
-        exprs = [self.ctx.expr(a) for a in args] + self.forms.captured_exprs(frame)
-        var = self.ctx.bind(tvm.ir.Call(gv, exprs), result)
-        return self.forms.reopened(var, result, None)
+        exprs = [self.ctx.expr(a) for a in args] + self.forms.captured_exprs(found.frame)
+        var = self.ctx.bind(tvm.ir.Call(found.gv, exprs), found.result)
+        proved = Invariants(self.ctx, closure.function, args, found.state, found.after)
+        known = proved.dims(found.ends[0]) if len(found.ends) == 1 else None
+        return self.forms.reopened(var, found.result, None, known)
 
     def _define(
         self,
@@ -94,7 +104,7 @@ class Loops:
         name: str,
         result: TVMType | None,
         before: Frame,
-    ) -> tuple[GlobalVar, Frame, TVMType]:
+    ) -> _Open:
         """Import the body as a Relax function; without ``result``, only infer the result type."""
         func = closure.function
         frame = Frame()
@@ -106,7 +116,8 @@ class Loops:
             state = [self._parameter(p, a, named, closure) for p, a in pairs]
             scope.variables.update(zip(func.params, state, strict=True))
             params: list[Any] = [s.expr for s in state]
-            self.looping.append(_Open(closure, gv, state, frame, result))
+            made = _Open(closure, gv, state, frame, result)
+            self.looping.append(made)
             try:
                 value = self._evaluator.evaluate(func.body, scope)
             finally:
@@ -122,7 +133,8 @@ class Loops:
             body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
             relax_func = relax.Function(params, body, result, True)
             self.walk.functions[gv] = relax_func.with_attr("global_symbol", name)
-        return gv, frame, found if result is None else result
+        made.result = found if result is None else result
+        return made
 
     def _parameter(
         self, param: ast.Var, arg: Tensor, named: dict[str, Any], closure: Closure
@@ -180,9 +192,11 @@ class Loops:
             self._require_named(func, args)
             for param, value, old in zip(func.params, args, made.state, strict=True):
                 self._require_kind(param, old, value, made.closure)
+            made.after.append(args)
             values = [self._next(a, s) for a, s in zip(args, made.state, strict=True)]
             captured = [c.inner.expr for c in made.frame.captures.values()]
-            return TailCall(self.ctx.bind(tvm.ir.Call(made.gv, [*values, *captured]), made.result))
+            again = self.ctx.bind(tvm.ir.Call(made.gv, [*values, *captured]), made.result)
+            return TailCall(again, made.ends)
         return None
 
     def _next(self, value: Tensor, state: Tensor) -> Any:

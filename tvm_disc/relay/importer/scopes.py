@@ -59,9 +59,14 @@ FAILED = Bottom()  # no clause of a match fits: the program stops with an error
 
 @dataclass(eq=False)
 class TailCall:
-    """The result of a self-call, which may only be returned; its dims are unknown."""
+    """The result of a self-call, which may only be returned; its dims are unknown.
+
+    Attributes:
+        others: receives the value of the other branch, with which the loop ends.
+    """
 
     var: Any
+    others: list[Any]
 
 
 class TailUsed(Exception):

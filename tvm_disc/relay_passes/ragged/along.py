@@ -1,5 +1,7 @@
-"""Operators along the ragged axis whose result has it, too: prefix sums, and reductions of masks
-over the keys.
+"""Operators along the ragged axis whose result has it, too: reversals, prefix sums, and reductions
+of masks over the keys.
+
+A reversal reads the rows of an item from the last one on.
 
 Prefix sums and reductions of masks are computed for the largest length, since these values are
 small: prefixes do not depend on what follows, and elements behind the end of an item are replaced
@@ -16,13 +18,14 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.axes import reduced_axes
 from tvm_disc.graph.nodes import Node
-from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded
-from tvm_disc.relay_passes.ragged.items import lengths
+from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDim
+from tvm_disc.relay_passes.ragged.items import lengths, starts
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import operand_expr, with_operands
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
 
+_ONE = relax.const(np.asarray(1, "int64"), "int64")
 _SCORES = "only an attention may combine the elements of its scores"
 _NEUTRAL: Mapping[str, Callable[[str], object]] = {
     "relax.sum": lambda dtype: 0,
@@ -71,6 +74,33 @@ def prefix(values: Values, node: Node, form: Form) -> Form | str:
     return _packed(values, node, with_operands(node, [operand_expr(padded)]))
 
 
+def reversal(values: Values, node: Node, form: Form) -> Form | str:
+    """Return the elements of an axis in reverse order."""
+    axis = int(node.attrs["axis"]) % len(node.shape)
+    if not isinstance(form, Packed) or axis == form.at[0]:
+        return "it combines elements of different items"
+    stored = values.dims.stored(node.shape, form.dim, form.at)
+    rows = operand_expr(form.node)
+    if axis != form.at[1]:
+        call = R.flip(rows, form.axis(axis))
+    else:
+        call = R.take(rows, operand_expr(_opposite(values, form.dim)), 0, "clip")
+    return Packed(values.emit(call, stored, node), form.dim, form.at)
+
+
+def _opposite(values: Values, dim: RaggedDim) -> Node:
+    """Return the row that is as far from the end of its item as each row from the start."""
+    if "opposite" not in dim.made:
+        begin, length = starts(values, dim), operand_expr(lengths(values, dim))
+        end = values.out.emit(R.add(begin, length), [dim.items], "int64")
+        last = values.out.emit(R.subtract(operand_expr(end), _ONE), [dim.items], "int64")
+        items = operand_expr(values.items(dim))
+        of_row = values.out.emit(R.take(operand_expr(last), items, 0, "clip"), [dim.rows], "int64")
+        call = R.subtract(operand_expr(of_row), operand_expr(values.positions(dim)))
+        dim.made["opposite"] = values.out.emit(call, [dim.rows], "int64")
+    return dim.made["opposite"]
+
+
 def _along(values: Values, x: Node, size: Expr, axis: int, rank: int) -> Expr:
     shape = [i64(1)] * rank
     shape[axis] = size
@@ -86,4 +116,4 @@ def _packed(values: Values, node: Node, call: Expr) -> Form | str:
     return _SCORES if found is None else Packed(found, *place)
 
 
-__all__ = ["prefix", "reduced_mask"]
+__all__ = ["prefix", "reduced_mask", "reversal"]

@@ -16,7 +16,7 @@ from tvm_disc.graph.axes import concat_axis, permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.relay.importer.context import reshape_call
-from tvm_disc.relay_passes.ragged.along import prefix, reduced_mask
+from tvm_disc.relay_passes.ragged.along import prefix, reduced_mask, reversal
 from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDim
 from tvm_disc.relay_passes.ragged.items import PART, picked_items, reduced_items
 from tvm_disc.relay_passes.ragged.joins import joined
@@ -256,6 +256,7 @@ RULES: Mapping[str, Rule] = {
     "relax.concat": _concat,
     "relax.cumprod": lambda values, node, forms: prefix(values, node, *forms),
     "relax.cumsum": lambda values, node, forms: prefix(values, node, *forms),
+    "relax.flip": lambda values, node, forms: reversal(values, node, *forms),
     "relax.matmul": _matmul,
     "relax.nn.avg_pool1d": pooling,
     "relax.nn.conv1d": convolution,

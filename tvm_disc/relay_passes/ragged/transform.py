@@ -43,6 +43,7 @@ from tvm_disc.relay_passes.ragged.forms import (
 )
 from tvm_disc.relay_passes.ragged.inputs import RaggedInputs, settle_guards
 from tvm_disc.relay_passes.ragged.items import reduced_everywhere
+from tvm_disc.relay_passes.ragged.loops import Loops, NotRagged
 from tvm_disc.relay_passes.ragged.rules import filled, ragged_form
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import (
@@ -77,8 +78,12 @@ def RaggedBatches(ragged: Mapping[str, int], solver: Solver | None = None) -> Pa
         if not ragged:
             return mod
         main, known = mod["main"], solver_of(mod, solver)
-        changed = _Rewriter(main, ragged, known).function()
-        return map_functions(mod, lambda f: changed if f.same_as(main) else f)
+        rewriter = _Rewriter(mod, ragged, known)
+        changed = rewriter.function()
+        found = cast("TVMModule", map_functions(mod, lambda f: changed if f.same_as(main) else f))
+        for gv, func in rewriter.loops.functions.items():
+            found[gv] = func
+        return found
 
     made = tvm.transform.module_pass(transform, opt_level=0, name="RaggedBatches")
     return tvm.transform.Sequential(
@@ -89,13 +94,15 @@ def RaggedBatches(ragged: Mapping[str, int], solver: Solver | None = None) -> Pa
 class _Rewriter:
     """The rewritten main function."""
 
-    def __init__(self, main: TVMFunction, ragged: Mapping[str, int], solver: Solver) -> None:
-        self.main, self.solver = main, solver
+    def __init__(self, mod: TVMModule, ragged: Mapping[str, int], solver: Solver) -> None:
+        self.main, self.solver = mod["main"], solver
+        main = self.main
         self.out = Sequence_(solver, {})
         self.inputs = RaggedInputs(main, ragged, self.out)
         self.dims = RaggedDims(self.inputs.dims, solver)
         self.bindings = [b for block in main.body.blocks for b in block.bindings]
         self.old = self._nodes()
+        self.loops = Loops(mod, self.bindings, self.old)
         self.attentions, refused = self._attentions()
         self.values = Values(self.out, self.dims, refused)
         self.forms: dict[Node, Form] = {
@@ -160,7 +167,8 @@ class _Rewriter:
         for binding in self.bindings:
             if is_core(binding):
                 node = self.old[binding.var]
-                self.forms[node] = self._form(node)
+                if node not in self.loops.counts:
+                    self.forms[node] = self._form(node)
             else:
                 self._other(binding)
         results = self._results()
@@ -200,6 +208,8 @@ class _Rewriter:
     def _operand(self, node: Node) -> Form:
         if node.op == "const":
             return Dense(node)
+        if node not in self.forms and self.loops.is_result(node.var):
+            self.forms[node] = self.loops.form(self.values, node)
         return self.forms[node]
 
     def _dense(self, node: Node, forms: list[Form]) -> Form:
@@ -228,7 +238,11 @@ class _Rewriter:
     def _other(self, binding: Binding) -> None:
         """Keep a tuple of results; refuse control flow and calls."""
         value = binding.value
-        if isinstance(value, tvm.ir.Tuple | tvm.ir.Var):
+        if self.loops.binds(binding.var):
+            self._loop(binding)
+        elif self.loops.is_result(binding.var):
+            return
+        elif isinstance(value, tvm.ir.Tuple | tvm.ir.Var):
             self.tuples[binding.var] = value
         elif _checked(binding) is not None:
             self._check(binding)
@@ -237,6 +251,14 @@ class _Rewriter:
                 f"ragged: {binding.var.name}: control flow, functions and sizes read from data are "
                 "not supported in a ragged program"
             )
+
+    def _loop(self, binding: Binding) -> None:
+        """Emit a recurrent layer."""
+        try:
+            self.loops.convert(self.values, binding.var, self._operand)
+        except NotRagged as reason:
+            name = binding.value.op.name_hint
+            raise Unsupported(f"ragged: {WhyNot(f'the loop {name}', str(reason))}") from None
 
     def _check(self, binding: Binding) -> None:
         """Keep a check of the elements of a packed or dense value."""
@@ -270,7 +292,7 @@ class _Rewriter:
         for k, field in enumerate(fields):
             if field not in self.old:
                 raise Unsupported(f"ragged: result {k}: expected a tensor in a flat tuple")
-            form = self.forms[self.old[field]]
+            form = self._operand(self.old[field])
             found.append(operand_expr(form.node))
             if isinstance(form, Dense):
                 self.offsets.append("")
