@@ -19,12 +19,16 @@ from tvm_disc.typing import Expr
 # by those of ``new``. The result is the memory of the buffer.
 APPEND = "disc.append"
 
+# ``()``: memory whose elements are undefined. Calls with different numbers are different memory.
+BLANK = "disc.blank"
+
 # ``(rows[..., K])``: each ``block`` elements of a row rounded to int8 numbers times one scale.
 ROUND_ROWS = "disc.round_rows"
 
 # Name -> the attributes that the kernel reads.
 KERNELS: Mapping[str, tuple[str, ...]] = {
     APPEND: ("axis",),
+    BLANK: ("number",),
     "disc.compact": (),
     "disc.coordinates": (),
     "disc.csr_dense": ("transposed",),

@@ -1,7 +1,8 @@
 """Recurrent layers: loops over the steps of a sequence, as loops over the items that go on.
 
     before   loop(t < s):  h[b, w] = f(x[t], h);  rows = concat(rows, h)
-    after    loop(t < s):  n = counts[t];  h[n, w] = f(x[first[:n] + t], h[:n]);  rows likewise
+    after    loop(t < s):  n = counts[t];  h[n, w] = f(x[first[:n] + t], h[:n])
+                           rows[begins[t] :][:n] = h, in place
 
 No step computes an element behind the end of an item (``steps.py``).
 """
@@ -17,6 +18,7 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.nodes import Node, free_symbols
 from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay.kernel_ops import APPEND, BLANK, kernel_call
 from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.ragged.forms import Dense, Form, Packed, RaggedDim
 from tvm_disc.relay_passes.ragged.step_loop import ItemAxes, StepLoop
@@ -220,6 +222,7 @@ class LoopBody:
         self._parameter("steps", count)
         self.step = self._parameter("step", of.forms[self.loop.counter].node)
         self.counts = self._parameter("counts", steps.counts())
+        self.begins = self._parameter("begins", steps.begins())
         self.first = {back: self._parameter("first", steps.first(back)) for back in self._ways()}
         for k, form in enumerate(of.forms):
             old = self.loop.nodes[self.loop.params[k]]
@@ -228,17 +231,21 @@ class LoopBody:
             elif isinstance(form, Packed) or (isinstance(form, Dense) and of._is_shared(k, form)):
                 self.made[old] = self._parameter("given", form.node)
         for k, ends in self.kept:
-            begin = self._in_order(of.forms[k].node) if ends else self._none(k)
-            self.rows[k] = self._parameter("rows", begin).var
+            self.rows[k] = self._parameter("rows", self._room(k, ends)).var
 
     def _length(self) -> Node:
         call = R.shape_to_tensor(relax.ShapeExpr([self.of.dim.size]))
         return self.values.out.emit(call, [i64(1)], "int64")
 
-    def _none(self, k: int) -> Node:
-        """Return no rows."""
-        shape, dtype = [i64(0), *self.rest(k)], str(self.loop.params[k].ty.dtype)
-        return self.values.out.emit(R.zeros(relax.ShapeExpr(shape), dtype), shape, dtype)
+    def _room(self, k: int, ends: bool) -> Node:
+        """Return memory for the rows of all steps, behind the initial states if ``ends``."""
+        out, dtype = self.values.out, str(self.loop.params[k].ty.dtype)
+        dim, rest = self.of.dim, self.rest(k)
+        rows = dim.rows + dim.items if ends else dim.rows
+        room = blank(out, [rows, *rest], dtype, len(out.bindings))
+        if not ends:
+            return room
+        return append(out, room, self._in_order(self.of.forms[k].node), i64(0))
 
     def _in_order(self, node: Node) -> Node:
         call = R.take(operand_expr(node), operand_expr(self.of.steps.order()), 0, "clip")
@@ -269,7 +276,7 @@ class LoopBody:
     def _iteration(self, ty: TVMType) -> Expr:
         out = Sequence_(self.of.solver, self.out.lookup)
         self.inner = out
-        self.going = self._going()
+        self.going, self.before = self._going()
         for k in self.of.items:
             old = self.loop.nodes[self.loop.params[k]]
             self.made[old] = self._begin(self.made[old])
@@ -288,19 +295,24 @@ class LoopBody:
         block = relax.BindingBlock([*bindings, relax.VarBinding(var, value)])
         return relax.SeqExpr([block], var)
 
-    def _going(self) -> Var:
-        """Emit the number of items that have this step."""
+    def _going(self) -> tuple[Var, Var]:
+        """Emit the number of items that have this step, and that of rows of earlier steps."""
         out, step = self.inner, operand_expr(self.step)
-        one = out.emit(R.take(operand_expr(self.counts), step, 0, "clip"), [], "int64")
-        count = out.emit(reshape_call(operand_expr(one), [i64(1)]), [i64(1)], "int64")
-        read = R.tensor_to_shape(operand_expr(count))
-        raw = relax.Var("going", relax.ShapeType(ndim=1))
+        parts = []
+        for table in (self.counts, self.begins):
+            one = out.emit(R.take(operand_expr(table), step, 0, "clip"), [], "int64")
+            part = out.emit(reshape_call(operand_expr(one), [i64(1)]), [i64(1)], "int64")
+            parts.append(operand_expr(part))
+        both = out.emit(R.concat(parts, 0), [i64(2)], "int64")
+        read = R.tensor_to_shape(operand_expr(both))
+        raw = relax.Var("numbers", relax.ShapeType(ndim=2))
         relax.expr._update_type(read, raw.ty)
         out.bindings.append(relax.VarBinding(raw, read))
-        symbol = self.of.solver.symbol("going", "the number of items that have a step")
-        known = relax.ShapeType([symbol])
-        out.bindings.append(relax.MatchCast(relax.Var("number", known), raw, known))
-        return symbol
+        going = self.of.solver.symbol("going", "the number of items that have a step")
+        before = self.of.solver.symbol("before", "the number of rows of earlier steps")
+        known = relax.ShapeType([going, before])
+        out.bindings.append(relax.MatchCast(relax.Var("sizes", known), raw, known))
+        return going, before
 
     def _begin(self, node: Node) -> Node:
         """Return the items that go on."""
@@ -387,11 +399,12 @@ class LoopBody:
         states = [p for p in self.params if str(p.name) == "state"]
         for k, param in zip(of.items, states, strict=True):
             found[places[param]] = operand_expr(self._new(loop.again[k]))
+        items = next(iter(self.first.values())).shape[0]
         for k, ends in self.kept:
             row = self._new(loop.again[k]) if ends else self._flat(k)
-            call = R.concat([self.rows[k], operand_expr(row)], 0)
-            known = [self.rows[k].ty.shape.values[0] + self.going, *self.rest(k)]
-            made = self.inner.emit(call, known, str(self.rows[k].ty.dtype))
+            room = self.inner.lookup[self.rows[k]]
+            begin = self.before + items if ends else self.before
+            made = append(self.inner, room, row, begin)
             found[places[self.rows[k]]] = operand_expr(made)
         return found
 
@@ -406,6 +419,19 @@ class LoopBody:
         row = self.made[self.of.grown[k]]
         shape = [self.going, *self.rest(k)]
         return self.inner.emit(reshape_call(operand_expr(row), shape), shape, row.dtype)
+
+
+def blank(out: Sequence_, shape: Sequence[Expr], dtype: str, number: int) -> Node:
+    """Emit memory with undefined elements; equal numbers may be the same memory."""
+    return out.emit(kernel_call(BLANK, [], shape, dtype, number=number), shape, dtype)
+
+
+def append(out: Sequence_, room: Node, rows: Node, begin: Expr) -> Node:
+    """Emit the stores of rows to ``room[begin:]``, in place."""
+    length = blank(out, [begin], "int8", 0)  # only its size is read
+    operands = [operand_expr(x) for x in (room, rows, length)]
+    call = kernel_call(APPEND, operands, room.shape, room.dtype, axis=0)
+    return out.emit(call, room.shape, room.dtype)
 
 
 __all__ = ["NotRagged", "Recurrence", "Result"]

@@ -1,4 +1,4 @@
-"""Rows written behind the used rows of a buffer, in place."""
+"""Buffers, and rows written behind the used rows of a buffer, in place."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.kernel import Body, Plan
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
+
+
+def plan_blank(node: Node) -> Plan:
+    """Return a plan that writes nothing."""
+    return Plan(i64(0), i64(0), lambda body: None, family="blank")
 
 
 def plan_append(node: Node) -> Plan:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.kernel import Group, Machine, Plan
-from tvm_disc.schedules.opaque.append import plan_append
+from tvm_disc.schedules.opaque.append import plan_append, plan_blank
 from tvm_disc.schedules.opaque.compact import plan_compact
 from tvm_disc.schedules.opaque.coordinates import plan_coordinates
 from tvm_disc.schedules.opaque.csr import plan_csr_dense
@@ -23,6 +23,7 @@ from tvm_disc.shape import Solver
 
 PLANS: Mapping[str, Callable[[Node], Plan]] = {
     "disc.append": plan_append,
+    "disc.blank": plan_blank,
     "disc.compact": plan_compact,
     "disc.coordinates": plan_coordinates,
     "disc.csr_dense": plan_csr_dense,
