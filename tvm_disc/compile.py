@@ -50,6 +50,7 @@ from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import ImportedModule
 from tvm_disc.relay_passes import (
     ChannelsLast,
+    CollectInPlace,
     DecomposeComposite,
     FuseDISC,
     HoistProducts,
@@ -126,6 +127,9 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     # After all passes that move convolutions or fold operators into them, as a connected region is
     # converted to NHWC as a whole. Before fusion, so that remaining permutations are fused.
     ("layout", lambda told: ChannelsLast()),
+    # After hoisting, which knows loops in their first form. Before fusion, which would fuse the
+    # concatenations.
+    ("collect", lambda told: CollectInPlace()),
     # Last: afterwards groups are closed functions, and buffers are allocated per group.
     ("fuse", lambda told: FuseDISC(enabled=told.options.fuse)),
 )

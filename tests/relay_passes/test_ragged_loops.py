@@ -1,4 +1,4 @@
-"""Loops over the steps of a sequence in ragged programs: each step computes the items that go on."""
+"""Loops over the steps of a sequence in ragged programs, and loops that collect rows."""
 
 from __future__ import annotations
 

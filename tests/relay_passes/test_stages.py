@@ -51,6 +51,7 @@ def pipeline(**told: Any) -> Any:
             relay_passes.HoistProducts(),
             relay_passes.MergeProducts(),
             relay_passes.ChannelsLast(),
+            relay_passes.CollectInPlace(),
             relay_passes.FuseDISC(),
         ]
     )

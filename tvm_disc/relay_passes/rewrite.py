@@ -212,6 +212,11 @@ def map_functions(mod: Any, change: Callable[[Any], Any]) -> object:
         gv: change(func) if isinstance(func, relax.Function) else func
         for gv, func in mod.functions_items()
     }
+    return with_functions(mod, functions)
+
+
+def with_functions(mod: Any, functions: Mapping[Any, Any]) -> object:
+    """Return the module with these functions in place of its own."""
     return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 

@@ -66,10 +66,12 @@ class Invariants:
     def _known(self, dim: Expr) -> Expr | None:
         if any(symbol not in self.final for symbol in tirx.analysis.undefined_vars(dim)):
             return None
-        return self.ctx.simplify(self._first(dim))
+        known: Expr = self.ctx.simplify(self._first(dim))
+        return known
 
     def _first(self, expr: Expr) -> Expr:
         """Return an expression with symbols replaced by their values after the loop."""
+
         def one(v: Var) -> Expr:
             return self.final.get(v, v)
 
@@ -86,7 +88,8 @@ class Invariants:
         return found
 
     def _initial(self, at: tuple[int, int]) -> Expr:
-        return self.args[at[0]].dims[at[1]]
+        dim: Expr = self.args[at[0]].dims[at[1]]
+        return dim
 
     def _next(self, at: tuple[int, int]) -> list[Expr]:
         return [values[at[0]].dims[at[1]] for values in self.after]
@@ -108,7 +111,9 @@ class Invariants:
         if not isinstance(body, ast.If):
             return None
         cond, again = body.cond, body.true_branch
-        if not _is_call(cond, "less") or not isinstance(again, ast.Call):
+        if not isinstance(cond, ast.Call) or not _is_call(cond, "less"):
+            return None
+        if not isinstance(again, ast.Call):
             return None
         number, limit = (self._place(x) for x in cond.args)
         if number is None or limit is None or len(again.args) != len(self.args):
@@ -119,7 +124,8 @@ class Invariants:
         if first is None or last is None or first.size != 1 or last.size != 1:
             return None
         trips = as_expr(last.reshape(-1)[0]) - as_expr(first.reshape(-1)[0])
-        return self.ctx.simplify(tirx.max(trips, i64(0)))
+        known: Expr = self.ctx.simplify(tirx.max(trips, i64(0)))
+        return known
 
     def _place(self, expr: ast.Expr) -> int | None:
         """Return the number of the parameter that an expression is."""
@@ -127,7 +133,7 @@ class Invariants:
 
     def _counts(self, expr: ast.Expr, number: int) -> bool:
         """Return whether an expression is the parameter of this number plus one."""
-        if not _is_call(expr, "add"):
+        if not isinstance(expr, ast.Call) or not _is_call(expr, "add"):
             return False
         a, b = expr.args
         one = b if self._place(a) == number else a

@@ -94,8 +94,8 @@ class Loops:
         exprs = [self.ctx.expr(a) for a in args] + self.forms.captured_exprs(found.frame)
         var = self.ctx.bind(tvm.ir.Call(found.gv, exprs), found.result)
         proved = Invariants(self.ctx, closure.function, args, found.state, found.after)
-        known = proved.dims(found.ends[0]) if len(found.ends) == 1 else None
-        return self.forms.reopened(var, found.result, None, known)
+        dims = proved.dims(found.ends[0]) if len(found.ends) == 1 else None
+        return self.forms.reopened(var, found.result, None, dims)
 
     def _define(
         self,

@@ -8,9 +8,9 @@ import tvm
 from tvm import relax
 
 from tvm_disc.graph.nodes import Node, const_node
+from tvm_disc.relay_passes.loops.form import StepLoop
 from tvm_disc.relay_passes.ragged.forms import Dense, Form
 from tvm_disc.relay_passes.ragged.recurrence import NotRagged, Recurrence, Result
-from tvm_disc.relay_passes.ragged.step_loop import StepLoop
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.typing import Binding, Expr, GlobalVar, TVMFunction, TVMModule, Var
 
@@ -29,7 +29,7 @@ class Loops:
         self.old = old
         self.functions: dict[GlobalVar, TVMFunction] = {}
         self._calls: dict[Expr, StepLoop] = {}
-        self._fields: dict[Expr, tuple[Var, int]] = {}  # variable -> (loop, number of the result)
+        self._fields: dict[Expr, tuple[Expr, int]] = {}  # variable -> (loop, number of the result)
         self._results: dict[tuple[Expr, int], Result] = {}
         for binding in bindings:
             self._read(mod, binding)
@@ -50,7 +50,7 @@ class Loops:
         found: dict[Node, Expr] = {}
         for arg in (x for loop in self._calls.values() for x in loop.call.args):
             node = self.old.get(arg)
-            chain = []
+            chain: list[Node] = []
             while node is not None and node.op == "relax.reshape" and not node.shape:
                 chain, node = [*chain, node], node.inputs[0]
             if node is None or node.op != "relax.shape_to_tensor" or chain[0].users:

@@ -9,7 +9,7 @@ No step computes an element behind the end of an item (``steps.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -18,16 +18,17 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.nodes import Node, free_symbols
 from tvm_disc.relay.importer.context import reshape_call
-from tvm_disc.relay.kernel_ops import APPEND, BLANK, kernel_call
+from tvm_disc.relay_passes.loops.form import StepLoop
+from tvm_disc.relay_passes.loops.room import append, blank, read_sizes
 from tvm_disc.relay_passes.propagation.context import substitute
-from tvm_disc.relay_passes.ragged.forms import Dense, Form, Packed, RaggedDim
-from tvm_disc.relay_passes.ragged.step_loop import ItemAxes, StepLoop
+from tvm_disc.relay_passes.ragged.forms import Dense, Form, Packed, Padded, RaggedDim
+from tvm_disc.relay_passes.ragged.item_axes import ItemAxes
 from tvm_disc.relay_passes.ragged.steps import Steps
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, with_operands
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
-from tvm_disc.typing import Expr, GlobalVar, TVMFunction, TVMType, Var
+from tvm_disc.typing import Binding, Expr, GlobalVar, TVMFunction, TVMType, Var
 
 STEPS_FIRST = (1, 0)  # the axes of items and of steps in ``[s, b, ...]``
 _COMBINES = "it combines the steps or items in another way than a recurrent layer"
@@ -77,7 +78,8 @@ class Recurrence:
         self.dim = self._dim()
         self.steps = Steps(values, self.dim)
         self.sequences = [k for k, f in enumerate(forms) if isinstance(f, Packed)]
-        self.grown = {k: self._row(k) for k in range(len(forms)) if self._row(k) is not None}
+        rows = {k: loop.appended(k) for k in range(len(forms))}
+        self.grown = {k: row for k, row in rows.items() if row is not None}
         self.items = [k for k, f in enumerate(forms) if self._has_items(k, f)]
         self.wanted = {k: loop.results[k] for k in wanted}
         self.symbols = self._item_symbols()
@@ -88,7 +90,7 @@ class Recurrence:
 
     def _dim(self) -> RaggedDim:
         count = self.forms[self.loop.limit]
-        dim = self.values.dims.of(count) if tvm.ir.is_prim_expr(count) else None
+        dim = None if isinstance(count, Dense | Packed | Padded) else self.values.dims.of(count)
         if dim is None or dim.root is not None or self._literal(self.loop.counter) != 0:
             raise NotRagged("it does not count the elements of an item")
         return dim
@@ -96,15 +98,7 @@ class Recurrence:
     def _literal(self, k: int) -> float | None:
         form = self.forms[k]
         node = form.node if isinstance(form, Dense) else None
-        return None if node is None or node.op != "const" else float(node.value)
-
-    def _row(self, k: int) -> Node | None:
-        """Return the row that an iteration appends to a parameter, None if it is not grown."""
-        made = self.loop.nodes.get(self.loop.again[k])
-        grows = made is not None and made.op == "relax.concat" and len(made.inputs) == 2
-        if not grows or made.inputs[0] is not self.loop.nodes[self.loop.params[k]]:
-            return None
-        return made.inputs[1]
+        return None if node is None or node.value is None else float(node.value)
 
     def _has_items(self, k: int, form: Form | Expr) -> bool:
         """Return whether axis 0 of an argument has the items."""
@@ -121,6 +115,8 @@ class Recurrence:
     def _check(self) -> None:
         """Check the arguments and the operators of an iteration."""
         loop = self.loop
+        if not loop.is_core:
+            raise NotRagged("a step does more than operators on tensors")
         for k, form in enumerate(self.forms):
             if isinstance(form, Packed):
                 fits = form.dim is self.dim and form.at == STEPS_FIRST and loop.is_fixed(k)
@@ -167,7 +163,9 @@ class Recurrence:
             out.bindings.append(relax.MatchCast(var, field, known))
             node = Node("external", (), tuple(known.shape.values), str(known.dtype), var=var)
             out.lookup[var] = node
-            found.update({r: Result(node, self.dim, ends) for r, p in self.wanted.items() if p == k})
+            found.update(
+                {r: Result(node, self.dim, ends) for r, p in self.wanted.items() if p == k}
+            )
         return gv, func, found
 
 
@@ -197,7 +195,10 @@ class LoopBody:
     def function(self) -> TVMFunction:
         """Return the loop."""
         ty = tvm.ir.TupleType(
-            [relax.TensorType(None, str(v.ty.dtype), ndim=len(v.ty.shape.values)) for v in self.rows.values()]
+            [
+                relax.TensorType(None, str(v.ty.dtype), ndim=len(v.ty.shape.values))
+                for v in self.rows.values()
+            ]
         )
         test = self.out.emit(R.less(self.params[1], self.params[0]), [], "bool")
         again = self._iteration(ty)
@@ -288,37 +289,25 @@ class LoopBody:
         relax.expr._update_type(call, ty)
         return self._branch(out.bindings, call, ty)
 
-    def _branch(self, bindings: Sequence[object], value: Expr, ty: TVMType) -> Expr:
+    def _branch(self, bindings: Sequence[Binding], value: Expr, ty: TVMType) -> Expr:
         if value.ty.is_missing():
             relax.expr._update_type(value, ty)
         var = relax.Var("next", ty)
         block = relax.BindingBlock([*bindings, relax.VarBinding(var, value)])
         return relax.SeqExpr([block], var)
 
-    def _going(self) -> tuple[Var, Var]:
+    def _going(self) -> list[Var]:
         """Emit the number of items that have this step, and that of rows of earlier steps."""
         out, step = self.inner, operand_expr(self.step)
-        parts = []
-        for table in (self.counts, self.begins):
-            one = out.emit(R.take(operand_expr(table), step, 0, "clip"), [], "int64")
-            part = out.emit(reshape_call(operand_expr(one), [i64(1)]), [i64(1)], "int64")
-            parts.append(operand_expr(part))
-        both = out.emit(R.concat(parts, 0), [i64(2)], "int64")
-        read = R.tensor_to_shape(operand_expr(both))
-        raw = relax.Var("numbers", relax.ShapeType(ndim=2))
-        relax.expr._update_type(read, raw.ty)
-        out.bindings.append(relax.VarBinding(raw, read))
-        going = self.of.solver.symbol("going", "the number of items that have a step")
-        before = self.of.solver.symbol("before", "the number of rows of earlier steps")
-        known = relax.ShapeType([going, before])
-        out.bindings.append(relax.MatchCast(relax.Var("sizes", known), raw, known))
-        return going, before
+        found = [
+            out.emit(R.take(operand_expr(table), step, 0, "clip"), [], "int64")
+            for table in (self.counts, self.begins)
+        ]
+        return read_sizes(out, found, ["going", "before"])
 
     def _begin(self, node: Node) -> Node:
         """Return the items that go on."""
-        call = R.strided_slice(
-            operand_expr(node), [0], [0], [self.going], [1], assume_inbound=True
-        )
+        call = R.strided_slice(operand_expr(node), [0], [0], [self.going], [1], assume_inbound=True)
         return self.inner.emit(call, [self.going, *node.shape[1:]], node.dtype)
 
     def _place(self, backward: bool) -> Node:
@@ -392,7 +381,8 @@ class LoopBody:
 
     def _next(self) -> list[Expr]:
         """Return the arguments of the next iteration."""
-        loop, of, found = self.loop, self.of, list(self.params)
+        loop, of = self.loop, self.of
+        found: list[Expr] = list(self.params)
         places = {p: k for k, p in enumerate(self.params)}
         counter = self.made[loop.nodes[loop.again[loop.counter]]]
         found[places[self.step.var]] = operand_expr(counter)
@@ -419,19 +409,6 @@ class LoopBody:
         row = self.made[self.of.grown[k]]
         shape = [self.going, *self.rest(k)]
         return self.inner.emit(reshape_call(operand_expr(row), shape), shape, row.dtype)
-
-
-def blank(out: Sequence_, shape: Sequence[Expr], dtype: str, number: int) -> Node:
-    """Emit memory with undefined elements; equal numbers may be the same memory."""
-    return out.emit(kernel_call(BLANK, [], shape, dtype, number=number), shape, dtype)
-
-
-def append(out: Sequence_, room: Node, rows: Node, begin: Expr) -> Node:
-    """Emit the stores of rows to ``room[begin:]``, in place."""
-    length = blank(out, [begin], "int8", 0)  # only its size is read
-    operands = [operand_expr(x) for x in (room, rows, length)]
-    call = kernel_call(APPEND, operands, room.shape, room.dtype, axis=0)
-    return out.emit(call, room.shape, room.dtype)
 
 
 __all__ = ["NotRagged", "Recurrence", "Result"]

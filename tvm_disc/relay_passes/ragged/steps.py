@@ -99,10 +99,12 @@ class Steps:
     def _last(self) -> Expr:
         items = [self.dim.items]
         length = operand_expr(lengths(self.values, self.dim))
-        step = self._emit(R.maximum(self._emit(R.subtract(length, _const(1)), items), _const(0)), items)
+        step = self._emit(
+            R.maximum(self._emit(R.subtract(length, _const(1)), items), _const(0)), items
+        )
         begin = self._emit(R.take(operand_expr(self.begins()), step, 0, "clip"), items)
-        count = R.shape_to_tensor(relax.ShapeExpr([self.dim.items]))
-        count = operand_expr(self.values.out.emit(count, [i64(1)], "int64"))
+        number = R.shape_to_tensor(relax.ShapeExpr([self.dim.items]))
+        count = operand_expr(self.values.out.emit(number, [i64(1)], "int64"))
         rank = operand_expr(self.rank())
         behind = self._emit(R.add(self._emit(R.add(begin, count), items), rank), items)
         some = self.values.out.emit(R.greater(length, _const(0)), items, "bool")

@@ -33,5 +33,16 @@ def plan_append(node: Node) -> Plan:
                 index = low.space.split(o * size + e, new.shape)
                 low.store(out, begin + e, low.at(new, index), node.dtype)
 
+    def emit_rows(body: Body) -> None:
+        """Emit elements behind the first rows of axis 0."""
+        low, b, out = body.low, body.block, body.outputs[0]
+        begin = b.bind("begin", i64(used) * i64(inner))
+        with low.loop("e", body.hi - body.lo, begin=body.lo) as e, low.scope():
+            index = low.space.split(e, new.shape)
+            low.store(out, begin + e, low.at(new, index), node.dtype)
+
     work, itemsize = product(new.shape), int(tvm.DataType(node.dtype).bits) // 8 or 1
-    return Plan(i64(outer), work, emit, moved=2 * itemsize * i64(work))
+    moved = 2 * itemsize * i64(work)
+    if axis == 0:
+        return Plan(i64(work), work, emit_rows, moved=moved)
+    return Plan(i64(outer), work, emit, moved=moved)

@@ -1,0 +1,1 @@
+"""Passes over loops: their form, and rows that are collected in place."""

@@ -1,0 +1,253 @@
+"""``CollectInPlace``: a loop that collects one block of rows per iteration writes them where they
+stay.
+
+    before   loop(t < n):  rows = concat(rows, new[c, w])        # copies all rows so far
+    after    room[n * c, w]; loop(t < n):  room = append(room, new) from row t * c on
+
+The number of iterations is known before the loop if it counts from 0 to a size.
+
+needs: the concatenation is read by the next iteration only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+
+from tvm_disc.graph.nodes import Node, const_node, like_blocks, static_dim
+from tvm_disc.relay.expressions import variables
+from tvm_disc.relay_passes.loops.form import StepLoop
+from tvm_disc.relay_passes.loops.room import append, blank, read_sizes
+from tvm_disc.relay_passes.module_facts import solver_of
+from tvm_disc.relay_passes.rewrite import Sequence_, bindings_of, is_call, with_functions
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+from tvm_disc.typing import (
+    Binding,
+    Call,
+    Expr,
+    GlobalVar,
+    PassContext,
+    TVMFunction,
+    TVMModule,
+    TVMType,
+    Var,
+)
+
+
+def CollectInPlace(solver: Solver | None = None) -> object:
+    """Return a module pass."""
+
+    def collect(mod: TVMModule, ctx: PassContext) -> object:
+        known = solver_of(mod, solver)
+        found: list[_Collecting] = []
+        for func in mod.functions.values():
+            if isinstance(func, relax.Function):
+                found += _loops(mod, func, known, len(found))
+        return _changed(mod, found, known) if found else mod
+
+    return tvm.transform.module_pass(collect, opt_level=0, name="CollectInPlace")
+
+
+@dataclass(eq=False)
+class _Collecting:
+    """A loop with collected rows.
+
+    Attributes:
+        binding: that of the call.
+        rows: the rows that an iteration appends, by parameter.
+        times: the number of iterations.
+        number: of its first buffer.
+    """
+
+    loop: StepLoop
+    func: TVMFunction
+    binding: Binding
+    rows: dict[int, Node]
+    times: Expr
+    number: int
+
+
+def _loops(mod: TVMModule, caller: TVMFunction, solver: Solver, number: int) -> list[_Collecting]:
+    """Return the loops that a function calls and that collect rows."""
+    top = [b for block in caller.body.blocks for b in block.bindings]
+    values: dict[Expr, Expr] = {b.var: b.value for b in top}
+    found = []
+    for binding in top:
+        call = binding.value
+        if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.GlobalVar):
+            continue
+        func = mod[call.op]
+        loop = StepLoop.read(func, call) if isinstance(func, relax.Function) else None
+        times = None if loop is None else _times(loop, values)
+        if loop is None or times is None or _calls(mod, call.op) != 2:
+            continue
+        rows = {k: y for k in range(len(loop.params)) if (y := _collected(loop, k)) is not None}
+        if rows:
+            size = solver.simplify(tirx.max(times, i64(0)))
+            made = _Collecting(loop, func, binding, rows, size, number)
+            found.append(made)
+            number += len(rows)
+    return found
+
+
+def _calls(mod: TVMModule, gv: GlobalVar) -> int:
+    """Return how many calls of a function a module has: two for a loop, with its own."""
+    values = [b.value for f in mod.functions.values() for b in bindings_of(f)]
+    return sum(isinstance(v, tvm.ir.Call) and v.op.same_as(gv) for v in values)
+
+
+def _times(loop: StepLoop, values: dict[Expr, Expr]) -> Expr | None:
+    """Return the number of iterations if the loop counts from 0 to a size, else None."""
+    first, count = (loop.call.args[k] for k in (loop.counter, loop.limit))
+    counter = loop.nodes.get(loop.again[loop.counter])
+    if (
+        not _is_number(first, 0)
+        or str(first.ty.dtype) != "int64"
+        or counter is None
+        or not loop.is_fixed(loop.limit)
+    ):
+        return None
+    t = loop.nodes[loop.params[loop.counter]]
+    others = [x for x in counter.inputs if x is not t]
+    if counter.op != "relax.add" or len(others) != 1 or not _is_number(others[0].expr, 1):
+        return None
+    if isinstance(count, tvm.ir.GenericConst):
+        return i64(int(_value(count)))
+    while is_call(values.get(count), "reshape"):
+        count = values[count].args[0]
+    made = values.get(count)
+    if made is None or not is_call(made, "shape_to_tensor"):
+        return None
+    dims = made.args[0]
+    dims = values.get(dims, dims)
+    single = isinstance(dims, relax.ShapeExpr) and len(dims.values) == 1
+    return dims.values[0] if single else None
+
+
+def _is_number(expr: Expr, number: int) -> bool:
+    """Return whether an expression is a scalar literal of this value."""
+    if not isinstance(expr, tvm.ir.GenericConst):
+        return False
+    value = _value(expr)
+    return value.size == 1 and int(value.reshape(-1)[0]) == number
+
+
+def _value(expr: Expr) -> np.ndarray:
+    value = const_node(expr).value
+    assert value is not None
+    return value
+
+
+def _collected(loop: StepLoop, k: int) -> Node | None:
+    """Return the rows that an iteration appends to a parameter that is empty at first; None if
+    there are none, or if another value reads the parameter.
+    """
+    new, first = loop.appended(k), loop.call.args[k].ty.shape
+    if new is None or first is None or static_dim(first.values[0]) != 0:
+        return None
+    if new is loop.nodes[loop.params[k]] or static_dim(new.shape[0]) is None:
+        return None
+    old, grown = loop.params[k], loop.again[k]
+    readers = [b for b in loop.body if old in set(variables(b.value))]
+    later = [b for b in loop.body if grown in set(variables(b.value))]
+    again = [x for x in loop.again if x.same_as(grown) or x.same_as(old)]
+    return new if len(readers) == 1 and not later and len(again) == 1 else None
+
+
+def _changed(mod: TVMModule, loops: Sequence[_Collecting], solver: Solver) -> TVMModule:
+    functions = dict(mod.functions_items())
+    for found in loops:
+        gv = relax.GlobalVar(found.loop.call.op.name_hint)
+        func, initial = _with_rooms(found, gv, solver)
+        del functions[found.loop.call.op]
+        functions[gv] = func
+        for caller, old in list(functions.items()):
+            if isinstance(old, relax.Function) and found.binding.var in _top(old):
+                functions[caller] = _calling(old, found.binding, gv, initial)
+    return cast("TVMModule", with_functions(mod, functions))
+
+
+def _top(func: TVMFunction) -> set[Var]:
+    return {b.var for block in func.body.blocks for b in block.bindings}
+
+
+def _calling(
+    func: TVMFunction, binding: Binding, gv: GlobalVar, initial: tuple[list[Binding], list[Expr]]
+) -> TVMFunction:
+    """Return the caller with the call of a changed loop."""
+    before, arguments = initial
+    bindings = []
+    for b in (b for block in func.body.blocks for b in block.bindings):
+        if b.var.same_as(binding.var):
+            call = _typed_call(gv, arguments, b.value.ty)
+            bindings += [*before, relax.VarBinding(b.var, call)]
+        else:
+            bindings.append(b)
+    return _with_body(func, list(func.params), bindings)
+
+
+def _with_body(func: TVMFunction, params: list[Var], bindings: Sequence[Binding]) -> TVMFunction:
+    seq = relax.SeqExpr(like_blocks(func.body.blocks, list(bindings)), func.body.body)
+    return relax.Function(params, seq, func.ret_ty, func.is_pure, func.attrs)
+
+
+def _typed_call(gv: GlobalVar, arguments: Sequence[Expr], ty: TVMType) -> Call:
+    call = tvm.ir.Call(gv, list(arguments))
+    relax.expr._update_type(call, ty)
+    return call
+
+
+def _with_rooms(
+    found: _Collecting, gv: GlobalVar, solver: Solver
+) -> tuple[TVMFunction, tuple[list[Binding], list[Expr]]]:
+    """Return the loop over buffers; the bindings of the buffers, and the arguments of its call."""
+    loop, out = found.loop, Sequence_(solver, {})
+    params, arguments = list(loop.params), list(loop.call.args)
+    for number, (k, rows) in enumerate(found.rows.items(), found.number + 1):
+        param, count = params[k], found.times * i64(rows.shape[0])
+        _, *rest = param.ty.shape.values
+        dtype = str(param.ty.dtype)
+        size = solver.symbol(f"{param.name}_capacity", "the rows that a loop collects")
+        params[k] = relax.Var(str(param.name), relax.TensorType([size, *rest], dtype))
+        _, *outer = loop.call.args[k].ty.shape.values
+        arguments[k] = blank(out, [solver.simplify(count), *outer], dtype, number).var
+    test, branch, *tail = [b for block in found.func.body.blocks for b in block.bindings]
+    ty = branch.var.ty
+    again = _iteration(found, params, gv, ty, solver)
+    done = relax.Tuple([params[k] for k in loop.results])
+    chosen = relax.If(branch.value.cond, again, _returning([], done, ty))
+    relax.expr._update_type(chosen, ty)
+    func = _with_body(found.func, params, [test, relax.VarBinding(branch.var, chosen), *tail])
+    relax.expr._update_type(gv, func.ty)
+    return func, (out.bindings, arguments)
+
+
+def _iteration(
+    found: _Collecting, params: Sequence[Var], gv: GlobalVar, ty: TVMType, solver: Solver
+) -> Expr:
+    """Return the branch that goes on."""
+    loop, again = found.loop, list(found.loop.again)
+    dropped = {loop.again[k] for k in found.rows}
+    body = [b for b in loop.body if b.var not in dropped]
+    out = Sequence_(solver, cast("dict[Var, Node]", loop.nodes))
+    [step] = read_sizes(out, [loop.nodes[loop.params[loop.counter]]], ["step"])
+    for k, rows in found.rows.items():
+        shape, dtype = tuple(params[k].ty.shape.values), str(params[k].ty.dtype)
+        room = Node("param", (), shape, dtype, var=params[k])
+        out.lookup[params[k]] = room
+        again[k] = append(out, room, rows, solver.simplify(step * i64(rows.shape[0]))).var
+    return _returning([*body, *out.bindings], _typed_call(gv, again, ty), ty)
+
+
+def _returning(bindings: Sequence[Binding], value: Expr, ty: TVMType) -> Expr:
+    var = relax.Var("next", ty)
+    return relax.SeqExpr([relax.BindingBlock([*bindings, relax.VarBinding(var, value)])], var)
+
+
+__all__ = ["CollectInPlace"]

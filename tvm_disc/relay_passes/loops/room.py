@@ -1,0 +1,49 @@
+"""Memory that the iterations of a loop fill, and sizes that they read from data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import relax
+from tvm.relax import op as R
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay.kernel_ops import APPEND, BLANK, kernel_call
+from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr
+from tvm_disc.tir.builder import i64
+from tvm_disc.typing import Expr, Var
+
+
+def blank(out: Sequence_, shape: Sequence[Expr], dtype: str, number: int) -> Node:
+    """Emit memory with undefined elements; equal numbers may be the same memory."""
+    return out.emit(kernel_call(BLANK, [], shape, dtype, number=number), shape, dtype)
+
+
+def append(out: Sequence_, room: Node, rows: Node, begin: Expr) -> Node:
+    """Emit the stores of rows to ``room[begin:]``, in place."""
+    length = blank(out, [begin], "int8", 0)  # only its size is read
+    operands = [operand_expr(x) for x in (room, rows, length)]
+    call = kernel_call(APPEND, operands, room.shape, room.dtype, axis=0)
+    return out.emit(call, room.shape, room.dtype)
+
+
+def read_sizes(out: Sequence_, scalars: Sequence[Node], names: Sequence[str]) -> list[Var]:
+    """Emit the reads of scalars, int64 and not negative, as sizes."""
+    one, count = [i64(1)], len(scalars)
+    parts = [out.emit(reshape_call(operand_expr(x), one), one, "int64") for x in scalars]
+    whole = parts[0]
+    if count > 1:
+        joined = R.concat([operand_expr(p) for p in parts], 0)
+        whole = out.emit(joined, [i64(count)], "int64")
+    read = R.tensor_to_shape(operand_expr(whole))
+    raw = relax.Var("numbers", relax.ShapeType(ndim=count))
+    relax.expr._update_type(read, raw.ty)
+    out.bindings.append(relax.VarBinding(raw, read))
+    found = [out.solver.symbol(name, f"{name}, read from data") for name in names]
+    known = relax.ShapeType(found)
+    out.bindings.append(relax.MatchCast(relax.Var("sizes", known), raw, known))
+    return found
+
+
+__all__ = ["append", "blank", "read_sizes"]
