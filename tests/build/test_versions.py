@@ -17,8 +17,8 @@ from tvm_disc import Options, relay
 from tvm_disc.codegen.build import emit_tir
 from tvm_disc.compile import compile_counter, prepare
 from tvm_disc.errors import BadInput, GuardFailed
-from tvm_disc.graph.nodes import free_symbols
 from tvm_disc.relay_passes.versions import import_versions
+from tvm_disc.shape.symbols import free_symbols
 from tvm_disc.support.debug import Trace
 
 

@@ -14,7 +14,7 @@ from tvm_disc.codegen.machine import machine_of
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import prepare
 from tvm_disc.options import Options
-from tvm_disc.relay_passes.dim_facts import facts_about
+from tvm_disc.relay_passes.dim_facts import GroupFacts
 from tvm_disc.schedules.dispatch.sampling import with_likely
 from tvm_disc.shape import Solver
 from tvm_disc.support.debug import Trace
@@ -106,8 +106,8 @@ def test_what_is_told_of_a_dim() -> None:
     solver.assume("likely(t, [8, 16])", "test")
     solver.assume("t // 4 == s // 6", "test")
     told = ["d1 // 24 * 24 == d1", "d1 // 6 == d0 // 4", "d0 <= 64", "likely(d0, [8, 16])"]
-    assert facts_about(solver, [t, s]) == [*told, "d1 % 8 == 0", "d1 <= 96"]
-    assert facts_about(solver, [t]) == ["d0 <= 64", "likely(d0, [8, 16])"]
+    assert GroupFacts(solver).about([t, s]) == [*told, "d1 % 8 == 0", "d1 <= 96"]
+    assert GroupFacts(solver).about([t]) == ["d0 <= 64", "likely(d0, [8, 16])"]
 
 
 def test_only_equations_are_told_where_data_gives_a_dim() -> None:
@@ -117,9 +117,9 @@ def test_only_equations_are_told_where_data_gives_a_dim() -> None:
     solver.assume("s <= 48", "test")
     solver.assume("s // 3 == t // 2", "test")
     solver.assume("found // 5 == t // 7", "test")
-    assert facts_about(solver, [s]) == []
-    assert facts_about(solver, [t, s]) == ["d0 // 2 == d1 // 3"]
-    assert facts_about(solver, [t, found]) == []
+    assert GroupFacts(solver).about([s]) == []
+    assert GroupFacts(solver).about([t, s]) == ["d0 // 2 == d1 // 3"]
+    assert GroupFacts(solver).about([t, found]) == []
 
 
 def test_windows_that_are_equal_by_a_check_are_attended_to() -> None:

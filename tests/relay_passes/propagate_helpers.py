@@ -11,7 +11,8 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from tvm_disc.graph.nodes import free_symbols, is_tensor
+from tvm_disc.graph.nodes import is_tensor
+from tvm_disc.shape.symbols import free_symbols
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data" / "relax"

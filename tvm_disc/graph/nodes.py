@@ -200,20 +200,6 @@ def is_one(dim: object) -> bool:
     return static_dim(dim) == 1
 
 
-def free_symbols(exprs: Iterable[object]) -> list[Expr]:
-    """Return the symbolic variables of dims, each once, in order of appearance."""
-    seen: dict[Any, None] = {}
-    for e in exprs:
-        if isinstance(e, int | tirx.IntImm):
-            continue
-        if isinstance(e, tirx.Var):
-            seen.setdefault(e)
-            continue
-        for v in tirx.analysis.undefined_vars(e):
-            seen.setdefault(v)
-    return list(seen)
-
-
 def zero_point(node: Node) -> tuple[Node, int] | None:
     """Return (bytes, zero point) of a value ``cast(bytes) - zero point``, or None if it is another
     value, or if no byte is the zero point.

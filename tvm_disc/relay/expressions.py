@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 
+from tvm_disc.shape.symbols import free_symbols
 from tvm_disc.typing import Expr, Var
 
 
@@ -49,17 +50,8 @@ def _parts(expr: Expr) -> list[Expr]:
     if isinstance(expr, relax.Function):
         return [*expr.params, expr.body]
     if isinstance(expr, relax.ShapeExpr):
-        return [v for d in expr.values for v in _dim_variables(d)]
-    return _dim_variables(expr)
-
-
-def _dim_variables(dim: Expr) -> list[Expr]:
-    """Return the variables of a size; none for other expressions without parts."""
-    if isinstance(dim, tvm.ir.Var):
-        return [dim]
-    if isinstance(dim, tirx.IntImm) or not tvm.ir.is_prim_expr(dim):
-        return []
-    return [*tirx.analysis.undefined_vars(dim)]
+        return free_symbols(expr.values)
+    return free_symbols([expr]) if tvm.ir.is_prim_expr(expr) else []
 
 
 __all__ = ["expressions", "variables"]

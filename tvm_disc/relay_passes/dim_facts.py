@@ -16,22 +16,40 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.errors import ParseError
-from tvm_disc.graph.nodes import free_symbols
 from tvm_disc.shape import Solver, parse_constraint
 from tvm_disc.shape.printing import show
+from tvm_disc.shape.symbols import free_symbols
 from tvm_disc.typing import Expr
 
 DIVISORS = (64, 32, 16, 8, 4, 2)
 """Numbers of lanes to test, in this order, for a dim that is even."""
 
 
-def facts_about(solver: Solver, dims: Sequence[Expr]) -> list[str]:
-    """Return constraints on ``d0``, ``d1``, ... that hold wherever a kernel over ``dims`` runs.
+class GroupFacts:
+    """Facts of a program about the dims of its groups.
 
-    A fact about a dim that is read from data may depend on a check that runs after the kernel. If
-    ``dims`` have such a dim, the result is empty. If only the program has one, the result has
-    equations alone.
+    Args:
+        solver: the facts of the program; later symbols are not considered.
     """
+
+    def __init__(self, solver: Solver) -> None:
+        self._solver = solver
+        self._read = _read_from_data(solver)
+
+    def about(self, dims: Sequence[Expr]) -> list[str]:
+        """Return constraints on ``d0``, ``d1``, ... that hold wherever a kernel over ``dims`` runs.
+
+        A fact about a dim that is read from data may depend on a check that runs after the kernel.
+        If ``dims`` have such a dim, the result is empty. If only the program has one, the result
+        has equations alone.
+        """
+        if not self._read:
+            return [*_equations(self._solver, dims), *_single_facts(self._solver, dims)]
+        return [] if self._read.intersection(free_symbols(dims)) else _equations(self._solver, dims)
+
+
+def _read_from_data(solver: Solver) -> set[Expr]:
+    """Return the symbols that data determine, and those whose definitions read such symbols."""
     read = {
         symbol
         for symbol, source in solver.symbols()
@@ -40,9 +58,12 @@ def facts_about(solver: Solver, dims: Sequence[Expr]) -> list[str]:
     for symbol, value in solver.definitions.items():
         if read.intersection(free_symbols([value])):
             read.add(symbol)
-    found = [] if read.intersection(free_symbols(dims)) else _equations(solver, dims)
-    if read:
-        return found
+    return read
+
+
+def _single_facts(solver: Solver, dims: Sequence[Expr]) -> list[str]:
+    """Return divisors, upper bounds and likely values."""
+    found = []
     for k, dim in enumerate(dims):
         name = f"d{k}"
         if solver.known_divides(2, dim):
@@ -75,4 +96,4 @@ def _equations(solver: Solver, dims: Sequence[object]) -> list[str]:
     return found
 
 
-__all__ = ["facts_about"]
+__all__ = ["GroupFacts"]

@@ -19,15 +19,17 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import Node, free_symbols, is_tensor, like_blocks, link_users, read_call
+from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
 from tvm_disc.relay.expressions import variables
 from tvm_disc.relay.object_ops import has_effect
-from tvm_disc.relay_passes.dim_facts import facts_about
+from tvm_disc.relay_passes.dim_facts import GroupFacts
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
 from tvm_disc.relay_passes.fusion_plan import plan_fusion
 from tvm_disc.relay_passes.module_facts import solver_of, without_solver
 from tvm_disc.relay_passes.rewrite import is_core
 from tvm_disc.shape import Solver
+from tvm_disc.shape.symbols import free_symbols
+from tvm_disc.support.alike import ByStructure
 from tvm_disc.typing import (
     Binding,
     Expr,
@@ -81,6 +83,7 @@ class _Outliner:
     ) -> None:
         self.builder = relax.BlockBuilder(mod)
         self.solver, self.enabled, self.refused = solver, enabled, refused
+        self.facts = GroupFacts(solver)
         self.count = 0
         # the previous operation with an effect, which orders the next one
         self.effect: Node | None = None
@@ -200,7 +203,7 @@ class _Outliner:
         symbols = [s for s in symbols if same[s].same_as(s)]
         func = _group_function(group, params, outputs, _Renaming(symbols, same, sizes))
         numbers = [*symbols, *sizes]
-        if facts := facts_about(self.solver, numbers):
+        if facts := self.facts.about(numbers):
             func = func.with_attr("disc.facts", facts)
         gv = self.builder.add_func(func, name)
         args = [p.expr if p.op == "const" else p.var for p in params]
@@ -273,32 +276,22 @@ def _interface(group: GroupPlan, solver: Solver) -> tuple[list[Node], list[Expr]
         exprs.extend(p.shape)
     views = any(n.cls is OpClass.VIEW for n in group.nodes())
     sizes = _long_sizes(exprs, prims, solver, views)
-    short = [e for e in (*exprs, *prims) if sizes.find(e) is None]
-    return list(params), free_symbols(short), sizes.exprs
+    short = [e for e in (*exprs, *prims) if _is_short(e) or sizes.get(e) is None]
+    return list(params), free_symbols(short), sizes.values
 
 
-class _Distinct:
-    """Sizes that differ in structure, in order."""
-
-    def __init__(self, exprs: Iterable[Expr] = ()) -> None:
-        self.exprs: list[Expr] = []
-        self._places: dict[int, list[int]] = {}
-        for expr in exprs:
-            if self.find(expr) is None:
-                self._places.setdefault(_hash(expr), []).append(len(self.exprs))
-                self.exprs.append(expr)
-
-    def find(self, expr: Expr | int) -> int | None:
-        """Return the position of an equal size, or None."""
-        if not self._places or isinstance(expr, int | tirx.IntImm):
-            return None
-        at = self._places.get(_hash(expr), ())
-        return next((k for k in at if tvm_ffi.structural_equal(self.exprs[k], expr)), None)
+def _distinct(exprs: Iterable[Expr]) -> list[Expr]:
+    """Return the sizes that differ in structure, in order."""
+    found = ByStructure[Expr]()
+    for expr in exprs:
+        if found.get(expr) is None:
+            found.add(expr, expr)
+    return found.values
 
 
 def _long_sizes(
     dims: Sequence[Expr], prims: Sequence[Expr], solver: Solver, views: bool
-) -> _Distinct:
+) -> ByStructure[Expr]:
     """Return the long sizes whose symbols occur in no other size of a group.
 
     The kernel does not depend on how such a size is computed: as one number, its code is short, and
@@ -306,26 +299,25 @@ def _long_sizes(
     and so does one that an equation relates to others in a group with ``views``, whose index
     arithmetic may need it.
     """
-    sizes = [e for e in _Distinct(d for d in dims if not _is_short(d)).exprs if _is_long(e)]
+    found = ByStructure[Expr]()
+    sizes = [e for e in _distinct(d for d in dims if not _is_short(d)) if _is_long(e)]
     if not sizes:
-        return _Distinct()
-    distinct = _Distinct(d for d in (*dims, *prims) if not _is_short(d))
-    uses = Counter(s for e in distinct.exprs for s in free_symbols([e]))
+        return found
+    distinct = _distinct(d for d in (*dims, *prims) if not _is_short(d))
+    uses = Counter(s for e in distinct for s in free_symbols([e]))
     uses.update(free_symbols(e for e in (*dims, *prims) if _is_short(e)))
-    others = _Distinct(d for d in dims if not isinstance(d, int | tirx.IntImm))
+    others = _distinct(d for d in dims if not isinstance(d, int | tirx.IntImm))
     equations = [{*free_symbols([e])} for e in solver.equations([*uses])] if views else []
 
     def is_alone(size: Expr) -> bool:
         symbols = {*free_symbols([size])}
         if any(uses[s] > 1 for s in symbols) or any(e & symbols and e - symbols for e in equations):
             return False
-        return not any(solver.known_eq(size, d) for d in others.exprs if d is not size)
+        return not any(solver.known_eq(size, d) for d in others if d is not size)
 
-    return _Distinct(filter(is_alone, sizes))
-
-
-def _hash(expr: Expr | int) -> int:
-    return int(tvm_ffi.structural_hash(expr))
+    for size in filter(is_alone, sizes):
+        found.add(size, size)
+    return found
 
 
 def _is_short(expr: Expr | int) -> bool:
@@ -361,13 +353,14 @@ class _Renaming:
     ) -> None:
         made = {s: tirx.Var(str(s.name), "int64") for s in symbols}
         self._fresh = {s: made[chosen] for s, chosen in same.items()}
-        self._sizes = _Distinct(sizes)
-        self._of_sizes = [tirx.Var(f"size_{k}", "int64") for k in range(len(sizes))]
-        self.made = [*made.values(), *self._of_sizes]
+        self._of_sizes = ByStructure[Expr]()
+        for k, size in enumerate(sizes):
+            self._of_sizes.add(size, tirx.Var(f"size_{k}", "int64"))
+        self.made = [*made.values(), *self._of_sizes.values]
 
     def __call__(self, expr: Expr) -> Expr:
-        at = self._sizes.find(expr)
-        return renamed(expr, self._fresh) if at is None else self._of_sizes[at]
+        one = None if _is_short(expr) else self._of_sizes.get(expr)
+        return renamed(expr, self._fresh) if one is None else one
 
 
 def _group_function(

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm_disc.graph.nodes import Node, free_symbols
+from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.cost_model import CostModel, Memory
 from tvm_disc.schedules.dispatch.records import Records
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Likely, Solver
+from tvm_disc.shape.symbols import free_symbols
 from tvm_disc.target.device import Device
 from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import Block

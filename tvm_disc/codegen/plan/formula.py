@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.abi.formula import evaluate_all, value_of
@@ -15,6 +14,7 @@ from tvm_disc.codegen.plan.placement import tops
 from tvm_disc.codegen.plan.program import Define, Region
 from tvm_disc.errors import Unsupported
 from tvm_disc.shape.chains import ROW, joined, terms
+from tvm_disc.support.alike import ByStructure
 from tvm_disc.typing import Expr
 
 MAX_STACKS = 8  # alternatives for the highest stack in one expression
@@ -102,8 +102,7 @@ class Formulas:
         self.dims: set[str] = set()
         self._names: dict[str, str] = {}
         self._texts: dict[int, str] = {}
-        # by structural hash: a model has few distinct sizes, but equal ones are different objects
-        self._whole: dict[int, list[tuple[Expr, str]]] = {}
+        self._whole = ByStructure[str]()  # a model has few distinct sizes
         self._seen: list[Expr] = []  # kept alive, so that their hashes are not reused
         self._lengths: dict[str, int] = {}
 
@@ -115,12 +114,10 @@ class Formulas:
         """
         if isinstance(expr, int):
             return str(expr)
-        alike = self._whole.setdefault(tvm_ffi.structural_hash(expr), [])
-        for other, text in alike:
-            if tvm_ffi.structural_equal(expr, other):
-                return text
-        text = self._part(expr)
-        alike.append((expr, text))
+        text = self._whole.get(expr)
+        if text is None:
+            text = self._part(expr)
+            self._whole.add(expr, text)
         return text
 
     def _part(self, expr: Expr) -> str:

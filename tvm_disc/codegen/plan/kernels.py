@@ -17,6 +17,7 @@ from tvm_disc.schedules.group import solver_of
 from tvm_disc.schedules.kernel import Group, Kernel, Machine
 from tvm_disc.schedules.select import make_kernel
 from tvm_disc.shape import Solver, parse_constraint
+from tvm_disc.support.alike import ByStructure
 from tvm_disc.support.deadline import at
 from tvm_disc.typing import Expr, GlobalVar, TVMFunction
 
@@ -117,7 +118,7 @@ class KernelLibrary:
         self._made = made
         self._constants = constants
         self.expected = 0  # number of groups of the program, for progress messages
-        self._by_hash: dict[int, list[tuple[Any, Kernel]]] = {}
+        self._by_function = ByStructure[Kernel](map_free_vars=True)
         self._by_var: dict[Any, Kernel] = {}
         self._declared: dict[str, list[Any]] = {}
         self._kernels: dict[str, Kernel] = {}
@@ -135,19 +136,20 @@ class KernelLibrary:
         """Return the kernel of group function ``func``."""
         if gv in self._by_var:
             return self._by_var[gv]
-        key = tvm_ffi.structural_hash(func, map_free_vars=True)
-        for other, kernel in self._by_hash.get(key, []):
-            if tvm_ffi.structural_equal(func, other, map_free_vars=True):
-                self._by_var[gv] = kernel
-                return kernel
+        kernel = self._by_function.get(func)
+        if kernel is None:
+            kernel = self._generated(gv, func)
+            self._by_function.add(func, kernel)
+        self._by_var[gv] = kernel
+        return kernel
+
+    def _generated(self, gv: GlobalVar, func: TVMFunction) -> Kernel:
         group, declared = read_group(self._fresh(str(gv.name_hint)), func)
         count = len(self._by_var) + 1
         at(f"kernel {group.name!r} of {', '.join(_operators(group))}", (count, self.expected))
         kernel = make_kernel(group, solver_of(group), self.machine)
         kernel.function = (func, declared)
         self._add(kernel, declared)
-        self._by_hash.setdefault(key, []).append((func, kernel))
-        self._by_var[gv] = kernel
         return kernel
 
     def _fresh(self, name: str) -> str:

@@ -1,0 +1,49 @@
+"""Values found by the structure of an expression.
+
+Equal expressions of a program are usually different objects, and TVM compares objects by identity.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import tvm_ffi
+
+T = TypeVar("T")
+
+
+class ByStructure(Generic[T]):
+    """Values by expression or function; structurally equal ones have the same value.
+
+    Args:
+        map_free_vars: whether free variables are equal if they occur at the same places.
+
+    Attributes:
+        values: all values, in the order of ``add``.
+    """
+
+    def __init__(self, map_free_vars: bool = False) -> None:
+        self._map_free_vars = map_free_vars
+        self._entries: dict[int, list[tuple[Any, T]]] = {}
+        self.values: list[T] = []
+
+    def get(self, key: Any) -> T | None:
+        """Return the value of an equal key, or None."""
+        if not self._entries:
+            return None
+        same = self._entries.get(self._hash(key), ())
+        return next((value for other, value in same if self._equal(other, key)), None)
+
+    def add(self, key: Any, value: T) -> None:
+        """Set the value of a key that has no equal one yet."""
+        self._entries.setdefault(self._hash(key), []).append((key, value))
+        self.values.append(value)
+
+    def _hash(self, key: Any) -> int:
+        return int(tvm_ffi.structural_hash(key, map_free_vars=self._map_free_vars))
+
+    def _equal(self, one: Any, other: Any) -> bool:
+        return bool(tvm_ffi.structural_equal(one, other, map_free_vars=self._map_free_vars))
+
+
+__all__ = ["ByStructure"]
