@@ -143,6 +143,16 @@ def test_a_formula_grows_with_the_plan_and_no_faster() -> None:
         )
 
 
+def test_steps_of_two_formulas_do_not_collide() -> None:
+    """Both formulas name steps alike; a name is part of another, and of a dim."""
+    one = "_a = n + 1; _a1 = _a * 2; _a1 + _a"
+    other = "_a = n + 5; _a1 = _a * 3; max(_a1, n_a) + _a"
+    for n in (0, 3, 4, 90):
+        dims = {"n": n, "n_a": 50}
+        want = 3 * (n + 1) if n > 3 else max(3 * (n + 5), 50) + n + 5
+        assert evaluate(under("n > 3", one, other), dims) == want
+
+
 def test_as_many_stacks_as_there_are_orders() -> None:
     """Slots that stand on any two of those below: 2^n ways down, each of another height."""
     dims = [tirx.Var(f"d{k}", "int64") for k in range(40)]

@@ -14,6 +14,7 @@ import tvm_disc
 from tvm_disc import relay
 from tvm_disc.codegen.plan.kernels import substitute
 from tvm_disc.errors import GuardFailed
+from tvm_disc.options import Options
 from tvm_disc.shape import Solver
 from tvm_disc.shape.products import LONG
 
@@ -131,6 +132,18 @@ def test_kernels_of_long_joins_are_shared() -> None:
         return len(tvm_disc.build(program(count)).kernels)
 
     assert kernels(LONG + 12) == kernels(LONG + 4) == LONG + 1
+
+
+def test_the_workspace_is_described_once_for_all_premises() -> None:
+    """The special version has a premise for each pair of inputs."""
+    few, many = (tvm_disc.build(program(count)) for count in (8, 24))
+    lengths = [len(exe._manifest["workspace_bytes"]) for exe in (few, many)]
+    assert lengths[1] <= 5 * lengths[0] <= 5 * 8_000
+    alike = {f"x{k}": (5, 4) for k in range(8)}
+    general = tvm_disc.build(program(8), options=Options(versions=False))
+    for shapes in ({**alike, "x7": (1, 4)}, {**alike, "x0": (1, 4), "x3": (1, 4)}):
+        assert few.workspace_bytes(shapes) == general.workspace_bytes(shapes) > 0
+    assert few.workspace_bytes(alike) < general.workspace_bytes(alike)
 
 
 def test_a_join_inside_of_a_branch() -> None:

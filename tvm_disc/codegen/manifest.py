@@ -35,8 +35,9 @@ def describe(
     """Return the manifest of a program."""
     program, general, premises = programs[0], programs[-1], versions[0].premises
     workspace = _workspace(program)
-    for premise in premises:
-        workspace = under(premise.text, workspace, _workspace(general))
+    if premises:
+        condition = " and ".join(f"({premise.text})" for premise in premises)
+        workspace = under(condition, workspace, _workspace(general))
     return {
         "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
         "outputs": program.output_tree,

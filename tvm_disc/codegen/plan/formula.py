@@ -200,10 +200,8 @@ def under(condition: str, one: str, other: str) -> str:
 
 def _renamed(text: str) -> str:
     """Rename the steps of a formula, so that they do not collide with another formula's."""
-    names = [step.partition(" = ")[0] for step in text.split("; ")[:-1]]
-    for name in names:
-        text = re.sub(rf"\b{name}\b", f"{name}_", text)
-    return text
+    names = {step.partition(" = ")[0] for step in text.split("; ")[:-1]}
+    return re.sub(r"\b[^\W\d]\w*", lambda w: f"{w[0]}_" if w[0] in names else w[0], text)
 
 
 def _tidied(text: str) -> str:
