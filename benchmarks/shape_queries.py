@@ -4,16 +4,23 @@ python benchmarks/shape_queries.py [layers]
 python benchmarks/shape_queries.py --of MODULE [ARGUMENT...]
 
 The second form runs a module as ``python -m`` does and prints its slowest queries, for example
-``--of tvm_disc build model.onnx`` or ``--of tests.fuzz --modules 100 --quick``.
+``--of tvm_disc build model.onnx`` or ``--of pytest -n 0 tests/build``. Python's garbage collector
+is off during a query: its pauses depend on all objects of the process. Set DISC_QUERIES to the name
+of a file to which every process, forked children included, appends the queries above 0.1 s; in
+pytest with the name of the test. ``--of tests.fuzz`` and others that fork need it.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
+import os
 import runpy
 import sys
 import time
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tvm import tirx
@@ -22,6 +29,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.shape.budget import Budget
 
 SHOWN = 10
+SLOW_S = 0.1
 
 
 def main(layers: int) -> None:
@@ -73,7 +81,9 @@ class Queries:
         enter, leave = Budget.__enter__, Budget.__exit__
 
         def begin(budget: Budget) -> Budget:
-            self._began.setdefault(budget, time.thread_time())
+            if budget not in self._began:
+                gc.disable()
+                self._began[budget] = time.thread_time()
             return enter(budget)
 
         def end(budget: Budget, *error: Any) -> None:
@@ -82,14 +92,23 @@ class Queries:
             if outermost:
                 method = sys._getframe(1).f_locals.get("method")
                 self._add(time.thread_time() - self._began.pop(budget), units, method)
+                gc.enable()
 
-        Budget.__enter__, Budget.__exit__ = begin, end  # type: ignore[method-assign, assignment]
+        Budget.__enter__, Budget.__exit__ = begin, end  # type: ignore[method-assign]
 
     def _add(self, seconds: float, units: int, method: Any) -> None:
         self.count += 1
         self.seconds += seconds
         row = seconds, units, str(getattr(method, "__name__", "?"))
         self.slowest = sorted([*self.slowest, row], reverse=True)[:SHOWN]
+        if seconds > SLOW_S and "DISC_QUERIES" in os.environ:
+            frames = traceback.extract_stack()[-14:-3]
+            callers = " ".join(f"{Path(f.filename).stem}.{f.name}:{f.lineno}" for f in frames)
+            line = (
+                f"{seconds:.3f} {units} {row[2]} {os.environ.get('PYTEST_CURRENT_TEST')} {callers}"
+            )
+            with open(os.environ["DISC_QUERIES"], "a") as file:
+                file.write(line + "\n")
 
     def report(self) -> None:
         """Print the totals and the slowest queries."""
