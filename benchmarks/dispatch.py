@@ -57,7 +57,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.support.processor import cpu_name
 from tvm_disc.tuning.calibrate import OF_THREADS, Sample, calibrate
 from tvm_disc.tuning.entry import build_bench
-from tvm_disc.tuning.measure import Effort
+from tvm_disc.tuning.measure import Effort, may_run
 from tvm_disc.tuning.tune import Tuned, measure_tasks
 
 MODELS = Path(__file__).parents[1] / "tests" / "data" / "relay" / "models"
@@ -104,7 +104,9 @@ def losses(choice: Choice, p: Prepared, dims: Any, times: Any, best: Any) -> np.
     asked = table(choice.features, points, len(dims))
     lost = []
     for row, values in enumerate(asked):
-        variant = choice.variants[decide(choice.tree, lambda f, v=values: v[f])]
+        variant = choice.variants[decide(choice.tree, values.__getitem__)]
+        if not may_run(variant, {s: column[row] for s, column in points.items()}):
+            variant = choice.instead(variant)
         lost.append(times[row, keys.index(variant.key)] / best[row] - 1)
     return np.array(lost)
 

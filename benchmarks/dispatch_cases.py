@@ -62,11 +62,11 @@ def _attention() -> Any:
     )
 
 
-def _matmul() -> Any:
+def _matmul(transposed: bool = False) -> Any:
     x, y = (
         relay.var(name, shape=(relay.Any(), relay.Any()), dtype="float32") for name in ("x", "y")
     )
-    return relay.Function([x, y], relay.nn.matmul(x, y))
+    return relay.Function([x, y], relay.nn.matmul(x, y, transpose_b=transposed))
 
 
 def _transpose() -> Any:
@@ -101,6 +101,7 @@ CASES = (
     Case("batch matmul TxT", lambda: _batch_matmul(True), (160,), _SQUARE),
     Case("batch matmul Tx64", lambda: _batch_matmul(False), (160,), _SQUARE),
     Case("matmul", _matmul, (768, 768, 768)),
+    Case("matmul of B transposed", lambda: _matmul(True), (768, 768, 768)),
     Case("attention", _attention, (96, 512)),
     Case("softmax", _softmax, (2048, 2048)),
     Case("layer norm 768", _layer_norm, (4096,)),

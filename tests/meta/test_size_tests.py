@@ -23,6 +23,11 @@ COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 VECTORS = "whole vectors or registers"
 UNROLLED = "a kernel for exactly this size"
 STRIDE = "N as the stride of B's rows"
+FEW_ROWS = "the kernels of quantized weights exist for these rows only"
+# Fitted numbers that remain, which are to become variants.
+SEARCH = "fitted: the search of a mask, whose gain depends on values"
+SHARED = "fitted: small images share panels"
+ZONES = "fitted: panels that skip rows of taps in the padding"
 LEFT: dict[str, dict[str, str]] = {
     "broadcast": {"n >= 16": VECTORS},
     "runs": {"n >= 16": VECTORS},
@@ -35,10 +40,17 @@ LEFT: dict[str, dict[str, str]] = {
         "n >= 7": STRIDE,
         **{f"rest_k > {n}": UNROLLED for n in (2, 3)},
     },
+    "quantized_weights": {"n <= 3": FEW_ROWS},
     "attention": {
         "s < 8": "few queries read keys in place",
         **{f"s >= {n}": UNROLLED for n in (2, 4)},
     },
+    "attention_masked": {
+        "s < 8": "few queries read keys in place",
+        **{f"s >= {n}": UNROLLED for n in (2, 4)},
+        **{f"s >= {n}": SEARCH for n in (8, 128)},
+    },
+    "conv_padded": {"h <= 16": ZONES, "h * w < 512": SHARED},
 }
 
 

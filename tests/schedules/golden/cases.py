@@ -147,6 +147,12 @@ def _dense() -> Any:
     return function(x, relay.nn.relu(relay.nn.bias_add(dense, _weight(8))))
 
 
+def _quantized_weights() -> Any:
+    x, numbers = rows("n", 256), relay.const(np.ones((256, 256), "int8"))
+    weight = relay.multiply(relay.cast(numbers, "float32"), relay.const(np.float32(0.5)))
+    return function(x, relay.nn.dense(x, weight))
+
+
 def _matmul() -> Any:
     a, b = rows("m", "k", name="a"), rows("k", "n", name="b")
     return function(a, b, relay.nn.matmul(a, b))
@@ -161,6 +167,20 @@ def _attention() -> Any:
     q, k, v = (rows(4, "s", 8, name=name) for name in "qkv")
     scores = relay.nn.batch_matmul(q, k)
     return function(q, k, v, relay.nn.batch_matmul(relay.nn.softmax(scores), v, transpose_b=False))
+
+
+def _masked_attention() -> Any:
+    q, k, v = (rows(4, "s", 8, name=name) for name in "qkv")
+    mask = rows(1, "s", "s", name="mask")
+    scores = relay.add(relay.nn.batch_matmul(q, k), mask)
+    made = relay.nn.batch_matmul(relay.nn.softmax(scores), v, transpose_b=False)
+    return function(q, k, v, mask, made)
+
+
+def _padded_conv() -> Any:
+    x = rows("n", 8, "h", "w")
+    sizes: dict[str, Any] = {"channels": 8, "kernel_size": (3, 3), "padding": (1, 1)}
+    return function(x, relay.nn.conv2d(x, _weight(8, 8, 3, 3), **sizes))
 
 
 def _conv(groups: int = 1, last: bool = False) -> Any:
@@ -220,9 +240,12 @@ CASES: tuple[Case, ...] = (
     Case("column_sums", "row", _column_sums),
     Case("dense", "gemm", _dense),
     Case("matmul", "gemm", _matmul, outline=True),
+    Case("quantized_weights", "gemm", _quantized_weights, outline=True),
     Case("integers", "reduce", _integers),
     Case("attention", "attention", _attention, outline=True),
+    Case("attention_masked", "attention", _masked_attention, outline=True),
     Case("conv", "implicit gemm", _conv, outline=True),
+    Case("conv_padded", "implicit gemm", _padded_conv, outline=True),
     Case("conv_channels_last", "pixel gemm", lambda: _conv(last=True), outline=True),
     Case("conv_direct", "channel window", lambda: _conv(2, last=True), outline=True),
     Case("winograd", "winograd", _winograd, outline=True),

@@ -32,16 +32,16 @@ class CostModel:
         store_ns, pack_ns: storing one sum; copying one element into a different layout.
         round_ns: rounding one element of a row to int8.
         byte_speed: products of rounded rows, as a multiple of the speed of float32 products.
+        copied_ns: what reading an element of a long row of A from a copy saves, for each panel of
+            B; it is small if a set of the first-level cache holds all rows of a tile.
         unpacked_ns: reading an element of B in place instead of packed, for one more row of A.
         partition_ns: dividing the work of a call into groups.
-        tile_step_cycles, tile_row_cycles: a step of K of a vector, and a row, of a tile of few
-            rows or columns.
-        transpose_cycles: transposing a vector of B.
-        dot_step_cycles: a vector of an inner product.
+        transpose_cycles: packing a vector of a B whose columns are contiguous.
+        dot_step_cycles, line_step_cycles: a vector of an inner product in a tile; alone.
         dot_cycles, line_cycles: the final additions of an inner product in a tile; alone.
-        inner_rows: up to so many rows, inner products take at most the time of tiles.
-        fold_cycles, fold_group_cycles, fold_row_cycles: of columns that share vectors with steps of
-            K: arranging a step of B, and a vector of steps; the final additions of a row.
+        fold_step_cycles, fold_row_cycles: of columns that share vectors with steps of K: a vector
+            of a row; the final additions of a row.
+        fold_cycles, fold_group_cycles: arranging a step of B for them, and a vector of steps.
         shared_line_ns: a row whose result ends inside a cache line that two threads write.
         near_bytes, far_byte_ns: the share of one operand in the second-level cache; a byte beyond
             it.
@@ -67,15 +67,15 @@ class CostModel:
     pack_ns: float = 0.15
     round_ns: float = 0.3
     byte_speed: float = 2.0
+    copied_ns: float = 0.001
     unpacked_ns: float = 0.002
     partition_ns: float = 60.0
-    tile_step_cycles: float = 0.5625
-    tile_row_cycles: float = 4.0
     transpose_cycles: float = 10.0
     dot_step_cycles: float = 0.5
     dot_cycles: float = 4.375
+    line_step_cycles: float = 0.5
     line_cycles: float = 9.375
-    inner_rows: float = 8.0
+    fold_step_cycles: float = 0.5
     fold_cycles: float = 1.0
     fold_group_cycles: float = 4.0
     fold_row_cycles: float = 10.0

@@ -28,6 +28,7 @@ class Algorithm(IntEnum):
     SHARED_VECTORS = 5  # few columns: one vector contains several steps of K
     INNER = 6  # tiles of inner products
     LINES = 7  # inner products, one row or column at a time
+    COPIED = 8  # PANELS, but long rows of A are copied by blocks of K
 
     @property
     def text(self) -> str:
@@ -35,7 +36,7 @@ class Algorithm(IntEnum):
         return self.name.lower().replace("_", " ")
 
 
-TILES = (Algorithm.PANELS, Algorithm.IN_PLACE, Algorithm.LAST_APART)
+TILES = (Algorithm.PANELS, Algorithm.IN_PLACE, Algorithm.LAST_APART, Algorithm.COPIED)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,13 @@ from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
 from tvm_disc.schedules.gemm.algorithm import BY_ROWS, PANELS, Algorithm, Selection
 from tvm_disc.schedules.gemm.outer import ROWS
-from tvm_disc.schedules.gemm.partition import GemmSpec, copies_a, has_close_rows
+from tvm_disc.schedules.gemm.partition import (
+    WIDEST,
+    GemmSpec,
+    copies_a,
+    has_close_rows,
+    is_one,
+)
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
@@ -69,17 +75,18 @@ class _Item:
         time = micro_ns((self.m, columns, self.k), self.tile, self.model)
         if self.spec.b_packed is not None or (in_place and has_close_rows(self.spec, self.tile)):
             return time
-        each = self.m * self.model.unpacked_ns if in_place else self.model.pack_ns
+        view, model = self.spec.b_affine, self.model
+        if view is not None and is_one(view.k_stride) and not is_one(view.stride):
+            vectors = np.ceil(columns / self.tile.lanes)
+            return np.asarray(time + vectors * self.k * model.transpose_cycles * model.cycle_ns)
+        each = self.m * model.unpacked_ns if in_place else model.pack_ns
         return np.asarray(time + each * columns * self.k)
 
     def _last_apart(self) -> Values:
-        m, k, lanes = self.m, self.k, float(self.tile.lanes)
+        lanes = float(self.tile.lanes)
         rest = np.where(self.n > lanes, self.n % lanes, 0)
-        inner = self._inner_cycles(rest)
-        share = inner / np.maximum(self._transposed_cycles(np.ones_like(m)), 1)
-        vector = micro_ns((m, np.full_like(m, lanes), k), self.tile, self.model)
-        vector = vector + k * self.model.pack_ns * lanes
-        return np.asarray(self._tiles(self.n - rest, False) + vector * share)
+        apart = self._inner_cycles(rest) * self.model.cycle_ns
+        return np.asarray(self._tiles(self.n - rest, False) + apart)
 
     def _at_once(self) -> Values:
         """Return the time of the tiles with ``m_r`` rows and of the tile with the remainder."""
@@ -95,42 +102,29 @@ class _Item:
         row = model.micro_call_cycles / ROWS + np.ceil(self.n / self.tile.lanes) * vector
         return np.asarray(self.m * row * model.cycle_ns)
 
-    # The following algorithms replace tiles that are mostly empty, which the model of tiles does
-    # not describe well. Their time is that of tiles times a ratio of cycles.
-
     def _shared_vectors(self) -> Values:
         model, lanes = self.model, self.tile.lanes
         width = 2 ** np.ceil(np.log2(np.maximum(self.n, 1)))
         fold = np.maximum(lanes / width, 1)
-        arranged = model.fold_cycles + model.fold_group_cycles / fold
-        cycles = self.m * (self.k * model.dot_step_cycles / fold + model.fold_row_cycles)
-        cycles = cycles + np.where(width > 1, self.k * arranged, 0)
-        tiles = self.m * (self.k * model.tile_step_cycles + model.tile_row_cycles)
-        least = np.minimum(self._tiles(self.n, True), self._tiles(self.n, False))
-        return np.asarray(least * cycles / np.maximum(tiles, 1))
+        steps = np.ceil(self.k / fold)
+        cycles = self.m * (steps * model.fold_step_cycles + model.fold_row_cycles)
+        arranged = self.k * model.fold_cycles + steps * model.fold_group_cycles
+        cycles = cycles + np.where(width > 1, arranged, 0)
+        return np.asarray(cycles * model.cycle_ns)
 
     def _inner(self) -> Values:
-        vectors = np.ceil(self.n / self.tile.lanes)
-        ratio = self._inner_cycles(self.n) / np.maximum(self._transposed_cycles(vectors), 1)
-        ratio = np.where(self.m <= self.model.inner_rows, np.minimum(ratio, 1), ratio)
-        return np.asarray(self._tiles(self.n, False) * ratio)
+        return np.asarray(self._inner_cycles(self.n) * self.model.cycle_ns)
 
     def _lines(self) -> Values:
-        model, vectors = self.model, np.ceil(self.n / self.tile.lanes)
-        each = self.k * model.dot_step_cycles / self.tile.lanes + model.line_cycles
-        row = self.k * model.tile_step_cycles + model.tile_row_cycles
-        tiles = vectors * (self.m * row + self.k * model.transpose_cycles)
-        ratio = self.m * self.n * each / np.maximum(tiles, 1)
-        return np.asarray(self._tiles(self.n, False) * ratio)
+        model = self.model
+        each = np.ceil(self.k / self.tile.lanes) * model.line_step_cycles + model.line_cycles
+        return np.asarray(self.m * self.n * each * model.cycle_ns)
 
     def _inner_cycles(self, columns: Values) -> Values:
-        each = self.k * self.model.dot_step_cycles / self.tile.lanes + self.model.dot_cycles
+        """Return the cycles of tiles of inner products over ``columns`` columns."""
+        model = self.model
+        each = np.ceil(self.k / self.tile.lanes) * model.dot_step_cycles + model.dot_cycles
         return np.asarray(self.m * columns * each)
-
-    def _transposed_cycles(self, vectors: Values) -> Values:
-        """Return the cycles of tiles over ``vectors`` vectors of transposed columns."""
-        step = self.m * self.model.tile_step_cycles + self.model.transpose_cycles
-        return np.asarray(vectors * self.k * step)
 
 
 def gemm_ns(
@@ -153,6 +147,10 @@ def gemm_ns(
     if copies_a(spec):
         each = model.pack_ns + (model.round_ns if spec.rounded else 0.0)
         time = time + groups_n * m * k * each
+    if algorithm is Algorithm.COPIED:
+        copies, reads = _reads_of_a(tile, m, n)
+        saved = np.where(k > tile.kc, reads * model.copied_ns, 0)
+        time = time + m * k * (copies * model.pack_ns - saved)
     itemsize = int(tvm.DataType(spec.dtype).bits) // 8
     streamed = (groups_m * n * k + groups_n * m * k) * itemsize
     time = time + np.maximum(streamed - model.near_bytes, 0) * model.far_byte_ns
@@ -193,6 +191,17 @@ def _groups(tile: GemmTile, m: Values, n: Values) -> tuple[Values, Values]:
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(n / tile.n_r), 1)
     return np.ceil(blocks / tile.m_blocks), np.ceil(panels / tile.n_panels)
+
+
+def _reads_of_a(tile: GemmTile, m: Values, n: Values) -> tuple[Values, Values]:
+    """Return the tasks that read an element of A, and the panels that they multiply it by.
+
+    B is packed at compile time, so tasks become wider as rows grow, see ``GemmPartition``.
+    """
+    groups_m, panels = _groups(tile, m, n)[0], np.maximum(np.ceil(n / tile.n_r), 1)
+    wider = np.clip(groups_m // 2, 1, WIDEST) * tile.n_panels
+    width = np.maximum(np.minimum(wider, np.ceil(panels / 2)), tile.n_panels)
+    return np.ceil(panels / width), panels
 
 
 def _step_cycles(rows: Values, vectors: Values | int, model: CostModel) -> Values:

@@ -261,11 +261,10 @@ class _Emitter:
             if self.spec.k_whole:  # the last part of K may be smaller
                 left = most(self.spec.k_whole - g * p.k - k0, 0)
                 depth = self._bind("depth", least(depth, left))
-            copied = self.operands.must_copy_a(blocks, panels)
-            if copied is not False:
-                with b.when(copied) if copied is not True else nullcontext():
+            if p.copied is not False:
+                with b.when(p.copied) if p.copied is not True else nullcontext():
                     self.operands.copy_a(g, (row0, rows), (k0, depth))
-            a_views = self.operands.a_views(g, row0, k0, copied)
+            a_views = self.operands.a_views(g, row0, k0, p.copied)
             with b.loop("p", panels) as local:
                 panel = self._bind("panel", panel0 + local)
                 self._panel(g, (panel, local), (first, blocks), a_views, (kb, k0, depth))

@@ -13,8 +13,6 @@ from tvm_disc.schedules.gemm.integer import Bytes, NumbersOfA, chunk_of, round_r
 from tvm_disc.schedules.gemm.micro_kernel import vload
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import (
-    COPY_BLOCKS,
-    COPY_PANELS,
     FEW_ROWS,
     Affine,
     GemmPartition,
@@ -22,7 +20,6 @@ from tvm_disc.schedules.gemm.partition import (
     Place,
     cdiv,
     choice,
-    copies_a,
     div,
     is_one,
     known,
@@ -246,20 +243,6 @@ class Operands:
                     lambda _b, e, w: numbers.of(vload(view.buffer, at + e, w), w),
                     (target, to, stored),
                 )
-
-    def must_copy_a(self, blocks: Size, panels: Size) -> Any:
-        """Return whether a K block of A is copied: a bool or a run-time condition.
-
-        Long rows are copied if a task reads them often. A block of uncopied rows touches one page
-        per row, and the rows often compete for the same sets of the first-level cache.
-        """
-        p = self.plan
-        if copies_a(self.spec) or not p.may_copy_a:
-            return p.may_copy_a
-        often = tirx.all(i64(blocks) > COPY_BLOCKS, i64(panels) >= COPY_PANELS)
-        if not isinstance(p.k_blocks, int):
-            often = tirx.all(often, p.k_blocks > 1)
-        return self.b.bind("a_is_copied", often)
 
     def a_views(self, g: Size, row0: Size, k0: Size, copied: Any) -> list[tuple[Any, Place]]:
         """Return the possible locations of A as (condition, location); the last condition is None.

@@ -16,9 +16,7 @@ from tvm_disc.tir.builder import Block, i64
 from tvm_disc.typing import Buffer, Expr, Size
 
 FEW_ROWS = 3  # up to this many rows of A, the sums are scaled instead of quantized weights
-# long rows of A are copied in tasks of more blocks and at least so many panels
-COPY_BLOCKS, COPY_PANELS = 2, 8
-_WIDEST = 4  # largest factor by which tasks become wider without changing the groups of rows
+WIDEST = 4  # largest factor by which tasks become wider without changing the groups of rows
 MASKED_BYTES = 32  # since AVX2, loads and stores can mask lanes
 MASKED_BYTES_NARROW = 64  # only AVX-512 can mask elements of less than 32 bits
 Place = Callable[[Size, Size], tuple[Buffer, Size, Size]]  # buffer, offset, row stride
@@ -266,10 +264,9 @@ class GemmPartition:
         self.sum_elems = keep("sum_elems", tile_elems * held)
         self.a_at = keep("a_at", cdiv(self.sum_elems, line) * line)
         rows = least(m, tile.m_blocks * tile.m_r)
-        long = spec.a_packed is None and spec.b_packed is not None and not self.one_k
-        wide = not isinstance(self.panels, int) or self.panels >= COPY_PANELS
-        self.may_copy_a = copies_a(spec) or (long and wide)
-        a_elems = rows * self.block_elems if self.may_copy_a else 0
+        # whether a K block of A is copied: a bool or a run-time condition
+        self.copied = copies_a(spec) or selection.uses(Algorithm.COPIED)
+        a_elems = either(self.copied, rows * self.block_elems, 0)
         # Numbers that describe the groups of rounded rows of a K block.
         self.parts_at = keep("parts_at", self.a_at + a_elems)
         self.row_parts = WORDS * cdiv(self.kc, spec.group) if spec.rounded and spec.dot else 0
@@ -291,7 +288,7 @@ class GemmPartition:
         """
         if spec.b_packed is None:
             return tile.n_panels
-        wider = most(least(div(self.groups_m, 2), _WIDEST), 1) * tile.n_panels
+        wider = most(least(div(self.groups_m, 2), WIDEST), 1) * tile.n_panels
         return keep("width", most(least(wider, cdiv(self.panels, 2)), tile.n_panels))
 
     def tasks(self, batch: Size) -> Size:
@@ -402,6 +399,18 @@ def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
         return False
     itemsize = tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8
     return whole_vectors(spec, tile) or tile.lanes * itemsize >= MASKED_BYTES
+
+
+def may_copy_rows(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Return whether rows of an A in place may be longer than a block of K.
+
+    Kernels of one K block then read a small part of each row. Such a block touches one page per
+    row, and the rows often compete for the same sets of the first-level cache.
+    """
+    k = known(spec.k)
+    if spec.a_packed is not None or spec.b_packed is None or copies_a(spec):
+        return False
+    return tile.kc > 0 and not (isinstance(k, int) and k <= tile.kc)
 
 
 def copies_a(spec: GemmSpec) -> bool:

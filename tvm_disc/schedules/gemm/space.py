@@ -21,6 +21,7 @@ from tvm_disc.schedules.gemm.partition import (
     in_place_operands,
     is_one,
     known,
+    may_copy_rows,
     may_leave_columns,
     reads_masked,
     stores_direct,
@@ -106,6 +107,8 @@ def algorithms(
 
 def _tile_algorithms(spec: GemmSpec, tile: GemmTile) -> list[Algorithm]:
     view = spec.b_affine
+    if may_copy_rows(spec, tile):
+        return [Algorithm.PANELS, Algorithm.COPIED]
     if spec.b_packed is not None or view is None or spec.dtype != spec.acc_dtype:
         return [Algorithm.PANELS]
     if is_one(view.stride):
