@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,7 @@ import tvm_disc
 from tests.models import function, rows
 from tests.processor import run_on
 from tvm_disc import relay
+from tvm_disc.codegen import machine
 
 RNG = np.random.default_rng(0)
 ROWS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 18, 19, 31, 108, 109, 300)
@@ -156,3 +158,15 @@ def test_results_do_not_depend_on_threads() -> None:
     check(two, w, None, (0, 1, 5, 64, 333))
     value = RNG.standard_normal((40, 1024)).astype("float32")
     np.testing.assert_array_equal(one(value), two(value))
+
+
+@pytest.mark.parametrize(("form", "block"), [("column", 0), ("group zero", 32)])
+def test_copied_rows(form: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy of a K block and the dequantized panel share the scratch memory."""
+    model_of = machine.model_for
+    monkeypatch.setattr(machine, "model_for", lambda p: replace(model_of(p), copied_ns=1.0))
+    made, w, _ = weights(form, 1600, 400, block, "uint8")
+    func = function(x := rows("m", 1600), relay.nn.dense(x, made))
+    exe = tvm_disc.build(func, options=tvm_disc.Options(cache=False))
+    assert "algorithm=copied" in str(exe.explain())
+    check(exe, w, None, (1, 3, 4, 73, 440))
