@@ -34,7 +34,8 @@ def machine_for(cpu: str) -> Machine:
 @pytest.mark.parametrize("cpu", ["x86-64-v4", "cascadelake", "icelake-server"])
 def test_a_build_takes_the_speeds_of_its_level_and_its_own_caches(cpu: str) -> None:
     model, level = machine_for(cpu).model, shipped("x86-64-v4")["model"]
-    assert {name: getattr(model, name) for name in level} == level
+    own = {"copied_ns": 0.0881} if cpu == "cascadelake" else {}  # its caches are 8-way
+    assert {name: getattr(model, name) for name in level} == level | own
     assert "near_bytes" not in level
     caches = known_caches(cpu) or caches_of_level(Isa(16, 32, True))
     if cpu not in ("cascadelake", host_cpu()):
@@ -46,7 +47,8 @@ def test_machines_that_were_measured_keep_what_was_measured() -> None:
     intel, amd = machine_for("cascadelake"), machine_for("znver4")
     assert intel.memory == Memory()
     assert amd.memory == Memory(run_tiles=32, stream_bytes=10 << 20)
-    assert intel.model == replace(CostModel(), **shipped("x86-64-v4")["model"], near_bytes=509e3)
+    own = {"near_bytes": 509e3, "copied_ns": 0.0881}
+    assert intel.model == CostModel(**shipped("x86-64-v4")["model"] | own)
     assert amd.model == CostModel(**shipped("znver4")["model"])
     for name, found in (("cascadelake", intel), ("znver4", amd)):
         strange = replace(FUTURE, name=name, isa=found.isa)
