@@ -1,11 +1,12 @@
-"""Processor time of JAX functions at many shapes, and calls at one, beside ``jax.jit``.
+"""Time of JAX functions at many shapes, and of calls at one, beside ``jax.jit``.
 
     python -m benchmarks.jax_shapes [--match NAME] [--shapes 20] [--rounds 7]
 
-Each function of ``tests/frontends/stablehlo/programs.py`` is called at random new shapes: once with
-``jax.jit``, which compiles for each, and once with one program. Then both are called alternately at
-the last shape. One thread each (``XLA_FLAGS`` is set before JAX is imported). The times of all
-shapes are processor times of all threads and child processes.
+Each function of ``tests/frontends/stablehlo/{programs,models}.py`` is called at random new shapes:
+once with ``jax.jit``, which compiles for each, and once with one program, which is built first.
+Then both are called alternately at the last shape, and so is the compiled code without the
+conversion of arrays. One thread each (``XLA_FLAGS`` is set before JAX is imported). Times of all
+shapes are wall times; processor times are in brackets.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import math
 import os
 import statistics
 import time
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -25,8 +27,11 @@ import jax
 import numpy as np
 
 import tvm_disc
+from tests.frontends.stablehlo.models import MODELS
 from tests.frontends.stablehlo.programs import PROGRAMS, Program, exported
 from tvm_disc.jax import Compiled
+
+ALL = {**PROGRAMS, **MODELS}
 
 
 def dims_of(program: Program, count: int) -> list[dict[str, int]]:
@@ -35,37 +40,83 @@ def dims_of(program: Program, count: int) -> list[dict[str, int]]:
     names = list(program.dims[0])
     least = {n: min(d[n] for d in program.dims) for n in names}
     most = {n: max(d[n] for d in program.dims) for n in names}
-    if not names:
-        return [{}]
     return [{n: int(rng.integers(least[n], most[n] + 1)) for n in names} for _ in range(count)]
 
 
-def clock() -> float:
-    """Return the processor time of this process and its children, in seconds."""
-    now = os.times()
-    return time.process_time() + now.children_user + now.children_system
+@dataclass
+class Clock:
+    """Sums of the wall time, and of the processor time of this process and its children."""
+
+    wall: float = 0.0
+    processor: float = 0.0
+    _start: tuple[float, float] = field(default=(0.0, 0.0), repr=False)
+
+    @staticmethod
+    def _now() -> tuple[float, float]:
+        now = os.times()
+        children = now.children_user + now.children_system
+        return time.perf_counter(), time.process_time() + children
+
+    def __enter__(self) -> Clock:
+        self._start = self._now()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wall, processor = self._now()
+        self.wall += wall - self._start[0]
+        self.processor += processor - self._start[1]
+
+    def __str__(self) -> str:
+        return f"{self.wall:.2f} ({self.processor:.2f})"
 
 
-def timed(function: Any, arguments: list[Any]) -> float:
-    """Return the seconds of one call, with its results ready."""
-    start = clock()
-    jax.block_until_ready(function(*arguments))
-    return clock() - start
-
-
-def steady(ours: Any, theirs: Any, arguments: list[Any], rounds: int) -> float:
-    """Return the ratio of the least times of alternating calls, theirs over ours.
+def steady(calls: list[Callable[[], object]], rounds: int) -> list[float]:
+    """Return the least times of alternating calls, in microseconds.
 
     Other work of the machine lengthens most calls, but not the shortest.
     """
-    least = [math.inf, math.inf]
+    least = [math.inf] * len(calls)
     for _ in range(rounds):
-        for k, function in enumerate((ours, theirs)):
+        for k, function in enumerate(calls):
             end = time.perf_counter() + 0.02
             while (start := time.perf_counter()) < end:
-                jax.block_until_ready(function(*arguments))
+                function()
                 least[k] = min(least[k], time.perf_counter() - start)
-    return least[1] / least[0]
+    return [t * 1e6 for t in least]
+
+
+def measured(name: str, program: Program, shapes: int, rounds: int) -> tuple[float, ...]:
+    """Print the line of a function, and return its ratios."""
+    points = dims_of(program, shapes)
+    build, ours, theirs = Clock(), Clock(), Clock()
+    with build:
+        source = exported(program)
+        built = tvm_disc.build(source, options=tvm_disc.Options(threads=1))
+        exe = Compiled(source, built)
+        built.ready()
+    jitted = jax.jit(program.function)
+    for seed, dims in enumerate(points):
+        arguments = [jax.numpy.asarray(a) for a in program.arguments(dims, seed)]
+        with ours:
+            jax.block_until_ready(exe(*arguments))
+        with theirs:
+            jax.block_until_ready(jitted(*arguments))
+    for _ in range(3000):  # from then on, XLA converts the arrays
+        exe(*arguments)
+    bound = built.bind(*(np.asarray(a) for a in arguments))
+    times = steady(
+        [
+            lambda: jax.block_until_ready(exe(*arguments)),
+            lambda: jax.block_until_ready(jitted(*arguments)),
+            bound,
+        ],
+        rounds,
+    )
+    whole = theirs.wall / (build.wall + ours.wall), theirs.wall / ours.wall, times[1] / times[0]
+    row = [name, theirs, build, ours, *(f"{x:.2f}" for x in whole), *(f"{t:.1f}" for t in times)]
+    print(" | ".join(map(str, row)), flush=True)
+    spent = theirs.processor / (build.processor + ours.processor)
+    return *whole, spent
 
 
 def main() -> None:
@@ -75,27 +126,21 @@ def main() -> None:
     parser.add_argument("--shapes", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    walls, rates = [], []
-    print("function | jax.jit s | tvm_disc s | ratio | steady ratio")
-    for name, program in PROGRAMS.items():
-        if options.match not in name or not program.dims[0]:
-            continue
-        points = dims_of(program, options.shapes)
-        start = clock()
-        source = exported(program)
-        built = tvm_disc.build(source, options=tvm_disc.Options(threads=1))
-        exe = Compiled(source, built)
-        own = clock() - start
-        theirs, other = jax.jit(program.function), 0.0
-        for seed, dims in enumerate(points):
-            arguments = [jax.numpy.asarray(a) for a in program.arguments(dims, seed)]
-            own += timed(exe, arguments)
-            other += timed(theirs, arguments)
-        walls.append(other / own)
-        rates.append(steady(exe, theirs, arguments, options.rounds))
-        print(f"{name} | {other:.2f} | {own:.2f} | {walls[-1]:.1f} | {rates[-1]:.2f}", flush=True)
-    wall, rate = (statistics.geometric_mean(x) for x in (walls, rates))
-    print(f"geometric mean | | | {wall:.1f} | {rate:.2f}; least {min(rates):.2f}")
+    print(
+        "function | jax.jit s | build s | calls s | jax.jit / (build + calls) | jax.jit / calls | "
+        "steady | ours us | jax.jit us | compiled code us"
+    )
+    rows = [
+        measured(name, program, options.shapes, options.rounds)
+        for name, program in ALL.items()
+        if options.match in name and program.dims[0]
+    ]
+    for title, column in zip(
+        ("with the build", "after it", "steady", "processor time with the build"),
+        zip(*rows, strict=True),
+        strict=True,
+    ):
+        print(f"{title}: {statistics.geometric_mean(column):.2f}; least {min(column):.2f}")
 
 
 if __name__ == "__main__":

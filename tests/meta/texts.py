@@ -122,9 +122,9 @@ def _contents(path: str, root: Path) -> str:
 
 @functools.cache
 def _packages(root: Path) -> frozenset[str]:
-    """Return the sub-packages; names in ``relay`` and ``tir`` may be Relay's and TVM's."""
+    """Return the sub-packages without those named as another package: JAX, and parts of TVM."""
     found = {p.parent.name for p in (root / PACKAGE).glob("*/__init__.py")}
-    return frozenset(found - {"relay", "tir"})
+    return frozenset(found - {"jax", "relay", "tir"})
 
 
 def _resolves(name: str, root: Path) -> bool:

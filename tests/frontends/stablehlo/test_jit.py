@@ -17,6 +17,7 @@ import tvm_disc  # noqa: E402
 import tvm_disc.jax as disc_jax  # noqa: E402
 from tvm_disc.compile import compile_counter  # noqa: E402
 from tvm_disc.errors import BadInput  # noqa: E402
+from tvm_disc.jax import calls  # noqa: E402
 
 W = jnp.asarray(np.random.default_rng(0).standard_normal((64, 8)), jnp.float32)
 
@@ -138,7 +139,7 @@ def test_results_outlive_arguments_and_calls() -> None:
 
 
 def test_the_lookup_of_programs_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disc_jax, "MOST_CALLS", 3)
+    monkeypatch.setattr(calls, "MOST_CALLS", 3)
     ours = disc_jax.jit(lambda x: x * 2, dynamic={"x": "n"})
     for n in (1, 2, 3, 4, 5, 1, 2):
         np.testing.assert_array_equal(ours(np.ones(n, "float32")), np.full(n, 2, "float32"))

@@ -1,146 +1,19 @@
-"""JAX functions as programs that are compiled once and serve every shape.
-
-    @tvm_disc.jax.jit(dynamic={"x": "b, s, 64"})
-    def f(x, scale): ...
-
-A function is exported with symbolic dims (``jax.export``) at its first call, and built into one
-program. Arrays are passed to the program and back through DLPack, without copies.
-
-A call does little in Python: one flattening of the arguments, one lookup of the program by shapes
-and types, the program, and one conversion of each result (``_wrapper``).
-"""
+"""JAX functions that are compiled for all shapes, at once or at their first call."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import cache, update_wrapper, wraps
-from pathlib import Path
+from functools import update_wrapper, wraps
 from typing import Any
 
 from tvm_disc.compile import build
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.extras import require
+from tvm_disc.jax.calls import Calls, flattening, kinds
+from tvm_disc.jax.compiled import Compiled
 from tvm_disc.options import Options
-from tvm_disc.runtime.executable import Executable
-from tvm_disc.typing import SupportsDLPack, TargetLike
-
-
-class Compiled:
-    """A compiled JAX function: takes and returns pytrees of arrays, as the function does.
-
-    Attributes:
-        executable: the program; its inputs are the leaves of the arguments.
-        exported: the ``jax.export.Exported`` that it was built from.
-    """
-
-    def __init__(self, exported: Any, executable: Executable, donated: Sequence[int] = ()) -> None:
-        self.exported, self.executable, self._donated = exported, executable, donated
-        self._in_tree, self._out_tree = exported.in_tree, exported.out_tree
-        self._wrap: Callable[[SupportsDLPack], object] | None = None
-
-    def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Call the program; inside ``jax.jit`` as a callback.
-
-        Raises:
-            BadInput: the arguments have another structure than the function was compiled for.
-        """
-        import jax
-
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        if tree != self._in_tree:
-            raise BadInput(f"arguments: expected the structure {self._in_tree}, found {tree}")
-        return self.on_leaves(leaves)
-
-    def on_leaves(self, leaves: Sequence[object]) -> object:
-        """Call the program on the leaves of arguments of the right structure."""
-        kind = _kind_of_arrays()
-        for x in leaves:
-            if type(x) is not kind:
-                return self._on_any(leaves)
-        return self._run(leaves)
-
-    def _on_any(self, leaves: Sequence[object]) -> object:
-        import jax
-
-        if any(isinstance(x, jax.core.Tracer) for x in leaves):
-            return self._traced(leaves)
-        wanted = self.exported.in_avals
-        return self._run([_array(x, a.dtype) for x, a in zip(leaves, wanted, strict=True)])
-
-    def _run(self, leaves: Sequence[Any]) -> object:
-        made = self.executable.on_tensors(leaves)
-        results = [made] if hasattr(made, "__dlpack__") else list(made)
-        wrap = self._wrap
-        if wrap is None:
-            wrap = self._wrap = _wrapper(self.exported.out_avals, results)
-        found = [wrap(x) for x in results]
-        for k in self._donated:
-            leaves[k].delete()
-        return self._out_tree.unflatten(found)
-
-    def _traced(self, leaves: Sequence[object]) -> object:
-        """Return the call as a callback in the program that JAX traces."""
-        import jax
-
-        def run(*given: object) -> object:
-            return self._run([jax.numpy.asarray(x) for x in given])
-
-        kinds = [a.dtype for a in self.exported.in_avals]
-        arrays = [_array(x, dtype) for x, dtype in zip(leaves, kinds, strict=True)]
-        specs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays]
-        args, kwargs = jax.tree.unflatten(self.exported.in_tree, specs)
-        result = jax.eval_shape(self.exported.call, *args, **kwargs)
-        return jax.pure_callback(run, result, *arrays)
-
-    def explain(self, **options: Any) -> str:
-        """Return the report of :meth:`Executable.explain`."""
-        return self.executable.explain(**options)
-
-    def save(self, path: str | Path) -> None:
-        """Save the program as a library, which runs without JAX: :func:`tvm_disc.load`."""
-        self.executable.save(path)
-
-
-@cache
-def _kind_of_arrays() -> type:
-    """Return the type of JAX's arrays that hold values."""
-    import jax
-
-    return type(jax.numpy.zeros(()))
-
-
-def _wrapper(
-    avals: Sequence[Any], results: Sequence[SupportsDLPack]
-) -> Callable[[SupportsDLPack], object]:
-    """Return the conversion of TVM tensors to JAX arrays.
-
-    On the CPU it is the native part of ``jax.dlpack.from_dlpack``, whose checks in Python take 30
-    microseconds. An unknown version of JAX, or a type that JAX may convert, gets the whole.
-    """
-    import jax
-
-    whole: Callable[[SupportsDLPack], object] = jax.dlpack.from_dlpack
-    if any(a.dtype.itemsize == 8 for a in avals):  # narrowed, unless jax_enable_x64 is set
-        return whole
-    if any(x.__dlpack_device__()[0] != 1 for x in results):
-        return whole
-    try:
-        from jax._src.lib import _jax
-
-        native, device = _jax.dlpack_managed_tensor_to_buffer, jax.devices("cpu")[0]
-        for x in results:
-            native(x.__dlpack__(), device, None, None, 1)
-    except (ImportError, AttributeError, TypeError, RuntimeError):
-        return whole
-    return lambda x: native(x.__dlpack__(), device, None, None, 1)
-
-
-def _array(value: object, dtype: object) -> Any:
-    """Return a leaf as an array; Python numbers get the type of the exported function."""
-    import jax
-
-    return value if isinstance(value, jax.Array) else jax.numpy.asarray(value, dtype=dtype)
+from tvm_disc.typing import TargetLike
 
 
 def compile(
@@ -272,25 +145,25 @@ class _Jitted:
                 f"of {', '.join(self.parameters)}"
             )
         self.programs: dict[Hashable, Compiled] = {}
-        self._calls: dict[Hashable, Compiled] = {}  # programs by all shapes and types of a call
+        self._calls = Calls(settles=not static)
+        self._flatten = flattening()
         update_wrapper(self, function)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        import jax
-
+        calls = self._calls
+        if calls.settled is not None and not calls.observers:
+            try:
+                return calls.settled(*args, **kwargs)
+            except calls.errors:
+                calls.settled = None
         fixed, arrays = None, args
         if self.static:
             fixed = tuple(_static(args[k]) for k in self.static if k < len(args))
             arrays = tuple(a for k, a in enumerate(args) if k not in self.static)
-        leaves, tree = jax.tree.flatten((arrays, kwargs))
-        key = tree, fixed, tuple([_fast_key(x) for x in leaves])
-        found = self._calls.get(key)
-        if found is None:
-            found = self.program(*args, **kwargs)
-            if len(self._calls) >= MOST_CALLS:
-                self._calls.clear()
-            self._calls[key] = found
-        return found.on_leaves(leaves)
+        leaves, tree = self._flatten((arrays, kwargs))
+        key = tree, fixed, *map(type, leaves), *kinds(leaves)
+        call = calls.get(key) or calls.add(key, self.program(*args, **kwargs), leaves)
+        return call(leaves)
 
     def program(self, *args: Any, **kwargs: Any) -> Compiled:
         """Return the program that serves some arguments; the first call builds it."""
@@ -322,17 +195,6 @@ class _Jitted:
         )
 
 
-MOST_CALLS = 10_000  # maximum number of shapes whose program is looked up at once
-
-
-def _fast_key(x: Any) -> Hashable:
-    """Return the type and shape of an array, or the type of a number."""
-    try:
-        return x.dtype, x.shape
-    except AttributeError:
-        return str(type(x))
-
-
 def _static(value: Any) -> Hashable:
     """Return the key of a static argument.
 
@@ -357,6 +219,3 @@ def _key(value: Any, shape: str | None) -> Hashable:
     if shape is not None:
         kinds = tuple((dtype, (len(dims),)) for dtype, dims in kinds)
     return tree, shape, kinds
-
-
-__all__ = ["Compiled", "compile", "jit"]
