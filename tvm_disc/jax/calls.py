@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 from tvm_disc.frontends.extras import require
 from tvm_disc.jax.custom_call import has_custom_calls
 from tvm_disc.runtime.executable import Executable
+
+Call: TypeAlias = Callable[[Sequence[object]], object]  # of the leaves of arguments
 
 MOST_CALLS = 10_000  # maximum number of shapes whose program is looked up at once
 # Arrays that calls at one shape convert before XLA does it: 3 microseconds each, as long as XLA
@@ -39,7 +41,7 @@ class Callee(Protocol):
     def on_leaves(self, leaves: Sequence[object]) -> object:
         """Call the program by DLPack."""
 
-    def delete(self, leaves: Sequence[Any]) -> None:
+    def delete(self, leaves: Sequence[object]) -> None:
         """Delete the donated arrays among some leaves."""
 
     def arrays(self) -> int:
@@ -50,7 +52,7 @@ class NewShape(Exception):
     """XLA has no custom call for the shapes of a call."""
 
 
-class Calls(dict[Hashable, Callable[[Sequence[Any]], Any]]):
+class CallTable(dict[Hashable, Call]):
     """How to call programs, by the types and shapes of a call's arrays.
 
     Attributes:
@@ -61,17 +63,15 @@ class Calls(dict[Hashable, Callable[[Sequence[Any]], Any]]):
 
     def __init__(self, settles: bool = True) -> None:
         self._settles = settles
-        self.settled: Callable[..., Any] | None = None
+        self.settled: Callable[..., object] | None = None
         self.observers: Sequence[object] = ()
         self.errors: tuple[type[Exception], ...] = (NewShape,)
 
-    def add(
-        self, key: Hashable, program: Callee, leaves: Sequence[object]
-    ) -> Callable[[Sequence[Any]], Any]:
+    def add(self, key: Hashable, program: Callee, leaves: Sequence[object]) -> Call:
         """Return the call of a program by DLPack, and replace it by XLA's after many calls."""
         left = max(MOST_ARRAYS // max(program.arrays(), 1), 1) if has_custom_calls() else -1
 
-        def counted(leaves: Sequence[Any]) -> Any:
+        def counted(leaves: Sequence[object]) -> object:
             nonlocal left
             left -= 1
             if left == 0:
@@ -83,7 +83,7 @@ class Calls(dict[Hashable, Callable[[Sequence[Any]], Any]]):
         self[key] = counted
         return counted
 
-    def _by_xla(self, program: Callee, leaves: Sequence[object]) -> Callable[[Sequence[Any]], Any]:
+    def _by_xla(self, program: Callee, leaves: Sequence[object]) -> Call:
         """Return the call of a program by XLA, and let JAX dispatch after many in succession."""
         from jax.errors import JaxRuntimeError
 
@@ -95,7 +95,7 @@ class Calls(dict[Hashable, Callable[[Sequence[Any]], Any]]):
         self.errors = NewShape, JaxRuntimeError
         left = SETTLED
 
-        def call(leaves: Sequence[Any]) -> Any:
+        def call(leaves: Sequence[object]) -> object:
             nonlocal left
             if observers:
                 return program.on_leaves(leaves)
@@ -109,7 +109,7 @@ class Calls(dict[Hashable, Callable[[Sequence[Any]], Any]]):
                 self.settled, self.observers = program.by_xla, observers
             return found
 
-        def donating(leaves: Sequence[Any]) -> Any:
+        def donating(leaves: Sequence[object]) -> object:
             found = call(leaves)
             program.delete(leaves)
             return found
@@ -125,7 +125,7 @@ def kind_of_arrays() -> type:
     return type(jax.numpy.zeros(()))
 
 
-def flattening() -> Callable[[object], tuple[list[Any], Hashable]]:
+def flattening() -> Callable[[object], tuple[list[object], Hashable]]:
     """Return the function of JAX that returns the leaves and the structure of a tree.
 
     Raises:
@@ -134,14 +134,14 @@ def flattening() -> Callable[[object], tuple[list[Any], Hashable]]:
     require("jax", "jax", "tvm_disc.jax")
     from jax import tree_util
 
-    found: Callable[[object], tuple[list[Any], Hashable]] = tree_util.tree_flatten
+    found: Callable[[object], tuple[list[object], Hashable]] = tree_util.tree_flatten
     return found
 
 
 _KIND = attrgetter("dtype", "shape")
 
 
-def kinds(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
+def kinds(leaves: Sequence[object]) -> tuple[Hashable, ...]:
     """Return the types and shapes of arrays, and the types of numbers."""
     try:
         return tuple(map(_KIND, leaves))

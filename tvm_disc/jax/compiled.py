@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_disc.errors import BadInput
-from tvm_disc.jax.calls import Calls, NewShape, flattening, kind_of_arrays, kinds
+from tvm_disc.jax.calls import CallTable, NewShape, flattening, kind_of_arrays, kinds
 from tvm_disc.jax.conversion import as_array, viewer, wrapper
 from tvm_disc.jax.custom_call import custom_call
 from tvm_disc.runtime.executable import Executable
@@ -28,9 +28,9 @@ class Compiled:
         self._in_tree, self._out_tree = exported.in_tree, exported.out_tree
         self._flatten = flattening()
         self._wrap: Callable[[SupportsDLPack], object] | None = None
-        self._view: Callable[[Any], object] | None = None
+        self._view: Callable[[object], object] | None = None
         self.shapes: set[Hashable] = set()  # those of arrays that XLA has a custom call for
-        self._calls = Calls()
+        self._calls = CallTable()
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the program; inside ``jax.jit`` as a custom call or a callback.
@@ -120,11 +120,12 @@ class Compiled:
         except Exception:  # report it with the arrays themselves
             return self.executable.on_tensors(leaves)
 
-    def delete(self, leaves: Sequence[Any]) -> None:
+    def delete(self, leaves: Sequence[object]) -> None:
         """Delete the donated arrays among some leaves."""
         for k in self._donated:
-            if hasattr(leaves[k], "delete"):
-                leaves[k].delete()
+            delete = getattr(leaves[k], "delete", None)
+            if delete is not None:
+                delete()
 
     def _traced(self, leaves: Sequence[object]) -> object:
         """Return the call as part of the program that JAX traces."""

@@ -43,11 +43,11 @@ class _View:
     def __init__(self, array: object, export: Callable[[object], object]) -> None:
         self.array, self.export = array, export
 
-    def __dlpack__(self, **_: object) -> Any:
+    def __dlpack__(self, **_: object) -> object:
         return self.export(self.array)
 
 
-def viewer(leaves: Sequence[Any]) -> Callable[[Any], object]:
+def viewer(leaves: Sequence[SupportsDLPack]) -> Callable[[object], object]:
     """Return the form in which arrays are passed to programs."""
     try:
         from jax._src.lib import _jax

@@ -37,7 +37,7 @@ _TARGETS: dict[Executable, str] = {}
 
 def custom_call(
     program: Executable, results: Sequence[_Typed]
-) -> Callable[..., Sequence[Any]] | None:
+) -> Callable[..., Sequence[object]] | None:
     """Return the call of a program as an operator of JAX, for use in a traced function.
 
     Args:
@@ -55,7 +55,7 @@ def custom_call(
     name = _target(program) if has_custom_calls() else None
     if name is None:
         return None
-    found: Callable[..., Sequence[Any]] = jax.ffi.ffi_call(name, list(results))
+    found: Callable[..., Sequence[object]] = jax.ffi.ffi_call(name, list(results))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tvm_disc.compile import build
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.extras import require
-from tvm_disc.jax.calls import Calls, flattening, kinds
+from tvm_disc.jax.calls import CallTable, flattening, kinds
 from tvm_disc.jax.compiled import Compiled
 from tvm_disc.options import Options
 from tvm_disc.typing import TargetLike
@@ -50,7 +50,7 @@ def compile(
     fixed = {k: args[k] for k in static}
     arrays = [a for k, a in enumerate(args) if k not in static]
 
-    def call(*given: Any, **named: Any) -> Any:
+    def call(*given: object, **named: object) -> object:
         left = iter(given)
         whole = [fixed[k] if k in fixed else next(left) for k in range(len(args))]
         return function(*whole, **named)
@@ -133,7 +133,7 @@ class _Jitted:
         function: Callable[..., Any],
         dynamic: Mapping[str, str],
         static: tuple[int, ...],
-        build_options: dict[str, Any],
+        build_options: Mapping[str, Any],
     ) -> None:
         self.function, self.dynamic, self.static = function, dynamic, static
         self.build_options = build_options
@@ -145,7 +145,7 @@ class _Jitted:
                 f"of {', '.join(self.parameters)}"
             )
         self.programs: dict[Hashable, Compiled] = {}
-        self._calls = Calls(settles=not static)
+        self._calls = CallTable(settles=not static)
         self._flatten = flattening()
         update_wrapper(self, function)
 
@@ -180,8 +180,8 @@ class _Jitted:
 
     def _built(
         self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
         shapes: list[str | None],
         named: dict[str, str | None],
     ) -> Compiled:
