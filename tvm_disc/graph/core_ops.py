@@ -190,6 +190,7 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.cumsum", OpClass.OPAQUE, ("axis", "dtype", "exclusive")),
     CoreOp("relax.cumprod", OpClass.OPAQUE, ("axis", "dtype", "exclusive")),
     CoreOp("relax.argsort", OpClass.OPAQUE, ("axis", "descending", "dtype")),
+    CoreOp("relax.topk", OpClass.OPAQUE, ("k", "axis", "ret_type", "largest", "dtype")),
     CoreOp("relax.bucketize", OpClass.OPAQUE, ("right",)),
     *(
         CoreOp(name, OpClass.OPAQUE, attrs, rounds=name == ROUND_ROWS, extends=name == APPEND)

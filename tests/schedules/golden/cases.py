@@ -216,6 +216,11 @@ def _argsort() -> Any:
     return function(x, relay.argsort(x, dtype="int64"))
 
 
+def _topk() -> Any:
+    x = rows("n", 96)
+    return function(x, relay.topk(x, 3, ret_type="indices", dtype="int64"))
+
+
 def _search() -> Any:
     x, v = rows("n"), rows("k", name="v")
     return function(x, v, relay.searchsorted(x, v, dtype="int64"))
@@ -255,6 +260,7 @@ CASES: tuple[Case, ...] = (
     Case("pool_stride_3", "window", lambda: _pool(3)),
     Case("scatter", "scatter", _scatter),
     Case("argsort", "sort", _argsort),
+    Case("topk", "sort", _topk),
     Case("search", "search", _search),
     Case("pool_grad", "special", _pool_grad),
 )

@@ -1,4 +1,4 @@
-"""Argsort along an axis: a thread, a block, or several blocks per row (a slice along the axis).
+"""Sorted positions along an axis, all or the first: a thread, a block, or several blocks per row.
 
 A block sorts 1024 indices in shared memory by Batcher's bitonic network (AFIPS 1968). Longer rows
 are merged; runs double in length with each launch. Each index finds its position by a binary search
@@ -24,7 +24,7 @@ from tvm_disc.schedules.cuda.serial import in_order
 from tvm_disc.schedules.dispatch.variant import Grid, Knobs, Need, Pass
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
-from tvm_disc.schedules.opaque.sorting import plan_sort, sorts_before
+from tvm_disc.schedules.opaque.sorting import ARGSORT, descends, plan_sort, sorts_before
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.hoisted import Sizes
@@ -103,7 +103,8 @@ class _Lines:
         self.outer = [d for a, d in enumerate(source.shape) if a != self.axis]
         self.rows, self.length = product(self.outer), i64(source.shape[self.axis])
         self.dtype = "int8" if source.dtype == "bool" else source.dtype
-        self.before = sorts_before(source.dtype, bool(node.attrs["descending"]))
+        self.count = i64(node.shape[self.axis])  # positions of a row's result
+        self.before = sorts_before(source.dtype, descends(node))
 
     def index(self, body: Body, row: Expr, position: Expr) -> list[Expr]:
         """Return the tensor's index of a position in a row."""
@@ -149,7 +150,7 @@ class _Lines:
                 block.store(values, k, self.value(body, row, begin + k))
         block.barrier()
         self._network(body, values, places, (begin, end))
-        with strided(body, end - begin, THREADS) as k:
+        with strided(body, self.count if last else end - begin, THREADS) as k:
             if last:
                 self.write(body, row, k, block.bind("place", places[k]))
             else:
@@ -252,4 +253,8 @@ class _Lines:
         row, p, total = self._at(body)
         flip = block.bind("flip", tirx.bitwise_and(Sizes(block).plain(rounds), i64(1)))
         place = block.bind("place", body.scratch[flip * total + row * self.length + p])
-        self.write(body, row, p, place)
+        if self.node.op == ARGSORT:
+            self.write(body, row, p, place)
+        else:
+            with block.when(p < self.count):
+                self.write(body, row, p, place)

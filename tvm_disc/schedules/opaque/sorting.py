@@ -18,25 +18,34 @@ from tvm_disc.typing import Buffer, Expr
 
 Before: TypeAlias = Callable[[Expr, Expr], Expr]
 
+ARGSORT, TOP = "relax.argsort", "relax.topk"
+ORDERS = (ARGSORT, TOP)
+SELECT_COST = 4  # operations per element
 SORT_COST = 32  # operations per element: comparisons of about a dozen merge passes
 
 
 def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a plan of ``argsort``: a stable merge sort of positions, one task per row along
-    the axis.
+    """Return a plan of ``argsort`` or ``topk``, one task per row along the axis.
+
+    ``argsort`` is a stable merge sort of positions. ``topk`` inserts positions into a short sorted
+    list; it compares most elements with the last of the list only.
     """
     node = group.anchor or group.nodes[-1]
-    if node.op != "relax.argsort":
+    if node.op not in ORDERS:
         return WhyNot("sort", f"{node.op} is not a sort")
     source = node.inputs[0]
     axis = int(node.attrs["axis"]) % len(source.shape)
     outer = [d for a, d in enumerate(source.shape) if a != axis]
     length = i64(source.shape[axis])
+    whole = node.op == ARGSORT
 
     def emit(body: Body) -> None:
         with body.low.loop("r", body.hi - body.lo, begin=body.lo) as r:
-            _Line(body, node, axis, list(body.low.space.split(r, outer)), length).emit()
+            line = _Line(body, node, axis, list(body.low.space.split(r, outer)), length)
+            line.sort() if whole else line.select()
 
+    if not whole:
+        return Plan(product(outer), product(source.shape) * SELECT_COST, emit)
     return Plan(
         tasks=product(outer),
         work=product(source.shape) * SORT_COST,
@@ -44,6 +53,11 @@ def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
         scratch_elems=mul(length, 2),
         scratch_dtype="int64",
     )
+
+
+def descends(node: Node) -> bool:
+    """Return whether a node of ``ORDERS`` places the largest elements first."""
+    return bool(node.attrs["descending" if node.op == ARGSORT else "largest"])
 
 
 def sorts_before(dtype: str, descending: bool) -> Before:
@@ -63,19 +77,12 @@ def sorts_before(dtype: str, descending: bool) -> Before:
 
 
 class _Line:
-    """Sorts the positions of one line; the length of runs doubles in each pass.
-
-    Invariant: between passes the positions are in half ``flip`` of the scratch, sorted in runs of
-    ``width``.
-    """
+    """Sorts the positions of one line, or selects the first in order."""
 
     def __init__(self, body: Body, node: Node, axis: int, head: list[Expr], length: Expr) -> None:
-        assert body.scratch is not None
         self.body, self.low, self.block = body, body.low, body.block
         self.node, self.axis, self.head, self.length = node, axis, head, length
-        self.scratch = body.scratch
-        self.before = sorts_before(node.inputs[0].dtype, bool(node.attrs["descending"]))
-        self.width, self.flip = self._cell("width", 1), self._cell("flip", 0)
+        self.before = sorts_before(node.inputs[0].dtype, descends(node))
 
     def _cell(self, name: str, value: Expr | int) -> Buffer:
         cell = self.block.alloc(name, 1, "int64")
@@ -92,8 +99,58 @@ class _Line:
                 value = tirx.Cast("int8", value)
             return self.block.bind("value", value)
 
-    def emit(self) -> None:
-        """Emit the initial positions, the merge passes and the result."""
+    def _write(self, place: Expr, position: Expr) -> None:
+        """Emit the store of a position into the result."""
+        index = [*self.head[: self.axis], place, *self.head[self.axis :]]
+        at = self.low.space.join(index, self.node.shape)
+        self.low.store(self.body.outputs[0], at, cast(position, self.node.dtype), self.node.dtype)
+
+    def select(self) -> None:
+        """Emit the insertion of each position into the list of the first ones, and the result.
+
+        Equal elements keep their order, because an element is placed behind equal ones.
+        """
+        block, count = self.block, i64(self.node.shape[self.axis])
+        room = block.alloc("best", int(self.node.attrs["k"]), "int64")
+        filled, at = self._cell("filled", 0), self._cell("at", 0)
+        last = block.alloc("last", 1, self._value(i64(0)).ty.dtype)
+        with self.low.loop("i", self.length) as i:
+            value = self._value(i)
+            block.store(at, 0, i64(-1))
+            with block.when(filled[i64(0)] < count):
+                block.store(at, 0, filled[i64(0)])
+                block.store(filled, 0, filled[i64(0)] + 1)
+            with block.otherwise(), block.when(self.before(value, last[i64(0)])):
+                block.store(at, 0, count - 1)
+            with block.when(at[i64(0)] >= 0):
+                self._insert(room, at, i, value)
+                with block.when(tirx.EQ(filled[i64(0)], count)):
+                    block.store(last, 0, self._value(block.bind("worst", room[count - 1])))
+        with self.low.loop("o", count) as o:
+            self._write(o, block.bind("found", room[o]))
+
+    def _insert(self, room: Buffer, at: Buffer, position: Expr, value: Expr) -> None:
+        """Emit the insertion of a position into the sorted list, whose element ``at`` is free."""
+        block, moved = self.block, self._cell("moved", 1)
+        with block.loop_while(tirx.NE(moved[i64(0)], i64(0))):
+            block.store(moved, 0, i64(0))
+            with block.when(at[i64(0)] > 0):
+                previous = block.bind("previous", room[at[i64(0)] - 1])
+                with block.when(self.before(value, self._value(previous))):
+                    block.store(room, at[i64(0)], previous)
+                    block.store(at, 0, at[i64(0)] - 1)
+                    block.store(moved, 0, i64(1))
+        block.store(room, at[i64(0)], position)
+
+    def sort(self) -> None:
+        """Emit the initial positions, the merge passes and the result.
+
+        The length of runs doubles in each pass. Between passes the positions are in half ``flip``
+        of the scratch, sorted in runs of ``width``.
+        """
+        assert self.body.scratch is not None
+        self.scratch = self.body.scratch
+        self.width, self.flip = self._cell("width", 1), self._cell("flip", 0)
         with self.low.loop("i", self.length) as i:
             self.block.store(self.scratch, i, i)
         with self.block.loop_while(self.width[i64(0)] < self.length):
@@ -107,10 +164,7 @@ class _Line:
             self.block.store(self.flip, 0, i64(1) - self.flip[i64(0)])
         base = self.block.bind("base", self.flip[i64(0)] * self.length)
         with self.low.loop("o", self.length) as o:
-            index = [*self.head[: self.axis], o, *self.head[self.axis :]]
-            found = self.block.bind("found", self.scratch[base + o])
-            at = self.low.space.join(index, self.node.shape)
-            self.low.store(self.body.outputs[0], at, cast(found, self.node.dtype), self.node.dtype)
+            self._write(o, self.block.bind("found", self.scratch[base + o]))
 
     def _merge(self, start: Expr, width: Expr, source: Expr, target: Expr) -> None:
         block = self.block

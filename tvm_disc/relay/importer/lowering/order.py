@@ -23,6 +23,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
 )
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
+from tvm_disc.shape.arithmetic import literal
 from tvm_disc.typing import Size
 
 
@@ -73,8 +74,7 @@ def _topk(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor | tuple[Tensor, ...]
     x, axis = args[0], ctx.axis(attrs["axis"], args[0].rank)
     k = ctx.shape_arg(args[1], "k")[0] if len(args) > 1 else attrs["k"]
     count = _top_count(ctx, x.dims[axis], k)
-    places = order(ctx, x, axis, bool(attrs["is_ascend"]))
-    places = sliced(ctx, places, {axis: (i64(0), count, 1)})
+    places = _first_places(ctx, x, axis, count, bool(attrs["is_ascend"]))
     kind, found = attrs["ret_type"], []
     if kind in ("both", "values"):
         found.append(picked(ctx, x, places, axis))
@@ -83,6 +83,22 @@ def _topk(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor | tuple[Tensor, ...]
     if not found:
         raise TypeMismatch(ctx.where(f"unsupported ret_type {kind!r}"))
     return found[0] if len(found) == 1 else tuple(found)
+
+
+def _first_places(ctx: Emitter, x: Tensor, axis: int, count: Any, ascending: bool) -> Tensor:
+    """Return the first positions of :func:`order`; a few are selected without a sort."""
+    few = literal(count)
+    if few is None or not 0 < few <= FEW:
+        places = order(ctx, x, axis, ascending)
+        return sliced(ctx, places, {axis: (i64(0), count, 1)})
+    call = R.topk(ctx.expr(x), int(few), axis, "indices", not ascending, "int64")
+    dims = [*x.dims[:axis], i64(int(few)), *x.dims[axis + 1 :]]
+    return ctx.emit(call, dims, "int64")
+
+
+# Maximum number of positions that are selected by insertion. In the worst case, a sorted line, each
+# element moves all of them: as many operations as a merge sort of a long line.
+FEW = 64
 
 
 def _top_count(ctx: Emitter, size: Size, k: Any) -> object:
