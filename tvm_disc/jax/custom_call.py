@@ -11,7 +11,9 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
+
+import numpy as np
 
 from tvm_disc.runtime.executable import Executable
 
@@ -22,7 +24,7 @@ class _Typed(Protocol):
     """An array, or the description of one."""
 
     @property
-    def dtype(self) -> Any: ...
+    def dtype(self) -> np.dtype: ...
 
 
 @cache

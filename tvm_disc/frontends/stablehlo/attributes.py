@@ -39,6 +39,12 @@ def dtype_of(ty: Any) -> str:
     return _DTYPES[name]
 
 
+def part_of(ty: Any) -> str | None:
+    """Return the type of the parts of complex elements; None for real ones."""
+    name = str(ty.element_type)
+    return _DTYPES[name[8:-1]] if name.startswith("complex<") else None
+
+
 def checked_dtype(dtype: str, owner: str) -> str:
     """Return the element type of an input by its name in JAX.
 
@@ -98,6 +104,34 @@ def array(attribute: Any, ty: Any) -> np.ndarray:
     return aligned(np.array(attribute).astype(dtype, copy=False).reshape(shape))
 
 
+def is_complex(ty: object) -> bool:
+    """Return whether a type is that of a tensor of complex numbers."""
+    return "complex<" in str(ty)
+
+
+def complex_constant(op: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the parts of a constant of complex numbers, which MLIR's bindings only print."""
+    ty = tensor_type(op.results[0].type)
+    dtype, shape = np.dtype(part_of(ty)), [int(d or 0) for d in dims_of(ty)]
+    text = op.get_asm(large_elements_limit=1 << 62)
+    body = text.split("dense<", 1)[1].rpartition("> : tensor<")[0]
+    if body.startswith('"0x'):
+        flat = np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
+    else:
+        words = body.translate(str.maketrans("[](),", "     ")).split()
+        flat = np.array([_number(w, dtype) for w in words], dtype)
+    real, imag = (np.resize(flat[k::2], shape) for k in range(2))
+    return aligned(real), aligned(imag)
+
+
+def _number(word: str, dtype: np.dtype) -> float:
+    """Return a printed number: a decimal, or bits such as 0x7FC00000."""
+    if not word.startswith("0x"):
+        return float(word)
+    bits = np.array(int(word, 16), f"u{dtype.itemsize}")
+    return float(bits.view(dtype))
+
+
 def constant(op: Any) -> np.ndarray:
     """Return the elements of a constant operation; its type is checked before its value is read.
 
@@ -127,4 +161,15 @@ def _bfloat16(text: str) -> np.ndarray:
     return made
 
 
-__all__ = ["array", "checked_dtype", "constant", "dims_of", "dtype_of", "numbers", "tensor_type"]
+__all__ = [
+    "array",
+    "checked_dtype",
+    "complex_constant",
+    "constant",
+    "dims_of",
+    "dtype_of",
+    "is_complex",
+    "numbers",
+    "part_of",
+    "tensor_type",
+]

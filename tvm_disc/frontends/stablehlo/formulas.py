@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvm_disc.frontends.stablehlo.attributes import constant
+from tvm_disc.frontends.stablehlo.attributes import constant, is_complex
 from tvm_disc.frontends.stablehlo.node import direction, owner, short_name
 
 MOST = 64  # maximum number of operators in a formula
 Functions = Callable[[str], Any]  # from a name to the function of the module
 
 
-class _TooLong(Exception):
-    """Raised for a formula of more than ``MOST`` operators."""
+class _NoFormula(Exception):
+    """Raised for a formula of more than ``MOST`` operators, or of complex numbers."""
 
 
 def formulas(block: Any, names: Sequence[str], function: Functions) -> list[str] | None:
@@ -24,7 +24,7 @@ def formulas(block: Any, names: Sequence[str], function: Functions) -> list[str]
     reader = _Reader(function)
     try:
         return reader.results(block, dict(zip(block.arguments, names, strict=True)))
-    except _TooLong:
+    except _NoFormula:
         return None
 
 
@@ -44,9 +44,11 @@ class _Reader:
         self.left -= 1
         op = owner(value)
         if op is None or self.left < 0:
-            raise _TooLong
+            raise _NoFormula
         name = short_name(op)
         if name == "constant":
+            if is_complex(op.results[0].type):
+                raise _NoFormula
             found = constant(op).reshape(-1)
             return str(found[0]) if found.size == 1 else repr(found)
         given = [self.of(v, names) for v in op.operands]

@@ -7,8 +7,18 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import Expr, converting
-from tvm_disc.frontends.stablehlo.attributes import constant, dtype_of, tensor_type
+from tvm_disc.frontends.stablehlo.attributes import (
+    complex_constant,
+    constant,
+    dtype_of,
+    is_complex,
+    part_of,
+    tensor_type,
+)
 from tvm_disc.frontends.stablehlo.node import StableHLONode, short_name
+from tvm_disc.frontends.stablehlo.operators.complex_numbers import PASSED, contraction
+from tvm_disc.frontends.stablehlo.operators.complex_numbers import converted as complex_converted
+from tvm_disc.frontends.stablehlo.pairs import ComplexPair
 from tvm_disc.frontends.stablehlo.rows import REFUSED, ROWS
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
@@ -103,13 +113,15 @@ class ModuleConversion:
         with converting(title(op), "", ["stablehlo.", "chlo."]):
             node = StableHLONode(self.infer, op, [self.values[v] for v in op.operands], self)
             with building(node):
-                results = _row(node)(node)
+                results = _converted(node)
         results = results if isinstance(results, list) else [results]
         for value, made in zip(op.results, results, strict=True):
             self.values[value] = self._settled(made)
 
-    def _constant(self, op: Any) -> ast.Constant:
+    def _constant(self, op: Any) -> ast.Constant | ComplexPair:
         """Return a constant; equal attributes, which MLIR stores once, share one array."""
+        if part_of(tensor_type(op.results[0].type)):
+            return ComplexPair(tuple(map(ast.Constant, complex_constant(op))))
         dtype_of(tensor_type(op.results[0].type))
         key = op.attributes["value"], op.results[0].type
         if key not in self._constants:
@@ -118,6 +130,8 @@ class ModuleConversion:
 
     def _settled(self, value: Expr) -> Expr:
         """Return a small value that is known as a constant."""
+        if isinstance(value, ComplexPair):
+            return ComplexPair(tuple(map(self._settled, value.fields)))
         if isinstance(value, ast.Constant):
             return value
         self.infer.type_of(value)
@@ -136,6 +150,18 @@ def _row(node: StableHLONode) -> Any:
         reason = REFUSED.get(node.name, "the operator has no converter")
         raise Unsupported(reason)
     return row.convert
+
+
+def _converted(node: StableHLONode) -> Any:
+    """Return the results of an operation."""
+    ends = [*node.op.operands, *node.op.results]
+    if node.name in PASSED or not any(is_complex(v.type) for v in ends):
+        return _row(node)(node)
+    row = ROWS.get(node.name)
+    real = None if row is None else row.convert
+    if real is not None and node.name in ("dot_general", "dot"):
+        return contraction(node, real)
+    return complex_converted(node, real)
 
 
 def title(op: Any) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.frontends.stablehlo import reader
 from tvm_disc.frontends.stablehlo.attributes import dims_of, dtype_of, tensor_type
 from tvm_disc.frontends.stablehlo.conditions import Texts, checked, split
 from tvm_disc.frontends.stablehlo.dims import Dims, refuse_negative, unique_names
 from tvm_disc.frontends.stablehlo.graph import ModuleConversion
+from tvm_disc.frontends.stablehlo.pairs import ComplexPair
 from tvm_disc.frontends.stablehlo.reader import FunctionArgument
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
@@ -52,6 +53,8 @@ def from_stablehlo(source: Any) -> IRModule:
     constraints, checks = split(walk.conditions, texts, infer)
     if not results:
         raise BadInput("the function @main has no results")
+    if any(isinstance(x, ComplexPair) for x in results):
+        raise Unsupported("a result of complex numbers: return real and imaginary parts instead")
     body = results[0] if len(results) == 1 else ast.Tuple(tuple(results))
     attrs = {"constraints": tuple(constraints)} if constraints else {}
     return IRModule.from_expr(ast.Function(params, checked(body, checks), attrs=attrs))

@@ -8,8 +8,15 @@ from typing import Any, Protocol
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
-from tvm_disc.frontends.stablehlo.attributes import dims_of, dtype_of, numbers, tensor_type
+from tvm_disc.frontends.stablehlo.attributes import (
+    dims_of,
+    dtype_of,
+    numbers,
+    part_of,
+    tensor_type,
+)
 from tvm_disc.frontends.stablehlo.blocks import outer_reads
+from tvm_disc.frontends.stablehlo.pairs import ComplexPair
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
 
@@ -97,8 +104,9 @@ class StableHLONode(Calc):
         return found
 
     def out_dtype(self, k: int = 0) -> str:
-        """Return the element type of a result."""
-        return dtype_of(tensor_type(self.op.results[k].type))
+        """Return the element type of a result, or that of the parts of complex elements."""
+        ty = tensor_type(self.op.results[k].type)
+        return part_of(ty) or dtype_of(ty)
 
     def completed(self, dims: Sequence[int | None], other: Sequence[Dim]) -> list[Dim]:
         """Return ``dims`` with the unknown ones taken from ``other``."""
@@ -157,9 +165,15 @@ class StableHLONode(Calc):
         return self.walk.run(self.block(k), given, reads or {})
 
     def outer(self, *regions: int) -> dict[Any, Expr]:
-        """Return the outer values that regions read, without constants."""
+        """Return the outer values that regions read, without constants.
+
+        Raises:
+            Unsupported: one of them has complex elements.
+        """
         found = outer_reads([self.block(k) for k in regions])
-        pairs = ((v, self.walk.value(v)) for v in found)
+        pairs = [(v, self.walk.value(v)) for v in found]
+        if any(isinstance(x, ComplexPair) for _, x in pairs):
+            raise Unsupported("a loop over complex numbers: pass real and imaginary parts")
         return {v: x for v, x in pairs if not isinstance(x, ast.Constant)}
 
 

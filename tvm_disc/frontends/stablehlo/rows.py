@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tvm_disc.frontends.stablehlo.operators import (
     calls,
+    complex_numbers,
     control,
     elementwise,
     factor,
@@ -30,6 +31,7 @@ FAMILIES: Mapping[str, tuple[OperationRow, ...]] = {
     "order": order.ROWS,
     "control": control.ROWS,
     "calls": calls.ROWS,
+    "complex": complex_numbers.ROWS,
 }
 
 ROWS: Mapping[str, OperationRow] = {
@@ -40,7 +42,6 @@ ROWS: Mapping[str, OperationRow] = {
 }
 
 _MANY = "it exchanges data between processes, and a program runs in one"
-_COMPLEX = "programs have no complex numbers"
 _HOST = "a program has no channel to the host during a call"
 
 _OLD = "it is deprecated, and not part of StableHLO's specification"
@@ -51,7 +52,6 @@ REFUSED: Mapping[str, str] = {
         ("all_gather all_reduce all_to_all collective_broadcast collective_permute", _MANY),
         ("collective_reduce partition_id reduce_scatter replica_id", _MANY),
         ("async_start async_done", _MANY),
-        ("complex fft imag real", _COMPLEX),
         ("after_all create_token infeed outfeed recv send", _HOST),
         ("get_tuple_element tuple", "values of a program are tensors; JAX emits no tuples"),
         ("uniform_quantize uniform_dequantize", "there are no tensors of quantized types"),

@@ -175,9 +175,8 @@ def _shifted(n: StableHLONode, name: str, x: Expr, count: Expr, dtype: str, bits
     return op("reinterpret", made, dtype=dtype)
 
 
-def _atan2(n: StableHLONode) -> Expr:
+def angle(n: StableHLONode, y: Expr, x: Expr) -> Expr:
     """Return the angle of the point (x, y) from arctan(y / x) and the signs of both."""
-    y, x = n[0], n[1]
     half = n.like(np.pi / 2, x)
     ratio = op("atan", y / x)
     left = n.where(_is_negative(n, y), ratio - np.pi, ratio + np.pi)
@@ -288,7 +287,7 @@ ROWS: tuple[OperationRow, ...] = (
     OperationRow("divide", _divide),
     OperationRow("remainder", _binary("trunc_mod")),
     OperationRow("power", _power),
-    OperationRow("atan2", _atan2),
+    OperationRow("atan2", lambda n: angle(n, n[0], n[1])),
     OperationRow("cbrt", _cbrt),
     OperationRow("compare", _compare),
     OperationRow("select", _select),
