@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.stablehlo.attributes import numbers
@@ -163,6 +165,9 @@ def _convolved(n: StableHLONode, pads: Sequence[tuple[Dim, Dim]]) -> Expr:
     if n.attr("batch_group_count", 1) != 1:
         return _batch_grouped(n, layout, pads)
     groups = int(n.attr("feature_group_count", 1))
+    found = _by_taps(n, layout, pads) if groups == 1 else None
+    if found is not None:
+        return found
     x, w = n.transpose(n[0], layout.image), n.transpose(n[1], layout.kernel)
     made = _plain(n, x, w, pads, groups)
     return n.transpose(made, _inverse(layout.result))
@@ -196,6 +201,65 @@ def _plain(
         attrs["out_dtype"] = n.out_dtype()
     made = op(f"nn.conv{spatial}d", x, w, **attrs)
     return n.cast(made, n.out_dtype())
+
+
+MOST_TAPS = 64  # maximum number of results of a contraction in one plane
+FEW_ROWS = 16  # number of rows below which the parts of a contraction are joined
+
+
+def _by_taps(
+    n: StableHLONode, layout: ConvolutionAxes, pads: Sequence[tuple[Dim, Dim]]
+) -> Expr | None:
+    """Return a convolution by a window of dynamic size as matmuls; None for another one.
+
+    The gradient of a filter is one: its window is a gradient of an image, and its result has the
+    few positions of the filter. For each of them, the matmul is over all elements of the window.
+    Few rows are joined to one matmul.
+    """
+    spatial = n.rank(n[0]) - 2
+    ones = [1] * spatial
+    places = [n.out_dims()[k] for k in layout.result[2:]]
+    window = [n.literals(n[1])[k] for k in layout.kernel[2:]]
+    taps = list(np.ndindex(*(p or 0 for p in places)))
+    reverses = any(n.ints("window_reversal", [0] * spatial))
+    if None not in window or reverses or not 1 <= len(taps) <= MOST_TAPS:
+        return None
+    x = n.transpose(n[0], [layout.image[1], *layout.image[2:], layout.image[0]])
+    w = n.transpose(n[1], [layout.kernel[1], *layout.kernel[2:], layout.kernel[0]])
+    left = n.ints("lhs_dilation", ones)
+    # A multiple of the dilation lies in each slice, so that its size is that of the window.
+    rest = [d - 1 for d in n.ints("rhs_dilation", ones)]
+    low = [0, *(a for a, _ in pads), 0]
+    high = [0, *(n.dim("add", b, d) for (_, b), d in zip(pads, rest, strict=True)), 0]
+    x = padded(n, x, n.like(0, x), low, high, [0, *(k - 1 for k in left), 0])
+    parts = [_window_at(n, x, w, tap) for tap in taps]
+    columns = n.product(n.sizes(w)[:-1])
+    for part in parts:
+        if not all(map(n.equal_dims, n.sizes(part)[:-1], n.sizes(w)[:-1])):
+            return None  # the sizes cannot be proved equal
+    b = n.reshape(w, [columns, n.size(w, spatial + 1)])
+    rows = n.size(x, spatial + 1)
+    if isinstance(rows, int) and rows < FEW_ROWS:
+        parts = [n.concat(parts, spatial + 1)]
+    flat = [n.reshape(p, [columns, n.size(p, spatial + 1)]) for p in parts]
+    made = n.concat([n.matmul(n.swapped(p), b) for p in flat], 0)
+    shape: list[Dim] = [*(p or 0 for p in places), rows, n.size(w, spatial + 1)]
+    order = [spatial, spatial + 1, *range(spatial)]
+    return n.cast(
+        n.transpose(n.transpose(n.reshape(made, shape), order), _inverse(layout.result)),
+        n.out_dtype(),
+    )
+
+
+def _window_at(n: StableHLONode, x: Expr, w: Expr, tap: Sequence[int]) -> Expr:
+    """Return the elements of ``x`` under the window ``w`` at one position of the result."""
+    ones = [1] * len(tap)
+    steps = zip(n.ints("window_strides", ones), n.ints("rhs_dilation", ones), strict=True)
+    for k, (stride, dilation) in enumerate(steps):
+        begin = tap[k] * stride
+        size = n.dim("multiply", n.size(w, 1 + k), dilation)
+        x = n.slice(x, 1 + k, begin, n.dim("add", size, begin), dilation)
+    return x
 
 
 def _batch_grouped(
