@@ -227,7 +227,7 @@ def _by_taps(
     x = n.transpose(n[0], [layout.image[1], *layout.image[2:], layout.image[0]])
     w = n.transpose(n[1], [layout.kernel[1], *layout.kernel[2:], layout.kernel[0]])
     left = n.ints("lhs_dilation", ones)
-    # A multiple of the dilation lies in each slice, so that its size is that of the window.
+    # Slices end at a multiple of the dilation, so that their size is provably that of the window.
     rest = [d - 1 for d in n.ints("rhs_dilation", ones)]
     low = [0, *(a for a, _ in pads), 0]
     high = [0, *(n.dim("add", b, d) for (_, b), d in zip(pads, rest, strict=True)), 0]
