@@ -22,6 +22,7 @@ from tvm_disc.abi.artifact import check_place
 from tvm_disc.abi.manifest import read_manifest, signature_text
 from tvm_disc.bench import command as bench
 from tvm_disc.bench import replay
+from tvm_disc.bench.page import command as report
 from tvm_disc.errors import BadInput
 from tvm_disc.options import POINTS, Options
 from tvm_disc.runtime.calls import counted
@@ -30,7 +31,7 @@ from tvm_disc.support.console import outcome
 from tvm_disc.support.debug import format_timings
 from tvm_disc.typing import Argument, Array, TargetLike
 
-COMMANDS = "build|run|explain|profile|signature|tune|bench|replay|peaks|cache"
+COMMANDS = "build|run|explain|profile|signature|tune|bench|report|replay|peaks|cache"
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
 Spec = tuple[tuple[int, ...], str | None]
 
@@ -96,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     signature.set_defaults(command=_signature)
     _tune_arguments(commands.add_parser("tune", help="measure kernel variants for selection"))
     bench.add(commands, _model_arguments, _dims, _compile)
+    report.add(commands, _model_arguments, _dims, _compile)
     replay.add(commands, _model_arguments, _load)
     peaks = commands.add_parser("peaks", help="measure the limits of this machine for profiles")
     peaks.add_argument("--traceback", action="store_true", help="print a traceback on errors")

@@ -96,12 +96,15 @@ def test_what_runs_is_what_was_installed(place: Place) -> None:
 def test_commands_of_the_readme_word_for_word(place: Place, root: Path, data: Path) -> None:
     shutil.copy(data / "relay" / "models" / "bert.relay", place.folder)
     lines = list(commands((root / "README.md").read_text(encoding="utf-8")))
-    assert [line.split()[1] for line in lines] == ["build", "run", "explain", "bench"]
+    assert [line.split()[1] for line in lines] == [
+        *("build", "run", "explain", "bench", "report"),
+    ]
     outputs = [place.run(line) for line in lines]
     assert "bert.so: (ids: int64[" in outputs[0] and "total" in outputs[0]
     assert "100 calls" in outputs[1]
     assert "kernel" in outputs[2]
     assert "over Relax VM: geometric mean" in outputs[3] and "DIFFERS" not in outputs[3]
+    assert "wrote bert.report.html" in outputs[4]
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
+from tests.html_page import Page
 from tests.models import function, mlp, rows
 from tvm_disc import relay
 from tvm_disc.errors import BadInput
@@ -21,40 +21,7 @@ from tvm_disc.runtime.page.layers import layers
 from tvm_disc.runtime.page.memory import memory_picture, placed
 from tvm_disc.runtime.summary import sections
 
-VOID = {"meta", "input", "br", "rect"}
 HOSTILE = "</script><script>alert('\"&x')</script><b>"
-
-
-class Page(HTMLParser):
-    """Checks that tags close in turn; collects names, links and text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.tags: list[str] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        named = dict(attrs)
-        assert "src" not in named and not any(name.startswith("on") for name in named)
-        self.ids += [str(named["id"])] if "id" in named else []
-        self.links += [str(named["href"])] if "href" in named else []
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open and "script" not in self.open:
-            self.text += data
 
 
 @pytest.fixture(scope="module")

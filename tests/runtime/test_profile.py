@@ -13,6 +13,7 @@ import tvm_disc
 from tests.models import function, mlp, rows
 from tvm_disc import relay
 from tvm_disc.errors import BadInput
+from tvm_disc.runtime.profile import Event, Profile
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +77,24 @@ def test_bad_inputs_are_told(net: Any) -> None:
         net.profile(np.ones((3, 15), "float32"))
     y = rows("n", 3, name="y")
     assert tvm_disc.build(function(y, y)).profile(np.ones((2, 3), "float32")).lines() == []
+
+
+def test_a_disturbance_in_every_call_adds_to_no_part() -> None:
+    """Each call has one late kernel, another each time: the median of every kernel is as usual."""
+    calls, totals = [], []
+    for late in range(3):
+        events, now = [], 100
+        for k in range(3):
+            end = now + (9_000 if k == late else 1_000)
+            events.append(Event(f"k{k}", "dot", "", now, end, 0, 0))
+            now = end + 10
+        calls.append(events)
+        totals.append(now)
+    split = Profile(calls, totals, [t + 500 for t in totals]).split()
+    assert split == {
+        "compute_us": 3.0,
+        "memory_us": 0.0,
+        "host_us": pytest.approx(0.13),
+        "python_us": 0.5,
+        "total_us": pytest.approx(3.63),
+    }

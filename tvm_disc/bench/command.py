@@ -37,6 +37,49 @@ def add_dims(parser: argparse.ArgumentParser, text: str) -> None:
     )
 
 
+def measurement_arguments(parser: argparse.ArgumentParser, peers: Sequence[str]) -> None:
+    """Add the arguments for what is measured, and how; ``peers`` are the default engines."""
+    add_dims(parser, "values of a dim, or a range to sample; repeat for more")
+    parser.add_argument(
+        "--points", type=int, default=6, metavar="N", help="number of values taken from a range"
+    )
+    parser.add_argument(
+        "--values",
+        action="append",
+        default=[],
+        metavar="INPUT=0..999",
+        help="value range of an integer input, default: 0..1; repeat for more",
+    )
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME[=PYTHON]",
+        help=f"an engine to compare with ({', '.join(PEERS)}), and the Python in which it is "
+        f"installed; may be repeated; default: {', '.join(peers)}; none for no comparison",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="turns per engine and point"
+    )
+    parser.add_argument(
+        "--turn", type=float, default=0.2, metavar="SECONDS", help="duration of a turn"
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="timeout for an answer of a peer",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-4,
+        metavar="T",
+        help="accepted difference, relative to a result's largest element",
+    )
+
+
 def add(
     commands: Any,
     model_arguments: Callable[[argparse.ArgumentParser, str], None],
@@ -46,45 +89,7 @@ def add(
     """Add the command; model, dims and compilation arguments are shared with other commands."""
     bench = commands.add_parser("bench", help="compare a model with other engines over many shapes")
     model_arguments(bench, "an ONNX file, an exported PyTorch program (.pt2), Relay text or JSON")
-    add_dims(bench, "values of a dim, or a range to sample; repeat for more")
-    bench.add_argument(
-        "--points", type=int, default=6, metavar="N", help="number of values taken from a range"
-    )
-    bench.add_argument(
-        "--values",
-        action="append",
-        default=[],
-        metavar="INPUT=0..999",
-        help="value range of an integer input, default: 0..1; repeat for more",
-    )
-    bench.add_argument(
-        "--peer",
-        action="append",
-        default=[],
-        metavar="NAME[=PYTHON]",
-        help=f"an engine to compare with ({', '.join(PEERS)}), and the Python in which it is "
-        "installed; may be repeated; default: all installed engines; none for no comparison",
-    )
-    bench.add_argument(
-        "--rounds", type=int, default=5, metavar="N", help="turns per engine and point"
-    )
-    bench.add_argument(
-        "--turn", type=float, default=0.2, metavar="SECONDS", help="duration of a turn"
-    )
-    bench.add_argument(
-        "--patience",
-        type=float,
-        default=600.0,
-        metavar="SECONDS",
-        help="timeout for an answer of a peer",
-    )
-    bench.add_argument(
-        "--tolerance",
-        type=float,
-        default=1e-4,
-        metavar="T",
-        help="accepted difference, relative to a result's largest element",
-    )
+    measurement_arguments(bench, PEERS)
     bench.add_argument(
         "--json", type=Path, metavar="FILE", help="write all data, including each turn"
     )
@@ -113,13 +118,13 @@ def bench_model(
     from tvm_disc.codegen.machine import default_threads
     from tvm_disc.frontends.sources import read
 
-    ranges, peers = _ranges(args.values), _peers(args.peer)
-    _check(args)
-    note = _busy()
+    ranges, peers = value_ranges(args.values), peer_pythons(args.peer)
+    check_arguments(args)
+    note = busy_note()
     threads = args.threads or default_threads()
     module = read(args.model)
     start = time.perf_counter()
-    exe = compile_model(_with(args, model=module, threads=threads), False)
+    exe = compile_model(with_arguments(args, model=module, threads=threads), False)
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "model.so"
         exe.save(library)
@@ -128,12 +133,12 @@ def bench_model(
         points = sweep.points(told, args.points)
         engines = [Engine(OURS), *(Engine(name) for name in peers)]
         files = {OURS: library, **dict.fromkeys(peers, args.model)}
-        with _opened(engines, files, peers, threads, args) as served:
+        with opened(engines, files, peers, threads, args) as served:
             engines[0].load_s += compiled_s
             effort = ComparisonEffort(args.rounds, args.turn)
             cases = cases_of(sweep, points, ranges)
-            rows = measure(served, cases, effort, _progress(len(points)))
-    about = {"threads": str(threads), "rounds": str(args.rounds), **_machine(), **note}
+            rows = measure(served, cases, effort, progress(len(points)))
+    about = {"threads": str(threads), "rounds": str(args.rounds), **machine(), **note}
     report = ComparisonReport(args.model.name, about, engines, rows, args.tolerance)
     print(report.text())
     for path, made in ((args.json, report.to_json), (args.markdown, report.markdown)):
@@ -146,7 +151,7 @@ def bench_model(
 
 
 @contextmanager
-def _opened(
+def opened(
     engines: Sequence[Any],
     files: Mapping[str, Path],
     pythons: Mapping[str, str],
@@ -187,10 +192,10 @@ def _unread(peer: str, args: argparse.Namespace) -> str:
     return "does not support --params" if args.params is not None else ""
 
 
-def _peers(texts: Sequence[str]) -> dict[str, str]:
+def peer_pythons(texts: Sequence[str], default: Sequence[str] = PEERS) -> dict[str, str]:
     """Parse ``["openvino", "torch=PYTHON"]`` to ``{"openvino": this Python, "torch": PYTHON}``."""
     found: dict[str, str] = {}
-    for text in texts or PEERS:
+    for text in texts or default:
         name, _, python = text.partition("=")
         if name == "none":
             continue
@@ -202,7 +207,7 @@ def _peers(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
+def value_ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Parse ``["ids=0..999"]`` to ``{"ids": (0, 999)}``."""
     found = {}
     for text in texts:
@@ -216,7 +221,13 @@ def _ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _check(args: argparse.Namespace) -> None:
+def check_arguments(args: argparse.Namespace) -> None:
+    """Check the model's suffix and the numbers, before anything is compiled.
+
+    Raises:
+        BadInput: an argument is not valid.
+        Unsupported: a plot is requested, and matplotlib is not installed.
+    """
     from tvm_disc.bench.report import FORMATS
 
     if args.model.suffix == ".so":
@@ -242,13 +253,14 @@ def _check(args: argparse.Namespace) -> None:
             )
 
 
-def _with(args: argparse.Namespace, **changed: object) -> argparse.Namespace:
+def with_arguments(args: argparse.Namespace, **changed: object) -> argparse.Namespace:
+    """Return a copy of the arguments with some of them replaced."""
     made = copy.copy(args)
     vars(made).update(changed)
     return made
 
 
-def _progress(count: int) -> Callable[[Any], None]:
+def progress(count: int) -> Callable[[Any], None]:
     """Return a function that reports completed points on a terminal."""
     done = 0
 
@@ -262,13 +274,14 @@ def _progress(count: int) -> Callable[[Any], None]:
     return tell
 
 
-def _machine() -> dict[str, str]:
+def machine() -> dict[str, str]:
+    """Return the facts about this machine that a report names."""
     from tvm_disc.codegen.target import host_cpu
 
     return {"cpu": host_cpu()}
 
 
-def _busy() -> dict[str, str]:
+def busy_note() -> dict[str, str]:
     """Return a note if other processes compete for the cores."""
     processors = os.cpu_count() or 1
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
@@ -278,4 +291,21 @@ def _busy() -> dict[str, str]:
     return {"note": told}
 
 
-__all__ = ["add", "add_dims", "bench_model"]
+__all__ = [
+    "DIFFERS",
+    "PEERS",
+    "Compile",
+    "Dims",
+    "add",
+    "add_dims",
+    "bench_model",
+    "busy_note",
+    "check_arguments",
+    "machine",
+    "measurement_arguments",
+    "opened",
+    "peer_pythons",
+    "progress",
+    "value_ranges",
+    "with_arguments",
+]

@@ -43,7 +43,9 @@ class Sweep:
         Raises:
             BadInput: a name is not a dim, or a value is negative.
         """
-        values = {self._symbol(name): _values(name, given, count) for name, given in told.items()}
+        values = {
+            self.symbol(name): sampled_values(name, given, count) for name, given in told.items()
+        }
         if not values:
             return self._grown(count=DEFAULT_POINTS)
         rows = itertools.product(*values.values())
@@ -54,7 +56,21 @@ class Sweep:
         """Return the shapes of the inputs at a point."""
         return [tuple(evaluate(d, point) for d in dims) for _, dims, _ in self.inputs]
 
-    def _symbol(self, name: str) -> str:
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield the pairs of dims that a guard compares for equality."""
+        names = {s: name for name, s in self.symbols.items()}
+        for guard in self.solver.guards:
+            for a, b in equal_pairs(guard.cond):
+                one, other = names.get(a), names.get(b)
+                if one and other:
+                    yield one, other
+
+    def symbol(self, name: str) -> str:
+        """Return the dim of a name, or of an input and axis such as ``x.0``.
+
+        Raises:
+            BadInput: there is none.
+        """
         if name in self.symbols:
             return name
         places = {
@@ -83,14 +99,11 @@ class Sweep:
         """Return all dims: the given ones, those that guards equate with them, and minimums for
         the rest.
         """
-        names = {s: name for name, s in self.symbols.items()}
         point = dict(told)
-        for guard in self.solver.guards:
-            for a, b in equal_pairs(guard.cond):
-                one, other = names.get(a), names.get(b)
-                if one and other and (one in point) != (other in point):
-                    known, new = (one, other) if one in point else (other, one)
-                    point[new] = point[known]
+        for one, other in self.pairs():
+            if (one in point) != (other in point):
+                known, new = (one, other) if one in point else (other, one)
+                point[new] = point[known]
         for name, symbol in self.symbols.items():
             point.setdefault(name, bounds(symbol, self.solver)[0])
         return {name: point[name] for name in self.symbols}
@@ -104,7 +117,7 @@ def sweep_of(source: Any, inputs: Inputs, constraints: Sequence[str]) -> Sweep:
     """
     for name, _, dtype in inputs:
         if not _is_plain(dtype):
-            raise BadInput(f"bench: input {name}: other engines do not support {dtype}")
+            raise BadInput(f"input {name}: other engines do not support {dtype}")
     general = import_versions(source, None, constraints, several=False)[0]
     text = [d for _, dims, _ in inputs for d in dims]
     used = {n.id for d in text for n in ast.walk(ast.parse(d)) if isinstance(n, ast.Name)}
@@ -146,7 +159,12 @@ def _is_plain(dtype: str) -> bool:
         return False
 
 
-def _values(name: str, given: Sequence[int], count: int) -> list[int]:
+def sampled_values(name: str, given: Sequence[int], count: int) -> list[int]:
+    """Return the given values of a dim; of a range ``count`` on a logarithmic scale.
+
+    Raises:
+        BadInput: there is none, or one is negative.
+    """
     if not given or min(given) < 0:
         raise BadInput(f"--dims: {name}: expected values of at least 0, found {list(given)}")
     if not isinstance(given, range) or len(given) <= count:
@@ -162,4 +180,12 @@ def _between(low: int, high: int, part: float) -> int:
     return round(low * steps)
 
 
-__all__ = ["Case", "Point", "Sweep", "cases_of", "sweep_of"]
+__all__ = [
+    "DEFAULT_LARGEST",
+    "Case",
+    "Point",
+    "Sweep",
+    "cases_of",
+    "sampled_values",
+    "sweep_of",
+]

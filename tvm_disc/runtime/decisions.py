@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from tvm_disc.runtime.summary import number_of
+
 LONG = 32  # characters of a size formula above which a table shows a letter for it
 Tree: TypeAlias = Mapping[str, Any]
 Bounds: TypeAlias = tuple[int | None, int | None]
@@ -53,6 +55,17 @@ def decisions(tree: Tree) -> list[Decision]:
     return [*rows, Decision({}, last)]
 
 
+def chosen(tree: Tree, dims: Mapping[str, int]) -> str | None:
+    """Return the variant that runs for dims; None if a condition depends on run-time values."""
+    while "if" in tree:
+        value = number_of(str(tree["if"]), dims)
+        if value is None:
+            return None
+        at = tree.get("below")
+        tree = tree["then"] if (value if at is None else value < at) else tree["else"]
+    return variant_text(tree)
+
+
 def letters(rows: list[Decision]) -> dict[str, str]:
     """Return a letter for each long formula of a table."""
     formulas = dict.fromkeys(f for row in rows for f in row.bounds if len(f) > LONG)
@@ -94,4 +107,4 @@ def variant_text(leaf: Tree) -> str:
     return f"{run.get('family', '')}({knobs}){on}"
 
 
-__all__ = ["Decision", "decisions", "letters", "variant_text"]
+__all__ = ["Decision", "chosen", "decisions", "letters", "variant_text"]

@@ -150,7 +150,8 @@ class Profile:
         """Return the microseconds of a call by part, from medians.
 
         The parts are compute-bound kernels, memory-bound kernels, host code inside the program, and
-        Python around it; ``total_us`` is their sum.
+        Python around it; ``total_us`` is their sum. Each part is a median over the calls, so that a
+        process that disturbs another kernel in every call adds to none of them.
         """
         return self._split(self.lines())
 
@@ -158,10 +159,13 @@ class Profile:
         kernels = {"compute_us": 0.0, "memory_us": 0.0}
         for line in lines:
             kernels["compute_us" if line.kind in COMPUTE_BOUND else "memory_us"] += line.us
-        busy = sum(kernels.values())
-        inside = max(busy, median(self.total_ns or [0]) / 1e3)
-        total = max(inside, median(self.python_ns or [0]) / 1e3)
-        around = {"host_us": inside - busy, "python_us": total - inside}
+        inside = [
+            total - sum(event.ns for event in events)
+            for total, events in zip(self.total_ns, self.calls, strict=True)
+        ]
+        python = [t - n for t, n in zip(self.python_ns, self.total_ns, strict=True)]
+        around = {"host_us": _least_zero(inside), "python_us": _least_zero(python)}
+        total = sum(kernels.values()) + sum(around.values())
         return {**kernels, **around, "total_us": total}
 
     def summary(self) -> list[str]:
@@ -246,6 +250,11 @@ class Profile:
         )
         notes = [rounds, *self.summary(), *self.warnings()]
         return "\n".join([*(line.rstrip() for line in table), f"us per call: {parts}", *notes])
+
+
+def _least_zero(ns: Sequence[int]) -> float:
+    """Return the median of nanoseconds as microseconds, at least 0."""
+    return max(0.0, median(ns or [0]) / 1e3)
 
 
 def _line(rounds: Sequence[Sequence[Event]]) -> Line:

@@ -115,6 +115,16 @@ def _symbols(shapes: str) -> Iterator[tuple[str, tuple[str, int, int | None]]]:
             yield name, (same or name, int(low), int(high) if high else None)
 
 
+def varying_dims(manifest: Manifest) -> dict[str, tuple[int, int | None]]:
+    """Return the bounds (low, high) of every dim that does not follow from others.
+
+    A dim that equals another or a formula of others is left out; no upper bound is None.
+    """
+    known = dict(_symbols(manifest["shapes"]))
+    rows = ((name, known.get(name, (name, 0, None))) for name in dim_names(manifest))
+    return {name: (low, high) for name, (same, low, high) in rows if same == name}
+
+
 def sections(text: str) -> dict[str, list[list[str]]]:
     """Split a description of shapes by headings into items; an item is followed by its detail
     lines.

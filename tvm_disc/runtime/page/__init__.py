@@ -47,12 +47,12 @@ def write_page(
         profile: a profile at these sizes, if available.
     """
     folder = Path(__file__).parent
-    read = {kind: (folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")}
+    read = {kind: (folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "js")}
     text = Template(read["html"]).substitute(
         title=escape(title(manifest)),
         signature=escape(signature_text(manifest)),
         versions=escape(versions(manifest)),
-        style=read["css"],
+        style=style(),
         script=read["js"],
         sizes=escape(", ".join(f"{n}={v}" for n, v in dims.items()) or "all dims are known"),
         summary=_summary(manifest, levels, dims),
@@ -61,7 +61,7 @@ def write_page(
         facts=_facts(manifest),
         refused=_refused(manifest["refused"]),
         memory=memory_picture(manifest.get("memory"), dims),
-        profile=_profile(profile),
+        profile=profile_table(profile),
     )
     path.write_text(text, encoding="utf-8")
 
@@ -226,7 +226,17 @@ def _refused(refused: Sequence[str]) -> str:
     return f"<table>{heads}{''.join(rows)}</table>"
 
 
-def _profile(profile: Profile | None) -> str:
+def style() -> str:
+    """Return the style sheet of pages."""
+    return (Path(__file__).parent / "page.css").read_text("utf-8")
+
+
+def profile_table(profile: Profile | None, linked: bool = True) -> str:
+    """Return the time of each kernel as HTML.
+
+    Args:
+        linked: link each kernel to its description on the page of :func:`write_page`.
+    """
     if profile is None:
         return "<p>No call was timed: <code>explain_html(path, dims=..., profile=True)</code>.</p>"
     rows = []
@@ -237,25 +247,15 @@ def _profile(profile: Profile | None) -> str:
         spread = f"{line.low_us:.1f} to {line.high_us:.1f}"
         cells = (f"{line.us:.1f}", spread, f"{line.calls:g}", *speed)
         numbers = "".join(f"<td>{escape(x)}</td>" for x in cells)
+        name = escape(line.kernel)
+        if linked:
+            name = f'<a href="#kernel-{_anchor(line.kernel)}">{name}</a>'
         rows.append(
-            f'<tr><td><a href="#kernel-{_anchor(line.kernel)}">{escape(line.kernel)}</a></td>'
+            f"<tr><td>{name}</td>"
             f'<td class="share">{bar}{100 * line.share:.1f} %</td>{numbers}'
             f"<td>{escape(line.variant)}</td></tr>"
         )
-    heads = "".join(
-        f"<th>{h}</th>"
-        for h in (
-            "kernel",
-            "share",
-            "us",
-            "quartiles",
-            "calls",
-            "GB/s",
-            "GFLOP/s",
-            "limit",
-            "variant",
-        )
-    )
+    heads = "".join(f"<th>{h}</th>" for h in COLUMNS)
     split = ", ".join(f"{k.removesuffix('_us')} {v:.1f}" for k, v in profile.split().items())
     notes = "".join(f"<p>{escape(text)}</p>" for text in profile.summary())
     notes += "".join(f'<p class="warning">{escape(text)}</p>' for text in profile.warnings())
@@ -263,4 +263,4 @@ def _profile(profile: Profile | None) -> str:
     return f"<p>Microseconds of a call: {split}.</p>{notes}{table}"
 
 
-__all__ = ["write_page"]
+__all__ = ["profile_table", "style", "write_page"]
