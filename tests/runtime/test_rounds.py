@@ -15,7 +15,7 @@ from tests.models import mlp
 from tvm_disc import build
 from tvm_disc.runtime import rounds
 from tvm_disc.runtime.profile import Event, Profile
-from tvm_disc.runtime.rounds import Others, Round, calm, timed_rounds
+from tvm_disc.runtime.rounds import LATE_NS, Others, Round, calm, timed_rounds
 
 MS = 1_000_000
 
@@ -172,4 +172,4 @@ def test_a_short_time_says_nothing() -> None:
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_calm_rounds(count: int) -> None:
     made = [Round([], 2 * MS, 2 * MS, 0)] * count + [Round([], MS, MS, 1)]
-    assert len(calm(made)) == (0 if count and made[0].python_ns > 1.25 * MS + 20_000 else count)
+    assert len(calm(made)) == (0 if count and made[0].python_ns > 1.25 * MS + LATE_NS else count)

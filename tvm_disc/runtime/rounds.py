@@ -22,7 +22,7 @@ PATIENCE_S = 2.0  # time after which no rounds are added to replace disturbed on
 MOST_ROUNDS = 20  # rounds per requested one
 # A sleep before a round gives it a fresh time slice; a call shorter than that fits into it.
 PAUSE_S, SHORT_NS = 0.001, 1_000_000
-LATE, LATE_NS = 1.25, 20_000  # a call is late beyond this factor of the fastest, plus this time
+LATE, LATE_NS = 1.25, 3_000  # a call is late beyond this factor of the fastest, plus this time
 TICKED_S = 0.03  # shortest time for which the system's count of used time, in ticks, says anything
 
 
