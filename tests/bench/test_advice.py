@@ -9,7 +9,7 @@ import pytest
 
 from tests.html_page import Page
 from tvm_disc.bench.compare import OURS, ComparisonRow, Engine
-from tvm_disc.bench.page.advice import advice, findings, least_us, verdict
+from tvm_disc.bench.page.advice import advice, duration, findings, least_us, verdict
 from tvm_disc.bench.page.chart import Axis, Series, chart, log_ticks
 from tvm_disc.bench.page.cliffs import Cliff, cliffs_over
 from tvm_disc.bench.page.curves import Curve, Measured, key_of
@@ -112,6 +112,13 @@ def test_no_advice_where_nothing_is_to_gain() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(2.0, "2 s"), (0.1234, "123 ms"), (1e-3, "1 ms"), (0.5e-6, "0.5 us")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
 # --- cliffs ----------------------------------------------------------------------------------
 
 
@@ -149,6 +156,17 @@ def test_noise_and_growth_are_no_cliffs() -> None:
     assert cliffs_over(MANIFEST, "n", (1, 100), one_dim, noisy) == []
     assert cliffs_over(MANIFEST, "n", (1, 100), one_dim, lambda p: profile(50 * p["n"])) == []
     assert cliffs_over(MANIFEST, "n", (1, 100), one_dim, lambda p: None) == []
+
+
+def test_disturbed_profiles_show_no_cliff_and_are_counted() -> None:
+    def time(point: Mapping[str, int]) -> Profile:
+        made = profile(100 + 80 * (point["n"] > 10))
+        made.disturbed = 1
+        return made
+
+    assert cliffs_over(MANIFEST, "n", (1, 100), one_dim, time) == []
+    found = measured(time({"n": 1}))
+    assert "Other processes disturbed 1 of 1 profile, whose" in list(advice(found))[-1].why
 
 
 def test_a_larger_size_may_be_faster() -> None:

@@ -1,4 +1,4 @@
-"""docs/reference/examples.md, whose code a test runs, calls every public function and method."""
+"""The pages of examples, whose code tests run, use every public name."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tvm_disc
+from tvm_disc import relay
 
 CLASSES = (
     "tvm_disc.runtime.executable.Executable",
@@ -39,10 +40,15 @@ def without_example(names: list[str], code: str) -> list[str]:
     return [name for name in names if not re.search(rf"\.{name}\b", code)]
 
 
+def code_of(root: Path, page: str) -> str:
+    """All Python code of a page."""
+    text = (root / "docs" / "reference" / page).read_text(encoding="utf-8")
+    return "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+
+
 @pytest.fixture(scope="module")
 def code(root: Path) -> str:
-    text = (root / "docs" / "reference" / "examples.md").read_text(encoding="utf-8")
-    return "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    return code_of(root, "examples.md")
 
 
 def test_every_public_name(code: str) -> None:
@@ -52,6 +58,18 @@ def test_every_public_name(code: str) -> None:
 @pytest.mark.parametrize("place", CLASSES)
 def test_every_public_method(place: str, code: str) -> None:
     assert public(place) and without_example(public(place), code) == []
+
+
+def test_every_name_of_relay(root: Path) -> None:
+    code = code_of(root, "examples-relay.md")
+    assert without_example(relay.__all__, code) == []
+
+
+@pytest.mark.parametrize("module", ["jax", "dynamo"])
+def test_every_name_of_the_frameworks(module: str, root: Path) -> None:
+    code = code_of(root, "examples-frameworks.md")
+    names = importlib.import_module(f"tvm_disc.{module}").__all__
+    assert without_example(names, code) == []
 
 
 def test_a_missing_example_is_found() -> None:

@@ -63,8 +63,11 @@ def _fastest(row: ComparisonRow, peers: Sequence[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time with three digits, in microseconds below a millisecond."""
-    return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} us"
+    """Return a time with three digits, in the largest unit of which there is one."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3)):
+        if scale * seconds >= 1:
+            return f"{scale * seconds:.3g} {unit}"
+    return f"{1e6 * seconds:.3g} us"
 
 
 def findings(found: Measured) -> Iterator[str]:
@@ -169,8 +172,15 @@ def advice(found: Measured) -> Iterator[Advice]:
     yield from _by_kernel(found, profile, total)
     if found.cliffs:
         yield _tune(found, "Time jumps between adjacent sizes")
-    if profile.warnings():
-        yield Advice(" ".join(profile.warnings()), "Repeat the report on an idle machine.", "")
+    disturbed = sum(p.disturbed > 0 for p in found.profiles.values())
+    if profile.warnings() or disturbed:
+        said = [*profile.warnings()]
+        if disturbed:
+            every = counted(len(found.profiles), "profile")
+            said.append(
+                f"Other processes disturbed {disturbed} of {every}, whose points are uncertain."
+            )
+        yield Advice(" ".join(said), "Repeat the report on an idle machine.", "")
 
 
 def _by_limit(found: Measured, profile: Profile) -> Iterator[Advice]:

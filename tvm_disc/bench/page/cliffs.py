@@ -51,7 +51,8 @@ def cliffs_over(
 ) -> list[Cliff]:
     """Return the cliffs of one dim; each was measured twice.
 
-    Pairs are tried where variants of kernels change, and behind powers of two.
+    Pairs are tried where variants of kernels change, and behind powers of two. Profiles that other
+    processes disturbed do not count.
 
     Args:
         span: the least and the largest size.
@@ -61,9 +62,10 @@ def cliffs_over(
 
     def measured(size: int, kernels: Sequence[str]) -> Cliff | None:
         pair = [time(complete(s)) for s in (size, size + 1)]
-        if pair[0] is None or pair[1] is None:
+        calm = [p for p in pair if p is not None and not p.disturbed]
+        if len(calm) < len(pair):
             return None
-        us, more = (p.split()["total_us"] for p in pair if p is not None)
+        us, more = (p.split()["total_us"] for p in calm)
         return Cliff(dim, size, us, more, kernels)
 
     found = []

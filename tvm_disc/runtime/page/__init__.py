@@ -22,8 +22,9 @@ from tvm_disc.runtime.profile import Profile
 from tvm_disc.runtime.summary import sections, summary_rows, title, versions
 
 _FACTS = "<tr><th>fact</th><th>reason</th></tr>"
+_DIMS = "<tr><th>dim</th><th>bounds</th><th>source</th></tr>"
 HEADINGS = {  # of the description of shapes: the heading, and the head of its table
-    "symbols": ("Dims: their bounds, and where they come from", ""),
+    "symbols": ("Dims: their bounds, and where they come from", _DIMS),
     "facts": ("Facts: what the compiler knows of the dims", _FACTS),
     "guards": ("Guards: conditions that every call checks", ""),
 }
@@ -199,11 +200,25 @@ def _facts(manifest: Mapping[str, Any]) -> str:
 def _description(text: str) -> str:
     found = []
     for heading, items in sections(text).items():
-        rows = "".join(_row(item) for item in items) or "<tr><td>none</td></tr>"
+        row = _dim_row if heading == "symbols" else _row
+        rows = "".join(row(item) for item in items)
         kind = _anchor(heading)
         said, heads = HEADINGS.get(heading, (heading.capitalize(), ""))
+        if not rows:
+            rows, heads = "<tr><td>none</td></tr>", ""
         found.append(f'<h3>{escape(said)}</h3><table class="{kind}">{heads}{rows}</table>')
     return "\n".join(found)
+
+
+def _dim_row(item: Sequence[str]) -> str:
+    """Return a table row of a dim: its name, bounds and source, which two spaces separate."""
+    cells = re.split(r"\s{2,}", item[0], maxsplit=2)
+    below = "".join(f"<br><small>{escape(line)}</small>" for line in item[1:])
+    return (
+        "<tr>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells[:-1])
+        + (f"<td>{escape(cells[-1])}{below}</td></tr>")
+    )
 
 
 def _row(item: Sequence[str]) -> str:
@@ -259,7 +274,7 @@ def profile_table(profile: Profile | None, linked: bool = True) -> str:
     split = ", ".join(f"{k.removesuffix('_us')} {v:.1f}" for k, v in profile.split().items())
     notes = "".join(f"<p>{escape(text)}</p>" for text in profile.summary())
     notes += "".join(f'<p class="warning">{escape(text)}</p>' for text in profile.warnings())
-    table = f"<table><tr>{heads}</tr>{''.join(rows)}</table>"
+    table = f'<table class="profile"><tr>{heads}</tr>{"".join(rows)}</table>'
     return f"<p>Microseconds of a call: {split}.</p>{notes}{table}"
 
 

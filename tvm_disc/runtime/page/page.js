@@ -4,7 +4,7 @@
   const arrows = document.getElementById("arrows");
   const calls = [...document.querySelectorAll("details.call")];
   const foldable = [...document.querySelectorAll("main details")];
-  const gutter = 90;
+  const gutter = parseFloat(getComputedStyle(graph).paddingLeft);
 
   // Where a call is seen: itself, or the layer that hides it.
   const seen = (call) => {
