@@ -10,7 +10,7 @@ import pytest
 from tests.html_page import Page
 from tvm_disc.bench.compare import OURS, ComparisonRow, Engine
 from tvm_disc.bench.page.advice import advice, duration, findings, least_us, verdict
-from tvm_disc.bench.page.chart import Axis, Series, chart, log_ticks
+from tvm_disc.bench.page.chart import ChartAxis, Series, chart, log_ticks
 from tvm_disc.bench.page.cliffs import Cliff, cliffs_over
 from tvm_disc.bench.page.curves import Curve, Measured, key_of
 from tvm_disc.runtime.decisions import chosen
@@ -192,7 +192,7 @@ def test_ticks_enclose_the_values(low: float, high: float, ticks: list[float]) -
 
 def test_a_chart_has_every_point_and_a_legend() -> None:
     lines = [Series("<a>", 0, [(1, 0.5), (8, 2.0)]), Series("b", 1, [(8, 4.0)]), Series("c", 2, [])]
-    axis = Axis("ms", lambda y: f"{y:g} ms", logarithmic=True)
+    axis = ChartAxis("ms", lambda y: f"{y:g} ms", logarithmic=True)
     text = chart("T", "n", axis, lines)
     page = Page(text)
     assert page.tags.count("circle") == 3 and page.tags.count("polyline") == 2
@@ -201,6 +201,6 @@ def test_a_chart_has_every_point_and_a_legend() -> None:
 
 
 def test_a_chart_of_one_size_and_of_none() -> None:
-    axis = Axis("bytes", str)
+    axis = ChartAxis("bytes", str)
     assert Page(chart("T", "n", axis, [Series("a", 0, [(4, 0.0)])])).tags.count("circle") == 1
     assert "Not measured." in Page(chart("T", "n", axis, [Series("a", 0, [])])).text

@@ -61,7 +61,7 @@ ROLE = re.compile(r":(?:mod|class|func|meth|attr|data):`[~!]?([\w.]+)(?:\(\))?`"
 MODULE = re.compile(r"python -m ((?:tvm_disc|tests|benchmarks)[\w.]*)")
 LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([\w-]+))?\)")
 # Files that a command writes, or that exist only in an example.
-WRITTEN = re.compile(r"(?:bert|model)\.|index\.txt|\d\d_\w+\.relax\.py")
+WRITTEN = re.compile(r"(?:bert|model|main)\.|index\.txt|\d\d_\w+\.relax\.py")
 # docs/extending.md creates files; the changelog names what was removed.
 EXEMPT = ("docs/extending.md", "CHANGELOG.md")
 

@@ -23,7 +23,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Axis:
+class ChartAxis:
     """The y axis: its name, how numbers are written, and whether it is logarithmic.
 
     Attributes:
@@ -36,7 +36,7 @@ class Axis:
     top: float | None = None
 
 
-def chart(title: str, x_name: str, axis: Axis, lines: Sequence[Series]) -> str:
+def chart(title: str, x_name: str, axis: ChartAxis, lines: Sequence[Series]) -> str:
     """Return a figure with a legend; a note instead if there is no point."""
     points = [p for line in lines for p in line.points]
     if not points:
@@ -73,7 +73,7 @@ def _legend(lines: Sequence[Series]) -> str:
 
 def _line(
     line: Series,
-    axis: Axis,
+    axis: ChartAxis,
     x_name: str,
     place: Callable[[float, float], tuple[float, float]],
 ) -> str:
@@ -92,7 +92,7 @@ def _position(values: Sequence[float]) -> Callable[[float], float]:
     return lambda v: WIDTH / 2 if high == low else WIDTH * (v - low) / (high - low)
 
 
-def _scale(axis: Axis, values: Sequence[float]) -> tuple[float, float, list[float]]:
+def _scale(axis: ChartAxis, values: Sequence[float]) -> tuple[float, float, list[float]]:
     """Return the ends of the y axis, as logarithms if it is logarithmic, and its ticks."""
     if axis.logarithmic:
         ticks = log_ticks(min(values), max(values))
@@ -134,4 +134,4 @@ def _sizes(sizes: Sequence[int], x_of: Callable[[int], float]) -> str:
     return "".join(found)
 
 
-__all__ = ["Axis", "Series", "chart", "log_ticks"]
+__all__ = ["ChartAxis", "Series", "chart", "log_ticks"]

@@ -20,16 +20,16 @@ from tvm_disc.bench.page.advice import (
     least_us,
     verdict,
 )
-from tvm_disc.bench.page.chart import Axis, Series, chart
+from tvm_disc.bench.page.chart import ChartAxis, Series, chart
 from tvm_disc.bench.page.curves import Curve, Measured
 from tvm_disc.bench.points import Point
 from tvm_disc.runtime.calls import readable
 from tvm_disc.runtime.page import profile_table, style
 from tvm_disc.runtime.summary import number_of, title, versions
 
-TIME = Axis("time per call", duration, logarithmic=True)
-PARTS = Axis("percent", lambda value: f"{value:.0f} %", top=100.0)
-MEMORY = Axis("bytes", lambda size: readable(round(size)))
+TIME = ChartAxis("time per call", duration, logarithmic=True)
+PARTS = ChartAxis("percent", lambda value: f"{value:.0f} %", top=100.0)
+MEMORY = ChartAxis("bytes", lambda size: readable(round(size)))
 STATIC = (
     "<p>All dims of this model are known, so there is no curve. The table of all points has the "
     "one measurement.</p>"

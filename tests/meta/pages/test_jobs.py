@@ -13,7 +13,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from tests import not_run
-from tests.meta.page_code import check, program, written
+from tests.meta.pages.page_code import check, program, written
 
 
 def matrix_model(folder: Path) -> None:

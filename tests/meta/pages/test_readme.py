@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.page_code import check, program
+from tests.meta.pages.page_code import check, program
 from tvm_disc.relay.ops.derived import checks, special
 from tvm_disc.relay.ops.refused import REFUSED
 from tvm_disc.relay.ops.table import OPS
