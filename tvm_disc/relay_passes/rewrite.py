@@ -216,7 +216,7 @@ def map_functions(mod: Any, change: Callable[[Any], Any]) -> object:
 
 
 def with_functions(mod: Any, functions: Mapping[Any, Any]) -> object:
-    """Return the module with these functions in place of its own."""
+    """Return the module with other functions."""
     return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.cuda.tensor.forced import only_tensor_tile
 from tests.cuda.tensor.on_gpu import CASES, wrong
 from tvm_disc.schedules.cuda.tensor.template import TILES
 
@@ -11,4 +12,4 @@ def test_every_tile_is_checked() -> None:
 
 
 def test_products_are_right() -> None:
-    assert wrong(TILES[0], "float16", "cuda") == []
+    assert wrong(only_tensor_tile(TILES[0]), TILES[0], "float16", "cuda") == []

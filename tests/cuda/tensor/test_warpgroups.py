@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 import sys
 from typing import Any
@@ -81,6 +82,7 @@ def test_other_gpus_use_instructions_of_warps(gpu: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize("target", ["cuda -arch=sm_80", "cuda -arch=sm_89"])
 def test_code_for_other_gpus_has_none(target: str) -> None:
+    emulator.sources()
     program = tvm_disc.build(product(), target=target)
     assert "warpgroups" not in program.explain()
     assert not any("disc_tensor_group" in text for text in device_functions())
@@ -114,7 +116,7 @@ def test_sums_are_in_registers() -> None:
         [source] = emulator.sources()
         image = nvrtc.compile_source(source, [CAPABILITY])[0].data
         kernels = [
-            text.partition("(")[0].split()[-1]
+            re.search(r"(k\d+_\w+)\(", text)[1]  # type: ignore[index]
             for text in source.split('extern "C" __global__ ')[1:]
             if "disc_tensor_group_multiply" in text
         ]

@@ -50,7 +50,7 @@ OPEN_LOCKED, FIND, FIND_LIBRARY = (
 LIBRARY = "libcuda.so.1"
 _NOW, _GLOBAL = 2, 0x100
 _MAJOR, _MINOR = 75, 76  # device attributes: compute capability
-_ROOM = 8  # attribute of a function: bytes of dynamic shared memory that a launch may ask for
+_ROOM = 8  # attribute of a function: bytes of dynamic shared memory that a launch may request
 _THRESHOLD = 4  # attribute of a memory pool: bytes that it keeps
 NAME_BYTES = 128
 
@@ -240,7 +240,7 @@ def _functions(step: _Steps, placed: Placed, cell: Buffer) -> None:
     size = tirx.Cast("uint64", i64(8 * max(1, len(placed.names))))
     table = block.bind("table", O.call_extern("handle", "malloc", size))
     functions = block.declare("functions", _as_words(block, bits_of(table)), "int64")
-    for k, (name, room_bytes) in enumerate(zip(placed.names, placed.rooms, strict=True)):
+    for k, (name, room_bytes) in enumerate(zip(placed.names, placed.dynamic_bytes, strict=True)):
         step(
             "cuModuleGetFunction",
             cell_address(cell),

@@ -18,13 +18,13 @@ class Placed:
     Attributes:
         constants_bytes: size of the constants before it, which are copied to the device.
         names: names of the device functions, in order.
-        rooms: bytes of dynamic shared memory of each.
+        dynamic_bytes: of shared memory, of each.
         images: (architecture, whether PTX, offset).
     """
 
     constants_bytes: int
     names: tuple[str, ...]
-    rooms: tuple[int, ...]
+    dynamic_bytes: tuple[int, ...]
     images: tuple[tuple[int, bool, int], ...]
 
 
@@ -44,8 +44,8 @@ def with_images(
     whole[: section.nbytes] = section
     for begin, data in parts:
         whole[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
-    names, rooms = zip(*((f.name, f.room_bytes) for f in code), strict=True) if code else ((), ())
-    return whole, Placed(section.nbytes, names, rooms, tuple(places))
+    names, dynamic = zip(*((f.name, f.room_bytes) for f in code), strict=True) if code else ((), ())
+    return whole, Placed(section.nbytes, names, dynamic, tuple(places))
 
 
 def _aligned(size: int) -> int:

@@ -2,7 +2,7 @@
 stay.
 
     before   loop(t < n):  rows = concat(rows, new[c, w])        # copies all rows so far
-    after    room[n * c, w]; loop(t < n):  room = append(room, new) from row t * c on
+    after    buffer[n * c, w]; loop(t < n):  buffer = append(buffer, new) from row t * c on
 
 The number of iterations is known before the loop if it counts from 0 to a size.
 
@@ -21,8 +21,8 @@ from tvm import relax, tirx
 
 from tvm_disc.graph.nodes import Node, const_node, like_blocks, static_dim
 from tvm_disc.relay.expressions import variables
+from tvm_disc.relay_passes.loops.buffers import append, blank, read_sizes
 from tvm_disc.relay_passes.loops.form import StepLoop
-from tvm_disc.relay_passes.loops.room import append, blank, read_sizes
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.rewrite import Sequence_, bindings_of, is_call, with_functions
 from tvm_disc.shape import Solver
@@ -164,7 +164,7 @@ def _changed(mod: TVMModule, loops: Sequence[_Collecting], solver: Solver) -> TV
     functions = dict(mod.functions_items())
     for found in loops:
         gv = relax.GlobalVar(found.loop.call.op.name_hint)
-        func, initial = _with_rooms(found, gv, solver)
+        func, initial = _with_buffers(found, gv, solver)
         del functions[found.loop.call.op]
         functions[gv] = func
         for caller, old in list(functions.items()):
@@ -203,7 +203,7 @@ def _typed_call(gv: GlobalVar, arguments: Sequence[Expr], ty: TVMType) -> Call:
     return call
 
 
-def _with_rooms(
+def _with_buffers(
     found: _Collecting, gv: GlobalVar, solver: Solver
 ) -> tuple[TVMFunction, tuple[list[Binding], list[Expr]]]:
     """Return the loop over buffers; the bindings of the buffers, and the arguments of its call."""
@@ -239,9 +239,9 @@ def _iteration(
     [step] = read_sizes(out, [loop.nodes[loop.params[loop.counter]]], ["step"])
     for k, rows in found.rows.items():
         shape, dtype = tuple(params[k].ty.shape.values), str(params[k].ty.dtype)
-        room = Node("param", (), shape, dtype, var=params[k])
-        out.lookup[params[k]] = room
-        again[k] = append(out, room, rows, solver.simplify(step * i64(rows.shape[0]))).var
+        buffer = Node("param", (), shape, dtype, var=params[k])
+        out.lookup[params[k]] = buffer
+        again[k] = append(out, buffer, rows, solver.simplify(step * i64(rows.shape[0]))).var
     return _returning([*body, *out.bindings], _typed_call(gv, again, ty), ty)
 
 

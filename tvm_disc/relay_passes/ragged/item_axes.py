@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from tvm_disc.graph.axes import concat_axis, permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import Node, free_symbols
+from tvm_disc.graph.nodes import Node
 from tvm_disc.shape import Solver
+from tvm_disc.shape.symbols import free_symbols
 from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr
 

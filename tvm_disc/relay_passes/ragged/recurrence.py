@@ -16,10 +16,10 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax import op as R
 
-from tvm_disc.graph.nodes import Node, free_symbols
+from tvm_disc.graph.nodes import Node
 from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay_passes.loops.buffers import append, blank, read_sizes
 from tvm_disc.relay_passes.loops.form import StepLoop
-from tvm_disc.relay_passes.loops.room import append, blank, read_sizes
 from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.ragged.forms import Dense, Form, Packed, Padded, RaggedDim
 from tvm_disc.relay_passes.ragged.item_axes import ItemAxes
@@ -27,6 +27,7 @@ from tvm_disc.relay_passes.ragged.steps import Steps
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, with_operands
 from tvm_disc.shape import Solver
+from tvm_disc.shape.symbols import free_symbols
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Binding, Expr, GlobalVar, TVMFunction, TVMType, Var
 
@@ -232,21 +233,21 @@ class LoopBody:
             elif isinstance(form, Packed) or (isinstance(form, Dense) and of._is_shared(k, form)):
                 self.made[old] = self._parameter("given", form.node)
         for k, ends in self.kept:
-            self.rows[k] = self._parameter("rows", self._room(k, ends)).var
+            self.rows[k] = self._parameter("rows", self._memory(k, ends)).var
 
     def _length(self) -> Node:
         call = R.shape_to_tensor(relax.ShapeExpr([self.of.dim.size]))
         return self.values.out.emit(call, [i64(1)], "int64")
 
-    def _room(self, k: int, ends: bool) -> Node:
+    def _memory(self, k: int, ends: bool) -> Node:
         """Return memory for the rows of all steps, behind the initial states if ``ends``."""
         out, dtype = self.values.out, str(self.loop.params[k].ty.dtype)
         dim, rest = self.of.dim, self.rest(k)
         rows = dim.rows + dim.items if ends else dim.rows
-        room = blank(out, [rows, *rest], dtype, len(out.bindings))
+        buffer = blank(out, [rows, *rest], dtype, len(out.bindings))
         if not ends:
-            return room
-        return append(out, room, self._in_order(self.of.forms[k].node), i64(0))
+            return buffer
+        return append(out, buffer, self._in_order(self.of.forms[k].node), i64(0))
 
     def _in_order(self, node: Node) -> Node:
         call = R.take(operand_expr(node), operand_expr(self.of.steps.order()), 0, "clip")
@@ -392,9 +393,9 @@ class LoopBody:
         items = next(iter(self.first.values())).shape[0]
         for k, ends in self.kept:
             row = self._new(loop.again[k]) if ends else self._flat(k)
-            room = self.inner.lookup[self.rows[k]]
+            buffer = self.inner.lookup[self.rows[k]]
             begin = self.before + items if ends else self.before
-            made = append(self.inner, room, row, begin)
+            made = append(self.inner, buffer, row, begin)
             found[places[self.rows[k]]] = operand_expr(made)
         return found
 

@@ -39,7 +39,7 @@ STEP = 16  # of k, of one instruction
 ROWS = 64  # of a warpgroup
 WARPS = 4  # of a warpgroup
 ROW_BYTES = 128
-ALIGNMENT = 1024  # of the room
+ALIGNMENT = 1024  # of dynamic shared memory
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ def blank(out: Sequence_, shape: Sequence[Expr], dtype: str, number: int) -> Nod
     return out.emit(kernel_call(BLANK, [], shape, dtype, number=number), shape, dtype)
 
 
-def append(out: Sequence_, room: Node, rows: Node, begin: Expr) -> Node:
-    """Emit the stores of rows to ``room[begin:]``, in place."""
+def append(out: Sequence_, buffer: Node, rows: Node, begin: Expr) -> Node:
+    """Emit the stores of rows to ``buffer[begin:]``, in place."""
     length = blank(out, [begin], "int8", 0)  # only its size is read
-    operands = [operand_expr(x) for x in (room, rows, length)]
-    call = kernel_call(APPEND, operands, room.shape, room.dtype, axis=0)
-    return out.emit(call, room.shape, room.dtype)
+    operands = [operand_expr(x) for x in (buffer, rows, length)]
+    call = kernel_call(APPEND, operands, buffer.shape, buffer.dtype, axis=0)
+    return out.emit(call, buffer.shape, buffer.dtype)
 
 
 def read_sizes(out: Sequence_, scalars: Sequence[Node], names: Sequence[str]) -> list[Var]:
