@@ -17,7 +17,7 @@ from transformers.models.whisper.modeling_whisper import WhisperEncoder  # noqa:
 import tvm_disc  # noqa: E402
 from benchmarks.zoo import causal, encoders  # noqa: E402, F401
 from benchmarks.zoo.row import ROWS, VOCABULARY, first_tensors  # noqa: E402
-from tvm_disc.errors import GuardFailed, IndexOutside, Unsupported  # noqa: E402
+from tvm_disc.errors import GuardFailed, IndexOutside  # noqa: E402
 
 LENGTHS = ([5, 2, 31, 2, 17], [3], [40] * 3)
 
@@ -168,10 +168,40 @@ def test_spectrograms() -> None:
         exe([np.zeros((5, 16), "float32"), np.zeros((97, 16), "float32")])
 
 
-def test_a_recurrent_layer_is_refused() -> None:
-    model = torch.nn.LSTM(8, 8, batch_first=True, bidirectional=True).eval()
-    with pytest.raises(Unsupported, match=r"ragged: .*lstm .*may depend on a length"):
-        tvm_disc.build(model, example_inputs=(torch.randn(2, 5, 8),), ragged={"input": 1})
+class Tagger(torch.nn.Module):  # type: ignore[misc]
+    """Two bidirectional recurrent layers: a score of each token, and of the last states."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = torch.nn.Embedding(VOCABULARY, 12)
+        layer = getattr(torch.nn, kind)
+        self.layer = layer(12, 8, num_layers=2, batch_first=True, bidirectional=True)
+        self.tags, self.whole = torch.nn.Linear(16, 5), torch.nn.Linear(32, 3)
+
+    def forward(self, ids: Any) -> Any:
+        each, last = self.layer(self.words(ids))
+        last = last[0] if isinstance(last, tuple) else last
+        return self.tags(each), self.whole(last.transpose(0, 1).flatten(1))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_taggers(kind: str) -> None:
+    model = Tagger(kind).eval()
+    sample = (torch.zeros(2, 7, dtype=torch.int64),)
+    exe = tvm_disc.build(model, example_inputs=sample, ragged={"ids": 1})
+    rng = np.random.default_rng(3)
+    drawn = [list(rng.integers(0, 60, rng.integers(1, 12))) for _ in range(6)]
+    for lengths in (*LENGTHS, [], [0, 4, 0, 1], *drawn):
+        items = [rng.integers(0, VOCABULARY, n) for n in lengths]
+        tags, scores = exe(ids=items)
+        for k, item in enumerate(items):
+            if not len(item):
+                continue
+            with torch.no_grad():
+                wanted = model(torch.from_numpy(item[None]))
+            np.testing.assert_allclose(tags[k], wanted[0][0].numpy(), 1e-5, 1e-5)
+            np.testing.assert_allclose(scores[k], wanted[1][0].numpy(), 1e-5, 1e-5)
 
 
 def test_mean_pooling() -> None:
