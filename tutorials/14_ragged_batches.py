@@ -132,7 +132,7 @@ print("lengths:", *audio(x=items).lengths)
 # refused at build with the operator and the reason (docs/ragged.md lists the rules).
 
 # %%
-for result in (relay.sum(x, axis=0), relay.reverse(x, axis=1)):
+for result in (relay.sum(x, axis=0), relay.sort(x, axis=1)):
     try:
         tvm_disc.build(relay.Function([x], result), ragged={"x": 1})
     except tvm_disc.DiscError as error:

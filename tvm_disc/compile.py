@@ -50,7 +50,6 @@ from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import ImportedModule
 from tvm_disc.relay_passes import (
     ChannelsLast,
-    CollectInPlace,
     DecomposeComposite,
     FuseDISC,
     HoistProducts,
@@ -89,6 +88,7 @@ from tvm_disc.typing import (
 
 _check_ragged = Late("tvm_disc.relay_passes.ragged.declared:check_ragged")
 _ragged_batches = Late("tvm_disc.relay_passes.ragged.transform:RaggedBatches")
+_collect = Late("tvm_disc.relay_passes.loops.collect:CollectInPlace")
 _export = Late("tvm_disc.codegen.export:export")
 _peaks = Late("tvm_disc.codegen.roofline:peaks_of_machine")
 _verify = Late("tvm_disc.codegen.verify:verify")
@@ -129,7 +129,7 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("layout", lambda told: ChannelsLast()),
     # After hoisting, which knows loops in their first form. Before fusion, which would fuse the
     # concatenations.
-    ("collect", lambda told: CollectInPlace()),
+    ("collect", lambda told: _collected),
     # Last: afterwards groups are closed functions, and buffers are allocated per group.
     ("fuse", lambda told: FuseDISC(enabled=told.options.fuse)),
 )
@@ -138,6 +138,13 @@ STAGES = tuple(name for name, _ in PASSES)
 
 def _unchanged(mod: TVMModule) -> TVMModule:
     return mod
+
+
+def _collected(mod: TVMModule) -> TVMModule:
+    """Apply ``CollectInPlace`` to a program with loops; they are separate functions."""
+    functions = [f for f in mod.functions.values() if isinstance(f, relax.Function)]
+    collected: TVMModule = mod if len(functions) == 1 else _collect()(mod)
+    return collected
 
 
 def build(

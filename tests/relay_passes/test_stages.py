@@ -17,6 +17,7 @@ from tests.models import function, mlp, mlp_reference, rows
 from tvm_disc import Options, relay, relay_passes
 from tvm_disc.compile import PASSES, STAGES
 from tvm_disc.errors import BadInput, ShapeConflict, TypeMismatch, Unsupported
+from tvm_disc.relay_passes.loops.collect import CollectInPlace
 from tvm_disc.relay_passes.module_facts import solver_of, without_solver
 from tvm_disc.relay_passes.versions import Told, import_versions
 from tvm_disc.shape import Solver
@@ -51,7 +52,7 @@ def pipeline(**told: Any) -> Any:
             relay_passes.HoistProducts(),
             relay_passes.MergeProducts(),
             relay_passes.ChannelsLast(),
-            relay_passes.CollectInPlace(),
+            CollectInPlace(),
             relay_passes.FuseDISC(),
         ]
     )

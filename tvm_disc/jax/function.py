@@ -18,13 +18,13 @@ from tvm_disc.typing import TargetLike
 
 def compile(
     function: Callable[..., Any],
-    *args: Any,
+    *args: object,
     target: TargetLike = None,
     options: Options | None = None,
     static_argnums: int | Sequence[int] = (),
     donate_argnums: int | Sequence[int] = (),
     constraints: Sequence[str] = (),
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Compiled:
     """Export a function with symbolic dims and build it.
 
@@ -165,7 +165,7 @@ class _Jitted:
         call = calls.get(key) or calls.add(key, self.program(*args, **kwargs), leaves)
         return call(leaves)
 
-    def program(self, *args: Any, **kwargs: Any) -> Compiled:
+    def program(self, *args: object, **kwargs: object) -> Compiled:
         """Return the program that serves some arguments; the first call builds it."""
         shapes = [self.dynamic.get(name) for name, _ in zip(self.parameters, args, strict=False)]
         named = {name: self.dynamic.get(name) for name in kwargs}
@@ -195,7 +195,7 @@ class _Jitted:
         )
 
 
-def _static(value: Any) -> Hashable:
+def _static(value: object) -> Hashable:
     """Return the key of a static argument.
 
     Raises:
@@ -209,7 +209,7 @@ def _static(value: Any) -> Hashable:
         ) from None
 
 
-def _key(value: Any, shape: str | None) -> Hashable:
+def _key(value: object, shape: str | None) -> Hashable:
     """Return the structure, types and fixed shapes of a tree of arrays."""
     import jax
     import numpy as np

@@ -9,7 +9,6 @@ from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.hoist import HoistProducts
 from tvm_disc.relay_passes.integer_products import IntegerProducts
 from tvm_disc.relay_passes.layout import ChannelsLast
-from tvm_disc.relay_passes.loops.collect import CollectInPlace
 from tvm_disc.relay_passes.narrow_weights import NarrowWeights
 from tvm_disc.relay_passes.own_state import OwnState
 from tvm_disc.relay_passes.propagation.propagate import PropagateShapeConstraints
@@ -17,7 +16,6 @@ from tvm_disc.relay_passes.simplify import Simplify
 
 __all__ = [
     "ChannelsLast",
-    "CollectInPlace",
     "DecomposeComposite",
     "FuseDISC",
     "HoistProducts",

@@ -19,7 +19,7 @@ from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_
 from tvm_disc.relay.expressions import variables
 from tvm_disc.shape import Solver
 from tvm_disc.support.limits import FoldBudget
-from tvm_disc.typing import Binding, Expr, SeqExpr, Var
+from tvm_disc.typing import Binding, Expr, GlobalVar, SeqExpr, TVMModule, Var
 
 DEEPEST = 16  # maximum nesting of rules that emit calls, to which rules are applied
 
@@ -215,7 +215,7 @@ def map_functions(mod: Any, change: Callable[[Any], Any]) -> object:
     return with_functions(mod, functions)
 
 
-def with_functions(mod: Any, functions: Mapping[Any, Any]) -> object:
+def with_functions(mod: Any, functions: Mapping[GlobalVar, object]) -> TVMModule:
     """Return the module with other functions."""
     return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from tvm import tirx
 
@@ -12,7 +11,7 @@ from tvm_disc.typing import Expr
 
 def free_symbols(exprs: Iterable[object]) -> list[Expr]:
     """Return the symbolic variables of sizes, each once, in order of appearance."""
-    seen: dict[Any, None] = {}
+    seen: dict[Expr, None] = {}
     for e in exprs:
         if isinstance(e, int | tirx.IntImm):
             continue

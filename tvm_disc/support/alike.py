@@ -5,7 +5,7 @@ Equal expressions of a program are usually different objects, and TVM compares o
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import tvm_ffi
 
@@ -24,25 +24,25 @@ class ByStructure(Generic[T]):
 
     def __init__(self, map_free_vars: bool = False) -> None:
         self._map_free_vars = map_free_vars
-        self._entries: dict[int, list[tuple[Any, T]]] = {}
+        self._entries: dict[int, list[tuple[object, T]]] = {}
         self.values: list[T] = []
 
-    def get(self, key: Any) -> T | None:
+    def get(self, key: object) -> T | None:
         """Return the value of an equal key, or None."""
         if not self._entries:
             return None
         same = self._entries.get(self._hash(key), ())
         return next((value for other, value in same if self._equal(other, key)), None)
 
-    def add(self, key: Any, value: T) -> None:
+    def add(self, key: object, value: T) -> None:
         """Set the value of a key that has no equal one yet."""
         self._entries.setdefault(self._hash(key), []).append((key, value))
         self.values.append(value)
 
-    def _hash(self, key: Any) -> int:
+    def _hash(self, key: object) -> int:
         return int(tvm_ffi.structural_hash(key, map_free_vars=self._map_free_vars))
 
-    def _equal(self, one: Any, other: Any) -> bool:
+    def _equal(self, one: object, other: object) -> bool:
         return bool(tvm_ffi.structural_equal(one, other, map_free_vars=self._map_free_vars))
 
 

@@ -13,11 +13,15 @@ import numpy as np
 import tvm_disc
 from tests.cuda import emulator
 from tests.cuda.helpers import noise
-from tvm_disc.schedules.cuda import product
+from tests.models import function, rows
+from tvm_disc import relay
+from tvm_disc.schedules.cuda import product as products
 from tvm_disc.schedules.cuda.tensor import template
 from tvm_disc.schedules.cuda.tensor.tile import TensorKnobs
 from tvm_disc.schedules.cuda.tensor.warpgroup import GroupKnobs
 
+ONLY = "cuda -arch=sm_90"  # the GPUs with instructions of warpgroups
+CAPABILITY = 90
 DTYPES = ("bfloat16", "float16", "float32")
 TOLERANCE = {"bfloat16": 1e-2, "float16": 2e-3, "float32": 2e-3}
 
@@ -28,7 +32,7 @@ def only_tensor_tile(tile: TensorKnobs) -> Iterator[None]:
     with (
         mock.patch.object(template, "TILES", (tile,)),
         mock.patch.object(template, "GROUP_TILES", ()),
-        mock.patch.object(product, "plan_contraction", lambda *given: []),
+        mock.patch.object(products, "plan_contraction", lambda *given: []),
     ):
         yield
 
@@ -39,9 +43,15 @@ def only_group_tile(pair: tuple[GroupKnobs, GroupKnobs]) -> Iterator[None]:
     with (
         mock.patch.object(template, "TILES", ()),
         mock.patch.object(template, "GROUP_TILES", (pair,)),
-        mock.patch.object(product, "plan_contraction", lambda *given: []),
+        mock.patch.object(products, "plan_contraction", lambda *given: []),
     ):
         yield
+
+
+def product(dtype: str = "bfloat16") -> Any:
+    """``x[m, k] @ z[n, k].T``."""
+    x, z = rows("m", "k", dtype=dtype), rows("n", "k", name="z", dtype=dtype)
+    return function(x, z, relay.nn.dense(x, z))
 
 
 def numbers(dtype: str, *shape: int, scale: float = 1.0) -> Any:

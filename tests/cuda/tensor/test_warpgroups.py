@@ -14,14 +14,19 @@ import pytest
 import tvm_disc
 from tests.cuda import cubin, emulator
 from tests.cuda.forced import check_all
-from tests.cuda.tensor.forced import TOLERANCE, numbers, only_group_tile
+from tests.cuda.tensor.forced import (
+    CAPABILITY,
+    ONLY,
+    TOLERANCE,
+    numbers,
+    only_group_tile,
+    product,
+)
 from tests.models import function, rows
 from tvm_disc import Options, relay
 from tvm_disc.codegen.cuda import nvrtc
 from tvm_disc.schedules.cuda.tensor.template import GROUP_TILES
 
-ONLY = "cuda -arch=sm_90"
-CAPABILITY = 90
 # (m, n, k): less than a tile, a prime number of rows, an edge in every dim, more than the stages
 SIZES = ((1, 8, 8), (67, 64, 64), (136, 200, 328), (130, 264, 72), (3, 8, 0))
 ODD = ((1, 1, 1), (5, 3, 7), (130, 66, 33))  # instructions of warps
@@ -29,11 +34,6 @@ ODD = ((1, 1, 1), (5, 3, 7), (130, 66, 33))  # instructions of warps
 
 def device_functions() -> list[str]:
     return "".join(emulator.sources()).split('extern "C" __global__ ')[1:]
-
-
-def product(dtype: str = "bfloat16") -> Any:
-    x, z = rows("m", "k", dtype=dtype), rows("n", "k", name="z", dtype=dtype)
-    return function(x, z, relay.nn.dense(x, z))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -133,18 +133,18 @@ MISTAKES = {
 SCRIPT = """
 from unittest import mock
 from tests.cuda import emulator
-from tests.cuda.tensor import test_warpgroups as own
-from tests.cuda.tensor.forced import numbers, only_group_tile
+from tests.cuda.tensor import forced as own
+from tvm_disc.schedules.cuda.tensor.template import GROUP_TILES
 from tvm_disc.schedules.cuda.tensor.instructions import Instructions
 from tvm_disc.schedules.cuda.tensor.warpgroup import GroupKnobs
 import tvm_disc
 name, replacement = {mistake!r}
 place = GroupKnobs if name == "room_bytes" else Instructions
-with emulator.emulated() as gpu, only_group_tile(own.GROUP_TILES[1]):
+with emulator.emulated() as gpu, own.only_group_tile(GROUP_TILES[1]):
     gpu.emulated_device(own.CAPABILITY)
     with mock.patch.object(place, name, eval(replacement)):
         program = tvm_disc.build(own.product(), target=own.ONLY)
-    a, b = numbers("bfloat16", 64, 512), numbers("bfloat16", 128, 512)
+    a, b = own.numbers("bfloat16", 64, 512), own.numbers("bfloat16", 128, 512)
     wanted = a.astype("f8") @ b.astype("f8").T
     for order in (0, 1, 5):
         gpu.emulated_order(order)

@@ -18,7 +18,6 @@ pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
 
 from tests.frontends.onnx.helpers import F32, build, model, node  # noqa: E402
-from tests.shape.test_budget import OVERRUN  # noqa: E402
 from tvm_disc.compile import compile_counter  # noqa: E402
 from tvm_disc.shape.budget import QUERY, Budget  # noqa: E402
 
@@ -198,4 +197,4 @@ def test_work_of_the_solver_grows_with_the_levels(units: Units) -> None:
         spent.append((units.total - before) / levels)
     assert spent[0] <= 60_000
     assert spent[1] <= 1.5 * spent[0]
-    assert units.largest <= OVERRUN * QUERY
+    assert units.largest <= 3 * QUERY  # a query may end above its budget (test_budget.py)

@@ -66,7 +66,7 @@ class TailCall:
     """
 
     var: Any
-    others: list[Any]
+    others: list[object]
 
 
 class TailUsed(Exception):

@@ -170,7 +170,7 @@ def _changed(mod: TVMModule, loops: Sequence[_Collecting], solver: Solver) -> TV
         for caller, old in list(functions.items()):
             if isinstance(old, relax.Function) and found.binding.var in _top(old):
                 functions[caller] = _calling(old, found.binding, gv, initial)
-    return cast("TVMModule", with_functions(mod, functions))
+    return with_functions(mod, functions)
 
 
 def _top(func: TVMFunction) -> set[Var]:

@@ -15,7 +15,7 @@ from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.typing import Binding, Expr, GlobalVar, TVMFunction, TVMModule, Var
 
 
-class Loops:
+class RecurrentLoops:
     """The loops that the main function calls.
 
     Attributes:
@@ -98,4 +98,4 @@ class Loops:
         return found.form(values, node)
 
 
-__all__ = ["Loops", "NotRagged"]
+__all__ = ["NotRagged", "RecurrentLoops"]

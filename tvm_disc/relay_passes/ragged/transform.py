@@ -43,7 +43,7 @@ from tvm_disc.relay_passes.ragged.forms import (
 )
 from tvm_disc.relay_passes.ragged.inputs import RaggedInputs, settle_guards
 from tvm_disc.relay_passes.ragged.items import reduced_everywhere
-from tvm_disc.relay_passes.ragged.loops import Loops, NotRagged
+from tvm_disc.relay_passes.ragged.loops import NotRagged, RecurrentLoops
 from tvm_disc.relay_passes.ragged.rules import filled, ragged_form
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import (
@@ -102,7 +102,7 @@ class _Rewriter:
         self.dims = RaggedDims(self.inputs.dims, solver)
         self.bindings = [b for block in main.body.blocks for b in block.bindings]
         self.old = self._nodes()
-        self.loops = Loops(mod, self.bindings, self.old)
+        self.loops = RecurrentLoops(mod, self.bindings, self.old)
         self.attentions, refused = self._attentions()
         self.values = Values(self.out, self.dims, refused)
         self.forms: dict[Node, Form] = {

@@ -17,7 +17,7 @@ from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.cuda.cost import Work
 from tvm_disc.schedules.cuda.tensor.instructions import CHUNK_BYTES
 from tvm_disc.schedules.cuda.tensor.tile import TensorKnobs, TensorPlan
-from tvm_disc.schedules.cuda.tensor.warpgroup import GroupKnobs, GroupPlan, group_tile
+from tvm_disc.schedules.cuda.tensor.warpgroup import GroupKnobs, WarpgroupPlan, group_tile
 from tvm_disc.schedules.cuda.tile import Side
 from tvm_disc.schedules.cuda.tiling import Tiling
 from tvm_disc.schedules.cuda.vector import OnCapability, item_bytes
@@ -132,7 +132,7 @@ class _TensorTiling(Tiling):
         places = self.places if tile.wide else None
         stored = self._stored_lanes(tile) if wide_store else 1
         if isinstance(tile, GroupKnobs) and tile.group:
-            return GroupPlan(self.view, tile, sides, places, facts, stored).emit
+            return WarpgroupPlan(self.view, tile, sides, places, facts, stored).emit
         return TensorPlan(self.view, tile, sides, places, facts, stored).emit
 
     def _stored_lanes(self, tile: TensorKnobs) -> int:

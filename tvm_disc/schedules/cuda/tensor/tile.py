@@ -98,13 +98,13 @@ class TensorPlan:
 
     def emit(self, body: Body) -> None:
         """Emit the tile of one task."""
-        Tile(self, body).emit()
+        TensorTile(self, body).emit()
 
 
 class TileOperand:
     """An operand in shared memory: its copies by a thread, and the fragments of a warp."""
 
-    def __init__(self, tile: Tile, side: Side, place: Any, begin: int) -> None:
+    def __init__(self, tile: TensorTile, side: Side, place: Any, begin: int) -> None:
         name = "a" if side.first else "b"
         self.of, self.side, self.at_global = tile, side, place
         knobs, block = tile.knobs, tile.block
@@ -304,7 +304,7 @@ class TileOperand:
             block.store(self.words, begin + q, tirx.reinterpret(ADDRESS, value))
 
 
-class Tile(TileTask):
+class TensorTile(TileTask):
     """Emits the tile of one task."""
 
     on_tensor_cores = True
@@ -489,4 +489,4 @@ class Tile(TileTask):
         self.calls.meet()
 
 
-__all__ = ["WARP", "TensorKnobs", "TensorPlan", "Tile", "TileOperand"]
+__all__ = ["WARP", "TensorKnobs", "TensorPlan", "TensorTile", "TileOperand"]

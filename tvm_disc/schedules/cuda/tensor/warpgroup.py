@@ -18,7 +18,6 @@ has a block of rows for each 64 columns.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 
@@ -27,7 +26,7 @@ from tvm_disc.schedules.cuda.tensor.tile import (
     WARP,
     TensorKnobs,
     TensorPlan,
-    Tile,
+    TensorTile,
     TileOperand,
 )
 from tvm_disc.schedules.group import Body
@@ -64,7 +63,7 @@ def group_tile(m: int, n: int, stages: int, parts: int = 1) -> tuple[GroupKnobs,
     return warps, GroupKnobs(m, n, SLICE, down, 1, stages, parts, wide=True, group=True)
 
 
-class GroupPlan(TensorPlan):
+class WarpgroupPlan(TensorPlan):
     """A matmul by instructions of warpgroups; its operands are plain."""
 
     def emit(self, body: Body) -> None:
@@ -91,12 +90,12 @@ class _GroupOperand(TileOperand):
         return self.base + self._shift(stage) + word(step * step_bytes)
 
 
-class _GroupTile(Tile):
+class _GroupTile(TensorTile):
     """Emits the tile of one task."""
 
     operand: type[TileOperand] = _GroupOperand
 
-    def _shared(self, elements: int) -> tuple[Any, Expr]:
+    def _shared(self, elements: int) -> tuple[None, Expr]:
         return None, self.calls.room("room_at")
 
     def _slices_ahead(self) -> None:
@@ -142,4 +141,4 @@ class _GroupTile(Tile):
         self.calls.group_commit()
 
 
-__all__ = ["GroupKnobs", "GroupPlan", "group_tile"]
+__all__ = ["GroupKnobs", "WarpgroupPlan", "group_tile"]
