@@ -291,8 +291,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: relay.strided_slice(x, [0], [2], axes=[1]),
         "ragged: .*it takes a part of the ragged axis",
     ),
-    "reversed": (
-        lambda x: relay.reverse(x, axis=1),
+    "items reversed": (
+        lambda x: relay.reverse(x, axis=0),
+        "ragged: .*it combines elements of different items",
+    ),
+    "sorted": (
+        lambda x: relay.sort(x, axis=1),
         "ragged: .*no rule describes it for items of different lengths",
     ),
     "gram matrix": (
