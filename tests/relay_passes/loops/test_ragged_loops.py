@@ -145,6 +145,22 @@ def test_steps_that_combine_items_are_refused(step: Step, reason: str) -> None:
     assert reason in str(raised.value)
 
 
+def test_a_loop_over_a_vector_of_sizes_is_refused() -> None:
+    x = rows("b", "s", 8)
+    sizes = relay.Var("sizes", relay.TensorType((2,), "int64"))
+    limit, t = (relay.Var(name, relay.scalar_type("int64")) for name in ("limit", "t"))
+    loop = relay.loops.while_loop(
+        lambda sizes, limit, t: relay.less(t, limit),
+        [sizes, limit, t],
+        lambda sizes, limit, t: [sizes + sizes, limit, t + relay.const(1, "int64")],
+    )
+    vector = relay.strided_slice(relay.shape_of(x, "int64"), [0], [2])
+    out = relay.Call(loop, (vector, relay.const(3, "int64"), relay.const(0, "int64")))
+    with pytest.raises(Unsupported, match=r"ragged: shape_to_tensor.*may depend on a length"):
+        result = relay.Tuple([x, relay.TupleGetItem(out, 0)])
+        tvm_disc.build(function(x, result), ragged={"x": 1})
+
+
 def test_a_loop_over_another_axis_is_refused() -> None:
     x = rows("b", "s", 8)
     every, _ = layer(relay.transpose(x, (0, 1, 2)), tanh_step)

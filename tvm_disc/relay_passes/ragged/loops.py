@@ -53,7 +53,9 @@ class RecurrentLoops:
             chain: list[Node] = []
             while node is not None and node.op == "relax.reshape" and not node.shape:
                 chain, node = [*chain, node], node.inputs[0]
-            if node is None or node.op != "relax.shape_to_tensor" or chain[0].users:
+            if node is None or node.op != "relax.shape_to_tensor":
+                continue
+            if not chain or chain[0].users:  # a vector of sizes, or a number that others read
                 continue
             alone = all(len(x.users) == 1 for x in (*chain[1:], node))
             if alone and not any(x.is_output for x in (*chain, node)):
