@@ -23,7 +23,13 @@ from tvm import relax
 from tvm.relax import op as R
 
 from tvm_disc.relay_passes.module_facts import solver_of
-from tvm_disc.relay_passes.rewrite import bindings_of, drop_dead, is_call, rewrite_function
+from tvm_disc.relay_passes.rewrite import (
+    bindings_of,
+    counted_size,
+    drop_dead,
+    is_call,
+    rewrite_function,
+)
 from tvm_disc.shape import Solver
 from tvm_disc.typing import Binding, Call, Expr, PassContext, TVMFunction, TVMModule, TVMType, Var
 
@@ -138,18 +144,8 @@ def _visits_every_row(caller: TVMFunction, call: Call, found: _Product, solver: 
     rows = call.args[found.rows]
     if _literal(call.args[found.step]) != 0 or rows.ty.shape is None:
         return False
-    count = call.args[found.count]
-    while isinstance(count, tvm.ir.Var) and count in defined:
-        count = defined[count]
-        if is_call(count, "shape_to_tensor"):
-            dims = count.args[0]
-            dims = defined.get(dims, dims)
-            single = isinstance(dims, relax.ShapeExpr) and len(dims.values) == 1
-            return single and bool(solver.known_eq(dims.values[0], rows.ty.shape[0]))
-        if not any(is_call(count, n) for n in ("astype", "reshape", "squeeze")):
-            return False
-        count = count.args[0]
-    return False
+    size = counted_size(call.args[found.count], defined)
+    return size is not None and bool(solver.known_eq(size, rows.ty.shape[0]))
 
 
 def _hoisted(mod: Any, gv: Any, caller: Any, call: Call, found: _Product) -> object:

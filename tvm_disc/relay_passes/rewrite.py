@@ -238,6 +238,21 @@ def is_call(value: object, name: str) -> bool:
     return isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") == f"relax.{name}"
 
 
+def counted_size(count: Expr, values: Mapping[Expr, Expr]) -> Expr | None:
+    """Return the size that a number is, through casts and reshapes; None for other numbers."""
+    while isinstance(count, tvm.ir.Var) and count in values:
+        count = values[count]
+        if is_call(count, "shape_to_tensor"):
+            dims = count.args[0]
+            dims = values.get(dims, dims)
+            single = isinstance(dims, relax.ShapeExpr) and len(dims.values) == 1
+            return dims.values[0] if single else None
+        if not any(is_call(count, name) for name in ("astype", "reshape", "squeeze")):
+            return None
+        count = count.args[0]
+    return None
+
+
 def rewrite_function(
     func: Any, solver: Solver, rules: Sequence[Any], finish: Sequence[Any] = ()
 ) -> object:

@@ -138,6 +138,7 @@ CUDA: dict[int, tuple[int, float, float]] = {
     120: (170, 1792.0, 104800.0),
 }
 DEFAULT = (80, 90)
+GROUPS = 90  # the architecture with instructions of warpgroups
 
 
 def cuda_device(architectures: Sequence[int] = DEFAULT) -> Device:
@@ -170,4 +171,4 @@ def _scaled(cores: int, flops: float) -> Costs:
     return replace(MEASURED, **scaled)
 
 
-__all__ = ["CUDA", "DEFAULT", "MEASURED", "Costs", "Device", "cuda_device"]
+__all__ = ["CUDA", "DEFAULT", "GROUPS", "MEASURED", "Costs", "Device", "cuda_device"]

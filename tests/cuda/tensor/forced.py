@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -12,6 +13,7 @@ import numpy as np
 
 import tvm_disc
 from tests.cuda import emulator
+from tests.cuda.forced import check_all
 from tests.cuda.helpers import noise
 from tests.models import function, rows
 from tvm_disc import relay
@@ -19,9 +21,10 @@ from tvm_disc.schedules.cuda import product as products
 from tvm_disc.schedules.cuda.tensor import template
 from tvm_disc.schedules.cuda.tensor.tile import TensorKnobs
 from tvm_disc.schedules.cuda.tensor.warpgroup import GroupKnobs
+from tvm_disc.target.device import GROUPS
 
 ONLY = "cuda -arch=sm_90"  # the GPUs with instructions of warpgroups
-CAPABILITY = 90
+CAPABILITY = GROUPS
 DTYPES = ("bfloat16", "float16", "float32")
 TOLERANCE = {"bfloat16": 1e-2, "float16": 2e-3, "float32": 2e-3}
 
@@ -52,6 +55,35 @@ def product(dtype: str = "bfloat16") -> Any:
     """``x[m, k] @ z[n, k].T``."""
     x, z = rows("m", "k", dtype=dtype), rows("n", "k", name="z", dtype=dtype)
     return function(x, z, relay.nn.dense(x, z))
+
+
+def layouts(dtype: str) -> Any:
+    """Products with operands by rows and by columns, in a batch, with an epilogue."""
+    x, y, z, w = (
+        rows(*dims, name=name, dtype=dtype)
+        for name, dims in (("x", "mk"), ("y", "kn"), ("z", "nk"), ("w", "gkm"))
+    )
+    v, bias = rows("g", "k", "n", name="v", dtype=dtype), rows("n", name="b", dtype=dtype)
+    results = [
+        relay.nn.relu(relay.add(relay.nn.matmul(x, y), bias)),
+        relay.nn.dense(x, z),
+        relay.nn.batch_matmul(w, v, transpose_a=True, transpose_b=False),
+    ]
+    return function(x, y, z, w, v, bias, relay.Tuple(results))
+
+
+def check_layouts(
+    gpu: ctypes.CDLL, program: Any, dtype: str, sizes: Sequence[tuple[int, int, int]]
+) -> None:
+    """Compare a program of :func:`layouts` with NumPy at sizes (m, n, k)."""
+    for m, n, k in sizes:
+        given = [
+            numbers(dtype, *shape, scale=(k + 1) ** -0.5)
+            for shape in ((m, k), (k, n), (n, k), (2, k, m), (2, k, n), (n,))
+        ]
+        a, b, c, d, e, f = (g.astype("f8") for g in given)
+        wanted = [np.maximum(a @ b + f, 0), a @ c.T, d.transpose(0, 2, 1) @ e]
+        check_all(gpu, program, given, wanted, TOLERANCE[dtype])
 
 
 def numbers(dtype: str, *shape: int, scale: float = 1.0) -> Any:

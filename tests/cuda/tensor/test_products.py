@@ -10,8 +10,14 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.cuda.forced import check_all
-from tests.cuda.tensor.forced import DTYPES, TOLERANCE, built, numbers, only_tensor_tile
+from tests.cuda.tensor.forced import (
+    DTYPES,
+    built,
+    check_layouts,
+    layouts,
+    numbers,
+    only_tensor_tile,
+)
 from tests.models import function, rows
 from tvm_disc import relay
 from tvm_disc.schedules.cuda.tensor.template import TILES
@@ -25,28 +31,11 @@ SIZES = ((1, 1, 1), (5, 3, 7), (64, 128, 64), (72, 136, 200), (130, 66, 33), (3,
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_every_layout(gpu: ctypes.CDLL, tile: TensorKnobs, dtype: str) -> None:
     """Operands by rows and by columns, in a batch, with an epilogue."""
-    x, y, z, w = (
-        rows(*dims, name=name, dtype=dtype)
-        for name, dims in (("x", "mk"), ("y", "kn"), ("z", "nk"), ("w", "gkm"))
-    )
-    v, bias = rows("g", "k", "n", name="v", dtype=dtype), rows("n", name="b", dtype=dtype)
-    results = [
-        relay.nn.relu(relay.add(relay.nn.matmul(x, y), bias)),
-        relay.nn.dense(x, z),
-        relay.nn.batch_matmul(w, v, transpose_a=True, transpose_b=False),
-    ]
     with only_tensor_tile(tile):
-        program, code = built(function(x, y, z, w, v, bias, relay.Tuple(results)))
+        program, code = built(layouts(dtype))
     # each product element by element, and with asynchronous copies
     assert len(code) == 6 and sum("disc_tensor_copy" in t for t in code) == 3
-    for m, n, k in SIZES:
-        given = [
-            numbers(dtype, *shape, scale=(k + 1) ** -0.5)
-            for shape in ((m, k), (k, n), (n, k), (2, k, m), (2, k, n), (n,))
-        ]
-        a, b, c, d, e, f = (g.astype("f8") for g in given)
-        wanted = [np.maximum(a @ b + f, 0), a @ c.T, d.transpose(0, 2, 1) @ e]
-        check_all(gpu, program, given, wanted, TOLERANCE[dtype])
+    check_layouts(gpu, program, dtype, SIZES)
 
 
 def test_computed_operands(gpu: ctypes.CDLL) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from typing import Any
 
-import numpy as np
 import pytest
 
 import tvm_disc
@@ -17,7 +16,8 @@ from tests.cuda.forced import check_all
 from tests.cuda.tensor.forced import (
     CAPABILITY,
     ONLY,
-    TOLERANCE,
+    check_layouts,
+    layouts,
     numbers,
     only_group_tile,
     product,
@@ -41,32 +41,14 @@ def device_functions() -> list[str]:
 def test_every_layout(gpu: ctypes.CDLL, pair: Any, dtype: str) -> None:
     """Operands by rows and by columns, in a batch, with an epilogue."""
     gpu.emulated_device(CAPABILITY)
-    x, y, z, w = (
-        rows(*dims, name=name, dtype=dtype)
-        for name, dims in (("x", "mk"), ("y", "kn"), ("z", "nk"), ("w", "gkm"))
-    )
-    v, bias = rows("g", "k", "n", name="v", dtype=dtype), rows("n", name="b", dtype=dtype)
-    results = [
-        relay.nn.relu(relay.add(relay.nn.matmul(x, y), bias)),
-        relay.nn.dense(x, z),
-        relay.nn.batch_matmul(w, v, transpose_a=True, transpose_b=False),
-    ]
     emulator.sources()
     with only_group_tile(pair):
-        program = tvm_disc.build(function(x, y, z, w, v, bias, relay.Tuple(results)), target=ONLY)
+        program = tvm_disc.build(layouts(dtype), target=ONLY)
     code = device_functions()
     n = pair[1].n
     for form in ("01", "00", "11"):
         assert sum(f"group_multiply_{dtype}_{n}_{form}(" in text for text in code) == 1
-    for sizes in (SIZES, ODD):
-        for m, n, k in sizes:
-            given = [
-                numbers(dtype, *shape, scale=(k + 1) ** -0.5)
-                for shape in ((m, k), (k, n), (n, k), (2, k, m), (2, k, n), (n,))
-            ]
-            a, b, c, d, e, f = (g.astype("f8") for g in given)
-            wanted = [np.maximum(a @ b + f, 0), a @ c.T, d.transpose(0, 2, 1) @ e]
-            check_all(gpu, program, given, wanted, TOLERANCE[dtype])
+    check_layouts(gpu, program, dtype, (*SIZES, *ODD))
 
 
 def test_other_gpus_use_instructions_of_warps(gpu: ctypes.CDLL) -> None:

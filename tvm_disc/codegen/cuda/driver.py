@@ -36,10 +36,10 @@ from tvm_disc.codegen.cuda.calls import (
     text_address,
 )
 from tvm_disc.codegen.cuda.image import Placed
-from tvm_disc.codegen.cuda.tensor import GROUPS
 from tvm_disc.codegen.host.abi import i32
 from tvm_disc.codegen.host.device import DEVICE_NUMBER, OPEN
 from tvm_disc.codegen.host.memory import bits_of, lock, words
+from tvm_disc.target.device import GROUPS
 from tvm_disc.tir.builder import Block, call, i64, prim_func
 from tvm_disc.tir.imports import provide
 from tvm_disc.typing import Buffer, Expr

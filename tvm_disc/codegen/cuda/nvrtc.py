@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tvm_disc.codegen.cuda.tensor import GROUPS
 from tvm_disc.errors import Unsupported
+from tvm_disc.target.device import GROUPS
 
 OPTIONS = ("--std=c++17", "-default-device", "--fmad=true", "-w")
 

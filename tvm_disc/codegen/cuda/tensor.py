@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 
 PREFIX = "disc_tensor_"
-GROUPS = 90  # the compute capability with instructions of warpgroups
 # dtype, columns, whether A is stored along rows, whether B is stored along columns
 _GROUP = re.compile(r"disc_tensor_group_multiply_(bfloat16|float16)_(\d+)_([01])([01])\b")
 _KINDS = {"bfloat16": "bf16", "float16": "f16"}
@@ -136,4 +135,4 @@ DISC_TENSOR_MULTIPLY(disc_tensor_multiply_float32, "m16n8k8", "tf32")
 #endif
 """
 
-__all__ = ["GROUPS", "PREFIX", "TEXT", "group_text"]
+__all__ = ["PREFIX", "TEXT", "group_text"]

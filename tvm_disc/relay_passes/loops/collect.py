@@ -11,8 +11,9 @@ needs: the concatenation is read by the next iteration only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import cast
 
 import numpy as np
@@ -22,14 +23,13 @@ from tvm import relax, tirx
 from tvm_disc.graph.nodes import Node, const_node, like_blocks, static_dim
 from tvm_disc.relay.expressions import variables
 from tvm_disc.relay_passes.loops.buffers import append, blank, read_sizes
-from tvm_disc.relay_passes.loops.form import StepLoop
+from tvm_disc.relay_passes.loops.form import StepLoop, branch_of, loop_call
 from tvm_disc.relay_passes.module_facts import solver_of
-from tvm_disc.relay_passes.rewrite import Sequence_, bindings_of, is_call, with_functions
+from tvm_disc.relay_passes.rewrite import Sequence_, bindings_of, counted_size, with_functions
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import (
     Binding,
-    Call,
     Expr,
     GlobalVar,
     PassContext,
@@ -48,7 +48,7 @@ def CollectInPlace(solver: Solver | None = None) -> object:
         found: list[_Collecting] = []
         for func in mod.functions.values():
             if isinstance(func, relax.Function):
-                found += _loops(mod, func, known, len(found))
+                found += _loops(mod, func, known)
         return _changed(mod, found, known) if found else mod
 
     return tvm.transform.module_pass(collect, opt_level=0, name="CollectInPlace")
@@ -62,7 +62,6 @@ class _Collecting:
         binding: that of the call.
         rows: the rows that an iteration appends, by parameter.
         times: the number of iterations.
-        number: of its first buffer.
     """
 
     loop: StepLoop
@@ -70,10 +69,9 @@ class _Collecting:
     binding: Binding
     rows: dict[int, Node]
     times: Expr
-    number: int
 
 
-def _loops(mod: TVMModule, caller: TVMFunction, solver: Solver, number: int) -> list[_Collecting]:
+def _loops(mod: TVMModule, caller: TVMFunction, solver: Solver) -> list[_Collecting]:
     """Return the loops that a function calls and that collect rows."""
     top = [b for block in caller.body.blocks for b in block.bindings]
     values: dict[Expr, Expr] = {b.var: b.value for b in top}
@@ -90,9 +88,7 @@ def _loops(mod: TVMModule, caller: TVMFunction, solver: Solver, number: int) -> 
         rows = {k: y for k in range(len(loop.params)) if (y := _collected(loop, k)) is not None}
         if rows:
             size = solver.simplify(tirx.max(times, i64(0)))
-            made = _Collecting(loop, func, binding, rows, size, number)
-            found.append(made)
-            number += len(rows)
+            found.append(_Collecting(loop, func, binding, rows, size))
     return found
 
 
@@ -104,7 +100,7 @@ def _calls(mod: TVMModule, gv: GlobalVar) -> int:
 
 def _times(loop: StepLoop, values: dict[Expr, Expr]) -> Expr | None:
     """Return the number of iterations if the loop counts from 0 to a size, else None."""
-    first, count = (loop.call.args[k] for k in (loop.counter, loop.limit))
+    first, limit = (loop.call.args[k] for k in (loop.counter, loop.limit))
     counter = loop.nodes.get(loop.again[loop.counter])
     if (
         not _is_number(first, 0)
@@ -117,17 +113,9 @@ def _times(loop: StepLoop, values: dict[Expr, Expr]) -> Expr | None:
     others = [x for x in counter.inputs if x is not t]
     if counter.op != "relax.add" or len(others) != 1 or not _is_number(others[0].expr, 1):
         return None
-    if isinstance(count, tvm.ir.GenericConst):
-        return i64(int(_value(count)))
-    while is_call(values.get(count), "reshape"):
-        count = values[count].args[0]
-    made = values.get(count)
-    if made is None or not is_call(made, "shape_to_tensor"):
-        return None
-    dims = made.args[0]
-    dims = values.get(dims, dims)
-    single = isinstance(dims, relax.ShapeExpr) and len(dims.values) == 1
-    return dims.values[0] if single else None
+    if isinstance(limit, tvm.ir.GenericConst):
+        return i64(int(_value(limit)))
+    return counted_size(limit, values)
 
 
 def _is_number(expr: Expr, number: int) -> bool:
@@ -161,10 +149,10 @@ def _collected(loop: StepLoop, k: int) -> Node | None:
 
 
 def _changed(mod: TVMModule, loops: Sequence[_Collecting], solver: Solver) -> TVMModule:
-    functions = dict(mod.functions_items())
+    functions, numbers = dict(mod.functions_items()), count(1)
     for found in loops:
         gv = relax.GlobalVar(found.loop.call.op.name_hint)
-        func, initial = _with_buffers(found, gv, solver)
+        func, initial = _with_buffers(found, gv, solver, numbers)
         del functions[found.loop.call.op]
         functions[gv] = func
         for caller, old in list(functions.items()):
@@ -185,7 +173,7 @@ def _calling(
     bindings = []
     for b in (b for block in func.body.blocks for b in block.bindings):
         if b.var.same_as(binding.var):
-            call = _typed_call(gv, arguments, b.value.ty)
+            call = loop_call(gv, arguments, b.value.ty)
             bindings += [*before, relax.VarBinding(b.var, call)]
         else:
             bindings.append(b)
@@ -197,31 +185,25 @@ def _with_body(func: TVMFunction, params: list[Var], bindings: Sequence[Binding]
     return relax.Function(params, seq, func.ret_ty, func.is_pure, func.attrs)
 
 
-def _typed_call(gv: GlobalVar, arguments: Sequence[Expr], ty: TVMType) -> Call:
-    call = tvm.ir.Call(gv, list(arguments))
-    relax.expr._update_type(call, ty)
-    return call
-
-
 def _with_buffers(
-    found: _Collecting, gv: GlobalVar, solver: Solver
+    found: _Collecting, gv: GlobalVar, solver: Solver, numbers: Iterator[int]
 ) -> tuple[TVMFunction, tuple[list[Binding], list[Expr]]]:
     """Return the loop over buffers; the bindings of the buffers, and the arguments of its call."""
     loop, out = found.loop, Sequence_(solver, {})
     params, arguments = list(loop.params), list(loop.call.args)
-    for number, (k, rows) in enumerate(found.rows.items(), found.number + 1):
-        param, count = params[k], found.times * i64(rows.shape[0])
+    for k, rows in found.rows.items():
+        param, total = params[k], found.times * i64(rows.shape[0])
         _, *rest = param.ty.shape.values
         dtype = str(param.ty.dtype)
         size = solver.symbol(f"{param.name}_capacity", "the rows that a loop collects")
         params[k] = relax.Var(str(param.name), relax.TensorType([size, *rest], dtype))
         _, *outer = loop.call.args[k].ty.shape.values
-        arguments[k] = blank(out, [solver.simplify(count), *outer], dtype, number).var
+        arguments[k] = blank(out, [solver.simplify(total), *outer], dtype, next(numbers)).var
     test, branch, *tail = [b for block in found.func.body.blocks for b in block.bindings]
     ty = branch.var.ty
     again = _iteration(found, params, gv, ty, solver)
     done = relax.Tuple([params[k] for k in loop.results])
-    chosen = relax.If(branch.value.cond, again, _returning([], done, ty))
+    chosen = relax.If(branch.value.cond, again, branch_of([], done, ty))
     relax.expr._update_type(chosen, ty)
     func = _with_body(found.func, params, [test, relax.VarBinding(branch.var, chosen), *tail])
     relax.expr._update_type(gv, func.ty)
@@ -242,12 +224,7 @@ def _iteration(
         buffer = Node("param", (), shape, dtype, var=params[k])
         out.lookup[params[k]] = buffer
         again[k] = append(out, buffer, rows, solver.simplify(step * i64(rows.shape[0]))).var
-    return _returning([*body, *out.bindings], _typed_call(gv, again, ty), ty)
-
-
-def _returning(bindings: Sequence[Binding], value: Expr, ty: TVMType) -> Expr:
-    var = relax.Var("next", ty)
-    return relax.SeqExpr([relax.BindingBlock([*bindings, relax.VarBinding(var, value)])], var)
+    return branch_of([*body, *out.bindings], loop_call(gv, again, ty), ty)
 
 
 __all__ = ["CollectInPlace"]

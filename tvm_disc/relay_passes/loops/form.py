@@ -17,7 +17,7 @@ from tvm_disc.graph.axes import concat_axis
 from tvm_disc.graph.nodes import Node, is_tensor, read_call
 from tvm_disc.relay.expressions import variables
 from tvm_disc.relay_passes.rewrite import is_call, is_core
-from tvm_disc.typing import Binding, Call, Expr, TVMFunction, Var
+from tvm_disc.typing import Binding, Call, Expr, GlobalVar, TVMFunction, TVMType, Var
 
 
 @dataclass(eq=False)
@@ -132,4 +132,17 @@ def _external(var: Var, op: str) -> Node:
     return Node(op, (), tuple(var.ty.shape.values), str(var.ty.dtype), var=var)
 
 
-__all__ = ["StepLoop"]
+def loop_call(gv: GlobalVar, arguments: Sequence[Expr], ty: TVMType) -> Call:
+    """Return a call of a loop whose results have this type."""
+    call = tvm.ir.Call(gv, list(arguments))
+    relax.expr._update_type(call, ty)
+    return call
+
+
+def branch_of(bindings: Sequence[Binding], value: Expr, ty: TVMType) -> Expr:
+    """Return a branch that returns a value after these bindings."""
+    var = relax.Var("next", ty)
+    return relax.SeqExpr([relax.BindingBlock([*bindings, relax.VarBinding(var, value)])], var)
+
+
+__all__ = ["StepLoop", "branch_of", "loop_call"]

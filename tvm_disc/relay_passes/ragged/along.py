@@ -19,7 +19,7 @@ from tvm.relax import op as R
 from tvm_disc.graph.axes import reduced_axes
 from tvm_disc.graph.nodes import Node
 from tvm_disc.relay_passes.ragged.forms import MERGED, Dense, Form, Packed, Padded, RaggedDim
-from tvm_disc.relay_passes.ragged.items import lengths, starts
+from tvm_disc.relay_passes.ragged.items import ends, lengths
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import operand_expr, with_operands
 from tvm_disc.tir.builder import i64
@@ -91,9 +91,7 @@ def reversal(values: Values, node: Node, form: Form) -> Form | str:
 def _opposite(values: Values, dim: RaggedDim) -> Node:
     """Return the row that is as far from the end of its item as each row from the start."""
     if "opposite" not in dim.made:
-        begin, length = starts(values, dim), operand_expr(lengths(values, dim))
-        end = values.out.emit(R.add(begin, length), [dim.items], "int64")
-        last = values.out.emit(R.subtract(operand_expr(end), _ONE), [dim.items], "int64")
+        last = values.out.emit(R.subtract(ends(values, dim), _ONE), [dim.items], "int64")
         items = operand_expr(values.items(dim))
         of_row = values.out.emit(R.take(operand_expr(last), items, 0, "clip"), [dim.rows], "int64")
         call = R.subtract(operand_expr(of_row), operand_expr(values.positions(dim)))

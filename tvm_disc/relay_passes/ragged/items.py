@@ -95,7 +95,7 @@ def of_items(values: Values, dim: RaggedDim, expr: Expr) -> Expr | None:
 def lengths(values: Values, dim: RaggedDim) -> Node:
     """Return the length of every item, int64 ``[b]``."""
     if "lengths" not in dim.made:
-        call = R.subtract(_ends(values, dim, 1), starts(values, dim))
+        call = R.subtract(ends(values, dim), starts(values, dim))
         dim.made["lengths"] = _emit(values, call, [dim.items])
     return dim.made["lengths"]
 
@@ -103,6 +103,11 @@ def lengths(values: Values, dim: RaggedDim) -> Node:
 def starts(values: Values, dim: RaggedDim) -> Expr:
     """Return the first row of every item, int64 ``[b]``."""
     return _ends(values, dim, 0)
+
+
+def ends(values: Values, dim: RaggedDim) -> Expr:
+    """Return the row behind the last one of every item, int64 ``[b]``."""
+    return _ends(values, dim, 1)
 
 
 def _ends(values: Values, dim: RaggedDim, k: int) -> Expr:
@@ -125,6 +130,7 @@ def _of_model(values: Values, node: Node, form: Packed, made: Node, rest: Sequen
 
 __all__ = [
     "PART",
+    "ends",
     "lengths",
     "of_items",
     "picked_items",

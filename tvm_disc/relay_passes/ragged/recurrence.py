@@ -19,7 +19,7 @@ from tvm.relax import op as R
 from tvm_disc.graph.nodes import Node
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.loops.buffers import append, blank, read_sizes
-from tvm_disc.relay_passes.loops.form import StepLoop
+from tvm_disc.relay_passes.loops.form import StepLoop, branch_of, loop_call
 from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.ragged.forms import Dense, Form, Packed, Padded, RaggedDim
 from tvm_disc.relay_passes.ragged.item_axes import ItemAxes
@@ -29,7 +29,7 @@ from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, with_operands
 from tvm_disc.shape import Solver
 from tvm_disc.shape.symbols import free_symbols
 from tvm_disc.tir.builder import i64
-from tvm_disc.typing import Binding, Expr, GlobalVar, TVMFunction, TVMType, Var
+from tvm_disc.typing import Expr, GlobalVar, TVMFunction, TVMType, Var
 
 STEPS_FIRST = (1, 0)  # the axes of items and of steps in ``[s, b, ...]``
 _COMBINES = "it combines the steps or items in another way than a recurrent layer"
@@ -149,10 +149,8 @@ class Recurrence:
         func = body.function()
         relax.expr._update_type(gv, func.ty)
         out, ty = self.values.out, func.ret_ty
-        call = tvm.ir.Call(gv, body.arguments)
-        relax.expr._update_type(call, ty)
         whole = relax.Var("steps", ty)
-        out.bindings.append(relax.VarBinding(whole, call))
+        out.bindings.append(relax.VarBinding(whole, loop_call(gv, body.arguments, ty)))
         found = {}
         for number, (k, ends) in enumerate(body.kept):
             item = tvm.ir.TupleGetItem(whole, number)
@@ -204,7 +202,7 @@ class LoopBody:
         test = self.out.emit(R.less(self.params[1], self.params[0]), [], "bool")
         again = self._iteration(ty)
         done = relax.Tuple(list(self.rows.values()))
-        branches = [again, self._branch([], done, ty)]
+        branches = [again, branch_of([], done, ty)]
         chosen = relax.If(test.var, *branches)
         relax.expr._update_type(chosen, ty)
         var = relax.Var("results", ty)
@@ -286,16 +284,7 @@ class LoopBody:
         self.places = {back: self._place(back) for back in self.first}
         for binding in self.loop.body:
             self._value(self.loop.nodes[binding.var])
-        call = tvm.ir.Call(self.gv, self._next())
-        relax.expr._update_type(call, ty)
-        return self._branch(out.bindings, call, ty)
-
-    def _branch(self, bindings: Sequence[Binding], value: Expr, ty: TVMType) -> Expr:
-        if value.ty.is_missing():
-            relax.expr._update_type(value, ty)
-        var = relax.Var("next", ty)
-        block = relax.BindingBlock([*bindings, relax.VarBinding(var, value)])
-        return relax.SeqExpr([block], var)
+        return branch_of(out.bindings, loop_call(self.gv, self._next(), ty), ty)
 
     def _going(self) -> list[Var]:
         """Emit the number of items that have this step, and that of rows of earlier steps."""

@@ -15,7 +15,7 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.nodes import Node
 from tvm_disc.relay_passes.ragged.forms import RaggedDim
-from tvm_disc.relay_passes.ragged.items import lengths, starts
+from tvm_disc.relay_passes.ragged.items import ends, lengths, starts
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import operand_expr
 from tvm_disc.tir.builder import i64
@@ -53,9 +53,8 @@ class Steps:
     def _first(self, backward: bool) -> Expr:
         row = starts(self.values, self.dim)
         if backward:
-            length = operand_expr(lengths(self.values, self.dim))
-            end = self._emit(R.add(row, length), [self.dim.items])
-            row = self._emit(R.subtract(end, _const(1)), [self.dim.items])
+            last = R.subtract(ends(self.values, self.dim), _const(1))
+            row = self._emit(last, [self.dim.items])
         return R.take(row, operand_expr(self.order()), 0, "clip")
 
     def counts(self) -> Node:

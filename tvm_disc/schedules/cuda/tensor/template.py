@@ -29,12 +29,12 @@ from tvm_disc.schedules.gemm.vendor import operands_of, product_view
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.kernel import Plan
 from tvm_disc.shape import Solver
+from tvm_disc.target.device import GROUPS
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import ceil_div
 from tvm_disc.typing import Expr
 
 ARCHITECTURE = 80  # the first with asynchronous copies and these instructions
-GROUPS = 90  # the one with instructions of warpgroups
 HOPPER = OnCapability("compute capability 9.0", tirx.const(True, "bool"), True, GROUPS)
 OTHERS = replace(HOPPER, assumed=False)
 # k is for 16-bit operands; a slice of float32 has half as many steps.
@@ -76,9 +76,8 @@ def plan_tensor_cores(group: Group, solver: Solver, machine: Machine) -> list[Pl
     plans = _TensorTiling(Plain(product_view(group)), solver, machine)
     size = static_dim(plans.view.sizes[1])
     found = plans.plans([t for t in TILES if size is None or size > t.m // 4])
-    if exact and GROUPS in device.architectures and plans.why_not_groups() is None:
-        fit = [pair for pair in GROUP_TILES if size is None or size > pair[0].m // 4]
-        found += [plans.with_groups(*pair) for pair in fit]
+    if exact and GROUPS in device.architectures:
+        found += plans.of_groups([p for p in GROUP_TILES if size is None or size > p[0].m // 4])
     return found
 
 
@@ -95,7 +94,11 @@ class _TensorTiling(Tiling):
     def plans(self, tiles: Sequence[TensorKnobs]) -> list[Plan]:
         return super().plans([replace(t, k=t.k * 2 // self.size_bytes) for t in tiles])
 
-    def with_groups(self, warps: GroupKnobs, groups: GroupKnobs) -> Plan:
+    def of_groups(self, pairs: Sequence[tuple[GroupKnobs, GroupKnobs]]) -> list[Plan]:
+        """Return the plans of warpgroups; none if these instructions cannot read the operands."""
+        return [self._with_groups(*p) for p in pairs] if self._why_not_wide() is None else []
+
+    def _with_groups(self, warps: GroupKnobs, groups: GroupKnobs) -> Plan:
         """Return the plan of a tile by instructions of warps; of warpgroups where these are."""
         plan, wide = self._plan(warps), self._plan(groups)
         only = self.device.architectures == (GROUPS,)
@@ -104,10 +107,6 @@ class _TensorTiling(Tiling):
         notes = {**plan.notes, "warpgroups": f"if {facts}"}
         # A program for other GPUs, too, is planned for these.
         return replace(plan, wide=wide, notes=notes, cost=wide.cost if only else plan.cost)
-
-    def why_not_groups(self) -> str | None:
-        """Return why instructions of warpgroups cannot read the operands, or None."""
-        return self._why_not_wide()
 
     def _grid(self, tile: TensorKnobs) -> Grid:
         room_bytes = tile.room_bytes if isinstance(tile, GroupKnobs) else 0
