@@ -84,6 +84,10 @@ class GrowingCaches:
         self._used = dict.fromkeys((c.length for c in self._caches), 0)
         hidden = {c.buffer for c in self._caches} | set(self._used)
         self._given = [n for n in self._inputs if n not in hidden]
+        # The sizes that a call binds: of the given inputs, and one length for each dim of lengths.
+        lengths = {tuple(self._inputs[c.length][0]): c.length for c in self._caches}
+        bound = {*self._given, *lengths.values()}
+        self._bound_by = [entry for entry in self._signature if entry[0] in bound]
         rows = integer("capacity", capacity, 0, MOST)
         self._buffers = _Buffers({c.buffer: self._empty(c, rows) for c in self._caches})
 
@@ -109,10 +113,10 @@ class GrowingCaches:
         """
         given = dict(zip(self._given, ordered(self._given, args, kwargs), strict=True))
         with self._lock:
-            dims = self._bound(given)
-            rows = {c.buffer: self._grown(c, dims) for c in self._caches}
+            rows = self._grown(given)
             self._reserve(rows)
-            lengths = {n: np.empty(used, np.int8) for n, used in self._used.items()}
+            shared = {used: np.empty(used, np.int8) for used in set(self._used.values())}
+            lengths = {n: shared[used] for n, used in self._used.items()}
             values = {**given, **self._buffers.arrays, **lengths}
             result = self._call(tuple(values[n] for n in self._inputs))
             for c in self._caches:
@@ -171,21 +175,24 @@ class GrowingCaches:
     def _rows_of(self, cache: Cache) -> int:
         return int(self._buffers.arrays[cache.buffer].shape[cache.axis])
 
-    def _bound(self, given: Mapping[str, Argument]) -> dict[str, int]:
-        """Return the sizes of the dims that the inputs and the caches have."""
-        arrays = {**given, **self._buffers.arrays}
-        shapes: dict[str, Sequence[int]] = {n: _shape_of(x) for n, x in arrays.items()}
-        return bound_dims(self._signature, shapes | {n: (u,) for n, u in self._used.items()})
-
-    def _grown(self, cache: Cache, dims: Mapping[str, int]) -> int:
-        """Return the rows that a cache has after the call."""
-        try:
-            return max(evaluate(cache.rows, dims), self._used[cache.length])
-        except KeyError as missing:
-            raise BadInput(
-                f"state: the size of {missing} is not known from the inputs; the cache "
-                f"{cache.buffer!r} has {cache.rows} rows after the call"
-            ) from None
+    def _grown(self, given: Mapping[str, Argument]) -> dict[str, int]:
+        """Return the rows that each cache has after the call, by the name of its buffer."""
+        shapes: dict[str, Sequence[int]] = {n: _shape_of(x) for n, x in given.items()}
+        lengths = {n: (used,) for n, used in self._used.items()}
+        own = {n: lengths[n] for n, _, _ in self._bound_by if n in lengths}
+        dims = bound_dims(self._bound_by, shapes | own)
+        grown: dict[str, int] = {}
+        for cache in self._caches:
+            if cache.rows in grown:
+                continue
+            try:
+                grown[cache.rows] = evaluate(cache.rows, dims)
+            except KeyError as missing:
+                raise BadInput(
+                    f"state: the size of {missing} is not known from the inputs; the cache "
+                    f"{cache.buffer!r} has {cache.rows} rows after the call"
+                ) from None
+        return {c.buffer: max(grown[c.rows], self._used[c.length]) for c in self._caches}
 
     def _reserve(self, rows: Mapping[str, int]) -> None:
         """Provide buffers for ``rows`` rows that no other state shares."""

@@ -7,11 +7,13 @@ contiguous buffers, reshapes and head splits cost one addition, whatever the sym
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tvm import tirx
+from tvm.ir import Var as IrVar
+from tvm_ffi import structural_map
 
 from tvm_disc.tir.builder import Block, dtype_of, i64, lanes_of, same_lanes, with_lanes
 from tvm_disc.typing import Expr, Size, Var
@@ -181,6 +183,30 @@ class IndexSpace:
                 self._collect(part.origin, found)
                 found[var] = None
 
+    def resolved(self, expr: Expr) -> Expr:
+        """Return ``expr`` with every placeholder replaced by its definition."""
+        while names := self.unresolved([expr]):
+            values = {var: self.value(var) for var in names}
+            expr = substitute(expr, values)
+        return expr
+
+    def rejoined(self, expr: Expr, index: Expr) -> Expr:
+        """Return ``expr`` with the last part of each split of ``index`` in terms of ``index``.
+
+        An expression that is linear in ``index`` then has no parts after simplification.
+        """
+        last = {}
+        for var in self.unresolved([expr]):
+            part = self._parts[var]
+            if part.position + 1 == len(part.dims) == 2 and part.origin.same_as(index):
+                first = next(
+                    p.var
+                    for p in self._parts.values()
+                    if p.origin.same_as(index) and p.dims is part.dims and p.position == 0
+                )
+                last[var] = index - first * part.dims[1]
+        return substitute(expr, last)
+
     def value(self, var: object) -> Expr:
         """Return the expression that a placeholder is defined as."""
         part = self._parts[var]
@@ -226,6 +252,14 @@ def at_least_one(dim: Expr) -> Expr:
     """Return ``max(dim, 1)``, folded for literals."""
     literal = _literal(dim)
     return tirx.max(dim, i64(1)) if literal is None else i64(max(literal, 1))
+
+
+def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
+    """Return an expression with variables replaced."""
+    if not values or isinstance(expr, tirx.IntImm):
+        return expr
+    replaced: Expr = structural_map(expr, (IrVar, lambda v: values.get(v, v)), order="post")
+    return replaced
 
 
 def product(dims: Dims) -> Expr:

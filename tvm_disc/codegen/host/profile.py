@@ -17,7 +17,6 @@ from tvm.tirx import op as O
 
 from tvm_disc.abi.record import COUNT, EVENTS, FIELDS, ROOM
 from tvm_disc.codegen.host.abi import element_bytes, i32
-from tvm_disc.codegen.plan.kernels import substitute
 from tvm_disc.codegen.plan.program import Launch
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node
@@ -25,7 +24,7 @@ from tvm_disc.schedules.dispatch.tree import Leaf
 from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
 from tvm_disc.tir.hoisted import Sizes
-from tvm_disc.tir.index import product
+from tvm_disc.tir.index import product, substitute
 from tvm_disc.typing import Expr
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax
 
 from tvm_disc.errors import Unsupported
@@ -19,6 +18,7 @@ from tvm_disc.schedules.select import make_kernel
 from tvm_disc.shape import Solver, parse_constraint
 from tvm_disc.support.alike import ByStructure
 from tvm_disc.support.deadline import at
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr, GlobalVar, TVMFunction
 
 
@@ -194,12 +194,4 @@ class KernelLibrary:
         return count, fill, list(shape)
 
 
-def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
-    """Return ``expr`` with symbols replaced."""
-    mapped: Expr = tvm_ffi.structural_map(
-        expr, (tvm.ir.Var, lambda v: values.get(v, v)), order="post"
-    )
-    return mapped
-
-
-__all__ = ["KernelLibrary", "read_group", "substitute"]
+__all__ = ["KernelLibrary", "read_group"]

@@ -15,7 +15,7 @@ from tvm import relax, tirx
 
 from tvm_disc.codegen.host.abi import element_bytes
 from tvm_disc.codegen.plan.constants import ProgramConstant
-from tvm_disc.codegen.plan.kernels import KernelLibrary, substitute
+from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower_objects import Dead, ObjectLowerer
 from tvm_disc.codegen.plan.ownership import place_counts
 from tvm_disc.codegen.plan.picks import pick_guards, range_guard, result_shapes
@@ -57,7 +57,7 @@ from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.shape import Solver
 from tvm_disc.support.literals import literal_value
 from tvm_disc.tir.builder import i64
-from tvm_disc.tir.index import mul, product
+from tvm_disc.tir.index import mul, product, substitute
 from tvm_disc.typing import Call, Expr
 
 

@@ -10,7 +10,6 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.codegen.plan.formula import Formulas, formula, readable, steps_of
-from tvm_disc.codegen.plan.kernels import substitute
 from tvm_disc.codegen.plan.memory import lifetimes, written
 from tvm_disc.codegen.plan.program import (
     Conditional,
@@ -25,6 +24,7 @@ from tvm_disc.codegen.plan.program import (
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.kernel import Kernel
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr, Var
 
 if TYPE_CHECKING:

@@ -10,11 +10,17 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.graph.attention import Attention
-from tvm_disc.schedules.attention.mask_skip import FEWEST_QUERIES, HiddenKeys, spread
+from tvm_disc.schedules.attention.mask_skip import HiddenKeys, spread
 from tvm_disc.schedules.attention.ragged import RaggedAttention, RaggedTasks
-from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, AttentionTile
+from tvm_disc.schedules.attention.sizes import (
+    KEYS_IN_PLACE,
+    AttentionSizes,
+    AttentionSpec,
+    AttentionTile,
+    RowsOfItem,
+)
 from tvm_disc.schedules.attention.softmax import SoftmaxRows
-from tvm_disc.schedules.gemm.inner import inner_kernel, tile_rows
+from tvm_disc.schedules.gemm.inner import inner_kernel, tile_height, tile_rows
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import cdiv, div, least, most
@@ -51,6 +57,7 @@ class AttentionBody:
         body: Body,
         kernels: MicroKernels,
         operands: Sequence[Operand],
+        rows: RowsOfItem,
         store: Any,
         ragged: RaggedAttention | None = None,
     ) -> None:
@@ -60,13 +67,21 @@ class AttentionBody:
         self.kernels, self.store = kernels, store
         self.queries, self.keys, self.values = operands
         self.sizes = AttentionSizes(spec, tile, self._bind)
-        self.rows = SoftmaxRows(spec, tile, found, body, self.sizes)
+        self.rows = SoftmaxRows(spec, tile, found, body, self.sizes, rows)
         # For scores in a narrower type, which may overflow, no bound is known.
         factor = spread(found) if found.scores.dtype == spec.dtype else None
         self.hidden: HiddenKeys | None = None
-        if factor is not None:
-            self.hidden = HiddenKeys(spec, tile, found, body, self.sizes, factor)
+        if factor is not None and self.inner is not True:
+            self.hidden = HiddenKeys(spec, tile, found, body, self.sizes, factor, rows, self.inner)
         self.ragged = ragged
+
+    @property
+    def inner(self) -> bool | Expr:
+        """Whether inner products read the keys in place."""
+        numbers = self.body.algorithms
+        if len(numbers) == 1:
+            return numbers[0] == KEYS_IN_PLACE
+        return i64(self.body.algorithm) == KEYS_IN_PLACE
 
     def _bind(self, name: str, value: Size) -> Size:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
@@ -113,8 +128,9 @@ class AttentionBody:
     def _copy_item(self, g: Size, first: Expr) -> None:
         """Emit the copies of K and V of matrix ``g`` under the condition ``first``."""
         with self.b.when(first), self.low.scope():
-            with self.b.when(tirx.Not(self._keys_in_place())), self.low.scope():
-                self._copy_keys(g)
+            if self.inner is not True:
+                with self.b.when(tirx.Not(self.inner)), self.low.scope():
+                    self._copy_keys(g)
             with self.b.when(tirx.Not(self._values_in_place(g))), self.low.scope():
                 self._copy_values(g)
             if self.hidden is not None:
@@ -255,33 +271,9 @@ class AttentionBody:
 
         return blocks, tile_at
 
-    def _keys_in_place(self) -> Expr:
-        """Return the condition under which inner products read keys in place: few queries, and keys
-        contiguous along depth.
-        """
-        z, place = self.sizes, self._place(self.keys)
-        if not self._inner(place):
-            return const(False, "bool")
-        return tirx.all(i64(z.m) >= 1, i64(z.m) < FEWEST_QUERIES)
-
-    def _inner(self, place: Any) -> bool:
-        """Return whether the inner-product path can read the keys in place: unit stride along
-        depth, and no widening.
-        """
-        if place is None or self.tile.lanes == 1:
-            return False
-        return _is_one(place[3]) and not self._narrow(place)
-
     def _narrow(self, place: Any) -> bool:
         """Return whether an operand must be widened, which only copies do."""
         return str(place[0].dtype) != self.spec.dtype
-
-    def _height(self) -> Size:
-        """Return the height of the tallest tile of inner products that the queries fill."""
-        best: Expr = i64(1)
-        for rows in tile_rows(self.tile.lanes)[1:]:
-            best = tirx.Select(i64(self.sizes.m) >= rows, i64(rows), best)
-        return self._bind("height", best)
 
     def _values_in_place(self, g: Size) -> Expr:
         """Return the condition that values are read in place: compact rows, or one block of
@@ -312,29 +304,33 @@ class AttentionBody:
 
     def _product_of_keys(self, g: Size, rows: Size, k0: Size, keys: Size) -> None:
         """Emit S = Q K^T for one block of keys."""
-        place = self._place(self.keys, g)
-        if not self._inner(place):
+        if self.inner is False:
             self._product_of_panels(rows, k0, keys)
-            return
-        with self.b.when(self._keys_in_place()), self.low.scope():
-            self._inner_products(place, rows, k0, keys)
-        with self.b.otherwise(), self.low.scope():
-            self._product_of_panels(rows, k0, keys)
+        elif self.inner is True:
+            self._inner_products(self._place(self.keys, g), rows, k0, keys)
+        else:
+            with self.b.when(self.inner), self.low.scope():
+                self._inner_products(self._place(self.keys, g), rows, k0, keys)
+            with self.b.otherwise(), self.low.scope():
+                self._product_of_panels(rows, k0, keys)
 
     def _inner_products(self, place: Any, rows: Size, k0: Size, keys: Size) -> None:
         """Emit all rows times keys in place; the last tile overlaps the one before it.
 
         If there are fewer keys than a tile has columns, each key is computed alone, in all columns.
         """
-        z, lanes, dtype, height = self.sizes, self.tile.lanes, self.spec.dtype, self._height()
+        z, lanes, dtype = self.sizes, self.tile.lanes, self.spec.dtype
+        height = tile_height(self._bind, rows, most(keys, lanes), lanes)
         buffer, base, step, _ = place
         start = self._bind("start", base + k0 * step)
-        for tall in tile_rows(lanes):
-            wide, key = lanes // tall, ("inner", dtype, lanes, tall)
+        for tall in tile_rows(lanes, odd=True):
+            wide, key = lanes // tall, ("inner", dtype, lanes, tall, self.tile.ahead)
             many = i64(keys) >= wide
             turn = self._bind("turn", tirx.Select(many, i64(wide), i64(1)))
             apart = self._bind("apart", tirx.Select(many, i64(step), i64(0)))
-            run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, dtype, lanes, tall))
+            run = self.kernels.add(
+                key, "gemm_inner", partial(inner_kernel, dtype, lanes, tall, self.tile.ahead)
+            )
             with (
                 self.b.when(height == tall),
                 self.low.loop("jt", cdiv(keys, turn)) as jt,

@@ -12,15 +12,27 @@ from tvm_disc.tir.builder import i64
 
 
 def attention_ns(
-    spec: AttentionSpec, tile: AttentionTile, points: Points, model: CostModel
+    spec: AttentionSpec, tile: AttentionTile, in_place: bool, points: Points, model: CostModel
 ) -> Values:
-    """Return the nanoseconds of one serial run at each point."""
+    """Return the nanoseconds of one serial run at each point.
+
+    Args:
+        in_place: whether inner products read the keys in place.
+    """
     sizes = (spec.batch, spec.m, spec.n, spec.depth, spec.width)
     batch, m, n, depth, width = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
     blocks = np.maximum(np.ceil(m / tile.queries), 1)
     rows = m / blocks
-    products = micro_ns((rows, n, depth), tile.scores, model)
+    if in_place:
+        vectors = np.ceil(depth / tile.lanes)
+        cycles = rows * n * (vectors * model.dot_step_cycles + model.dot_cycles)
+        products, packed = cycles * model.cycle_ns, np.zeros_like(n)
+    else:
+        products = micro_ns((rows, n, depth), tile.scores, model)
+        vectors = np.ceil(n / tile.lanes) * depth
+        packed = vectors * model.transpose_cycles * model.cycle_ns
     products = products + micro_ns((rows, width, n), tile.values, model)
-    copied = n * (depth + width) + m * depth
+    read = spec.values_in_place & (m <= tile.queries)
+    copied = np.where(read, 0, n * width) + m * depth
     each = products + rows * n * model.exp_ns + rows * model.row_ns + model.task_ns
-    return np.asarray(batch * (blocks * each + copied * model.pack_ns))
+    return np.asarray(batch * (blocks * each + packed + copied * model.pack_ns))

@@ -22,7 +22,12 @@ from tvm import tirx
 from tvm_disc.graph.attention import Attention
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, AttentionTile
+from tvm_disc.schedules.attention.sizes import (
+    AttentionSizes,
+    AttentionSpec,
+    AttentionTile,
+    RowsOfItem,
+)
 from tvm_disc.schedules.attention.softmax import UNROLLED_VECTORS
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload
 from tvm_disc.schedules.gemm.partition import cdiv, div, least
@@ -67,10 +72,11 @@ def spread(found: Attention) -> float | None:
     return factors.get(found.masked) if hides else None
 
 
-def same_rows(found: Attention) -> bool:
-    """Return whether the chain treats all queries alike."""
+def same_rows(found: Attention, shared: int = 1) -> bool:
+    """Return whether the chain treats all rows of an item of ``shared`` heads alike."""
     rest = [x for n in found.chain for x in n.inputs if x not in (found.scores, *found.chain)]
-    return all(len(x.shape) < 2 or static_dim(x.shape[-2]) == 1 for x in rest)
+    axes = (-2,) if shared == 1 else (-2, -3)
+    return all(len(x.shape) < -a or static_dim(x.shape[a]) == 1 for x in rest for a in axes)
 
 
 def _size_of(node: Node) -> float:
@@ -95,18 +101,23 @@ class HiddenKeys:
         body: Body,
         sizes: AttentionSizes,
         factor: float,
+        rows: RowsOfItem,
+        inner: bool | Expr,
     ) -> None:
         assert body.scratch is not None
+        self.spec, self.rows, self.inner = spec, rows, inner
         self.tile, self.found, self.sizes, self.factor = tile, found, sizes, factor
         self.dtype, self.lanes = spec.dtype, tile.lanes
         self.low, self.b, self.scratch = body.low, body.block, body.scratch
         self.wide = tile.lanes * UNROLLED_VECTORS
-        self.same_rows = same_rows(found)
+        self.same_rows = same_rows(found, spec.shared)
 
     @property
     def worth(self) -> Expr:
         """The condition under which the search saves more than it costs."""
-        return tirx.all(i64(self.sizes.n) >= FEWEST_KEYS, i64(self.sizes.m) >= FEWEST_QUERIES)
+        enough = (i64(self.sizes.n) >= FEWEST_KEYS, i64(self.spec.queries) >= FEWEST_QUERIES)
+        # Keys that are read in place have no panels, of which the search reads the magnitudes.
+        return tirx.all(*enough) if self.inner is False else tirx.all(*enough, tirx.Not(self.inner))
 
     # -- magnitudes ----------------------------------------------------------------------------
 
@@ -183,7 +194,7 @@ class HiddenKeys:
     def _search(self, g: Size, queries: tuple[Size, Size], hidden: Expr, ends: Buffer) -> None:
         b, low, n = self.b, self.low, i64(self.sizes.n)
         i0, rows = queries
-        lead = low.space.split(g, self.found.masked.shape[:-2])
+        row_at = self.rows(i64(g))
         begin, end, unseen = (b.alloc(name, 1, "int64") for name in ("first", "last", "unseen"))
         for cell, value in ((begin, n), (end, i64(0)), (unseen, i64(0))):
             b.store(cell, 0, value)
@@ -191,7 +202,7 @@ class HiddenKeys:
         seen = splat(const(-SEEN, self.dtype), self.wide)
         yes, no = (splat(const(k, self.dtype), self.wide) for k in (1, 0))
         with low.loop("r", i64(1) if self.same_rows else rows) as r:
-            row = [*lead, bind_opaque(b, "i", i0 + r)]
+            row = row_at(bind_opaque(b, "i", i0 + r))
             kept = lambda x: tirx.Select(x < hide, no, yes)  # noqa: E731  (NaN is kept)
             pos, going = self._walk(row, n, -1, lambda at: at > end[i64(0)], kept)
             with b.when(going[i64(0)] <= 0):

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile, Isa, default_tile
 from tvm_disc.schedules.gemm.partition import cdiv, div, known, least, most
-from tvm_disc.typing import Size
+from tvm_disc.typing import Expr, Size
 
 LINE_BYTES = 64
+# Algorithms: keys are packed for register tiles, or inner products read them in place.
+KEYS_PACKED, KEYS_IN_PLACE = 0, 1
+
+# Maps an item to a function from its row to an index of the masked scores, without their last axis.
+RowsOfItem: TypeAlias = Callable[[Expr], Callable[[Expr], list[Expr]]]
 
 
 @dataclass(frozen=True)
@@ -20,13 +26,14 @@ class AttentionTile:
 
     ``scores`` and ``values`` are the register tiles of the two matmuls. A task has up to
     ``queries`` rows. A row of up to ``keys`` scores is kept whole; longer rows are divided into
-    nearly equal blocks.
+    nearly equal blocks. Keys in place are prefetched ``ahead`` keys ahead.
     """
 
     scores: GemmTile
     values: GemmTile
     queries: int = 36
     keys: int = 1024
+    ahead: int = 128
 
     @property
     def lanes(self) -> int:
@@ -46,7 +53,9 @@ class AttentionSpec:
     """The dims of an attention: ``batch`` chains of matmuls ``[m, depth] x [depth, n] x [n,
     width]``.
 
-    With ``staged``, keys are computed row by row into a buffer before they are packed.
+    With ``values_in_place``, values need no copy for one block of queries. With ``staged``, keys
+    are computed row by row into a buffer before they are packed. An item of the batch is ``shared``
+    heads, whose ``m`` rows use the same keys and values.
     """
 
     batch: Size
@@ -56,6 +65,13 @@ class AttentionSpec:
     width: Size
     dtype: str
     staged: bool = False
+    shared: int = 1
+    values_in_place: bool = False
+
+    @property
+    def queries(self) -> Size:
+        """The number of queries of one head."""
+        return self.m if self.shared == 1 else div(self.m, self.shared)
 
 
 class AttentionSizes:

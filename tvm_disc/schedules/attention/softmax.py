@@ -9,7 +9,12 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.graph.attention import Attention
-from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, AttentionTile
+from tvm_disc.schedules.attention.sizes import (
+    AttentionSizes,
+    AttentionSpec,
+    AttentionTile,
+    RowsOfItem,
+)
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm.partition import div
@@ -93,8 +98,10 @@ class SoftmaxRows:
         found: Attention,
         body: Body,
         sizes: AttentionSizes,
+        rows: RowsOfItem,
     ) -> None:
         self.spec, self.tile, self.found, self.body, self.sizes = spec, tile, found, body, sizes
+        self.rows = rows
         assert body.scratch is not None
         self.low, self.b, self.scratch = body.low, body.block, body.scratch
         self.lanes = tile.lanes
@@ -106,11 +113,11 @@ class SoftmaxRows:
         i0, rows = queries
         kb, k0, keys = block
         scratch = self.scratch
-        lead = low.space.split(g, self.found.masked.shape[:-2])
+        row_at = self.rows(i64(g))
         with low.loop("r", rows) as r:
             row = bind_opaque(b, "row", z.s_at + r * z.s_row)
             i = bind_opaque(b, "i", i0 + r)
-            peak = self._first_pass(row, [*lead, i], k0, keys)
+            peak = self._first_pass(row, row_at(i), k0, keys)
             first = tirx.EQ(i64(kb), i64(0))
             lowest = tirx.FloatImm(self.spec.dtype, float("-inf"))
             before = b.bind("before", tirx.if_then_else(first, lowest, scratch[z.max_at + r]))

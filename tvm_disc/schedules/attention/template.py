@@ -17,23 +17,33 @@ row are skipped if they are masked for all queries of the block.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.attention import Attention, find_attention
-from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.attention.body import AttentionBody, Operand
 from tvm_disc.schedules.attention.cost import attention_ns
 from tvm_disc.schedules.attention.mask_skip import spread
 from tvm_disc.schedules.attention.ragged import ragged_attention
-from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, attention_tile
+from tvm_disc.schedules.attention.sizes import (
+    KEYS_IN_PLACE,
+    KEYS_PACKED,
+    AttentionSizes,
+    AttentionSpec,
+    RowsOfItem,
+    attention_tile,
+)
 from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile
+from tvm_disc.schedules.gemm.partition import is_one
 from tvm_disc.schedules.gemm.plan import strides_of
+from tvm_disc.schedules.gemm.shared import shared_items
 from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
@@ -41,6 +51,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr, Size
 
+_ALGORITHMS = {KEYS_PACKED: "keys packed", KEYS_IN_PLACE: "keys in place"}
 EXP_COST = 24  # plain operations per score between the two products
 
 
@@ -50,10 +61,18 @@ class AttentionKnobs(Knobs):
 
     queries: int
     keys: int
+    algorithm: str
+
+    def code(self) -> dict[str, Any]:
+        """Return the choices that select the code: the algorithm is an argument of the body."""
+        return {k: v for k, v in self.to_json().items() if k != "algorithm"}
 
 
-def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return the plan that computes scores, softmax and weighted values in one kernel."""
+def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """Return the plans that compute scores, softmax and weighted values in one kernel.
+
+    They share a body, and differ in how it reads the keys.
+    """
     assert group.anchor is not None
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):
@@ -61,7 +80,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
     ragged = ragged_attention(group, found, solver)
     if isinstance(ragged, WhyNot):
         return ragged
-    keys, values = _view(group, found.scores), _view(group, found.result)
+    keys, values = _views(group, found, solver, merge=ragged is None)
     batch, m, n, depth = (_size(x) for x in keys.sizes)
     if ragged is not None and ragged.queries is not None:
         batch, m = _size(ragged.heads), _size(ragged.rows)
@@ -77,24 +96,28 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
     places = [strides_of(group, solver, at, offsets) for at in ats]
 
     staged = places[1] is None or 1 not in (places[1].stride, places[1].k_stride)
-    spec = AttentionSpec(batch, m, n, depth, width, dtype, staged)
+    # Only copies widen an operand.
+    plain = [p if p is not None and p.node.dtype == dtype else None for p in places]
+    inner = plain[1] is not None and is_one(plain[1].k_stride) and tile.lanes > 1
+    whole = isinstance(width, int) and width % tile.lanes == 0
+    direct = plain[2] is not None and is_one(plain[2].k_stride) and whole
+    spec = AttentionSpec(batch, m, n, depth, width, dtype, staged, keys.shared, direct)
 
     def emit(body: Body) -> None:
         operands = [_operand(body, at, place) for at, place in zip(ats, places, strict=True)]
         store = Epilogue(values, body)
-        AttentionBody(spec, tile, found, body, machine.micro, operands, store, ragged).emit()
+        rows: RowsOfItem = lambda g: keys.row(body.low, g, found.masked.shape)  # noqa: E731
+        AttentionBody(spec, tile, found, body, machine.micro, operands, rows, store, ragged).emit()
 
     sizes = AttentionSizes(spec, tile)
     scores = i64(batch) * i64(m) * i64(n)
-    return Plan(
+    common = Plan(
         tasks=i64(sizes.tasks(batch)),
         work=scores * (2 * (i64(depth) + i64(width)) + EXP_COST),
         emit=emit,
         scratch_elems=sizes.elems,
         scratch_dtype=dtype,
         may_alias=True,
-        knobs=AttentionKnobs(tile.queries, tile.keys),
-        cost=partial(attention_ns, spec, tile),
         features=tuple(i64(x) for x in (batch, m, n)),
         notes={
             "register tiles": f"{_tile(tile.scores)} scores, {_tile(tile.values)} results",
@@ -105,10 +128,20 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
                 else {"masked keys": "skipped at both ends of a row of the mask"}
             ),
             **({} if ragged is None else {"ragged": ragged.text()}),
+            **({} if keys.shared == 1 else {"heads that share keys": f"{keys.shared}"}),
             "read without packing": ", ".join(n for n, p in zip("QKV", places, strict=True) if p)
             or "none",
         },
     )
+    return [
+        replace(
+            common,
+            knobs=AttentionKnobs(tile.queries, tile.keys, _ALGORITHMS[number]),
+            algorithm=number,
+            cost=partial(attention_ns, spec, tile, number == KEYS_IN_PLACE),
+        )
+        for number in (KEYS_PACKED, KEYS_IN_PLACE)[: 1 + inner]
+    ]
 
 
 def _tile(tile: GemmTile) -> str:
@@ -120,9 +153,21 @@ def _size(dim: object) -> Any:
     return dim if literal is None else literal
 
 
-def _view(group: Group, node: Node) -> MatMulView:
-    batch, m, n, k = matmul_dims(node)
-    return MatMulView(group, node, batch, m, n, k)
+def _views(
+    group: Group, found: Attention, solver: Solver, merge: bool
+) -> tuple[MatMulView, MatMulView]:
+    """Return the views of both matmuls.
+
+    With ``merge``, an item is all heads that share K and V.
+    """
+    made = []
+    for node in (found.scores, found.result):
+        batch, m, n, k = matmul_dims(node)
+        shared = shared_items(group, node, batch, solver) if merge else 1
+        made.append(MatMulView(group, node, batch, m, n, k, shared=shared))
+    shared = math.gcd(*(view.shared for view in made))
+    keys, values = (replace(view, shared=shared) for view in made)
+    return keys, values
 
 
 def _operand(body: Body, at: Any, strides: Any) -> Operand:

@@ -27,8 +27,8 @@ from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
 from tvm_disc.schedules.dispatch.variant import LIBRARY, SERIAL, Choice, Knobs, Plan, Variant
 from tvm_disc.schedules.gemm.partition import is_one
-from tvm_disc.schedules.gemm.plan import strides_of
-from tvm_disc.schedules.gemm.vendor import apart, dense, leading, operands_of, product_view
+from tvm_disc.schedules.gemm.plan import rows_view, strides_of
+from tvm_disc.schedules.gemm.vendor import apart, dense, leading, operands_of
 from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.lowering import Lowering
@@ -148,7 +148,7 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
         return WhyNot(LIBRARY, "more than a product and a bias on its columns")
     if group.outputs[0].dtype not in ("float32", *dtypes):
         return WhyNot(LIBRARY, f"the result is {group.outputs[0].dtype}")
-    view = product_view(group)
+    view = rows_view(group, node)
     if len(view.batch) > 1:
         return WhyNot(LIBRARY, "a batch of several dims")
     first, second = (strides_of(group, solver, at) for at in operands_of(view))

@@ -31,6 +31,7 @@ from tvm_disc.tir.builder import (
     index_var,
     masked_load,
     pointer,
+    prefetch,
     prim_func,
 )
 from tvm_disc.typing import Buffer, Expr, Size
@@ -46,8 +47,12 @@ def tile_rows(lanes: int, odd: bool = False) -> tuple[int, ...]:
     return tuple(r for r in rows if r <= lanes)
 
 
-def inner_kernel(dtype: str, lanes: int, rows: int) -> object:
-    """Return the function of one tile: ``(a, b, c, k, lda, ldb, ldc)``."""
+def inner_kernel(dtype: str, lanes: int, rows: int, ahead: int = 0) -> object:
+    """Return the function of one tile: ``(a, b, c, k, lda, ldb, ldc)``.
+
+    Args:
+        ahead: the number of columns by which B is prefetched ahead; 0 disables the prefetch.
+    """
     columns = lanes // rows
     a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
     k, lda, ldb, ldc = params = [index_var(n) for n in ("k", "lda", "ldb", "ldc")]
@@ -67,6 +72,8 @@ def inner_kernel(dtype: str, lanes: int, rows: int) -> object:
             vstore(blk, row[i], 0, lanes, load(a, lda * i + at))
         for j in range(columns):
             vstore(blk, column, 0, lanes, load(b, ldb * j + at))
+            if ahead:
+                blk.eval(prefetch(b, ldb * (j + ahead) + at, to_write=False, near=False))
             for i in range(rows):
                 acc = sums[i * columns + j]
                 product = vload(row[i], 0, lanes) * vload(column, 0, lanes)
@@ -149,30 +156,33 @@ class Way:
     kernels: MicroKernels
 
 
+def tile_height(bind: Bind, m: Size, n: Size, lanes: int) -> Size:
+    """Return the height of tiles that covers m x n with the fewest tiles; 0 if no tile fits."""
+    best: Size
+    fewest: Size
+    best, fewest = i64(0), i64(_MANY)
+    for rows in tile_rows(lanes, odd=True):
+        columns = lanes // rows
+        tiles = bind("tiles", cdiv(m, rows) * cdiv(n, columns))
+        fits = tirx.all(i64(m) >= rows, i64(n) >= columns, i64(tiles) <= fewest)
+        best, fewest = (
+            bind(name, tirx.Select(fits, i64(here), i64(there)))
+            for name, here, there in (("height", rows, best), ("fewest", tiles, fewest))
+        )
+    return best
+
+
 @dataclass
 class InnerProducts(Way):
     """Computes a task as tiles of inner products."""
 
-    def _height(self, m: Size, n: Expr) -> Size:
-        """Return the tile height that needs the fewest tiles; 0 if no tile fits."""
-        lanes = self.tile.lanes
-        best: Size
-        fewest: Size
-        best, fewest = i64(0), i64(_MANY)
-        for rows in tile_rows(lanes, odd=True):
-            columns = lanes // rows
-            tiles = self.bind("tiles", cdiv(m, rows) * cdiv(n, columns))
-            fits = tirx.all(m >= rows, n >= columns, i64(tiles) <= fewest)
-            best, fewest = (
-                self.bind(name, tirx.Select(fits, i64(here), i64(there)))
-                for name, here, there in (("height", rows, best), ("fewest", tiles, fewest))
-            )
-        return best
-
     def emit(self, g: Size, j_range: tuple[Size, Size]) -> None:
         """Emit all rows times columns ``[begin, end)``."""
         m = i64(self.plan.m)
-        self._tiles(g, (i64(0), m), j_range, self._height(m, i64(self.plan.n)))
+        self._tiles(g, (i64(0), m), j_range, self._height(m, self.plan.n))
+
+    def _height(self, m: Size, n: Size) -> Size:
+        return tile_height(self.bind, m, n, self.tile.lanes)
 
     def last(self, g: Size, i_range: tuple[Size, Size]) -> Expr:
         """Emit rows (first, count) times the last columns; return whether a tile fits them."""
@@ -209,4 +219,4 @@ class InnerProducts(Way):
                 b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
 
 
-__all__ = ["InnerProducts", "add_inside", "fitting_tiles", "in_place"]
+__all__ = ["InnerProducts", "add_inside", "fitting_tiles", "in_place", "tile_height"]

@@ -21,6 +21,7 @@ from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.algorithm import Selection
 from tvm_disc.schedules.gemm.cost import gemm_ns, shared_lines_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
+from tvm_disc.schedules.gemm.shared import shared_items
 from tvm_disc.schedules.gemm.space import GemmKnobs, algorithms, doubt, rounded_tiles, tiles
 from tvm_disc.schedules.gemm.split_k import PartsOfK
 from tvm_disc.schedules.gemm.view import MatMulView, View
@@ -51,13 +52,29 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
         return WhyNot("gemm", "an operand is a vector, not a matrix")
     if sums_of(a, b, node) is None:
         return WhyNot("gemm", f"{a.dtype} x {b.dtype} -> {node.dtype} is not supported yet")
-    batch, m, n, k = matmul_dims(node)
-    if batch and len(b.shape) == 2:
-        # All batch items share one matrix: treat the batch dims as more rows.
-        batch, m = (), product([*batch, m])
-    view = MatMulView(group, node, batch, m, n, k, machine.isa.dots)
+    view = matmul_view(group, node, solver, machine.isa.dots)
     plans = gemm_plans(group, view, solver, machine)
     return plans + _parts_of_k(view, plans[0], _tiles(view, machine)[0], solver, machine)
+
+
+def rows_view(group: Group, node: Node, dots: Sequence[str] = ()) -> MatMulView:
+    """Return the view of a matmul; batch dims are more rows if B is one matrix."""
+    batch, m, n, k = matmul_dims(node)
+    if batch and len(node.inputs[1].shape) == 2:
+        batch, m = (), product([*batch, m])
+    return MatMulView(group, node, batch, m, n, k, tuple(dots))
+
+
+def matmul_view(group: Group, node: Node, solver: Solver, dots: Sequence[str] = ()) -> MatMulView:
+    """Return the view of a matmul in which items that share B are more rows.
+
+    Items are merged only if A can be read in place afterwards, or could not be before.
+    """
+    view = rows_view(group, node, dots)
+    shared = replace(view, shared=shared_items(group, node, view.batch, solver))
+    if shared.shared > 1 and strides_of(group, solver, shared.a_at) is None:
+        return view if strides_of(group, solver, view.a_at) is not None else shared
+    return shared
 
 
 # Products of any two of these are accumulated in int32.
@@ -227,7 +244,8 @@ def strides_of(
     zero, one = i64(0), i64(1)
 
     def offset(x: Expr, y: Expr) -> tuple[Node, Expr] | None:
-        return low.locate(lambda: at(low, g, x, y))
+        found = low.locate(lambda: at(low, g, x, y))
+        return found and (found[0], space.resolved(space.rejoined(found[1], x)))
 
     places = [offset(*xy) for xy in ((outer, k), (zero, zero), (one, zero), (zero, one))]
     if any(p is None for p in places):

@@ -21,16 +21,14 @@ from tvm.ir import StringImm
 
 from tvm_disc.abi.blas import MARKS, symbols
 from tvm_disc.errors import WhyNot
-from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.dispatch.variant import Need, Plan
 from tvm_disc.schedules.gemm.cost import vendor_ns
 from tvm_disc.schedules.gemm.partition import is_one
-from tvm_disc.schedules.gemm.plan import strides_of
+from tvm_disc.schedules.gemm.plan import matmul_view, strides_of
 from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
-from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr
 
 FAMILY = "vendor"
@@ -50,7 +48,7 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
         return WhyNot(FAMILY, f"BLAS cannot compute this product of {node.dtype}")
     if node.inputs[1] in group.constants:
         return WhyNot(FAMILY, "the constant weight is packed for the generated tiles")
-    view = product_view(group)
+    view = matmul_view(group, node, solver)
     ats = operands_of(view)
     places = [strides_of(group, solver, at) for at in ats]
     if any(p is None or not (is_one(p.stride) or is_one(p.k_stride)) for p in places):
@@ -77,15 +75,6 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
         may_alias=True,
         notes={"vendor": "cblas, looked up at the first run"},
     )
-
-
-def product_view(group: Group) -> MatMulView:
-    """Return the view of the matmul; batch dims become rows if all items share one weight."""
-    assert group.anchor is not None
-    batch, m, n, k = matmul_dims(group.anchor)
-    if batch and len(group.anchor.inputs[1].shape) == 2:
-        batch, m = (), product([*batch, m])
-    return MatMulView(group, group.anchor, batch, m, n, k)
 
 
 def operands_of(view: MatMulView) -> tuple[Callable[..., Expr], Callable[..., Expr]]:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import tvm
+from tvm import tirx
+
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import operand_index
 from tvm_disc.schedules.gemm.integer import NumbersOfA
@@ -14,7 +17,7 @@ from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.target.dots import DOTS, QUAD
 from tvm_disc.tir.builder import i64
-from tvm_disc.tir.index import add, product
+from tvm_disc.tir.index import add, mul, product
 from tvm_disc.typing import Expr
 
 if TYPE_CHECKING:
@@ -71,7 +74,12 @@ class View(Protocol):
 
 @dataclass
 class MatMulView:
-    """The index maps of a matmul."""
+    """The index maps of a matmul.
+
+    ``batch`` and ``m`` are dims of the graph. If ``shared`` consecutive items have one B (see
+    ``shared.py``), an item of the view is all of them, and its rows are those of the first item,
+    the second, and so on.
+    """
 
     group: Group
     node: Node
@@ -80,10 +88,14 @@ class MatMulView:
     n: Any
     k: Any
     dots: tuple[str, ...] = ()
+    shared: int = 1
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
-        return product(self.batch), self.m, self.n, self.k
+        items, rows = product(self.batch), mul(self.m, self.shared)
+        if self.shared > 1:
+            items = tvm.sym.Analyzer().simplify(tirx.floordiv(items, self.shared))
+        return items, rows, self.n, self.k
 
     @property
     def row_stride(self) -> Any:
@@ -111,14 +123,30 @@ class MatMulView:
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
         """Return the matmul's output index of element (g, i, j)."""
-        lead = self.node.shape[:-2]
+        return [*self.row(low, g, self.node.shape)(i), j]
+
+    def row(self, low: Lowering, g: Expr, shape: Sequence[Expr]) -> Callable[[Expr], list[Expr]]:
+        """Return a function from row ``i`` of item ``g`` to its index in all axes but the last.
+
+        Args:
+            shape: of the result, or of a value with the same rows.
+        """
+        lead = shape[:-2]
+        if self.shared > 1:
+
+            def shared_row(i: Expr) -> list[Expr]:
+                item, own = low.space.split(i, (i64(self.shared), self.m))
+                return [*low.space.split(mul(g, self.shared) + item, lead), own]
+
+            return shared_row
         if self.batch or not lead:
-            return [*low.space.split(g, lead), i, j]
-        return [*low.space.split(i, self.node.shape[:-1]), j]
+            split = low.space.split(g, lead)
+            return lambda i: [*split, i]
+        return lambda i: list(low.space.split(i, shape[:-1]))
 
     def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
         """Return the row-major offset of element (g, i, j)."""
-        return add((i64(g) * i64(self.m) + i) * i64(self.n), j)
+        return add((i64(g) * i64(self.sizes[1]) + i) * i64(self.n), j)
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
         source, index = self.node.inputs[0], self.index(low, g, i, i64(0))
@@ -128,7 +156,7 @@ class MatMulView:
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
         source = self.node.inputs[1]
-        lead = low.space.split(g, self.batch) if self.batch else ()
+        lead = low.space.split(mul(g, self.shared), self.batch) if self.batch else ()
         return low.at(source, operand_index(source, list(lead), (k, j)))
 
     @property

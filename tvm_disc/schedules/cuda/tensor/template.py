@@ -24,8 +24,8 @@ from tvm_disc.schedules.cuda.vector import OnCapability, item_bytes
 from tvm_disc.schedules.cuda.views import Plain
 from tvm_disc.schedules.dispatch.variant import Grid
 from tvm_disc.schedules.gemm.partition import is_one
-from tvm_disc.schedules.gemm.plan import strides_of
-from tvm_disc.schedules.gemm.vendor import operands_of, product_view
+from tvm_disc.schedules.gemm.plan import rows_view, strides_of
+from tvm_disc.schedules.gemm.vendor import operands_of
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.kernel import Plan
 from tvm_disc.shape import Solver
@@ -73,7 +73,7 @@ def plan_tensor_cores(group: Group, solver: Solver, machine: Machine) -> list[Pl
         return WhyNot("tensor cores", f"the result is {node.dtype}")
     if device.architectures[0] < ARCHITECTURE:
         return WhyNot("tensor cores", f"sm_{device.architectures[0]} is older than sm_80")
-    plans = _TensorTiling(Plain(product_view(group)), solver, machine)
+    plans = _TensorTiling(Plain(rows_view(group, node)), solver, machine)
     size = static_dim(plans.view.sizes[1])
     found = plans.plans([t for t in TILES if size is None or size > t.m // 4])
     if exact and GROUPS in device.architectures:
