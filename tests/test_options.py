@@ -93,6 +93,7 @@ def test_cache_key_holds_exactly_what_changes_code() -> None:
         ("templates", ()),
         ("winograd", 2),
         ("state", ()),
+        ("state_dtype", None),
         ("weights", None),
         ("weight_group", 32),
         ("int8_activations", False),

@@ -103,7 +103,7 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     # it runs once more for the special version.
     ("propagate", lambda told: told.propagate()),
     # Next: it changes the inputs; the passes after it fuse the reads of the buffers.
-    ("own-state", lambda told: OwnState(told.options.state)),
+    ("own-state", lambda told: OwnState(told.options.state, told.options.state_dtype)),
     # Before decomposition: a bfloat16 composite rounds only its result, its parts would each round.
     ("bfloat16", lambda told: WidenBFloat16()),
     # Before simplification and fusion, which know only core operators.

@@ -66,6 +66,8 @@ class Options:
         state: names of inputs that hold a growing cache, with ``*`` and ``?`` as in ``fnmatch``; a
             result must be the concatenation of the input and new rows. The program extends such
             caches in place; ``Executable.state`` owns them (docs/state.md).
+        state_dtype: the type, ``"float16"`` or ``"bfloat16"``, to which the rows of float32 caches
+            of ``state`` are rounded when they are appended; None keeps float32.
         weights: quantize float32 weights of matmuls to ``"int8"`` or ``"int4"``, symmetrically, at
             build time; None keeps them. ``explain()`` lists the error of each.
             Embeddings, convolutions and matrices below 65536 elements keep float32.
@@ -111,6 +113,7 @@ class Options:
     templates: Sequence[tuple[str, Callable[..., Any]]] = field(default=(), metadata=_CODE)
     winograd: int = field(default=2, metadata=_CODE)
     state: Sequence[str] = field(default=(), metadata=_CODE)
+    state_dtype: str | None = field(default=None, metadata=_CODE)
     weights: str | None = field(default=None, metadata=_CODE)
     weight_group: int = field(default=32, metadata=_CODE)
     int8_activations: bool = field(default=False, metadata=_CODE)
@@ -147,6 +150,11 @@ class Options:
         _seconds("time_limit", self.time_limit)
         object.__setattr__(self, "templates", _templates(self.templates))
         object.__setattr__(self, "state", _names("state", self.state))
+        if self.state_dtype not in (None, "float16", "bfloat16"):
+            found = shown(self.state_dtype)
+            raise BadOption(f"state_dtype: expected 'float16', 'bfloat16' or None, found {found}")
+        if self.state_dtype and not self.state:
+            raise BadOption("state_dtype: expected names of caches in state, found none")
         for name in ("fuse", "versions", "verify", "load", "tf32", "int8_activations"):
             if not isinstance(getattr(self, name), bool):
                 found = shown(getattr(self, name))

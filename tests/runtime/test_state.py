@@ -13,17 +13,18 @@ import pytest
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, BadOption, GuardFailed
+from tvm_disc.runtime.arrays import numpy_dtype
 
 RNG = np.random.default_rng(0)
 HEADS, DEPTH = 2, 16
 Array = np.ndarray[Any, Any]
 
 
-def decoder(batch: Any = 1) -> relay.Function:
+def decoder(batch: Any = 1, dtype: str = "float32") -> relay.Function:
     """Attention of new rows over a growing cache of keys and values."""
     names = ("q", "k", "v", "past_k", "past_v")
     shape = (batch, HEADS, relay.Any(), DEPTH)
-    q, k, v, past_k, past_v = (relay.var(n, shape=shape) for n in names)
+    q, k, v, past_k, past_v = (relay.var(n, shape=shape, dtype=dtype) for n in names)
     keys = relay.concatenate([past_k, k], axis=2)
     values = relay.concatenate([past_v, v], axis=2)
     flat = [relay.reshape(x, (-3, -2)) for x in (q, keys, values)]
@@ -86,6 +87,37 @@ def test_rows_of_every_number(copied: Any, owned: Any) -> None:
         same(state, copies)
     assert state.length == 111 and state.capacity == 180
     assert repr(state) == "<tvm_disc state of 2 caches, 111 rows>"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_caches_of_16_bits(copied: Any, dtype: str) -> None:
+    """Equal to float32 caches of rows that were rounded before the call."""
+    exe = build(decoder(), ["past_*"], state_dtype=dtype)
+    assert exe.kernels == ["opaque_append_0", "attention_matmul_2"]
+    assert "read without packing: Q, K, V" in exe.explain()
+    kind = numpy_dtype(dtype)
+    state, copies = exe.state(), Copies(copied)
+    for count in (5, 1, 1, 0, 7, 31, 1, 64, 1, 900, 1, 200, 1, 9):
+        q, *new = rows(count)
+        rounded = [x.astype(kind).astype("float32") for x in new]
+        np.testing.assert_allclose(state(q, *new), copies(q, *rounded), rtol=1e-5, atol=1e-6)
+        for name, want in zip(("past_k", "past_v"), copies.caches, strict=True):
+            found = state.cache(name)
+            assert found.dtype == kind
+            np.testing.assert_array_equal(found.astype("float32"), want)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_models_of_16_bits(dtype: str) -> None:
+    exe, plain = build(decoder(1, dtype), ["past_*"]), build(decoder(1, dtype))
+    kind = numpy_dtype(dtype)
+    state, copies = exe.state(), Copies(plain)
+    copies.caches = [c.astype(kind) for c in copies.caches]
+    for count in (5, 1, 0, 40, 1):
+        given = [x.astype(kind) for x in rows(count)]
+        found, want = (f(*given).astype("float32") for f in (state, copies))
+        np.testing.assert_allclose(found, want, rtol=2e-2, atol=2e-2)
+        same(state, copies)
 
 
 def test_nothing_is_concatenated(copied: Any, owned: Any) -> None:
@@ -309,6 +341,22 @@ def test_a_gpu_has_no_state() -> None:
 def test_names_of_caches(state: Any) -> None:
     with pytest.raises(BadOption, match="state: expected a list of input names, found "):
         tvm_disc.Options(state=state)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"state": ["past_*"], "state_dtype": "int8"},
+            "state_dtype: expected 'float16', 'bfloat16' or None, found 'int8'",
+        ),
+        ({"state_dtype": "float16"}, "state_dtype: expected names of caches in state, found none"),
+    ],
+)
+def test_types_of_caches_that_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(BadOption) as failed:
+        tvm_disc.Options(**given)
+    assert str(failed.value) == message
 
 
 def test_states_that_are_refused(copied: Any, owned: Any) -> None:

@@ -5,6 +5,9 @@
                  extended = append(past, new)  # writes rows p .. p + n of the buffer
                  now = extended[:, :, : p + n]
 
+With a ``dtype`` of 16 bits, ``append`` rounds the new rows of a float32 cache to it, and every read
+of the buffer is converted back.
+
 The caller owns the buffer of a capacity ``c`` and the number ``p`` of rows that are used, which is
 the size of a tensor that is never read. A call reads the rows that exist and writes the new ones;
 it does not copy the cache. Appending writes rows from p on, and every other read of the input is of
@@ -55,8 +58,13 @@ class _Grown:
         return rows
 
 
-def OwnState(names: Sequence[str], solver: Solver | None = None) -> object:
+def OwnState(
+    names: Sequence[str], dtype: str | None = None, solver: Solver | None = None
+) -> object:
     """Return a module pass for the inputs whose names match one of ``names`` (``fnmatch``).
+
+    Args:
+        dtype: the type of the buffers of float32 caches; None keeps float32.
 
     The attribute ``disc.state`` of the main function lists (buffer, length input, axis) of each
     cache, as texts, and the rows that it has after a call, as an expression.
@@ -71,7 +79,7 @@ def OwnState(names: Sequence[str], solver: Solver | None = None) -> object:
         main = mod["main"]
         known = solver_of(mod, solver)
         grown = _chosen(main, names, known)
-        changed = _with_buffers(main, grown, known)
+        changed = _with_buffers(main, grown, dtype, known)
         return map_functions(mod, lambda f: changed if f.same_as(main) else f)
 
     return tvm.transform.module_pass(own, opt_level=0, name="OwnState")
@@ -140,7 +148,9 @@ def _results(main: TVMFunction, values: Values) -> list[Expr]:
     return list(body.fields) if isinstance(body, tvm.ir.Tuple) else [body]
 
 
-def _with_buffers(main: TVMFunction, grown: Sequence[_Grown], solver: Solver) -> TVMFunction:
+def _with_buffers(
+    main: TVMFunction, grown: Sequence[_Grown], dtype: str | None, solver: Solver
+) -> TVMFunction:
     """Return the main function over buffers and lengths."""
     values: Values = {b.var: b for b in bindings_of(main)}
     buffers: dict[Var, Var] = {}
@@ -155,11 +165,13 @@ def _with_buffers(main: TVMFunction, grown: Sequence[_Grown], solver: Solver) ->
         solver.require_le(g.used, capacity, f"the cache '{name}'")
         dims = list(g.param.ty.shape.values)
         dims[g.axis] = capacity
-        buffers[g.param] = relax.Var(name, relax.TensorType(dims, g.param.ty.dtype))
+        own = str(g.param.ty.dtype)
+        kept = dtype if dtype and own == "float32" else own
+        buffers[g.param] = relax.Var(name, relax.TensorType(dims, kept))
         if str(g.used) not in lengths:
             ty = relax.TensorType([g.used], "int8")
             lengths[str(g.used)] = relax.Var(f"{name}_length", ty)
-        first.append(_prefix(g.param, buffers[g.param], g.axis, g.used))
+        first += _prefix(g.param, buffers[g.param], g.axis, g.used)
         whole = g.binding.var.ty.shape.values[g.axis]
         state.append([name, str(lengths[str(g.used)].name), g.axis, whole])
     extended = {g.binding.var: g for g in grown}
@@ -185,11 +197,17 @@ def _with_buffers(main: TVMFunction, grown: Sequence[_Grown], solver: Solver) ->
     return result
 
 
-def _prefix(var: Var, buffer: Var, axis: int, end: Expr) -> Binding:
-    """Return a binding of ``var`` to the first rows of a buffer."""
+def _prefix(var: Var, buffer: Var, axis: int, end: Expr) -> list[Binding]:
+    """Return bindings of ``var`` to the first rows of a buffer, in the dtype of ``var``."""
     call = R.strided_slice(buffer, [axis], [0], [end], [1], assume_inbound=True)
-    relax.expr._update_type(call, var.ty)
-    return relax.VarBinding(var, call)
+    ty = relax.TensorType(var.ty.shape, buffer.ty.dtype)
+    relax.expr._update_type(call, ty)
+    if str(ty.dtype) == str(var.ty.dtype):
+        return [relax.VarBinding(var, call)]
+    rows = relax.Var(f"{var.name}_rows", ty)
+    widened = R.astype(rows, str(var.ty.dtype))
+    relax.expr._update_type(widened, var.ty)
+    return [relax.VarBinding(rows, call), relax.VarBinding(var, widened)]
 
 
 def _append(g: _Grown, buffer: Var, length: Var, values: Values) -> list[Binding]:
@@ -202,7 +220,7 @@ def _append(g: _Grown, buffer: Var, length: Var, values: Values) -> list[Binding
     whole = g.binding.var.ty.shape.values[g.axis]
     return [
         relax.VarBinding(extended, call),
-        _prefix(g.binding.var, extended, g.axis, whole),
+        *_prefix(g.binding.var, extended, g.axis, whole),
     ]
 
 

@@ -127,11 +127,16 @@ class Lowering:
             raise Unsupported(f"operator {node.op} has no element rule")
         return self._shared(node, index, lambda: rule(self, node, index))
 
-    def locate(self, make: Callable[[], Expr]) -> tuple[Node, Expr] | None:
+    def locate(
+        self, make: Callable[[], Expr], casts: Sequence[Node] = ()
+    ) -> tuple[Node, Expr] | None:
         """Return (operand, row-major offset) if ``make()`` is one plain load of an operand, else
         None.
 
         Only index arithmetic is emitted.
+
+        Args:
+            casts: nodes that only widen their operand, which the caller does itself.
         """
         found: dict[Any, tuple[Node, Expr]] = {}
 
@@ -143,7 +148,11 @@ class Lowering:
 
             return read
 
-        saved, self._readers = self._readers, {n: capture(n) for n in self._readers}
+        def operand_of(node: Node) -> Reader:
+            return lambda index: self.at(node.inputs[0], index)
+
+        saved = self._readers
+        self._readers = {n: operand_of(n) for n in casts} | {n: capture(n) for n in saved}
         self._scopes.append({})
         try:
             return found.get(make())

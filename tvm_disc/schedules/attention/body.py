@@ -21,7 +21,15 @@ from tvm_disc.schedules.attention.sizes import (
 )
 from tvm_disc.schedules.attention.softmax import SoftmaxRows
 from tvm_disc.schedules.gemm.inner import inner_kernel, tile_height, tile_rows
-from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, bind_opaque, splat, vload, vstore
+from tvm_disc.schedules.gemm.micro_kernel import (
+    PLAIN,
+    KernelForm,
+    MicroKernels,
+    bind_opaque,
+    splat,
+    vload,
+    vstore,
+)
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import cdiv, div, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
@@ -272,7 +280,7 @@ class AttentionBody:
         return blocks, tile_at
 
     def _narrow(self, place: Any) -> bool:
-        """Return whether an operand must be widened, which only copies do."""
+        """Return whether the kernel must widen an operand."""
         return str(place[0].dtype) != self.spec.dtype
 
     def _values_in_place(self, g: Size) -> Expr:
@@ -281,22 +289,25 @@ class AttentionBody:
         """
         z, place = self.sizes, self._place(self.values, g)
         ragged = not isinstance(z.width, int) or z.width % self.tile.lanes
-        if place is None or not _is_one(place[3]) or ragged or self._narrow(place):
+        if place is None or not _is_one(place[3]) or ragged:
             return const(False, "bool")
-        dense = i64(place[2]) <= 2 * self.tile.values.n_r
-        fits = tirx.any(dense, i64(z.m) <= self.tile.queries)
+        fits = i64(z.m) <= self.tile.queries
+        if not self._narrow(place):
+            fits = tirx.any(i64(place[2]) <= 2 * self.tile.values.n_r, fits)
         return fits if self.hidden is None else tirx.all(fits, tirx.Not(self.hidden.worth))
 
     def _place(self, operand: Operand, g: Size = 0) -> Any:
         return None if operand.place is None else operand.place(i64(g))
 
-    def _dispatcher(self, tile: GemmTile, columns: Size | None = None) -> object:
+    def _dispatcher(
+        self, tile: GemmTile, columns: Size | None = None, form: KernelForm = PLAIN
+    ) -> object:
         """Return the dispatcher for kernels of all heights and the widths that ``columns`` need."""
         rows, vectors = tuple(range(1, tile.m_r + 1)), tuple(range(1, tile.vectors + 1))
         if isinstance(columns, int):
             last = -(-(columns % tile.n_r) // tile.lanes)
             vectors = tuple(sorted({last, tile.vectors * (columns >= tile.n_r)} - {0})) or (1,)
-        return self.kernels.dispatcher(tile, self.spec.dtype, rows, vectors)
+        return self.kernels.dispatcher(tile, self.spec.dtype, rows, vectors, form)
 
     def _call(self, run: Any, at: Sequence[Size], sizes: Sequence[Any]) -> None:
         where = [tirx.address_of(self.scratch[i64(x)]) for x in at]
@@ -322,14 +333,15 @@ class AttentionBody:
         z, lanes, dtype = self.sizes, self.tile.lanes, self.spec.dtype
         height = tile_height(self._bind, rows, most(keys, lanes), lanes)
         buffer, base, step, _ = place
+        how = (self.tile.ahead, str(buffer.dtype))
         start = self._bind("start", base + k0 * step)
         for tall in tile_rows(lanes, odd=True):
-            wide, key = lanes // tall, ("inner", dtype, lanes, tall, self.tile.ahead)
+            wide, key = lanes // tall, ("inner", dtype, lanes, tall, *how)
             many = i64(keys) >= wide
             turn = self._bind("turn", tirx.Select(many, i64(wide), i64(1)))
             apart = self._bind("apart", tirx.Select(many, i64(step), i64(0)))
             run = self.kernels.add(
-                key, "gemm_inner", partial(inner_kernel, dtype, lanes, tall, self.tile.ahead)
+                key, "gemm_inner", partial(inner_kernel, dtype, lanes, tall, *how)
             )
             with (
                 self.b.when(height == tall),
@@ -369,18 +381,25 @@ class AttentionBody:
         def lying(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Size]:
             return place[0], place[1] + k0 * place[2] + p * n_r, place[2]
 
-        if place is None or self._narrow(place):
+        if place is None:
             self._add_values(rows, block, panel)
             return
+        form = KernelForm(b_dtype=str(place[0].dtype)) if self._narrow(place) else PLAIN
         with self.b.when(self._values_in_place(g)), self.low.scope():
-            self._add_values(rows, block, lying)
+            self._add_values(rows, block, lying, form)
         with self.b.otherwise(), self.low.scope():
             self._add_values(rows, block, panel)
 
-    def _add_values(self, rows: Size, block: tuple[Size, Size, Size], source: Any) -> None:
+    def _add_values(
+        self,
+        rows: Size,
+        block: tuple[Size, Size, Size],
+        source: Any,
+        form: KernelForm = PLAIN,
+    ) -> None:
         z, tile = self.sizes, self.tile.values
         kb, k0, keys = block
-        run = self._dispatcher(tile, z.width)
+        run = self._dispatcher(tile, z.width, form)
         blocks, tile_at = self._tiles(rows, tile)
         with self.low.loop("p", z.v_panels) as p:
             columns = least(tile.n_r, z.width - p * tile.n_r)

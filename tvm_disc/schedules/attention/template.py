@@ -18,13 +18,15 @@ row are skipped if they are masked for all queries of the block.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.attention import Attention, find_attention
-from tvm_disc.graph.nodes import static_dim
+from tvm_disc.graph.core_ops import BFLOAT16
+from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.attention.body import AttentionBody, Operand
 from tvm_disc.schedules.attention.cost import attention_ns
 from tvm_disc.schedules.attention.mask_skip import spread
@@ -52,6 +54,7 @@ from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr, Size
 
 _ALGORITHMS = {KEYS_PACKED: "keys packed", KEYS_IN_PLACE: "keys in place"}
+_HALVES = ("float16", BFLOAT16)
 EXP_COST = 24  # plain operations per score between the two products
 
 
@@ -93,18 +96,17 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
         lambda low, g, k, e: values.b_at(low, g, k, e),
     )
     offsets = [] if ragged is None else ragged.offsets
-    places = [strides_of(group, solver, at, offsets) for at in ats]
+    casts = _widening(group, dtype)
+    places = [strides_of(group, solver, at, offsets, casts) for at in ats]
 
     staged = places[1] is None or 1 not in (places[1].stride, places[1].k_stride)
-    # Only copies widen an operand.
-    plain = [p if p is not None and p.node.dtype == dtype else None for p in places]
-    inner = plain[1] is not None and is_one(plain[1].k_stride) and tile.lanes > 1
+    inner = places[1] is not None and is_one(places[1].k_stride) and tile.lanes > 1
     whole = isinstance(width, int) and width % tile.lanes == 0
-    direct = plain[2] is not None and is_one(plain[2].k_stride) and whole
+    direct = places[2] is not None and is_one(places[2].k_stride) and whole
     spec = AttentionSpec(batch, m, n, depth, width, dtype, staged, keys.shared, direct)
 
     def emit(body: Body) -> None:
-        operands = [_operand(body, at, place) for at, place in zip(ats, places, strict=True)]
+        operands = [_operand(body, at, place, casts) for at, place in zip(ats, places, strict=True)]
         store = Epilogue(values, body)
         rows: RowsOfItem = lambda g: keys.row(body.low, g, found.masked.shape)  # noqa: E731
         AttentionBody(spec, tile, found, body, machine.micro, operands, rows, store, ragged).emit()
@@ -170,14 +172,23 @@ def _views(
     return keys, values
 
 
-def _operand(body: Body, at: Any, strides: Any) -> Operand:
+def _widening(group: Group, dtype: str) -> list[Node]:
+    """Return the nodes that convert 16-bit floats to ``dtype`` without rounding."""
+    return [
+        n
+        for n in group.nodes
+        if n.op == "relax.astype" and n.dtype == dtype and n.inputs[0].dtype in _HALVES
+    ]
+
+
+def _operand(body: Body, at: Any, strides: Any, casts: Sequence[Node]) -> Operand:
     """Return one operand inside a body; ``at(low, g, row, e)`` evaluates an element."""
     low = body.low
     if strides is None:
         return Operand(lambda g, row, e: at(low, i64(g), i64(row), i64(e)), None)
 
     def place(g: Size) -> tuple[Any, Expr, Any, Any]:
-        found = low.locate(lambda: at(low, i64(g), i64(0), i64(0)))
+        found = low.locate(lambda: at(low, i64(g), i64(0), i64(0)), casts)
         assert found is not None
         base = low.settle("base", found[1])
         return body.buffers[strides.node], base, strides.stride, strides.k_stride

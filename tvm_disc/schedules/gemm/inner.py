@@ -13,7 +13,13 @@ from functools import partial
 
 from tvm import tirx
 
-from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, splat, vload, vstore
+from tvm_disc.schedules.gemm.micro_kernel import (
+    MicroKernels,
+    splat,
+    vload,
+    vstore,
+    widened,
+)
 from tvm_disc.schedules.gemm.partition import (
     Affine,
     Direct,
@@ -47,17 +53,22 @@ def tile_rows(lanes: int, odd: bool = False) -> tuple[int, ...]:
     return tuple(r for r in rows if r <= lanes)
 
 
-def inner_kernel(dtype: str, lanes: int, rows: int, ahead: int = 0) -> object:
+def inner_kernel(
+    dtype: str, lanes: int, rows: int, ahead: int = 0, b_dtype: str | None = None
+) -> object:
     """Return the function of one tile: ``(a, b, c, k, lda, ldb, ldc)``.
 
     Args:
         ahead: the number of columns by which B is prefetched ahead; 0 disables the prefetch.
+        b_dtype: element type of B if narrower; ``uint16`` holds bfloat16 bits.
     """
     columns = lanes // rows
-    a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
+    types = {"a": dtype, "b": b_dtype or dtype, "c": dtype}
+    a_ptr, b_ptr, c_ptr = (pointer(n, t) for n, t in types.items())
     k, lda, ldb, ldc = params = [index_var(n) for n in ("k", "lda", "ldb", "ldc")]
     blk = Block()
-    a, b, c = (blk.declare(f"{n}_", p, dtype) for n, p in zip("abc", (a_ptr, b_ptr, c_ptr)))  # noqa: B905
+    pointers = zip(types.items(), (a_ptr, b_ptr, c_ptr), strict=True)
+    a, b, c = (blk.declare(f"{n}_", p, t) for (n, t), p in pointers)
     sums = [blk.alloc(f"sum_{s}", lanes, dtype) for s in range(rows * columns)]
     row = [blk.alloc(f"row_{i}", lanes, dtype) for i in range(rows)]
     column = blk.alloc("column", lanes, dtype)
@@ -66,7 +77,8 @@ def inner_kernel(dtype: str, lanes: int, rows: int, ahead: int = 0) -> object:
 
     def step(at: Expr, mask: Expr | None) -> None:
         def load(buf: Buffer, where: Expr) -> Expr:
-            return vload(buf, where, lanes) if mask is None else masked_load(buf, where, mask)
+            value = vload(buf, where, lanes) if mask is None else masked_load(buf, where, mask)
+            return widened(value, dtype, lanes)
 
         for i in range(rows):
             vstore(blk, row[i], 0, lanes, load(a, lda * i + at))

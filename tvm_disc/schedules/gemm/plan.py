@@ -225,13 +225,18 @@ def _in_place(
 
 
 def strides_of(
-    group: Group, solver: Solver, at: Callable[..., Expr], offsets: Sequence[Node] = ()
+    group: Group,
+    solver: Solver,
+    at: Callable[..., Expr],
+    offsets: Sequence[Node] = (),
+    casts: Sequence[Node] = (),
 ) -> _Strides | None:
     """Return the strides of ``at(low, g, outer, k)`` in one operand; None if it is not a plain
     load.
 
     Args:
         offsets: those of packed operands, of which the body reads one item at a time.
+        casts: nodes that only widen their operand, which the body does when it reads it.
     """
     space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(Block(), space, solver)
@@ -244,7 +249,7 @@ def strides_of(
     zero, one = i64(0), i64(1)
 
     def offset(x: Expr, y: Expr) -> tuple[Node, Expr] | None:
-        found = low.locate(lambda: at(low, g, x, y))
+        found = low.locate(lambda: at(low, g, x, y), casts)
         return found and (found[0], space.resolved(space.rejoined(found[1], x)))
 
     places = [offset(*xy) for xy in ((outer, k), (zero, zero), (one, zero), (zero, one))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tvm
 
 from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Plan
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
@@ -17,7 +18,8 @@ def plan_blank(node: Node) -> Plan:
 
 def plan_append(node: Node) -> Plan:
     """Return a plan of ``(buffer, new, length)``: the result is the memory of ``buffer``, and the
-    rows of ``new`` follow the first ``p`` rows along ``axis``; ``length`` has the shape ``[p]``.
+    rows of ``new``, converted to its dtype, follow the first ``p`` rows along ``axis``; ``length``
+    has the shape ``[p]``.
     """
     buffer, new, length = node.inputs
     axis, used = int(node.attrs["axis"]), length.shape[0]
@@ -31,7 +33,7 @@ def plan_append(node: Node) -> Plan:
             begin = b.bind("begin", (o * capacity + i64(used)) * i64(inner))
             with low.loop("e", size) as e, low.scope():
                 index = low.space.split(o * size + e, new.shape)
-                low.store(out, begin + e, low.at(new, index), node.dtype)
+                low.store(out, begin + e, cast(low.at(new, index), node.dtype), node.dtype)
 
     def emit_rows(body: Body) -> None:
         """Emit elements behind the first rows of axis 0."""
@@ -39,7 +41,7 @@ def plan_append(node: Node) -> Plan:
         begin = b.bind("begin", i64(used) * i64(inner))
         with low.loop("e", body.hi - body.lo, begin=body.lo) as e, low.scope():
             index = low.space.split(e, new.shape)
-            low.store(out, begin + e, low.at(new, index), node.dtype)
+            low.store(out, begin + e, cast(low.at(new, index), node.dtype), node.dtype)
 
     work, itemsize = product(new.shape), int(tvm.DataType(node.dtype).bits) // 8 or 1
     moved = 2 * itemsize * i64(work)
