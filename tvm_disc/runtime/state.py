@@ -8,10 +8,11 @@ from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
+import tvm_ffi
 
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.errors import BadInput, shown
-from tvm_disc.runtime.arrays import numpy_dtype
+from tvm_disc.runtime.arrays import as_tensor, numpy_dtype
 from tvm_disc.runtime.inputs import MOST, bound_dims, integer, ordered
 from tvm_disc.typing import Argument
 
@@ -33,10 +34,14 @@ class Cache:
 
 
 class _Buffers:
-    """Arrays by input name, which several states may share until one of them writes."""
+    """Arrays by input name, which several states may share until one of them writes.
+
+    ``tensors`` are the same memory as arguments that calls need not convert.
+    """
 
     def __init__(self, arrays: Arrays) -> None:
         self.arrays, self.owners, self.lock = arrays, 1, Lock()
+        self.tensors = {name: _tensor(array) for name, array in arrays.items()}
 
     def shared(self) -> _Buffers:
         with self.lock:
@@ -80,6 +85,11 @@ class GrowingCaches:
             )
         self._signature: list[tuple[str, list[str], str]] = manifest["inputs"]
         self._inputs = {n: (d, t) for n, d, t in self._signature}
+        self._first = self._signature[0][0]
+        # Caches whose rows are equal in number.
+        self._groups: dict[tuple[str, str], list[Cache]] = {}
+        for c in self._caches:
+            self._groups.setdefault((c.rows, c.length), []).append(c)
         self._lock = Lock()
         self._used = dict.fromkeys((c.length for c in self._caches), 0)
         hidden = {c.buffer for c in self._caches} | set(self._used)
@@ -114,13 +124,17 @@ class GrowingCaches:
         given = dict(zip(self._given, ordered(self._given, args, kwargs), strict=True))
         with self._lock:
             rows = self._grown(given)
-            self._reserve(rows)
+            if self._buffers.owners > 1 or any(
+                self._rows_of(self._groups[key][0]) < count for key, count in rows.items()
+            ):
+                self._reserve(rows)
             shared = {used: np.empty(used, np.int8) for used in set(self._used.values())}
             lengths = {n: shared[used] for n, used in self._used.items()}
-            values = {**given, **self._buffers.arrays, **lengths}
-            result = self._call(tuple(values[n] for n in self._inputs))
-            for c in self._caches:
-                self._used[c.length] = rows[c.buffer]
+            values = {**given, **self._buffers.tensors, **lengths}
+            if self._first in self._buffers.arrays:  # its type is that of the results
+                values[self._first] = self._buffers.arrays[self._first]
+            result = self._call(tuple([values[n] for n in self._inputs]))
+            self._used.update({length: count for (_, length), count in rows.items()})
             return result
 
     def reset(self) -> None:
@@ -175,30 +189,27 @@ class GrowingCaches:
     def _rows_of(self, cache: Cache) -> int:
         return int(self._buffers.arrays[cache.buffer].shape[cache.axis])
 
-    def _grown(self, given: Mapping[str, Argument]) -> dict[str, int]:
-        """Return the rows that each cache has after the call, by the name of its buffer."""
+    def _grown(self, given: Mapping[str, Argument]) -> dict[tuple[str, str], int]:
+        """Return the rows that the caches of each group have after the call."""
         shapes: dict[str, Sequence[int]] = {n: _shape_of(x) for n, x in given.items()}
         lengths = {n: (used,) for n, used in self._used.items()}
         own = {n: lengths[n] for n, _, _ in self._bound_by if n in lengths}
         dims = bound_dims(self._bound_by, shapes | own)
-        grown: dict[str, int] = {}
-        for cache in self._caches:
-            if cache.rows in grown:
-                continue
+        grown: dict[tuple[str, str], int] = {}
+        for key, (cache, *_) in self._groups.items():
             try:
-                grown[cache.rows] = evaluate(cache.rows, dims)
+                grown[key] = max(evaluate(cache.rows, dims), self._used[cache.length])
             except KeyError as missing:
                 raise BadInput(
                     f"state: the size of {missing} is not known from the inputs; the cache "
                     f"{cache.buffer!r} has {cache.rows} rows after the call"
                 ) from None
-        return {c.buffer: max(grown[c.rows], self._used[c.length]) for c in self._caches}
+        return grown
 
-    def _reserve(self, rows: Mapping[str, int]) -> None:
-        """Provide buffers for ``rows`` rows that no other state shares."""
+    def _reserve(self, grown: Mapping[tuple[str, str], int]) -> None:
+        """Provide buffers for the rows of each group that no other state shares."""
+        rows = {c.buffer: grown[key] for key, group in self._groups.items() for c in group}
         small = [c for c in self._caches if self._rows_of(c) < rows[c.buffer]]
-        if not small and self._buffers.owners == 1:
-            return
         old = self._buffers.arrays
         made: Arrays = {}
         for c in self._caches:
@@ -218,6 +229,12 @@ class GrowingCaches:
         at = [slice(None)] * array.ndim
         at[cache.axis] = slice(0, self._used[cache.length])
         return array[tuple(at)]
+
+
+def _tensor(array: np.ndarray) -> object:
+    """Return a TVM tensor that shares the memory of an array."""
+    made = as_tensor(array)
+    return tvm_ffi.from_dlpack(array) if made is array else made
 
 
 def _shape_of(value: object) -> tuple[int, ...]:
