@@ -185,6 +185,21 @@ def _stack(t: TermEmitter, call: Call) -> Expr:
     return R.concat([t.expr(t.made(R.expand_dims(f, axis), "")) for f in call.args[0].fields], axis)
 
 
+def _repeat(t: TermEmitter, call: Call) -> Expr | None:
+    """Return a repeat of matrices or larger parts as a broadcast, which fuses as a view.
+
+    A repeat along the last two axes is kept: it may be an upsampling of images, whose layout a
+    later pass changes.
+    """
+    x, dims = call.args[0], list(call.args[0].ty.shape.values)
+    if call.attrs.axis is None or int(call.attrs.axis) % len(dims) >= len(dims) - 2:
+        return None
+    axis = int(call.attrs.axis) % len(dims) + 1
+    apart = t.expr(t.reshape(t.of(x), [*dims[:axis], 1, *dims[axis:]]))
+    wide = R.broadcast_to(apart, [*dims[:axis], int(call.attrs.repeats), *dims[axis:]])
+    return reshape_call(t.expr(t.made(wide, "")), call.ty.shape.values)
+
+
 def _global_pool(reduce: Callable[..., Expr]) -> Rule:
     """Return a rule that converts adaptive pooling to size 1 into a reduction over spatial axes."""
 
@@ -225,6 +240,7 @@ RULES: Mapping[str, Rule] = {
     "relax.ones_like": _like(1),
     "relax.zeros_like": _like(0),
     "relax.stack": _stack,
+    "relax.repeat": _repeat,
     "relax.nn.adaptive_avg_pool1d": _global_pool(R.mean),
     "relax.nn.adaptive_avg_pool2d": _global_pool(R.mean),
     "relax.nn.batch_flatten": _batch_flatten,

@@ -80,6 +80,20 @@ def test_heads_that_share_keys(heads: int, kept: int) -> None:
         np.testing.assert_allclose(program(*arrays), reference(arrays), **CLOSE["float32"])
 
 
+def test_repeated_heads() -> None:
+    """``repeat`` along the heads is a view as well."""
+    q = tensor("q", 1, 6, "?", DEPTH)
+    k, v = tensor("k", 1, 2, "?", DEPTH), tensor("v", 1, 2, "?", WIDTH)
+    keys, values = (relay.reshape(relay.repeat(x, 3, axis=1), (-3, -2)) for x in (k, v))
+    scores = relay.nn.batch_matmul(relay.reshape(q, (-3, -2)) * relay.const(0.3), keys)
+    body = relay.nn.batch_matmul(relay.nn.softmax(scores), values, transpose_b=False)
+    program = compile_one([q, k, v], body, FACTS)
+    assert len(program.kernels) == 1
+    for m, n in LENGTHS:
+        arrays = random(6, 2, m, n)
+        np.testing.assert_allclose(program(*arrays), reference(arrays), **CLOSE["float32"])
+
+
 @pytest.mark.parametrize("axes", [(1, "?"), (1, 1), (6, "?"), (6, 1)])
 def test_masks_of_heads_and_queries(axes: tuple[object, object]) -> None:
     """The rows of an item are queries of several heads: each reads its part of the mask."""
