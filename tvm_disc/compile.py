@@ -307,6 +307,7 @@ def compiled(job: Job, trace: Trace, key: str | None) -> Kept:
             with_kernels(graph, target, job.options, trace, job.device, objects)
             for target, objects in zip(job.targets, compiling, strict=True)
         ]
+        del graph  # of its weights only those of the programs are left
         # Host program. Its memory plan requires all launches in their final order.
         with trace.stage("host program"):
             release(sum(c.array.nbytes for f in fronts for p in f.programs for c in p.constants))
@@ -460,8 +461,9 @@ def with_kernels(
             f"kernels: {len(library.kernels())}, calls in the program: "
             f"{len(program_launches(programs[0]))}",
         )
-    notes = graph.refused, graph.quantized
-    return Prepared(programs, graph.versions, library, machine, target, *notes)
+    library.forget_constants()
+    versions = [replace(v, mod=None) for v in graph.versions]  # modules hold the weights
+    return Prepared(programs, versions, library, machine, target, graph.refused, graph.quantized)
 
 
 def _hooked(trace: Trace, place: str, hooks: Hooks, mod: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -40,6 +42,29 @@ def test_weights_are_packed_into_place() -> None:
     expected = pack_constant(PanelsOfB(4), weight)
     found = section[offsets[1] : offsets[1] + constants[1].nbytes].view("float32")
     np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+
+
+def test_arrays_are_released_when_they_are_written() -> None:
+    arrays = [np.full((3, 1000), k, "float32") for k in range(3)]
+    kept = [weakref.ref(a) for a in arrays]
+    constants = [
+        ProgramConstant(a, p) for a, p in zip(arrays, (None, PanelsOfB(4), None), strict=True)
+    ]
+    del arrays
+    section, offsets = layout_constants(constants)
+    assert all(ref() is None for ref in kept)
+    assert [c.array.shape for c in constants] == [(3, 1000)] * 3
+    for k, (constant, offset) in enumerate(zip(constants, offsets, strict=True)):
+        found = section[offset : offset + constant.nbytes].view("float32")
+        assert found.size == 3000 and np.all(found == k)
+        with pytest.raises(AssertionError, match="a constant is written once"):
+            constant.write(section[offset : offset + constant.nbytes])
+
+
+def test_copies_of_a_constant_are_released() -> None:
+    first, second = (ProgramConstant(np.ones((2, 2), "float32")) for _ in "ab")
+    shared([[first], [second]])
+    assert second.written and not first.written
 
 
 def test_no_constants() -> None:

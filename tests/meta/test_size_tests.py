@@ -41,15 +41,7 @@ LEFT: dict[str, dict[str, str]] = {
         **{f"rest_k > {n}": UNROLLED for n in (2, 3)},
     },
     "quantized_weights": {"n <= 3": FEW_ROWS},
-    "attention": {
-        "s < 8": "few queries read keys in place",
-        **{f"s >= {n}": UNROLLED for n in (2, 4)},
-    },
-    "attention_masked": {
-        "s < 8": "few queries read keys in place",
-        **{f"s >= {n}": UNROLLED for n in (2, 4)},
-        **{f"s >= {n}": SEARCH for n in (8, 128)},
-    },
+    "attention_masked": {f"s >= {n}": SEARCH for n in (8, 128)},
     "conv_padded": {"h <= 16": ZONES, "h * w < 512": SHARED},
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tvm_disc.codegen.host.abi import plain_dim
@@ -19,7 +19,6 @@ from tvm_disc.relay_passes.own_state import STATE
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.kernel import Machine
-from tvm_disc.typing import TVMModule
 
 if TYPE_CHECKING:
     from tvm_disc.errors import WhyNot
@@ -74,14 +73,14 @@ def describe(
         },
         "refused": [str(r) for r in dict.fromkeys(refused)],
         "quantized": list(quantized),
-        "state": _state(versions[-1].mod),
-        "ragged": _ragged(versions[-1].mod),
+        "state": _state(general.attrs),
+        "ragged": _ragged(general.attrs),
     }
 
 
-def _state(mod: TVMModule) -> list[dict[str, str | int]]:
+def _state(attrs: Mapping[str, Any]) -> list[dict[str, str | int]]:
     """Return the caches that the program extends in place."""
-    found = (mod["main"].attrs or {}).get(STATE, ())
+    found = attrs.get(STATE, ())
     return [
         {
             "buffer": str(buffer),
@@ -93,11 +92,11 @@ def _state(mod: TVMModule) -> list[dict[str, str | int]]:
     ]
 
 
-def _ragged(mod: TVMModule) -> dict[str, object]:
+def _ragged(attrs: Mapping[str, Any]) -> dict[str, object]:
     """Return the offsets inputs of ragged inputs by name, the offsets of every result, and the
     offsets that are further results; {} if no input is ragged.
     """
-    found = (mod["main"].attrs or {}).get(RAGGED)
+    found = attrs.get(RAGGED)
     if found is None:
         return {}
     inputs, results, computed = found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, cast
@@ -36,15 +36,34 @@ def layout_constants(constants: Sequence[ProgramConstant]) -> tuple[np.ndarray, 
         constant, offset = place
         constant.write(section[offset : offset + constant.nbytes])
 
-    # NumPy releases the GIL while it copies.
-    mapped(write, zip(constants, offsets, strict=True), cores())
+    # NumPy releases the GIL while it copies. Freed arrays are returned to the system in between.
+    for batch in _batches(list(zip(constants, offsets, strict=True))):
+        mapped(write, batch, cores())
+        trim()
     return section, offsets
+
+
+def _batches(
+    places: Sequence[tuple[ProgramConstant, int]],
+) -> Iterator[list[tuple[ProgramConstant, int]]]:
+    """Yield the constants in order, in parts of about ``LARGE`` bytes."""
+    batch: list[tuple[ProgramConstant, int]] = []
+    for place in places:
+        batch.append(place)
+        if sum(constant.nbytes for constant, _ in batch) >= LARGE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def shared(
     programs: Sequence[Sequence[ProgramConstant]],
 ) -> tuple[list[ProgramConstant], list[list[int]]]:
-    """Return the distinct constants of several programs, and for each program their indices."""
+    """Return the distinct constants of several programs, and for each program their indices.
+
+    Copies of a constant are released.
+    """
     if len(programs) == 1:
         return list(programs[0]), [list(range(len(programs[0])))]
     digests: dict[tuple[int, int], bytes] = {}
@@ -61,6 +80,8 @@ def shared(
             if key not in found:
                 found[key] = len(constants)
                 constants.append(constant)
+            else:
+                constant.release()
             places[-1].append(found[key])
     return constants, places
 
@@ -74,9 +95,14 @@ def release(weights: int) -> None:
     """
     if weights >= LARGE:
         gc.collect()
-        trim = _trim()
-        if trim is not None:
-            trim(0)
+        trim()
+
+
+def trim() -> None:
+    """Return free memory to the system."""
+    function = _trim()
+    if function is not None:
+        function(0)
 
 
 @cache

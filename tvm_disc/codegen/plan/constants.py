@@ -13,12 +13,17 @@ if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Array, Form, Packing
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ProgramConstant:
-    """An array that kernels read, unchanged or packed; it is written into the section once."""
+    """An array that kernels read, unchanged or packed; it is written into the section once.
+
+    The array is released when it has been written, so that a build does not hold all weights and
+    their packed copies at once.
+    """
 
     array: Array
     packing: Packing | None = None
+    written: bool = False
 
     @cached_property
     def form(self) -> Form:
@@ -33,12 +38,19 @@ class ProgramConstant:
         return prod(shape) * np.dtype(dtype).itemsize if self.packing else self.array.nbytes
 
     def write(self, section: Array) -> None:
-        """Write this constant into its zero-initialized part of the section."""
+        """Write this constant into its zero-initialized part of the section, and release it."""
+        assert not self.written, "a constant is written once"
         if self.packing is None:
             section[:] = bytes_of(self.array)
         else:
             shape, dtype = self.form
             self.packing.write(self.array, section.view(dtype).reshape(shape))
+        self.release()
+
+    def release(self) -> None:
+        """Drop the elements; shape and dtype are kept."""
+        self.array = np.broadcast_to(np.zeros((), self.array.dtype), self.array.shape)
+        self.written = True
 
 
 def bytes_of(array: Array) -> Array:

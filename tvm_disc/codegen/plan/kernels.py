@@ -170,6 +170,10 @@ class KernelLibrary:
         """Return the scratch bytes of one call in terms of the caller's dims."""
         return substitute(kernel.scratch_bytes, values)
 
+    def forget_constants(self) -> None:
+        """Release the constants, which no later kernel reads."""
+        self._constants = {}
+
     def resolve_constant(self, arg: Expr) -> object:
         """Return the literal of an operand that a kernel requires in packed form."""
         constant = arg if isinstance(arg, tvm.ir.GenericConst) else self._constants.get(arg)

@@ -113,6 +113,7 @@ class _Lowerer:
             self.constants,
             self.library.kernels(),
             definitions=[s for s in body.leading() if isinstance(s, Define)],
+            attrs=dict(func.attrs or {}),
             functions=functions,
             boxed=self.objects.boxed,
         )

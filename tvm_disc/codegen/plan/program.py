@@ -6,6 +6,7 @@ expressions over symbolic dims that are bound before the instruction that uses t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import takewhile
@@ -257,6 +258,7 @@ class Program:
         constants: in the order of the constant section.
         kernels: every kernel once.
         definitions: symbols that a call computes first, each from the inputs' and earlier ones.
+        attrs: attributes of the module's main function.
     """
 
     signature: Signature
@@ -268,6 +270,7 @@ class Program:
     kernels: list[Kernel]
     symbols: dict[str, str] = field(default_factory=dict)
     definitions: list[Define] = field(default_factory=list)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
     functions: list[HostFunction] = field(default_factory=list)
     verify: bool = False  # check at the end of every call that no block is leaked
     boxed: bool = False  # has values in reference-counted blocks

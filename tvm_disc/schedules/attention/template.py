@@ -45,8 +45,7 @@ from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile
 from tvm_disc.schedules.gemm.partition import is_one
 from tvm_disc.schedules.gemm.plan import strides_of
-from tvm_disc.schedules.gemm.shared import shared_items
-from tvm_disc.schedules.gemm.view import MatMulView
+from tvm_disc.schedules.gemm.view import MatMulView, shared_items
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.shape import Solver

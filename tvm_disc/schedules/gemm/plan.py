@@ -21,10 +21,9 @@ from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.algorithm import Selection
 from tvm_disc.schedules.gemm.cost import gemm_ns, shared_lines_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
-from tvm_disc.schedules.gemm.shared import shared_items
 from tvm_disc.schedules.gemm.space import GemmKnobs, algorithms, doubt, rounded_tiles, tiles
 from tvm_disc.schedules.gemm.split_k import PartsOfK
-from tvm_disc.schedules.gemm.view import MatMulView, View
+from tvm_disc.schedules.gemm.view import MatMulView, View, shared_items
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering

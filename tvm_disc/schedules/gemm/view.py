@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import tvm
 from tvm import tirx
 
-from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.graph.nodes import Node, is_one, static_dim
 from tvm_disc.schedules.conv.contraction import operand_index
 from tvm_disc.schedules.gemm.integer import NumbersOfA
 from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB, WordsOfB
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.shape import Solver
 from tvm_disc.target.dots import DOTS, QUAD
-from tvm_disc.tir.builder import i64
-from tvm_disc.tir.index import add, mul, product
+from tvm_disc.tir.builder import Block, i64, index_var
+from tvm_disc.tir.index import IndexSpace, add, mul, product
 from tvm_disc.typing import Expr
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ class MatMulView:
     """The index maps of a matmul.
 
     ``batch`` and ``m`` are dims of the graph. If ``shared`` consecutive items have one B (see
-    ``shared.py``), an item of the view is all of them, and its rows are those of the first item,
-    the second, and so on.
+    :func:`shared_items`), an item of the view is all of them, and its rows are those of the first
+    item, the second, and so on.
     """
 
     group: Group
@@ -220,3 +221,72 @@ _BITS = {"int8": 8, "uint8": 8, "int16": 16}
 
 def _is_weight(group: Group, node: Node) -> bool:
     return node in group.constants and all(static_dim(d) is not None for d in node.shape)
+
+
+# -- items that share B --------------------------------------------------------------------------
+
+
+def shared_items(group: Group, node: Node, batch: Sequence[Expr], solver: Solver) -> int:
+    """Return the largest proved number of consecutive batch items of a matmul that share B.
+
+    In grouped-query attention several heads read the same keys and values (Ainslie et al., 2023):
+    the graph repeats each matrix of B by a broadcast. If the index map of B proves it, the rows of
+    those items are rows of one matmul, and B is packed or read once for all of them.
+
+    1 if there is no proof. The number divides the number of items.
+    """
+    for items in sorted(_candidates(node, batch), reverse=True):
+        if static_dim(_simplify(product(batch) % items)) == 0 and _shares(
+            group, node, batch, items, solver
+        ):
+            return items
+    return 1
+
+
+def _candidates(node: Node, batch: Sequence[Expr]) -> set[int]:
+    """Return the numbers of items for which the operands of B have been repeated."""
+    b = node.inputs[1]
+    found = set()
+    last = static_dim(batch[-1]) if batch else None
+    if last is not None and len(b.shape) > 2 and is_one(b.shape[-3]):
+        found.add(last)
+    while b.inputs:
+        source = b.inputs[0]
+        if b.op == "relax.broadcast_to":
+            skipped = len(b.shape) - len(source.shape)
+            repeated = [
+                static_dim(dim)
+                for axis, dim in enumerate(b.shape)
+                if axis < skipped or is_one(source.shape[axis - skipped])
+            ]
+            found |= {size for size in repeated if size is not None}
+        b = source
+    return {size for size in found if size > 1}
+
+
+def _shares(group: Group, node: Node, batch: Sequence[Expr], items: int, solver: Solver) -> bool:
+    """Prove that B of item ``g * items + t`` is B of item ``g * items``."""
+    space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
+    low = Lowering(Block(), space, solver)
+    index_itself: Any = lambda index: index  # noqa: E731
+    for p in group.params:
+        low.bind_reader(p, index_itself)
+    g, t, k, j = (index_var(name) for name in "gtkj")
+    b = node.inputs[1]
+
+    def place(item: Expr) -> tuple[Node, Expr] | None:
+        lead = space.split(item, batch)
+        return low.locate(lambda: low.at(b, operand_index(b, list(lead), (k, j))))
+
+    first, other = place(g * items), place(g * items + t)
+    if first is None or other is None or first[0] is not other[0]:
+        return False
+    analyzer = tvm.sym.Analyzer()
+    analyzer.bind(t, tvm.ir.Range(i64(0), i64(items)))
+    apart = space.resolved(other[1]) - space.resolved(first[1])
+    return static_dim(analyzer.simplify(apart)) == 0
+
+
+def _simplify(expr: Expr) -> Expr:
+    simple: Expr = tvm.sym.Analyzer().simplify(expr)
+    return simple
