@@ -72,7 +72,7 @@ class AttentionBody:
         assert body.scratch is not None
         self.spec, self.tile, self.found, self.body = spec, tile, found, body
         self.low, self.b, self.scratch = body.low, body.block, body.scratch
-        self.kernels, self.store = kernels, store
+        self.kernels, self.store, self.row_of = kernels, store, rows
         self.queries, self.keys, self.values = operands
         self.sizes = AttentionSizes(spec, tile, self._bind)
         self.rows = SoftmaxRows(spec, tile, found, body, self.sizes, rows)
@@ -108,7 +108,7 @@ class AttentionBody:
                 tasks = RaggedTasks(self.ragged, self.body, z, self._bind)
                 stack.enter_context(tasks.item(self._bind("item", div(g, self.ragged.heads))))
             self._copy_item(g, tirx.any(tirx.EQ(task, lo), tirx.EQ(block, i64(0))))
-            self._block(g, *self._queries_of(block))
+            self._block(g, *z.block(block, self._bind))
 
     def _ragged_tasks(self, ragged: RaggedAttention) -> None:
         """Emit the loop over tasks whose queries are packed rows of several items."""
@@ -120,18 +120,11 @@ class AttentionBody:
         with low.loop("task", hi - lo, begin=lo) as task:
             head = self._bind("head", div(task, z.q_blocks))
             block = self._bind("q_block", task - head * z.q_blocks)
-            with tasks.segments(*self._queries_of(block)) as (item, i0, rows):
+            with tasks.segments(*z.block(block, self._bind)) as (item, i0, rows):
                 g = self._bind("g", item * ragged.heads + head)
                 self._copy_item(g, tirx.NE(held[i64(0)], g))
                 b.store(held, 0, g)
                 self._block(g, i0, rows)
-
-    def _queries_of(self, block: Size) -> tuple[Size, Size]:
-        """Return (first, number of queries) of a block."""
-        z = self.sizes
-        i0 = self._bind("i0", block * z.q_base + least(block, z.q_extra))
-        rows = self._bind("rows", z.q_base + tirx.Select(block < z.q_extra, i64(1), i64(0)))
-        return i0, rows
 
     def _copy_item(self, g: Size, first: Expr) -> None:
         """Emit the copies of K and V of matrix ``g`` under the condition ``first``."""
@@ -226,7 +219,14 @@ class AttentionBody:
         z = self.sizes
         with self.low.loop("i", rows) as i:
             to = self._bind("to", z.q_at + i * z.q_row)
-            self._copy_along(self.queries, g, i0 + i, (i64(0), i64(z.depth)), to)
+            row = self._bind("row", i0 + i)
+            self._divide(g, row)
+            self._copy_along(self.queries, g, row, (i64(0), i64(z.depth)), to)
+
+    def _divide(self, g: Size, row: Size) -> None:
+        """Emit the divisions that find the head and query of a row, once for all its vectors."""
+        if self.spec.shared > 1:
+            self.low.resolve(self.row_of(i64(g))(i64(row)))
 
     def _copy_along(
         self, source: Operand, g: Size, row: Size, span: tuple[Size, Size], to: Size
@@ -427,6 +427,7 @@ class AttentionBody:
             # Without keys the result is zero, not zero divided by zero.
             scale = b.bind("scale", tirx.if_then_else(i64(z.n) > 0, share, one))
             i = self._bind("i", i0 + r)
+            self._divide(g, i)
             at = self._bind("o_at", z.o_at + r * z.o_row)
             whole = self._bind("whole", div(z.width, lanes))
             with self.low.loop("v", whole) as v:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from tvm import tirx
 
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile, Isa, default_tile
 from tvm_disc.schedules.gemm.partition import cdiv, div, known, least, most
+from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr, Size
 
 LINE_BYTES = 64
@@ -74,6 +76,19 @@ class AttentionSpec:
         return self.m if self.shared == 1 else div(self.m, self.shared)
 
 
+def _units(spec: AttentionSpec, tile: AttentionTile) -> tuple[Size, Size]:
+    """Return the number of units of an item and the rows of each."""
+    queries, shared = known(spec.queries), spec.shared
+    if shared == 1:
+        return 1, known(spec.m)
+    if isinstance(queries, int):
+        return (shared, queries) if 2 * queries > tile.queries else (1, known(spec.m))
+    apart = i64(queries) * 2 > tile.queries
+    pairs = ((i64(shared), i64(1)), (i64(queries), i64(spec.m)))
+    units, rows = (tirx.Select(apart, *pair) for pair in pairs)
+    return units, rows
+
+
 class AttentionSizes:
     """The block sizes, and the scratch offsets in elements; ``bind`` binds a non-constant size."""
 
@@ -88,9 +103,15 @@ class AttentionSizes:
         self.line = max(1, LINE_BYTES // np.dtype(spec.dtype).itemsize)
         self.k_columns = k_r = tile.scores.n_r
         v_r = tile.values.n_r
-        self.q_blocks = bind("q_blocks", cdiv(m, tile.queries))
-        self.q_base = bind("q_base", div(m, most(self.q_blocks, 1)))
-        self.q_extra = bind("q_extra", m - self.q_base * self.q_blocks)
+        # A block is rows of one unit: of an item, or of one head if that has enough queries, since
+        # heads begin with the queries that see the fewest keys.
+        self.units, rows_of_unit = _units(spec, tile)
+        self.unit = bind("unit", rows_of_unit)
+        self.q_each = bind("q_each", cdiv(self.unit, tile.queries))
+        single = isinstance(self.units, int) and self.units == 1
+        self.q_blocks = self.q_each if single else bind("q_blocks", self.q_each * self.units)
+        self.q_base = bind("q_base", div(self.unit, most(self.q_each, 1)))
+        self.q_extra = bind("q_extra", self.unit - self.q_base * self.q_each)
         turns = most(cdiv(n, tile.keys), 1)
         self.keys = bind("keys_block", cdiv(cdiv(n, turns), k_r) * k_r)
         self.k_blocks = bind("k_blocks", most(cdiv(n, most(self.keys, 1)), 1))
@@ -113,6 +134,16 @@ class AttentionSizes:
         # A vector may be read or written past the last element.
         stage = tile.lanes * self.q_row if spec.staged else 0
         self.elems = self._lines(self.stage_at + stage) + self.line
+
+    def block(self, number: Size, bind: Callable[[str, Size], Size]) -> tuple[Size, Size]:
+        """Return (first, number of rows) of a block of rows of an item."""
+        unit: Size = 0
+        if not isinstance(self.units, int) or self.units > 1:
+            unit = bind("head", div(number, most(self.q_each, 1)))
+            number = bind("own", number - unit * self.q_each)
+        first = unit * self.unit + number * self.q_base + least(number, self.q_extra)
+        more = tirx.Select(i64(number) < self.q_extra, i64(1), i64(0))
+        return bind("i0", first), bind("rows", self.q_base + more)
 
     def _lines(self, elems: Size) -> Size:
         return cdiv(elems, self.line) * self.line
