@@ -33,7 +33,8 @@ _MOST_EXPORTS = 8
 Values = Mapping[Any, Any]
 # An input among those of the user, and an axis.
 Place = tuple[int, int]
-Special = Callable[[Mapping[Place, int]], ExportedProgram | None]
+# Sizes of the axes that are fixed, and of others for which the example is narrowed.
+Special = Callable[[Mapping[Place, int], Mapping[Place, int]], ExportedProgram | None]
 
 
 def excluding_one(guards: Sequence[Recorded]) -> dict[SymExpr, list[Recorded]]:
@@ -78,6 +79,7 @@ class Agreement:
     def __init__(self, program: ExportedProgram, special: Special) -> None:
         self.program = program
         self.guards = recorded_guards(program)
+        self._example = _example_sizes(program)
         self._special = special
         self._equal = _replacements(program)
         self._sizes = _sizes_of_axes(program)
@@ -115,7 +117,7 @@ class Agreement:
         If the export for these sizes excludes a small size of another axis, the case that both
         are small is compared too.
         """
-        special = self._export(fixed)
+        special = self._export(fixed, conditions)
         if special is None:
             return False
         required = {c.subs(self._equal).subs(fixed) for c in conditions} - {False}
@@ -131,26 +133,69 @@ class Agreement:
                     return False
         return True
 
-    def _export(self, fixed: Mapping[Any, int]) -> ExportedProgram | None:
+    def _export(
+        self, fixed: Mapping[Any, int], conditions: Sequence[SymExpr]
+    ) -> ExportedProgram | None:
         """Return the export with symbols of fixed size.
+
+        Other axes of the example are narrowed if the conditions require it: a module branches on
+        whether a mask is as long as a cache and the tokens together.
 
         None if that fails, or if the size of an axis is computed from such a symbol: an example
         cannot reach it.
         """
         places: dict[Place, int] = {}
         for symbol, size in fixed.items():
-            reading = {
-                p: d for p, d in self._sizes.items() if symbol in getattr(d, "free_symbols", ())
-            }
-            if not reading or any(d != symbol for d in reading.values()):
+            reading = self._reading(symbol)
+            if not reading:
                 return None
             places |= dict.fromkeys(reading, size)
         key = frozenset(places.items())
         if key not in self._made:
             if len(self._made) == _MOST_EXPORTS:
                 return None
-            self._made[key] = self._special(places)
+            narrowed: dict[Place, int] = {}
+            known = [c.subs(self._equal) for c in conditions]
+            for symbol, size in narrowed_sizes(self._example, fixed, known).items():
+                narrowed |= dict.fromkeys(self._reading(symbol), size)
+            self._made[key] = self._special(places, narrowed)
         return self._made[key]
+
+    def _reading(self, symbol: SymExpr) -> list[Place]:
+        """Return the axes whose size is a symbol; none if others have sizes computed from it."""
+        found = {p: d for p, d in self._sizes.items() if symbol in getattr(d, "free_symbols", ())}
+        return list(found) if all(d == symbol for d in found.values()) else []
+
+
+def narrowed_sizes(
+    example: Mapping[Any, int], fixed: Mapping[Any, int], conditions: Sequence[SymExpr]
+) -> dict[Any, int]:
+    """Return smaller sizes for symbols, so that an example with ``fixed`` meets the conditions.
+
+    A linear condition that fails is met by one of its symbols, where it becomes an equality.
+
+    Args:
+        example: the sizes of the example, by symbol.
+        fixed: the sizes of some symbols that differ from the example.
+    """
+    import sympy
+
+    sizes = {**example, **fixed}
+    found: dict[Any, int] = {}
+    for condition in conditions:
+        if not isinstance(condition, sympy.Rel) or condition.subs(sizes) != False:  # noqa: E712
+            continue
+        difference = condition.lhs - condition.rhs
+        for symbol in sorted(difference.free_symbols - set(fixed), key=str):
+            rest = {s: size for s, size in sizes.items() if s != symbol}
+            line = difference.subs(rest).as_poly(symbol)
+            if line is None or line.degree() != 1 or abs(line.LC()) != 1:
+                continue
+            size = -line.eval(0) / line.LC()
+            if size.is_Integer and 0 <= size < sizes.get(symbol, 0):
+                sizes[symbol] = found[symbol] = int(size)
+                break
+    return found
 
 
 def unmet(
@@ -322,6 +367,16 @@ def _replaced(value: SymExpr | int, values: Values) -> int:
     return int(made) if getattr(made, "is_Integer", False) else made
 
 
+def _example_sizes(program: ExportedProgram) -> dict[Any, int]:
+    """Return the sizes of the example, by the symbols that are sizes of axes."""
+    found: dict[Any, int] = {}
+    for node in _inputs(program):
+        for size in getattr(node.meta.get("val"), "shape", ()):
+            if getattr(dim_of(size), "is_Symbol", False) and size.node.hint is not None:
+                found[dim_of(size)] = int(size.node.hint)
+    return found
+
+
 def _sizes_of_axes(program: ExportedProgram) -> dict[Place, SymExpr | int]:
     """Return the size of every axis of the user's inputs."""
     specs = program.graph_signature.input_specs
@@ -333,4 +388,4 @@ def _sizes_of_axes(program: ExportedProgram) -> dict[Place, SymExpr | int]:
     }
 
 
-__all__ = ["Agreement", "excluding_one", "unmet"]
+__all__ = ["Agreement", "excluding_one", "narrowed_sizes", "unmet"]

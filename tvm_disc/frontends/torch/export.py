@@ -257,15 +257,21 @@ class _Tries:
         """
         return Agreement(made.program, partial(self._of_sizes, made)).settled()
 
-    def _of_sizes(self, made: Exported, sizes: Mapping[tuple[int, int], int]) -> Any:
+    def _of_sizes(
+        self,
+        made: Exported,
+        sizes: Mapping[tuple[int, int], int],
+        narrowed: Mapping[tuple[int, int], int],
+    ) -> Any:
         """Return the module's program where axes have sizes of 0 or 1; None if the export fails.
 
-        Axes that are fixed in ``made`` are fixed in the result.
+        Axes that are fixed in ``made`` are fixed in the result. The example has the sizes of
+        ``narrowed`` too, which remain dynamic.
         """
         from torch.utils import _pytree as pytree
 
         leaves, spec = self._leaves()
-        for (k, axis), size in sizes.items():
+        for (k, axis), size in {**sizes, **narrowed}.items():
             leaves[k] = leaves[k].narrow(axis, 0, size)
         args, kwargs = pytree.tree_unflatten(leaves, spec)
         one = copy(self)  # the module is wrapped already

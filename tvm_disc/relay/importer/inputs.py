@@ -140,7 +140,8 @@ def declare(
 
     Returns:
         ``symbols``; symbols that the premises make equal are merged, so that the inputs' types show
-        the equality.
+        the equality. A symbol that equals another expression is kept: an axis of an input declares
+        its symbol.
     """
     inputs = Inputs(Emitter(solver), symbols)
     dims: dict[str, Any] = {}
@@ -152,7 +153,10 @@ def declare(
                 if isinstance(d, tirx.Var):
                     dims.setdefault(str(d.name), d)
     declare_facts(solver, dims, constraints, premises)
-    return {key: solver.simplify(var) for key, var in symbols.items()} if premises else symbols
+    if not premises:
+        return symbols
+    merged = {key: solver.simplify(var) for key, var in symbols.items()}
+    return {k: e if isinstance(e, tirx.Var) else symbols[k] for k, e in merged.items()}
 
 
 def identifier(name: str) -> str:
