@@ -193,6 +193,7 @@ def build(
     def work() -> Executable:
         given = source
         if example_inputs is not None or dynamic_shapes is not None:
+            entered("export by PyTorch")
             given = exported(source, example_inputs, dynamic_shapes)
         run = partial(
             _build, given, params, target, constraints, ragged, options, passes, model_name(source)

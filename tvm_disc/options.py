@@ -91,8 +91,9 @@ class Options:
             the best that this processor supports.
         time_limit: seconds after which ``build`` raises ``BuildTimeout``, which names the current
             stage and the operator or kernel; None means unlimited.
-        progress: show a progress line on standard error during builds of more than two seconds;
-            None shows it only on a terminal.
+        progress: show the progress of builds of more than two seconds on standard error: one line
+            on a terminal, otherwise a line at growing intervals. None does so too, but writes to a
+            file or pipe only after ten seconds.
         cache: folder where compiled kernels, and whole programs built from files, are cached
             across processes. True means ``~/.cache/tvm_disc``. False disables the cache and
             compiles the program as one unit: LLVM may then inline kernels, which saves 10 ns per

@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -121,6 +122,30 @@ def test_asked_for_it_is_written_to_a_file_too(
     monkeypatch.setattr(terminal, "isatty", lambda: False)
     tvm_disc.build(softmax(), options=SHOWN)
     assert "kernel 1 of 6" in terminal.getvalue()
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_log_gets_lines_at_growing_intervals(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "isatty", lambda: False)
+    monkeypatch.setattr(progress, "LOG_DELAY_S", 0.2)
+    tvm_disc.build(softmax(), options=Options(fuse=False))
+    lines = terminal.getvalue().splitlines()
+    told = re.compile(r"tvm_disc: building, kernels, kernel \d of 6, kernel .*, \d+ s")
+    assert any(map(told.fullmatch, lines)), lines
+    assert re.fullmatch(r"tvm_disc: the build ended, \d+ s", lines[-1])
+    # 0.2, 0.4, 0.8 ... seconds, for at least 2.4: fewer lines than kernels.
+    assert 4 <= len(lines) <= 10 and threads() == []
+
+
+def test_a_short_build_writes_nothing_to_a_log(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "isatty", lambda: False)
+    monkeypatch.setattr(progress, "LOG_DELAY_S", 600)
+    tvm_disc.build(softmax())
+    assert terminal.getvalue() == ""
 
 
 def failing(*_: Any) -> Any:

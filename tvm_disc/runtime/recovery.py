@@ -59,7 +59,7 @@ def recovered(
     # TVM raises errors of unknown kinds as RuntimeError.
     if getattr(getattr(error, "__tvm_ffi_error__", None), "kind", "") == "ZeroDivisionError":
         raise DivisionByZero(str(error)) from None
-    found = described(names, converted, outputs)
+    found = _found(str(error), names, converted, outputs)
     message = f"{error}; found {found}{_values(str(error), signature, converted)}"
     bad = isinstance(error, TypeError | BufferError) or "expected" in str(error)
     kind = BadInput if bad or "shares memory" in str(error) else GuardFailed
@@ -67,12 +67,36 @@ def recovered(
 
 
 _EXPECTED = re.compile(r"input '(.*)' axis (\d+): expected (\w+)")
+# Both forms in which conditions name a dim: "n: input 'x' axis 0" and "input 'x' axis 0 (n)".
+_DIM = re.compile(r"(?:(\w+): )?input '([^']*)' axis (\d+)(?: \((\w+)\))?")
+_LISTED = 8  # inputs in a message; of more, only those that the error names
+
+
+def _found(
+    text: str, names: Sequence[str], args: Sequence[object], outputs: Sequence[object]
+) -> str:
+    """Return the inputs with their types; of many inputs those that the error names."""
+    chosen = [k for k, name in enumerate(names) if f"'{name}'" in text]
+    if len(names) <= _LISTED or not chosen:
+        return described(names, args, outputs)
+    listed = described([names[k] for k in chosen], [args[k] for k in chosen], outputs)
+    return f"{listed}, and {len(names) - len(chosen)} other inputs"
 
 
 def _values(text: str, signature: Signature, args: Sequence[Any]) -> str:
-    """Return the two values of a dim that differs between inputs; empty for other messages."""
+    """Return the values of the dims in a message.
+
+    These are the two values of a dim that differs between inputs, or the dims of a condition.
+    """
     match = _EXPECTED.fullmatch(text)
     shapes = {n: getattr(a, "shape", ()) for (n, _, _), a in zip(signature, args, strict=True)}
+    if " must hold (" in text or " must equal " in text:
+        found = [
+            f"{before or after} is {shapes[name][int(axis)]}"
+            for before, name, axis, after in _DIM.findall(text)
+            if (before or after) and int(axis) < len(shapes.get(name, ()))
+        ]
+        return f"; {', '.join(found)}" if found else ""
     if match is None or int(match[2]) >= len(shapes.get(match[1], ())):
         return ""
     name, axis, expected = match[1], int(match[2]), match[3]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from tvm_disc.errors import BadInput, shown
+from tvm_disc.errors import BadInput, DiscError, shown
 from tvm_disc.runtime.inputs import ordered
 from tvm_disc.support.late import Late
 
@@ -66,8 +68,15 @@ class Structure:
         out: Any,
     ) -> Any:
         """Return the nested results of ``run``, or ``out``, into which ``write`` has written."""
-        flat = self.flatten(args, kwargs)
-        return self.nested(run(flat)) if out is None else write(flat, out)
+        if self._is_flat_call(args, kwargs):
+            flat = ordered(self.names, args, kwargs)
+            return self.nested(run(flat)) if out is None else write(flat, out)
+        flat = self._flattened(args, kwargs)
+        try:
+            found = run(flat) if out is None else write(flat, out)
+        except DiscError as error:
+            raise type(error)(self._with_paths(str(error))) from None
+        return self.nested(found) if out is None else found
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the flat arguments of a call that nests them as the module does.
@@ -77,11 +86,37 @@ class Structure:
         Raises:
             BadInput: an argument is missing, unknown or has the wrong structure.
         """
+        if self._is_flat_call(args, kwargs):
+            return ordered(self.names, args, kwargs)
+        return self._flattened(args, kwargs)
+
+    def _is_flat_call(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
         nested = any(a is None or isinstance(a, tuple | list | Mapping | str) for a in args)
         whole = len(args) + len(kwargs) == len(self.names)
         by_name = all(k in self.names for k in kwargs)
-        if whole and by_name and not nested and all(map(_is_flat, (*args, *kwargs.values()))):
-            return ordered(self.names, args, kwargs)
+        values = (*args, *kwargs.values())
+        return whole and by_name and not nested and all(map(_is_flat, values))
+
+    @cached_property
+    def paths(self) -> dict[str, str]:
+        """The place of each flat input in the arguments, such as ``cache.key_cache[0]``."""
+        trees = json.loads(self._texts[0])[1]["children_spec"]
+        params = [c for group in trees for c in group["children_spec"]]
+        pairs = zip(self.parameters, params, strict=False)
+        found = [path for name, tree in pairs for path in _paths(name, tree)]
+        literals = zip(found, self._literals, strict=True)
+        kept = [path for path, literal in literals if literal is None]
+        return dict(zip(self.names, kept, strict=False))
+
+    def _with_paths(self, text: str) -> str:
+        """Return a message with the places of inputs instead of their flat names."""
+        renamed = {name: path for name, path in self.paths.items() if name != path}
+        if not renamed:
+            return text
+        names = "|".join(sorted(map(re.escape, renamed), key=len, reverse=True))
+        return re.sub(rf"(?<![\w.])({names})(?=[':])", lambda m: renamed[m[1]], text)
+
+    def _flattened(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
         given = self._bound(args, kwargs)
         trees, _ = self._loaded()
         flat: list[Any] = []
@@ -149,7 +184,7 @@ def _leaves(name: str, tree: Any, literals: Sequence[Any], given: Mapping[str, A
     if found != tree:
         raise BadInput(
             f"input '{name}': expected the structure of the example, {_told(tree)}, "
-            f"found {_told(found)}"
+            f"found {shown(leaves[0]) if _is_value(found, leaves) else _told(found)}"
         )
     for leaf, literal in zip(leaves, literals, strict=True):
         if literal is not None and not (leaf is literal[0] or leaf == literal[0]):
@@ -160,12 +195,43 @@ def _leaves(name: str, tree: Any, literals: Sequence[Any], given: Mapping[str, A
     return [leaf for leaf, literal in zip(leaves, literals, strict=True) if literal is None]
 
 
+def _paths(name: str, tree: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the paths of the leaves of a tree, as PyTorch serializes its structure."""
+    if tree["type"] is None:
+        yield name
+        return
+    children, keys = tree["children_spec"], _keys(json.loads(tree["context"]))
+    is_dict = str(tree["type"]).rpartition(".")[2] in ("dict", "OrderedDict", "defaultdict")
+    for k, child in enumerate(children):
+        if keys is None or len(keys) != len(children):
+            yield from _paths(f"{name}[{k}]", child)
+        else:
+            yield from _paths(f"{name}[{keys[k]!r}]" if is_dict else f"{name}.{keys[k]}", child)
+
+
+def _keys(context: object) -> list[object] | None:
+    """Return the names in a container's context; None for tuples and lists.
+
+    The context of a dict is its keys; that of a dataclass, its fields and those that are None.
+    """
+    if not isinstance(context, list):
+        return None
+    return context[0] if context and isinstance(context[0], list) else context
+
+
+def _is_value(tree: Any, leaves: Sequence[object]) -> bool:
+    """Return whether an argument is a single value and no tensor."""
+    return bool(tree.is_leaf()) and not hasattr(leaves[0], "dtype")
+
+
 def _told(tree: Any) -> str:
     if tree.is_leaf():
         return "a tensor"
-    children = ", ".join(_told(c) for c in tree.children())
-    keys = f" of {tree.context}" if isinstance(tree.context, list) else ""
-    return f"{tree.type.__name__}{keys} ({children})"
+    parts = [_told(c) for c in tree.children()]
+    keys = _keys(tree.context)
+    if keys is not None and len(keys) == len(parts):
+        parts = [f"{key}: {part}" for key, part in zip(keys, parts, strict=True)]
+    return f"{tree.type.__name__} ({', '.join(parts)})"
 
 
 def structure_of(manifest: Mapping[str, Any], names: Sequence[str]) -> Structure | None:

@@ -1,6 +1,7 @@
-"""Progress line of a long build on standard error; it is cleared when the build ends.
+"""Progress of a long build on standard error.
 
-A separate thread draws the line, because calls into TVM and LLVM may block the build's thread. It
+On a terminal it is one line, which is cleared when the build ends. Elsewhere, in a log, it is a line
+at growing intervals. A separate thread draws the line, because calls into TVM and LLVM may block the build's thread. It
 reads the stage and task that the build reports (``deadline.entered``, ``deadline.at``), holds no
 lock that the build waits for, and ends with the build or the program. The child of a fork does not
 have this thread and does not wait for it.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar, TextIO
@@ -22,6 +24,8 @@ from tvm_disc.options import Options
 from tvm_disc.support.deadline import watched_by, watching
 
 DELAY_S, INTERVAL_S = 2.0, 0.25
+# In a log: seconds before the first line, if the user did not enable it, and between two lines.
+LOG_DELAY_S, LOG_INTERVAL_S = 10.0, 60.0
 COUNTED = "{desc}, kernel {n_fmt} of {total_fmt} |{bar:10}| {elapsed}{postfix}"
 UNCOUNTED = "{desc} {elapsed}"
 
@@ -53,10 +57,14 @@ os.register_at_fork(after_in_child=_Bar.new_lock)
 
 
 class ProgressLine:
-    """The state of one build, and the thread that shows it."""
+    """The state of one build, and the thread that shows it.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    Args:
+        log_after_s: seconds before the first line of a log; None for a terminal.
+    """
+
+    def __init__(self, stream: TextIO, log_after_s: float | None = None) -> None:
+        self._stream, self._log_after_s = stream, log_after_s
         self._stage = "begin"
         self._task = ""
         self._count: tuple[int, int] | None = None
@@ -88,6 +96,33 @@ class ProgressLine:
             self._thread.join()
 
     def _show(self) -> None:
+        try:
+            if self._log_after_s is None:
+                self._show_bar()
+            else:
+                self._log(self._log_after_s)
+        except (OSError, ValueError):
+            pass  # standard error was closed
+
+    def _log(self, following: float) -> None:
+        """Write a line after some seconds, and after twice as many."""
+        begun, logged = time.monotonic(), False
+        while threading.main_thread().is_alive() and not self._done.wait(INTERVAL_S):
+            passed = time.monotonic() - begun
+            if passed >= following:
+                self._write(self._described(), passed)
+                following, logged = passed + min(passed, LOG_INTERVAL_S), True
+        if logged and self._done.is_set():
+            self._write("the build ended", time.monotonic() - begun)
+
+    def _write(self, text: str, passed: float) -> None:
+        count = "" if self._count is None else ", kernel {} of {}".format(*self._count)
+        task = f", {self._task}" if self._task and not self._done.is_set() else ""
+        count = "" if self._done.is_set() else count
+        self._stream.write(f"tvm_disc: {text}{count}{task}, {passed:.0f} s\n")
+        self._stream.flush()
+
+    def _show_bar(self) -> None:
         waited, bar = 0.0, None  # ``None`` test below: bool() of a bar without a total raises
         try:
             while threading.main_thread().is_alive() and not self._done.wait(INTERVAL_S):
@@ -96,10 +131,9 @@ class ProgressLine:
                     if bar is None:
                         bar = self._bar()
                     self._draw(bar)
+        finally:
             if bar is not None:
                 bar.close()
-        except (OSError, ValueError):
-            pass  # standard error was closed
 
     def _bar(self) -> _Bar:
         bar = _Bar(
@@ -125,14 +159,14 @@ class ProgressLine:
 
 
 def wanted(options: Options, stream: object) -> bool:
-    """Return whether a build shows a line: as the option says; by default on a terminal without
-    debug output.
+    """Return whether a build shows its progress: as the option says; by default without debug
+    output.
     """
     if stream is None or getattr(stream, "closed", False):
         return False
     if options.progress is not None:
         return options.progress
-    return not options.debug and bool(getattr(stream, "isatty", bool)())
+    return not options.debug
 
 
 @contextmanager
@@ -142,7 +176,8 @@ def shown(options: Options) -> Iterator[None]:
     if not wanted(options, stream) or watched_by(ProgressLine):
         yield
         return
-    line = ProgressLine(stream)
+    after = LOG_DELAY_S if options.progress is None else DELAY_S
+    line = ProgressLine(stream, None if getattr(stream, "isatty", bool)() else after)
     line.start()
     try:
         with watching(line):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -36,15 +37,21 @@ def with_named_parameters(
         else:
             positional[name] = value
 
-    def forward(*values: Any, **named: Any) -> Any:
-        return module.forward(*values, **named)
+    # Analysis of the bytecode names constants after the place that it reads the module from, and
+    # PyTorch cannot decompose a program with a closure in these names: read the module from self.
+    own = vars(module).get("forward")
+    original = type(module).forward if own is None else None
+
+    def forward(self: Any, *values: Any, **named: Any) -> Any:
+        return own(*values, **named) if original is None else original(self, *values, **named)
 
     parameters = [
-        inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in positional
+        inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for n in ("self", *positional)
     ] + [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in by_name]
     forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     named = copy.copy(module)
-    named.forward = forward
+    named.forward = types.MethodType(forward, named)
     return named, tuple(positional.values()), by_name
 
 
