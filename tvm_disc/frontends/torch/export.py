@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
@@ -24,10 +25,13 @@ from tvm_disc.frontends.torch.agree import Agreement
 from tvm_disc.frontends.torch.conditions import Recorded, recorded_guards
 from tvm_disc.frontends.torch.recurrent import whole_layers
 from tvm_disc.frontends.torch.signature import register_classes, with_named_parameters
+from tvm_disc.frontends.torch.walk import FALLBACK
 from tvm_disc.typing import ExportedProgram, TorchTensor
 
 log = logging.getLogger("tvm_disc")
 
+# How lines of PyTorch's messages begin that concern the debugging of PyTorch.
+_ADVICE = ("For more", "For extended", "For C++", "If you suspect", "consider using", "Caused by:")
 # Axes of size 1 in the example, as (leaf, axis).
 Ones = frozenset[tuple[int, int]]
 
@@ -94,10 +98,23 @@ def exported(module: object, example_inputs: object, dynamic_shapes: object = No
             log.warning("build: %s", note)
         return made
     failed = tries.failures[0]
-    text = str(failed).strip()
     raise Unsupported(
-        f"PyTorch cannot export this module: {type(failed).__name__}: {text[:2000]}"
+        f"PyTorch cannot export this module: {type(failed).__name__}: {_reason(failed)}\n{FALLBACK}"
     ) from failed
+
+
+def _reason(error: Exception) -> str:
+    """Return PyTorch's message without its advice on environment variables, with the line that
+    failed.
+    """
+    reason, _, place = str(error).strip().partition("The following call raised this error:")
+    lines = [line for line in reason.splitlines() if line.strip()]
+    kept = [line for line in lines if not line.lstrip().startswith(_ADVICE)]
+    calls = re.findall(r'File "([^"]+)", line (\d+), in (\w+)\n\s*(.+)', place)
+    if calls:
+        file, number, function, code = calls[-1]
+        kept.append(f"raised by {function} ({Path(file).name}:{number}), `{code.strip()}`")
+    return "\n".join(kept)[:2000]
 
 
 @contextmanager
@@ -115,12 +132,16 @@ def oblivious(enabled: bool = True) -> Iterator[None]:
 @contextmanager
 def _unlogged() -> Iterator[None]:
     """Keep PyTorch from logging failures of an export, which it raises too."""
-    guards = logging.getLogger("torch._guards")
-    before, guards.disabled = guards.disabled, True
+    names = ("torch._guards", "torch.fx.experimental.symbolic_shapes", "torch.export")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [one.disabled for one in loggers]
+    for one in loggers:
+        one.disabled = True
     try:
         yield
     finally:
-        guards.disabled = before
+        for one, disabled in zip(loggers, before, strict=True):
+            one.disabled = disabled
 
 
 class _Tries:

@@ -21,7 +21,7 @@ from tvm_disc.frontends.torch.structure import structure_of
 from tvm_disc.frontends.torch.symbols import Number
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value, dims_of
-from tvm_disc.frontends.torch.walk import GraphConversion, refuse
+from tvm_disc.frontends.torch.walk import FALLBACK, GraphConversion, refuse
 from tvm_disc.frontends.torch.whole import is_whole
 from tvm_disc.relay.expr import Expr, Function, Tuple
 from tvm_disc.relay.module import IRModule
@@ -169,7 +169,7 @@ class ExportedConversion:
         inputs.know_ranges(self.program.range_constraints, self.recorded.layout())
         given = {h.node.name: self._given(h, inputs.variables) for h in self.holes}
         made = self.walk.graph(self.program.graph_module, given)
-        refuse(self.walk.problems)
+        refuse(self.walk.problems, FALLBACK)
         self._conditions(inputs)
         body = checked(self._body(made), inputs.computed, partial(self._number, inputs))
         attrs = {

@@ -255,8 +255,18 @@ def _described(node: FxNode) -> str:
     return f"{node.target} at {place}{f', `{code}`' if code else ''}"
 
 
-def refuse(problems: Sequence[str]) -> None:
+# What a user can do about a module that `build` refuses.
+FALLBACK = (
+    'the whole module must be one program here; torch.compile(model, backend="tvm_disc", '
+    "dynamic=True) runs such parts in PyTorch and compiles the rest"
+)
+
+
+def refuse(problems: Sequence[str], advice: str = "") -> None:
     """Raise an error that lists every problem, if there are any.
+
+    Args:
+        advice: the last line of the message.
 
     Raises:
         Unsupported: ``problems`` is not empty.
@@ -264,4 +274,5 @@ def refuse(problems: Sequence[str]) -> None:
     if problems:
         kinds = "node" if len(problems) == 1 else "nodes"
         lines = "\n  ".join(dict.fromkeys(problems))
-        raise Unsupported(f"{len(problems)} {kinds} of the PyTorch program:\n  {lines}")
+        end = f"\n{advice}" if advice else ""
+        raise Unsupported(f"{len(problems)} {kinds} of the PyTorch program:\n  {lines}{end}")
