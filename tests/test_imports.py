@@ -16,6 +16,7 @@ import pytest
 import tvm_disc
 from tests.models import TREES, mlp
 from tvm_disc import paths, relay
+from tvm_disc.abi import manifest
 from tvm_disc.errors import DiscError
 
 # The packages that a process has which loads and calls a saved program; all others belong to the
@@ -187,3 +188,36 @@ def test_importers_are_found_by_the_first_who_asks(name: str) -> None:
     code = "from tvm_disc import relay; relay.frontend.from_nothing"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "no importer 'from_nothing'; there are from_onnx, from_pytorch" in done.stderr
+
+
+def test_without_tvm_a_public_name_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['tvm'] = None\n"
+        "import tvm_disc\n"
+        "try: tvm_disc.build\n"
+        "except ImportError as error: print(error)\n"
+    )
+    assert python(program).startswith("tvm_disc.build: expected the package 'apache-tvm', which")
+
+
+def test_a_saved_program_without_tvm_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tvm_disc.build(mlp()).save(tmp_path / "model.so")
+
+    def missing(name: str) -> str:
+        raise manifest.PackageNotFoundError(name)
+
+    monkeypatch.setattr(manifest, "version", missing)
+    manifest.tvm_version.cache_clear()
+    with pytest.raises(DiscError, match="expected the package 'apache-tvm', whose runtime library"):
+        tvm_disc.load(tmp_path / "model.so")
+
+
+def test_tuning_without_xgboost_is_refused_before_it_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(DiscError, match=r"tune: expected the package 'xgboost'.*tvm_disc\[tune\]"):
+        tvm_disc.tune(mlp(), shapes={"n": [1, 8]}, records=tmp_path / "records.json")
+    assert tvm_disc.build(mlp(), options=tvm_disc.Options(cache=tmp_path)).inputs

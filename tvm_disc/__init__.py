@@ -60,7 +60,15 @@ def __getattr__(name: str) -> Any:
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(place)
+    try:
+        module = importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "tvm":
+            raise
+        raise ImportError(
+            f"tvm_disc.{name}: expected the package 'apache-tvm', which is not installed; install "
+            "tvm_disc with its dependencies"
+        ) from None
     value = module if place == f"{__name__}.{name}" else getattr(module, name)
     globals()[name] = value
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -23,8 +23,18 @@ _REQUIRED = (
 
 @cache
 def tvm_version() -> str:
-    """Return the installed version of TVM, without importing it."""
-    return version("apache-tvm")
+    """Return the installed version of TVM, without importing it.
+
+    Raises:
+        ArtifactError: TVM is not installed.
+    """
+    try:
+        return version("apache-tvm")
+    except PackageNotFoundError:
+        raise ArtifactError(
+            "expected the package 'apache-tvm', whose runtime library runs saved programs, but it "
+            "is not installed"
+        ) from None
 
 
 def signature_text(manifest: Mapping[str, Any]) -> str:

@@ -1,10 +1,10 @@
 """Progress of a long build on standard error.
 
-On a terminal it is one line, which is cleared when the build ends. Elsewhere, in a log, it is a line
-at growing intervals. A separate thread draws the line, because calls into TVM and LLVM may block the build's thread. It
-reads the stage and task that the build reports (``deadline.entered``, ``deadline.at``), holds no
-lock that the build waits for, and ends with the build or the program. The child of a fork does not
-have this thread and does not wait for it.
+On a terminal it is one line, which is cleared when the build ends. Elsewhere, in a log, lines are
+added at growing intervals. A separate thread draws the line, because calls into TVM and LLVM may
+block the build's thread. It reads the stage and task that the build reports (``deadline.entered``,
+``deadline.at``), holds no lock that the build waits for, and ends with the build or the program.
+The child of a fork does not have this thread and does not wait for it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tvm_disc.options import POINTS, Options, file_path
 from tvm_disc.schedules.cuda.library import LibraryProduct, library_product
 from tvm_disc.schedules.dispatch.cost import cost_table
 from tvm_disc.schedules.dispatch.cost_model import CostModel
-from tvm_disc.schedules.dispatch.learn import held_out_error
+from tvm_disc.schedules.dispatch.learn import held_out_error, learner
 from tvm_disc.schedules.dispatch.records import Journal, Record, Records, read_records
 from tvm_disc.schedules.dispatch.sampling import evaluate
 from tvm_disc.schedules.dispatch.signature import group_key
@@ -159,6 +159,7 @@ def tune(
     file = file_path("records", records)
     if not isinstance(effort, Effort | None):
         raise BadInput(f"effort: expected an Effort, found {shown(effort)}")
+    learner("tune")
     options = replace(Options.from_env(options), records=None)
     front = prepare(source, params, target, constraints, options, Trace(0, None))
     result = Tuned(file)

@@ -99,5 +99,20 @@ def test_a_module_that_cannot_be_exported_says_why() -> None:
     def branch(x: Any) -> Any:
         return x if x.sum() > 0 else -x
 
-    with pytest.raises(Unsupported, match="PyTorch cannot export this module"):
+    message = (
+        r"(?s)PyTorch cannot export this module: .*`return x if x\.sum\(\) > 0 else -x`\n"
+        r".*torch\.compile\(model, backend=\"tvm_disc\", dynamic=True\) runs such parts"
+    )
+    with pytest.raises(Unsupported, match=message) as found:
         tvm_disc.build(module_of(branch), example_inputs=tensors((3,)))
+    assert "TORCH_LOGS" not in str(found.value)
+
+
+def test_an_operator_without_a_converter_names_the_way_around_it() -> None:
+    class Noisy(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return x + torch.rand_like(x)
+
+    message = r"(?s)1 node of the PyTorch program:.*`return x \+ torch\.rand_like.*torch\.compile\("
+    with pytest.raises(Unsupported, match=message):
+        tvm_disc.build(Noisy(), example_inputs=tensors((3,)))

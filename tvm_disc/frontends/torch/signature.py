@@ -46,8 +46,7 @@ def with_named_parameters(
         return own(*values, **named) if original is None else original(self, *values, **named)
 
     parameters = [
-        inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        for n in ("self", *positional)
+        inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in ("self", *positional)
     ] + [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in by_name]
     forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     named = copy.copy(module)

@@ -8,16 +8,18 @@ second part only, which a disturbance that affects all times of a point does not
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 from tvm import tirx
 
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.schedules.dispatch import tree as trees
 from tvm_disc.schedules.dispatch.choose import analytic, fit, group_features, prune_proved, table
 from tvm_disc.schedules.dispatch.cost import cost_table
@@ -45,6 +47,21 @@ _TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
 PREDICTED_WEIGHT = 1.0  # weight of all predicted points relative to one measured point
 
 
+def learner(what: str) -> ModuleType:
+    """Return XGBoost, which only learning from measured times needs.
+
+    Raises:
+        Unsupported: it is not installed; the message begins with ``what``.
+    """
+    try:
+        return importlib.import_module("xgboost")
+    except ModuleNotFoundError:
+        raise Unsupported(
+            f"{what}: expected the package 'xgboost', which is not installed; "
+            "pip install 'tvm_disc[tune]'"
+        ) from None
+
+
 @dataclass
 class Regressor:
     """Predicts nanoseconds of variants at points, one column for each variant."""
@@ -63,8 +80,7 @@ class Regressor:
         known = np.isfinite(times) & np.isfinite(expected)
         if known.sum() < FEWEST:
             return
-        import xgboost
-
+        xgboost = learner("measured times (records=)")
         ratio = np.log(np.where(known, times, 1.0) / np.where(known, expected, 1.0))
         some = known.any(axis=1)
         level = ratio.sum(axis=1) / np.maximum(known.sum(axis=1), 1)
@@ -79,8 +95,7 @@ class Regressor:
         times = self._analytic(dims)
         if self.booster is None:
             return times
-        import xgboost
-
+        xgboost = learner("measured times (records=)")
         apart = self.booster.predict(xgboost.DMatrix(self._inputs(dims))).reshape(times.shape)
         level = self.level.predict(xgboost.DMatrix(self._asked(dims)))
         return np.asarray(times * np.exp(apart + level[:, None]), np.float64)
