@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 # Packages that `make test` does not install.
-OPTIONAL = ("jax", "keras", "torch", "transformers", "onnxruntime")
+OPTIONAL = ("jax", "keras", "torch", "transformers", "onnxruntime", "gguf")
 MARK = "frontends"
 COMMANDS: tuple[tuple[str, str], ...] = (
     (r"tensorflow|tf2onnx", "pip install 'tvm_disc[tensorflow]', then make test-frontends"),

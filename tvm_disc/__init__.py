@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from tvm_disc import relay, relay_passes
     from tvm_disc.compile import build
     from tvm_disc.errors import DiscError
+    from tvm_disc.language import language_model
     from tvm_disc.options import Options
     from tvm_disc.paths import cmake_dir
     from tvm_disc.runtime.batches.ragged import Ragged
     from tvm_disc.runtime.executable import Executable
-    from tvm_disc.runtime.generate import generate
     from tvm_disc.runtime.loading import load
+    from tvm_disc.runtime.text.generate import generate
     from tvm_disc.tuning.tune import tune
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "build",
     "cmake_dir",
     "generate",
+    "language_model",
     "load",
     "relay",
     "relay_passes",
@@ -45,7 +47,8 @@ _PLACES = {
     "Ragged": "tvm_disc.runtime.batches.ragged",
     "build": "tvm_disc.compile",
     "cmake_dir": "tvm_disc.paths",
-    "generate": "tvm_disc.runtime.generate",
+    "generate": "tvm_disc.runtime.text.generate",
+    "language_model": "tvm_disc.language",
     "load": "tvm_disc.runtime.loading",
     "relay": "tvm_disc.relay",
     "relay_passes": "tvm_disc.relay_passes",

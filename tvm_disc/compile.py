@@ -163,7 +163,8 @@ def build(
 
     Args:
         source: a Relay module, function, text or JSON, or the path of one of these files; a Relax
-            module; an ONNX model or its path; a ``torch.export.ExportedProgram``; a
+            module; an ONNX model or its path; the path of a GGUF file of a language model; a
+            ``torch.export.ExportedProgram``; a
             ``torch.nn.Module`` with ``example_inputs``; a Keras model on the JAX backend; the
             folder of a SavedModel of TensorFlow; or a ``jax.export.Exported``, its bytes,
             StableHLO text or bytecode, or a file of them.

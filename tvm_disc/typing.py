@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from torch.fx import Graph as FxGraph
     from torch.fx import GraphModule
     from torch.fx import Node as FxNode
+    from transformers import PreTrainedModel
+    from transformers.cache_utils import CacheLayerMixin as CacheLayer
     from tvm.ir import Call, Expr, GlobalVar, Var
     from tvm.ir import IRModule as TVMModule
     from tvm.ir import Type as TVMType
@@ -76,6 +78,7 @@ __all__ = [
     "AttributeProto",
     "Binding",
     "Buffer",
+    "CacheLayer",
     "Call",
     "Device",
     "DynamicShapes",
@@ -91,6 +94,7 @@ __all__ = [
     "ModelProto",
     "NodeProto",
     "PassContext",
+    "PreTrainedModel",
     "Proto",
     "RuntimeModule",
     "RuntimeTensor",

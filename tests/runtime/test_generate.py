@@ -11,7 +11,7 @@ import pytest
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.errors import BadInput
-from tvm_disc.runtime.generate import WordChoice, generate
+from tvm_disc.runtime.text.generate import WordChoice, generate
 
 SCORES = np.log(np.array([0.5, 0.25, 0.15, 0.07, 0.03]))
 WORDS = len(SCORES)

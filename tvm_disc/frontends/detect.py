@@ -15,6 +15,7 @@ from tvm_disc.support.late import Late
 
 exported = Late("tvm_disc.frontends.torch.export:exported")
 from_keras = Late("tvm_disc.frontends.keras:from_keras")
+from_gguf = Late("tvm_disc.frontends.gguf.decoder:from_gguf")
 from_onnx = Late("tvm_disc.frontends.onnx.model:from_onnx")
 from_pytorch = Late("tvm_disc.frontends.torch.program:from_pytorch")
 from_relax = Late("tvm_disc.frontends.relax:from_relax")
@@ -88,13 +89,19 @@ def files_of(source: Any) -> list[Path] | None:
     # the reader raises the error again with a better message
     except (OSError, ValueError, BadInput):
         return None
-    named = is_file(source, ".pt2") or is_file_name(source) or _is_stablehlo_file(source)
+    named = (
+        is_file(source, ".pt2")
+        or is_file(source, ".gguf")
+        or is_file_name(source)
+        or _is_stablehlo_file(source)
+    )
     return [Path(source)] if named else None
 
 
 READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (lambda source: isinstance(source, tvm.IRModule), from_relax),
     (is_onnx, from_onnx),
+    (lambda source: is_file(source, ".gguf"), from_gguf),
     (_is_stablehlo, from_stablehlo),
     (_is_saved_model, from_saved_model),
     # before PyTorch: a Keras model on its backend is also a module of PyTorch

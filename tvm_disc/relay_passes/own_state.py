@@ -25,7 +25,7 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax import op as R
 
 from tvm_disc.errors import BadOption
@@ -159,8 +159,7 @@ def _with_buffers(
     state = []
     for g in grown:
         name = str(g.param.name)
-        capacity = tirx.Var(f"{name}_capacity", "int64")
-        solver.declare(capacity, f"capacity of the cache '{name}'")
+        capacity = solver.symbol(f"{name}_capacity", f"capacity of the cache '{name}'")
         # Reads of the rows in use come before the append, whose guard covers the new rows.
         solver.require_le(g.used, capacity, f"the cache '{name}'")
         dims = list(g.param.ty.shape.values)

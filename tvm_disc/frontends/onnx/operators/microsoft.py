@@ -150,19 +150,42 @@ def _multi_head(n: OnnxNode) -> list[Any]:
     return [_attended(n, Heads(query, key, value), mask=n.get(4)), key, value]
 
 
+# Optional inputs and attributes of GroupQueryAttention that change its result, by position or with
+# the value that has no effect.
+_NO_INPUTS = {
+    11: "head_sink",
+    12: "k_scale",
+    13: "v_scale",
+    14: "q_norm_weight",
+    15: "k_norm_weight",
+    16: "query_seqlens",
+}
+_NO_ATTRS = {
+    "smooth_softmax": 0,
+    "causal": 1,
+    "sliding_window_cache": 0,
+    "kv_cache_bit_width": 0,
+    "qk_output": 0,
+}
+
+
 def _group_query(n: OnnxNode) -> list[Any]:
-    """Convert GroupQueryAttention: query heads share heads of keys and values; the cache grows."""
+    """Convert GroupQueryAttention: query heads share heads of keys and values; the cache grows.
+
+    As in ONNX Runtime without shared buffers, the cache has the size of its axis: the lengths of
+    the rows of a batch are equal.
+    """
+    given = [name for k, name in _NO_INPUTS.items() if n.get(k) is not None]
+    given += [name for name, none in _NO_ATTRS.items() if int(n.attr(name, none)) != none]
+    if given:
+        raise Unsupported(f"{', '.join(given)} is not supported")
     heads, groups = int(n.required("num_heads")), int(n.required("kv_num_heads"))
-    if int(n.attr("local_window_size", -1)) > 0 or n.get(1) is None:
-        raise Unsupported(
-            "local windows, and queries, keys and values packed into one input, are not supported"
-        )
-    query, key, value = split_heads(n, n[0], heads), *(split_heads(n, n[k], groups) for k in (1, 2))
+    query, key, value = _queries(n, heads, groups)
     rows = n.size(query, 2)
     past: Dim = 0 if n.get(3) is None else n.size(n[3], 2)
     if n.attr("do_rotary", 0):
-        place = n.arange(rows) + n.scalar(past)
-        cos, sin = (n.take(n[k], place, 0) for k in (7, 8))
+        place = n.expand(n.arange(rows) + n.scalar(past), 0) if n.get(9) is None else n[9]
+        cos, sin = (n.expand(n.take(n[k], place, 0), 1) for k in (7, 8))
         turn = bool(n.attr("rotary_interleaved", 0))
         query, key = (rotated(n, x, cos, sin, turn) for x in (query, key))
     if n.get(3) is not None:
@@ -171,9 +194,24 @@ def _group_query(n: OnnxNode) -> list[Any]:
     wide = Heads(query, repeated(n, key, times), repeated(n, value, times))
     scale = default_scale(n, query, n.attr("scale"))
     found = scores(n, wide, scale, float(n.attr("softcap", 0.0)))
-    seen = causal(n, rows, n.size(key, 2), n.scalar(past))
+    if n.get(10) is not None:
+        found = found + n[10]
+    columns, before = n.size(key, 2), n.scalar(past)
+    seen = causal(n, rows, columns, before)
+    window = int(n.attr("local_window_size", -1))
+    if window > 0:
+        place = n.expand(n.arange(rows), 1) + before
+        seen = n.apply("logical_and", seen, place - n.arange(columns) < window, dtype="bool")
     found = hidden(n, found, seen)
     return [joined_heads(n, weighted(n, found, wide.value)), key, value]
+
+
+def _queries(n: OnnxNode, heads: int, groups: int) -> list[Expr]:
+    """Return queries, keys and values ``[batch, heads, length, width]``, which may be packed."""
+    if n.get(1) is not None:
+        return [split_heads(n, n[0], heads), *(split_heads(n, n[k], groups) for k in (1, 2))]
+    every = split_heads(n, n[0], heads + 2 * groups)
+    return n.split(every, [heads, groups, groups], 1)
 
 
 def _rotary(n: OnnxNode) -> Expr:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from tvm_disc.errors import BadInput, shown
+from tvm_disc.runtime.inputs import MOST, integer
+from tvm_disc.runtime.text.language import LanguageModel, LanguageState, Prompts, padded
+from tvm_disc.typing import Array
 
 __all__ = ["WordChoice", "generate"]
+
+#: Maps new words to scores of the next.
+Step: TypeAlias = "Callable[[Array], Array]"
 
 
 @dataclass(frozen=True)
@@ -77,22 +84,28 @@ class WordChoice:
 
 
 def generate(
-    step: Callable[[np.ndarray], np.ndarray],
-    ids: np.ndarray,
+    model: Step | LanguageModel,
+    prompt: Prompts,
     most: int,
     *,
     stop: Sequence[int] = (),
+    mask: Array | None = None,
+    chunk: int = 0,
     seed: int | None = None,
     **sampling: float,
-) -> Iterator[np.ndarray]:
-    """Yield words ``int64[b]``, one for each row of a prompt ``ids[b, s]``, at most ``most`` times.
+) -> Iterator[Array]:
+    """Yield words ``int64[b]``, one for each row of a prompt, at most ``most`` times.
 
     Args:
-        step: maps new words ``int64[b, s]`` to scores ``[b, s, v]`` or ``[b, v]``, and extends its
-            caches by them, such as ``lambda ids: state(ids=ids)``. The first call passes the
-            prompt, later calls the last word of each row.
+        model: what ``tvm_disc.language_model`` returns; or a function that maps new words
+            ``int64[b, s]`` to scores ``[b, s, v]`` or ``[b, v]`` and extends its caches by them,
+            such as ``lambda ids: state(ids=ids)``. The first call passes the prompt, later calls
+            the last word of each row.
+        prompt: ``ids[b, s]``; for a language model also a list of prompts of different lengths.
         stop: words that end a row: it repeats its last word, and generation ends when every row
             has ended.
+        mask: of a language model's prompt: 0 where a word is padding, on the left of each row.
+        chunk: words of the prompt that one call reads, which limits temporary memory; 0 reads all.
         seed: of the random numbers; equal seeds give equal words.
         sampling: fields of :class:`WordChoice`; greedy by default.
 
@@ -100,14 +113,39 @@ def generate(
         BadInput: a wrong argument, or scores that are not numbers.
 
     Examples:
-        >>> state = exe.state(batch=1)
-        >>> words = [w for w in tvm_disc.generate(lambda ids: state(ids=ids), prompt, 40)]
+        >>> lm = tvm_disc.language_model(model)  # a causal LM of transformers
+        >>> words = [int(w[0]) for w in tvm_disc.generate(lm, [[1, 2, 3]], 40, stop=[2])]
     """
     try:
         rule = WordChoice(**sampling)  # type: ignore[arg-type]
     except TypeError:
         known = ", ".join(WordChoice.__dataclass_fields__)
         raise BadInput(f"generate: unknown {', '.join(sampling)}; expected {known}") from None
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        raise BadInput(f"most: expected a number of words, found {shown(most)}")
+    chunk = integer("chunk", chunk, 0, MOST)
+    try:
+        random = np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise BadInput(f"seed: expected a non-negative integer, found {shown(seed)}") from None
+    if isinstance(model, LanguageModel):
+        words, kept = padded(prompt, mask)
+        model.check(words, kept, most)
+        step: Step = _Reader(model, kept, chunk)
+    elif callable(model):
+        if mask is not None:
+            raise BadInput("mask: expected a language model, found a function; leave it out")
+        words, step = _prompt(prompt), _in_parts(model, chunk)
+    else:
+        raise BadInput(
+            "model: expected a model that tvm_disc.language_model returned, or a function from "
+            f"words to scores, found {type(model).__name__}"
+        )
+    return _words(step, words, most, frozenset(stop), rule, random)
+
+
+def _prompt(ids: object) -> Array:
+    """Return the prompt of a function as ``int64[b, s]``."""
     try:
         words = np.asarray(ids)
     except (ValueError, TypeError, RecursionError):  # ragged or nested too deeply
@@ -115,23 +153,43 @@ def generate(
     if words.ndim != 2 or words.dtype.kind not in "iu" or not words.shape[1]:
         found = f"{words.dtype}[{', '.join(map(str, words.shape))}]"
         raise BadInput(f"ids: expected integers [batch, length >= 1], found {found}")
-    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise BadInput(f"most: expected a number of words, found {shown(most)}")
-    try:
-        random = np.random.default_rng(seed)
-    except (TypeError, ValueError):
-        raise BadInput(f"seed: expected a non-negative integer, found {shown(seed)}") from None
-    return _words(step, words.astype(np.int64), most, frozenset(stop), rule, random)
+    return words.astype(np.int64)
+
+
+def _in_parts(step: Step, chunk: int) -> Step:
+    """Return a step that passes at most ``chunk`` words at a time; 0 passes all."""
+
+    def parts(ids: Array) -> Array:
+        scores = step(ids[:, :chunk])
+        for first in range(chunk, ids.shape[1], chunk):
+            scores = step(ids[:, first : first + chunk])
+        return scores
+
+    return parts if chunk else step
+
+
+class _Reader:
+    """A language model as a function of new words; the first call reads the prompt."""
+
+    def __init__(self, model: LanguageModel, mask: Array, chunk: int) -> None:
+        self._model, self._mask, self._chunk = model, mask, chunk
+        self._state: LanguageState | None = None
+
+    def __call__(self, ids: Array) -> Array:
+        if self._state is not None:
+            return self._state(ids)
+        self._state, scores = self._model.read(ids, self._mask, self._chunk)
+        return scores
 
 
 def _words(
-    step: Callable[[np.ndarray], np.ndarray],
-    words: np.ndarray,
+    step: Step,
+    words: Array,
     most: int,
     stop: frozenset[int],
     rule: WordChoice,
     random: np.random.Generator,
-) -> Iterator[np.ndarray]:
+) -> Iterator[Array]:
     ended, new = np.zeros(len(words), bool), words
     for _ in range(most if len(words) else 0):
         scores = np.asarray(step(new))

@@ -1,0 +1,102 @@
+"""A GGUF file: its sizes by key, and its tensors by name, with errors that name both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.gguf.blocks import FORMATS, Blocks, matrix
+from tvm_disc.typing import Array
+
+
+class GGUFFile:
+    """An open GGUF file.
+
+    Raises:
+        BadInput: the file is missing, damaged or truncated.
+        Unsupported: the package ``gguf`` is not installed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        require("gguf", "gguf", f"{path}")
+        import gguf
+
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise BadInput(f"{path}: No such file or directory")
+        try:
+            reader = gguf.GGUFReader(self.path)
+        except Exception as error:  # a damaged file may raise any exception
+            text = " ".join(str(error).split())[:200]
+            raise BadInput(
+                f"{path}: not a complete GGUF file: {type(error).__name__}: {text}"
+            ) from error
+        self._fields = reader.fields
+        self._tensors = {str(t.name): t for t in reader.tensors}
+        self._size = self.path.stat().st_size
+
+    def value(self, key: str, default: object = None) -> object:
+        """Return a number or text of the file's description, or ``default``.
+
+        Raises:
+            BadInput: it is missing, and there is no default.
+        """
+        found = self._fields.get(key)
+        if found is not None:
+            value: object = found.contents()
+            return value
+        if default is None:
+            raise BadInput(f"{self.path}: the key {key} is missing")
+        return default
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """Return a positive number of the file's description."""
+        found = self.value(key, default)
+        if isinstance(found, bool) or not isinstance(found, int | float) or found <= 0:
+            raise BadInput(f"{self.path}: {key}: expected a positive number, found {found!r}")
+        return found
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tensor of this name."""
+        return name in self._tensors
+
+    def tensor(self, name: str, shape: Sequence[int | None]) -> Blocks | Array:
+        """Return a tensor; a matrix has the shape ``[results, inputs]``.
+
+        Args:
+            shape: the expected sizes; None for any.
+
+        Raises:
+            BadInput: it is missing, or has another shape, or the file ends within it.
+            Unsupported: its format is not known.
+        """
+        if name not in self._tensors:
+            raise BadInput(f"{self.path}: the tensor {name} is missing")
+        found = self._tensors[name]
+        sizes = [int(d) for d in reversed(found.shape)]
+        fits = len(sizes) == len(shape) and all(
+            want in (None, have) for have, want in zip(sizes, shape, strict=True)
+        )
+        if not fits:
+            wanted = ", ".join("?" if d is None else str(d) for d in shape)
+            raise BadInput(
+                f"{self.path}: tensor {name}: expected the shape [{wanted}], found {sizes}"
+            )
+        kind = str(found.tensor_type.name)
+        if kind not in FORMATS:
+            raise Unsupported(
+                f"{self.path}: tensor {name} has the format {kind}; supported are "
+                f"{', '.join(FORMATS)}"
+            )
+        if int(found.data_offset) + int(found.n_bytes) > self._size:
+            raise BadInput(
+                f"{self.path}: the file ends within the tensor {name}: expected "
+                f"{found.data_offset + found.n_bytes} bytes, found {self._size}"
+            )
+        return matrix(found.data, kind)
+
+
+__all__ = ["GGUFFile"]

@@ -1,0 +1,267 @@
+"""Causal language models of ``transformers`` as one step: words and caches in, scores and grown
+caches out.
+
+A cache of ``transformers`` has a layer object for each layer of the model. The model is run once on
+a few words, which shows the layers and their tensors. The step rebuilds the same layers from its
+inputs. Layers of a sliding window become layers that keep every word: the model's mask hides those
+outside of the window.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
+from tvm_disc.frontends.detect import is_class
+from tvm_disc.frontends.extras import require
+from tvm_disc.typing import CacheLayer, PreTrainedModel, TorchTensor
+
+Kind: TypeAlias = "type[CacheLayer]"
+Parameters: TypeAlias = Mapping[str, inspect.Parameter]  # of `forward`
+Dims: TypeAlias = "dict[int, object]"  # dynamic dims of a tensor, by axis
+
+WORDS = 4  # words of the call that shows the cache
+# Argument of `forward` that takes the cache, by release of transformers.
+CACHES = ("past_key_values", "cache", "cache_params")
+GROWING, FIXED = ("keys", "values"), ("conv_states", "recurrent_states")
+# Layers of the cache that a step rebuilds, each by the layer that it becomes.
+LAYERS = {
+    "DynamicLayer": "DynamicLayer",
+    "DynamicSlidingWindowLayer": "DynamicLayer",
+    "LinearAttentionLayer": "LinearAttentionLayer",
+    "LinearAttentionAndFullAttentionLayer": "LinearAttentionAndFullAttentionLayer",
+    "LinearAttentionAndSlidingWindowAttentionLayer": "LinearAttentionAndFullAttentionLayer",
+    "DummyLayer": "DummyLayer",
+}
+
+
+@dataclass(frozen=True)
+class DecoderStep:
+    """A step to compile.
+
+    Attributes:
+        module: ``forward(ids, mask, positions, past, recurrent)``.
+        inputs: an example call.
+        shapes: its dynamic dims, as ``torch.export.export`` takes them.
+        state: names of the inputs that results extend.
+        positions: how many words a sequence may have; 0 if that is not limited.
+    """
+
+    module: PreTrainedModel
+    inputs: tuple[object, ...]
+    shapes: tuple[object, ...]
+    state: tuple[str, ...]
+    positions: int
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A tensor of a layer of the cache: an attribute, or an item of one that is a dict."""
+
+    name: str
+    key: int | None
+    value: TorchTensor
+
+    @property
+    def grows(self) -> bool:
+        return self.name in GROWING
+
+
+def step_of(model: PreTrainedModel) -> DecoderStep:
+    """Return the step of a causal language model of ``transformers``.
+
+    Raises:
+        TypeMismatch: it is not a causal language model of ``transformers``.
+        BadInput: it is in training mode.
+        Unsupported: its cache has a layer of another kind, or no cache is passed to ``forward``.
+    """
+    _check(model)
+    require("transformers", "frontends", "language_model of a module of transformers")
+    parameters = inspect.signature(model.forward).parameters
+    cache = _first_cache(model, _cache_argument(model, parameters))
+    layers = [_kind_of(k, layer) for k, layer in enumerate(cache.layers)]
+    parts = [list(_parts_of(layer)) for layer in cache.layers]
+    return _step(model, layers, parts, parameters)
+
+
+def _check(model: PreTrainedModel) -> None:
+    kind = type(model).__name__
+    if not is_class(model, "transformers", "PreTrainedModel"):
+        raise TypeMismatch(
+            "language_model: expected a causal language model of transformers, such as "
+            f"AutoModelForCausalLM.from_pretrained(...), or a GGUF file, found {kind}"
+        )
+    if model.config.is_encoder_decoder:
+        raise TypeMismatch(
+            f"language_model: expected a causal language model, found {kind}, an encoder with a "
+            "decoder: its decoder needs the encoder's results"
+        )
+    if not model.can_generate():
+        raise TypeMismatch(
+            f"language_model: expected a causal language model, found {kind}, which does not score "
+            "next words; use the class ...ForCausalLM"
+        )
+    if model.training:
+        raise BadInput(
+            f"language_model: {kind} is in training mode, in which dropout is active; call "
+            "model.eval() first"
+        )
+
+
+def _cache_argument(model: PreTrainedModel, parameters: Parameters) -> str:
+    # A later release renames the argument, and takes the old name through a decorator.
+    for name in CACHES:
+        if name in parameters:
+            return name
+    raise Unsupported(
+        f"language_model: {type(model).__name__}.forward takes no cache: expected an argument "
+        f"named {', '.join(CACHES[:-1])} or {CACHES[-1]}"
+    )
+
+
+def _first_cache(model: PreTrainedModel, argument: str) -> CacheLayer:
+    """Return the cache after a few words, and check what the model returns."""
+    import torch
+    from transformers import DynamicCache
+
+    cache = DynamicCache(config=model.config)
+    ids = torch.ones((2, WORDS), dtype=torch.long)
+    with torch.no_grad():
+        found = model(input_ids=ids, use_cache=True, **{argument: cache})
+    if getattr(found, "logits", None) is None or found.logits.dim() != 3:
+        raise Unsupported(
+            f"language_model: {type(model).__name__} returns no scores [batch, length, words]"
+        )
+    return cache
+
+
+def _kind_of(number: int, layer: CacheLayer) -> Kind:
+    """Return the class of a layer that the step builds in place of ``layer``."""
+    from transformers import cache_utils
+
+    name = type(layer).__name__
+    if name not in LAYERS:
+        raise Unsupported(
+            f"language_model: layer {number} of the cache is a {name}; expected one of "
+            f"{', '.join(LAYERS)}"
+        )
+    found: Kind = getattr(cache_utils, LAYERS[name])
+    return found
+
+
+def _parts_of(layer: CacheLayer) -> Iterator[_Part]:
+    """Yield the tensors of a layer of a cache."""
+    for name in GROWING:
+        value = getattr(layer, name, None)
+        if value is not None:
+            yield _Part(name, None, value)
+    for name in FIXED:
+        for key, value in getattr(layer, name, {}).items():
+            if value is not None:
+                yield _Part(name, key, value)
+
+
+def _step(
+    model: PreTrainedModel, layers: list[Kind], parts: list[list[_Part]], parameters: Parameters
+) -> DecoderStep:
+    import torch
+
+    flat = [part for layer in parts for part in layer]
+    growing = [p.value for p in flat if p.grows]
+    fixed = [p.value for p in flat if not p.grows]
+    # Recurrent layers have loops over words of PyTorch, which an export would unroll.
+    length = 1 if fixed else WORDS - 1
+    b, s, p = (torch.export.Dim(name) for name in "bsp")
+    words = {0: b} if fixed else {0: b, 1: s}
+    ids = torch.ones((2, length), dtype=torch.long)
+    past = tuple(x.new_zeros((*x.shape[:2], WORDS, *x.shape[3:])) for x in growing)
+    past_shapes: tuple[Dims, ...] = tuple({0: b, 2: p} for _ in past)
+    if past:  # the mask of the words before
+        past = (torch.ones((2, WORDS), dtype=torch.long), *past)
+        past_shapes = ({0: b, 1: p}, *past_shapes)
+    text = model.config.get_text_config(decoder=True)
+    return DecoderStep(
+        module=_module(model, layers, parts, parameters),
+        inputs=(ids, ids.clone(), ids.clone(), past, tuple(x.clone() for x in fixed)),
+        shapes=(words, words, words, past_shapes, tuple({0: b} for _ in fixed)),
+        state=tuple(f"past_{k}" for k in range(len(past))),
+        positions=int(getattr(text, "max_position_embeddings", None) or 0) if past else 0,
+    )
+
+
+def _module(
+    model: PreTrainedModel, layers: list[Kind], parts: list[list[_Part]], parameters: Parameters
+) -> PreTrainedModel:
+    """Return the module of a step."""
+    import torch
+    from transformers import DynamicCache
+
+    argument = _cache_argument(model, parameters)
+    fixed: dict[str, object] = {"use_cache": True}
+    if "logits_to_keep" in parameters:
+        # Scores of the last word only: the matrix of the vocabulary is not multiplied by others.
+        fixed["logits_to_keep"] = 1
+
+    class Step(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(
+            self,
+            ids: TorchTensor,
+            mask: TorchTensor,
+            positions: TorchTensor,
+            past: Sequence[TorchTensor],
+            recurrent: Sequence[TorchTensor],
+        ) -> tuple[TorchTensor, ...]:
+            rest = dict(fixed)
+            seen: tuple[TorchTensor, ...] = ()
+            if past:
+                mask = torch.cat([past[0], mask], 1)
+                seen, rest["attention_mask"] = (mask,), mask
+            if "position_ids" in parameters:
+                rest["position_ids"] = positions
+            cache = DynamicCache()
+            cache.layers = list(_rebuilt(layers, parts, iter(past[1:]), iter(recurrent)))
+            found = self.model(input_ids=ids, **{argument: cache}, **rest)
+            flat = [p for layer in cache.layers for p in _parts_of(layer)]
+            return (
+                found.logits[:, -1].float(),
+                *seen,
+                *(p.value for p in flat if p.grows),
+                *(p.value for p in flat if not p.grows),
+            )
+
+    return Step()
+
+
+def _rebuilt(
+    layers: list[Kind],
+    parts: list[list[_Part]],
+    past: Iterator[TorchTensor],
+    recurrent: Iterator[TorchTensor],
+) -> Iterator[CacheLayer]:
+    """Yield layers of a cache with the tensors of a call."""
+    for kind, of_layer in zip(layers, parts, strict=True):
+        layer = kind()
+        for part in of_layer:
+            # Layers write recurrent states in place, and inputs must not change.
+            value = next(past) if part.grows else next(recurrent).clone()
+            layer.device, layer.dtype = value.device, value.dtype
+            if part.grows:
+                setattr(layer, part.name, value)
+                layer.is_initialized = True
+                continue
+            getattr(layer, part.name)[part.key] = value
+            getattr(layer, f"is_{part.name}_initialized")[part.key] = True
+            layer.has_previous_state[part.key] = True
+            if part.name == "conv_states":
+                layer.conv_kernel_size[part.key] = value.shape[-1]
+        yield layer
+
+
+__all__ = ["DecoderStep", "step_of"]
