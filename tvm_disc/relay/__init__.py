@@ -18,9 +18,8 @@ from tvm_disc.abi.values import ConstructorValue, from_list, to_list
 from tvm_disc.paths import RELAY as _RELAY
 from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
 
-from . import builder, expr, pass_context, pipelines
+from . import expr, pass_context, pipelines
 from . import types as ty
-from .builder import ScopeBuilder, const, var
 from .expr import (
     Call,
     Clause,
@@ -108,6 +107,8 @@ if _TYPE_CHECKING:
     from tvm_disc.relay_api.transform.passes import SpanCheck as SpanCheck
     from tvm_disc.relay_api.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 
+    from . import builder
+    from .builder import ScopeBuilder, const, var
     from .convert import to_relax
     from .json.reader import load_json
     from .json.writer import save_json
@@ -118,6 +119,7 @@ if _TYPE_CHECKING:
 # ``relay_api`` need the compiler, which is in a higher layer than this package.
 _LAZY = {
     "SpanCheck": "tvm_disc.relay_api.transform.passes",
+    "ScopeBuilder": "tvm_disc.relay.builder",
     "ExprFunctor": "tvm_disc.relay_api.expr_functor",
     "ExprMutator": "tvm_disc.relay_api.expr_functor",
     "ExprVisitor": "tvm_disc.relay_api.expr_functor",
@@ -128,6 +130,8 @@ _LAZY = {
     "assert_structural_equal": "tvm_disc.relay_api.structural",
     "astext": "tvm_disc.relay.text.printer",
     "bind": "tvm_disc.relay_api.analysis.binding",
+    "builder": "tvm_disc.relay.builder",
+    "const": "tvm_disc.relay.builder",
     "build": "tvm_disc.relay_api.executors",
     "build_config": "tvm_disc.relay_api.transform",
     "create_executor": "tvm_disc.relay_api.executors",
@@ -140,6 +144,7 @@ _LAZY = {
     "structural_equal": "tvm_disc.relay_api.structural",
     "structural_hash": "tvm_disc.relay_api.analysis.hashing",
     "to_relax": "tvm_disc.relay.convert",
+    "var": "tvm_disc.relay.builder",
 }
 
 
@@ -153,7 +158,8 @@ def __getattr__(name: str) -> _Anything:
     if name.startswith("__"):
         raise AttributeError(name)
     if name in _LAZY:
-        found = getattr(_import_module(_LAZY[name]), name)
+        place = _import_module(_LAZY[name])
+        found = place if place.__name__ == f"{__name__}.{name}" else getattr(place, name)
         globals()[name] = found
         return found
     if name in _RELAY:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.relay import signatures
+from tvm_disc.relay.signatures import RESULTS, defaults, field_of, parameters
 
 from ..errors import BadNode, UnknownName, refusing, shown
+from ..support.late import Late
 from .attrs import AttrError, complete_attrs
 from .expr import (
     AttrValue,
@@ -29,12 +30,13 @@ from .expr import (
     as_expr,
     get_op,
 )
-from .inference.infer import infer_type
 from .ops.row import REQUIRED, OpRow
 from .ops.table import OPS
 from .types import Dim, TensorType, Type
 
 OpFunction = Callable[..., Any]
+
+_infer_type = Late("tvm_disc.relay.inference.infer:infer_type")
 
 _WINDOWED = re.compile(
     r"q?nn\.(?:(?:contrib_|bitserial_)?conv|max_pool|avg_pool|adaptive_\w+_pool)(\d)d"
@@ -151,7 +153,8 @@ class ScopeBuilder:
         """Return the annotation of a variable, and the inferred type of any other expression."""
         if isinstance(expr, Var):
             return expr.type_annotation
-        return infer_type(expr).checked_type
+        inferred: Expr = _infer_type(expr)
+        return inferred.checked_type
 
     def get(self) -> Expr:
         """Return the finished program."""
@@ -182,7 +185,7 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
         BadNode: wrong arguments or attributes; the message names the operator.
     """
     row = _row(name)
-    given = {**signatures.defaults(row), **attrs}
+    given = {**defaults(row), **attrs}
     # set the default explicitly, so that it is expanded to both ends of each axis
     if _rank(name) and "padding" in row.attrs:
         given.setdefault("padding", row.attrs["padding"])
@@ -211,9 +214,9 @@ def _row(name: str) -> OpRow:
 def op_function(name: str) -> OpFunction:
     """Return the Python function of an operator, with the parameters of Relay's own function."""
     row = _row(name)
-    params = signatures.parameters(row)
+    params = parameters(row)
     names = [arg.lstrip("*") for arg in row.args]
-    results = signatures.RESULTS.get(name)
+    results = RESULTS.get(name)
 
     @refusing
     def build(*args: Any, **kwargs: Any) -> Call | TupleWrapper:
@@ -250,7 +253,7 @@ def _bound(
     missing = [n for n in required if n not in given]
     if missing:
         raise BadNode(f"{name} needs argument {missing[0]!r}; {name}({', '.join(required)})")
-    return {signatures.field_of(name, key): value for key, value in given.items()}
+    return {field_of(name, key): value for key, value in given.items()}
 
 
 def _signature(params: Mapping[str, object]) -> inspect.Signature:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from tvm_disc.errors import BadNode
-from tvm_disc.relay.importer.inputs import check_params
+from tvm_disc.relay.importer.inputs import check_params, with_input_types
 from tvm_disc.relay.importer.module import import_module
-from tvm_disc.relay.inference.infer import annotate_inputs
 from tvm_disc.relay.module import IRModule
 
 __all__ = ["to_relax"]
@@ -27,4 +26,4 @@ def to_relax(mod: IRModule, params: Mapping[str, np.ndarray] | None = None) -> o
     if not isinstance(mod, IRModule):
         raise BadNode(f"expected a relay.IRModule, found {type(mod).__name__}")
     known = check_params(params or {})
-    return import_module(annotate_inputs(mod, known), known).mod
+    return import_module(with_input_types(mod, known), known).mod

@@ -15,12 +15,15 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import DTYPES, Tensor
+from tvm_disc.relay.module import IRModule
 from tvm_disc.shape import Solver, declare_facts
+from tvm_disc.support.late import Late
 from tvm_disc.typing import Array, Var
 
 if TYPE_CHECKING:
     from tvm_disc.relay.expr import Expr, HostArray
 
+_annotate_inputs = Late("tvm_disc.relay.inference.infer:annotate_inputs")
 
 DIM_OPS: Mapping[str, Any] = {
     "Add": lambda a, b: a + b,
@@ -163,3 +166,16 @@ def identifier(name: str) -> str:
     """Return a source name as an identifier."""
     text = "".join(c if c.isalnum() else "_" for c in name).strip("_")
     return text if text and not text[0].isdigit() else f"v{text}"
+
+
+def with_input_types(mod: IRModule, values: Mapping[str, object] | None = None) -> IRModule:
+    """Return ``mod`` with types for the untyped inputs of ``main``; see ``annotate_inputs``.
+
+    Type inference is imported only if an input is not a tensor of known type.
+    """
+    if "main" not in mod or not isinstance(main := mod["main"], ast.Function):
+        return mod
+    if all(isinstance(p.type_annotation, rt.TensorType) for p in main.params):
+        return mod
+    annotated: IRModule = _annotate_inputs(mod, values)
+    return annotated

@@ -17,6 +17,7 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.inference.matches import pattern_text, unmatched_cases
+from tvm_disc.relay.inference.operands import OPERANDS
 from tvm_disc.relay.inference.operators import OperatorTypes
 from tvm_disc.relay.inference.unify import (
     Unknown,
@@ -435,12 +436,12 @@ class _Walk:
         row, what = waiting.row, self.at(waiting.call, f"an operand of {waiting.row.name}")
         if row.keeps_type:
             unify(waiting.operands[0], waiting.out, what)
-        elif row.operands is not None:
+        elif row.name in OPERANDS:
             types = [
                 t if isinstance(t, rt.TensorType) else None for t in map(head, waiting.operands)
             ]
             for have, found in zip(
-                waiting.operands, row.operands(types, waiting.call.attrs), strict=True
+                waiting.operands, OPERANDS[row.name](types, waiting.call.attrs), strict=True
             ):
                 if found is not None and isinstance(head(have), Unknown):
                     unify(have, found, what)

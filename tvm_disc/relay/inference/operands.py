@@ -1,8 +1,8 @@
 """Inference of an untyped operand, usually weights, from an operator's other operands.
 
 A rule is ``rule(types, attrs) -> types``. Its argument has the types of known operands and None for
-others; its result has one type per operand, None if nothing can be inferred. The rule is a trait of
-an operator's table entry.
+others; its result has one type per operand, None if nothing can be inferred. ``OPERANDS`` has
+the rules by operator name.
 """
 
 from __future__ import annotations

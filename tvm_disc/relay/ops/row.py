@@ -11,7 +11,6 @@ from typing import Any
 AttrDefault = Any
 LowerRule = Callable[..., Any]
 ValueRule = Callable[..., Any]
-OperandRule = Callable[..., Any]
 RelationRule = Callable[..., Any]
 Reference = Callable[..., Any]
 
@@ -51,7 +50,6 @@ class OpRow:
         attrs: every attribute with its default, or ``REQUIRED``, in the order of Relay's Python
             functions.
         reference: ``reference(*arrays, **attrs)`` is the NumPy semantics, given every attribute.
-        operands: infers the type of an untyped operand from the other operands.
         relation: computes the result type of a user's operator without an import rule.
         compares: the result is bool for any operands (Relay's BroadcastComp, IdentityComp).
         keeps_type: the result has the type of the only operand (Relay's Identity).
@@ -64,7 +62,6 @@ class OpRow:
     lower: LowerRule | None = None
     value: ValueRule | None = None
     reference: Reference | None = None
-    operands: OperandRule | None = None
     relation: RelationRule | None = None
     compares: bool = False
     keeps_type: bool = False

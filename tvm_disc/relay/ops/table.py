@@ -1,83 +1,112 @@
-"""The operator table: all Relay operators by name."""
+"""The operator table: all Relay operators by name, imported by family on first use."""
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Mapping
-from dataclasses import replace
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
 
 from tvm_disc.errors import ParseError
 from tvm_disc.relay.attrs import AttrError, LegacyAttrs, complete_attrs, plain_value
 from tvm_disc.relay.expr import Attrs, Expr, Op
-from tvm_disc.relay.importer.rules import LOWER, VALUES
-from tvm_disc.relay.inference.operands import OPERANDS
-from tvm_disc.relay.ops import (
-    algorithm,
-    broadcast,
-    dyn,
-    indexing,
-    layout,
-    loss,
-    misc,
-    nn,
-    qnn,
-    qnn_elementwise,
-    random,
-    reduce,
-    signal,
-    sparse,
-    tensor,
-    transform,
-    windows,
+from tvm_disc.relay.importer.values import VALUES
+
+from .row import USER_ROWS, LowerRule, OpRow
+
+_ROWS, _RULES = "tvm_disc.relay.ops", "tvm_disc.relay.importer.lowering"
+
+
+@dataclass(frozen=True)
+class Family:
+    """The operators whose rows are in one module.
+
+    Attributes:
+        module: the module of the rows, in ``relay/ops``.
+        rules: the modules of their import rules, in ``relay/importer/lowering``, in the order in
+            which they are searched.
+    """
+
+    module: str
+    rules: tuple[str, ...] = ()
+
+    @cached_property
+    def rows(self) -> Mapping[str, OpRow]:
+        """Return the rows by name, without rules."""
+        rows: tuple[OpRow, ...] = import_module(f"{_ROWS}.{self.module}").ROWS
+        return {row.name: row for row in rows}
+
+    def row(self, name: str) -> OpRow:
+        """Return a row with its rules, which the importer defines."""
+        return replace(self.rows[name], lower=self._rule(name), value=VALUES.get(name))
+
+    def _rule(self, name: str) -> LowerRule | None:
+        for module in self.rules:
+            rules: Mapping[str, LowerRule] = import_module(f"{_RULES}.{module}").LOWER
+            if name in rules:
+                return rules[name]
+        return None
+
+
+# In the order in which a name is searched: common families first.
+FAMILIES: tuple[Family, ...] = (
+    Family("nn", ("nn", "transform", "window", "image")),
+    Family("tensor", ("tensor",)),
+    Family("broadcast", ("tensor",)),
+    Family("reduce", ("tensor",)),
+    Family("transform", ("transform", "tensor", "nn", "index", "order")),
+    Family("indexing", ("index", "slice", "tensor", "transform", "order", "run_time")),
+    Family("windows", ("window", "transposed")),
+    Family("derived.special", ("tensor",)),
+    Family("dyn", ("transform", "tensor", "index", "run_time", "order", "window", "image")),
+    Family("derived.checks", ("checks",)),
+    Family("algorithm", ("order",)),
+    Family("layout", ("layout", "index")),
+    Family("vision.image", ("image",)),
+    Family("vision.detection", ("detect",)),
+    Family("vision.region", ("region",)),
+    Family("vision.sampling", ("sample",)),
+    Family("signal", ("signal",)),
+    Family("random", ("random",)),
+    Family("loss", ("loss",)),
+    Family("sparse", ("sparse",)),
+    Family("misc", ("tensor",)),
+    Family("derived.packed", ("packed",)),
+    Family("qnn", ("qnn",)),
+    Family("qnn_elementwise", ("qnn", "quantize")),
 )
-from tvm_disc.relay.ops.derived import checks, packed, special
-from tvm_disc.relay.ops.vision import detection, image, region, sampling
-
-from .row import USER_ROWS, OpRow
-
-FAMILIES: tuple[tuple[OpRow, ...], ...] = (
-    tensor.ROWS,
-    special.ROWS,
-    broadcast.ROWS,
-    reduce.ROWS,
-    transform.ROWS,
-    indexing.ROWS,
-    checks.ROWS,
-    algorithm.ROWS,
-    dyn.ROWS,
-    nn.ROWS,
-    windows.ROWS,
-    image.ROWS,
-    detection.ROWS,
-    signal.ROWS,
-    region.ROWS,
-    random.ROWS,
-    loss.ROWS,
-    sampling.ROWS,
-    layout.ROWS,
-    sparse.ROWS,
-    misc.ROWS,
-    packed.ROWS,
-    qnn.ROWS,
-    qnn_elementwise.ROWS,
-)
 
 
-def _with_rules(row: OpRow) -> OpRow:
-    """Return a table entry with its rules, which the importer and type inference define."""
-    name = row.name
-    lower, value, operands = LOWER.get(name), VALUES.get(name), OPERANDS.get(name)
-    return replace(row, lower=lower, value=value, operands=operands)
+class OperatorTable(Mapping[str, OpRow]):
+    """All operators by name, with those that users registered.
+
+    A look-up imports the families in order until one has the operator; an iteration imports all.
+    """
+
+    def __init__(self, families: tuple[Family, ...]) -> None:
+        self._families = families
+        self._found: dict[str, OpRow] = {}
+
+    def __getitem__(self, name: str) -> OpRow:
+        row = USER_ROWS.get(name) or self._found.get(name)
+        if row is None:
+            family = next((f for f in self._families if name in f.rows), None)
+            if family is None:
+                raise KeyError(name)
+            row = self._found[name] = family.row(name)
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({name: None for rows in self._all() for name in rows})
+
+    def __len__(self) -> int:
+        return len(set().union(*self._all()))
+
+    def _all(self) -> list[Mapping[str, OpRow]]:
+        return [*(family.rows for family in self._families), USER_ROWS]
 
 
-def _build() -> Mapping[str, OpRow]:
-    rows = {row.name: _with_rules(row) for family in FAMILIES for row in family}
-    assert len(rows) == sum(map(len, FAMILIES)), "an operator has two rows"
-    return MappingProxyType(ChainMap(USER_ROWS, rows))
-
-
-OPS: Mapping[str, OpRow] = _build()
+OPS: Mapping[str, OpRow] = OperatorTable(FAMILIES)
 
 
 def call_attrs(op: Expr, given: Attrs) -> Attrs:

@@ -27,8 +27,8 @@ from tvm_disc.errors import Unsupported, parts_of
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.importer.context import Checks
 from tvm_disc.relay.importer.external import External
+from tvm_disc.relay.importer.inputs import with_input_types
 from tvm_disc.relay.importer.module import import_module
-from tvm_disc.relay.inference.infer import annotate_inputs
 from tvm_disc.relay.module import IRModule, carried_by
 from tvm_disc.relay.ops.coverage import require_operators
 from tvm_disc.relay_passes.module_facts import with_solver
@@ -112,7 +112,7 @@ class PropagateShapeConstraints:
 
     def _relay(self, source: IRModule) -> Any:
         require_operators(source)
-        source = annotate_inputs(source, self.params)
+        source = with_input_types(source, self.params)
         declared = (self.constraints, self.premises)
         imported = import_module(source, self.params, *declared, self.solver, self.checks)
         self.external = imported.external
