@@ -20,7 +20,7 @@ from tvm_disc.abi.threads import ACTIVE, BLIND, CORES, MASK, PAGE_BYTES, SLOTS
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import has_threads, resolve_target
-from tvm_disc.codegen.threads.cores import LEAVE, STEP_ASIDE, cores_functions
+from tvm_disc.codegen.threads.cores import leave_core, step_aside
 from tvm_disc.codegen.threads.glue import SHARE, share_function
 from tvm_disc.tir.builder import Block, call
 
@@ -33,18 +33,12 @@ def compiled() -> Any:
     thread stays in the caller's way; ``share(home, most)``."""
 
     def leave(block: Block, arguments: Arguments) -> Any:
-        out = block.alloc("out", 1, "int64")
         thread, core = (tirx.Cast("int32", arguments.integer(k)) for k in (1, 2))
-        address = tirx.reinterpret("int64", out.data)
-        block.eval(call(LEAVE, arguments.integer(0), thread, core, address))
-        return out[tirx.IntImm("int64", 0)]
+        return block.bind("none", leave_core(arguments.integer(0), thread, core))
 
     def step(block: Block, arguments: Arguments) -> Any:
-        out = block.alloc("out", 1, "int64")
         core = tirx.Cast("int32", arguments.integer(1))
-        address = tirx.reinterpret("int64", out.data)
-        block.eval(call(STEP_ASIDE, arguments.integer(0), core, address))
-        return out[tirx.IntImm("int64", 0)]
+        return block.bind("stays", step_aside(arguments.integer(0), core))
 
     def share(block: Block, arguments: Arguments) -> Any:
         home, most = (block.bind(n, arguments.integer(k)) for k, n in enumerate(("home", "most")))
@@ -53,7 +47,6 @@ def compiled() -> Any:
         return out[tirx.IntImm("int64", 0)]
 
     functions = {
-        **cores_functions(),
         SHARE: share_function(),
         GlobalVar("leave"): packed("leave", leave),
         GlobalVar("step"): packed("step", step),

@@ -191,7 +191,7 @@ def _open() -> Any:
         block.eval(call(PREPARE, pool))
     count = block.bind("count", fetch_add(word(pool, LAUNCHES), i64(1)))
     with block.when(tirx.EQ(tirx.bitwise_and(count, i64(LOOK_AGAIN - 1)), i64(LOOK_AGAIN - 1))):
-        look_at_cores(block, pool)
+        block.eval(look_at_cores(pool))
     cores = load(word(pool, CORES))
     most = tirx.min(block.bind("cores", cores), i64(RECORD_COUNT + 1))
     helpers = block.bind("helpers", tirx.min(parts, most) - 1)
@@ -282,7 +282,7 @@ def _wake(block: Block, pool: Expr, missing: Expr) -> None:
         with block.when(tirx.NE(load(word(record, ASLEEP)), i64(0))):
             mine = compare_exchange(word(record, ASLEEP), i64(1), i64(0))
             with block.when(tirx.NE(block.bind("mine", mine), i64(0))):
-                send_away(block, pool, load(word(record, THREAD)))
+                block.eval(send_away(pool, load(word(record, THREAD))))
                 block.eval(futex_wake(word(record, ASLEEP), i64(1)))
                 block.store(left, 0, left[i64(0)] - 1)
 
@@ -358,7 +358,7 @@ def _prepare() -> Any:
     block = Block()
     first = block.bind("first", compare_exchange(word(pool, READY), i64(0), i64(MAKING)))
     with block.when(tirx.NE(first, i64(0))):
-        read_quota(block, pool)
-        look_at_cores(block, pool)
+        block.eval(read_quota(pool))
+        block.eval(look_at_cores(pool))
         block.eval(store(word(pool, READY), i64(MADE)))
     return prim_func([pool], block.stmt())

@@ -14,7 +14,6 @@ from tvm.ir import StringImm
 from tvm_disc.codegen.machine_code import MachineCode, compile_program
 from tvm_disc.codegen.target import resolve_target, triple_of
 from tvm_disc.codegen.threads import atomics, home
-from tvm_disc.codegen.threads.cores import cores_functions
 from tvm_disc.codegen.threads.home import THREADS, home_functions
 from tvm_disc.codegen.threads.launch import LAUNCH, launch_functions
 from tvm_disc.codegen.threads.worker import worker_functions
@@ -30,7 +29,6 @@ def thread_functions(triple: str) -> dict[Var, Expr]:
         **launch_functions(),
         **worker_functions(),
         **home_functions(),
-        **cores_functions(),
     }
     body = functions[LAUNCH].body
     for text in (atomics.system_library(triple), home.library()):

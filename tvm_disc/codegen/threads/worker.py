@@ -36,7 +36,7 @@ from tvm_disc.codegen.threads.atomics import (
     store,
     thread_number,
 )
-from tvm_disc.codegen.threads.cores import STEP_ASIDE, settle
+from tvm_disc.codegen.threads.cores import settle, step_aside
 from tvm_disc.codegen.threads.home import WORKER_NAME, pool_of
 from tvm_disc.codegen.threads.launch import (
     NONE,
@@ -48,7 +48,7 @@ from tvm_disc.codegen.threads.launch import (
     read_ticket,
 )
 from tvm_disc.codegen.threads.state import record_address, slot_address, word
-from tvm_disc.tir.builder import Block, call, i64, index_var
+from tvm_disc.tir.builder import Block, i64, index_var
 from tvm_disc.typing import Buffer, Expr
 
 LEAST_LOOK_NS, MOST_LOOK_NS = 200_000, 2_000_000
@@ -95,11 +95,9 @@ def _has_parts(block: Block, slot: Expr) -> Expr:
 
 def _serve(block: Block, pool: Expr, slot: Expr, cells: dict[str, Buffer]) -> None:
     """Claim and run parts of a slot until none is left; never on the caller's core."""
-    part, in_the_way = cells["part"], block.alloc("in_the_way", 1, "int64")
-    block.store(in_the_way, 0, i64(0))
+    part = cells["part"]
     core = block.bind("core", tirx.Cast("int32", load(word(slot, CORE))))
-    block.eval(call(STEP_ASIDE, pool, core, tirx.reinterpret("int64", in_the_way.data)))
-    with block.when(tirx.EQ(in_the_way[i64(0)], i64(0))):
+    with block.when(tirx.EQ(block.bind("in_the_way", step_aside(pool, core)), i64(0))):
         block.store(part, 0, i64(RETRY))
         with block.loop_while(tirx.NE(part[i64(0)], i64(NONE))):
             # Slot contents are read before a part is claimed, and are valid only if the claim
@@ -169,5 +167,5 @@ def _sleep(block: Block, pool: Expr, record: Expr, seen: Expr) -> None:
     with block.when(tirx.EQ(awake[i64(0)], i64(0))):
         with block.loop_while(tirx.NE(load(asleep), i64(0))):
             block.eval(futex_wait(asleep, i64(1)))
-        settle(block, pool)
+        block.eval(settle(pool))
     block.eval(fetch_add(word(pool, PARKED), i64(-1)))

@@ -1,0 +1,58 @@
+"""Support code in C as LLVM IR: ``python -m tests.codegen.threads.c_code --write``.
+
+The wheel ``ziglang`` contains Clang 22; TVM 0.27 has the same LLVM version. The IR names no
+target, so that one text serves all 64-bit architectures: it is compiled for AArch64, where stack
+arrays have the least alignment. Without ``--write`` the IR is printed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tvm_disc.abi import threads
+
+SOURCE = Path(threads.__file__).parents[1] / "codegen" / "threads" / "cores.c"
+WORDS = ("BLIND", "CORES", "MASK", "MASK_WORDS", "QUOTA")
+# Attributes and metadata describe a target, and may contradict those of the module that imports.
+_DROPPED = re.compile(r"^(?:attributes |source_filename|target |; |!).*\n", re.MULTILINE)
+_MARKS = re.compile(r" #\d+|, ![\w.]+ !\d+| +; preds = .*")
+
+
+def definitions() -> dict[str, int]:
+    """Return the macros that the source expects: words of the pool."""
+    return {name: getattr(threads, name) for name in WORDS}
+
+
+def has_clang() -> bool:
+    """Return whether the wheel with Clang is installed."""
+    return importlib.util.find_spec("ziglang") is not None
+
+
+def compiled(source: Path = SOURCE, target: str = "aarch64-linux-gnu") -> str:
+    """Return the LLVM IR of a C source: functions that TVM imports and inlines."""
+    flags = ["-Os", "-g0", "-S", "-emit-llvm", "-fno-sanitize=all", "-fno-stack-protector"]
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "made.ll"
+        words = [f"-D{name}={value}" for name, value in definitions().items()]
+        clang = [sys.executable, "-m", "ziglang", "cc", "-target", target]
+        command = [*clang, *flags, *words, "-o", str(made), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        text = made.read_text(encoding="utf-8")
+    text = _MARKS.sub("", _DROPPED.sub("", text))
+    text = re.sub(r"^define (?!internal)", "define linkonce_odr ", text, flags=re.MULTILINE)
+    text = re.sub(r"@disc_(\w+)", r"@disc.\1", text)
+    head = f"; Generated from {source.name} by tests.codegen.threads.c_code: do not edit.\n\n"
+    return head + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        SOURCE.with_suffix(".ll").write_text(compiled(), encoding="utf-8")
+    else:
+        print(compiled(), end="")
