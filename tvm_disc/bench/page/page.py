@@ -9,7 +9,6 @@ from string import Template
 
 import numpy as np
 
-from tvm_disc.abi.manifest import signature_text
 from tvm_disc.bench.compare import OURS
 from tvm_disc.bench.page.advice import (
     advice,
@@ -24,8 +23,8 @@ from tvm_disc.bench.page.chart import ChartAxis, Series, chart
 from tvm_disc.bench.page.curves import Curve, Measured
 from tvm_disc.bench.points import Point
 from tvm_disc.runtime.calls import readable
-from tvm_disc.runtime.page import profile_table, style
-from tvm_disc.runtime.summary import number_of, title, versions
+from tvm_disc.runtime.page import framed, profile_table
+from tvm_disc.runtime.summary import number_of
 
 TIME = ChartAxis("time per call", duration, logarithmic=True)
 PARTS = ChartAxis("percent", lambda value: f"{value:.0f} %", top=100.0)
@@ -40,11 +39,7 @@ LIMITS = ("arithmetic", "memory", "launch")
 def write_report(path: Path, found: Measured) -> None:
     """Write the page."""
     folder = Path(__file__).parent
-    text = Template((folder / "report.html").read_text("utf-8")).substitute(
-        title=escape(title(found.manifest)),
-        versions=escape(versions(found.manifest)),
-        signature=escape(signature_text(found.manifest)),
-        style=style() + (folder / "report.css").read_text("utf-8"),
+    body = Template((folder / "report.html").read_text("utf-8")).substitute(
         about=escape(", ".join(f"{k} {v}" for k, v in found.about.items())),
         verdict=escape(verdict(found)),
         findings="".join(f"<li>{escape(text)}</li>" for text in findings(found)),
@@ -56,7 +51,8 @@ def write_report(path: Path, found: Measured) -> None:
         points=_points(found),
         engines=_engines(found),
     )
-    path.write_text(text, encoding="utf-8")
+    style = (folder / "report.css").read_text("utf-8")
+    path.write_text(framed(found.manifest, body, style, kind="Report: "), encoding="utf-8")
 
 
 def _advice(found: Measured) -> str:

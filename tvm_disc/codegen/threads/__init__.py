@@ -4,7 +4,7 @@
 atomics    atomic operations, system calls and indirect calls, as imported LLVM code
 state      addresses of the words that threads share
 home       the process-wide registration of the pool, and forks
-cores      the cores a thread may use; moves a worker off its caller's core
+cores      the cores a thread may use; moves a worker off its caller's core (in C)
 launch     a parallel loop: offers its parts and runs those that no worker has claimed
 worker     the loop of a worker thread
 module     the functions above as machine code, once for each architecture

@@ -49,11 +49,7 @@ def write_page(
     """
     folder = Path(__file__).parent
     read = {kind: (folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "js")}
-    text = Template(read["html"]).substitute(
-        title=escape(title(manifest)),
-        signature=escape(signature_text(manifest)),
-        versions=escape(versions(manifest)),
-        style=style(),
+    body = Template(read["html"]).substitute(
         script=read["js"],
         sizes=escape(", ".join(f"{n}={v}" for n, v in dims.items()) or "all dims are known"),
         summary=_summary(manifest, levels, dims),
@@ -64,7 +60,33 @@ def write_page(
         memory=memory_picture(manifest.get("memory"), dims),
         profile=profile_table(profile),
     )
+    text = framed(manifest, body, scripts="; script-src 'unsafe-inline'")
     path.write_text(text, encoding="utf-8")
+
+
+def framed(
+    manifest: Mapping[str, object],
+    body: str,
+    more_style: str = "",
+    kind: str = "",
+    scripts: str = "",
+) -> str:
+    """Return a page about a program: its head, style sheet and title, and ``body``.
+
+    Args:
+        kind: text before the name of the program in the title of the window.
+        scripts: the part of the content security policy that allows scripts.
+    """
+    folder, name = Path(__file__).parent, escape(title(manifest))
+    return Template((folder / "frame.html").read_text("utf-8")).substitute(
+        title=name,
+        heading=kind + name,
+        signature=escape(signature_text(manifest)),
+        versions=escape(versions(manifest)),
+        style=(folder / "page.css").read_text("utf-8") + more_style,
+        scripts=scripts,
+        body=body.rstrip("\n"),
+    )
 
 
 def _summary(manifest: Mapping[str, object], levels: Sequence[str], dims: Mapping[str, int]) -> str:
@@ -239,11 +261,6 @@ def _refused(refused: Sequence[str]) -> str:
         rows.append(f"<tr><td>{escape(subject)}</td><td>{escape(reason)}</td></tr>")
     heads = "<tr><th>operator, and the kernel that it could have joined</th><th>reason</th></tr>"
     return f"<table>{heads}{''.join(rows)}</table>"
-
-
-def style() -> str:
-    """Return the style sheet of pages."""
-    return (Path(__file__).parent / "page.css").read_text("utf-8")
 
 
 def profile_table(profile: Profile | None, linked: bool = True) -> str:
