@@ -94,6 +94,36 @@ def test_repeated_heads() -> None:
         np.testing.assert_allclose(program(*arrays), reference(arrays), **CLOSE["float32"])
 
 
+@pytest.mark.parametrize("scaled", ["group", "head"])
+def test_keys_that_are_computed(scaled: str) -> None:
+    """Keys in 16 bits with a factor: heads with a factor each do not share keys."""
+    q = tensor("q", 1, 6, "?", DEPTH)
+    k = tensor("k", 1, 2, "?", DEPTH, dtype="float16")
+    v = tensor("v", 1, 2, "?", WIDTH, dtype="float16")
+    count = 2 if scaled == "group" else 6
+    factor = tensor("factor", 1, count, 1, 1)
+    wide = relay.cast(k, "float32") * factor if scaled == "group" else relay.cast(k, "float32")
+    keys = relay.repeat(wide, 3, axis=1)
+    keys = keys if scaled == "group" else keys * factor
+    values = relay.reshape(relay.repeat(relay.cast(v, "float32"), 3, axis=1), (-3, -2))
+    scores = relay.nn.batch_matmul(
+        relay.reshape(q, (-3, -2)) * relay.const(0.3), relay.reshape(keys, (-3, -2))
+    )
+    body = relay.nn.batch_matmul(relay.nn.softmax(scores), values, transpose_b=False)
+    inputs = [q, k, v, factor]
+    notes = planned(inputs, body, FACTS)
+    assert ("heads that share keys: 3" in notes) == (scaled == "group")
+    program = compile_one(inputs, body, FACTS)
+    factors = np.arange(1, count + 1, dtype="float32").reshape(1, count, 1, 1) / 4
+    for m, n in LENGTHS:
+        a, b, c = random(6, 2, m, n)
+        b, c = b.astype("float16"), c.astype("float16")
+        whole = np.repeat(b.astype("float32"), 3, axis=1)
+        whole = whole * (np.repeat(factors, 3, axis=1) if scaled == "group" else factors)
+        expected = reference([a, whole, np.repeat(c.astype("float32"), 3, axis=1)])
+        np.testing.assert_allclose(program(a, b, c, factors), expected, **CLOSE["float32"])
+
+
 @pytest.mark.parametrize("axes", [(1, "?"), (1, 1), (6, "?"), (6, 1)])
 def test_masks_of_heads_and_queries(axes: tuple[object, object]) -> None:
     """The rows of an item are queries of several heads: each reads its part of the mask."""

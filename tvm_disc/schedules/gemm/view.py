@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import tvm
 from tvm import tirx
 
+from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one, static_dim
 from tvm_disc.schedules.conv.contraction import operand_index
 from tvm_disc.schedules.gemm.integer import NumbersOfA
@@ -17,7 +18,7 @@ from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.target.dots import DOTS, QUAD
-from tvm_disc.tir.builder import Block, i64, index_var
+from tvm_disc.tir.builder import Block, i64, index_var, value_dtype
 from tvm_disc.tir.index import IndexSpace, add, mul, product
 from tvm_disc.typing import Expr
 
@@ -235,7 +236,7 @@ def shared_items(group: Group, node: Node, batch: Sequence[Expr], solver: Solver
 
     1 if there is no proof. The number divides the number of items.
     """
-    for items in sorted(_candidates(node, batch), reverse=True):
+    for items in sorted(_candidates(group, node, batch), reverse=True):
         if static_dim(_simplify(product(batch) % items)) == 0 and _shares(
             group, node, batch, items, solver
         ):
@@ -243,48 +244,74 @@ def shared_items(group: Group, node: Node, batch: Sequence[Expr], solver: Solver
     return 1
 
 
-def _candidates(node: Node, batch: Sequence[Expr]) -> set[int]:
+def _candidates(group: Group, node: Node, batch: Sequence[Expr]) -> set[int]:
     """Return the numbers of items for which the operands of B have been repeated."""
     b = node.inputs[1]
-    found = set()
-    last = static_dim(batch[-1]) if batch else None
-    if last is not None and len(b.shape) > 2 and is_one(b.shape[-3]):
-        found.add(last)
-    while b.inputs:
-        source = b.inputs[0]
-        if b.op == "relax.broadcast_to":
-            skipped = len(b.shape) - len(source.shape)
-            repeated = [
-                static_dim(dim)
-                for axis, dim in enumerate(b.shape)
-                if axis < skipped or is_one(source.shape[axis - skipped])
-            ]
-            found |= {size for size in repeated if size is not None}
-        b = source
-    return {size for size in found if size > 1}
+    found = {static_dim(batch[-1])} if batch and len(b.shape) > 2 and is_one(b.shape[-3]) else set()
+    for n in _computed(group, b):
+        if n.op == "relax.broadcast_to":
+            before = n.inputs[0].shape
+            skipped = len(n.shape) - len(before)
+            for axis, dim in enumerate(n.shape):
+                if axis < skipped or is_one(before[axis - skipped]):
+                    found.add(static_dim(dim))
+    return {size for size in found if size is not None and size > 1}
+
+
+# Index maps whose elements depend on the index through what they read alone.
+_MAPS = frozenset(f"relax.{n}" for n in ("broadcast_to", "permute_dims", "strided_slice"))
 
 
 def _shares(group: Group, node: Node, batch: Sequence[Expr], items: int, solver: Solver) -> bool:
-    """Prove that B of item ``g * items + t`` is B of item ``g * items``."""
-    space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
-    low = Lowering(Block(), space, solver)
-    index_itself: Any = lambda index: index  # noqa: E731
-    for p in group.params:
-        low.bind_reader(p, index_itself)
-    g, t, k, j = (index_var(name) for name in "gtkj")
+    """Prove that B of item ``g * items + t`` is B of item ``g * items``.
+
+    B is computed element by element from the same elements of the same operands.
+    """
     b = node.inputs[1]
-
-    def place(item: Expr) -> tuple[Node, Expr] | None:
-        lead = space.split(item, batch)
-        return low.locate(lambda: low.at(b, operand_index(b, list(lead), (k, j))))
-
-    first, other = place(g * items), place(g * items + t)
-    if first is None or other is None or first[0] is not other[0]:
+    if not all(_maps(n) for n in _computed(group, b)):
         return False
+    space = IndexSpace(lambda x, y: bool(solver.known_eq(x, y)))
+    g, t, k, j = (index_var(name) for name in "gtkj")
+
+    def reads(item: Expr) -> list[tuple[Node, Expr]]:
+        found: list[tuple[Node, Expr]] = []
+        low = Lowering(Block(), space, solver)
+
+        def reader(param: Node) -> Callable[[Sequence[Expr]], Expr]:
+            def read(index: Sequence[Expr]) -> Expr:
+                found.append((param, space.join(index, param.shape)))
+                return tirx.Var("here", value_dtype(param.dtype))
+
+            return read
+
+        for p in group.params:
+            low.bind_reader(p, reader(p))
+        low.at(b, operand_index(b, list(space.split(item, batch)), (k, j)))
+        return found
+
     analyzer = tvm.sym.Analyzer()
     analyzer.bind(t, tvm.ir.Range(i64(0), i64(items)))
-    apart = space.resolved(other[1]) - space.resolved(first[1])
-    return static_dim(analyzer.simplify(apart)) == 0
+    first, other = reads(g * items), reads(g * items + t)
+    return len(first) == len(other) and all(
+        x is y and static_dim(analyzer.simplify(space.resolved(q) - space.resolved(p))) == 0
+        for (x, p), (y, q) in zip(first, other, strict=True)
+    )
+
+
+def _computed(group: Group, node: Node) -> list[Node]:
+    """Return the nodes from which a group computes ``node``, itself included."""
+    found: dict[Node, None] = {}
+    work = [node] if node not in group.params else []
+    while work:
+        n = work.pop()
+        if n not in found:
+            found[n] = None
+            work += [x for x in n.inputs if x not in group.params]
+    return list(found)
+
+
+def _maps(node: Node) -> bool:
+    return node.is_scalar_const or node.cls in (OpClass.ELEMWISE, OpClass.VIEW) or node.op in _MAPS
 
 
 def _simplify(expr: Expr) -> Expr:
