@@ -71,6 +71,41 @@ def constraint_of(text: str, place: Place) -> str:
         ) from None
 
 
+def _balanced(node: ast.Compare) -> ast.Compare:
+    """Return `a + -1 * b <= 0` as `a <= b`, and other comparisons unchanged."""
+    terms = _terms(node.left)
+    right = node.comparators[-1]
+    is_zero = isinstance(right, ast.Constant) and right.value == 0
+    kept = [term for term in terms if _negated(term) is None]
+    moved = [term for term in map(_negated, terms) if term is not None]
+    if len(node.ops) != 1 or not is_zero or not kept or not moved:
+        return node
+    return ast.Compare(_sum(kept), node.ops, [_sum(moved)])
+
+
+def _terms(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_terms(node.left), *_terms(node.right)]
+    return [node]
+
+
+def _negated(node: ast.expr) -> ast.expr | None:
+    """Return x if the node is `-1 * x`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        factor = node.left
+        if isinstance(factor, ast.UnaryOp) and isinstance(factor.op, ast.USub):
+            one = factor.operand
+            return node.right if isinstance(one, ast.Constant) and one.value == 1 else None
+    return None
+
+
+def _sum(terms: list[ast.expr]) -> ast.expr:
+    first, *rest = terms
+    for term in rest:
+        first = ast.BinOp(first, ast.Add(), term)
+    return first
+
+
 class _Translation(ast.NodeTransformer):
     """Translates Python text that PyTorch prints to the constraint language."""
 
@@ -95,7 +130,7 @@ class _Translation(ast.NodeTransformer):
         if not all(isinstance(sign, _SIGNS) for sign in node.ops):
             return self.generic_visit(node)
         others = [self.visit(c) for c in node.comparators]
-        return ast.Compare(self.visit(node.left), node.ops, others)
+        return _balanced(ast.Compare(self.visit(node.left), node.ops, others))
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         """Translate `a + b`; shifts become multiplications, because their precedence differs."""

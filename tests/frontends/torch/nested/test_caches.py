@@ -118,6 +118,7 @@ def fewer_layers(given: dict[str, Any]) -> None:
         (
             shorter_mask,
             GuardFailed,
+            r"past_key_values_key_cache_0_2 \+ input_ids_1 <= attention_mask_1 must hold .*"
             r"input 'past_key_values\.key_cache\[0\]' axis 2\); found .*"
             "input_ids_1 is 3, attention_mask_1 is 6, past_key_values_key_cache_0_2 is 5",
         ),
