@@ -269,6 +269,10 @@ def test_guards_in_the_constraint_language() -> None:
         ("math.trunc(0.2*torch.sym_float(L['x'].size()[0])) == 1", "trunc(0.2 * float(x.0)) == 1"),
         ("L['r']['b'][0].size()[2] != 3 and not (1 < 2)", "r_b_0.2 != 3 and (not 1 < 2)"),
         ("(3 << L['x'].size()[0]) > 1", "3 * 2 ** x.0 > 1"),
+        ("L['x'].size()[0] + ((-1)*L['y'].size()[1]) <= 0", "x.0 <= y.1"),
+        ("((-1)*L['y'].size()[1]) + 4 + L['x'].size()[0] == 0", "4 + x.0 == y.1"),
+        ("L['x'].size()[0] + ((-1)*L['y'].size()[1]) <= 3", "x.0 + -1 * y.1 <= 3"),
+        ("((-2)*L['y'].size()[1]) + L['x'].size()[0] < 0", "-2 * y.1 + x.0 < 0"),
     ):
         assert constraint_of(text, place) == wanted
     with pytest.raises(LayoutCondition):

@@ -18,8 +18,8 @@ from tvm_disc.errors import BadInput, GuardFailed  # noqa: E402
 from tvm_disc.frontends.torch.agree import narrowed_sizes  # noqa: E402
 
 LAYERS, WIDTH = 2, 8
-# Tokens and length of the cache: a prompt behind a prefix, one token, and many.
-SIZES = ((2, 3, 5), (1, 1, 4), (3, 1, 17), (2, 2, 1), (1, 7, 13), (2, 33, 64))
+# Batch, tokens and length of the cache: prompts, single tokens, and an empty cache.
+SIZES = ((2, 3, 5), (2, 5, 0), (1, 1, 4), (3, 1, 17), (2, 2, 1), (1, 7, 13), (2, 33, 64))
 
 
 def llama() -> Any:
