@@ -205,7 +205,7 @@ FORMS: dict[str, tuple[int, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "int8"])
 def test_other_caches(form: str, dtype: str) -> None:
     """Any axis and type; reads of the rows before and after a call, or none."""
     axis, result = FORMS[form]
@@ -219,12 +219,26 @@ def test_other_caches(form: str, dtype: str) -> None:
         value = result(relay.cast(past, "float32"), relay.cast(now, "float32"))
     exe = build(relay.Function([x, past], relay.Tuple([value, now])), ["past"])
     plain = build(relay.Function([x, past], relay.Tuple([value, now])))
-    state, cache = exe.state(), np.zeros([0 if k == axis else 4 for k in range(2)], dtype)
+    kind = numpy_dtype(dtype)
+    state, cache = exe.state(), np.zeros([0 if k == axis else 4 for k in range(2)], kind)
     for count in (2, 1, 3, 20):
-        one = RNG.integers(-9, 9, [count if k == axis else 4 for k in range(2)]).astype(dtype)
+        one = RNG.integers(-9, 9, [count if k == axis else 4 for k in range(2)]).astype(kind)
         want, cache = plain(one, cache)
-        np.testing.assert_allclose(state(one), want, rtol=1e-3)
+        found, want = (np.asarray(v).astype("float32") for v in (state(one), want))
+        np.testing.assert_allclose(found, want, rtol=1e-3)
         np.testing.assert_array_equal(state.cache("past"), cache)
+
+
+def test_names_that_are_no_identifiers() -> None:
+    """Capacities have the names of caches, as identifiers that differ."""
+    x, one, two = (relay.var(n, shape=(relay.Any(), 4)) for n in ("x", "past.0", "past_0"))
+    grown = [relay.concatenate([p, x], axis=0) for p in (one, two)]
+    total = relay.add(*(relay.sum(g) for g in grown))
+    exe = build(relay.Function([x, one, two], relay.Tuple([total, *grown])), ["past*"])
+    state = exe.state()
+    for count in (2, 17):
+        state(np.ones((count, 4), "float32"))
+    assert state.cache("past.0").shape == state.cache("past_0").shape == (19, 4)
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,21 @@ def test_the_model_is_not_changed(model: Any, lm: Any) -> None:
         assert model(ids).logits.shape == (1, 5, WORDS)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision(dtype: str) -> None:
+    """Weights and caches have the type of the model, scores are float32."""
+    model = model_of("Llama").to(getattr(torch, dtype))
+    lm = tvm_disc.language_model(model)
+    assert lm.program.signature[4][2] == dtype and lm.program.results[0][1] == "float32"
+    prompts = prompts_of(3, 11)
+    state, scores = lm.read(*padded(prompts, None))
+    assert np.isfinite(state(np.array([[5], [6]]))).all()
+    for prompt, found in zip(prompts, scores, strict=True):
+        with torch.no_grad():
+            want = model(torch.tensor([prompt])).logits[0, -1].float().numpy()
+        np.testing.assert_allclose(found, want, rtol=0, atol=0.03 * np.abs(want).max())
+
+
 def test_weights_of_eight_bits() -> None:
     """Options of a build apply: results are near, and matrices are stored as bytes."""
     torch.manual_seed(0)
