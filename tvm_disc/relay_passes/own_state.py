@@ -28,7 +28,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op as R
 
-from tvm_disc.errors import BadOption
+from tvm_disc.errors import BadOption, shown
 from tvm_disc.graph.nodes import is_tensor, like_blocks, static_dim
 from tvm_disc.relay.kernel_ops import APPEND, kernel_call
 from tvm_disc.relay_passes.module_facts import solver_of
@@ -70,8 +70,12 @@ def OwnState(
     cache, as texts, and the rows that it has after a call, as an expression.
 
     Raises:
-        BadOption: a pattern matches no input, or an input that no result extends.
+        BadOption: a pattern matches no input, or an input that no result extends; ``dtype`` is not
+            a float type of 16 bits.
     """
+    if dtype not in (None, "float16", "bfloat16"):
+        found = shown(dtype)
+        raise BadOption(f"dtype: expected 'float16', 'bfloat16' or None, found {found}")
 
     def own(mod: TVMModule, ctx: PassContext) -> object:
         if not names:
