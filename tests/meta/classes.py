@@ -48,7 +48,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "`build(nn.Module)`: sizes of 1, derived sizes, asserts, signatures, names": (
         f"{_TORCH}export.py",
         f"{_TORCH}inputs.py",
-        f"{_TORCH}structure.py",
+        "frontends/torch/nested/test_structure.py",
         f"{_TORCH}build.py",
     ),
     "operators without a converter": (
