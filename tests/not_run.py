@@ -24,6 +24,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     (r"playwright|Chromium", "pip install 'tvm_disc[browser]' and Chromium, then make test"),
     (r"extra docs", "make docs"),
     (r"extra plot", "pip install 'tvm_disc[plot]', then make test"),
+    (r"ziglang", "pip install 'tvm_disc[clang]', then make test"),
     (r"which this processor lacks", "make test on a processor that has them"),
 )
 NO_COMMAND = "nothing here: see the reason"
