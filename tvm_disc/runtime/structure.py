@@ -116,7 +116,9 @@ class Structure:
         names = "|".join(sorted(map(re.escape, renamed), key=len, reverse=True))
         return re.sub(rf"(?<![\w.])({names})(?=[':])", lambda m: renamed[m[1]], text)
 
-    def _flattened(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
+    def _flattened(
+        self, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> tuple[object, ...]:
         given = self._bound(args, kwargs)
         trees, _ = self._loaded()
         flat: list[Any] = []

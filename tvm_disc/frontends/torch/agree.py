@@ -168,8 +168,8 @@ class Agreement:
 
 
 def narrowed_sizes(
-    example: Mapping[Any, int], fixed: Mapping[Any, int], conditions: Sequence[SymExpr]
-) -> dict[Any, int]:
+    example: Mapping[SymExpr, int], fixed: Mapping[SymExpr, int], conditions: Sequence[SymExpr]
+) -> dict[SymExpr, int]:
     """Return smaller sizes for symbols, so that an example with ``fixed`` meets the conditions.
 
     A linear condition that fails is met by one of its symbols, where it becomes an equality.
@@ -181,7 +181,7 @@ def narrowed_sizes(
     import sympy
 
     sizes = {**example, **fixed}
-    found: dict[Any, int] = {}
+    found: dict[SymExpr, int] = {}
     for condition in conditions:
         if not isinstance(condition, sympy.Rel) or condition.subs(sizes) != False:  # noqa: E712
             continue
@@ -367,9 +367,9 @@ def _replaced(value: SymExpr | int, values: Values) -> int:
     return int(made) if getattr(made, "is_Integer", False) else made
 
 
-def _example_sizes(program: ExportedProgram) -> dict[Any, int]:
+def _example_sizes(program: ExportedProgram) -> dict[SymExpr, int]:
     """Return the sizes of the example, by the symbols that are sizes of axes."""
-    found: dict[Any, int] = {}
+    found: dict[SymExpr, int] = {}
     for node in _inputs(program):
         for size in getattr(node.meta.get("val"), "shape", ()):
             if getattr(dim_of(size), "is_Symbol", False) and size.node.hint is not None:
