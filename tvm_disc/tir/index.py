@@ -195,7 +195,7 @@ class IndexSpace:
 
         An expression that is linear in ``index`` then has no parts after simplification.
         """
-        last = {}
+        last: dict[Expr, Expr] = {}
         for var in self.unresolved([expr]):
             part = self._parts[var]
             if part.position + 1 == len(part.dims) == 2 and part.origin.same_as(index):
@@ -254,7 +254,7 @@ def at_least_one(dim: Expr) -> Expr:
     return tirx.max(dim, i64(1)) if literal is None else i64(max(literal, 1))
 
 
-def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
+def substitute(expr: Expr, values: Mapping[Var, Expr] | Mapping[Expr, Expr]) -> Expr:
     """Return an expression with variables replaced."""
     if not values or isinstance(expr, tirx.IntImm):
         return expr

@@ -270,7 +270,7 @@ class Program:
     kernels: list[Kernel]
     symbols: dict[str, str] = field(default_factory=dict)
     definitions: list[Define] = field(default_factory=list)
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Mapping[str, object] = field(default_factory=dict)
     functions: list[HostFunction] = field(default_factory=list)
     verify: bool = False  # check at the end of every call that no block is leaked
     boxed: bool = False  # has values in reference-counted blocks

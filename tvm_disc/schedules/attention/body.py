@@ -37,6 +37,7 @@ from tvm_disc.schedules.kernel import Body
 from tvm_disc.tir.builder import call, const, first_lanes, i64, is_nan, lanes_of
 from tvm_disc.typing import Buffer, Expr, Size
 
+Panel: TypeAlias = Callable[[Expr, Size], tuple[Buffer, Expr, Size]]
 Element: TypeAlias = Callable[[Size, Size, Expr], Expr]  # (g, outer, inner) to a value
 
 
@@ -375,10 +376,10 @@ class AttentionBody:
         z, n_r = self.sizes, self.tile.values.n_r
         place = self._place(self.values, g)
 
-        def panel(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Size]:
-            return self.scratch, z.v_at + (p * z.n + k0) * n_r, n_r
+        def panel(p: Expr, k0: Size) -> tuple[Buffer, Expr, Size]:
+            return self.scratch, i64(z.v_at) + (p * z.n + k0) * n_r, n_r
 
-        def lying(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Size]:
+        def in_place(p: Expr, k0: Size) -> tuple[Buffer, Expr, Size]:
             return place[0], place[1] + k0 * place[2] + p * n_r, place[2]
 
         if place is None:
@@ -386,7 +387,7 @@ class AttentionBody:
             return
         form = KernelForm(b_dtype=str(place[0].dtype)) if self._narrow(place) else PLAIN
         with self.b.when(self._values_in_place(g)), self.low.scope():
-            self._add_values(rows, block, lying, form)
+            self._add_values(rows, block, in_place, form)
         with self.b.otherwise(), self.low.scope():
             self._add_values(rows, block, panel)
 
@@ -394,7 +395,7 @@ class AttentionBody:
         self,
         rows: Size,
         block: tuple[Size, Size, Size],
-        source: Any,
+        source: Panel,
         form: KernelForm = PLAIN,
     ) -> None:
         z, tile = self.sizes, self.tile.values
@@ -404,8 +405,8 @@ class AttentionBody:
         with self.low.loop("p", z.v_panels) as p:
             columns = least(tile.n_r, z.width - p * tile.n_r)
             vectors = self._bind("vectors", cdiv(columns, tile.lanes))
-            buffer, at, ldb = source(p, k0)
-            at = self._bind("values_at", at)
+            buffer, start, ldb = source(p, k0)
+            at = self._bind("values_at", start)
             with self.low.loop("t", blocks) as t:
                 first, height = tile_at(t)
                 rows_at, sums_at = z.s_at + first * z.s_row, z.o_at + first * z.o_row + p * tile.n_r

@@ -18,7 +18,7 @@ row are skipped if they are masked for all queries of the block.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -44,7 +44,7 @@ from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile
 from tvm_disc.schedules.gemm.partition import is_one
-from tvm_disc.schedules.gemm.plan import strides_of
+from tvm_disc.schedules.gemm.plan import Strides, strides_of
 from tvm_disc.schedules.gemm.view import MatMulView, shared_items
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
@@ -180,7 +180,9 @@ def _widening(group: Group, dtype: str) -> list[Node]:
     ]
 
 
-def _operand(body: Body, at: Any, strides: Any, casts: Sequence[Node]) -> Operand:
+def _operand(
+    body: Body, at: Callable[..., Expr], strides: Strides | None, casts: Sequence[Node]
+) -> Operand:
     """Return one operand inside a body; ``at(low, g, row, e)`` evaluates an element."""
     low = body.low
     if strides is None:

@@ -202,7 +202,7 @@ def _never(*args: object) -> NoReturn:
 
 
 @dataclass(frozen=True)
-class _Strides:
+class Strides:
     """An operand in place: (g, outer, k) is at base(g) + outer * stride + k * k_stride."""
 
     node: Node
@@ -212,7 +212,7 @@ class _Strides:
 
 def _in_place(
     group: Group, view: View, solver: Solver, packed: dict[str, Any]
-) -> dict[str, _Strides]:
+) -> dict[str, Strides]:
     """Return the operands whose element function is one load at an affine offset."""
     result = {}
     for name, at in (("a", view.a_at), ("b", lambda low, g, j, k: view.b_at(low, g, k, j))):
@@ -229,7 +229,7 @@ def strides_of(
     at: Callable[..., Expr],
     offsets: Sequence[Node] = (),
     casts: Sequence[Node] = (),
-) -> _Strides | None:
+) -> Strides | None:
     """Return the strides of ``at(low, g, outer, k)`` in one operand; None if it is not a plain
     load.
 
@@ -260,7 +260,7 @@ def strides_of(
     rest = simplify(general - base - outer * stride - k * k_stride)
     if static_dim(rest) != 0:
         return None
-    return _Strides(node, _size(stride), _size(k_stride))
+    return Strides(node, _size(stride), _size(k_stride))
 
 
 def dtypes_of(view: View) -> tuple[str, str]:
@@ -272,7 +272,7 @@ def dtypes_of(view: View) -> tuple[str, str]:
     return sums, a.dtype if a.dtype == b.dtype else next(d for d in (a.dtype, b.dtype) if d != sums)
 
 
-def sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, _Strides]) -> Any:
+def sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, Strides]) -> Any:
     """Return the part of the specification on which sizes, tasks and scratch depend."""
     batch, m, n, k = (_size(x) for x in view.sizes)
     sums, operand = dtypes_of(view)
