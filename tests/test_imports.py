@@ -125,7 +125,7 @@ def seen_by_type_checkers(path: Path) -> dict[str, str | None]:
     [block] = [n for n in tree.body if isinstance(n, ast.If)]
     assert ast.unparse(block.test).lstrip("_") == "TYPE_CHECKING"
     return {
-        alias.name: ("tvm_disc.relay." if node.level else "") + str(node.module)
+        alias.name: ("tvm_disc.relay." if node.level else "") + (node.module or alias.name)
         for node in block.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names

@@ -107,7 +107,7 @@ if _TYPE_CHECKING:
     from tvm_disc.relay_api.transform.passes import SpanCheck as SpanCheck
     from tvm_disc.relay_api.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 
-    from . import builder
+    from . import builder as builder
     from .builder import ScopeBuilder, const, var
     from .convert import to_relax
     from .json.reader import load_json
