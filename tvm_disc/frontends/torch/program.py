@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib.metadata import version
+from threading import Lock
 from typing import Any
 
 from tvm_disc.errors import DiscError, TypeMismatch, Unsupported
@@ -87,7 +90,8 @@ def decomposed(program: ExportedProgram) -> object:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return program.run_decompositions(decompositions())
+            with _lifted_constants(program) as own:
+                return own.run_decompositions(decompositions())
     except DiscError:
         raise
     except Exception as error:  # PyTorch traces the program again, which may raise any exception
@@ -96,6 +100,40 @@ def decomposed(program: ExportedProgram) -> object:
             f"PyTorch cannot decompose this program: {type(error).__name__}: "
             f"{text[0] if text else ''}"
         ) from error
+
+
+_LIFTING = Lock()
+
+
+@contextmanager
+def _lifted_constants(program: ExportedProgram) -> Iterator[ExportedProgram]:
+    """Yield the program, decompositions of which keep the constants that they create.
+
+    Before 2.14, PyTorch lists such a constant as an input and drops its value: then this is a copy
+    of the program, which collects them.
+    """
+    from torch.export import _trace
+    from torch.torch_version import TorchVersion
+
+    if TorchVersion(version("torch")) >= "2.14":
+        yield program
+        return
+    copied = copy(program)
+    copied._constants = dict(program.constants)
+    with _LIFTING:
+        trace = _trace._export_to_aten_ir
+
+        def kept(*args: object, **options: object) -> object:
+            found = trace(*args, **options)
+            for name, value in found.constants.items():
+                copied._constants.setdefault(name, value)
+            return found
+
+        _trace._export_to_aten_ir = kept
+        try:
+            yield copied
+        finally:
+            _trace._export_to_aten_ir = trace
 
 
 @dataclass(frozen=True)
