@@ -37,9 +37,11 @@ def layout_constants(constants: Sequence[ProgramConstant]) -> tuple[np.ndarray, 
         constant.write(section[offset : offset + constant.nbytes])
 
     # NumPy releases the GIL while it copies. Freed arrays are returned to the system in between.
-    for batch in _batches(list(zip(constants, offsets, strict=True))):
+    batches = list(_batches(list(zip(constants, offsets, strict=True))))
+    for batch in batches:
         mapped(write, batch, cores())
-        trim()
+        if len(batches) > 1:
+            trim()
     return section, offsets
 
 
@@ -48,11 +50,13 @@ def _batches(
 ) -> Iterator[list[tuple[ProgramConstant, int]]]:
     """Yield the constants in order, in parts of about ``LARGE`` bytes."""
     batch: list[tuple[ProgramConstant, int]] = []
+    total = 0
     for place in places:
         batch.append(place)
-        if sum(constant.nbytes for constant, _ in batch) >= LARGE:
+        total += place[0].nbytes
+        if total >= LARGE:
             yield batch
-            batch = []
+            batch, total = [], 0
     if batch:
         yield batch
 
