@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import tvm
-import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.errors import ParseError
 from tvm_disc.shape import Solver, parse_constraint
 from tvm_disc.shape.printing import show
 from tvm_disc.shape.symbols import free_symbols
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr
 
 DIVISORS = (64, 32, 16, 8, 4, 2)
@@ -78,16 +77,13 @@ def _single_facts(solver: Solver, dims: Sequence[Expr]) -> list[str]:
     return found
 
 
-def _equations(solver: Solver, dims: Sequence[object]) -> list[str]:
+def _equations(solver: Solver, dims: Sequence[Expr]) -> list[str]:
     """Return the equations that the constraint language can express."""
     named = {d: tirx.Var(f"d{k}", "int64") for k, d in enumerate(dims)}
     known = {str(v.name): v for v in named.values()}
     found = []
     for equation in solver.equations(dims):
-        renamed = tvm_ffi.structural_map(
-            equation, (tvm.ir.Var, lambda v: named.get(v, v)), order="post"
-        )
-        text = show(renamed)
+        text = show(substitute(equation, named))
         try:
             parse_constraint(text, known.get, known)
         except ParseError:  # the equation has a select, or a division that truncates towards zero

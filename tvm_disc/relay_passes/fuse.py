@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_disc.errors import WhyNot
@@ -30,6 +29,7 @@ from tvm_disc.relay_passes.rewrite import is_core
 from tvm_disc.shape import Solver
 from tvm_disc.shape.symbols import free_symbols
 from tvm_disc.support.alike import ByStructure
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import (
     Binding,
     Expr,
@@ -360,7 +360,7 @@ class _Renaming:
 
     def __call__(self, expr: Expr) -> Expr:
         one = None if _is_short(expr) else self._of_sizes.get(expr)
-        return renamed(expr, self._fresh) if one is None else one
+        return substitute(expr, self._fresh) if one is None else one
 
 
 def _group_function(
@@ -403,16 +403,6 @@ def _group_function(
         attrs["disc.anchor"] = group.nodes().index(group.anchor)
     body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
     return relax.Function(args, body, out.ty, True, tvm.ir.make_node("ir.DictAttrs", **attrs))
-
-
-def renamed(expr: Expr, fresh: Mapping[Expr, Expr]) -> Expr:
-    """Return ``expr`` with variables replaced."""
-    if isinstance(expr, int | tirx.IntImm):
-        return expr
-    mapped: Expr = tvm_ffi.structural_map(
-        expr, (tvm.ir.Var, lambda v: fresh.get(v, v)), order="post"
-    )
-    return mapped
 
 
 def _rename_call(node: Node, rename: _Renaming, made_vars: Mapping[Node, object]) -> Expr:

@@ -255,8 +255,8 @@ def at_least_one(dim: Expr) -> Expr:
 
 
 def substitute(expr: Expr, values: Mapping[Var, Expr] | Mapping[Expr, Expr]) -> Expr:
-    """Return an expression with variables replaced."""
-    if not values or isinstance(expr, tirx.IntImm):
+    """Return an expression with variables replaced; a Python int is returned unchanged."""
+    if not values or isinstance(expr, int | tirx.IntImm):
         return expr
     replaced: Expr = structural_map(expr, (IrVar, lambda v: values.get(v, v)), order="post")
     return replaced

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.codegen.plan.program import GuardExit
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr, Var
 
 
@@ -83,7 +83,4 @@ def _picked_axes(node: Node) -> list[int]:
 
 def _at(dim: Expr, given: Mapping[Var, Expr]) -> Expr:
     """Return a dim of a kernel in terms of the caller's dims."""
-    mapped: Expr = tvm_ffi.structural_map(
-        i64(dim), (tirx.Var, lambda v: given.get(v, v)), order="post"
-    )
-    return mapped
+    return substitute(i64(dim), given)

@@ -22,7 +22,6 @@ from tvm_disc.frontends.original import original
 from tvm_disc.frontends.sources import Source
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.options import Options
-from tvm_disc.relay_passes.fuse import renamed
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.runtime.inputs import checked_arguments, prepared_inputs
 from tvm_disc.runtime.observed.comparison import (
@@ -35,6 +34,7 @@ from tvm_disc.runtime.observed.comparison import (
     difference,
 )
 from tvm_disc.runtime.observed.recording import arrays_of
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Argument, Arguments, Array, Expr, Var
 
 OPERATORS = "one kernel per operator"
@@ -223,7 +223,7 @@ def _static(call: KernelCall, symbols: Mapping[Var, int]) -> relax.Function:
     """Return a kernel's function for the sizes of these symbols of ``main``."""
     function = call.function
     known: dict[Expr, Expr] = {v: tirx.IntImm("int64", n) for v, n in symbols.items()}
-    sizes = [tvm.sym.Analyzer().simplify(renamed(d, known)) for d in call.dims]
+    sizes = [tvm.sym.Analyzer().simplify(substitute(d, known)) for d in call.dims]
     free = [s for p in function.params if not is_tensor(p.ty) for s in p.ty.values]
     pairs = list(zip(free, sizes, strict=True))
     if unknown := [str(s) for s, n in pairs if not isinstance(n, tirx.IntImm)]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +18,7 @@ from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, objects, value_of
 from tvm_disc.support.literals import literal_value
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr, TVMModule, TVMType, Var
 
 if TYPE_CHECKING:
@@ -57,18 +58,6 @@ class Lost:
 
 
 Operand: TypeAlias = "Tensor | ShapeValue | Prim | Tuple_ | Lost"
-
-
-def substitute(expr: Expr, replaced: Mapping[Expr, Expr]) -> Expr:
-    """Return an expression with variables replaced."""
-    if not replaced or isinstance(expr, int | tirx.IntImm):
-        return expr
-
-    def one(v: Var) -> Expr:
-        return replaced.get(v, v)
-
-    mapped: Expr = tvm_ffi.structural_map(expr, (tvm.ir.Var, one), order="post")
-    return mapped
 
 
 class PropagationContext(Emitter):
@@ -334,5 +323,4 @@ __all__ = [
     "ShapeValue",
     "Tuple_",
     "as_dims",
-    "substitute",
 ]

@@ -32,7 +32,7 @@ from tvm_disc.relay.importer.module import import_module
 from tvm_disc.relay.module import IRModule, carried_by
 from tvm_disc.relay.ops.coverage import require_operators
 from tvm_disc.relay_passes.module_facts import with_solver
-from tvm_disc.relay_passes.propagation.context import PropagationContext, substitute
+from tvm_disc.relay_passes.propagation.context import PropagationContext
 from tvm_disc.relay_passes.propagation.finish import (
     drop_dead,
     emit_guards,
@@ -43,6 +43,7 @@ from tvm_disc.relay_passes.propagation.finish import (
 from tvm_disc.relay_passes.propagation.walk import Walker
 from tvm_disc.shape import Solver, declare_facts
 from tvm_disc.shape.facts import Guard
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr, PassContext, Size, TVMFunction, TVMModule, TVMType, Var
 
 # Number of traversals: each starts with all facts of the previous one, and few find new facts.

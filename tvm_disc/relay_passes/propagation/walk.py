@@ -19,11 +19,11 @@ from tvm_disc.relay_passes.propagation.context import (
     PropagationContext,
     ShapeValue,
     Tuple_,
-    substitute,
 )
 from tvm_disc.relay_passes.propagation.finish import drop_dead, sequence
 from tvm_disc.relay_passes.propagation.rules import RULES
 from tvm_disc.support.deadline import at
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Binding, Expr, TVMFunction, TVMType, Var
 
 

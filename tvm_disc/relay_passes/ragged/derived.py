@@ -20,13 +20,13 @@ from tvm.relax import op as R
 from tvm_disc.graph.axes import concat_axis
 from tvm_disc.graph.nodes import Node
 from tvm_disc.relay.kernel_ops import kernel_call
-from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.ragged.forms import RaggedDim
 from tvm_disc.relay_passes.ragged.items import of_items
 from tvm_disc.relay_passes.ragged.trend import trend
 from tvm_disc.relay_passes.ragged.values import Values
 from tvm_disc.relay_passes.rewrite import operand_expr
 from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr
 
 WINDOWS = ("relax.nn.conv1d", "relax.nn.max_pool1d", "relax.nn.avg_pool1d")

@@ -18,11 +18,10 @@ from tvm import tirx
 
 from tvm_disc.graph.axes import cofactor
 from tvm_disc.graph.nodes import Node, is_one
-from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.shape import Solver
 from tvm_disc.shape.symbols import free_symbols
 from tvm_disc.tir.builder import i64
-from tvm_disc.tir.index import product
+from tvm_disc.tir.index import product, substitute
 from tvm_disc.typing import Expr, Var
 
 MERGED = -1  # the second axis of ``Packed.at`` if items and rows are one axis

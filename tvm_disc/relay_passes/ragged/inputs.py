@@ -21,7 +21,6 @@ from tvm.relax import op as R
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.graph.nodes import Node, is_tensor, static_dim
 from tvm_disc.relay.kernel_ops import kernel_call
-from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.ragged.declared import check_names
 from tvm_disc.relay_passes.ragged.forms import Dense, Form, Packed, RaggedDim
 from tvm_disc.relay_passes.ragged.trend import trend, uses
@@ -29,6 +28,7 @@ from tvm_disc.relay_passes.rewrite import Sequence_
 from tvm_disc.shape import Guard, Solver
 from tvm_disc.shape.printing import show
 from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr, TVMFunction, Var
 
 

@@ -20,7 +20,6 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.loops.buffers import append, blank, read_sizes
 from tvm_disc.relay_passes.loops.form import StepLoop, branch_of, loop_call
-from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.ragged.forms import Dense, Form, Packed, Padded, RaggedDim
 from tvm_disc.relay_passes.ragged.item_axes import ItemAxes
 from tvm_disc.relay_passes.ragged.steps import Steps
@@ -29,6 +28,7 @@ from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, with_operands
 from tvm_disc.shape import Solver
 from tvm_disc.shape.symbols import free_symbols
 from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr, GlobalVar, TVMFunction, TVMType, Var
 
 STEPS_FIRST = (1, 0)  # the axes of items and of steps in ``[s, b, ...]``

@@ -28,7 +28,6 @@ from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.kernel_ops import CHECKED
 from tvm_disc.relay_passes.layout_rules import FILLED
 from tvm_disc.relay_passes.module_facts import RAGGED, solver_of
-from tvm_disc.relay_passes.propagation.context import substitute
 from tvm_disc.relay_passes.propagation.finish import return_type
 from tvm_disc.relay_passes.ragged.dense import dense_reason
 from tvm_disc.relay_passes.ragged.derived import derive_dims
@@ -56,6 +55,7 @@ from tvm_disc.relay_passes.rewrite import (
 from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.shape import Solver
 from tvm_disc.shape.printing import show_shape
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Binding, Call, Expr, PassContext, TVMFunction, TVMModule, TVMType, Var
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape.printing import show
 from tvm_disc.tir.builder import Block, i64, loaded, pointer, ramp, storage_dtype, view
-from tvm_disc.tir.index import add, product
+from tvm_disc.tir.index import add, product, substitute
 from tvm_disc.typing import Buffer, Expr
 
 ACCESS_BYTES = 16
@@ -180,7 +180,7 @@ class Lanes:
         step = self.step(offset)
         if step == 0 or self.count == 1:
             return None
-        first = offset if self.number == 0 else _with(offset, self.lane, self.vars[0])
+        first = offset if self.number == 0 else substitute(offset, {self.lane: self.vars[0]})
         for other, start, cell in self._cells:
             if other.same_as(buffer) and tvm_ffi.structural_equal(start, first):
                 return cell[i64(self.number)]
@@ -188,12 +188,12 @@ class Lanes:
             self.single += self.number == 0
             return None
         self.together += 1
-        cell = self._fill(buffer, _with(offset, self.lane, i64(0)), size)
+        cell = self._fill(buffer, substitute(offset, {self.lane: i64(0)}), size)
         self._cells.append((buffer, first, cell))
         return cell[i64(0)]
 
     def _begins_whole(self, offset: Expr, size: Expr) -> bool:
-        facts = self.facts(_with(offset, self.lane, i64(0)))
+        facts = self.facts(substitute(offset, {self.lane: i64(0)}))
         if facts is not None and self.low.in_guard:
             # The elements of a vector are all in bounds or all out of bounds.
             more = None if _reads_memory(offset) else self.facts(i64(size))
@@ -312,16 +312,6 @@ def distinct(exprs: Sequence[Expr]) -> list[Expr]:
         if not any(tvm_ffi.structural_equal(expr, other) for other in found):
             found.append(expr)
     return found
-
-
-def _with(expr: Expr, old: Expr, new: Expr) -> Expr:
-    """Return an expression with a variable replaced."""
-
-    def other(var: Expr) -> Expr:
-        return new if var.same_as(old) else var
-
-    mapped: Expr = tvm_ffi.structural_map(expr, (tvm.ir.Var, other), order="post")
-    return mapped
 
 
 def _reads_memory(expr: Expr) -> bool:

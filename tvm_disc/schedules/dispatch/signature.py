@@ -8,12 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import tvm_ffi
-from tvm.ir import Var
-
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.group import Group
 from tvm_disc.tir.builder import index_var
+from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr
 
 # Modules that select among variants, and so do not affect a variant's code.
@@ -33,7 +31,7 @@ def canonical_text(expr: Expr, names: Mapping[Any, Any]) -> str:
     """Return an expression over a group's symbols, printed with their canonical names."""
     if isinstance(expr, int | float | str):
         return str(expr)
-    return str(tvm_ffi.structural_map(expr, (Var, lambda v: names.get(v, v)), order="post"))
+    return str(substitute(expr, names))
 
 
 def describe_group(group: Group) -> str:
