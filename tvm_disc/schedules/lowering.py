@@ -138,27 +138,33 @@ class Lowering:
         Args:
             casts: nodes that only widen their operand, which the caller does itself.
         """
-        found: dict[Any, tuple[Node, Expr]] = {}
-
-        def capture(node: Node) -> Reader:
-            def read(index: Index) -> Expr:
-                token = tirx.Var("here", value_dtype(node.dtype))
-                found[token] = (node, self.space.join(index, node.shape))
-                return token
-
-            return read
+        found: dict[Expr, tuple[Node, Expr]] = {}
 
         def operand_of(node: Node) -> Reader:
             return lambda index: self.at(node.inputs[0], index)
 
         saved = self._readers
-        self._readers = {n: operand_of(n) for n in casts} | {n: capture(n) for n in saved}
+        self._readers = {n: operand_of(n) for n in casts} | {
+            n: self.recorder(n, found) for n in saved
+        }
         self._scopes.append({})
         try:
             return found.get(make())
         finally:
             self._scopes.pop()
             self._readers = saved
+
+    def recorder(self, node: Node, found: dict[Expr, tuple[Node, Expr]]) -> Reader:
+        """Return a reader of ``node`` that returns a new variable and adds to ``found``, under that
+        variable, the node and the row-major offset that was read.
+        """
+
+        def read(index: Index) -> Expr:
+            token = tirx.Var("here", value_dtype(node.dtype))
+            found[token] = (node, self.space.join(index, node.shape))
+            return token
+
+        return read
 
     def _shared(self, node: Node, index: Index, make: Callable[[], Expr]) -> Expr:
         key = (node, *index)

@@ -52,8 +52,9 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     if sums_of(a, b, node) is None:
         return WhyNot("gemm", f"{a.dtype} x {b.dtype} -> {node.dtype} is not supported yet")
     view = matmul_view(group, node, solver, machine.isa.dots)
-    plans = gemm_plans(group, view, solver, machine)
-    return plans + _parts_of_k(view, plans[0], _tiles(view, machine)[0], solver, machine)
+    in_place, found = _in_place(group, view, solver, machine), _tiles(view, machine)
+    plans = _plans_of_tiles(group, view, found, in_place, machine)
+    return plans + _parts_of_k(view, plans[0], found[0], in_place, machine)
 
 
 def rows_view(group: Group, node: Node, dots: Sequence[str] = ()) -> MatMulView:
@@ -96,10 +97,20 @@ def sums_of(a: Node, b: Node, node: Node) -> str | None:
 
 def gemm_plans(group: Group, view: View, solver: Solver, machine: Machine) -> list[Plan]:
     """Return one plan per candidate tile, the default first."""
-    found = _tiles(view, machine)
+    in_place = _in_place(group, view, solver, machine)
+    return _plans_of_tiles(group, view, _tiles(view, machine), in_place, machine)
+
+
+def _plans_of_tiles(
+    group: Group,
+    view: View,
+    found: Sequence[macro_kernel.GemmTile],
+    in_place: dict[str, Strides],
+    machine: Machine,
+) -> list[Plan]:
     packed = bool(view.packed(found[0]))
     plans = [
-        _gemm_plans(group, view, tile, doubt(tile, found[0], packed), solver, machine)
+        _gemm_plans(group, view, tile, doubt(tile, found[0], packed), in_place, machine)
         for tile in found
     ]
     return [plan for own in plans for plan in own]
@@ -113,11 +124,15 @@ def _tiles(view: View, machine: Machine) -> Sequence[macro_kernel.GemmTile]:
 
 
 def _parts_of_k(
-    view: MatMulView, whole: Plan, tile: macro_kernel.GemmTile, solver: Solver, machine: Machine
+    view: MatMulView,
+    whole: Plan,
+    tile: macro_kernel.GemmTile,
+    in_place: dict[str, Strides],
+    machine: Machine,
 ) -> list[Plan]:
     """Return the split-K plans."""
     packed = view.packed(tile)
-    spec = sizes_only(view, packed, _in_place(view.group, view, solver, packed))
+    spec = sizes_only(view, packed, in_place)
 
     def operands(one: MatMulView, body: Body) -> macro_kernel.GemmSpec:
         return cast(macro_kernel.GemmSpec, _operands(one, body, spec, packed, tile))
@@ -130,12 +145,12 @@ def _gemm_plans(
     view: View,
     tile: macro_kernel.GemmTile,
     factor: float,
-    solver: Solver,
+    in_place: dict[str, Strides],
     machine: Machine,
 ) -> list[Plan]:
     """Return the plans of one tile, one for each algorithm; they share a body."""
     packed = view.packed(tile)
-    spec = sizes_only(view, packed, _in_place(group, view, solver, packed))
+    spec = sizes_only(view, packed, in_place)
 
     def emit(body: Body) -> None:
         full = _operands(view, body, spec, packed, tile)
@@ -210,10 +225,12 @@ class Strides:
     k_stride: Any
 
 
-def _in_place(
-    group: Group, view: View, solver: Solver, packed: dict[str, Any]
-) -> dict[str, Strides]:
-    """Return the operands whose element function is one load at an affine offset."""
+def _in_place(group: Group, view: View, solver: Solver, machine: Machine) -> dict[str, Strides]:
+    """Return the operands whose element function is one load at an affine offset.
+
+    Which operands are packed is the same for all tiles.
+    """
+    packed = view.packed(_tiles(view, machine)[0])
     result = {}
     for name, at in (("a", view.a_at), ("b", lambda low, g, j, k: view.b_at(low, g, k, j))):
         if f"{name}_packed" not in packed:

@@ -18,7 +18,7 @@ from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.target.dots import DOTS, QUAD
-from tvm_disc.tir.builder import Block, i64, index_var, value_dtype
+from tvm_disc.tir.builder import Block, i64, index_var
 from tvm_disc.tir.index import IndexSpace, add, mul, product
 from tvm_disc.typing import Expr
 
@@ -94,10 +94,15 @@ class MatMulView:
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
-        items, rows = product(self.batch), mul(self.m, self.shared)
+        items = product(self.batch)
         if self.shared > 1:
-            items = tvm.sym.Analyzer().simplify(tirx.floordiv(items, self.shared))
-        return items, rows, self.n, self.k
+            items = _simplify(tirx.floordiv(items, self.shared))
+        return items, self.rows, self.n, self.k
+
+    @property
+    def rows(self) -> Any:
+        """The rows of an item of the view."""
+        return mul(self.m, self.shared)
 
     @property
     def row_stride(self) -> Any:
@@ -148,7 +153,7 @@ class MatMulView:
 
     def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
         """Return the row-major offset of element (g, i, j)."""
-        return add((i64(g) * i64(self.sizes[1]) + i) * i64(self.n), j)
+        return add((i64(g) * i64(self.rows) + i) * i64(self.n), j)
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
         source, index = self.node.inputs[0], self.index(low, g, i, i64(0))
@@ -274,20 +279,12 @@ def _shares(group: Group, node: Node, batch: Sequence[Expr], items: int, solver:
     g, t, k, j = (index_var(name) for name in "gtkj")
 
     def reads(item: Expr) -> list[tuple[Node, Expr]]:
-        found: list[tuple[Node, Expr]] = []
+        found: dict[Expr, tuple[Node, Expr]] = {}
         low = Lowering(Block(), space, solver)
-
-        def reader(param: Node) -> Callable[[Sequence[Expr]], Expr]:
-            def read(index: Sequence[Expr]) -> Expr:
-                found.append((param, space.join(index, param.shape)))
-                return tirx.Var("here", value_dtype(param.dtype))
-
-            return read
-
         for p in group.params:
-            low.bind_reader(p, reader(p))
+            low.bind_reader(p, low.recorder(p, found))
         low.at(b, operand_index(b, list(space.split(item, batch)), (k, j)))
-        return found
+        return list(found.values())
 
     analyzer = tvm.sym.Analyzer()
     analyzer.bind(t, tvm.ir.Range(i64(0), i64(items)))
