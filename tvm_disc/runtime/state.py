@@ -124,10 +124,7 @@ class GrowingCaches:
         given = dict(zip(self._given, ordered(self._given, args, kwargs), strict=True))
         with self._lock:
             rows = self._grown(given)
-            if self._buffers.owners > 1 or any(
-                self._rows_of(self._groups[key][0]) < count for key, count in rows.items()
-            ):
-                self._reserve(rows)
+            self._reserve(rows)
             shared = {used: np.empty(used, np.int8) for used in set(self._used.values())}
             lengths = {n: shared[used] for n, used in self._used.items()}
             values = {**given, **self._buffers.tensors, **lengths}
@@ -192,8 +189,7 @@ class GrowingCaches:
     def _grown(self, given: Mapping[str, Argument]) -> dict[tuple[str, str], int]:
         """Return the rows that the caches of each group have after the call."""
         shapes: dict[str, Sequence[int]] = {n: _shape_of(x) for n, x in given.items()}
-        lengths = {n: (used,) for n, used in self._used.items()}
-        own = {n: lengths[n] for n, _, _ in self._bound_by if n in lengths}
+        own = {n: (self._used[n],) for n, _, _ in self._bound_by if n in self._used}
         dims = bound_dims(self._bound_by, shapes | own)
         grown: dict[tuple[str, str], int] = {}
         for key, (cache, *_) in self._groups.items():
@@ -208,6 +204,9 @@ class GrowingCaches:
 
     def _reserve(self, grown: Mapping[tuple[str, str], int]) -> None:
         """Provide buffers for the rows of each group that no other state shares."""
+        fits = all(self._rows_of(c) >= grown[key] for key, (c, *_) in self._groups.items())
+        if fits and self._buffers.owners == 1:
+            return
         rows = {c.buffer: grown[key] for key, group in self._groups.items() for c in group}
         small = [c for c in self._caches if self._rows_of(c) < rows[c.buffer]]
         old = self._buffers.arrays
