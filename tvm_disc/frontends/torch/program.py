@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib.metadata import version
 from threading import Lock
 from typing import Any
 
@@ -112,10 +111,10 @@ def _lifted_constants(program: ExportedProgram) -> Iterator[ExportedProgram]:
     Before 2.14, PyTorch lists such a constant as an input and drops its value: then this is a copy
     of the program, which collects them.
     """
+    import torch
     from torch.export import _trace
-    from torch.torch_version import TorchVersion
 
-    if TorchVersion(version("torch")) >= "2.14":
+    if torch.__version__ >= (2, 14):
         yield program
         return
     copied = copy(program)
