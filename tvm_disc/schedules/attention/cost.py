@@ -7,7 +7,7 @@ import numpy as np
 from tvm_disc.schedules.attention.sizes import AttentionSpec, AttentionTile
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
-from tvm_disc.schedules.gemm.cost import micro_ns
+from tvm_disc.schedules.gemm.cost import inner_ns, micro_ns, transposing_ns
 from tvm_disc.tir.builder import i64
 
 
@@ -24,13 +24,10 @@ def attention_ns(
     blocks = np.maximum(np.ceil(m / tile.queries), 1)
     rows = m / blocks
     if in_place:
-        vectors = np.ceil(depth / tile.lanes)
-        cycles = rows * n * (vectors * model.dot_step_cycles + model.dot_cycles)
-        products, packed = cycles * model.cycle_ns, np.zeros_like(n)
+        products, packed = inner_ns((rows, n, depth), tile.lanes, model), np.zeros_like(n)
     else:
         products = micro_ns((rows, n, depth), tile.scores, model)
-        vectors = np.ceil(n / tile.lanes) * depth
-        packed = vectors * model.transpose_cycles * model.cycle_ns
+        packed = transposing_ns(n, depth, tile.lanes, model)
     products = products + micro_ns((rows, width, n), tile.values, model)
     read = spec.values_in_place & (m <= tile.queries)
     copied = np.where(read, 0, n * width) + m * depth

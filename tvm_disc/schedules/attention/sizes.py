@@ -108,8 +108,8 @@ class AttentionSizes:
         self.units, rows_of_unit = _units(spec, tile)
         self.unit = bind("unit", rows_of_unit)
         self.q_each = bind("q_each", cdiv(self.unit, tile.queries))
-        single = isinstance(self.units, int) and self.units == 1
-        self.q_blocks = self.q_each if single else bind("q_blocks", self.q_each * self.units)
+        self.single = isinstance(self.units, int) and self.units == 1
+        self.q_blocks = self.q_each if self.single else bind("q_blocks", self.q_each * self.units)
         self.q_base = bind("q_base", div(self.unit, most(self.q_each, 1)))
         self.q_extra = bind("q_extra", self.unit - self.q_base * self.q_each)
         turns = most(cdiv(n, tile.keys), 1)
@@ -138,7 +138,7 @@ class AttentionSizes:
     def block(self, number: Size, bind: Callable[[str, Size], Size]) -> tuple[Size, Size]:
         """Return (first, number of rows) of a block of rows of an item."""
         unit: Size = 0
-        if not isinstance(self.units, int) or self.units > 1:
+        if not self.single:
             unit = bind("head", div(number, most(self.q_each, 1)))
             number = bind("own", number - unit * self.q_each)
         first = unit * self.unit + number * self.q_base + least(number, self.q_extra)

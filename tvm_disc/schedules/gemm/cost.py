@@ -42,6 +42,19 @@ def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Value
     return np.asarray(cycles * model.cycle_ns)
 
 
+def inner_ns(sizes: Sequence[Values], lanes: int, model: CostModel) -> Values:
+    """Return the nanoseconds of an m x n x k matmul as inner products of rows of both operands."""
+    m, n, k = sizes
+    each = np.ceil(k / lanes) * model.dot_step_cycles + model.dot_cycles
+    return np.asarray(m * n * each * model.cycle_ns)
+
+
+def transposing_ns(rows: Values, columns: Values, lanes: int, model: CostModel) -> Values:
+    """Return the nanoseconds of transposing ``rows`` contiguous rows of ``columns`` elements."""
+    vectors = np.ceil(rows / lanes) * columns
+    return np.asarray(vectors * model.transpose_cycles * model.cycle_ns)
+
+
 @dataclass(frozen=True)
 class _Item:
     """The matmul of one batch item; ``m``, ``n`` and ``k`` are arrays over the sampled points."""
@@ -63,7 +76,7 @@ class _Item:
             Algorithm.AT_ONCE: self._at_once,
             Algorithm.OUTER: self._outer,
             Algorithm.SHARED_VECTORS: self._shared_vectors,
-            Algorithm.INNER: self._inner,
+            Algorithm.INNER: lambda: self._inner(self.n),
             Algorithm.LINES: self._lines,
         }
         if algorithm in special:
@@ -77,16 +90,14 @@ class _Item:
             return time
         view, model = self.spec.b_affine, self.model
         if view is not None and is_one(view.k_stride) and not is_one(view.stride):
-            vectors = np.ceil(columns / self.tile.lanes)
-            return np.asarray(time + vectors * self.k * model.transpose_cycles * model.cycle_ns)
+            return np.asarray(time + transposing_ns(columns, self.k, self.tile.lanes, model))
         each = self.m * model.unpacked_ns if in_place else model.pack_ns
         return np.asarray(time + each * columns * self.k)
 
     def _last_apart(self) -> Values:
         lanes = float(self.tile.lanes)
         rest = np.where(self.n > lanes, self.n % lanes, 0)
-        apart = self._inner_cycles(rest) * self.model.cycle_ns
-        return np.asarray(self._tiles(self.n - rest, False) + apart)
+        return np.asarray(self._tiles(self.n - rest, False) + self._inner(rest))
 
     def _at_once(self) -> Values:
         """Return the time of the tiles with ``m_r`` rows and of the tile with the remainder."""
@@ -112,19 +123,13 @@ class _Item:
         cycles = cycles + np.where(width > 1, arranged, 0)
         return np.asarray(cycles * model.cycle_ns)
 
-    def _inner(self) -> Values:
-        return np.asarray(self._inner_cycles(self.n) * self.model.cycle_ns)
+    def _inner(self, columns: Values) -> Values:
+        return inner_ns((self.m, columns, self.k), self.tile.lanes, self.model)
 
     def _lines(self) -> Values:
         model = self.model
         each = np.ceil(self.k / self.tile.lanes) * model.line_step_cycles + model.line_cycles
         return np.asarray(self.m * self.n * each * model.cycle_ns)
-
-    def _inner_cycles(self, columns: Values) -> Values:
-        """Return the cycles of tiles of inner products over ``columns`` columns."""
-        model = self.model
-        each = np.ceil(self.k / self.tile.lanes) * model.dot_step_cycles + model.dot_cycles
-        return np.asarray(self.m * columns * each)
 
 
 def gemm_ns(
