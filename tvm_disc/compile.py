@@ -48,19 +48,15 @@ from tvm_disc.options import Options
 from tvm_disc.relay.files import load_params
 from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import ImportedModule
-from tvm_disc.relay_passes import (
-    ChannelsLast,
-    DecomposeComposite,
-    FuseDISC,
-    HoistProducts,
-    IntegerProducts,
-    MergeProducts,
-    NarrowWeights,
-    OwnState,
-    Simplify,
-    WidenBFloat16,
-)
+from tvm_disc.relay_passes.bfloat16 import WidenBFloat16
+from tvm_disc.relay_passes.decompose import DecomposeComposite
+from tvm_disc.relay_passes.dot_merge import MergeProducts
+from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.hooks import Hooks, read_hooks, run_hook
+from tvm_disc.relay_passes.integer_products import IntegerProducts
+from tvm_disc.relay_passes.narrow_weights import NarrowWeights
+from tvm_disc.relay_passes.rewrite import bindings_of, is_call
+from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.relay_passes.versions import Told, groups, kernel_calls, versions_of
 from tvm_disc.runtime.code import Code, number_of
 from tvm_disc.runtime.executable import Executable
@@ -82,13 +78,17 @@ from tvm_disc.typing import (
     Expr,
     Target,
     TargetLike,
+    TVMFunction,
     TVMModule,
     UserPasses,
 )
 
 _check_ragged = Late("tvm_disc.relay_passes.ragged.declared:check_ragged")
 _ragged_batches = Late("tvm_disc.relay_passes.ragged.transform:RaggedBatches")
+_channels_last = Late("tvm_disc.relay_passes.layout:ChannelsLast")
 _collect = Late("tvm_disc.relay_passes.loops.collect:CollectInPlace")
+_hoist = Late("tvm_disc.relay_passes.hoist:HoistProducts")
+_own_state = Late("tvm_disc.relay_passes.own_state:OwnState")
 _export = Late("tvm_disc.codegen.export:export")
 _peaks = Late("tvm_disc.codegen.roofline:peaks_of_machine")
 _verify = Late("tvm_disc.codegen.verify:verify")
@@ -103,7 +103,7 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     # it runs once more for the special version.
     ("propagate", lambda told: told.propagate()),
     # Next: it changes the inputs; the passes after it fuse the reads of the buffers.
-    ("own-state", lambda told: OwnState(told.options.state, told.options.state_dtype)),
+    ("own-state", lambda told: _owned(told.options) if told.options.state else _unchanged),
     # Before decomposition: a bfloat16 composite rounds only its result, its parts would each round.
     ("bfloat16", lambda told: WidenBFloat16()),
     # Before simplification and fusion, which know only core operators.
@@ -121,15 +121,15 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("ragged", lambda told: _ragged_batches(told.ragged) if told.ragged else _unchanged),
     # Before hoisting: the gates of a recurrent cell are then hoisted out of it as one matmul.
     ("merge", lambda told: MergeProducts()),
-    ("hoist", lambda told: HoistProducts()),
+    ("hoist", lambda told: partial(_if_loops, _hoist)),
     # After hoisting: matmuls from several loops may now share their rows.
     ("merge-hoisted", lambda told: MergeProducts()),
     # After all passes that move convolutions or fold operators into them, as a connected region is
     # converted to NHWC as a whole. Before fusion, so that remaining permutations are fused.
-    ("layout", lambda told: ChannelsLast()),
+    ("layout", lambda told: partial(_if_convolves, _channels_last)),
     # After hoisting, which knows loops in their first form. Before fusion, which would fuse the
     # concatenations.
-    ("collect", lambda told: _collected),
+    ("collect", lambda told: partial(_if_loops, _collect)),
     # Last: afterwards groups are closed functions, and buffers are allocated per group.
     ("fuse", lambda told: FuseDISC(enabled=told.options.fuse)),
 )
@@ -140,11 +140,25 @@ def _unchanged(mod: TVMModule) -> TVMModule:
     return mod
 
 
-def _collected(mod: TVMModule) -> TVMModule:
-    """Apply ``CollectInPlace`` to a program with loops; they are separate functions."""
-    functions = [f for f in mod.functions.values() if isinstance(f, relax.Function)]
-    collected: TVMModule = mod if len(functions) == 1 else _collect()(mod)
-    return collected
+def _owned(options: Options) -> Any:
+    return _own_state(options.state, options.state_dtype)
+
+
+def _functions(mod: TVMModule) -> list[TVMFunction]:
+    return [f for f in mod.functions.values() if isinstance(f, relax.Function)]
+
+
+def _if_loops(make: Late, mod: TVMModule) -> TVMModule:
+    """Apply a pass to a program with loops; they are separate functions."""
+    result: TVMModule = mod if len(_functions(mod)) == 1 else make()(mod)
+    return result
+
+
+def _if_convolves(make: Late, mod: TVMModule) -> TVMModule:
+    """Apply a pass to a program with convolutions of images."""
+    values = (b.value for func in _functions(mod) for b in bindings_of(func))
+    result: TVMModule = make()(mod) if any(is_call(v, "nn.conv2d") for v in values) else mod
+    return result
 
 
 def build(

@@ -14,8 +14,7 @@ from tvm_disc.codegen.plan.outline import memory_outline, outline
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.plan.tail_recursion import program_launches
 from tvm_disc.relay.importer.module import ImportedModule
-from tvm_disc.relay_passes.module_facts import RAGGED
-from tvm_disc.relay_passes.own_state import STATE
+from tvm_disc.relay_passes.module_facts import RAGGED, STATE
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.kernel import Machine

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tvm_disc.abi.formula import ALIGNMENT_BYTES, rounded
 from tvm_disc.codegen.plan.constants import ProgramConstant, bytes_of
+from tvm_disc.runtime.heap import trim_heap
 from tvm_disc.support.faults import mapped
 from tvm_disc.support.processor import cores
 
@@ -41,7 +40,7 @@ def layout_constants(constants: Sequence[ProgramConstant]) -> tuple[np.ndarray, 
     for batch in batches:
         mapped(write, batch, cores())
         if len(batches) > 1:
-            trim()
+            trim_heap()
     return section, offsets
 
 
@@ -99,23 +98,7 @@ def release(weights: int) -> None:
     """
     if weights >= LARGE:
         gc.collect()
-        trim()
-
-
-def trim() -> None:
-    """Return free memory to the system."""
-    function = _trim()
-    if function is not None:
-        function(0)
-
-
-@cache
-def _trim() -> Callable[[int], int] | None:
-    """Return ``malloc_trim`` of glibc, or None on other systems."""
-    try:
-        return cast(Callable[[int], int], ctypes.CDLL("libc.so.6").malloc_trim)
-    except (OSError, AttributeError):
-        return None
+        trim_heap()
 
 
 __all__ = ["layout_constants", "release", "shared"]

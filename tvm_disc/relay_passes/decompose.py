@@ -17,8 +17,8 @@ from tvm.relax import op as R
 
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.ops.algebra import building, where
-from tvm_disc.relay_passes.resize import resize
 from tvm_disc.relay_passes.terms import Term, TermEmitter, scalar
+from tvm_disc.support.late import Late
 from tvm_disc.typing import Call, Expr, PassContext, TVMModule, TVMType
 
 # Returns the result of a call, or None if the call is kept.
@@ -244,7 +244,7 @@ RULES: Mapping[str, Rule] = {
     "relax.nn.adaptive_avg_pool1d": _global_pool(R.mean),
     "relax.nn.adaptive_avg_pool2d": _global_pool(R.mean),
     "relax.nn.batch_flatten": _batch_flatten,
-    "relax.image.resize2d": resize,
+    "relax.image.resize2d": Late("tvm_disc.relay_passes.resize:resize"),
 }
 
 # Operators that return a tuple; inference uses its first field.

@@ -12,7 +12,9 @@ from tvm_disc.shape import Solver
 from tvm_disc.typing import TVMModule
 
 ATTRIBUTE = "disc.solver"
-RAGGED = "disc.ragged"  # attribute of the main function: see `ragged/transform.py`
+# Attributes of the main function: see `ragged/transform.py` and `own_state.py`.
+RAGGED = "disc.ragged"
+STATE = "disc.state"
 
 
 def solver_of(mod: Any, given: Solver | None = None) -> Solver:
@@ -34,4 +36,4 @@ def without_solver(mod: Any) -> object:
     return mod.without_attr(ATTRIBUTE) if ATTRIBUTE in (mod.attrs or {}) else mod
 
 
-__all__ = ["ATTRIBUTE", "RAGGED", "solver_of", "with_solver", "without_solver"]
+__all__ = ["ATTRIBUTE", "RAGGED", "STATE", "solver_of", "with_solver", "without_solver"]

@@ -31,15 +31,13 @@ from tvm.relax import op as R
 from tvm_disc.errors import BadOption, shown
 from tvm_disc.graph.nodes import is_tensor, like_blocks, static_dim
 from tvm_disc.relay.kernel_ops import APPEND, kernel_call
-from tvm_disc.relay_passes.module_facts import solver_of
+from tvm_disc.relay_passes.module_facts import STATE, solver_of
 from tvm_disc.relay_passes.rewrite import bindings_of, is_call, map_functions
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Binding, Expr, PassContext, TVMFunction, TVMModule, Var
 
 Values: TypeAlias = dict[Var, Binding]
-
-STATE = "disc.state"  # attribute of the main function
 
 
 @dataclass(frozen=True)
@@ -227,4 +225,4 @@ def _append(g: _Grown, buffer: Var, length: Var, values: Values) -> list[Binding
     ]
 
 
-__all__ = ["STATE", "OwnState"]
+__all__ = ["OwnState"]

@@ -48,23 +48,23 @@ from tvm_disc.runtime.inputs import (
     sample_inputs,
     unique_names,
 )
-from tvm_disc.runtime.objects import Codec
-from tvm_disc.runtime.recovery import recovered
 from tvm_disc.runtime.saved import Saved, as_bytes
-from tvm_disc.runtime.structure import structure_of
 from tvm_disc.support.late import Late
 from tvm_disc.support.locks import Lock
 from tvm_disc.typing import Argument, Arguments
 
 if TYPE_CHECKING:
+    from tvm_disc.runtime.objects import Codec
     from tvm_disc.runtime.observed.comparison import Verified
     from tvm_disc.runtime.observed.entries import Entries, Entry
     from tvm_disc.runtime.observed.metrics import Metrics
     from tvm_disc.runtime.peaks import Peaks
     from tvm_disc.runtime.profile import Event, Profile
     from tvm_disc.runtime.state import GrowingCaches
+    from tvm_disc.runtime.structure import Structure
 
 _caches = Late("tvm_disc.runtime.state:GrowingCaches")
+_codec = Late("tvm_disc.runtime.objects:Codec")
 _checked_dims = Late("tvm_disc.runtime.summary:checked_dims")
 _sizes_of = Late("tvm_disc.runtime.summary:sizes_of")
 _explanation = Late("tvm_disc.runtime.explain:explanation")
@@ -72,6 +72,8 @@ _metrics = Late("tvm_disc.runtime.observed.metrics:Metrics")
 _observing = Late("tvm_disc.runtime.observed.entries:observing")
 _read_record = Late("tvm_disc.runtime.profile:read_record")
 _shortened = Late("tvm_disc.runtime.summary:shortened")
+_recovered = Late("tvm_disc.runtime.recovery:recovered")
+_structure_of = Late("tvm_disc.runtime.structure:structure_of")
 _recorded = Late("tvm_disc.runtime.observed.recording:recorded_calls")
 _restored = Late("tvm_disc.runtime.loading:restored")
 _shapes_of_calls = Late("tvm_disc.runtime.observed.shape_log:shapes_of_calls")
@@ -115,8 +117,13 @@ class Executable:
         self.timings = dict(timings)
         self._outputs: Any = self._manifest["outputs"]
         self._names: list[str] = unique_names([name for name, _, _ in self.signature])
-        self._codec = Codec.of(self._manifest.get("external"), self._names)
-        self._structure = structure_of(self._manifest, self._names)
+        self._codec: Codec | None = None
+        self._structure: Structure | None = None
+        external = self._manifest.get("external") or {}
+        if external.get("types") or external.get("inputs"):
+            self._codec = _codec(external, self._names)
+        if external.get("structure") or self._manifest.get("ragged"):
+            self._structure = _structure_of(self._manifest, self._names)
         self._binding = Lock()
         self._direct: Callable[..., int] = not_direct
         self._pool: Callable[..., int] | None = None
@@ -298,7 +305,7 @@ class Executable:
         except ArtifactError:
             raise
         except Exception as error:
-            return recovered(self._main, self._manifest["inputs"], args, outputs, error)
+            return _recovered(self._main, self._manifest["inputs"], args, outputs, error)
 
     def _general(self, args: Arguments) -> Any:
         """Call with any kind of tensors."""
@@ -310,7 +317,7 @@ class Executable:
         except ArtifactError:
             raise
         except Exception as error:
-            result = recovered(self._main, self._manifest["inputs"], args, (), error)
+            result = _recovered(self._main, self._manifest["inputs"], args, (), error)
         convert = CONVERTERS.get(type(args[0])) if args else None
         if convert is None:
             convert = converter(args[0] if args else None)

@@ -34,13 +34,6 @@ class Codec:
         self.result: Any = external["result"]
         self.names = list(dict.fromkeys(self._user_name(n) for n in names))
 
-    @classmethod
-    def of(cls, external: Mapping[str, Any] | None, names: Sequence[str]) -> Codec | None:
-        """Return the codec of a program; None if it neither takes nor returns boxed values."""
-        if not external or not (external["types"] or external["inputs"]):
-            return None
-        return cls(external, names)
-
     def _user_name(self, name: str) -> str:
         for suffix in (".codes", ".blob"):
             if name.removesuffix(suffix) in self.inputs:

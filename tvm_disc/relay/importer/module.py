@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
@@ -20,7 +20,6 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.expressions import expressions
-from tvm_disc.relay.importer.branches import Branches
 from tvm_disc.relay.importer.context import Checks, Emitter, i64
 from tvm_disc.relay.importer.elements import applied
 from tvm_disc.relay.importer.external import Describer, External
@@ -28,8 +27,6 @@ from tvm_disc.relay.importer.forms import Forms
 from tvm_disc.relay.importer.functions import MAX_DEPTH, Functions, check_arguments
 from tvm_disc.relay.importer.inputs import Inputs, declare
 from tvm_disc.relay.importer.kinds import Hole, Kind, Kinds, TupleKind, WideKey, Wider, joined
-from tvm_disc.relay.importer.loops import Loops
-from tvm_disc.relay.importer.objects import Objects
 from tvm_disc.relay.importer.operands import check_operands
 from tvm_disc.relay.importer.scopes import (
     Bottom,
@@ -48,6 +45,11 @@ from tvm_disc.shape import Solver, Wish
 from tvm_disc.support.deadline import at
 from tvm_disc.support.literals import Literals
 from tvm_disc.typing import Expr, GlobalVar, TVMFunction, TVMModule, Var
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.importer.branches import Branches
+    from tvm_disc.relay.importer.loops import Loops
+    from tvm_disc.relay.importer.objects import Objects
 
 MAX_INLINED = 400  # limit of nested inlined calls
 
@@ -160,16 +162,35 @@ class _Importer:
         self.walk = ModuleWalk(mod, self.ctx, Kinds(wide))
         self.forms = Forms(self.walk, self)
         self.inputs = Inputs(self.ctx, symbols)
-        self.branches = Branches(self.walk, self.forms)
-        self.objects = Objects(self.walk, self.forms, self.branches, self)
         self.functions = Functions(self.walk, self.forms, self)
-        self.loops = Loops(self.walk, self.forms, self)
         self.inlined: list[ast.Function] = []
         self.eta: dict[str, Closure] = {}
         self.recursive = recursive_globals(mod)
         self.external = External()
         self.boxes: list[Any] = []  # variables of boxed inputs
         self.describer = Describer(mod.type_definitions, self.external.types)
+
+    # Most programs need none of these components: their modules are imported on first use.
+
+    @cached_property
+    def branches(self) -> Branches:
+        """Conditional expressions."""
+
+        return Branches(self.walk, self.forms)
+
+    @cached_property
+    def objects(self) -> Objects:
+        """Constructors, matches and references."""
+        from tvm_disc.relay.importer.objects import Objects
+
+        return Objects(self.walk, self.forms, self.branches, self)
+
+    @cached_property
+    def loops(self) -> Loops:
+        """Recursive functions that are loops."""
+        from tvm_disc.relay.importer.loops import Loops
+
+        return Loops(self.walk, self.forms, self)
 
     def reified(self, closure: Closure, kind: Kind) -> Boxed:
         """Return a closure as a run-time value."""
