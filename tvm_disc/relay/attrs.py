@@ -10,8 +10,8 @@ import numpy as np
 from tvm.runtime import Device
 from tvm.target import Target
 
+from .attr_classes import CLASS_OF
 from .expr import Attrs, AttrValue, Expr
-from .json.attr_classes import CLASS_OF
 from .ops.row import REQUIRED, OpRow
 
 # Attribute fields that are plain numbers, by type. Legacy JSON writes a number and a reference to

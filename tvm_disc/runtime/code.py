@@ -1,14 +1,24 @@
-"""Machine code of a program for one or several processor levels; one level is selected."""
+"""Machine code of a program for one or several processor levels, of which one is selected; and the
+converters that its manifest requires.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_disc.abi.entries import CHECK
 from tvm_disc.errors import BadOption, WrongProcessor
 from tvm_disc.support import processor
+from tvm_disc.support.late import Late
 from tvm_disc.support.processor import Level
+
+if TYPE_CHECKING:
+    from tvm_disc.runtime.objects import Codec
+    from tvm_disc.runtime.structure import Structure
+
+_codec = Late("tvm_disc.runtime.objects:Codec")
+_structure_of = Late("tvm_disc.runtime.structure:structure_of")
 
 
 class Code:
@@ -124,3 +134,18 @@ def level_lines(levels: Sequence[Level], running: int | None = None) -> list[str
 def _best(levels: Sequence[Level]) -> int | None:
     """Return the index of the last level that this processor can run; None if there is none."""
     return next((k for k in reversed(range(len(levels))) if levels[k].runs_here), None)
+
+
+def converters_of(
+    manifest: Mapping[str, Any], names: Sequence[str]
+) -> tuple[Codec | None, Structure | None]:
+    """Return what converts boxed values, and what converts structures, of the arguments and results
+    of a program; None for each if all are tensors.
+    """
+    external = manifest.get("external") or {}
+    boxed = external.get("types") or external.get("inputs")
+    structured = external.get("structure") or manifest.get("ragged")
+    return (
+        _codec(external, names) if boxed else None,
+        _structure_of(manifest, names) if structured else None,
+    )

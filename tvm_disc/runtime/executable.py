@@ -33,10 +33,7 @@ from tvm_disc.runtime.arrays import (
     remember,
     written_tensors,
 )
-from tvm_disc.runtime.code import Code
-from tvm_disc.runtime.device import OnDevice, closed_by_the_last
-from tvm_disc.runtime.ending import waits_at_the_end
-from tvm_disc.runtime.forks import unlock_in_children
+from tvm_disc.runtime.code import Code, converters_of
 from tvm_disc.runtime.heap import trim_heap
 from tvm_disc.runtime.inputs import (
     MOST,
@@ -48,23 +45,22 @@ from tvm_disc.runtime.inputs import (
     sample_inputs,
     unique_names,
 )
+from tvm_disc.runtime.process import unlock_in_children, waits_at_the_end
 from tvm_disc.runtime.saved import Saved, as_bytes
 from tvm_disc.support.late import Late
 from tvm_disc.support.locks import Lock
 from tvm_disc.typing import Argument, Arguments
 
 if TYPE_CHECKING:
-    from tvm_disc.runtime.objects import Codec
     from tvm_disc.runtime.observed.comparison import Verified
     from tvm_disc.runtime.observed.entries import Entries, Entry
     from tvm_disc.runtime.observed.metrics import Metrics
     from tvm_disc.runtime.peaks import Peaks
     from tvm_disc.runtime.profile import Event, Profile
     from tvm_disc.runtime.state import GrowingCaches
-    from tvm_disc.runtime.structure import Structure
 
 _caches = Late("tvm_disc.runtime.state:GrowingCaches")
-_codec = Late("tvm_disc.runtime.objects:Codec")
+_closed_by_the_last = Late("tvm_disc.runtime.device:closed_by_the_last")
 _checked_dims = Late("tvm_disc.runtime.summary:checked_dims")
 _sizes_of = Late("tvm_disc.runtime.summary:sizes_of")
 _explanation = Late("tvm_disc.runtime.explain:explanation")
@@ -72,8 +68,8 @@ _metrics = Late("tvm_disc.runtime.observed.metrics:Metrics")
 _observing = Late("tvm_disc.runtime.observed.entries:observing")
 _read_record = Late("tvm_disc.runtime.profile:read_record")
 _shortened = Late("tvm_disc.runtime.summary:shortened")
+_on_device = Late("tvm_disc.runtime.device:OnDevice")
 _recovered = Late("tvm_disc.runtime.recovery:recovered")
-_structure_of = Late("tvm_disc.runtime.structure:structure_of")
 _recorded = Late("tvm_disc.runtime.observed.recording:recorded_calls")
 _restored = Late("tvm_disc.runtime.loading:restored")
 _shapes_of_calls = Late("tvm_disc.runtime.observed.shape_log:shapes_of_calls")
@@ -117,13 +113,7 @@ class Executable:
         self.timings = dict(timings)
         self._outputs: Any = self._manifest["outputs"]
         self._names: list[str] = unique_names([name for name, _, _ in self.signature])
-        self._codec: Codec | None = None
-        self._structure: Structure | None = None
-        external = self._manifest.get("external") or {}
-        if external.get("types") or external.get("inputs"):
-            self._codec = _codec(external, self._names)
-        if external.get("structure") or self._manifest.get("ragged"):
-            self._structure = _structure_of(self._manifest, self._names)
+        self._codec, self._structure = converters_of(self._manifest, self._names)
         self._binding = Lock()
         self._direct: Callable[..., int] = not_direct
         self._pool: Callable[..., int] | None = None
@@ -175,10 +165,10 @@ class Executable:
         if self._manifest.get("device"):
             # Results and running kernels may outlive this object; the module must not be unloaded.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._code.module))
-            main = OnDevice(main, function, len(self._names), self._outputs)
+            main = _on_device(main, function, len(self._names), self._outputs)
         close: Callable[[], Any] = partial(pool, 0, 0)
         if self._manifest.get("device"):
-            close = closed_by_the_last(int(pool(-1, -1)), function(CLOSE))
+            close = _closed_by_the_last(int(pool(-1, -1)), function(CLOSE))
         # Not at process exit, where the system reclaims memory.
         weakref.finalize(self, close).atexit = False
         self._main, self._pool = main, pool
@@ -286,7 +276,7 @@ class Executable:
     def _checked(self, args: Arguments) -> list[Argument]:
         """Call the program once, and return the arguments in the form that the program takes."""
         self._general(args)  # binds the machine code and reports invalid arguments
-        return prepared_inputs(self._manifest["inputs"], args, self._main)
+        return prepared_inputs(self._manifest["inputs"], args, bool(self._manifest.get("device")))
 
     def _boxed(self, args: Arguments, out: Argument) -> Any:
         """Call with flat arguments, if an input or the result is a boxed value."""

@@ -11,7 +11,6 @@ import tvm_ffi
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.runtime.arrays import as_tensor, numpy_dtype
-from tvm_disc.runtime.device import OnDevice
 from tvm_disc.typing import RuntimeTensor
 
 MOST = 2**63 - 1  # largest int64, the type of sizes in programs
@@ -87,11 +86,13 @@ def ordered(
     return (*args, *(kwargs[n] for n in rest))
 
 
-def prepared_inputs(signature: Signature, args: Sequence[Any], main: object = None) -> list[Any]:
+def prepared_inputs(
+    signature: Signature, args: Sequence[Any], on_device: bool = False
+) -> list[Any]:
     """Return the arguments in a form that a program accepts, copied where necessary.
 
     Args:
-        main: the program's entry; one on a device copies NumPy arrays of any dtype.
+        on_device: whether the program runs on a GPU; its entry copies NumPy arrays of any dtype.
 
     Raises:
         BadInput: one is not a tensor.
@@ -99,7 +100,7 @@ def prepared_inputs(signature: Signature, args: Sequence[Any], main: object = No
     """
     try:
         found = [prepared(n, t, a) for (n, _, t), a in zip(signature, args, strict=True)]
-        return found if isinstance(main, OnDevice) else [as_tensor(a) for a in found]
+        return found if on_device else [as_tensor(a) for a in found]
     except MemoryError:
         names = [name for name, _, _ in signature]
         raise MemoryError(f"out of memory for a copy of {described(names, args)}") from None

@@ -14,7 +14,7 @@ from tvm_disc.errors import (
     IndexOutside,
 )
 from tvm_disc.runtime.arrays import as_tensor
-from tvm_disc.runtime.device import is_of_device
+from tvm_disc.runtime.device import OnDevice, is_of_device
 from tvm_disc.runtime.inputs import (
     Signature,
     check_exported,
@@ -43,7 +43,7 @@ def recovered(
     _raise_for_all(error, names, args)
     if not _is_of_program(error) and all(map(is_exported, (*args, *outputs))):
         raise error
-    converted = prepared_inputs(signature, args, main)
+    converted = prepared_inputs(signature, args, isinstance(main, OnDevice))
     written = [_written(k, tensor) for k, tensor in enumerate(outputs)]
     pairs = zip((*converted, *written), (*args, *outputs), strict=True)
     if any(p is not a for p, a in pairs):

@@ -29,7 +29,6 @@ from .constraints import Likely, parse_constraint
 from .convert import Converter
 from .explain import conflict, describe, reasons
 from .facts import Fact, Guard, StatedCond, Wish, kind_of
-from .hard import ask_z3
 from .normal import norm, norm_cond
 from .printing import legible, show, show_shape
 from .products import Joins, broadcast, group_dims
@@ -310,6 +309,8 @@ class Solver:
         facts = self._store.at(c.syms)[1]
         key = (c, len(facts))
         if key not in self._hard:
+            from .hard import ask_z3
+
             self._hard[key] = ask_z3(self._convert, facts, c)
         return self._hard[key]
 

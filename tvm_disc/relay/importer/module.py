@@ -43,6 +43,7 @@ from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.shape import Solver, Wish
 from tvm_disc.support.deadline import at
+from tvm_disc.support.late import Late
 from tvm_disc.support.literals import Literals
 from tvm_disc.typing import Expr, GlobalVar, TVMFunction, TVMModule, Var
 
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     from tvm_disc.relay.importer.branches import Branches
     from tvm_disc.relay.importer.loops import Loops
     from tvm_disc.relay.importer.objects import Objects
+
+_branches = Late("tvm_disc.relay.importer.branches:Branches")
+_loops = Late("tvm_disc.relay.importer.loops:Loops")
+_objects = Late("tvm_disc.relay.importer.objects:Objects")
 
 MAX_INLINED = 400  # limit of nested inlined calls
 
@@ -175,22 +180,20 @@ class _Importer:
     @cached_property
     def branches(self) -> Branches:
         """Conditional expressions."""
-
-        return Branches(self.walk, self.forms)
+        made: Branches = _branches(self.walk, self.forms)
+        return made
 
     @cached_property
     def objects(self) -> Objects:
         """Constructors, matches and references."""
-        from tvm_disc.relay.importer.objects import Objects
-
-        return Objects(self.walk, self.forms, self.branches, self)
+        made: Objects = _objects(self.walk, self.forms, self.branches, self)
+        return made
 
     @cached_property
     def loops(self) -> Loops:
         """Recursive functions that are loops."""
-        from tvm_disc.relay.importer.loops import Loops
-
-        return Loops(self.walk, self.forms, self)
+        made: Loops = _loops(self.walk, self.forms, self)
+        return made
 
     def reified(self, closure: Closure, kind: Kind) -> Boxed:
         """Return a closure as a run-time value."""

@@ -12,8 +12,8 @@ import numpy as np
 from tvm_disc.errors import BadNode
 from tvm_disc.relay import expr as ex
 from tvm_disc.relay import types as ty
+from tvm_disc.relay.attr_classes import CLASS_OF, PLAIN
 from tvm_disc.relay.attrs import ARGUMENT_ATTRS
-from tvm_disc.relay.json.attr_classes import CLASS_OF, PLAIN
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ndarray import encode_base64
 from tvm_disc.relay.visit import post_order

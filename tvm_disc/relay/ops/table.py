@@ -54,7 +54,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("tensor", ("tensor",)),
     Family("broadcast", ("tensor",)),
     Family("reduce", ("tensor",)),
-    Family("transform", ("transform", "tensor", "nn", "index", "order")),
+    Family("transform", ("transform", "tensor", "einsum", "index", "order")),
     Family("indexing", ("index", "slice", "tensor", "transform", "order", "run_time")),
     Family("windows", ("window", "transposed")),
     Family("derived.special", ("tensor",)),

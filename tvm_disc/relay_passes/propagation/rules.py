@@ -19,7 +19,6 @@ from tvm import relax
 from tvm_disc.graph.core_ops import ROWS, OpClass
 from tvm_disc.graph.nodes import plain
 from tvm_disc.relay.importer.elements import applied, computed, shape_value
-from tvm_disc.relay.importer.lowering.index import at_coordinates
 from tvm_disc.relay.importer.lowering.nn import product_of
 from tvm_disc.relay.importer.positions import bounds
 from tvm_disc.relay.importer.tensor import Tensor
@@ -32,7 +31,10 @@ from tvm_disc.relay_passes.propagation.context import (
     Tuple_,
     as_dims,
 )
+from tvm_disc.support.late import Late
 from tvm_disc.typing import Call, Expr
+
+_at_coordinates = Late("tvm_disc.relay.importer.lowering.index:at_coordinates")
 
 Args: TypeAlias = Sequence[Any]
 Rule: TypeAlias = Callable[[PropagationContext, Any, Args], Any]
@@ -242,7 +244,7 @@ def _gather_nd(ctx: PropagationContext, call: Call, args: Args) -> object:
         return None
     data, picks = found
     batch = int(call.attrs.batch_dims)
-    return computed(ctx, "gather_nd", found, lambda: at_coordinates(ctx, data, picks, batch))
+    return computed(ctx, "gather_nd", found, lambda: _at_coordinates(ctx, data, picks, batch))
 
 
 def _index_tensor(ctx: PropagationContext, call: Call, args: Args) -> object:

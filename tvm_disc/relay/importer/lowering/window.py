@@ -26,6 +26,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
     iota,
     is_float,
     number,
+    on_floats,
     on_numbers,
 )
 from tvm_disc.relay.importer.lowering.transform import (
@@ -435,11 +436,37 @@ def padded(ctx: Emitter, x: Tensor, pairs: Sequence[tuple[int, int]], fill: Tens
     return where(inside, bare, cast(ctx, ctx.reshape(fill, []), x.dtype))
 
 
+MOST_NEIGHBOURS = 255  # limits the emitted code: each element of the window is one operator
+
+
+def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Return ``x / (bias + alpha / size * sum) ** beta``, the sum over squares in a window."""
+    x: Tensor = args[0]
+    size = int(attrs["size"])
+    axis = ctx.axis(attrs["axis"], x.rank)
+    if not 1 <= size <= MOST_NEIGHBOURS:
+        what = f"size: expected 1 to {MOST_NEIGHBOURS} entries, found {size}"
+        raise Unsupported(ctx.where(what))
+    reach = size // 2
+    widths = [w for a in range(x.rank) for w in ((reach, reach) if a == axis else (0, 0))]
+    dims = [d + 2 * reach if a == axis else d for a, d in enumerate(x.dims)]
+    square = x * x
+    padded = ctx.emit(R.nn.pad(ctx.expr(square), widths), dims, x.dtype)
+    total = sliced(ctx, padded, {axis: (i64(0), x.dims[axis], 1)})
+    for k in range(1, 2 * reach + 1):
+        total = total + sliced(ctx, padded, {axis: (i64(k), x.dims[axis], 1)})
+    scaled = total * (float(attrs["alpha"]) / size)
+    base = scaled + float(attrs["bias"])
+    norm = base ** float(attrs["beta"])
+    return x / norm
+
+
 LOWER: Mapping[str, Rule] = {
     "nn.conv1d": _conv(R.nn.conv1d, 1),
     "nn.conv2d": _conv(R.nn.conv2d, 2),
     "nn.conv3d": _conv(R.nn.conv3d, 3),
     "nn.dilate": _dilate,
+    "nn.lrn": on_floats(_lrn),
     "nn.max_pool1d": _pool(R.nn.max_pool1d, 1),
     "nn.max_pool2d": _pool(R.nn.max_pool2d, 2),
     "nn.max_pool3d": _pool(R.nn.max_pool3d, 3),

@@ -1,4 +1,6 @@
-"""Shutdown of the interpreter while daemon threads are in compiled code.
+"""Programs in processes that fork or end while threads are in compiled code.
+
+The child of a fork lacks the threads that held the locks of programs, so that it resets them.
 
 Before CPython 3.14 a daemon thread that returns from compiled code during shutdown is ended by
 unwinding its stack. C++ frames do not permit that, and the process aborts.
@@ -7,6 +9,8 @@ unwinding its stack. C++ frames do not permit that, and the process aborts.
 from __future__ import annotations
 
 import atexit
+import ctypes
+import os
 import sys
 import threading
 import time
@@ -14,6 +18,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
+
+from tvm_disc.abi.state import MUTEX, MUTEX_WORDS
 
 MOST_SECONDS = 10.0  # limit of the wait for active calls
 PAUSE_S = 0.001
@@ -27,12 +33,12 @@ class CallsProgram(Protocol):
         """Replace the entry by ``closed(entry)`` for all further calls."""
 
 
-_PROGRAMS: weakref.WeakSet[CallsProgram] = weakref.WeakSet()
+_CALLED: weakref.WeakSet[CallsProgram] = weakref.WeakSet()
 
 
 def waits_at_the_end(program: CallsProgram) -> None:
     """Register ``program``, so that no daemon thread is inside of it when the interpreter ends."""
-    _PROGRAMS.add(program)
+    _CALLED.add(program)
 
 
 def _closed(main: Callable[..., object]) -> Callable[..., object]:
@@ -55,7 +61,7 @@ def _calling() -> Iterator[int]:
 
 
 def _end() -> None:
-    for program in list(_PROGRAMS):
+    for program in list(_CALLED):
         program.ends(_closed)
     last = time.monotonic() + MOST_SECONDS
     while any(_calling()) and time.monotonic() < last:
@@ -65,4 +71,28 @@ def _end() -> None:
 if sys.version_info < (3, 14):
     atexit.register(_end)
 
-__all__ = ["waits_at_the_end"]
+# Programs with the address of their state, which contains a lock. The address is stored here,
+# because in the child the lock of TVM's runtime might be held, and asking it would block.
+_STATES: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
+
+
+def unlock_in_children(program: object, state: int) -> None:
+    """Let the child of a fork call the program, whatever other threads do at the time of the fork.
+
+    Args:
+        state: the address of the program's state.
+    """
+    _STATES[program] = state
+
+
+def _unlock() -> None:
+    for state in _STATES.values():
+        # An all-zero mutex is unlocked. It guards counters and lists of blocks; an interrupted
+        # change leaks one block at worst.
+        ctypes.memset(state + 8 * MUTEX, 0, 8 * MUTEX_WORDS)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
+
+__all__ = ["unlock_in_children", "waits_at_the_end"]
