@@ -482,7 +482,7 @@ def with_kernels(
     return Prepared(programs, versions, library, machine, target, graph.refused, graph.quantized)
 
 
-def _hooked(trace: Trace, place: str, hooks: Hooks, mod: Any) -> Any:
+def _hooked(trace: Trace, place: str, hooks: Hooks, mod: object) -> Any:
     """Return a module after the user's passes for one position."""
     for run in hooks.get(place, ()):
         with trace.stage(place):
@@ -492,7 +492,7 @@ def _hooked(trace: Trace, place: str, hooks: Hooks, mod: Any) -> Any:
     return mod
 
 
-def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
+def _report(trace: Trace, name: str, mod: object, options: Options) -> None:
     """Dump the module after a pass and print its size; check it if ``verify`` is set."""
     trace.show(f"{name}.relax.py", mod)
     trace.say(SUMMARY, lambda: f"{name}: {_count_bindings(mod)} bindings")
@@ -505,7 +505,7 @@ def _count_bindings(mod: Any) -> int:
     return sum(len(block.bindings) for f in functions for block in f.body.blocks)
 
 
-def describe_levels(fronts: Sequence[Prepared]) -> dict[str, Any]:
+def describe_levels(fronts: Sequence[Prepared]) -> dict[str, object]:
     """Return the manifest: that of the last target, and for each target the entries that differ."""
     found = [describe(f.programs, f.versions, f.library, f.refused, f.quantized) for f in fronts]
     common = found[-1]

@@ -92,7 +92,7 @@ def parts_of(what: str, values: object) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def named_of(what: str, values: object) -> dict[str, Any]:
+def named_of(what: str, values: object) -> dict[str, object]:
     """Return a mapping argument of a node's constructor as a dict; None gives an empty dict.
 
     Raises:

@@ -37,7 +37,7 @@ MOST_SECONDS = 10**6  # longer timeouts overflow on some systems
 _CODE: Mapping[str, Any] = {"changes_code": True}
 
 
-def _env(name: str) -> Mapping[str, Any]:
+def _env(name: str) -> Mapping[str, object]:
     return {"env": name}
 
 
@@ -207,7 +207,7 @@ class Options:
             return self
         return replace(self, check_indices=False)
 
-    def cache_key(self) -> tuple[tuple[str, Any], ...]:
+    def cache_key(self) -> tuple[tuple[str, object], ...]:
         """Return the options that change the generated code, as (name, value) pairs."""
         changing = (f.name for f in fields(self) if f.metadata.get("changes_code"))
         return tuple((name, getattr(self, name)) for name in changing)

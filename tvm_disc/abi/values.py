@@ -71,7 +71,7 @@ def _pairs(a: object, b: object) -> list[tuple[object, object]] | None:
     return [] if np.array_equal(np.asarray(a), np.asarray(b)) else None
 
 
-def _text(value: Any, depth: int) -> str:
+def _text(value: object, depth: int) -> str:
     if isinstance(value, ConstructorValue):
         if not value.fields:
             return value.name

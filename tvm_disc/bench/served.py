@@ -96,7 +96,7 @@ class Served:
 
     def _answer(self) -> Mapping[str, Any]:
         line = self._line()
-        answer: Mapping[str, Any] = json.loads(line)
+        answer: Mapping[str, object] = json.loads(line)
         for kind in ("absent", "error"):
             if kind in answer:
                 raise EngineRefused(

@@ -185,7 +185,7 @@ def _support(threads: int) -> dict[Any, Any]:
 
 def _entry(
     versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[int]]
-) -> dict[Any, Any]:
+) -> dict[object, object]:
     """Return the entry points of a program, and its functions on boxed values."""
     functions: dict[Any, Any] = {}
     own_threads = uses_workers(versions, machine)
@@ -243,7 +243,7 @@ def _bind(slot: object, threads: int) -> Any:
     return packed(BIND, emit)
 
 
-def _pool(slot: Any) -> Any:
+def _pool(slot: object) -> Any:
     """Return ``(limit, results) -> address of the state``: free all cached memory and set new
     limits.
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import tvm
 
@@ -39,8 +38,8 @@ _PACKAGES = (
 
 
 def build_key(
-    source: Any,
-    params: Any,
+    source: object,
+    params: object,
     targets: Sequence[Target],
     constraints: Sequence[str],
     options: Options,

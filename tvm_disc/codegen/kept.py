@@ -29,7 +29,7 @@ class Kept:
     """A complete program."""
 
     levels: Sequence[MachineCode]
-    manifest: Mapping[str, Any]
+    manifest: Mapping[str, object]
     constants: np.ndarray
 
 

@@ -29,7 +29,7 @@ def describe(
     library: KernelLibrary,
     refused: Sequence[WhyNot],
     quantized: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the manifest of a program."""
     program, general, premises = programs[0], programs[-1], versions[0].premises
     workspace = _workspace(program)

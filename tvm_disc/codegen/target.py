@@ -210,7 +210,7 @@ def _value(key: str, text: str, kind: str) -> object:
     return text
 
 
-def _known_triple(given: dict[str, object]) -> dict[str, Any]:
+def _known_triple(given: dict[str, object]) -> dict[str, object]:
     """Return the target if its triple has a known architecture: TVM crashes for others."""
     triple = given.get("mtriple")
     if triple is not None and not _ARCHITECTURE.match(str(triple)):

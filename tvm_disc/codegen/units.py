@@ -177,7 +177,7 @@ def _connected(functions: Functions) -> list[Functions]:
     """Return the connected components of the call graph."""
     group = {gv: gv for gv in functions}
 
-    def root(gv: Any) -> Any:
+    def root(gv: object) -> Any:
         while group[gv] is not gv:
             gv = group[gv]
         return gv
@@ -201,7 +201,7 @@ class Unit:
         key: a digest of the functions; units with equal keys are equal.
     """
 
-    def __init__(self, part: Functions, called: Iterable[Any], names: _Names) -> None:
+    def __init__(self, part: Functions, called: Iterable[object], names: _Names) -> None:
         self._part, self._names = part, names
         self.outside = frozenset(names.of(gv) for gv in called)
         self.alone = all(gv in part for f in part.values() for gv in _callees(f))

@@ -116,7 +116,7 @@ def greatest_of(dtype: str) -> Number:
 # --------------------------------------
 
 
-def is_one(dim: Any) -> bool:
+def is_one(dim: object) -> bool:
     """Return whether a dim is known to be 1."""
     return isinstance(dim, int) and dim == 1
 
@@ -292,7 +292,7 @@ class Calls(ABC, Generic[T, D]):
         tensors: list[T] = [x for x in operands if self.is_tensor(x)]
         return [x if self.is_tensor(x) else self.like(x, tensors[-1]) for x in operands]
 
-    def literal(self, value: Any, dtype: str) -> T:
+    def literal(self, value: object, dtype: str) -> T:
         """Return a constant."""
         found = const(value, dtype)
         return self.made(found, lambda: found.data.shape, dtype=dtype)

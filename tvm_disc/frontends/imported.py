@@ -23,7 +23,7 @@ class Imported(IRModule):
 
     def __init__(self, module: IRModule) -> None:
         super().__init__(module.functions, module.type_definitions, module.attrs)
-        self._pair: tuple[IRModule, dict[str, Any]] = (module, {})
+        self._pair: tuple[IRModule, dict[str, object]] = (module, {})
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._pair)
@@ -31,11 +31,11 @@ class Imported(IRModule):
 
 def from_onnx(
     model: ModelProto | Path | str,
-    shape: Mapping[str, Any] | None = None,
+    shape: Mapping[str, object] | None = None,
     dtype: Mapping[str, str] | str = "float32",
     opset: int | None = None,
     freeze_params: bool = True,
-    convert_config: Mapping[str, Any] | None = None,
+    convert_config: Mapping[str, object] | None = None,
     export_node_renamed_model_path: str | None = None,
 ) -> Imported:
     """Return the Relay module of an ONNX model or of the file at a path; it unpacks as ``mod,
@@ -96,7 +96,7 @@ def from_pytorch(program: object, input_infos: object = None, **options: object)
     return Imported(module)
 
 
-def _input(inputs: Mapping[str, Any], what: str, name: object) -> object:
+def _input(inputs: Mapping[str, object], what: str, name: object) -> object:
     if name not in inputs:
         raise BadInput(
             f"from_onnx: {what}: the model has no input {shown(name)}; "

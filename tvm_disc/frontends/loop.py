@@ -84,7 +84,7 @@ class TensorLoop(Generic[T, D]):
 
     def __init__(self, n: Calls[T, D], fixed: Sequence[T], state: Sequence[T]) -> None:
         self.n, self.fixed, self.state = n, list(fixed), list(state)
-        self.outer: list[tuple[Any, rt.Any, D]] = []  # formula, name and size of a dim
+        self.outer: list[tuple[object, rt.Any, D]] = []  # formula, name and size of a dim
         self.fixed_types = [self._named(x) for x in fixed]
         self.types = [self._named(x) for x in state]
 
@@ -98,7 +98,7 @@ class TensorLoop(Generic[T, D]):
         ]
         return rt.TensorType(tuple(dims), self.n.dtype(x))
 
-    def _name(self, x: T, axis: int, formula: Any) -> rt.Any:
+    def _name(self, x: T, axis: int, formula: object) -> rt.Any:
         for known, name, _ in self.outer:
             if self.n.same(known, formula):
                 return name

@@ -31,7 +31,7 @@ _ERFCX_FAR = 25.0
 _HIGH_BITS = -(1 << 27)  # mask of the high bits of a float64 whose square is exact
 
 
-def _poly(m: Calls[T, Any], x: T, coefficients: Sequence[float]) -> T:
+def _poly(m: Calls[T, object], x: T, coefficients: Sequence[float]) -> T:
     """Return ``sum(c[k] * x^k)``, lowest order first, by Horner's scheme."""
     made = m.like(coefficients[-1], x)
     for c in reversed(coefficients[:-1]):
@@ -39,7 +39,7 @@ def _poly(m: Calls[T, Any], x: T, coefficients: Sequence[float]) -> T:
     return made
 
 
-def digamma(m: Calls[T, Any], x: T) -> T:
+def digamma(m: Calls[T, object], x: T) -> T:
     """Return the derivative of the logarithm of the gamma function.
 
     -inf at 0.0, inf at -0.0, NaN at negative integers; its error near a zero is absolute.
@@ -61,7 +61,7 @@ def digamma(m: Calls[T, Any], x: T) -> T:
     return m.where(m.equal(x, 0.0), -1.0 / x, found)
 
 
-def _erf_inverse(m: Calls[T, Any], p: T, q: T) -> T:
+def _erf_inverse(m: Calls[T, object], p: T, q: T) -> T:
     """Return the ``y >= 0`` with ``erf(y) = p`` and ``erfc(y) = q``, where ``p + q = 1``."""
     central = p < 0.5
     near = m.log1p(-(p * p))
@@ -77,7 +77,7 @@ def _erf_inverse(m: Calls[T, Any], p: T, q: T) -> T:
     return m.where(m.equal(q, 0.0), math.inf, y)
 
 
-def erfinv(m: Calls[T, Any], x: T) -> T:
+def erfinv(m: Calls[T, object], x: T) -> T:
     """Return the inverse of erf; infinite at 1 and -1, NaN beyond."""
     size = m.abs(x)
     y = _erf_inverse(m, size, 1.0 - size)
@@ -85,7 +85,7 @@ def erfinv(m: Calls[T, Any], x: T) -> T:
     return m.where(m.equal(x, 0.0), x, y)
 
 
-def ndtri(m: Calls[T, Any], x: T) -> T:
+def ndtri(m: Calls[T, object], x: T) -> T:
     """Return the inverse of the normal distribution; infinite at 0 and 1, NaN beyond."""
     other = 1.0 - x
     low = x < other
@@ -132,7 +132,7 @@ def bessel_i(order: int, scaled: bool) -> Function[T]:
     return made
 
 
-def _square(m: Calls[T, Any], x: T) -> tuple[T, T]:
+def _square(m: Calls[T, object], x: T) -> tuple[T, T]:
     """Return ``x^2`` as a sum of two float64, the high one exact, so that exp has no large
     error.
     """
@@ -142,7 +142,7 @@ def _square(m: Calls[T, Any], x: T) -> tuple[T, T]:
     return high * high, (x - high) * (x + high)
 
 
-def erfcx(m: Calls[T, Any], x: T) -> T:
+def erfcx(m: Calls[T, object], x: T) -> T:
     """Return ``exp(x^2) * erfc(x)``."""
     square, rest = _square(m, x)
     middle = m.exp(square) * m.exp(rest) * m.erfc(x)
@@ -154,7 +154,7 @@ def erfcx(m: Calls[T, Any], x: T) -> T:
     return m.where(x < -27.0, math.inf, found)
 
 
-def log_ndtr(m: Calls[T, Any], x: T) -> T:
+def log_ndtr(m: Calls[T, object], x: T) -> T:
     """Return the logarithm of the normal distribution, with small relative error in both tails."""
     low = x < 1.0
     tail = erfcx(m, m.where(low, -x, x) * math.sqrt(0.5)) * 0.5

@@ -179,7 +179,7 @@ def link_users(nodes: Iterable[Node]) -> None:
             source.users.append(node)
 
 
-def like_blocks(blocks: Sequence[Any], bindings: Sequence[Binding]) -> list[Any]:
+def like_blocks(blocks: Sequence[object], bindings: Sequence[Binding]) -> list[Any]:
     """Return ``bindings`` as one block of the same kind as ``blocks``.
 
     Dataflow variables may be bound only in dataflow blocks.

@@ -9,7 +9,7 @@ import tvm
 import tvm_ffi
 
 
-def fields_of(attrs: Any) -> tuple[str, dict[str, Any]]:
+def fields_of(attrs: Any) -> tuple[str, dict[str, object]]:
     """Return (type key, fields by name) of attributes of any class."""
     if isinstance(attrs, tvm.ir.DictAttrs):
         return "ir.DictAttrs", {str(k): v for k, v in attrs.items()}

@@ -71,7 +71,7 @@ class Inference:
         self._importer = _Importer(IRModule(), Solver(), {}, {}, Sketch)
         self._scope = self._importer._scope(None)
         self._kept: list[ast.Expr] = []  # keeps expressions alive: results are cached by identity
-        self._types: dict[int, tuple[Any, rt.Type]] = {}
+        self._types: dict[int, tuple[object, rt.Type]] = {}
 
     def declare(self, var: ast.Var) -> None:
         """Declare a variable whose annotation is known and whose value is not."""
@@ -161,7 +161,7 @@ class Inference:
         dims: tuple[Any, ...] = self._evaluate(expr).dims
         return dims
 
-    def formula_of(self, expr: ast.Expr) -> Any | None:
+    def formula_of(self, expr: ast.Expr) -> object | None:
         """Return the only element as a formula of dims; None if it is read from data."""
         value = self._evaluate(expr)
         items = value_of(value) if isinstance(value, Tensor) else None

@@ -89,7 +89,7 @@ def _print_ir(make: Callable[[str], Any]) -> Callable[..., object]:
 def _instrument(init: Callable[[Any], None]) -> Callable[[Any], None]:
     """Return the constructor of instruments whose methods receive Relay modules."""
 
-    def __init__(self: Any) -> None:
+    def __init__(self: object) -> None:
         for name in _SEEN:
             if getattr(type(self), name) is not getattr(instrument.PassInstrument, name):
                 setattr(self, name, _reading(getattr(self, name)))

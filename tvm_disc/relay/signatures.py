@@ -21,7 +21,7 @@ def _takes(required: str, /, **optional: object) -> Mapping[str, object]:
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
-def _pool(rank: int, **more: object) -> Mapping[str, Any]:
+def _pool(rank: int, **more: object) -> Mapping[str, object]:
     """Return the parameters of pooling; windows have size 1 by default."""
     ones = {"pool_size": (1,) * rank, "strides": (1,) * rank, "dilation": (1,) * rank}
     rest = {"padding": (0,) * rank, "layout": _LAYOUTS[rank], "out_layout": "", "ceil_mode": False}
@@ -284,7 +284,7 @@ def field_of(name: str, parameter: str) -> str:
     return RENAMED.get(name, {}).get(parameter, parameter)
 
 
-def defaults(row: OpRow) -> dict[str, Any]:
+def defaults(row: OpRow) -> dict[str, object]:
     """Return the attributes that a call made from Python has by default."""
     given = {
         field_of(row.name, p): value

@@ -107,7 +107,7 @@ class ExprFunctor:
     _walking = False
 
     def __init__(self) -> None:
-        self.memo_map: dict[Any, Any] = {}
+        self.memo_map: dict[object, object] = {}
 
     def visit(self, expr: object) -> Any:
         """Return the result for ``expr``; computed once per node."""
@@ -188,7 +188,7 @@ class ExprVisitor(ExprFunctor):
             self.visit(clause.rhs)
 
 
-def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+def _same(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
     return all(x is y for x, y in zip(a, b, strict=True))
 
 

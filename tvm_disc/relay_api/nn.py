@@ -62,8 +62,8 @@ def pad(data: ExprLike, pad_width: Any, pad_value: Any = 0, pad_mode: str = "con
 @refusing
 def upsampling(
     data: ExprLike,
-    scale_h: Any = 1,
-    scale_w: Any = 1,
+    scale_h: object = 1,
+    scale_w: object = 1,
     layout: str = "NCHW",
     method: str = "nearest_neighbor",
     align_corners: bool = False,

@@ -180,7 +180,7 @@ def one_hot(
     return call("one_hot", args, depth=_scalar(depth), axis=axis, dtype=dtype)
 
 
-def _scalar(value: Any) -> int:
+def _scalar(value: object) -> int:
     return int(np.asarray(value).reshape(()))
 
 
@@ -255,7 +255,7 @@ def strided_slice(
     return call("dyn.strided_slice", (data, *bounds), slice_mode=slice_mode)
 
 
-def _bound(value: Any) -> Expr:
+def _bound(value: object) -> Expr:
     return as_expr(value) if is_expr(value) else const(np.array(value))
 
 

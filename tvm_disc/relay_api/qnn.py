@@ -37,7 +37,7 @@ def simulated_quantize(
     output_scale: ExprLike,
     output_zero_point: ExprLike,
     axis: int = -1,
-    out_dtype: Any = "int8",
+    out_dtype: object = "int8",
 ) -> Call:
     """Return ``qnn.simulated_quantize``; the type is a name or an expression of its code."""
     params = [call("reshape", (p,), newshape=(-1,)) for p in (output_scale, output_zero_point)]
@@ -50,7 +50,7 @@ def simulated_dequantize(
     input_scale: ExprLike,
     input_zero_point: ExprLike,
     axis: int = -1,
-    in_dtype: Any = "int8",
+    in_dtype: object = "int8",
 ) -> Call:
     """Return ``qnn.simulated_dequantize``; the type is a name or an expression of its code."""
     params = [call("reshape", (p,), newshape=(-1,)) for p in (input_scale, input_zero_point)]

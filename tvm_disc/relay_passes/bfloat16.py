@@ -64,7 +64,7 @@ def _map_tensors(args: Any, fn: Callable[[Expr], Expr]) -> list[Expr]:
     return result
 
 
-def _wide_attrs(attrs: Any, product: bool) -> object:
+def _wide_attrs(attrs: object, product: bool) -> object:
     """Return attributes with float32 in place of bfloat16, also as a matmul's ``out_dtype``."""
     if attrs is None:
         return None

@@ -9,7 +9,6 @@ operators on the same rows, the rest becomes loops, and index maps are merged in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.attention import feeds_scores, find_attention, is_lanewise
@@ -257,7 +256,7 @@ class _Planner(Relations):
 
         return all(elsewhere(*end) for end in ends)
 
-    def _frame(self, group: GroupPlan, order: Any, shape: Sequence[object]) -> int:
+    def _frame(self, group: GroupPlan, order: object, shape: Sequence[object]) -> int:
         for k, (known, dims) in enumerate(group.frames):
             if known == order and self.equal(dims, shape):
                 return k

@@ -224,8 +224,10 @@ class _Writer:
 
     def __init__(self, out: Sequence_, steps: dict[Node, Step]) -> None:
         self.out, self.steps = out, steps
-        self.forms: dict[tuple[Any, int, int], Expr] = {}
-        self.replaced: dict[Any, Expr] = {}  # variables of permutations that have become identities
+        self.forms: dict[tuple[object, int, int], Expr] = {}
+        self.replaced: dict[
+            object, Expr
+        ] = {}  # variables of permutations that have become identities
 
     def write(self) -> None:
         out = self.out

@@ -71,7 +71,7 @@ def in_order(items: Sequence[Size], order: Order) -> list[Any]:
     return [items[a] for a in order]
 
 
-def moves(shape: Sequence[Any], order: Order) -> bool:
+def moves(shape: Sequence[object], order: Order) -> bool:
     """Return whether elements move in memory, rather than only dims of 1."""
     wide = [a for a in order if not is_one(shape[a])]
     return wide != sorted(wide)

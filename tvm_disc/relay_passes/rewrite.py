@@ -294,7 +294,7 @@ def _rewrite_sequence(
     return relax.SeqExpr(like_blocks(seq.blocks, out.bindings), body)
 
 
-def _substituted(seq: Any, outer: Sequence_) -> Any:
+def _substituted(seq: Any, outer: Sequence_) -> Expr:
     """Return a branch with outer variables replaced."""
     inner = Sequence_(outer.solver, outer.lookup, outer.folding)
     inner.renamed.update(outer.renamed)

@@ -22,7 +22,7 @@ Signature: TypeAlias = Sequence[tuple[str, Sequence[str], str]]  # name, dims, d
 PLAIN_TYPES: set[type] = {np.ndarray}
 
 
-def checked_arguments(signature: Signature, args: Sequence[Any]) -> tuple[Any, ...]:
+def checked_arguments(signature: Signature, args: Sequence[object]) -> tuple[Any, ...]:
     """Return the arguments of a call, with Python numbers and lists converted to arrays.
 
     Only tensors may reach a program: TVM would convert lists recursively and overflow the stack if
@@ -38,7 +38,7 @@ def checked_arguments(signature: Signature, args: Sequence[Any]) -> tuple[Any, .
     return tuple([_checked(n, t, a) for (n, _, t), a in zip(signature, args, strict=True)])
 
 
-def _checked(name: str, dtype: str, value: Any) -> Any:
+def _checked(name: str, dtype: str, value: object) -> Any:
     if not is_tensor(value):
         return prepared(name, dtype, value)
     if isinstance(value, np.ma.MaskedArray):
@@ -87,7 +87,7 @@ def ordered(
 
 
 def prepared_inputs(
-    signature: Signature, args: Sequence[Any], on_device: bool = False
+    signature: Signature, args: Sequence[object], on_device: bool = False
 ) -> list[Any]:
     """Return the arguments in a form that a program accepts, copied where necessary.
 
@@ -152,7 +152,7 @@ def is_tensor(value: Any) -> bool:
     return hasattr(type(value), "__dlpack__")
 
 
-def check_exported(where: str, tensor: Any) -> None:
+def check_exported(where: str, tensor: object) -> None:
     """Check that a tensor can be exported by DLPack.
 
     Raises:
@@ -296,7 +296,7 @@ def boolean(name: str, value: object) -> bool:
     return value
 
 
-def refuse_device(what: str, manifest: Mapping[str, Any]) -> None:
+def refuse_device(what: str, manifest: Mapping[str, object]) -> None:
     """Raise Unsupported for a program on a GPU."""
     if manifest.get("device"):
         raise Unsupported(f"{what}: expected a program for a CPU, found one for a GPU")

@@ -291,7 +291,7 @@ def new_record(room: int) -> np.ndarray:
 
 
 def read_record(
-    record: np.ndarray, kernels: Sequence[Mapping[str, Any]]
+    record: np.ndarray, kernels: Sequence[Mapping[str, object]]
 ) -> tuple[list[Event], int]:
     """Return the kernel events of a record, and the nanoseconds of the whole call."""
     rows = record[EVENTS:].reshape(-1, len(FIELDS))[: int(record[0])].tolist()

@@ -83,7 +83,7 @@ def _found(
     return f"{listed}, and {len(names) - len(chosen)} other inputs"
 
 
-def _values(text: str, signature: Signature, args: Sequence[Any]) -> str:
+def _values(text: str, signature: Signature, args: Sequence[object]) -> str:
     """Return the values of the dims in a message.
 
     These are the two values of a dim that differs between inputs, or the dims of a condition.

@@ -38,7 +38,7 @@ class Saved:
 
     path: Path
     crc: int
-    manifest: Mapping[str, Any]
+    manifest: Mapping[str, object]
     module: Any
 
     def read(self) -> bytes:

@@ -28,11 +28,11 @@ class Structure:
         self.names = list(names)
         self.parameters: list[str] = [*found["parameters"], *found["states"]]
         self._states: int = len(found["states"])
-        self._literals: list[Any] = found["literals"]
-        self._outputs: list[tuple[str, Any]] = found["outputs"]
+        self._literals: list[object] = found["literals"]
+        self._outputs: list[tuple[str, object]] = found["outputs"]
         self._written: int = found["written"]
         self._texts = found["arguments"], found["result"]
-        self._specs: tuple[list[Any], Any] | None = None
+        self._specs: tuple[list[object], object] | None = None
 
     @classmethod
     def of(cls, external: Mapping[str, Any] | None, names: Sequence[str]) -> Structure | None:
@@ -78,7 +78,7 @@ class Structure:
             raise type(error)(self._with_paths(str(error))) from None
         return self.nested(found) if out is None else found
 
-    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    def flatten(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
         """Return the flat arguments of a call that nests them as the module does.
 
         Flat arguments, by position or by their flat names, are returned unchanged.
@@ -130,7 +130,7 @@ class Structure:
         flat += [given[name] for name in self.parameters[len(trees) :]]
         return tuple(flat)
 
-    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _bound(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
         expected = ", ".join(self.parameters)
         if len(args) > len(self.parameters):
             raise BadInput(f"expected inputs {expected}, found {len(args)} by position")

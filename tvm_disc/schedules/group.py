@@ -43,7 +43,7 @@ class Machine:
     threads: int
     model: CostModel = field(default_factory=CostModel)
     records: Records | None = None
-    trees: Mapping[str, Any] = field(default_factory=dict)
+    trees: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     micro: MicroKernels = field(default_factory=MicroKernels)
     own_threads: bool = False
     memory: Memory = field(default_factory=Memory)

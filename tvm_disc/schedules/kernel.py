@@ -115,7 +115,7 @@ class Kernel:
         other = [v for v in self.library.variants if v.of_library] if self.library else []
         return [str(v) for v in (*own, *other)]
 
-    def choice_json(self) -> dict[str, Any]:
+    def choice_json(self) -> dict[str, object]:
         """Return the trees as plain values."""
         found = self.choice.to_json() if self.choice is not None else {}
         return {**found, "library": self.library.to_json()} if self.library else found
@@ -278,7 +278,7 @@ def _bytes(dtype: str) -> int:
     return max(1, int(tvm.DataType(dtype).bits) // 8)
 
 
-def _fresh(symbols: Sequence[Any]) -> list[Any]:
+def _fresh(symbols: Sequence[Any]) -> list[object]:
     return [index_var(str(s.name)) for s in symbols]
 
 
@@ -356,7 +356,7 @@ class _Driver:
         self,
         group: Group,
         choice: Choice,
-        symbols: Sequence[Any],
+        symbols: Sequence[object],
         bodies: dict[str, _Body],
     ) -> None:
         self.group, self.choice, self.symbols, self.bodies = group, choice, symbols, bodies

@@ -61,8 +61,8 @@ class Lowering:
         self.solver = solver
         self._readers: dict[Node, Reader] = {}
         self._items: dict[Node, tuple[Expr, Expr]] = {}  # see ``bind_item``
-        self._scopes: list[dict[tuple[Any, ...], Expr]] = [{}]
-        self._resolved: list[set[Any]] = [set()]
+        self._scopes: list[dict[tuple[object, ...], Expr]] = [{}]
+        self._resolved: list[set[object]] = [set()]
         self._guards = 0
         self._mask: Expr | None = None
         self._equal_dims: Container[tuple[Node, int]] = ()

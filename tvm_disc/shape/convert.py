@@ -49,12 +49,12 @@ class Converter:
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
-        self.vars: dict[Atom, Any] = {}
+        self.vars: dict[Atom, Expr] = {}
         self._sym: dict[int, Poly] = {}
-        self._read: dict[int, tuple[Any, Poly]] = {}
-        self._read_cond: dict[int, tuple[Any, Cond]] = {}
-        self._written: dict[Poly, Any] = {}
-        self._atoms_written: dict[Atom, Any] = {}
+        self._read: dict[int, tuple[object, Poly]] = {}
+        self._read_cond: dict[int, tuple[object, Cond]] = {}
+        self._written: dict[Poly, Expr] = {}
+        self._atoms_written: dict[Atom, Expr] = {}
         # quotient atom -> its definition `(e, k)`: e == k * atom
         self.quotients: dict[Atom, tuple[Poly, Poly]] = {}
 
@@ -201,7 +201,7 @@ class Converter:
             found = self._written[p] = self._expr(p)
         return found
 
-    def _expr(self, p: Poly) -> Any:
+    def _expr(self, p: Poly) -> Expr:
         p = self._without_quotients(self._as_remainders(p))
         plus = [t for t in reversed(p.terms) if t[0] and t[1] > 0]
         minus = [t for t in reversed(p.terms) if t[0] and t[1] < 0]
@@ -216,7 +216,7 @@ class Converter:
             total = total + _int(constant) if constant > 0 else total - _int(-constant)
         return total
 
-    def _term(self, mono: Mono, coeff: int) -> Any:
+    def _term(self, mono: Mono, coeff: int) -> Expr:
         out = None
         for atom in reversed(mono):
             factor = self.atom_expr(atom)
@@ -266,7 +266,7 @@ class Converter:
                         return e * Poly.mono(rest, coeff // k_coeff)
         return None
 
-    def atom_expr(self, atom: Atom) -> Any:
+    def atom_expr(self, atom: Atom) -> Expr:
         """Return the expression of one atom."""
         if atom.kind == "sym":
             return self.vars[atom]
@@ -324,5 +324,5 @@ def _address(e: Expr) -> int:
     return int(e.__chandle__())
 
 
-def _int(value: int) -> Any:
+def _int(value: int) -> Expr:
     return tirx.IntImm("int64", value)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd, isqrt
-from typing import Any
 
 from .bounds import lower, mono_lower, nonneg, positive, upper
 from .state import State
@@ -359,7 +358,7 @@ _LAWS_OF = {
 }  # fmt: skip
 
 
-def apply_laws(st: State, kind: str, args: tuple[Any, ...]) -> Poly | None:
+def apply_laws(st: State, kind: str, args: tuple[object, ...]) -> Poly | None:
     """Return the result of the first law that applies, or None for a normal atom."""
     if kind in ("min", "max"):
         args = (kind, args)

@@ -45,10 +45,10 @@ class Questions(Protocol):
     ) -> bool | None:
         """Return whether the shapes have the same number of elements; None if unknown."""
 
-    def define(self, name: str, value: Any, source: str) -> Any:
+    def define(self, name: str, value: object, source: str) -> Expr:
         """Return a new symbol for an expression."""
 
-    def require(self, cond: Any, context: str, message: str = "") -> None:
+    def require(self, cond: object, context: str, message: str = "") -> None:
         """Prove the condition or add a guard."""
 
     def require_eq(self, a: object, b: object, context: str) -> None:
@@ -108,7 +108,7 @@ class Joins:
         self._parts[solver.key(result)] = parts
         return result
 
-    def _defined(self, solver: Questions, a: Expr, b: Expr, parts: dict[Poly, Expr]) -> Any:
+    def _defined(self, solver: Questions, a: Expr, b: Expr, parts: dict[Poly, Expr]) -> Expr:
         first = solver.name_of(next(iter(parts.values())))
         source = f"the broadcast of {first} and {len(parts) - 1} other dims"
         result = solver.define("joined", tirx.Select(tirx.EQ(a, _one()), b, a), source)

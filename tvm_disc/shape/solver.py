@@ -403,7 +403,7 @@ class Solver:
     # -- requirements
 
     @query
-    def require(self, cond: Any, context: str, message: str = "") -> None:
+    def require(self, cond: object, context: str, message: str = "") -> None:
         """Require a condition: nothing to do if proved, a guard and a new fact if unknown.
 
         Raises:
@@ -472,7 +472,7 @@ class Solver:
     def _is_operand(self, x: Dim, choice: Any) -> bool:
         return self._same(x, choice.a) or self._same(x, choice.b)
 
-    def _negated(self, cond: object) -> Any:
+    def _negated(self, cond: object) -> Expr:
         return self._convert.cond_expr(cond_not(self._convert.cond(cond)))
 
     def require_le(self, a: Dim, b: Dim, context: str) -> None:

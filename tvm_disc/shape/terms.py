@@ -476,7 +476,7 @@ class Terms:
     """The atoms of one solver, each created once."""
 
     def __init__(self) -> None:
-        self.table: dict[tuple[Any, ...], Atom] = {}
+        self.table: dict[tuple[object, ...], Atom] = {}
 
     def atom(self, kind: str, *args: Any) -> Atom:
         """Return the atom `kind(*args)`."""

@@ -25,7 +25,7 @@ class Late:
             return inspect.signature(self.function())
         raise AttributeError(name)
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: object, **named: object) -> Any:
         return self.function()(*args, **named)
 
 

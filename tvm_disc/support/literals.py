@@ -58,7 +58,7 @@ class Literals:
 
     def __init__(self) -> None:
         # keyed by id; the array is kept alive so that its id is not reused
-        self._made: dict[int, tuple[np.ndarray, Any]] = {}
+        self._made: dict[int, tuple[np.ndarray, object]] = {}
         self._turned: dict[tuple[int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = {}
         self.folding = FoldBudget()
 

@@ -522,7 +522,7 @@ def call(func: Any, *args: Any) -> Expr:
     return tvm.ir.Call(func, list(args), ret_ty=PrimType("int32"))
 
 
-def prim_func(params: Sequence[Var], body: Stmt, attrs: dict[str, Any] | None = None) -> Any:
+def prim_func(params: Sequence[Var], body: Stmt, attrs: dict[str, object] | None = None) -> Any:
     """Return a private TIR function over raw pointers and scalars that returns an int32 status."""
     body = S.SeqStmt([body, S.Return(tirx.IntImm("int32", 0))])
     func = tirx.PrimFunc(list(params), body, PrimType("int32"))

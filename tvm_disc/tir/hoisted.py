@@ -27,7 +27,7 @@ class Sizes:
 
     def __init__(self, block: Block) -> None:
         self.block = block
-        self._ids: dict[tuple[Any, ...], int] = {}
+        self._ids: dict[tuple[object, ...], int] = {}
         self._numbers: dict[int, Expr] = {}
         self._walked: dict[int, tuple[Expr, int]] = {}
         self._seen: list[Expr] = []  # keeps the objects alive, so that their hashes stay unique

@@ -44,12 +44,12 @@ class IndexSpace:
     def __init__(self, same: SameDim, small: SmallDims = lambda dims: False) -> None:
         self._same = same
         self._small = small  # whether indices over dims fit into 32 bits
-        self._parts: dict[Any, _Part] = {}
+        self._parts: dict[object, _Part] = {}
         # Innermost scope last: a placeholder is bound where it is used, so a split made inside a
         # scope must not be found again outside.
-        self._splits: list[dict[tuple[Any, ...], tuple[Expr, ...]]] = [{}]
+        self._splits: list[dict[tuple[object, ...], tuple[Expr, ...]]] = [{}]
         # ramps whose base is known to be a multiple of their lanes
-        self._aligned: dict[Any, int] = {}
+        self._aligned: dict[object, int] = {}
 
     def aligned(self, base: Size, lanes: int) -> Expr:
         """Return ``lanes`` consecutive indices from ``base``, a multiple of ``lanes``."""

@@ -218,7 +218,7 @@ class Session:
         outputs = [self._empty(_elems(o, points), o.dtype) for o in group.outputs]
         sizes = [int(evaluate(i64(k.scratch_bytes), points)) for k in self.bench.kernels]
         scratch = self._empty(max([64, *sizes]), "uint8")
-        packed: dict[tuple[str, int], Any] = {}
+        packed: dict[tuple[str, int], object] = {}
 
         def tensors(k: int) -> list[Any]:
             kernel, result = self.bench.kernels[k], list(inputs)

@@ -46,7 +46,7 @@ class RemoteDevice:
     def __init__(self, session: Any, where: str, compiler: str | None) -> None:
         self.session, self.where, self.compiler = session, where, compiler
         # Modules stay loaded: unloading one would remove the code that frees its results.
-        self._modules: list[Any] = []
+        self._modules: list[object] = []
         library = probe.made(compiler)
         with self._told():
             session.upload(bytearray(library), probe.FILE)

@@ -189,7 +189,7 @@ def _holds(cond: Expr, point: Mapping[Var, int]) -> bool:
 
 
 def _from_log(
-    path: Path, inputs: Inputs, symbols: Sequence[Any], count: int
+    path: Path, inputs: Inputs, symbols: Sequence[object], count: int
 ) -> list[dict[object, int]]:
     """Return the shapes of a log, the most frequent first."""
     seen: dict[tuple[int, ...], int] = {}

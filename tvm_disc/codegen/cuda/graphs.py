@@ -82,7 +82,7 @@ class Graphs:
         return KEY + self.key_words
 
 
-def graph_functions(graphs: Graphs, most_words: int) -> dict[Any, Any]:
+def graph_functions(graphs: Graphs, most_words: int) -> dict[object, object]:
     """Return the functions of a program that uses graphs.
 
     Args:

@@ -243,7 +243,7 @@ def _trim(graphs: bool) -> Any:
     return prim_func([state_ptr], block.stmt())
 
 
-def _close(slot: Any) -> Any:
+def _close(slot: object) -> Any:
     """Return ``()``: wait for all work, then free graphs and constants.
 
     No call may run concurrently. The code stays loaded, as results are freed by it.
@@ -356,7 +356,7 @@ def _open_or_fail(block: Block, state: Buffer, args: object) -> None:
         block.eval(_left(args))
 
 
-def _download(slot: Any) -> Any:
+def _download(slot: object) -> Any:
     """Return ``(tensor, address, bytes)``: copy a tensor's elements to the host, after waiting
     for them.
     """

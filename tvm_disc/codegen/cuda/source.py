@@ -97,7 +97,7 @@ def _uncompiled() -> Iterator[list[str]]:
                 tvm_ffi.register_global_func(_COMPILE, before, override=True)
 
 
-def _lowered(module: Any) -> object:
+def _lowered(module: object) -> object:
     """Return the module in the form that TVM's code generator requires: single assignment."""
     return T.LowerIntrin()(T.ConvertSSA()(module))
 

@@ -41,7 +41,7 @@ class _Asserts:
         """Emit nothing: an assertion returns from the function."""
 
 
-def input_functions(program: Program, device: bool) -> dict[str, Any]:
+def input_functions(program: Program, device: bool) -> dict[str, object]:
     """Return the functions ``(args, table)`` by name."""
     return {_name(first): _function(program, first, device) for first in _parts(program)}
 

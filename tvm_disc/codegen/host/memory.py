@@ -59,7 +59,7 @@ def memory_functions() -> dict[GlobalVar, object]:
     }
 
 
-def words(name: str) -> Any:
+def words(name: str) -> Var:
     """Return a parameter that points to 64-bit words."""
     return tirx.Var(name, PointerType(PrimType("int64"), "global"))
 
@@ -93,7 +93,7 @@ def lock(block: Block, state: Expr | Var, verb: str) -> None:
     block.eval(O.call_extern("int32", f"pthread_mutex_{verb}", _address(state, MUTEX)))
 
 
-def new_state(block: Block, slot: Any, constants: Expr, home: Expr, threads: int) -> Buffer:
+def new_state(block: Block, slot: object, constants: Expr, home: Expr, threads: int) -> Buffer:
     """Emit the creation of the program's state, unless it exists; return the state."""
     cell = static_cell(block, slot)
     with block.when(tirx.EQ(cell[i64(0)], i64(0))):

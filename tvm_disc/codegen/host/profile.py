@@ -25,7 +25,7 @@ from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import product, substitute
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, Var
 
 if TYPE_CHECKING:
     from tvm_disc.schedules.dispatch.tree import Split
@@ -41,7 +41,7 @@ def profile_functions() -> dict[Expr, object]:
     return {NOW: _now(), RECORD: _record()}
 
 
-def _words(name: str) -> Any:
+def _words(name: str) -> Var:
     return tirx.Var(name, PointerType(PrimType("int64"), "global"))
 
 

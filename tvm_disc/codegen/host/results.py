@@ -58,7 +58,7 @@ HUGE_BYTES = 4 << 20
 PAGE_BYTES, MADV_HUGEPAGE = 4096, 14
 
 
-def result_functions() -> dict[Any, Any]:
+def result_functions() -> dict[object, object]:
     """Return the private functions of results, which every program contains."""
     return {TENSOR: _new_tensor(), DROP: _drop()}
 

@@ -93,13 +93,13 @@ class ObjectCode:
         host: Emission,
         regions: Regions,
         exits: Exits,
-        functions: Mapping[HostFunction, Any],
+        functions: Mapping[HostFunction, object],
         errors: Errors,
         jumps: Callable[[Invoke], bool] = lambda instruction: False,
     ) -> None:
         self.host, self.regions, self.exits, self.block = host, regions, exits, host.block
         self.host_functions, self.errors, self._jumps = functions, errors, jumps
-        self.heap: Any = None
+        self.heap: object = None
         self.regs: Buffer = UNSET
         self.boxes: dict[Box, Expr] = {}
         self._kept = regions.memory

@@ -110,7 +110,7 @@ class KernelLibrary:
         self,
         solver_factory: Callable[[], Solver],
         machine: Machine,
-        constants: Mapping[Any, Any],
+        constants: Mapping[object, object],
         made: Callable[[Kernel], None] = lambda kernel: None,
     ) -> None:
         self._solver_factory = solver_factory

@@ -74,7 +74,7 @@ class _Lowerer:
         self.here = Position(solver)
         self.objects = ObjectLowerer(dict(mod.functions_items()), self.here, self)
         self.constants: list[ProgramConstant] = []
-        self.constant_of: dict[Any, StoredTensor] = {}
+        self.constant_of: dict[object, StoredTensor] = {}
         # Values that the result of an If or Loop may alias, by its storage.
         self.lies: dict[Storage, list[StoredTensor]] = {}
 
@@ -528,7 +528,7 @@ class _Lowerer:
         storage = Storage(Home.CELL, i64(0), str(param.name))
         storage.cell = Cell(self.here.numbered(str(param.name)))
         dims: list[Any] = []
-        seen: set[Any] = set()
+        seen: set[object] = set()
         for declared, actual in zip(param.ty.shape.values, initial.shape, strict=True):
             if isinstance(declared, tirx.Var) and declared not in self.here.defined | seen:
                 dims.append(declared)

@@ -330,7 +330,7 @@ class ObjectLowerer:
         return flat
 
 
-def _leaf_types(ty: object) -> list[Any]:
+def _leaf_types(ty: object) -> list[object]:
     if isinstance(ty, relax.TupleType):
         return [t for f in ty.fields for t in _leaf_types(f)]
     return [ty]

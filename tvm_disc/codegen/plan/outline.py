@@ -57,7 +57,7 @@ def outline(program: Program) -> list[dict[str, object]]:
     return calls
 
 
-def memory_outline(program: Program) -> dict[str, Any] | None:
+def memory_outline(program: Program) -> dict[str, object] | None:
     """Return the slots in the workspace of ``main``; None if sizes depend on run-time values.
 
     A slot has the call that writes it, the first and last call that access it, its size, and the

@@ -37,11 +37,11 @@ class Position:
     def __init__(self, solver: Solver) -> None:
         self.solver = solver
         self.region = self.main = Region()
-        self.env: dict[Any, Any] = {}
-        self.defined: set[Any] = set()
-        self.at_entry: set[Any] = set()
-        self.bound: set[Any] = set()
-        self.settled: set[Any] = set()
+        self.env: dict[object, object] = {}
+        self.defined: set[object] = set()
+        self.at_entry: set[object] = set()
+        self.bound: set[object] = set()
+        self.settled: set[object] = set()
         self.placed: set[int] = set()
         self.values: dict[Storage, StoredTensor] = {}
         self.counter = 0

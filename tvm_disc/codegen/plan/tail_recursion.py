@@ -31,7 +31,7 @@ def leaves(tree: Any) -> list[StoredTensor]:
     return [tree]
 
 
-def rebuild(tree: Any, values: Iterator[object]) -> Any:
+def rebuild(tree: object, values: Iterator[object]) -> Any:
     """Return ``tree`` with its tensors replaced, in order."""
     if isinstance(tree, tuple):
         return tuple(rebuild(item, values) for item in tree)

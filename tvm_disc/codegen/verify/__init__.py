@@ -44,7 +44,7 @@ def verify(
     build: Callable[..., Executable],
     source: Callable[[], Source],
     params: Callable[[], object],
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     exe: Executable,
     args: Arguments,
     kwargs: Mapping[str, Argument],
@@ -150,7 +150,7 @@ def _operators(
 
 def _framework(
     model: Source,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     inputs: tuple[Arguments, Mapping[str, Argument], Mapping[str, Array]],
     own: Sequence[Array],
     tolerance: float,

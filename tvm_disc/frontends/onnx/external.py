@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def check_external(model: ModelProto, folder: str, path: Path | None = None) -> 
     return places
 
 
-def _tensors(bodies: Sequence[GraphProto]) -> Iterator[Any]:
+def _tensors(bodies: Sequence[GraphProto]) -> Iterator[object]:
     """Yield every tensor of graphs and functions, including tensors in node attributes."""
     left = list(bodies)
     while left:

@@ -88,7 +88,7 @@ def instantiated(proto: Proto, attrs: dict[str, object]) -> NodeProto:
     return made
 
 
-def _instantiate_graph(graph: GraphProto, attrs: dict[str, Any]) -> None:
+def _instantiate_graph(graph: GraphProto, attrs: dict[str, object]) -> None:
     nodes = [instantiated(n, attrs) for n in graph.node]
     kept = []
     for n in nodes:

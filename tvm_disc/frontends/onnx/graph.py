@@ -66,9 +66,9 @@ class OnnxGraph:
     ) -> None:
         self.model, self.opsets, self.outer = model, opsets, outer
         self.infer = model.infer
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, object] = {}
         self.ranks: dict[str, int] = {}  # of values whose rank the model declares
-        self.references: dict[str, Any] = {}  # attributes of a function call, as protos
+        self.references: dict[str, object] = {}  # attributes of a function call, as protos
 
     # -- values --------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ def refuse_unknown(model: ModelProto, opsets: Mapping[str, int], own: Mapping[An
         Unsupported: the message has the operator, its opset, the node's name and its inputs.
     """
     found: dict[str, None] = {}
-    seen: set[Any] = set()
+    seen: set[object] = set()
 
     def scan(nodes: Iterable[Any], versions: Mapping[str, int]) -> None:
         for node in nodes:
@@ -268,7 +268,7 @@ def _described(node: NodeProto, domain: str, opset: int) -> str:
     )
 
 
-def results_of(values: Sequence[Any], names: Sequence[str]) -> Expr:
+def results_of(values: Sequence[object], names: Sequence[str]) -> Expr:
     """Return the result of ``main``: a tensor or a tuple; a sequence becomes a tuple of its
     elements.
 

@@ -38,7 +38,7 @@ def variables(graph: GraphProto, given: set[str]) -> list[ast.Var]:
     return [ast.Var(v.name, _type(v, dims)) for v in wanted]
 
 
-def _shape(value: Any) -> Sequence[Any]:
+def _shape(value: Any) -> Sequence[object]:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         raise Unsupported(f"input {value.name!r}: expected a tensor, found a {kind or 'nothing'}")

@@ -63,7 +63,7 @@ class OnnxNode(Calc):
         """Return an attribute, or its default."""
         return self.attrs.get(name, default)
 
-    def inside(self, values: Iterable[tuple[str, Any]]) -> OnnxNode:
+    def inside(self, values: Iterable[tuple[str, object]]) -> OnnxNode:
         """Return a copy of the node in a nested graph in which these names are bound to new
         values.
         """
@@ -137,7 +137,7 @@ def attributes(proto: Proto) -> dict[str, Any]:
     }
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: object) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list) and value and isinstance(value[0], bytes):

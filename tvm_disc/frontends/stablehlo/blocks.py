@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 
-def outer_reads(blocks: Sequence[Any]) -> list[Any]:
+def outer_reads(blocks: Sequence[object]) -> list[Any]:
     """Return the values that blocks and their nested regions read and that are defined outside."""
     inside: set[Any] = set()
     found: dict[Any, None] = {}

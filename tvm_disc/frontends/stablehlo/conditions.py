@@ -34,7 +34,7 @@ class Texts:
         function: from a name to the function of the module.
     """
 
-    def __init__(self, sizes: Mapping[tuple[Any, int], str], function: Functions) -> None:
+    def __init__(self, sizes: Mapping[tuple[object, int], str], function: Functions) -> None:
         self.sizes, self.function = sizes, function
 
     def of(self, value: Any) -> str | None:

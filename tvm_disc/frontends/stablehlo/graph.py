@@ -41,11 +41,11 @@ class ModuleConversion:
     def __init__(self, infer: Inference, module: Any) -> None:
         self.infer = infer
         self.functions = {_symbol(f): f for f in module.body if f.operation.name == "func.func"}
-        self.values: dict[Any, Expr] = {}
-        self.conditions: list[tuple[Any, Expr, str]] = []
-        self.stacks: list[Any] = []  # of the loops whose bodies are being converted
+        self.values: dict[object, Expr] = {}
+        self.conditions: list[tuple[object, Expr, str]] = []
+        self.stacks: list[object] = []  # of the loops whose bodies are being converted
         self._converted, self._depth = 0, 0
-        self._constants: dict[Any, ast.Constant] = {}
+        self._constants: dict[object, ast.Constant] = {}
 
     def function(self, name: str) -> Any:
         """Return a function by name.

@@ -19,7 +19,7 @@ from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.module import IRModule
 
 
-def from_stablehlo(source: Any) -> IRModule:
+def from_stablehlo(source: object) -> IRModule:
     """Return the Relay module of a StableHLO module.
 
     Args:
@@ -71,7 +71,7 @@ def _arguments(block: Any) -> tuple[FunctionArgument, ...]:
 
 def _sizes(
     block: Any, names: Sequence[str], arguments: Sequence[FunctionArgument], dims: Dims
-) -> dict[tuple[Any, int], str]:
+) -> dict[tuple[object, int], str]:
     """Return the text of each dim: its number, its symbol, or ``input.axis``."""
     found = {}
     for name, a in zip(names, arguments, strict=True):

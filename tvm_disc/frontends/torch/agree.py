@@ -83,7 +83,7 @@ class Agreement:
         self._special = special
         self._equal = _replacements(program)
         self._sizes = _sizes_of_axes(program)
-        self._made: dict[frozenset[tuple[Place, int]], Any] = {}
+        self._made: dict[frozenset[tuple[Place, int]], object] = {}
 
     def settled(self) -> dict[str, str]:
         """Return the texts of guards that callers need not meet, each with a weaker guard, or "".
@@ -111,7 +111,7 @@ class Agreement:
             found |= dict.fromkeys(codes, text)
         return found
 
-    def _agrees(self, fixed: Mapping[Any, int], conditions: Sequence[SymExpr]) -> bool:
+    def _agrees(self, fixed: Mapping[object, int], conditions: Sequence[SymExpr]) -> bool:
         """Return whether the program is right for some sizes, if the conditions hold.
 
         If the export for these sizes excludes a small size of another axis, the case that both
@@ -134,7 +134,7 @@ class Agreement:
         return True
 
     def _export(
-        self, fixed: Mapping[Any, int], conditions: Sequence[SymExpr]
+        self, fixed: Mapping[object, int], conditions: Sequence[SymExpr]
     ) -> ExportedProgram | None:
         """Return the export with symbols of fixed size.
 
@@ -201,7 +201,7 @@ def narrowed_sizes(
 def unmet(
     general: ExportedProgram,
     special: ExportedProgram,
-    fixed: Mapping[Any, int],
+    fixed: Mapping[object, int],
     required: Set[SymExpr],
 ) -> list[SymExpr] | None:
     """Return the conditions under which ``special`` computes the same as ``general``.
@@ -286,7 +286,7 @@ class _Walk:
     def __init__(self, program: ExportedProgram, values: Values) -> None:
         self.program, self.values = program, values
         self.written = written(program)
-        self.places: dict[Any, int] = {}
+        self.places: dict[object, int] = {}
 
     def steps(self) -> list[Any]:
         """Return what every node that makes tensors does; sizes occur as arguments only."""
@@ -309,7 +309,7 @@ class _Walk:
         target = None if node.op == "output" else node.target
         return target, self._value(self._arguments(node)), self._value(sorted(node.kwargs.items()))
 
-    def _arguments(self, node: FxNode) -> list[Any]:
+    def _arguments(self, node: FxNode) -> list[object]:
         """Return the positional arguments of a node; those of a slice with its exact bounds."""
         given: list[Any] = list(node.args)
         if str(node.target) != _SLICE:
@@ -342,7 +342,7 @@ class _Walk:
     def _shape(self, shape: Any) -> list[int]:
         return [_replaced(dim_of(size), self.values) for size in shape]
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: object) -> Any:
         if hasattr(value, "graph") and hasattr(value, "meta"):
             if self._is_size(value):
                 return _replaced(_expression(value.meta["val"]), self.values)

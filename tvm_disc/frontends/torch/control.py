@@ -34,7 +34,9 @@ def _pinned(m: Maker, made: Sequence[Value]) -> list[Value]:
     return found
 
 
-def _cond(m: Maker, pred: Any, yes: Any, no: Any, operands: Sequence[Any] = ()) -> list[Value]:
+def _cond(
+    m: Maker, pred: object, yes: object, no: object, operands: Sequence[object] = ()
+) -> list[Value]:
     def branch(graph: object) -> Any:
         return lambda reads: _tensors(m, m.translate(graph, reads))
 
@@ -43,7 +45,11 @@ def _cond(m: Maker, pred: Any, yes: Any, no: Any, operands: Sequence[Any] = ()) 
 
 
 def _while_loop(
-    m: Maker, cond: Any, body: Any, carried: Sequence[object], additional: Sequence[object] = ()
+    m: Maker,
+    cond: object,
+    body: object,
+    carried: Sequence[object],
+    additional: Sequence[object] = (),
 ) -> list[Value]:
     begin = _changing(body, _tensors(m, carried))
 
@@ -76,7 +82,7 @@ def _changing(body: Any, begin: Sequence[Value]) -> list[Value]:
 
 def _scan(
     m: Maker,
-    combine: Any,
+    combine: object,
     init: Sequence[object],
     xs: Sequence[Value],
     additional: Sequence[object] = (),
@@ -100,7 +106,7 @@ def _map(
     return _scan(m, body, [], xs, additional)
 
 
-def _inlined(m: Maker, graph: object, args: Sequence[Any]) -> list[object]:
+def _inlined(m: Maker, graph: object, args: Sequence[object]) -> list[object]:
     return list(m.translate(graph, list(args)))
 
 
@@ -120,7 +126,7 @@ def _autocast(
     return _inlined(m, graph, args)
 
 
-def _invoke(m: Maker, graph: object, identifier: Any, *args: Any) -> list[Any]:
+def _invoke(m: Maker, graph: object, identifier: object, *args: object) -> list[object]:
     return _inlined(m, graph, args)
 
 

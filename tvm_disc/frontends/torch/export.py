@@ -149,10 +149,10 @@ class _Tries:
 
     def __init__(
         self,
-        module: Any,
+        module: object,
         args: tuple[TorchTensor, ...],
-        kwargs: dict[str, Any],
-        dynamic_shapes: Any,
+        kwargs: dict[str, object],
+        dynamic_shapes: object,
     ) -> None:
         self.given = dynamic_shapes
         self.failures: list[Exception] = []

@@ -50,7 +50,7 @@ class Refusal:
     reason: str
 
 
-def graph_decompositions() -> Mapping[object, Any]:
+def graph_decompositions() -> Mapping[object, object]:
     """Return the decompositions for tracing: those of all operators without a converter."""
     from torch._decomp import core_aten_decompositions
 

@@ -49,7 +49,7 @@ class ExportedInputs:
         self._plain = set(plain)
         # Symbols that are inputs themselves. Dims that depend on them get separate symbols.
         self._given = {t.node.expr for _, t in tensors if not hasattr(t, "shape")} - self._plain
-        self._own: dict[Any, str] = {}
+        self._own: dict[object, str] = {}
         for name, tensor in tensors:
             self.variables[name] = self._variable(name, tensor)
 

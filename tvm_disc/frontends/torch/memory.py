@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import Any
 
 from tvm_disc.typing import ExportedProgram, FxNode
 
@@ -76,7 +75,7 @@ def _is_number(node: FxNode) -> bool:
     return isinstance(node.meta.get("val"), kinds)
 
 
-def _nodes(value: Any) -> Iterator[FxNode]:
+def _nodes(value: object) -> Iterator[FxNode]:
     if isinstance(value, list | tuple):
         for element in value:
             yield from _nodes(element)

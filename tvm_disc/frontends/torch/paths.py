@@ -41,7 +41,7 @@ def input_paths(program: ExportedProgram, count: int) -> list[list[Keys]]:
     return found
 
 
-def _key(key: Any) -> Any:
+def _key(key: object) -> Any:
     for attribute in ("idx", "key", "name"):
         if hasattr(key, attribute):
             return getattr(key, attribute)

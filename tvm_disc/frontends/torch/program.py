@@ -289,7 +289,7 @@ class ExportedConversion:
             return self.walk.constant(self.program.constants[hole.target])
         return None
 
-    def _state(self, name: Any) -> TorchTensor:
+    def _state(self, name: object) -> TorchTensor:
         """Return a parameter or a buffer; the latter may be missing in the saved state."""
         state = self.program.state_dict
         return state[name] if name in state else self.program.constants[name]

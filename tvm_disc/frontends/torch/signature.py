@@ -24,8 +24,8 @@ def with_named_parameters(
     if all(p.kind not in _SEVERAL for p in signature.parameters.values()):
         return module, args, dict(kwargs)
     bound = signature.bind(*args, **kwargs)
-    positional: dict[str, Any] = {}
-    by_name: dict[str, Any] = {}
+    positional: dict[str, object] = {}
+    by_name: dict[str, object] = {}
     for name, value in bound.arguments.items():
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
@@ -73,7 +73,7 @@ def register_classes(values: object) -> None:
             torch.export.register_dataclass(kind, serialized_type_name=name)
 
 
-def _objects(value: object) -> Iterator[Any]:
+def _objects(value: object) -> Iterator[object]:
     """Yield a value and everything nested in it: tuples, lists, mappings and dataclasses."""
     yield value
     if isinstance(value, Mapping):

@@ -56,7 +56,7 @@ def structure_of(
     )
 
 
-def _outputs(program: ExportedProgram) -> list[tuple[str, Any]]:
+def _outputs(program: ExportedProgram) -> list[tuple[str, object]]:
     """Return for each leaf of the result its kind (tensor, number or known), and the known
     value.
     """

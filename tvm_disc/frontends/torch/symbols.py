@@ -39,7 +39,7 @@ class Symbols:
 
     def __init__(self) -> None:
         self._bound: dict[Any, Callable[[], Expr]] = {}
-        self._made: dict[Any, tuple[Expr, str]] = {}
+        self._made: dict[object, tuple[Expr, str]] = {}
 
     def knows(self, symbol: object) -> bool:
         """Return whether a symbol is bound."""

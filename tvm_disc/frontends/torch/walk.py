@@ -85,7 +85,7 @@ class GraphConversion:
         finally:
             self.maker.node = kept
 
-    def _bind_operand(self, node: FxNode, given: dict[str, Any]) -> None:
+    def _bind_operand(self, node: FxNode, given: dict[str, object]) -> None:
         value, known = given[node.name], node.meta.get("val")
         if isinstance(value, Value) and hasattr(known, "shape"):
             dims = dims_of(known)

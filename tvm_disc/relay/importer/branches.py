@@ -83,7 +83,7 @@ class Branches:
         )
         return Boxed(kind, UNSET)
 
-    def _as(self, value: Any, joint: tuple[Tensor, ...] | Boxed | Tensor) -> object:
+    def _as(self, value: object, joint: tuple[Tensor, ...] | Boxed | Tensor) -> object:
         """Return ``value`` converted to the common form ``joint``."""
         if isinstance(joint, tuple) and isinstance(value, tuple):
             return tuple(self._as(v, j) for v, j in zip(value, joint, strict=True))

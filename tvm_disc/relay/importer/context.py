@@ -173,7 +173,7 @@ class Emitter:
     # -- emission ------------------------------------------------------------------------------
 
     @contextmanager
-    def nested_in(self, outer: Sequence[list[Binding]]) -> Iterator[list[Any]]:
+    def nested_in(self, outer: Sequence[list[Binding]]) -> Iterator[list[Binding]]:
         """Bind into a new sequence: the body of a branch or function.
 
         ``outer`` are the sequences whose variables the body can read: the open ones for a branch,

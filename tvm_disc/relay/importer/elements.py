@@ -64,7 +64,7 @@ def applied(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, A
     return result
 
 
-def _know_places(ctx: Emitter, x: Tensor, axis: Any, result: Tensor) -> None:
+def _know_places(ctx: Emitter, x: Tensor, axis: object, result: Tensor) -> None:
     """Record that positions along an axis are within the axis."""
     axes = axis if isinstance(axis, tuple) else (axis,)
     if len(axes) == 1 and isinstance(axes[0], int):
@@ -93,7 +93,7 @@ def shape_value(
 
 
 def _of_dims(
-    ctx: Emitter, row: OpRow, args: Sequence[object], attrs: Mapping[str, Any]
+    ctx: Emitter, row: OpRow, args: Sequence[object], attrs: Mapping[str, object]
 ) -> np.ndarray | None:
     """Return the elements that the operator's shape-value rule computes, or None.
 
@@ -111,7 +111,9 @@ def _of_dims(
     return found
 
 
-def _of_numbers(row: OpRow, args: Sequence[object], attrs: Mapping[str, Any]) -> np.ndarray | None:
+def _of_numbers(
+    row: OpRow, args: Sequence[object], attrs: Mapping[str, object]
+) -> np.ndarray | None:
     """Return the elements of a result, computed as kernels do; None if an operand is not a number,
     or if the operator cannot be folded.
     """

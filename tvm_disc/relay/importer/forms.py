@@ -43,7 +43,7 @@ class Forms:
 
     # -- kinds ---------------------------------------------------------------------------------
 
-    def kind_of(self, value: Any) -> Kind:
+    def kind_of(self, value: object) -> Kind:
         """Return the kind of a value; the kind of a function comes from its annotations."""
         if isinstance(value, Tensor):
             dims = tuple(self.ctx.literal(d) for d in value.dims)
@@ -115,7 +115,7 @@ class Forms:
 
     # -- conversions ---------------------------------------------------------------------------
 
-    def converted(self, value: Any, kind: Kind, what: str) -> Any:
+    def converted(self, value: object, kind: Kind, what: str) -> Any:
         """Return ``value`` as a value of ``kind``: closures become run-time values, literal dims
         are checked.
 
@@ -188,7 +188,7 @@ class Forms:
             return self._reifier.reified(value, self.signature(value)).expr
         return value.expr if isinstance(value, Boxed) else self.ctx.expr(value)
 
-    def tied_result(self, value: Any) -> Expr:
+    def tied_result(self, value: object) -> Expr:
         """Return a variable that holds a value, with tuples as Relax tuples."""
         expr = self.tied_expr(value)
         if isinstance(expr, tvm.ir.Var):

@@ -67,12 +67,12 @@ class Widened(Exception):
     imported again for both.
     """
 
-    def __init__(self, entry: Specialization, args: list[Any]) -> None:
+    def __init__(self, entry: Specialization, args: list[object]) -> None:
         super().__init__("a function must be wider")
         self.entry, self.wanted = entry, args
 
 
-def check_arguments(walk: ModuleWalk, closure: Closure, args: Sequence[Any], call: Expr) -> None:
+def check_arguments(walk: ModuleWalk, closure: Closure, args: Sequence[object], call: Expr) -> None:
     """Check the number of arguments of a call.
 
     Raises:
@@ -95,7 +95,7 @@ class Functions:
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def call_function(self, closure: Closure, args: Sequence[Any], node: Any) -> Any:
+    def call_function(self, closure: Closure, args: Sequence[object], node: object) -> Any:
         """Return the result of a call of a function that is not inlined."""
         for a in args:
             if isinstance(a, Bottom):
@@ -133,7 +133,7 @@ class Functions:
             found.append(self._specialised(value, declared, what))
         return found
 
-    def _specialised(self, value: Any, declared: Kind, what: str) -> Any:
+    def _specialised(self, value: object, declared: Kind, what: str) -> Any:
         """Return the specialization of one parameter; a dim declared as ``?`` stays unknown."""
         declared = resolve(declared)
         if isinstance(value, TailCall):
@@ -170,14 +170,14 @@ class Functions:
                 if isinstance(resolve(a), Hole) or not isinstance(resolve(b), Hole | TensorKind):
                     self.kinds.unify(a, b, what)
 
-    def typed_scope(self, closure: Closure, node: Any) -> Scope:
+    def typed_scope(self, closure: Closure, node: object) -> Scope:
         """Return a scope for a function's body in which its type parameters are unbound."""
         types: dict[str, Kind] = {v.name: Hole(id(node)) for v in closure.function.type_params}
         return Scope(closure.scope, self.walk.frame, types=types)
 
     # -- specialization ------------------------------------------------------------------------
 
-    def _entry(self, closure: Closure, args: list[Any], node: Any) -> Specialization:
+    def _entry(self, closure: Closure, args: list[object], node: object) -> Specialization:
         same = [e for e in self.entries if e.closure.identity == closure.identity]
         for entry in same:
             if _args_key(entry.args) == _args_key(args):
@@ -202,7 +202,7 @@ class Functions:
         self._make(entry, node)
         return entry
 
-    def _declared_result(self, closure: Closure, args: list[Any], node: Any) -> Kind | None:
+    def _declared_result(self, closure: Closure, args: list[object], node: object) -> Kind | None:
         ret = closure.function.ret_type
         if ret is None or isinstance(ret, rt.IncompleteType):
             return None
@@ -212,7 +212,7 @@ class Functions:
         kind = resolve(self.forms.annotated(ret, scope, closure.function))
         return None if _open_at_top(kind) else kind
 
-    def _make(self, entry: Specialization, node: Any) -> None:
+    def _make(self, entry: Specialization, node: object) -> None:
         """Import the body until its result kind and its captures no longer change."""
         self.depth += 1
         try:
@@ -241,7 +241,7 @@ class Functions:
             self.depth -= 1
             entry.active = False
 
-    def _body(self, entry: Specialization, node: Any) -> Kind | None:
+    def _body(self, entry: Specialization, node: object) -> Kind | None:
         """Import the body once and return its result kind, or None if every path calls an
         unfinished function.
         """
@@ -269,7 +269,7 @@ class Functions:
         return kind
 
     def _returned(
-        self, entry: Specialization, value: tuple[Tensor, Boxed] | Boxed | Tensor, node: Any
+        self, entry: Specialization, value: tuple[Tensor, Boxed] | Boxed | Tensor, node: object
     ) -> tuple[Kind, Expr]:
         """Return the kind of a function's result, and a variable that holds the result."""
         kind = entry.result if entry.result is not None else self.forms.kind_of(value)
@@ -278,7 +278,7 @@ class Functions:
         kind = self._widest(kind, value)
         return kind, self.forms.tied(value, kind)
 
-    def _no_result(self, entry: Specialization, value: Bottom, node: Any) -> Kind | None:
+    def _no_result(self, entry: Specialization, value: Bottom, node: object) -> Kind | None:
         others = any(e.active and e.result is None and e is not entry for e in self.entries)
         if value is BOTTOM and others:
             return None
@@ -368,7 +368,7 @@ class Functions:
         var = self.forms.object("closure", relax.ObjectType(), entry.gv, *exprs)
         return Boxed(wanted, var)
 
-    def apply_boxed(self, callee: Boxed, args: Sequence[Tensor], node: Any) -> Any:
+    def apply_boxed(self, callee: Boxed, args: Sequence[Tensor], node: object) -> Any:
         """Return the result of a call of a run-time closure."""
         for a in args:
             if isinstance(a, Bottom):

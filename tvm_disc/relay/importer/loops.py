@@ -145,7 +145,7 @@ class Loops:
         return made
 
     def _parameter(
-        self, param: ast.Var, arg: Tensor, named: dict[str, Any], closure: Closure
+        self, param: ast.Var, arg: Tensor, named: dict[str, Expr], closure: Closure
     ) -> Tensor:
         """Return a parameter; dims of the same name share one symbol."""
         ty = param.type_annotation

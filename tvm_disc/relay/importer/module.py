@@ -127,7 +127,7 @@ def import_module(
 def _import(
     mod: IRModule,
     solver: Solver,
-    symbols: dict[Any, Any],
+    symbols: dict[object, object],
     wide: dict[WideKey, tuple[int | None, ...]],
     params: Mapping[str, np.ndarray],
     literals: Literals,
@@ -159,7 +159,7 @@ class _Importer:
         self,
         mod: IRModule,
         solver: Solver,
-        symbols: dict[Any, Any],
+        symbols: dict[object, object],
         wide: dict[WideKey, tuple[int | None, ...]],
         emitter: Callable[[Solver], Emitter] = Emitter,
     ) -> None:
@@ -427,7 +427,7 @@ class _Importer:
         finally:
             self.inlined.pop()
 
-    def _annotated(self, param: ast.Var, value: Any, scope: Scope, named: dict[str, Var]) -> Any:
+    def _annotated(self, param: ast.Var, value: object, scope: Scope, named: dict[str, Var]) -> Any:
         """Return an argument with the dims that its parameter declares.
 
         Literal dims are required to match, and dims of the same name must be equal in all
@@ -473,7 +473,7 @@ class _Importer:
             self.walk.at(node, "a branch that cannot return was executed"),
         )
 
-    def _seen_outside(self, value: Any, params: Sequence[Var]) -> Any:
+    def _seen_outside(self, value: object, params: Sequence[Var]) -> Any:
         """Return the type of a result, which may contain symbols of the parameters only."""
         tensors = [p for p in params if isinstance(p.ty, relax.TensorType)]
         own = {d for p in tensors for d in p.ty.shape.values if isinstance(d, tirx.Var)}

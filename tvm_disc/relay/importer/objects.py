@@ -54,7 +54,7 @@ class Objects:
         found = dict(zip(names, args, strict=True))
         return [from_type(t, lambda v: found[v.name], id(node)) for t in ctor.inputs]
 
-    def construct(self, ctor: ast.Constructor, values: Sequence[object], node: Any) -> object:
+    def construct(self, ctor: ast.Constructor, values: Sequence[object], node: object) -> object:
         """Return the value of ``ctor(values)``."""
         if any(isinstance(v, Bottom) for v in values):
             return next(v for v in values if isinstance(v, Bottom))
@@ -200,7 +200,7 @@ class _Field:
 
     def __init__(self, source: Expr, k: int, kind: Kind) -> None:
         self.source, self.k, self.kind = source, k, kind
-        self.value: Any = None
+        self.value: object = None
 
     def read(self, forms: Forms) -> Any:
         if self.value is None:

@@ -71,7 +71,7 @@ def _numbers(x: Tensor) -> np.ndarray | None:
     return array if int(array.min()) > -MOST and int(array.max()) < MOST else None
 
 
-def bounds(ctx: Emitter, x: Any) -> Bounds:
+def bounds(ctx: Emitter, x: object) -> Bounds:
     """Return the least and the greatest element, each None if unknown."""
     if not isinstance(x, Tensor) or not ("int" in x.dtype or x.dtype == "bool"):
         return None, None

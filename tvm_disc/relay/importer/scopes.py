@@ -42,7 +42,7 @@ class Scope:
     parent: Scope | None
     frame: Frame
     variables: dict[ast.Var, Any] = field(default_factory=dict)
-    memo: dict[int, Any] = field(default_factory=dict)
+    memo: dict[int, object] = field(default_factory=dict)
     types: dict[str, Kind] = field(default_factory=dict)
 
 

@@ -35,7 +35,7 @@ class OperatorTypes:
     """Types of operator calls; equal calls are typed once."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, rt.Type] = {}
+        self._known: dict[object, rt.Type] = {}
 
     def result(self, row: OpRow, types: Sequence[rt.Type], call: ast.Call) -> rt.Type:
         """Return the type of a call whose operands have ``types``.

@@ -157,10 +157,10 @@ class LegacyGraph:
         except (TypeError, ValueError, OverflowError) as error:
             raise ParseError(f"is malformed: {str(error)[:200]}") from None
 
-    def _field(self, key: str, attrs: Mapping[str, Any], name: str) -> Any:
+    def _field(self, key: str, attrs: Mapping[str, object], name: str) -> Any:
         return checked(key, name, self._done[node_number(attrs.get(name, 0))])
 
-    def _map(self, node: dict[str, Sequence[int | str] | str]) -> dict[object, Any]:
+    def _map(self, node: dict[str, Sequence[int | str] | str]) -> dict[object, object]:
         data = [self._done[node_number(i)] for i in node.get("data", [])]
         keys, values = (node["keys"], data) if "keys" in node else (data[::2], data[1::2])
         if len(keys) != len(values):
@@ -179,7 +179,7 @@ class LegacyGraph:
         return self._done[node_number(value)] if _is_ref(key, name, value) else value
 
 
-def _named(index: int, node: Mapping[str, Any]) -> str:
+def _named(index: int, node: Mapping[str, object]) -> str:
     return f"node {index} ({str(node.get('type_key'))[:80]})"
 
 

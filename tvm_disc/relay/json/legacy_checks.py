@@ -37,7 +37,7 @@ class Kind:
         return Kind(f"{self.text}, or nothing", lambda v: v is None or _opaque(v) or fits(v))
 
 
-def _opaque(value: Any) -> bool:
+def _opaque(value: object) -> bool:
     return isinstance(value, Opaque)
 
 

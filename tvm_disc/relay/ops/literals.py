@@ -32,7 +32,7 @@ _ROUNDED_ONCE = ("exp", "log", "rsqrt")
 _WIDER = {"bfloat16": "float32", "float16": "float64", "float32": "float64"}
 
 
-def literal(name: str, args: Sequence[Any], attrs: Attrs, most: int) -> np.ndarray | None:
+def literal(name: str, args: Sequence[object], attrs: Attrs, most: int) -> np.ndarray | None:
     """Return the result of an operator, or None if unknown or larger than ``most`` elements.
 
     Args:

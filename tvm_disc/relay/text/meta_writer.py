@@ -49,11 +49,11 @@ class MetaWriter:
 
     def __init__(self) -> None:
         self._sections: dict[str, list[int]] = {}
-        self._refs: dict[Any, str] = {}
-        self._nodes: list[dict[str, Any]] = [{"type_key": ""}, {"type_key": "Map"}]
-        self._node_of: dict[Any, int] = {}
+        self._refs: dict[object, str] = {}
+        self._nodes: list[dict[str, object]] = [{"type_key": ""}, {"type_key": "Map"}]
+        self._node_of: dict[object, int] = {}
         self._arrays: list[str] = []
-        self._keep: list[Any] = []  # keeps objects alive: _refs is keyed by identity
+        self._keep: list[object] = []  # keeps objects alive: _refs is keyed by identity
 
     def __bool__(self) -> bool:
         return bool(self._sections)
@@ -84,7 +84,7 @@ class MetaWriter:
         }
         return f"#[metadata]\n{_compact(json.dumps(graph, indent=2))}\n"
 
-    def _ref(self, section: str, identity: Any, value: object) -> str:
+    def _ref(self, section: str, identity: object, value: object) -> str:
         if identity not in self._refs:
             entries = self._sections.setdefault(section, [])
             self._refs[identity] = f"meta[{section}][{len(entries)}]"

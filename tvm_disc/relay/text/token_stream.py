@@ -16,7 +16,7 @@ _finish = Late("tvm_disc.relay.json.reader:finish")
 class Metadata:
     """The ``#[metadata]`` section; objects are decoded on first use."""
 
-    def __init__(self, text: str, table: dict[str, list[Any]] | None = None) -> None:
+    def __init__(self, text: str, table: dict[str, list[object]] | None = None) -> None:
         self._table = table or {}
         self._graph = _graph(text) if text.strip() else None
         self._sections = self._graph.sections() if self._graph else {}
@@ -44,7 +44,9 @@ class Metadata:
 class TokenStream:
     """Cursor over the tokens of a text."""
 
-    def __init__(self, source: SourceText, meta_table: dict[str, list[Any]] | None = None) -> None:
+    def __init__(
+        self, source: SourceText, meta_table: dict[str, list[object]] | None = None
+    ) -> None:
         self.source = source
         self.tokens = source.tokens
         self.index = 0

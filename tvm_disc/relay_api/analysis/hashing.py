@@ -53,7 +53,7 @@ class _Writer:
         self.nodes: dict[int, int] = {}
         self.type_vars: dict[ty.TypeVar, int] = {}
         self.known: set[str] = set()  # names that the module defines
-        self.todo: list[Any] = []
+        self.todo: list[object] = []
 
     def put(self, *values: object) -> None:
         self.digest.update(repr(values).encode())

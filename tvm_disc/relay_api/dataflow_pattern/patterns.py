@@ -498,7 +498,7 @@ def _attrs_of(expr: Expr) -> Mapping[str, object]:
     return expr.attrs if isinstance(expr, (Call, Function)) else {}
 
 
-def _same(found: Any, wanted: Any) -> bool:
+def _same(found: object, wanted: object) -> bool:
     if isinstance(found, (tuple, list)) and isinstance(wanted, (tuple, list)):
         return len(found) == len(wanted) and all(map(_same, found, wanted))
     return type(found) is type(wanted) and bool(found == wanted)

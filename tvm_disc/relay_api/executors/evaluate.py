@@ -33,9 +33,9 @@ class Executor:
         self,
         kind: str = "debug",
         mod: IRModule | None = None,
-        device: Any = None,
-        target: Any = "llvm",
-        params: Mapping[str, Any] | None = None,
+        device: object = None,
+        target: object = "llvm",
+        params: Mapping[str, object] | None = None,
     ) -> None:
         if not isinstance(kind, str) or kind not in KINDS:
             raise BadOption(f"kind: expected one of {', '.join(KINDS)}, found {shown(kind)}")

@@ -22,7 +22,7 @@ _REFUSED = frozenset(["function_metadata", "lowered_ir_mods"])
 class Executor:
     """``relay.backend.Executor("graph")``; ``graph`` and ``aot`` are the same native program."""
 
-    def __init__(self, name: str = "graph", options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, name: str = "graph", options: Mapping[str, object] | None = None) -> None:
         if name not in ("graph", "aot"):
             raise BadOption(f"executor: expected graph or aot, found {shown(name)}")
         self.name, self.options = name, dict(options or {})
@@ -34,7 +34,7 @@ class Executor:
 class Runtime:
     """``relay.backend.Runtime("cpp")``; microcontroller runtimes are not supported."""
 
-    def __init__(self, name: str = "cpp", options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, name: str = "cpp", options: Mapping[str, object] | None = None) -> None:
         if name != "cpp":
             raise Unsupported(f"runtime: programs need TVM's C++ runtime, cpp; found {shown(name)}")
         self.name, self.options = name, dict(options or {})

@@ -34,7 +34,7 @@ class Instance:
             include these, as scripts set all their parameters.
     """
 
-    def __init__(self, program: Executable, bound: Mapping[str, Any], device: Any) -> None:
+    def __init__(self, program: Executable, bound: Mapping[str, object], device: object) -> None:
         check_device(device)
         self.program, self.bound, self.device = program, bound, device
         self.names = program.inputs
@@ -293,7 +293,7 @@ class Library:
 
     type_key = "library"
 
-    def __init__(self, program: Executable, bound: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, program: Executable, bound: Mapping[str, object] | None = None) -> None:
         self.program, self.bound = program, bound or {}
 
     def instance(self, device: object = None) -> Instance:

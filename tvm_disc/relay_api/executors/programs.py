@@ -129,7 +129,9 @@ class Programs:
     Parameters that are not inputs of a function are ignored, as in Relay.
     """
 
-    def __init__(self, mod: IRModule, params: Mapping[str, Any] | None, target: str | None) -> None:
+    def __init__(
+        self, mod: IRModule, params: Mapping[str, object] | None, target: str | None
+    ) -> None:
         self.mod, self.params, self.target = mod, as_arrays(params), target
         self._made: dict[str, Executable] = {}
 

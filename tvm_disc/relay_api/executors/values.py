@@ -84,7 +84,7 @@ def results(
     return made[id(root)]
 
 
-def _inside(value: Any) -> tuple[Any, ...] | None:
+def _inside(value: Any) -> tuple[object, ...] | None:
     """Return the fields of a tuple or of a data type's value; None for a tensor."""
     if isinstance(value, values.ConstructorValue):
         return value.fields

@@ -122,7 +122,7 @@ class VMCompiler:
         target: object = None,
         target_host: object = None,
         params: Mapping[str, object] | None = None,
-    ) -> tuple[IRModule, dict[str, Any]]:
+    ) -> tuple[IRModule, dict[str, object]]:
         """Return (module, parameters) unchanged: optimization is part of compilation."""
         self.set_params(params or {})
         self.lower(mod, target, target_host)
@@ -175,7 +175,7 @@ class VirtualMachine:
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2
 
-    def __init__(self, exe: Any, device: Device, memory_cfg: Any = None) -> None:
+    def __init__(self, exe: object, device: Device, memory_cfg: object = None) -> None:
         exe = exe.program if isinstance(exe, Library) else exe
         exe = Executable(Ready(exe)) if isinstance(exe, Program) else exe
         if not isinstance(exe, Executable):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.builder import call, const, var
@@ -81,7 +80,7 @@ def batch_norm_infer(
     beta: Expr | None = None,
     moving_mean: Expr | None = None,
     moving_var: Expr | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Expr:
     """Return the normalized data; weights that are not given become variables of their names."""
     prefix = str(kwargs.pop("name", ""))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_disc.relay_api import registry
 
 
@@ -13,7 +11,7 @@ class TempOpAttr:
     Usage: ``with TempOpAttr("sqrt", "fcost", cost):``.
     """
 
-    def __init__(self, op_name: str, attr_key: str, attr_value: Any) -> None:
+    def __init__(self, op_name: str, attr_key: str, attr_value: object) -> None:
         self.op, self.attr_key, self.attr_value = registry.get(op_name), attr_key, attr_value
         self.older = self.op.get_attr(attr_key)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import ENTRIES, Call, Expr, Function, NamedAttrs, Tuple, TupleGetItem
@@ -357,7 +357,7 @@ class _Converter:
         wide = op_call("expand_dims", self.plain[arg], axis=0, num_newaxis=missing)
         return _turned(wide, layout)
 
-    def _first(self, before: Call, **attrs: Any) -> tuple[Call, Layout] | None:
+    def _first(self, before: Call, **attrs: object) -> tuple[Call, Layout] | None:
         """Return the call with its converted first operand and changed attributes, and the layout
         of the result.
         """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ def _ints(value: object) -> tuple[int, ...]:
     return tuple(int(v) for v in np.asarray(value).reshape(-1))
 
 
-def _named(name: str, *attributes: str, scalar: bool = False, **more: Any) -> tuple[int, Static]:
+def _named(name: str, *attributes: str, scalar: bool = False, **more: object) -> tuple[int, Static]:
     """Return the rule that replaces a dynamic operator by the static operator ``name``, whose
     ``attributes`` are the last operands of the dynamic one.
     """
@@ -35,7 +34,7 @@ def _named(name: str, *attributes: str, scalar: bool = False, **more: Any) -> tu
     return len(attributes), make
 
 
-def _kept(name: str, attrs: dict[str, object]) -> dict[str, Any]:
+def _kept(name: str, attrs: dict[str, object]) -> dict[str, object]:
     return {k: v for k, v in attrs.items() if k in OPS[name].attrs and v is not None}
 
 

@@ -351,7 +351,7 @@ def _adaptive_avg_pool(site: QuantizedSite) -> tuple[Expr, Types]:
 # -- matmuls and convolutions --------------------------------------------------------------------
 
 
-def _known(name: str, attrs: Attrs) -> dict[str, Any]:
+def _known(name: str, attrs: Attrs) -> dict[str, object]:
     """Return the attributes that the quantized operator ``name`` has."""
     known = OPS[name].attrs
     return {k: v for k, v in attrs.items() if k in known and k != "out_dtype"}

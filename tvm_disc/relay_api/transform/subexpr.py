@@ -28,7 +28,7 @@ from tvm_disc.relay_api.transform.substitute import substituted
 
 def eliminate_common_subexpr(func: Function, fskip: Callable[[Expr], bool] | None) -> Expr:
     """Merge calls and projections of the same operands."""
-    seen: dict[Any, Expr] = {}
+    seen: dict[object, Expr] = {}
 
     def leave(_before: Expr, made: Expr) -> Expr:
         key = _key(made)

@@ -68,7 +68,7 @@ class PropagationContext(Emitter):
     """
 
     def __init__(
-        self, solver: Solver, mod: TVMModule, portable: bool, fresh: dict[Any, Any]
+        self, solver: Solver, mod: TVMModule, portable: bool, fresh: dict[object, object]
     ) -> None:
         super().__init__(solver)
         self.portable = portable
@@ -197,7 +197,7 @@ class PropagationContext(Emitter):
         self.sequences[-1].append(relax.VarBinding(var, call))
         return var
 
-    def match(self, expr: Expr, ty: TVMType) -> Any:
+    def match(self, expr: Expr, ty: TVMType) -> Expr:
         """Emit a ``match_cast`` that binds the symbols of ``ty`` to the run-time shape of
         ``expr``.
         """

@@ -63,7 +63,7 @@ def _is_pure(binding: Binding) -> bool:
     return not isinstance(value, relax.If)
 
 
-def emit_guards(guards: Sequence[Guard], blocks: Sequence[Any]) -> list[Any]:
+def emit_guards(guards: Sequence[Guard], blocks: Sequence[object]) -> list[object]:
     """Return blocks that begin with a block of run-time checks for the guards.
 
     TVM has no assertion in pure functions except a shape match. The matched value is 0 if the guard
@@ -96,7 +96,7 @@ def with_checks(main: GlobalVar, guards: Sequence[Guard]) -> object:
     waiting = [g for g in guards if not known.issuperset(g.symbols)]
     blocks = emit_guards([g for g in guards if known.issuperset(g.symbols)], ())
     for block in main.body.blocks:
-        placed: list[Any] = []
+        placed: list[object] = []
         for binding in block.bindings:
             placed.append(binding)
             if isinstance(binding, relax.MatchCast):

@@ -97,7 +97,7 @@ class Walker:
             blocks = [relax.BindingBlock(ctx.sequences.pop())]
         return blocks, body
 
-    def _result(self, body: Expr, dataflow: bool, given_back: bool) -> Any:
+    def _result(self, body: Expr, dataflow: bool, given_back: bool) -> Expr:
         """Return the result of a sequence as a variable that is visible outside its block."""
         ctx = self.context
         ctx.name = str(getattr(body, "name", "result"))

@@ -34,7 +34,7 @@ class _Observed:
     def __init__(self, plain: Entries) -> None:
         self.plain, self.main = plain, plain[0]
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         return self.main(*args)
 
     def compose(self, observers: list[Entry]) -> None:

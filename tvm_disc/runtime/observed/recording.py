@@ -80,7 +80,7 @@ class _CallLog:
         self.file, self.names, self.results = file, list(names), results
         self.limit, self.begun = limit, 0
         self.lock = Lock()
-        self.calls: list[dict[str, Any]] = []
+        self.calls: list[dict[str, object]] = []
 
     def recording(self, main: Main) -> Main:
         """Return a function that calls ``main`` and writes the call."""
@@ -131,7 +131,7 @@ def arrays_of(result: Any) -> Iterator[Array]:
         yield from arrays_of(part)
 
 
-def _copy(tensor: Any) -> Array:
+def _copy(tensor: object) -> Array:
     if isinstance(tensor, np.ndarray):
         return np.array(tensor, order="C")
     return np.array(as_array(tvm_ffi.from_dlpack(tensor)), order="C")

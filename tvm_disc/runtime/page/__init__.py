@@ -179,7 +179,7 @@ def _called(times: int) -> str:
     return "called once" if times == 1 else f"called {times} times"
 
 
-def _variants(choice: Mapping[str, Any]) -> str:
+def _variants(choice: Mapping[str, object]) -> str:
     """Return a decision tree as a table of sizes and variants."""
     rows = decisions(choice)
     names = letters(rows)

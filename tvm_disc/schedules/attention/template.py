@@ -65,7 +65,7 @@ class AttentionKnobs(Knobs):
     keys: int
     algorithm: str
 
-    def code(self) -> dict[str, Any]:
+    def code(self) -> dict[str, object]:
         """Return the choices that select the code: the algorithm is an argument of the body."""
         return {k: v for k, v in self.to_json().items() if k != "algorithm"}
 

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from tvm import tirx
 
@@ -97,7 +96,11 @@ def _single(group: Group, domain: Sequence[object], body: Body, flat: Expr) -> N
 
 
 def _values(
-    low: Lowering, outputs: Sequence[Node], domain: Sequence[Any], index: Sequence[Expr], flat: Expr
+    low: Lowering,
+    outputs: Sequence[Node],
+    domain: Sequence[object],
+    index: Sequence[Expr],
+    flat: Expr,
 ) -> list[Expr]:
     """Return every output's element at an index of the domain."""
     same = (low.solver.known_same_shape(n.shape, domain) for n in outputs)

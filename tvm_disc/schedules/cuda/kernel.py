@@ -157,9 +157,9 @@ def _device_function(
     plan: Plan,
     part: Pass,
     solver: Solver,
-    symbols: Sequence[Any],
+    symbols: Sequence[object],
     space: IndexSpace,
-) -> Any:
+) -> Expr:
     grid = part.grid
     ins, outs, scratch = pointers(group, plan)
     tasks, blocks, turn = index_var("tasks"), index_var("blocks"), index_var("round")

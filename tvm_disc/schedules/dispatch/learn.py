@@ -254,7 +254,7 @@ def outside_of(symbols: Sequence[Any], low: Sequence[int], high: Sequence[int]) 
 
 
 def import_choice(
-    group: Group, variants: Sequence[Variant], solver: Solver, data: Mapping[str, Any]
+    group: Group, variants: Sequence[Variant], solver: Solver, data: Mapping[str, object]
 ) -> Choice:
     """Return the choice that :meth:`Choice.to_json` wrote, for a group of the same key.
 

@@ -63,7 +63,7 @@ class KnownPoints(dict[Any, Values]):
     def __init__(self, points: Points) -> None:
         super().__init__(points)
         # by identity; the entry keeps the expression alive
-        self.known: dict[int, tuple[Expr, Any]] = {}
+        self.known: dict[int, tuple[Expr, object]] = {}
 
 
 def evaluate(expr: Expr | float, points: Points) -> Any:

@@ -61,7 +61,7 @@ class Knobs:
         """Return the choices by name."""
         return asdict(self)
 
-    def code(self) -> dict[str, Any]:
+    def code(self) -> dict[str, object]:
         """Return the choices that select the code of the body.
 
         The others are passed to it as :attr:`Plan.algorithm`.

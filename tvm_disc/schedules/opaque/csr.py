@@ -54,6 +54,6 @@ def plan_csr_dense(node: Node) -> Plan:
     return Plan(product(outer), work, emit)
 
 
-def _within(number: Expr, most: Any) -> Any:
+def _within(number: Expr, most: Any) -> Expr:
     """Return a data-dependent number, clamped to 0 .. ``most``."""
     return tirx.max(tirx.min(cast(number, "int64"), most), i64(0))

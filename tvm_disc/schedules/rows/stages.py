@@ -10,7 +10,6 @@ recomputed if they are cheap, and kept otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import tvm
 
@@ -20,6 +19,7 @@ from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.schedules.elements import is_below_maximum
 from tvm_disc.schedules.kernel import Group
 from tvm_disc.shape import Solver
+from tvm_disc.typing import Expr
 
 KEEP_COST = 4  # operations above which a value is kept rather than recomputed
 
@@ -32,10 +32,10 @@ class RowShape:
     tail.
     """
 
-    outer: tuple[Any, ...]
-    inner: tuple[Any, ...]
-    tail: tuple[Any, ...] = ()
-    full: tuple[Any, ...] = field(init=False)
+    outer: tuple[Expr, ...]
+    inner: tuple[Expr, ...]
+    tail: tuple[Expr, ...] = ()
+    full: tuple[Expr, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.full = (*self.outer, *self.inner, *self.tail)

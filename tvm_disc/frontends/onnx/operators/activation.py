@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, op
@@ -99,7 +98,7 @@ def _fast_gelu(n: OnnxNode) -> Expr:
     return gelu_tanh(n, n[0] if bias is None else n[0] + bias)
 
 
-def _dropout(n: OnnxNode) -> list[Any]:
+def _dropout(n: OnnxNode) -> list[object]:
     """Convert Dropout for inference: the identity, and a mask of ones."""
     training = n.get(2)
     if training is not None:

@@ -45,7 +45,7 @@ def _reads(n: OnnxNode, protos: Sequence[GraphProto]) -> tuple[dict[str, Any], d
     return plain, tensors
 
 
-def _tensors(values: Sequence[Any], what: str) -> None:
+def _tensors(values: Sequence[object], what: str) -> None:
     if not all(isinstance(v, Expr) for v in values):
         raise Unsupported(
             f"expected tensors from {what}, found a sequence or an optional at run time"
@@ -124,7 +124,7 @@ def _if_taken(n: OnnxNode, cond: Expr, taken: int, results: list[Expr]) -> list[
 # -- loops -------------------------------------------------------------------------------------
 
 
-def _loop(n: OnnxNode) -> list[Any]:
+def _loop(n: OnnxNode) -> list[object]:
     body, state = n.required("body"), list(n.inputs[2:])
     most, cond = n.get(0), n.get(1)
     limit = n.known(most) if most is not None else None
@@ -139,7 +139,7 @@ def _loop(n: OnnxNode) -> list[Any]:
     return _while(n, body, end, go_on, state)
 
 
-def _unrolled(n: OnnxNode, body: GraphProto, times: int, state: list[Any]) -> list[Any] | None:
+def _unrolled(n: OnnxNode, body: GraphProto, times: int, state: list[object]) -> list[Any] | None:
     """Return the results of an unrolled loop, or None if it may end before ``times`` iterations."""
     rows: list[list[Expr]] = []
     for t in range(times):
@@ -152,7 +152,7 @@ def _unrolled(n: OnnxNode, body: GraphProto, times: int, state: list[Any]) -> li
     return [*state, *(n.stack(list(r), 0) for r in zip(*rows, strict=True))]
 
 
-def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[Any]) -> list[Any]:
+def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[Any]) -> list[object]:
     """Emit a loop and return its results.
 
     Its state is the iteration, the condition, and the body's own tensors. A sequence is accumulated
@@ -190,7 +190,7 @@ def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[An
     return [*found, *rows[len(places) :]]
 
 
-def _with(now: list[Expr], places: Sequence[int]) -> list[Any]:
+def _with(now: list[Expr], places: Sequence[int]) -> list[object]:
     """Return the inputs of the body: the iteration, the condition, the state and its sequences."""
     state: list[Any] = list(now[2:])
     for k in places:
@@ -198,7 +198,7 @@ def _with(now: list[Expr], places: Sequence[int]) -> list[Any]:
     return [*now[:2], *state]
 
 
-def _added(sequence: Any) -> Expr:
+def _added(sequence: object) -> Expr:
     if not isinstance(sequence, Growing):
         raise Unsupported("a loop iteration replaces a sequence; expected SequenceInsert")
     return sequence.item()
@@ -247,7 +247,7 @@ def _scan_batched(n: OnnxNode) -> list[Any]:
     return [n.reshape(x, [batch, *n.sizes(x)[1:]]) for x in made]
 
 
-def _scan(n: OnnxNode) -> list[Any]:
+def _scan(n: OnnxNode) -> list[object]:
     body, many = n.required("body"), int(n.required("num_scan_inputs"))
     _tensors(n.inputs, "a scan")
     state, inputs = n.inputs[: len(n) - many], n.inputs[len(n) - many :]

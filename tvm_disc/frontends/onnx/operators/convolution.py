@@ -34,7 +34,7 @@ class Window:
         return all(isinstance(p, int) and p >= 0 for p in (*self.before, *self.after))
 
     @property
-    def padding(self) -> tuple[Any, ...]:
+    def padding(self) -> tuple[object, ...]:
         """The padding in Relay's order."""
         return (*self.before, *self.after)
 
@@ -121,7 +121,7 @@ def _conv(n: OnnxNode) -> Expr:
     return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
 
 
-def convolved(n: OnnxNode, x: Expr, w: Expr, name: str, *more: Expr, **attrs: Any) -> Expr:
+def convolved(n: OnnxNode, x: Expr, w: Expr, name: str, *more: Expr, **attrs: object) -> Expr:
     """Return a convolution with the attributes of a node."""
     rank = spatial(n, x)
     window = window_of(n, x, kernel_of(n, w))

@@ -109,7 +109,7 @@ def _given(n: OnnxNode, k: int) -> Any:
     return None if found is None or n.literals(found) == [0] else found
 
 
-def _factors(n: OnnxNode, vector: Expr, count: int) -> list[Any]:
+def _factors(n: OnnxNode, vector: Expr, count: int) -> list[object]:
     """Return numbers, or float64 expressions if they are unknown at compile time."""
     known = n.known(vector)
     if known is not None:
@@ -145,7 +145,7 @@ def scaled_size(n: Calc, size: Dim, scale: Any) -> Dim:
 def _by_scales(
     n: OnnxNode,
     axes: Sequence[int],
-    factors: Sequence[Any],
+    factors: Sequence[object],
     region: Sequence[tuple[float, float]],
     how: How,
 ) -> Expr:

@@ -30,13 +30,13 @@ from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 # -- normalisation -----------------------------------------------------------------------------
 
 
-def _skip_layer_norm(n: OnnxNode) -> list[Any]:
+def _skip_layer_norm(n: OnnxNode) -> list[object]:
     total = _with_skip(n, n.get(4))
     epsilon = float(n.attr("epsilon", 1e-12))
     return [layer_norm(n, total, n[2], n.get(3), -1, epsilon), None, None, total]
 
 
-def _skip_rms_norm(n: OnnxNode) -> list[Any]:
+def _skip_rms_norm(n: OnnxNode) -> list[object]:
     total = _with_skip(n, n.get(3))
     return [rms_norm(n, total, n[2], -1, float(n.attr("epsilon", 1e-12)))[0], None, None, total]
 
@@ -51,7 +51,7 @@ def _rms(n: OnnxNode) -> Any:
     return [y, inverse] if len(n.outputs) > 1 else y
 
 
-def _embed(n: OnnxNode) -> list[Any]:
+def _embed(n: OnnxNode) -> list[object]:
     """Convert EmbedLayerNormalization: sum word, position and segment embeddings, then
     normalize.
     """
@@ -75,7 +75,7 @@ def _embed(n: OnnxNode) -> list[Any]:
 # -- attention ---------------------------------------------------------------------------------
 
 
-def _attention(n: OnnxNode) -> list[Any]:
+def _attention(n: OnnxNode) -> list[object]:
     """Convert Attention: one matmul computes queries, keys and values from one input."""
     heads = int(n.required("num_heads"))
     if n.attr("do_rotary", 0):
@@ -132,7 +132,7 @@ def _masked(n: OnnxNode, found: Expr, mask: Expr, columns: Dim) -> Expr:
     return found + n.where(seen, n.like(0.0, found), low)
 
 
-def _multi_head(n: OnnxNode) -> list[Any]:
+def _multi_head(n: OnnxNode) -> list[object]:
     heads = int(n.required("num_heads"))
     query, key, value, bias = n[0], n.get(1), n.get(2), n.get(3)
     if key is None or value is None:
@@ -169,7 +169,7 @@ _NO_ATTRS = {
 }
 
 
-def _group_query(n: OnnxNode) -> list[Any]:
+def _group_query(n: OnnxNode) -> list[object]:
     """Convert GroupQueryAttention: query heads share heads of keys and values; the cache grows.
 
     As in ONNX Runtime without shared buffers, the cache has the size of its axis: the lengths of

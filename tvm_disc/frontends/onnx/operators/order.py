@@ -63,7 +63,7 @@ def _running(name: str) -> Convert:
     return convert
 
 
-def _unique(n: OnnxNode) -> list[Any]:
+def _unique(n: OnnxNode) -> list[object]:
     x, ordered = n[0], bool(n.attr("sorted", 1))
     axis = n.attr("axis")
     if axis is not None and n.rank(x) > 1:
@@ -73,7 +73,7 @@ def _unique(n: OnnxNode) -> list[Any]:
     return [values, *(n.cast(t, "int64") for t in (first, inverse, counts))]
 
 
-def _unique_rows(n: OnnxNode, x: Expr, axis: int, ordered: bool) -> list[Any]:
+def _unique_rows(n: OnnxNode, x: Expr, axis: int, ordered: bool) -> list[object]:
     """Convert Unique along an axis: every slice is compared with every other."""
     rank = n.rank(x)
     moved = n.transpose(x, [axis, *(a for a in range(rank) if a != axis)])

@@ -50,7 +50,7 @@ def sort_keys(block: Any) -> list[tuple[int, bool]]:
     return found
 
 
-def _lexicographic(value: Any, arguments: list[Any]) -> list[tuple[int, bool]]:
+def _lexicographic(value: object, arguments: list[object]) -> list[tuple[int, bool]]:
     op_ = owner(value)
     if op_ is None:
         return []
@@ -83,7 +83,7 @@ def _compared(op_: Any, arguments: list[Any]) -> tuple[int, bool] | None:
     return a // 2, ascending if a < b else not ascending
 
 
-def _source(value: Any, arguments: list[Any]) -> int | None:
+def _source(value: object, arguments: list[object]) -> int | None:
     """Return the argument that a value is, or is the normalized form of."""
     if value in arguments:
         return int(arguments.index(value))

@@ -32,7 +32,7 @@ def _window(
     return {"pool_size": size, "strides": steps, "padding": per_axis(padding, rank) * 2}
 
 
-def _cut(m: Maker, made: Any, rank: int, x: Value, dims: Sequence[Dim], ceil_mode: bool) -> Any:
+def _cut(m: Maker, made: object, rank: int, x: Value, dims: Sequence[Dim], ceil_mode: bool) -> Any:
     """Return the result without windows that begin after the operand, which rounding up may add."""
     if not ceil_mode:
         return made

@@ -15,14 +15,14 @@ from typing import Any
 class Reference:
     """A function of a reference module, imported at its first call."""
 
-    def __init__(self, module: str, name: str, made_of: tuple[Any, ...] | None = None) -> None:
+    def __init__(self, module: str, name: str, made_of: tuple[object, ...] | None = None) -> None:
         self._module, self._name, self._made_of = module, name, made_of
 
     def of(self, *parts: Any) -> Reference:
         """Return the reference that a factory function builds from ``parts``."""
         return Reference(self._module, self._name, parts)
 
-    def __call__(self, *arrays: Any, **attrs: Any) -> Any:
+    def __call__(self, *arrays: object, **attrs: object) -> Any:
         """Return the operator's result, or results, on arrays."""
         return self.function(*arrays, **attrs)
 

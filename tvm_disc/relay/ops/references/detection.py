@@ -42,7 +42,7 @@ def overlap(a: Array, b: Array) -> Any:
 
 
 def _keeps(
-    rows: Array, limit: int, threshold: Any, any_class: bool, columns: tuple[int, int, int]
+    rows: Array, limit: int, threshold: object, any_class: bool, columns: tuple[int, int, int]
 ) -> list[bool]:
     """Return flags of the ``rows`` that are kept, sorted by score; boxes without a positive
     score are not compared.
@@ -113,7 +113,7 @@ def _first(rows: Array, keep: Array) -> Array:
     return out
 
 
-def _class_keeps(boxes: Array, scores: Array, limit: int, threshold: Any) -> list[int]:
+def _class_keeps(boxes: Array, scores: Array, limit: int, threshold: object) -> list[int]:
     """Return the boxes of one class with a score above -1 that no better box suppresses, best
     first.
     """

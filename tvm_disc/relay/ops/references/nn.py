@@ -311,7 +311,7 @@ def avg_pool(
     ceil_mode: bool,
     count_include_pad: bool,
     out_layout: str = "",
-    **_: Any,
+    **_: object,
 ) -> Array:
     """Return the mean of each window, without the padding unless ``count_include_pad``."""
     data = to_channels_first(x, layout)
