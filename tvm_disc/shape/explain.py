@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from tvm_disc.typing import Expr
+
 from .assume import assume
 from .facts import Fact, Guard, Wish, connected
 from .printing import show
@@ -21,7 +23,7 @@ from .terms import Atom, Cond
 class Described(Protocol):
     """The part of a solver's interface that a description requires."""
 
-    definitions: dict[Any, Any]
+    definitions: dict[Expr, Expr]
     guards: list[Guard]
     wishes: list[Wish]
     unchecked: list[str]

@@ -8,10 +8,11 @@ unspecified.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import tvm
 from tvm import tirx
+
+from tvm_disc.typing import Expr
 
 from .convert import Converter
 from .facts import Fact, connected
@@ -41,7 +42,7 @@ def ask_z3(convert: Converter, facts: Sequence[Fact], claim: Cond) -> bool | Non
         analyzer.bind(convert.vars[atom], dims)
     strength = tvm.sym.ProofStrength.SYMBOLIC_BOUND
     for answer, goal in ((True, claim), (False, cond_not(claim))):
-        statement: Any = convert.cond_expr(goal)
+        statement: Expr = convert.cond_expr(goal)
         for fact in given:
             statement = tirx.Or(tirx.Not(convert.cond_expr(fact)), statement)
         if analyzer.can_prove(statement, strength):

@@ -81,7 +81,7 @@ class Solver:
         self.notes: list[str] = []
         self.joins = Joins()
         # symbol -> its value, an expression over earlier symbols
-        self.definitions: dict[Any, Any] = {}
+        self.definitions: dict[Expr, Expr] = {}
 
     @property
     def depth(self) -> int:

@@ -119,7 +119,7 @@ class KernelLibrary:
         self._constants = constants
         self.expected = 0  # number of groups of the program, for progress messages
         self._by_function = ByStructure[Kernel](map_free_vars=True)
-        self._by_var: dict[Any, Kernel] = {}
+        self._by_var: dict[Expr, Kernel] = {}
         self._declared: dict[str, list[Any]] = {}
         self._kernels: dict[str, Kernel] = {}
         self._nonzero: dict[tuple[int, str], tuple[Kernel, Kernel, list[Any]]] = {}
@@ -181,7 +181,7 @@ class KernelLibrary:
             raise Unsupported(f"operand {arg} must be a constant to be packed")
         return constant
 
-    def nonzero(self, shape: Sequence[Expr], dtype: str) -> tuple[Kernel, Kernel, list[Expr]]:
+    def nonzero(self, shape: Sequence[Expr], dtype: str) -> tuple[Kernel, Kernel, list[Any]]:
         """Return the counting and the filling kernel of ``nonzero`` for a rank and dtype, and
         the dims.
         """

@@ -74,7 +74,7 @@ class ObjectLowerer:
         self.boxed = any(
             needs_boxes(f) for f in functions.values() if isinstance(f, relax.Function)
         )
-        self.host_functions: dict[Any, HostFunction] = {}
+        self.host_functions: dict[Expr, HostFunction] = {}
         self.waiting: list[tuple[HostFunction, Any]] = []
 
     def may_be_returned(self, value: StoredTensor) -> bool:

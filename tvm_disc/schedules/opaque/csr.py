@@ -50,7 +50,7 @@ def plan_csr_dense(node: Node) -> Plan:
                 place = low.space.join(index, node.shape)
                 low.store(body.outputs[0], place, total[i64(0)], node.dtype)
 
-    work: Any = mul(x.shape[0], product(data.shape))
+    work: Expr = mul(x.shape[0], product(data.shape))
     return Plan(product(outer), work, emit)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tvm import tirx
 
@@ -32,7 +31,7 @@ class TransposeWork:
     moves: list[Node]
     a_run: tuple[int, int]
     b_run: tuple[int, int]
-    domain: tuple[Any, ...]
+    domain: tuple[Expr, ...]
     machine: Machine
 
     def __post_init__(self) -> None:
