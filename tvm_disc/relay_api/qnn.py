@@ -39,7 +39,11 @@ def simulated_quantize(
     axis: int = -1,
     out_dtype: object = "int8",
 ) -> Call:
-    """Return ``qnn.simulated_quantize``; the type is a name or an expression of its code."""
+    """Return ``qnn.simulated_quantize``.
+
+    Args:
+        out_dtype: the name of a type, or an expression that computes its integer code.
+    """
     params = [call("reshape", (p,), newshape=(-1,)) for p in (output_scale, output_zero_point)]
     return call("qnn.simulated_quantize", (data, _code(out_dtype), *params), axis=axis)
 
@@ -52,7 +56,11 @@ def simulated_dequantize(
     axis: int = -1,
     in_dtype: object = "int8",
 ) -> Call:
-    """Return ``qnn.simulated_dequantize``; the type is a name or an expression of its code."""
+    """Return ``qnn.simulated_dequantize``.
+
+    Args:
+        in_dtype: the name of a type, or an expression that computes its integer code.
+    """
     params = [call("reshape", (p,), newshape=(-1,)) for p in (input_scale, input_zero_point)]
     return call("qnn.simulated_dequantize", (data, _code(in_dtype), *params), axis=axis)
 

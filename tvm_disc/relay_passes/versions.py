@@ -43,7 +43,7 @@ class Told:
 
     @property
     def narrowing(self) -> Narrowing:
-        """What the options allow for the weights of matmuls."""
+        """How :func:`NarrowWeights` may round the operands of matmuls, by the options."""
         kind = self.options.weights
         form = None if kind is None else WeightFormat(BITS[kind], self.options.weight_group)
         return Narrowing(self.options.int8_activations, form)

@@ -1,7 +1,7 @@
-"""Dot instructions: products of integers, several of which are added to each sum.
+"""Dot instructions: each lane adds several products of integers to one sum.
 
-One row describes one instruction. Operands are words of adjacent numbers along K: four bytes, of
-which those of the left operand are unsigned and those of the right one signed, or two of 16 bits.
+One row describes one instruction. Operands are words of adjacent numbers along K: four bytes
+(unsigned in the left operand, signed in the right one), or two numbers of 16 bits.
 """
 
 from __future__ import annotations

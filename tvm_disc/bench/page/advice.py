@@ -63,7 +63,7 @@ def _fastest(row: ComparisonRow, peers: Sequence[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time with three digits, in the largest unit of which there is one."""
+    """Return a time with three digits, in the largest unit in which it is at least one."""
     for unit, scale in (("s", 1.0), ("ms", 1e3)):
         if scale * seconds >= 1:
             return f"{scale * seconds:.3g} {unit}"
@@ -71,7 +71,7 @@ def duration(seconds: float) -> str:
 
 
 def findings(found: Measured) -> Iterator[str]:
-    """Yield what is known of a call at the base sizes, the most important first."""
+    """Yield the findings about a call at the base sizes, the most important first."""
     yield _times(found)
     profile = found.at_base
     if profile is None:

@@ -36,8 +36,8 @@ from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.algebra import building
 from tvm_disc.typing import Array
 
-# Rotary positions turn pairs (2 i, 2 i + 1) of elements in LLaMA's files, and (i, i + half) in
-# Qwen's. Rows of LLaMA's matrices are reordered, so that all programs turn halves.
+# Rotary positions rotate pairs (2 i, 2 i + 1) of elements in LLaMA's files, and (i, i + half) in
+# Qwen's. Rows of LLaMA's matrices are reordered, so that all programs rotate (i, i + half).
 ARCHITECTURES = {"llama": True, "qwen2": False, "qwen3": False}
 
 

@@ -178,7 +178,10 @@ class StableHLONode(Calc):
 
 
 class Entries:
-    """Shape vectors as scalars: JAX computes them by element-wise operators on concatenations."""
+    """Elements of shape vectors as scalars.
+
+    JAX computes such a vector by element-wise operators on a concatenation of dims.
+    """
 
     MOST = 64  # maximum number of elements
     ELEMENTWISE: Mapping[str, str] = {

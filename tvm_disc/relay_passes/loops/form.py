@@ -110,7 +110,7 @@ def _results(seq: Expr, params: Sequence[Var]) -> list[int] | None:
 
 
 def _nodes(params: Sequence[Var], body: Sequence[Binding]) -> dict[Expr, Node] | None:
-    """Return the nodes of an iteration; None if a parameter is no tensor of known rank."""
+    """Return the nodes of an iteration; None if a parameter is not a tensor of known rank."""
     found: dict[Expr, Node] = {}
     for p in params:
         if not is_tensor(p.ty) or p.ty.shape is None:

@@ -41,7 +41,7 @@ def _limits(dtype: str) -> tuple[object, object]:
 
 
 def reduced_mask(values: Values, node: Node, form: Padded) -> Form | str:
-    """Return a reduction over the keys of a value that is no part of an attention."""
+    """Return a reduction over the keys of a value that does not belong to an attention."""
     x, solver = node.inputs[0], values.dims.solver
     axes = reduced_axes(node)
     dim = next((d for d in values.dims.dims if solver.known_eq(x.shape[axes[0]], d.size)), None)

@@ -58,7 +58,7 @@ class RaggedDim:
 
     @property
     def symbol(self) -> Var:
-        """The length of inputs, of which ``size`` is an expression."""
+        """The symbol of the inputs' length; ``size`` is an expression over it."""
         size = (self.root or self).size
         assert isinstance(size, tirx.Var)
         return size

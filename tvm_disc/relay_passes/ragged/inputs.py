@@ -5,7 +5,7 @@
                  lengths = lengths(ids_offsets)        # faults, largest, least
                  match (faults, s, fewest) = lengths   # guard: faults == 0
 
-The symbol s of the model, of which all facts are known, becomes the largest length.
+The symbol s of the model keeps all its facts and becomes the largest length.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class HiddenKeys:
     def worth(self) -> Expr:
         """The condition under which the search saves more than it costs."""
         enough = (i64(self.sizes.n) >= FEWEST_KEYS, i64(self.spec.queries) >= FEWEST_QUERIES)
-        # Keys that are read in place have no panels, of which the search reads the magnitudes.
+        # The search reads the magnitudes of packed panels; keys that are read in place have none.
         return tirx.all(*enough) if self.inner is False else tirx.all(*enough, tirx.Not(self.inner))
 
     # -- magnitudes ----------------------------------------------------------------------------

@@ -122,7 +122,7 @@ class Lanes:
     Args:
         whole: expressions that are multiples of ``count`` where this code runs.
         begins: variables that are multiples of ``count``.
-        symbols: dims that facts may be about.
+        symbols: dims that conditions for vector accesses may use.
         flat: operands that are read by flat offset.
     """
 

@@ -72,7 +72,8 @@ def round_quotient(x: Expr, divisor: float) -> Expr | None:
     near = b.let("near", b.x * inverse)
     rest = b.let("rest", b.fma(b.c(0.0) - near, b.c(divisor), b.x))
     exact = b.fma(rest, inverse, near)
-    # Without a rest, the sign of a 0 is kept. The rest of an infinite quotient is no number.
+    # If the remainder is 0, the sign of a zero quotient is kept. The remainder of an infinite
+    # quotient is NaN.
     size = b.let("size", tirx.abs(rest))
     corrected = tirx.And(size > b.c(0.0), size <= b.c(float(np.finfo(np.float32).max)))
     quotient = b.select(corrected, exact, near)

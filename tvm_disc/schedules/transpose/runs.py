@@ -21,7 +21,7 @@ from tvm_disc.typing import Buffer, Expr, Size
 
 Place: TypeAlias = "tuple[Expr, ...]"  # (along the operand's rows, along the result's)
 
-RUN_TILES = 16  # tiles in a run: adjacent cache lines of few rows
+RUN_TILES = 16  # consecutive tiles of a task; they read adjacent cache lines of the same rows
 FETCH_TILES = 2  # tiles by which prefetches are ahead
 
 

@@ -42,7 +42,7 @@ def _slice(n: OnnxNode) -> Expr:
 
 
 def _bounds(n: OnnxNode, vector: Expr, count: int) -> list[Dim]:
-    """Return the elements of a vector with one element per axis."""
+    """Return the ``count`` elements of a vector of starts, ends or steps."""
     if n.literals(vector)[0] is None:
         vector = n.reshape(vector, [count])
     return n.elements(vector, "the bounds")
@@ -185,7 +185,7 @@ def _trimmed(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim]) -> tuple[Expr, 
 
 
 def _mirrored(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim], mode: str) -> Expr:
-    """Return ``x`` padded along one axis by its own elements."""
+    """Return ``x`` padded along one axis with its own elements: edge, wrapped or reflected."""
     size = n.size(x, axis)
     length = n.dim("add", n.dim("add", size, pair[0]), pair[1])
     place = n.arange(length) - n.scalar(pair[0])

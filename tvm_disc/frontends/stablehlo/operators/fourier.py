@@ -106,7 +106,7 @@ def _product(n: StableHLONode, x: RealOrParts, size: int) -> Parts:
 
 
 def _waves(turns: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return cosine and sine of ``turns / size`` turns."""
+    """Return cosine and sine of the angles ``2 pi turns / size``."""
     angles = 2 * np.pi * (turns % size) / size
     return np.cos(angles), np.sin(angles)
 

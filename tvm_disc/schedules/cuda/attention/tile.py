@@ -82,7 +82,7 @@ class FlashKnobs(Knobs):
         return each if each < 3 else -(-each // CHUNK) * CHUNK
 
     def room(self, depth: int, values: int) -> tuple[int, int, int]:
-        """Return the elements of the regions of shared memory."""
+        """Return the number of elements of each region of shared memory."""
         padded = self.width(values) * self.across
         return (
             self.queries * depth,
@@ -127,7 +127,13 @@ def operands_of(core: Core) -> tuple[Operand, Operand, Operand] | str:
 
 @dataclass(frozen=True)
 class FlashPlan:
-    """An attention in tiles: its operands as they are copied, and the sizes that are multiples."""
+    """An attention in tiles.
+
+    Attributes:
+        operands: queries, keys and values, in the form in which they are copied.
+        facts: expressions that are multiples of the number of lanes of a copy.
+        wide_store: whether the result is stored in vectors.
+    """
 
     core: Core
     knobs: FlashKnobs
@@ -234,7 +240,7 @@ class _Copy:
         self._each_loaded(store)
 
     def put_rows(self, room: Buffer, length: int) -> None:
-        """Emit stores of the loaded rows as they are, ``length`` elements apart."""
+        """Emit stores of the loaded rows, not transposed and ``length`` elements apart."""
         lanes = self.operand.lanes
 
         def store(step: Expr, row: Expr, at: Expr) -> None:
