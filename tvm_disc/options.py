@@ -154,8 +154,6 @@ class Options:
         if self.state_dtype not in (None, "float16", "bfloat16"):
             found = shown(self.state_dtype)
             raise BadOption(f"state_dtype: expected 'float16', 'bfloat16' or None, found {found}")
-        if self.state_dtype and not self.state:
-            raise BadOption("state_dtype: expected names of caches in state, found none")
         for name in ("fuse", "versions", "verify", "load", "tf32", "int8_activations"):
             if not isinstance(getattr(self, name), bool):
                 found = shown(getattr(self, name))

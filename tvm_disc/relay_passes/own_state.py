@@ -69,11 +69,13 @@ def OwnState(
 
     Raises:
         BadOption: a pattern matches no input, or an input that no result extends; ``dtype`` is not
-            a float type of 16 bits.
+            a float type of 16 bits, or is given without ``names``.
     """
     if dtype not in (None, "float16", "bfloat16"):
         found = shown(dtype)
         raise BadOption(f"dtype: expected 'float16', 'bfloat16' or None, found {found}")
+    if dtype and not names:
+        raise BadOption("state_dtype: expected names of caches in state, found none")
 
     def own(mod: TVMModule, ctx: PassContext) -> object:
         if not names:

@@ -207,6 +207,22 @@ def test_damaged_files(tiny: TinyModel, tmp_path: Path) -> None:
         tvm_disc.language_model(tmp_path / "none.gguf")
 
 
+@pytest.mark.parametrize("kept", ["float16", "bfloat16"])
+def test_caches_of_16_bits(kept: str, tmp_path: Path) -> None:
+    model = TinyModel(layers=2)
+    path = model.write(tmp_path / "tiny.gguf")
+    lm = tvm_disc.language_model(path, options=tvm_disc.Options(state_dtype=kept))
+    held = {dtype for name, _, dtype in lm.program.signature if name.startswith("past_")}
+    assert kept in held
+    ids = np.random.default_rng(1).integers(0, model.words, 30).tolist()
+    state, scores = lm.read(np.array([ids[:17]]), np.ones((1, 17), np.int64))
+    want = model.scores(ids)
+    bound = (2e-3 if kept == "float16" else 2e-2) * np.abs(want).max()
+    assert np.abs(scores[0] - want[16]).max() <= bound
+    for k in range(17, 30):
+        assert np.abs(state(np.array([[ids[k]]]))[0] - want[k]).max() <= bound
+
+
 def test_a_state_is_chosen_by_the_model(tiny: TinyModel, tmp_path: Path) -> None:
     path = tiny.write(tmp_path / "tiny.gguf")
     with pytest.raises(BadOption, match="state: language_model chooses the caches; leave it out"):
