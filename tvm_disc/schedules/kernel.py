@@ -14,6 +14,7 @@ used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
@@ -102,6 +103,20 @@ class Kernel:
         """The node ``(buffer, new rows, length)`` of a kernel that extends a buffer in place."""
         last = self.nodes[-1] if self.nodes else None
         return last if last is not None and last.row is not None and last.row.extends else None
+
+    def packed_bytes(self, param: Node) -> int | None:
+        """Return the bytes of a constant in the layout that the kernel reads, without padding.
+
+        None if the parameter is passed as it is.
+        """
+        if param not in self.packed:
+            return None
+        sizes = (tuple(map(int, param.shape)), param.dtype)
+        given, kept = sizes, self.packed[param].form(*sizes)
+        return min(
+            math.prod(shape) * max(1, int(tvm.DataType(dtype).bits) // 8)
+            for shape, dtype in (given, kept)
+        )
 
     @cached_property
     def funcs(self) -> dict[Any, Any]:

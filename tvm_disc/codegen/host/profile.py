@@ -116,7 +116,8 @@ def launch_bytes(launch: Launch) -> Expr:
     nodes = [*kernel.params, *kernel.outputs]
     if kernel.extension is not None:  # the new rows are read and written, not the buffer
         nodes = [kernel.extension.inputs[1]] * 2
-    sizes = [product(n.shape) * element_bytes(n.dtype) for n in nodes]
+    packed = {n: kernel.packed_bytes(n) for n in kernel.params}
+    sizes = [i64(packed.get(n) or product(n.shape) * element_bytes(n.dtype)) for n in nodes]
     return _in_call_dims(launch, reduce(lambda a, b: a + b, sizes, i64(0)))
 
 

@@ -158,7 +158,8 @@ def _read_and_written(kernel: Kernel) -> Expr:
             users.setdefault(x, []).append(node)
     total: Expr = tirx.IntImm("int64", 0)
     for param in kernel.params:
-        total = total + _read(param, users.get(param, []))
+        packed = kernel.packed_bytes(param)
+        total = total + (packed or _read(param, users.get(param, [])))
     for node in kernel.outputs:
         total = total + _size(node)
     return total
