@@ -15,6 +15,7 @@ import numpy as np
 from tvm_disc.target.isa import Isa
 
 ROUNDED_COLUMNS = 768  # of a task whose rows are rounded
+ROUNDED_KC = 6144  # elements of a K block of rounded rows, a byte each
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,14 @@ def rounded_tile(isa: Isa) -> GemmTile:
     the scaled sums stay in memory. Tasks are wide, as each rounds its rows again. 768 x 3072, 128
     rows, over float32: 2.2 times as fast with 8 x 32, 2.1 with 4 x 64, 1.2 with 9 x 48 (AVX-512);
     1.8 with 8 x 8, 1.6 with 4 x 16, 1.2 with 6 x 16 (AVX2).
+
+    K blocks are long, since each one interrupts the stream of B: one row times 2048 x 768 of four
+    bits takes 1.5 times as long in blocks of 768 (AVX-512), 512 rows 1.1 times.
     """
     lanes = isa.lanes_f32
     columns = lanes * (2 if isa.registers >= 32 else 1)
-    return GemmTile(m_r=8, n_r=columns, lanes=lanes, n_panels=max(1, ROUNDED_COLUMNS // columns))
+    panels = max(1, ROUNDED_COLUMNS // columns)
+    return GemmTile(m_r=8, n_r=columns, lanes=lanes, kc=ROUNDED_KC, n_panels=panels)
 
 
 def default_tile(isa: Isa, dtype: str = "float32", n: int | None = None) -> GemmTile:
