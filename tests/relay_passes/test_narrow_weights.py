@@ -156,3 +156,30 @@ def test_grouped_numbers_are_the_numbers(kept: str, block: int, low: float) -> N
     spread = [np.repeat(x, group, 0)[:k] for x in (factors, *rest)]
     value = (numbers.astype("float32") - (spread[1] if rest else 0)) * spread[0]
     np.testing.assert_array_equal(value, (q.astype("float32") - each[1]) * each[0])
+
+
+@pytest.mark.parametrize(
+    ("scale", "dtype"),
+    [
+        (0.25, "float16"),
+        (2.0**-24, "float16"),
+        (0.1, "float32"),
+        (2.0**-25, "float32"),
+        (1e5, "float32"),
+    ],
+)
+def test_scales_are_halves_if_that_loses_nothing(scale: float, dtype: str) -> None:
+    scales = np.full((N, 1), 0.5, "float32")
+    scales[N // 2] = scale
+    x = rows("m", K)
+    found: list[str] = []
+
+    def seen(mod: Any) -> Any:
+        bindings = [b for block in mod["main"].body.blocks for b in block.bindings]
+        calls = [b.value for b in bindings if "dequantize" in str(b.value)]
+        found.extend(str(call.args[1].ty.dtype) for call in calls[:1])
+        return mod
+
+    func = function(x, relay.nn.dense(x, relay.multiply(wide(), const(scales))))
+    tvm_disc.build(func, passes={"after narrow-weights": seen})
+    assert found == [dtype]

@@ -120,7 +120,7 @@ def reinterpret_call(x: Expr, dims: Sequence[Any], dtype: str) -> Expr:
 
 def dequantize_call(parts: Sequence[Expr], dims: Sequence[Expr], group: int, bits: int = 8) -> Expr:
     """Return a call that dequantizes ``(numbers, scale, zero)``; ``scale`` and ``zero`` are
-    optional.
+    optional, and float32 or float16.
 
     One row of ``scale`` and ``zero`` applies to ``group`` rows of ``numbers``, which fit ``bits``.
     """

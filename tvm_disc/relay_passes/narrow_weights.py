@@ -231,14 +231,23 @@ def _unsuitable(product: Node) -> str:
 
 
 def _emitted(out: Sequence_, weight: Node, arrays: Sequence[Array], group: int) -> Node:
-    """Emit the dequantization of literals."""
-    dtypes = (arrays[0].dtype.name, *(COMPUTED for _ in arrays[1:]))
+    """Emit the dequantization of literals; scales and zeros are halves if that loses nothing."""
+    numbers, *parts = arrays
+    halves = ("float16" if _are_halves(x) else COMPUTED for x in parts)
+    dtypes = (numbers.dtype.name, *halves)
     literals = [
         const_node(as_literal(np.ascontiguousarray(a), d)).expr
         for a, d in zip(arrays, dtypes, strict=True)
     ]
-    call = dequantize_call(literals, weight.shape, group, _bits(arrays[0], group))
+    call = dequantize_call(literals, weight.shape, group, _bits(numbers, group))
     return out.emit(call, weight.shape, COMPUTED, weight)
+
+
+def _are_halves(values: Array) -> bool:
+    """Return whether all values are exact in float16."""
+    with np.errstate(over="ignore"):
+        halves = values.astype(np.float16)
+    return bool(np.array_equal(halves.astype(COMPUTED), values))
 
 
 def _block(k: int, group: int) -> int | None:

@@ -11,6 +11,7 @@ import numpy as np
 Array: TypeAlias = np.ndarray
 
 BITS = {"int8": 8, "int4": 4}
+HALF = np.finfo(np.float16)
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ def quantized(matrix: Array, form: WeightFormat) -> QuantizedMatrix:
     """Quantize a finite float32 matrix ``[K, N]``, symmetrically.
 
     Of two scales per group the one with the smaller error is taken: the largest magnitude becomes
-    the lowest number, -128 or -8, or the highest, 127 or 7.
+    the lowest number, -128 or -8, or the highest, 127 or 7. Scales are rounded to float16 in its
+    normal range, so that kernels read 16 bits.
     """
     k, n = matrix.shape
     group = form.group or max(k, 1)
@@ -74,6 +76,8 @@ def _candidate(part: Array, bits: int, lowest: bool) -> tuple[tuple[Array, Array
     top = np.take_along_axis(part, np.abs(part).argmax(0)[None], 0)[0]
     scale = top / np.float32(-half) if lowest else np.abs(top) / np.float32(half - 1)
     safe = np.where(np.abs(scale) > np.finfo(np.float32).tiny, scale, np.float32(1))
+    normal = (np.abs(safe) >= HALF.tiny) & (np.abs(safe) <= HALF.max)
+    safe[normal] = safe[normal].astype(np.float16)
     numbers = np.clip(np.rint(part / safe), -half, half - 1)
     return (numbers, safe), np.square(numbers * safe - part).sum(0)
 

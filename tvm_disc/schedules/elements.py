@@ -159,7 +159,7 @@ def _dequantize(low: ElementReader, node: Node, index: Index) -> Expr:
     k, j = index
     value = cast(low.at(numbers, [k, j]), node.dtype)
     group = tirx.floordiv(k, wide(i64(node.attrs["group"]), lanes_of(k))) if parts else k
-    scale, *zero = (low.at(x, [group, j]) for x in parts) if parts else (None,)
+    scale, *zero = (cast(low.at(x, [group, j]), node.dtype) for x in parts) if parts else (None,)
     for z in zero:
         value = value - z
     return value if scale is None else value * scale

@@ -21,9 +21,18 @@ LEVELS = ("x86-64-v3", "x86-64-v4")
 
 
 def weights(
-    form: str, k: int, n: int, block: int = 0, kept: str = "int8", bits: int = 8
+    form: str,
+    k: int,
+    n: int,
+    block: int = 0,
+    kept: str = "int8",
+    bits: int = 8,
+    halves: bool = False,
 ) -> tuple[Any, np.ndarray, int]:
-    """(a matrix ``[N, K]`` out of narrow numbers, its values, the operands that are packed)."""
+    """Return a matrix ``[N, K]`` of narrow numbers, its values, the number of packed operands.
+
+    With ``halves``, all scales are exact in float16.
+    """
     low = np.iinfo(kept).min >> (8 - bits)
     ends = (low, low + 2**bits)
     q = RNG.integers(*ends, (n, k)).astype(kept)
@@ -31,6 +40,9 @@ def weights(
     form_of = {"tensor": (1, 1), "column": (n, 1), "group": (n, blocks)}
     shape = form_of[form.split()[0]]
     scale = (RNG.random(shape) * 0.01 + 0.001).astype("float32")
+    if halves:
+        scale = scale.astype("float16").astype("float32")
+        scale.flat[0] = 2.0**-24  # the least of float16
     zero = np.zeros(shape, "int32")
     if "zero" in form:
         zero = RNG.integers(*ends, shape).astype("int32")
@@ -106,6 +118,24 @@ def test_four_bits(form: str, k: int, n: int, block: int, kept: str, level: str)
     exe = product(made, k, level)
     assert len(exe.kernels) == 1
     assert "vpmovsxbd" not in exe.source("asm")
+    run_on(level)
+    check(exe, w, None)
+
+
+@pytest.mark.parametrize("level", ("x86-64-v2", *LEVELS))
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("form", "k", "n", "block"),
+    [("column", 768, 96, 0), ("group", 1024, 97, 32), ("group zero", 1696, 64, 32)],
+)
+def test_scales_and_zeros_of_float16(
+    form: str, k: int, n: int, block: int, bits: int, level: str
+) -> None:
+    """They are stored in 16 bits if that loses nothing."""
+    made, w, _ = weights(form, k, n, block, "uint8", bits, halves=True)
+    exe = product(made, k, level)
+    assert len(exe.kernels) == 1
+    assert ("vcvtph2ps" in exe.source("asm")) == (level != "x86-64-v2")
     run_on(level)
     check(exe, w, None)
 

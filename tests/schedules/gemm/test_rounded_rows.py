@@ -23,12 +23,18 @@ def options(**more: Any) -> tvm_disc.Options:
     return tvm_disc.Options(int8_activations=True, **more)
 
 
-def weights(k: int, n: int, group: int, bits: int = 4, zeros: bool = False) -> tuple[Any, Array]:
-    """A matrix ``[N, K]`` as a graph gives it, and its values."""
+def weights(
+    k: int, n: int, group: int, bits: int = 4, zeros: bool = False, halves: bool = False
+) -> tuple[Any, Array]:
+    """Return a matrix ``[N, K]`` as a graph gives it, and its values.
+
+    With ``halves``, all scales are exact in float16.
+    """
     half, blocks = 1 << (bits - 1), k // group
     q = RNG.integers(0, 2 * half, (n, blocks, group)).astype("uint8")
     q[:, 0, :2] = 0, 2 * half - 1  # all bits are needed
     scale = (RNG.random((n, blocks, 1)) * 0.01 + 0.001).astype("float32")
+    scale = scale.astype("float16").astype("float32") if halves else scale
     zero = np.full((n, blocks, 1), half, "float32")
     if zeros:
         zero = RNG.integers(0, 2 * half, zero.shape).astype("float32") + np.float32(0.5)
@@ -93,6 +99,22 @@ def test_products(
     assert ("vpmaddubsw" in text) == (bits == 4 and level in ("x86-64-v3", "x86-64-v4"))
     run_on(level)
     check(exe, w, block)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("bits", "zeros"), [(4, False), (4, True), (8, True)])
+def test_scales_and_zeros_of_float16(bits: int, zeros: bool, level: str) -> None:
+    made, w = weights(6176, 97, 32, bits, zeros, halves=True)  # two blocks of K
+    x = rows("m", 6176)
+    exe = tvm_disc.build(
+        function(x, relay.nn.dense(x, made)),
+        target={"kind": "llvm", "mcpu": level},
+        options=options(),
+    )
+    assert len(exe.kernels) == 1
+    assert ("vcvtph2ps" in exe.source("asm")) == (level != "x86-64-v2")
+    run_on(level)
+    check(exe, w, 32)
 
 
 def test_avx_vnni_has_vectors_of_32_bytes() -> None:

@@ -182,8 +182,16 @@ class Form(Protocol):
         """The dot instruction."""
 
     @property
+    def halves(self) -> tuple[str, ...]:
+        """Those of ``scale`` and ``zero`` that are float16."""
+
+    @property
     def zeros(self) -> bool:
         """Whether B has zero points."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """``scale``, and ``zero`` if B has zero points."""
 
 
 class Tile(Protocol):
@@ -324,16 +332,26 @@ class _Groups:
             self.sums.begin([tirx.reinterpret("int32", described[at + 1]) for at in of_rows])
             self._words(begin, depth)
             row_at = blk.bind("row_at", part * tile.ldb)
+            parts = {name: self._of_group(name, row_at) for name in tile.form.parts}
             for i, v in tile.tile_index:
-                column = ramp(row_at + v * self.lanes, self.lanes)
                 value = self.sums.whole(i, v)
                 if tile.form.zeros:
                     by = tirx.Broadcast(described[of_rows[i] + 2], self.lanes)
-                    value = value - tile.buffers["zero"][column] * by
+                    value = value - parts["zero"][v] * by
                 by = tirx.Broadcast(described[of_rows[i]], self.lanes)
-                scale = by * tile.buffers["scale"][column]
+                scale = by * parts["scale"][v]
                 blk.store(totals[i][v], self.at, value * scale + totals[i][v][self.at])
         return totals
+
+    def _of_group(self, part: str, row_at: Expr) -> list[Expr]:
+        """Return the scales or zeros of the tile's columns as vectors of float32."""
+        found: list[Expr] = []
+        for v in range(self.vectors):
+            value = self.tile.buffers[part][ramp(row_at + v * self.lanes, self.lanes)]
+            if part in self.tile.form.halves:
+                value = tirx.Cast(f"float32x{self.lanes}", value)
+            found.append(self.blk.bind(part, value))
+        return found
 
     def _words(self, begin: Expr, depth: Expr) -> None:
         """Emit the products of one group: several words of B at a time, then single ones."""

@@ -401,6 +401,7 @@ class _Emitter:
             dot=spec.dot,
             scaled=spec.b_scale is not None,
             zeros=spec.b_zero is not None,
+            halves=self.operands.halves(),
             bits=spec.bits,
         )
 

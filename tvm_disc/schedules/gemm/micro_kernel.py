@@ -132,6 +132,7 @@ class KernelForm:
         scaled: B is quantized; each ``group`` rows share one row of ``scale``. Sums are scaled once
             per group.
         zeros: a row of ``zero`` per group is subtracted from B first.
+        halves: those of ``scale`` and ``zero`` that are float16.
         keeps: each row of B is also stored in dequantized form, at ``kept`` with a
             stride of ``kept_step`` elements.
         bits: of a number of B if a word holds several along K (:class:`.layouts.WordsOfB`).
@@ -145,6 +146,7 @@ class KernelForm:
     tight: bool = False
     scaled: bool = False
     zeros: bool = False
+    halves: tuple[str, ...] = ()
     keeps: bool = False
     bits: int = 0
 
@@ -330,7 +332,8 @@ class RegisterTile:
             self.sums, self.splits = [totals], 1
 
     def _of_group(self, part: str, v: int) -> Expr:
-        return vload(self.buffers[part], self.group_at + v * self.lanes, self.lanes)
+        value = vload(self.buffers[part], self.group_at + v * self.lanes, self.lanes)
+        return widened(value, self.dtype, self.lanes)
 
     def _all_sums(self, i: int, v: int) -> Expr:
         total = self._sum(0, i, v)
@@ -571,7 +574,7 @@ def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:
 
 def _element_types(form: KernelForm, dtype: str) -> dict[str, str]:
     """Return the element types of the pointer parameters of a kernel."""
-    special = dict.fromkeys(_OF_B, form.b_dtype or dtype)
+    special = dict.fromkeys(_OF_B, form.b_dtype or dtype) | dict.fromkeys(form.halves, "float16")
     if form.rounded:
         special["a"] = "int32"
     return {n: special.get(n, dtype) for n in form.pointers}

@@ -281,6 +281,11 @@ class Operands:
         at = self.bind("group_at", row * n_r)
         return [tirx.address_of(x[at]) for x in parts], [spec.group]
 
+    def halves(self) -> tuple[str, ...]:
+        """Return those of ``scale`` and ``zero`` of a quantized B that are float16."""
+        parts = {"scale": self.spec.b_scale, "zero": self.spec.b_zero}
+        return tuple(n for n, x in parts.items() if x is not None and str(x.dtype) == "float16")
+
     def kept(self) -> tuple[Expr, Size]:
         """Return the address to which a kernel writes the dequantized rows of a panel, and their
         stride.
