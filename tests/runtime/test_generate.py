@@ -11,7 +11,8 @@ import pytest
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.errors import BadInput
-from tvm_disc.runtime.text.generate import WordChoice, generate
+from tvm_disc.runtime.text.choice import WordChoice, highest, most_probable
+from tvm_disc.runtime.text.generate import generate
 
 SCORES = np.log(np.array([0.5, 0.25, 0.15, 0.07, 0.03]))
 WORDS = len(SCORES)
@@ -49,6 +50,56 @@ def test_probabilities(given: dict[str, Any], kept: int, temperature: float) -> 
     want[kept:] = 0
     assert not found[kept:].any()
     np.testing.assert_allclose(found, want / want.sum(), atol=0.015)
+
+
+def sorted_words(logs: np.ndarray) -> np.ndarray:
+    return np.argsort(-logs, kind="stable")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("spread", [0.0, 1e-3, 1.0, 8.0, 500.0])
+@pytest.mark.parametrize("words", [1, 2, 97, 5000])
+def test_the_most_probable_words_are_those_of_a_sort(words: int, spread: float, dtype: str) -> None:
+    rng = np.random.default_rng(words)
+    for kind in range(3):
+        scores = rng.standard_normal(words) * spread
+        if kind == 1:
+            scores = np.round(scores)  # ties
+        elif kind == 2:
+            scores[rng.random(words) < 0.4] = -np.inf
+            scores[words // 2] = scores.max(initial=0.0, where=np.isfinite(scores))
+        logs = (scores - scores.max()).astype(dtype)
+        order = sorted_words(logs)
+        for count in sorted({1, 2, 40, words} & set(range(1, words + 1))):
+            expected = np.flatnonzero(logs >= logs[order[count - 1]])
+            np.testing.assert_array_equal(highest(logs, count), expected)
+        chances = np.exp(logs)
+        total = chances.sum(dtype=np.float64)
+        for share in (1e-9, 0.1, 0.5, 0.9, 0.999):
+            kept = most_probable(logs, chances, share)
+            assert set(kept) == set(order[: len(kept)])
+            sums = chances[order].astype(np.float64).cumsum()
+            assert sums[len(kept) - 1] >= share * total * (1 - 1e-12)
+            assert len(kept) == 1 or sums[len(kept) - 2] < share * total * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("sampling", [{}, {"top_k": 2}, {"top_p": 0.9}])
+def test_scores_that_are_infinite(sampling: dict[str, Any]) -> None:
+    rule = WordChoice(temperature=1.0, **sampling)
+    inf = np.inf
+    rows = np.array([[-inf, 3.0, -inf, -inf], [0.0, inf, -inf, inf], [-inf] * 4], "float32")
+    words, random = np.zeros((3, 1), "int64"), np.random.default_rng(0)
+    found = np.stack([rule.choose(rows, words, random) for _ in range(50)], axis=1)
+    assert set(found[0]) == {1} and set(found[1]) == {1, 3}
+    assert set(found[2]) <= {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("temperature", [1e-30, 1e-300])
+def test_a_temperature_near_0_is_greedy(temperature: float) -> None:
+    scores = np.random.default_rng(0).standard_normal((40, 300)).astype("float32")
+    rule = WordChoice(temperature=temperature)
+    found = rule.choose(scores, np.zeros((40, 1), "int64"), np.random.default_rng(1))
+    np.testing.assert_array_equal(found, scores.argmax(-1))
 
 
 def test_words_that_occurred_are_less_probable() -> None:

@@ -316,7 +316,9 @@ def bound_dims(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> dic
     dims: dict[str, int] = {}
     for name, declared, _ in signature:
         shape = shapes.get(name)
-        fits = isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str)
+        fits = isinstance(shape, tuple | list) or (  # the first test is the fast one
+            isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str)
+        )
         if shape is None or not fits or len(shape) != len(declared):
             found = "nothing" if shape is None else list(shape) if fits else _shown(shape)
             expected = ", ".join(declared)

@@ -3,84 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.inputs import MOST, integer
+from tvm_disc.runtime.text.choice import WordChoice
 from tvm_disc.runtime.text.language import LanguageModel, LanguageState, Prompts, padded
 from tvm_disc.typing import Array
 
-__all__ = ["WordChoice", "generate"]
+__all__ = ["generate"]
 
 #: Maps new words to scores of the next.
 Step: TypeAlias = "Callable[[Array], Array]"
-
-
-@dataclass(frozen=True)
-class WordChoice:
-    """How the next word is chosen from scores, in this order.
-
-    Attributes:
-        repetition_penalty: scores of words that occurred are divided by it if they are positive,
-            and multiplied otherwise (Keskar et al., 2019); 1 changes nothing.
-        temperature: scores are divided by it; 0 takes the word with the highest score.
-        top_k: keep the words with the ``top_k`` highest scores, and those that are equal to the
-            last of them; 0 keeps all.
-        top_p: keep the most probable words until their probabilities add up to ``top_p`` (Holtzman
-            et al., 2020); 1 keeps all.
-
-    Raises:
-        BadInput: a number is out of range.
-    """
-
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    repetition_penalty: float = 1.0
-
-    def __post_init__(self) -> None:
-        _within("temperature", self.temperature, 0.0, 1e6)
-        _within("top_p", self.top_p, 1e-9, 1.0)
-        _within("repetition_penalty", self.repetition_penalty, 1e-6, 1e6)
-        if isinstance(self.top_k, bool) or not isinstance(self.top_k, int) or self.top_k < 0:
-            raise BadInput(f"top_k: expected 0 or a positive integer, found {shown(self.top_k)}")
-
-    def choose(
-        self, scores: np.ndarray, words: np.ndarray, random: np.random.Generator
-    ) -> np.ndarray:
-        """Return a word ``int64[b]`` for each row of ``scores[b, v]``; ``words[b, s]`` occurred."""
-        scores = np.array(scores, np.float64)
-        if self.repetition_penalty != 1.0:
-            for row, seen in zip(scores, words, strict=True):
-                known = np.unique(seen)
-                outside = known[(known < 0) | (known >= len(row))]
-                if len(outside):
-                    raise BadInput(f"ids: expected words 0 .. {len(row) - 1}, found {outside[0]}")
-                part = row[known]
-                by = np.where(part > 0, 1 / self.repetition_penalty, self.repetition_penalty)
-                row[known] = part * by
-        if self.temperature == 0:
-            return np.asarray(scores.argmax(-1))
-        scores = self._kept(scores / self.temperature)
-        # Gumbel-max: the largest of scores with this noise has the probabilities of the softmax.
-        return np.asarray((scores + random.gumbel(size=scores.shape)).argmax(-1))
-
-    def _kept(self, scores: np.ndarray) -> np.ndarray:
-        """Return the scores, minus infinity for the words that ``top_k`` and ``top_p`` exclude."""
-        if 0 < self.top_k < scores.shape[-1]:
-            least = np.partition(scores, -self.top_k)[:, [-self.top_k]]
-            scores = np.where(scores < least, -np.inf, scores)
-        if self.top_p < 1.0:
-            order = np.argsort(-scores, -1, kind="stable")
-            sorted_scores = np.take_along_axis(scores, order, -1)
-            chances = np.exp(sorted_scores - sorted_scores[:, :1])
-            chances /= chances.sum(-1, keepdims=True)
-            dropped = np.cumsum(chances, -1) - chances >= self.top_p
-            np.put_along_axis(scores, order, np.where(dropped, -np.inf, sorted_scores), -1)
-        return scores
 
 
 def generate(
@@ -190,26 +126,25 @@ def _words(
     rule: WordChoice,
     random: np.random.Generator,
 ) -> Iterator[Array]:
-    ended, new = np.zeros(len(words), bool), words
-    for _ in range(most if len(words) else 0):
+    (rows, length), last = words.shape, np.array(list(stop), np.int64)
+    ended, new = np.zeros(rows, bool), words
+    for count in range(most if rows else 0):
         scores = np.asarray(step(new))
         scores = scores[:, -1] if scores.ndim == 3 else scores
-        if scores.ndim != 2 or len(scores) != len(words) or not scores.shape[1]:
+        if scores.ndim != 2 or len(scores) != rows or not scores.shape[1]:
             raise BadInput(
-                f"step: expected scores [{len(words)}, ..., words], found {list(scores.shape)}"
+                f"step: expected scores [{rows}, ..., words], found {list(scores.shape)}"
             )
+        scores = scores.astype(np.result_type(scores.dtype, np.float32), copy=False)
         if np.isnan(scores).any():
-            raise BadInput(f"step: the scores of word {words.shape[1]} contain NaN")
-        chosen = np.where(ended, words[:, -1], rule.choose(scores, words, random))
-        ended |= np.isin(chosen, list(stop))
+            raise BadInput(f"step: the scores of word {length + count} contain NaN")
+        chosen = rule.choose(scores, words, random)
+        if len(last):
+            chosen = np.where(ended, new[:, -1], chosen)
+            ended |= np.isin(chosen, last)
         new = chosen[:, None]
-        words = np.concatenate([words, new], axis=1)
+        if rule.repetition_penalty != 1.0:
+            words = np.concatenate([words, new], axis=1)
         yield chosen
         if ended.all():
             return
-
-
-def _within(name: str, value: object, low: float, high: float) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not isinstance(value, int | float) or not low <= value <= high:
-        raise BadInput(f"{name}: expected a number from {low:g} to {high:g}, found {shown(value)}")
