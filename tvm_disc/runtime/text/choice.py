@@ -106,7 +106,8 @@ def _at(kept: Array | None, chances: Array | None, draw: float) -> int:
 def _bins(logs: Array) -> Array:
     """Return the bin of each word; bin 0 has the highest scores. The highest score is 0."""
     spread = min(RANGE, -float(logs.min(initial=0.0))) or 1.0
-    return np.minimum(logs * logs.dtype.type(-BINS / spread), BINS - 1).astype(np.int64)
+    scaled = logs * logs.dtype.type(-BINS / spread)
+    return np.asarray(np.minimum(scaled, BINS - 1), np.int64)
 
 
 def highest(logs: Array, count: int) -> Array:
