@@ -238,6 +238,65 @@ def widened_from(node: Node) -> Node | None:
     return None
 
 
+@dataclass(frozen=True)
+class Rounded:
+    """``clip(round(clip(x, low, high) / divisor) + shift, least, most)``, integers in float32."""
+
+    x: Node
+    low: float
+    high: float
+    divisor: float
+    shift: int
+    least: int
+    most: int
+
+
+def rounded_quotient(node: Node) -> Rounded | None:
+    """Return the parts of a quantization before its conversion to integers, or None.
+
+    The limits are integers on both sides.
+    """
+    source, least, most = clamped(node)
+    if not (math.isfinite(least) and math.isfinite(most) and least <= most):
+        return None
+    shift = 0.0
+    if source.op == "relax.add" and source.inputs[1].is_scalar_const:
+        source, shift = source.inputs[0], scalar_of(source.inputs[1])
+    if source.op != "relax.round" or not all(v.is_integer() for v in (least, most, shift)):
+        return None
+    quotient = source.inputs[0]
+    if quotient.op != "relax.divide" or not quotient.inputs[1].is_scalar_const:
+        return None
+    x, low, high = clamped(quotient.inputs[0])
+    if {node.dtype, x.dtype} != {"float32"} or len(x.shape) != len(node.shape) or low > high:
+        return None
+    divisor = scalar_of(quotient.inputs[1])
+    return Rounded(x, low, high, divisor, int(shift), int(least), int(most))
+
+
+def clamped(node: Node) -> tuple[Node, float, float]:
+    """Return (x, low, high) of a value that literals limit, in any order; infinite without."""
+    low, high = -math.inf, math.inf
+    while (ends := _ends_of(node)) is not None:
+        # The inner limits apply first: clamp(clamp(x, a, b), low, high).
+        low, high = (min(max(end, low), high) for end in ends)
+        node = node.inputs[0]
+    return node, low, high
+
+
+def _ends_of(node: Node) -> tuple[float, float] | None:
+    if node.op == "relax.nn.relu":
+        return 0.0, math.inf
+    if node.op == "relax.clip":
+        least, most = (float(getattr(p, "value", p)) for p in node.prims)
+        return (least, most) if least <= most else None
+    if node.op in ("relax.maximum", "relax.minimum") and node.inputs[1].is_scalar_const:
+        end = scalar_of(node.inputs[1])
+        if not math.isnan(end):
+            return (end, math.inf) if node.op == "relax.maximum" else (-math.inf, end)
+    return None
+
+
 def before_bytes(node: Node) -> tuple[Node, int] | None:
     """Return (integers in float32, zero point) if a value is those numbers, converted to bytes
     and back in this kernel, less the zero point.

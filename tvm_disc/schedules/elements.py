@@ -7,7 +7,6 @@ one arm of ``if_then_else`` and evaluated with ``guarded_at``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
 
 import tvm
 from tvm import tirx
@@ -15,12 +14,13 @@ from tvm import tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.axes import concat_axis, permutation
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import Node, before_bytes, is_one, scalar_of, static_dim
+from tvm_disc.graph.nodes import Node, is_one, static_dim
 from tvm_disc.relay.kernel_ops import DEQUANTIZE, FUNCTIONS, PACK, REINTERPRET, UNPACK
 from tvm_disc.schedules.math import functions
 from tvm_disc.schedules.math.device import native_on_device
 from tvm_disc.schedules.math.language import bound, is_literal, under
-from tvm_disc.schedules.math.remainder import round_quotient
+from tvm_disc.schedules.quantized import converted, rounded
+from tvm_disc.schedules.reader import ElementReader, Index, Rule
 from tvm_disc.schedules.scalars import (
     BINARY,
     UNARY,
@@ -29,10 +29,8 @@ from tvm_disc.schedules.scalars import (
     maximum,
     minimum,
 )
-from tvm_disc.shape import Solver
 from tvm_disc.tir import division
 from tvm_disc.tir.builder import (
-    Block,
     const,
     dtype_of,
     element_dtype,
@@ -47,46 +45,9 @@ from tvm_disc.tir.builder import (
     wide,
     with_lanes,
 )
-from tvm_disc.tir.index import IndexSpace, add, mul, product
+from tvm_disc.tir.index import add, mul, product
 from tvm_disc.tir.rounding import difference
 from tvm_disc.typing import Expr, Size
-
-Index: TypeAlias = Sequence[Expr]
-
-
-class ElementReader(Protocol):
-    """The interface through which an element rule uses its function body."""
-
-    block: Block
-    space: IndexSpace
-    solver: Solver
-
-    @property
-    def in_guard(self) -> bool:
-        """Whether evaluation is conditional at this point, so that nothing can be bound."""
-
-    def at(self, node: Node, index: Index) -> Expr:
-        """Return the value of ``node`` at ``index``."""
-
-    def item_of(self, offsets: Node) -> tuple[Expr, Expr] | None:
-        """Return (item, first row) if the body reads only one item of packed data, else None."""
-
-    def guarded_at(self, node: Node, index: Index, inside: Expr) -> Expr:
-        """Return :meth:`at`, for use in the arm of ``if_then_else`` in which ``inside`` holds."""
-
-    def settle(self, name: str, value: Expr) -> Expr:
-        """Bind ``value`` to a variable, and return the variable."""
-
-    def broadcast(self, source: Node, out_rank: int, index: Index) -> list[Expr]:
-        """Return the index into ``source`` for an element-wise operator's output ``index``."""
-
-    def is_equal_dim(self, node: Node, axis: int) -> bool:
-        """Return whether an axis of a ``broadcast_to`` operand is known not to be broadcast
-        here.
-        """
-
-
-Rule: TypeAlias = Callable[[ElementReader, Node, Index], Expr]
 
 
 def _operands(low: ElementReader, node: Node, index: Index) -> list[Expr]:
@@ -136,14 +97,6 @@ def _clip(low: ElementReader, node: Node, index: Index) -> Expr:
 
 def _prim(value: Expr) -> Expr:
     return i64(value) if isinstance(value, int) else value
-
-
-def _astype(low: ElementReader, node: Node, index: Index) -> Expr:
-    found = before_bytes(node) if node.dtype == "float32" else None
-    if found is None:
-        return cast(low.at(node.inputs[0], index), node.dtype)
-    value, zero = same_lanes(low.at(found[0], index), const(float(found[1]), node.dtype))
-    return value - zero if found[1] else value
 
 
 def _reinterpret(low: ElementReader, node: Node, index: Index) -> Expr:
@@ -524,18 +477,6 @@ def _subtract(low: ElementReader, node: Node, index: Index) -> Expr:
     return elementwise(difference if below else BINARY["subtract"])(low, node, index)
 
 
-def _round(low: ElementReader, node: Node, index: Index) -> Expr:
-    """Return a rounded number; a quotient by a literal, as of a quantization, is not divided."""
-    source = node.inputs[0]
-    if source.op == "relax.divide" and source.inputs[1].is_scalar_const:
-        x, divisor = source.inputs
-        value = low.at(x, low.broadcast(x, len(node.shape), index))
-        found = round_quotient(value, scalar_of(divisor)) if x.dtype == "float32" else None
-        if found is not None:
-            return found
-    return elementwise(UNARY["round"])(low, node, index)
-
-
 _EXP_NONPOSITIVE = native_on_device("exp", functions.exp_nonpositive)
 
 
@@ -554,11 +495,11 @@ ELEMENTS: Mapping[str, Rule] = {
     **{f"relax.{name}": elementwise(fn) for name, fn in {**BINARY, **UNARY}.items()},
     **{f"disc.{name}": elementwise(UNARY[name]) for name in FUNCTIONS},
     "relax.exp": _exp,
-    "relax.round": _round,
+    "relax.round": rounded,
     "relax.subtract": _subtract,
     "relax.power": _power,
     "relax.clip": _clip,
-    "relax.astype": _astype,
+    "relax.astype": converted,
     REINTERPRET: _reinterpret,
     DEQUANTIZE: _dequantize,
     "relax.reshape": _reshape,

@@ -81,6 +81,59 @@ def round_quotient(x: Expr, divisor: float) -> Expr | None:
 
 
 _DIVISORS = 2.0**-60, 2.0**60
+# A float32 of less than 2^22 plus this number is an integer in the lowest bits, rounded to even.
+_MAGIC, _MAGIC_BITS = 1.5 * 2**23, 0x4B400000
+_MOST = 2**20  # magnitude of a rounded quotient
+
+
+def clipped_byte(
+    x: Expr, divisor: float, shift: int, limits: tuple[int, int], ends: tuple[float, float]
+) -> Expr | None:
+    """Return the int32 whose lowest byte is the rounded ``clip(x, *ends) / divisor`` plus
+    ``shift``, limited; None if a division is needed. NaN gives some byte.
+    """
+    low, high = (end - shift for end in limits)
+    found = _clipped(x, divisor, (low, high), ends)
+    if found is None:
+        return None
+    b, moved = found
+    return b.done(b.bits(moved) - b.i(_MAGIC_BITS - shift))
+
+
+def clipped_number(
+    x: Expr, divisor: float, limits: tuple[int, int], ends: tuple[float, float]
+) -> Expr | None:
+    """Return the rounded ``clip(x, *ends) / divisor``, limited; None if a division is needed."""
+    found = _clipped(x, divisor, limits, ends)
+    if found is None:
+        return None
+    b, moved = found
+    return b.done(moved - b.c(_MAGIC))
+
+
+def _clipped(
+    x: Expr, divisor: float, limits: tuple[int, int], ends: tuple[float, float]
+) -> tuple[ScalarBody, Expr] | None:
+    """Return a body and ``_MAGIC`` plus the rounded quotient; None if a division is needed.
+
+    The limits apply to ``x``, times the divisor: the quotient of such a product is nearer to the
+    integer than a half, and quotients grow with ``x``. So no operand of the correction of
+    :func:`round_quotient` is infinite. NaN stays NaN.
+    """
+    b = ScalarBody(x) if dtype_of(x)[0] == "float32" else None
+    if b is None or not b.fused or not _DIVISORS[0] <= divisor <= _DIVISORS[1]:
+        return None
+    if max(map(abs, limits)) > _MOST:
+        return None
+    low, high = (float(np.float32(divisor) * np.float32(n)) for n in limits)
+    # LLVM compares with 0 and masks, but has one instruction for the maximum with -0.
+    low, high = (b.c(float(np.float32(min(max(end, low), high))) or -0.0) for end in ends)
+    above = b.let("above", b.select(low > b.x, low, b.x))
+    inside = b.let("inside", b.select(high < above, high, above))
+    inverse = b.c(float(np.float32(1.0) / np.float32(divisor)))
+    near = b.let("near", inside * inverse)
+    rest = b.let("rest", b.fma(near, b.c(-divisor), inside))
+    return b, b.let("moved", b.fma(rest, inverse, near) + b.c(_MAGIC))
 
 
 def _signed(b: ScalarBody, size: Expr, sign: Expr) -> Expr:
@@ -141,4 +194,11 @@ def _exact(b: ScalarBody, p: Expr, q: Expr) -> Expr:
     return b.let("r", b.select(small, p, r))
 
 
-__all__ = ["floor_divide", "floor_mod", "round_quotient", "trunc_mod"]
+__all__ = [
+    "clipped_byte",
+    "clipped_number",
+    "floor_divide",
+    "floor_mod",
+    "round_quotient",
+    "trunc_mod",
+]
