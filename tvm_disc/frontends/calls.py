@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from tvm_disc.errors import DiscError, TypeMismatch, Unsupported
-from tvm_disc.frontends.fold import folded
+from tvm_disc.frontends.fold import folded, may_be_weights
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.builder import call
@@ -29,7 +29,6 @@ T = TypeVar("T", bound=Algebra)  # a tensor of the front end
 D = TypeVar("D")  # a dim of the front end; int is one
 
 MOST = (1 << 63) - 1  # greater than any dim
-_WEIGHTS = 1 << 16  # bytes of a constant that is larger than tables of shape arithmetic
 
 _PLACE: ContextVar[ast.Span | None] = ContextVar("place", default=None)
 
@@ -325,14 +324,14 @@ class Calls(ABC, Generic[T, D]):
     def cast(self, x: T, dtype: str) -> T:
         """Return ``x`` cast to ``dtype``.
 
-        A constant is cast immediately, except large arrays of bytes: they may be weights, which
-        should remain narrow.
+        A constant is cast immediately, except arrays of bytes that may be weights, which should
+        remain narrow.
         """
         if self.dtype(x) == dtype:
             return x
         expr = self.expr(x)
         known = expr.data if isinstance(expr, ast.Constant) else None
-        if known is not None and known.dtype.itemsize == 1 and known.size >= _WEIGHTS:
+        if known is not None and may_be_weights(known):
             known = None
         made = op("cast", expr, dtype=dtype) if known is None else const(known, dtype)
         return self.made(made, lambda: self.sizes(x), dtype=dtype)

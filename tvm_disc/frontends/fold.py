@@ -15,14 +15,27 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay.ops.literals import literal
 
 MOST = 4096  # maximum number of elements of all operands, and of the result
+_WEIGHTS = 1 << 16  # bytes of a constant that is larger than tables of shape arithmetic
 
 
 def folded(name: str, args: Sequence[object], attrs: Mapping[str, object]) -> np.ndarray | None:
-    """Return the value of a call, or None if an operand is unknown or too large."""
+    """Return the value of a call, or None if an operand is unknown or too large, or if the call
+    would widen weights.
+    """
     items = [_literals(a) for a in args]
     if any(i is None for i in items) or _elements(items) > MOST:
         return None
+    if name == "cast" and may_be_weights(items[0]):
+        return None
     return literal(name, items, attrs, MOST)
+
+
+def may_be_weights(array: np.ndarray) -> bool:
+    """Return whether an array may be quantized weights: a matrix of bytes, which kernels read as
+    bytes, or a large array of bytes.
+    """
+    matrix = sum(size > 1 for size in array.shape) > 1 and array.dtype.kind in "iu"
+    return array.dtype.itemsize == 1 and (matrix or array.size >= _WEIGHTS)
 
 
 def _literals(arg: object) -> Any:
@@ -37,4 +50,4 @@ def _elements(items: Sequence[Any]) -> int:
     return sum(sum(x.size for x in i) if isinstance(i, list) else i.size for i in items)
 
 
-__all__ = ["folded"]
+__all__ = ["folded", "may_be_weights"]

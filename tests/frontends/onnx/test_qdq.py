@@ -1,0 +1,91 @@
+"""Models of QuantizeLinear and DequantizeLinear whose products are sums of integers.
+
+All scales are powers of two, so that every number is exact in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tests.processor import run_on
+
+from .helpers import F32, model, node
+
+RNG = np.random.default_rng(0)
+LEVELS = ("x86-64-v3", "cascadelake")
+IMAGES = ((1, 1, 1), (2, 7, 5), (1, 8, 9), (3, 14, 15), (1, 33, 31))
+Array = np.ndarray[Any, Any]
+
+
+def quantization(x: str, y: str, zero: str) -> list[Any]:
+    """The nodes that quantize and dequantize a value, with the scale ``s``."""
+    given = ["s", zero]
+    return [
+        node("QuantizeLinear", [x, *given], [f"{y}_q"]),
+        node("DequantizeLinear", [f"{y}_q", *given], [y]),
+    ]
+
+
+def convolution(shape: tuple[int, ...], groups: int, stride: int, pad: int, zero: Array) -> Any:
+    """A quantized convolution with a bias and ReLU, its weights and its bias."""
+    w = RNG.integers(-128, 128, shape).astype("int8")
+    bias = RNG.integers(-300, 300, shape[0]).astype("float32")
+    attrs = {"strides": [stride] * 2, "pads": [pad] * 4, "group": groups}
+    nodes = [
+        *quantization("x", "v", "z"),
+        node("DequantizeLinear", ["wq", "ws"], ["w"], axis=0),
+        node("Conv", ["v", "w", "b"], ["c"], kernel_shape=list(shape[2:]), **attrs),
+        node("Relu", ["c"], ["r"]),
+        *quantization("r", "y", "z"),
+    ]
+    scales = 2.0 ** RNG.integers(-8, -5, shape[0])
+    made = model(
+        nodes, {"x": (F32, ["n", shape[1] * groups, "h", "w"])}, results=["y"],
+        s=np.float32(0.25), z=zero, wq=w, ws=scales.astype("float32"), b=bias / 64,
+    )  # fmt: skip
+    return made, w * scales[:, None, None, None], bias / 64
+
+
+def bytes_of(x: Array, zero: Array) -> Array:
+    """The dequantized bytes of a value."""
+    kind = np.iinfo(zero.dtype)
+    return (np.clip(np.rint(x / 0.25) + zero, kind.min, kind.max) - zero) * 0.25
+
+
+def convolved(x: Array, w: Array, groups: int, stride: int, pad: int) -> Array:
+    """A convolution in float64."""
+    x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    wins = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))
+    wins = wins[:, :, ::stride, ::stride]
+    n, _, height, width = wins.shape[:4]
+    wins = wins.reshape(n, groups, -1, height, width, *w.shape[2:])
+    split = w.reshape(groups, -1, *w.shape[1:])
+    return np.einsum("ngchwij,gocij->ngohw", wins, split).reshape(n, -1, height, width)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("shape", "groups", "stride", "pad", "zero"),
+    [
+        ((24, 16, 1, 1), 1, 1, 0, np.uint8(0)),
+        ((7, 12, 1, 1), 1, 1, 0, np.uint8(131)),
+        ((37, 10, 1, 1), 1, 1, 0, np.int8(-3)),
+        ((31, 96, 1, 1), 1, 2, 0, np.uint8(7)),
+        ((9, 3, 3, 3), 1, 2, 1, np.uint8(114)),
+    ],
+)
+def test_small_convolutions(
+    shape: tuple[int, ...], groups: int, stride: int, pad: int, zero: Array, level: str
+) -> None:
+    made, w, bias = convolution(shape, groups, stride, pad, zero)
+    exe = tvm_disc.build(made, target={"kind": "llvm", "mcpu": level})
+    assert ("vpdpbusd" if level == "cascadelake" else "vpmaddwd") in exe.source("asm")
+    run_on(level)
+    for n, height, width in IMAGES:
+        x = RNG.standard_normal((n, shape[1] * groups, height, width)).astype("float32") * 8
+        real = convolved(bytes_of(x, zero), w, groups, stride, pad) + bias[:, None, None]
+        np.testing.assert_array_equal(exe(x), bytes_of(np.maximum(real, 0), zero))
