@@ -36,6 +36,7 @@ from tvm_disc.schedules.gemm.micro_kernel import (
 from tvm_disc.schedules.gemm.narrow import FewColumns, Lines
 from tvm_disc.schedules.gemm.operands import Operands
 from tvm_disc.schedules.gemm.outer import OuterProducts
+from tvm_disc.schedules.gemm.pack import parts_of
 from tvm_disc.schedules.gemm.partition import (
     FEW_ROWS,
     Affine,
@@ -495,17 +496,28 @@ class _Emitter:
             def scalar(j: Expr) -> None:
                 spec.store(b, g, i, j0 + j, self.scratch[row + j])
 
-            whole = self._bind("whole", div(columns, tile.lanes))
-            with b.loop("ev", whole) as ev:
-                jv = self._bind("jv", ev * tile.lanes)
-                values = b.bind("values", vload(self.scratch, row + jv, tile.lanes))
+            def some(at: Size, lanes: int) -> None:
+                values = b.bind("values", vload(self.scratch, row + at, lanes))
                 done = spec.store_vector is not None and spec.store_vector(
-                    b, g, i, b.bind("j", j0 + jv), tile.lanes, values
+                    b, g, i, b.bind("j", j0 + at), lanes, values
                 )
                 if not done:
-                    with b.loop("es", tile.lanes) as es:
-                        scalar(jv + es)
-            if not (isinstance(columns, int) and columns % tile.lanes == 0):
-                rest = self._bind("rest_cols", whole * tile.lanes)
-                with b.loop("et", columns - rest) as et:
-                    scalar(rest + et)
+                    with b.loop("es", lanes) as es:
+                        scalar(at + es)
+
+            whole = self._bind("whole", div(columns, tile.lanes))
+            with b.loop("ev", whole) as ev:
+                some(self._bind("jv", ev * tile.lanes), tile.lanes)
+            if isinstance(columns, int) and columns % tile.lanes == 0:
+                return
+            rest = self._bind("rest_cols", whole * tile.lanes)
+            if isinstance(self.plan.n, int):
+                with b.when(columns > rest):
+                    for at, lanes in parts_of(self.plan.n % tile.lanes):
+                        if lanes > 1:
+                            some(self._bind("jt", rest + at), lanes)
+                        else:
+                            scalar(rest + at)
+                return
+            with b.loop("et", columns - rest) as et:
+                scalar(rest + et)

@@ -25,6 +25,7 @@ from tvm_disc.schedules.gemm.partition import (
     known,
     least,
     reads_masked,
+    reads_words,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, const, i64
@@ -236,9 +237,10 @@ class Operands:
                     b.store(target, to + k, value)
             else:
                 at = self.bind("a_row", view.base(b, g) + (row0 + i) * view.stride + first)
+                whole = spec.k if p.one_k else size
                 copy_contiguous(
                     b,
-                    size,
+                    known(whole),
                     lanes,
                     lambda _b, e, w: numbers.of(vload(view.buffer, at + e, w), w),
                     (target, to, stored),
@@ -264,8 +266,10 @@ class Operands:
             return [(None, copy)]
         base = self.bind("a_base", view.base(self.b, g))
 
+        step = spec.per if reads_words(spec) else 1
+
         def in_place(i: Size, k: Size) -> tuple[Buffer, Size, Size]:
-            return view.buffer, base + i * view.stride + k, view.stride
+            return view.buffer, base + i * view.stride + k * step, div(view.stride, step)
 
         return [(None, in_place)] if copied is False else [(copied, copy), (None, in_place)]
 

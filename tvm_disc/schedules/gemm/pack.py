@@ -28,12 +28,19 @@ def copy_contiguous(
     dst: tuple[Buffer, Size, str],
     pad: bool = False,
 ) -> None:
-    """Emit ``dst[off + e] = load(e)`` for ``e < elems``: whole vectors, then single elements.
+    """Emit ``dst[off + e] = load(e)`` for ``e < elems``: whole vectors, then single elements, or
+    halves, quarters and so on of a vector if ``elems`` is known.
 
     ``load(block, e, width)`` returns ``width`` elements at ``e``. With ``pad``, the last, partial
     vector of ``dst`` is filled with zeros.
     """
     buf, off, dtype = dst
+    if isinstance(elems, int) and not pad:
+        with b.loop("v", elems // lanes) as v:
+            vstore(b, buf, off + v * lanes, lanes, cast(load(b, v * lanes, lanes), dtype, lanes))
+        for at, width in parts_of(elems % lanes, elems - elems % lanes):
+            vstore(b, buf, off + at, width, cast(load(b, i64(at), width), dtype, width))
+        return
     whole = bind_opaque(b, "whole", tirx.truncdiv(i64(elems), i64(lanes)))
     with b.loop("v", whole) as v:
         vstore(b, buf, off + v * lanes, lanes, cast(load(b, v * lanes, lanes), dtype, lanes))
@@ -43,6 +50,18 @@ def copy_contiguous(
             vstore(b, buf, off + done, lanes, splat(const(0, dtype), lanes))
     with b.loop("e", elems - done) as e:
         b.store(buf, off + done + e, cast(load(b, done + e, 1), dtype))
+
+
+def parts_of(count: int, begin: int = 0) -> list[tuple[int, int]]:
+    """Return ``count`` elements from ``begin`` as (first, size), whose sizes are falling powers of
+    two.
+    """
+    parts, at = [], begin
+    while count:
+        size = 1 << (count.bit_length() - 1)
+        parts.append((at, size))
+        at, count = at + size, count - size
+    return parts
 
 
 def transpose_into(
@@ -114,4 +133,4 @@ def _shuffle(first: Buffer, second: Buffer, picks: list[int], lanes: int) -> Exp
     return tirx.Shuffle(vectors, [tirx.IntImm("int32", lane) for lane in picks])
 
 
-__all__ = ["cast", "copy_contiguous", "transpose_into"]
+__all__ = ["cast", "copy_contiguous", "parts_of", "transpose_into"]

@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm_disc.schedules.gemm.algorithm import PANELS, Algorithm, Selection
 from tvm_disc.schedules.gemm.integer import WORDS
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.target.dots import DOTS
+from tvm_disc.target.dots import DOTS, QUAD
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.typing import Buffer, Expr, Size
 
@@ -408,14 +408,25 @@ def may_copy_rows(spec: GemmSpec, tile: GemmTile) -> bool:
     row, and the rows often compete for the same sets of the first-level cache.
     """
     k = known(spec.k)
-    if spec.a_packed is not None or spec.b_packed is None or copies_a(spec):
+    if spec.a_packed is not None or spec.b_packed is None or copies_a(spec) or spec.quads:
         return False
     return tile.kc > 0 and not (isinstance(k, int) and k <= tile.kc)
 
 
 def copies_a(spec: GemmSpec) -> bool:
     """Return whether A must first be copied to rows of ``acc_dtype`` along K."""
-    if spec.a_packed is not None:
+    if spec.a_packed is not None or reads_words(spec):
         return False
     in_place = spec.a_affine is not None and is_one(spec.a_affine.k_stride)
     return spec.rounded or not in_place or spec.dtype != spec.acc_dtype
+
+
+def reads_words(spec: GemmSpec) -> bool:
+    """Return whether kernels read words of bytes of A in place: the bytes are unsigned, and rows
+    consist of whole words.
+    """
+    view, k = spec.a_affine, known(spec.k)
+    if not spec.quads or spec.per != QUAD or spec.dtype != "uint8" or view is None:
+        return False
+    sizes = k, known(view.stride)
+    return is_one(view.k_stride) and all(isinstance(x, int) and x % QUAD == 0 for x in sizes)
