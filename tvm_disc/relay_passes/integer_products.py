@@ -12,8 +12,8 @@ The zero point of a matmul is a literal vector, ``z * sum of w``. A convolution 
 its operand, because the border of an image is 0 in the model; its kernels read bytes and fill the
 border with z.
 
-needs: a float32 ``matmul`` or ``conv2d`` of one group, whose first operand is a quantized value
-and whose second operand is computed from literals that are integers.
+needs: a float32 ``matmul`` or ``conv2d`` of one group, or of one channel a group, whose first
+operand is a quantized value, and whose second operand is computed from literals that are integers.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import BYTES, CENTRED, Node, scalar_of
 from tvm_disc.relay.call_attrs import with_fields
+from tvm_disc.relay_passes.layout_rules import is_dense_or_depthwise
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.narrow_weights import COMPUTED, evaluate, literals_of
 from tvm_disc.relay_passes.rewrite import (
@@ -162,7 +163,7 @@ def _unsuitable(node: Node) -> str:
         layout = node.attrs["data_layout"], node.attrs["kernel_layout"]
         if node.op != "relax.nn.conv2d" or layout not in _LAYOUTS:
             return "only conv2d over NCHW or NHWC, by OIHW, has integer kernels"
-        if int(node.attrs["groups"]) != 1:
+        if not is_dense_or_depthwise(node):
             return "it has several groups of channels"
     elif len(node.inputs[1].shape) != 2:
         return "the weights are not a matrix"

@@ -19,7 +19,7 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.axes import permutation, reduced_axes
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import BYTES, CENTRED, Node, is_one
+from tvm_disc.graph.nodes import BYTES, CENTRED, Node, is_one, static_dim
 from tvm_disc.relay.call_attrs import with_fields
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.rewrite import with_operands
@@ -88,14 +88,20 @@ def is_image_convolution(node: Node) -> bool:
 
 
 def sums_integers(node: Node) -> bool:
-    """Return whether a node is a convolution of one group that adds products of bytes, or of bytes
-    less a zero point, and of constant weights.
+    """Return whether a node is a convolution of one group, or of one channel a group, that adds
+    products of bytes, or of bytes less a zero point, and of constant weights.
     """
     if node.op != "relax.nn.conv2d":
         return False
     data, weight = node.inputs
-    whole = node.dtype == "int32" and weight.dtype == "int8" and int(node.attrs["groups"]) == 1
+    whole = node.dtype == "int32" and weight.dtype == "int8" and is_dense_or_depthwise(node)
     return whole and weight.op == "const" and data.dtype in (*BYTES, CENTRED)
+
+
+def is_dense_or_depthwise(node: Node) -> bool:
+    """Return whether a convolution has one group, or one input and one output channel a group."""
+    groups, (outs, members, *_) = int(node.attrs["groups"]), node.inputs[1].shape
+    return groups == 1 or (static_dim(outs) == groups and is_one(members))
 
 
 def step_of(node: Node, given: Sequence[int], solver: Solver) -> Step | None:

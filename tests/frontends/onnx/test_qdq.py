@@ -89,3 +89,43 @@ def test_small_convolutions(
         x = RNG.standard_normal((n, shape[1] * groups, height, width)).astype("float32") * 8
         real = convolved(bytes_of(x, zero), w, groups, stride, pad) + bias[:, None, None]
         np.testing.assert_array_equal(exe(x), bytes_of(np.maximum(real, 0), zero))
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", *LEVELS])
+@pytest.mark.parametrize(
+    ("channels", "taps", "stride", "pad", "zero"),
+    [
+        (40, 3, 1, 1, np.uint8(0)),
+        (24, 3, 2, 1, np.uint8(131)),
+        (19, 5, 1, 2, np.int8(-3)),
+        (32, 2, 3, 0, np.uint8(255)),
+        (16, 7, 2, 3, np.int8(0)),
+    ],
+)
+def test_depthwise_convolutions(
+    channels: int, taps: int, stride: int, pad: int, zero: Array, level: str
+) -> None:
+    made, w, bias = convolution((channels, 1, taps, taps), channels, stride, pad, zero)
+    exe = tvm_disc.build(made, target={"kind": "llvm", "mcpu": level})
+    text = exe.explain(full=True)
+    assert "template: channel window" in text
+    assert "in integers" not in text
+    if level != "x86-64-v2":
+        assert ("vpdpbusd" if level == "cascadelake" else "vpmaddwd") in exe.source("asm")
+    run_on(level)
+    for n, height, width in IMAGES:
+        if min(height, width) + 2 * pad < taps:
+            continue
+        x = RNG.standard_normal((n, channels, height, width)).astype("float32") * 8
+        real = convolved(bytes_of(x, zero), w, channels, stride, pad) + bias[:, None, None]
+        np.testing.assert_array_equal(exe(x), bytes_of(np.maximum(real, 0), zero))
+
+
+def test_several_channels_a_group_stay_float() -> None:
+    made, w, bias = convolution((16, 2, 3, 3), 4, 1, 1, np.uint8(3))
+    exe = tvm_disc.build(made)
+    assert "it has several groups of channels" in exe.explain(full=True)
+    for n, height, width in IMAGES:
+        x = RNG.standard_normal((n, 8, height, width)).astype("float32") * 8
+        real = convolved(bytes_of(x, np.uint8(3)), w, 4, 1, 1) + bias[:, None, None]
+        np.testing.assert_array_equal(exe(x), bytes_of(np.maximum(real, 0), np.uint8(3)))

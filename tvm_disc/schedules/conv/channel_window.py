@@ -19,6 +19,7 @@ from tvm import DataType, tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.conv.byte_windows import ByteTaps, byte_taps, bytes_read, emit_line
 from tvm_disc.schedules.conv.channel_groups import (
     Channels,
     GroupCut,
@@ -35,9 +36,9 @@ from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.gemm.partition import has_masks
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
-from tvm_disc.schedules.packing import Array, Form
+from tvm_disc.schedules.packing import Array, Form, Packing
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import first_lanes, i64, masked_load, ramp
+from tvm_disc.tir.builder import const, first_lanes, i64, masked_load, ramp
 from tvm_disc.tir.index import mul, product
 from tvm_disc.typing import Buffer, Expr, Size
 
@@ -77,9 +78,11 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     assert node is not None
     spec = contraction(node)
     lanes = machine.lanes * 32 // int(DataType(spec.dtype).bits)
-    masks = has_masks(machine.lanes * 4, node.inputs[0].dtype)
+    form = byte_taps(group, node, lanes, machine.isa.dots)
+    data = node.inputs[0] if form is None else bytes_read(group, node)[0]
+    masks = has_masks(machine.lanes * 4, data.dtype)
     cut = cut_of(node, lanes, machine.threads)
-    taps, refused = literal_taps(node), _refusal(group, node)
+    taps, refused = literal_taps(node), _refusal(group, node, data)
     if cut is not None and not refused:
         refused = cut.refusal(taps or [], spec.dtype, machine.lanes * 4)
     if refused or taps is None:
@@ -90,12 +93,14 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     packed = [node.inputs[1]] if node.weighted else []
 
     def emit(body: Body) -> None:
-        emitter = _Emitter(group, node, body, lanes, columns, masks, cut)
+        emitter = _Emitter(group, node, body, lanes, columns, masks, cut, data, form)
         emitter.run(machine.memory.prefetch_bytes)
 
     sums = i64(product([*node.shape, *spec.extents]))
     cost = None if cut is None else _sums(node, cut, taps, columns).ns
-    weights = GroupVectors(cut, spec.dtype) if cut else ChannelVectors(lanes, spec.dtype)
+    weights: Packing = ChannelVectors(lanes, spec.dtype)
+    if cut is not None or form is not None:
+        weights = form or GroupVectors(cut, spec.dtype)
 
     return Plan(
         tasks=product(node.shape[:-2]) * (cut.blocks if cut else 1),
@@ -120,8 +125,8 @@ _TYPES |= {(t, "int32") for t in ("int8", "uint8", "int16")}
 _MAXIMA = _TYPES | {(t, t) for t in ("int8", "uint8", "int16")}
 
 
-def _refusal(group: Group, node: Node) -> str | None:
-    data, taps = node.inputs[0], literal_taps(node)
+def _refusal(group: Group, node: Node, data: Node) -> str | None:
+    taps = literal_taps(node)
     if not channels_last(node):
         return "columns are contiguous in memory"
     if node.weighted:
@@ -135,7 +140,7 @@ def _refusal(group: Group, node: Node) -> str | None:
     sums = contraction(node).dtype
     if (data.dtype, sums) not in (_MAXIMA if "max" in node.op else _TYPES):
         return f"there are no vectors for sums of {data.dtype} in {sums}"
-    return outside_window(group, node)
+    return outside_window(group, node, data)
 
 
 def _columns(width: int | None) -> int:
@@ -188,7 +193,10 @@ class _Emitter:
         columns: int,
         masks: bool,
         cut: GroupCut | None,
+        data: Node,
+        form: ByteTaps | None,
     ) -> None:
+        self.data, self.form = data, form
         self.group, self.node, self.body, self.cut = group, node, body, cut
         self.lanes, self.columns, self.masks = lanes, columns, masks
         self.low, self.block = body.low, body.block
@@ -196,7 +204,10 @@ class _Emitter:
         self.geo, self.spec = geometry(node, self.rank), contraction(node)
         taps = literal_taps(node)
         assert taps is not None
-        self.taps, self.data = taps, node.inputs[0]
+        self.taps = taps
+        # vectors of weights of a row of taps, and of one vector of channels
+        self.row_vectors = taps[-1] if form is None else form.words
+        self.weight_vectors = math.prod(taps) if form is None else form.vectors
         self.extents = [i64(d) for d in spatial(node, self.data.shape)]
         self.channels, self.input_channels = node.shape[-1], self.data.shape[-1]
         self.stride, self.gap = self.geo.strides[-1], self.geo.dilation[-1]
@@ -319,7 +330,7 @@ class _Emitter:
             return
         with self.low.loop("v", self.vectors) as v:
             first = bind_opaque(self.block, "channel", v * self.lanes)
-            weights = bind_opaque(self.block, "weights", first * math.prod(self.taps))
+            weights = bind_opaque(self.block, "weights", first * self.weight_vectors)
             if tile.inside:
                 self._prefetch_next(lines, tile, first)
             self._sums(lines, tile, Channels(first, weights, self.lanes, inputs=first))
@@ -356,7 +367,7 @@ class _Emitter:
         """Emit the remaining channels as a partial vector, or one by one."""
         block, low = self.block, self.low
         first = bind_opaque(block, "channel", self.vectors * self.lanes)
-        weights = bind_opaque(block, "weights", first * math.prod(self.taps))
+        weights = bind_opaque(block, "weights", first * self.weight_vectors)
         if self.keep is not None:
             with block.when(self.rest > 0), low.scope():
                 self._sums(lines, tile, Channels(first, weights, self.lanes, self.keep, first))
@@ -371,8 +382,11 @@ class _Emitter:
         block, low, dtype = self.block, self.low, self.spec.dtype
         identity = self.spec.reducer.identity(dtype)
         sums = [block.alloc("sum", at.lanes, dtype) for _ in range(tile.columns)]
+        first = const_of(identity, at.lanes)
+        if self.form is not None and self.form.outside:
+            first = self._first_sums(lines, at, self.form)
         for cell in sums:
-            vstore(block, cell, 0, at.lanes, const_of(identity, at.lanes))
+            vstore(block, cell, 0, at.lanes, first)
         with ExitStack() as stack:
             taps = [
                 stack.enter_context(low.loop(f"k{d}", count, begin=begin))
@@ -385,7 +399,7 @@ class _Emitter:
             pixel = self._line_at(lines, where) * self.extents[-1] + tile.first
             base = bind_opaque(block, "base", mul(pixel, self.input_channels) + at.inputs)
             if self.cut is None:
-                self._line(tile, at, base, tap * self.taps[-1], sums)
+                self._line(tile, at, base, tap * self.row_vectors, sums)
             else:
                 self._grouped_line(tile, at, base, tap * self.taps[-1], sums, self.cut)
         self._results(lines, tile, at, sums)
@@ -395,12 +409,42 @@ class _Emitter:
     ) -> None:
         """Emit one line of taps: each input column is added to every window that contains it."""
         weights = self._weights(at.weights + tap * self.lanes, at.lanes)
+        if self.form is not None:
+            form, steps = self.form, (tile.columns, self.stride, self.gap)
+
+            def number(column: int) -> Expr:
+                return self._number(tile, at, base, column, form)
+
+            emit_line(self.block, form, steps, weights, number, sums)
+            return
 
         def load(where: Expr) -> Expr:
             value = cast(self._load(where, at), self.spec.dtype, at.lanes)
             return self.block.bind("x", value)
 
         self._columns_of(tile, at, base, weights, load, sums)
+
+    def _first_sums(self, lines: _Lines, at: Channels, form: ByteTaps) -> Expr:
+        """Return the initial sums of numbers with a zero point."""
+        buffer, begin = self.body.buffers[self.node.inputs[1]], lines.begin[-1]
+        place = at.weights + form.taps[0] * form.words * self.lanes
+        before, behind = (
+            vload(buffer, bind_opaque(self.block, "sums_at", place + row * self.lanes), at.lanes)
+            for row in (begin, begin + lines.count[-1])
+        )
+        return self.block.bind("first", behind - before)
+
+    def _number(self, tile: _Tile, at: Channels, base: Expr, column: int, form: ByteTaps) -> Expr:
+        """Return the numbers of an input column, which may be outside of the image."""
+        block, where = self.block, base + mul(i64(column), self.input_channels)
+        if tile.inside:
+            return block.bind("x", form.number(self._load(where, at), at.lanes))
+        cell = block.alloc("x", at.lanes, self.spec.dtype)
+        outside = const(form.outside, self.spec.dtype)
+        vstore(block, cell, 0, at.lanes, const_of(outside, at.lanes))
+        with block.when(self._is_inside(tile, column)):
+            vstore(block, cell, 0, at.lanes, form.number(self._load(where, at), at.lanes))
+        return vload(cell, 0, at.lanes)
 
     def _grouped_line(
         self,
@@ -453,7 +497,7 @@ class _Emitter:
         base = bind_opaque(self.block, "weight_at", at)
         return [
             self.block.bind("w", vload(buffer, base + k * self.lanes, lanes))
-            for k in range(self.taps[-1])
+            for k in range(self.row_vectors)
         ]
 
     def _is_inside(self, tile: _Tile, column: int) -> Expr:

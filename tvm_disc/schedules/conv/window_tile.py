@@ -89,9 +89,12 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     return outside_window(group, node)
 
 
-def outside_window(group: Group, node: Node) -> str | None:
-    """Return why kernels with unrolled windows cannot serve the nodes fused with it, or None."""
-    if node.inputs[0] not in group.params:
+def outside_window(group: Group, node: Node, data: Node | None = None) -> str | None:
+    """Return why kernels with unrolled windows cannot serve the nodes fused with it, or None.
+
+    ``data`` is the operand that they read, if not the first input.
+    """
+    if (data or node.inputs[0]) not in group.params:
         return "the input is computed in the same kernel"
     if any(n is not node and not is_lanewise(n) for n in group.nodes):
         return "the epilogue moves elements"
