@@ -1,4 +1,4 @@
-"""``IntegerProducts``: products of quantized operands are sums of integers.
+"""``IntegerProducts``: products of quantized operands are sums of integers, maxima are of bytes.
 
     before  y = conv((cast(q: u8) - z) * s, (cast(w: i8)) * t)            # float32
     after   y = cast(conv(cast(q) - z, w: i8): i32) * (s * t)
@@ -11,6 +11,8 @@ values between two products are stored in one byte per element.
 The zero point of a matmul is a literal vector, ``z * sum of w``. A convolution subtracts it from
 its operand, because the border of an image is 0 in the model; its kernels read bytes and fill the
 border with z.
+
+A maximum of dequantized bytes is the dequantized maximum of the bytes.
 
 needs: a float32 ``matmul`` or ``conv2d`` of one group, or of one channel a group, whose first
 operand is a quantized value, and whose second operand is computed from literals that are integers.
@@ -28,7 +30,7 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.core_ops import OpClass
-from tvm_disc.graph.nodes import BYTES, CENTRED, Node, scalar_of
+from tvm_disc.graph.nodes import BYTES, CENTRED, Node, rounded_quotient, scalar_of
 from tvm_disc.relay.call_attrs import with_fields
 from tvm_disc.relay_passes.layout_rules import is_dense_or_depthwise
 from tvm_disc.relay_passes.module_facts import solver_of
@@ -62,7 +64,9 @@ def IntegerProducts(solver: Solver | None = None) -> Pass:
 
         def changed(func: TVMFunction) -> object:
             rule = _Products(refused)
-            made = rewrite_function(func, known, [rule], [drop_dead])
+            made = rewrite_function(
+                func, known, [rule, _maximum_of_bytes, _same_bytes], [drop_dead]
+            )
             return made if rule.found else func
 
         return map_functions(mod, changed)
@@ -124,6 +128,57 @@ class _Products:
         origin = (numbers.sum(0, dtype="int64") * data.zero).astype(SUMS)
         less = R.subtract(operand_expr(sums), as_literal(origin, SUMS))
         return out.emit(less, node.shape, SUMS, node)
+
+
+def _maximum_of_bytes(out: Sequence_, node: Node) -> Node | None:
+    """max_pool((q - z) * s) -> (max_pool(q) - z) * s."""
+    if node.op not in _MAXIMA or node.dtype != COMPUTED or not _has_elements(node):
+        return None
+    data = _quantized(node.inputs[0])
+    if data is None or not 0 < data.scale < math.inf:
+        return None
+    q = data.numbers
+    call = tvm.ir.Call(node.expr.op, [operand_expr(q)], node.expr.attrs)
+    made = out.emit(call, node.shape, q.dtype, node)
+    if data.zero:
+        made = out.emit(R.astype(operand_expr(made), SUMS), node.shape, SUMS, node)
+        zero = as_literal(np.array(data.zero, SUMS), SUMS)
+        made = out.emit(R.subtract(operand_expr(made), zero), node.shape, SUMS, node)
+    real = out.emit(R.astype(operand_expr(made), COMPUTED), node.shape, COMPUTED, node)
+    scale = as_literal(np.array(data.scale, COMPUTED), COMPUTED)
+    return out.emit(R.multiply(operand_expr(real), scale), node.shape, COMPUTED, node)
+
+
+def _has_elements(node: Node) -> bool:
+    """Return whether every window contains an element: no byte is less than all others."""
+    rank = len(node.shape) - 2
+    size, pads = node.attrs["pool_size"], node.attrs["padding"]
+    sizes = [size] * rank if isinstance(size, int) else [int(x) for x in size]
+    pads = [pads] if isinstance(pads, int) else [int(x) for x in pads]
+    return not node.attrs.get("ceil_mode") and max(pads) < min(sizes)
+
+
+def _same_bytes(out: Sequence_, node: Node) -> Node | None:
+    """quantize(dequantize(q)) -> q, for one scale and zero point.
+
+    The quotient of a rounded product by its factor is nearer to the integer than a half.
+    """
+    source = node.inputs[0] if node.op == "relax.astype" and node.dtype in BYTES else None
+    if source is not None and source.op == "relax.astype" and source.dtype == SUMS:
+        source = source.inputs[0]
+    parts = None if source is None else rounded_quotient(source)
+    data = None if parts is None else _quantized(parts.x)
+    if parts is None or data is None or data.numbers.dtype != node.dtype:
+        return None
+    kind, (least, most) = np.iinfo(node.dtype), _SCALES
+    ends = (parts.least, parts.most, parts.low, parts.high)
+    whole = ends == (kind.min, kind.max, -math.inf, math.inf)
+    same = (parts.divisor, parts.shift) == (data.scale, data.zero) and least <= data.scale <= most
+    return data.numbers if whole and same else None
+
+
+_SCALES = 2.0**-60, 2.0**60
+_MAXIMA = tuple(f"relax.nn.max_pool{rank}d" for rank in (1, 2, 3))
 
 
 def _centred(out: Sequence_, data: _Quantized) -> Node:

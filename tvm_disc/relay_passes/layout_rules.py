@@ -145,7 +145,8 @@ def _window(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     if is_image_convolution(node):
         attrs = with_fields(node.expr.attrs, data_layout="NHWC", out_layout="NHWC")
         return Step((1, PLAIN), 1, lambda xs: with_operands(node, xs, attrs))
-    if given[0] != 1 or node.attrs.get("layout") != "NCHW" or node.dtype not in IMAGES:
+    kinds = (*IMAGES, *BYTES) if "max" in node.op else IMAGES
+    if given[0] != 1 or node.attrs.get("layout") != "NCHW" or node.dtype not in kinds:
         return None
     attrs = with_fields(node.expr.attrs, layout="NHWC", out_layout="NHWC")
     return Step((1,), 1, lambda xs: with_operands(node, xs, attrs))

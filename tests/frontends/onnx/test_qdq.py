@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx.numpy_helper import from_array
 
 import tvm_disc
 from tests.processor import run_on
@@ -129,3 +130,46 @@ def test_several_channels_a_group_stay_float() -> None:
         x = RNG.standard_normal((n, 8, height, width)).astype("float32") * 8
         real = convolved(bytes_of(x, np.uint8(3)), w, 4, 1, 1) + bias[:, None, None]
         np.testing.assert_array_equal(exe(x), bytes_of(np.maximum(real, 0), np.uint8(3)))
+
+
+@pytest.mark.parametrize(
+    ("channels", "zero", "after", "ceil"),
+    [
+        (24, np.uint8(0), "s", 0),
+        (96, np.int8(-9), "s", 0),
+        (64, np.uint8(140), "t", 0),
+        (24, np.uint8(3), "s", 1),
+    ],
+)
+@pytest.mark.parametrize("level", LEVELS)
+def test_maxima_are_of_bytes(channels: int, zero: Array, after: str, ceil: int, level: str) -> None:
+    """With another scale after it a maximum is quantized again; windows may be empty with
+    ``ceil_mode``, so that these stay float.
+    """
+    made, w, bias = convolution((channels, 16, 1, 1), 1, 1, 0, zero)
+    pool = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": ceil}
+    made.graph.node.extend(
+        [
+            node("MaxPool", ["y"], ["p"], **pool),
+            node("QuantizeLinear", ["p", after, "z"], ["last"]),
+        ]
+    )
+    made.graph.initializer.append(from_array(np.float32(0.5), "t"))
+    made.graph.output[0].name = "last"
+    made.graph.output[0].type.tensor_type.elem_type = from_array(zero).data_type
+    exe = tvm_disc.build(made, target={"kind": "llvm", "mcpu": level})
+    kernel = exe.explain(full=True).partition("nn.max_pool2d")[2].partition("template")[0]
+    assert ("round" in kernel) == (after == "t" or bool(ceil))
+    run_on(level)
+    scale, kind = {"s": 0.25, "t": 0.5}[after], np.iinfo(zero.dtype)
+    for n, height, width in IMAGES:
+        x = RNG.standard_normal((n, 16, height, width)).astype("float32") * 8
+        real = convolved(bytes_of(x, zero), w, 1, 1, 0) + bias[:, None, None]
+        real = bytes_of(np.maximum(real, 0), zero)
+        extra = ((0, 0), (0, 0), (1, 2), (1, 2))
+        wide = np.pad(real, extra, constant_values=-np.inf)
+        wins = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3)).max((4, 5))
+        sizes = [(size - 1 + ceil * (size % 2 == 0)) // 2 + 1 for size in (height, width)]
+        most = wins[:, :, ::2, ::2][:, :, : sizes[0], : sizes[1]]
+        exact = np.clip(np.rint(most / scale) + zero, kind.min, kind.max).astype(zero.dtype)
+        np.testing.assert_array_equal(exe(x), exact)
