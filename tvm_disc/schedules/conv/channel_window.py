@@ -100,9 +100,9 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
 
     sums = i64(product([*node.shape, *spec.extents]))
     cost = None if cut is None else _sums(node, cut, taps, columns).ns
-    weights: Packing = ChannelVectors(lanes, spec.dtype)
-    if cut is not None or form is not None:
-        weights = form or GroupVectors(cut, spec.dtype)
+    weights: Packing = form or ChannelVectors(lanes, spec.dtype)
+    if cut is not None:
+        weights = GroupVectors(cut, spec.dtype)
 
     return Plan(
         tasks=product(node.shape[:-2]) * (cut.blocks if cut else 1),

@@ -517,7 +517,7 @@ class _Emitter:
                         if lanes > 1:
                             some(self._bind("jt", rest + at), lanes)
                         else:
-                            scalar(rest + at)
+                            scalar(i64(rest + at))
                 return
             with b.loop("et", columns - rest) as et:
                 scalar(rest + et)

@@ -266,10 +266,16 @@ class Operands:
             return [(None, copy)]
         base = self.bind("a_base", view.base(self.b, g))
 
-        step = spec.per if reads_words(spec) else 1
+        if reads_words(spec):
+
+            def words(i: Size, k: Size) -> tuple[Buffer, Size, Size]:
+                at = base + i * view.stride + k * spec.per
+                return view.buffer, at, div(view.stride, spec.per)
+
+            return [(None, words)]
 
         def in_place(i: Size, k: Size) -> tuple[Buffer, Size, Size]:
-            return view.buffer, base + i * view.stride + k * step, div(view.stride, step)
+            return view.buffer, base + i * view.stride + k, view.stride
 
         return [(None, in_place)] if copied is False else [(copied, copy), (None, in_place)]
 
