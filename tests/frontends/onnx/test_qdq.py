@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from onnx.numpy_helper import from_array
 
 import tvm_disc
@@ -119,6 +120,30 @@ def test_depthwise_convolutions(
             continue
         x = RNG.standard_normal((n, channels, height, width)).astype("float32") * 8
         real = convolved(bytes_of(x, zero), w, channels, stride, pad) + bias[:, None, None]
+        np.testing.assert_array_equal(exe(x), bytes_of(np.maximum(real, 0), zero))
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups", "stride", "zero"),
+    [
+        ((19, 1, 5, 5), 19, 1, np.int8(-3)),
+        ((24, 1, 3, 3), 24, 2, np.uint8(131)),
+        ((37, 12, 1, 1), 1, 1, np.uint8(3)),
+    ],
+)
+def test_dot_instructions_of_eight_lanes(
+    shape: tuple[int, ...], groups: int, stride: int, zero: Array
+) -> None:
+    """Without masks for bytes, channels beyond whole vectors are computed one by one."""
+    pad = shape[2] // 2
+    made, w, bias = convolution(shape, groups, stride, pad, zero)
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3", "mattr": ["+avxvnni"]})
+    exe = tvm_disc.build(made, target=target)
+    assert "vpdpbusd" in exe.source("asm")
+    run_on(target)
+    for n, height, width in IMAGES:
+        x = RNG.standard_normal((n, shape[1] * groups, height, width)).astype("float32") * 8
+        real = convolved(bytes_of(x, zero), w, groups, stride, pad) + bias[:, None, None]
         np.testing.assert_array_equal(exe(x), bytes_of(np.maximum(real, 0), zero))
 
 

@@ -194,6 +194,14 @@ def _conv(groups: int = 1, last: bool = False) -> Any:
     return function(x, relay.nn.conv2d(x, weight, **sizes, **layouts))
 
 
+def _depthwise_bytes() -> Any:
+    x = relay.var("x", shape=(relay.Any("n"), 6, 6, 8), dtype="uint8")
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OIHW", "out_dtype": "int32"}
+    sizes: dict[str, Any] = {"channels": 8, "kernel_size": (3, 3), "groups": 8}
+    weight = relay.const(np.ones((8, 1, 3, 3), "int8"))
+    return function(x, relay.nn.conv2d(x, weight, **sizes, **layouts))
+
+
 def _winograd() -> Any:
     x = rows("n", 6, 6, 16)
     layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
@@ -256,6 +264,7 @@ CASES: tuple[Case, ...] = (
     Case("winograd", "winograd", _winograd, outline=True),
     Case("depthwise", "window tile", lambda: _conv(groups=8), outline=True),
     Case("depthwise_channels_last", "channel window", lambda: _conv(8, last=True), outline=True),
+    Case("depthwise_bytes", "channel window", _depthwise_bytes, outline=True),
     Case("pool", "window tile", lambda: _pool(2), outline=True),
     Case("pool_stride_3", "window", lambda: _pool(3)),
     Case("scatter", "scatter", _scatter),

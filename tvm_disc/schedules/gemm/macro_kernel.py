@@ -508,16 +508,17 @@ class _Emitter:
             whole = self._bind("whole", div(columns, tile.lanes))
             with b.loop("ev", whole) as ev:
                 some(self._bind("jv", ev * tile.lanes), tile.lanes)
-            if isinstance(columns, int) and columns % tile.lanes == 0:
+            last = columns if isinstance(columns, int) else self.plan.n
+            if isinstance(last, int) and last % tile.lanes == 0:
                 return
             rest = self._bind("rest_cols", whole * tile.lanes)
-            if isinstance(self.plan.n, int):
-                with b.when(columns > rest):
-                    for at, lanes in parts_of(self.plan.n % tile.lanes):
-                        if lanes > 1:
-                            some(self._bind("jt", rest + at), lanes)
-                        else:
-                            scalar(i64(rest + at))
+            if not isinstance(last, int):
+                with b.loop("et", columns - rest) as et:
+                    scalar(rest + et)
                 return
-            with b.loop("et", columns - rest) as et:
-                scalar(rest + et)
+            with b.when(i64(columns) > i64(rest)):
+                for at, lanes in parts_of(last % tile.lanes):
+                    if lanes > 1:
+                        some(self._bind("jt", rest + at), lanes)
+                    else:
+                        scalar(i64(rest + at))
