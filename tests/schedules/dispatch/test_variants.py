@@ -15,10 +15,11 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch import tree as trees
 from tvm_disc.schedules.dispatch.choose import analytic, fit
 from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.learn import _with_outside
 from tvm_disc.schedules.dispatch.sampling import evaluate, sample
 from tvm_disc.schedules.dispatch.tree import Leaf, Split
 from tvm_disc.schedules.dispatch.tree_fit import Limits, grow, keep, losses
-from tvm_disc.schedules.dispatch.variant import Knobs, Need, Plan, feasible, variants_of
+from tvm_disc.schedules.dispatch.variant import Choice, Knobs, Need, Plan, feasible, variants_of
 from tvm_disc.schedules.gemm.tile import default_tile
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.kernel import GAP_BYTES, _part_bytes
@@ -191,6 +192,28 @@ def test_little_work_stays_on_one_thread() -> None:
     choice = analytic(group_of(n), variants_of([plan(n)], machine(2)), solver, CostModel())
     assert [v.run.parts for v in choice.variants] == [1, 2]
     assert isinstance(choice.tree, Split) and choice.tree.below == Leaf(0)
+
+
+def test_outside_of_the_measured_region_the_model_chooses() -> None:
+    """Its order of the variants may differ from that of the choice by measured times."""
+    solver = Solver()
+    n = symbol(solver, 1, 4096)
+    costs = {1: 300.0, 2: 100.0}
+
+    def cost(width: int) -> Any:
+        return lambda points, model: np.full(len(points[n]), costs[width])
+
+    variants = variants_of([plan(n, w, cost=cost(w)) for w in (1, 2)], machine())
+    inside = Choice(variants, Split(0, 30, Leaf(0), Leaf(1)), [(n, "n")])
+    source = Node("param", (), (n,), "float32")
+    result = Node("relax.exp", (source,), (n,), "float32")
+    group = Group("g", "loop", [result], [source], [result])
+    dims = np.array([[10.0], [50.0]])
+    found = _with_outside(group, inside, dims, solver, CostModel())
+    assert found.variants == variants
+    assert isinstance(found.tree, Split)
+    assert found.features[found.tree.feature][1] == "outside(10 <= n <= 50)"
+    assert (found.tree.below, found.tree.rest) == (inside.tree, Leaf(1))
 
 
 def test_proved_facts_leave_no_branch() -> None:

@@ -238,7 +238,10 @@ def _with_outside(
     border = outside_of(group.symbols(), low.tolist(), high.tolist())
     features = [*inside.features, *outside.features, border]
     shift = len(inside.features)
-    moved = trees.shift_features(outside.tree, shift)
+    # Its variants may be fewer, and in a different order.
+    places = {v.key: k for k, v in enumerate(inside.variants)}
+    numbers = {k: places[v.key] for k, v in enumerate(outside.variants)}
+    moved = trees.renumber(trees.shift_features(outside.tree, shift), numbers)
     tree = Split(len(features) - 1, 1, inside.tree, moved)
     return Choice(inside.variants, prune_proved(tree, features, solver), features)
 
