@@ -74,6 +74,16 @@ def _transpose() -> Any:
     return relay.Function([x], relay.transpose(x, (2, 0, 1)))
 
 
+def _conv(ins: int, outs: int, kernel: int, stride: int) -> Any:
+    x = relay.var("x", shape=(relay.Any("n"), relay.Any("h"), relay.Any("w"), ins), dtype="float32")
+    weight = np.random.default_rng(0).uniform(-1, 1, (outs, ins, kernel, kernel))
+    y = relay.nn.conv2d(
+        x, relay.const(weight.astype("float32")), strides=(stride,) * 2, padding=(kernel // 2,) * 2,
+        channels=outs, kernel_size=(kernel,) * 2, data_layout="NHWC", kernel_layout="OIHW",
+    )  # fmt: skip
+    return relay.Function([x], y)
+
+
 @dataclass(frozen=True)
 class Case:
     """A program of one kernel, and the range of its dims."""
@@ -106,6 +116,9 @@ CASES = (
     Case("softmax", _softmax, (2048, 2048)),
     Case("layer norm 768", _layer_norm, (4096,)),
     Case("transpose", _transpose, (256, 256)),
+    Case("conv 3x3, 64 to 64", lambda: _conv(64, 64, 3, 1), (4, 64, 64)),
+    Case("conv 3x3 by 2, 128 to 128", lambda: _conv(128, 128, 3, 2), (4, 64, 64)),
+    Case("conv 7x7 by 2, 3 to 64", lambda: _conv(3, 64, 7, 2), (4, 128, 128)),
 )
 
 

@@ -8,8 +8,8 @@ times calls when it is asked to. The two take turns on every shape, old, new, ol
 the median of the calls that fit into it; a row is the least of the old one's turns over the least
 of the new one's: above 1 the new one is faster. On one thread seconds are of processor time, so
 that others on the machine count little; on several they are of the clock. ``build`` is processor
-time of the builds of a group, without kept code, old / new. Results of the two are compared on
-every shape.
+time of the builds of a group, without kept code, and ``bytes`` the size of its saved programs, both
+old / new. Results of the two are compared on every shape.
 
 ``python benchmarks/old_new.py .`` compares a checkout with itself and shows what noise there is:
 calls of a few microseconds differ by up to one between two processes that run the same code, so
@@ -158,6 +158,71 @@ def _conv(channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1
     return Program(make, [(1, 7, 7), (1, 14, 14), (1, 28, 31), (2, 56, 56)], inputs)
 
 
+def _conv_last(channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> Program:
+    """A convolution whose images have their channels last, as between the layers of a network."""
+
+    def make() -> Any:
+        from tvm_disc import relay
+
+        x = _input("x", "n", "h", "w", channels)
+        made = relay.nn.conv2d(
+            x,
+            _constant(out, channels // groups, kernel, kernel),
+            channels=out,
+            kernel_size=(kernel, kernel),
+            strides=(stride, stride),
+            padding=(kernel // 2, kernel // 2),
+            groups=groups,
+            data_layout="NHWC",
+            kernel_layout="OIHW",
+        )
+        return relay.Function([x], relay.nn.relu(made))
+
+    def inputs(n: int, h: int, w: int) -> list[Any]:
+        return _floats((n, h, w, channels))
+
+    shapes = [(1, 1, 1), (1, 3, 3), (1, 7, 7), (1, 14, 14), (1, 28, 31), (2, 56, 56), (1, 113, 5)]
+    return Program(make, shapes, inputs)
+
+
+def _residual(blocks: Sequence[int]) -> Program:
+    """A network of bottlenecks as in ResNet-50, of so many blocks in each of its stages."""
+
+    def make() -> Any:
+        from tvm_disc import relay
+
+        def conv(x: Any, ins: int, outs: int, kernel: int, stride: int = 1) -> Any:
+            weight = relay.const(_floats((outs, ins, kernel, kernel))[0] / (ins * kernel**2) ** 0.5)
+            made = relay.nn.conv2d(
+                x,
+                weight,
+                channels=outs,
+                kernel_size=(kernel, kernel),
+                strides=(stride, stride),
+                padding=(kernel // 2, kernel // 2),
+            )
+            return relay.nn.bias_add(made, _constant(outs))
+
+        x = _input("x", "n", 3, "h", "w")
+        y = relay.nn.relu(conv(x, 3, 64, 7, 2))
+        y, ins = relay.nn.max_pool2d(y, pool_size=(3, 3), strides=(2, 2), padding=(1, 1)), 64
+        for stage, count in enumerate(blocks):
+            for block in range(count):
+                width, stride = 64 << stage, 2 if block == 0 and stage > 0 else 1
+                inner = relay.nn.relu(conv(y, ins, width, 1))
+                inner = relay.nn.relu(conv(inner, width, width, 3, stride))
+                inner = conv(inner, width, 4 * width, 1)
+                beside = y if block else conv(y, ins, 4 * width, 1, stride)
+                y, ins = relay.nn.relu(relay.add(inner, beside)), 4 * width
+        y = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(y))
+        return relay.Function([x], relay.nn.dense(y, _constant(10, ins)))
+
+    def inputs(n: int, h: int, w: int) -> list[Any]:
+        return _floats((n, 3, h, w))
+
+    return Program(make, [(1, 32, 32), (1, 64, 97), (4, 64, 64), (1, 224, 224)], inputs)
+
+
 def _rows(make_body: str, shapes: Sequence[Shape] = ()) -> Program:
     def make() -> Any:
         from tvm_disc import relay
@@ -258,6 +323,24 @@ GROUPS: dict[str, dict[str, Program]] = {
         "7 x 7 by 2, 3 to 64": _conv(3, 64, 7, stride=2),
         "3 x 3 of 96 channels": _conv(96, 96, 3, groups=96),
     },
+    "channels last": {
+        "3 x 3, 64 to 64, last": _conv_last(64, 64, 3),
+        "3 x 3, 256 to 256, last": _conv_last(256, 256, 3),
+        "3 x 3, 512 to 512, last": _conv_last(512, 512, 3),
+        "3 x 3, 24 to 40, last": _conv_last(24, 40, 3),
+        "3 x 3, 128 to 32, last": _conv_last(128, 32, 3),
+        "3 x 3 by 2, 32 to 64, last": _conv_last(32, 64, 3, stride=2),
+        "3 x 3 by 2, 256 to 256, last": _conv_last(256, 256, 3, stride=2),
+        "3 x 3 by 2, 3 to 32, last": _conv_last(3, 32, 3, stride=2),
+        "7 x 7 by 2, 3 to 64, last": _conv_last(3, 64, 7, stride=2),
+        "5 x 5, 64 to 64, last": _conv_last(64, 64, 5),
+        "1 x 1, 64 to 256, last": _conv_last(64, 256, 1),
+        "1 x 1 by 2, 256 to 512, last": _conv_last(256, 512, 1, stride=2),
+        "3 x 3, 32 groups of 4, last": _conv_last(128, 128, 3, groups=32),
+        "3 x 3, 32 groups of 32, last": _conv_last(1024, 1024, 3, groups=32),
+        "3 x 3, 14 groups of 24, last": _conv_last(336, 336, 3, groups=14),
+        "3 x 3 of 96 channels, last": _conv_last(96, 96, 3, groups=96),
+    },
     "rows": {name: _rows(name) for name in ("softmax", "sum", "columns", "gelu", "normed")},
     "dispatch": {
         "matmul, small": _matmul(TINY),
@@ -270,6 +353,7 @@ GROUPS: dict[str, dict[str, Program]] = {
     "models": {
         "encoder 2 x 256": _encoder(2, 256, 4),
         "encoder 1 x 768": _encoder(1, 768, 12),
+        "residual, 1 block a stage": _residual((1, 1, 1, 1)),
         **{name: _recorded(name) for name in ("bert", "cnn", "dlrm")},
     },
 }
@@ -304,11 +388,14 @@ class _Server:
         package.build(first, options=self.build_options)  # what the first build alone pays for
 
     def build(self, group: str, name: str) -> dict[str, Any]:
-        """Compile a program; seconds of processor time."""
+        """Compile a program; seconds of processor time, and bytes of its file."""
         self.program = GROUPS[group][name]
         made, begin = self.program.make(), time.process_time()
         self.exe = self.package.build(made, options=self.build_options)
-        return {"seconds": time.process_time() - begin}
+        seconds = time.process_time() - begin
+        with tempfile.TemporaryDirectory() as folder:
+            self.exe.save(file := Path(folder) / "program.so")
+            return {"seconds": seconds, "bytes": file.stat().st_size}
 
     def take(self, shape: Sequence[int], results: str) -> dict[str, Any]:
         """Make the inputs of a shape, call once, and write the results."""
@@ -387,23 +474,33 @@ class Report:
 
     ratios: dict[str, float] = field(default_factory=dict)
     build_s: list[tuple[float, float]] = field(default_factory=list)
+    file_bytes: list[tuple[float, float]] = field(default_factory=list)
 
     def lines(self, group: str) -> Iterator[str]:
         """Geometric mean, the worst case, and builds."""
-        build = sum(old for old, _ in self.build_s) / sum(new for _, new in self.build_s)
+        build, size = (
+            sum(old for old, _ in pairs) / sum(new for _, new in pairs)
+            for pairs in (self.build_s, self.file_bytes)
+        )
         worst = min(self.ratios, key=self.ratios.__getitem__)
         mean = statistics.geometric_mean(self.ratios.values())
         least = f"worst {self.ratios[worst]:5.3f} ({worst})"
-        yield f"{group:12} {mean:5.3f}  {least}  build {build:5.3f}"
+        yield f"{group:12} {mean:5.3f}  {least}  build {build:5.3f}  bytes {size:5.3f}"
         low = {name: ratio for name, ratio in self.ratios.items() if ratio < LOW}
         yield from (f"    below {LOW}: {ratio:5.3f} {name}" for name, ratio in low.items())
 
 
 def compare(pair: Sequence[Checkout], group: str, name: str, args: Any, report: Report) -> None:
     """One program on all its shapes."""
-    built = [checkout.ask("build", group=group, name=name)["seconds"] for checkout in pair]
-    report.build_s.append((built[0], built[1]))
-    print(f"{group}: {name}: built in {built[0]:.2f} s and {built[1]:.2f} s", flush=True)
+    made = [checkout.ask("build", group=group, name=name) for checkout in pair]
+    (old_s, new_s), (old_bytes, new_bytes) = ([m[k] for m in made] for k in ("seconds", "bytes"))
+    report.build_s.append((old_s, new_s))
+    report.file_bytes.append((old_bytes, new_bytes))
+    print(
+        f"{group}: {name}: built in {old_s:.2f} s and {new_s:.2f} s, "
+        f"{old_bytes:,} and {new_bytes:,} bytes",
+        flush=True,
+    )
     for shape in GROUPS[group][name].shapes:
         with tempfile.TemporaryDirectory() as folder:
             files = [f"{folder}/{k}.npz" for k in range(2)]
@@ -459,7 +556,7 @@ def main() -> None:
             for name in GROUPS[group]:
                 if args.only in name:
                     compare(pair, group, name, args, reports[group])
-    print("\nold / new       mean  worst case  build")
+    print("\nold / new       mean  worst case  build  bytes")
     for group, report in reports.items():
         if report.ratios:
             print("\n".join(report.lines(group)))
