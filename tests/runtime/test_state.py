@@ -128,6 +128,22 @@ def test_nothing_is_concatenated(copied: Any, owned: Any) -> None:
     assert owned.kernels == ["opaque_append_0", "attention_matmul_2"]
 
 
+def test_a_profile_keeps_the_caches(copied: Any, owned: Any) -> None:
+    state, copies = owned.state(), Copies(copied)
+    for count in (0, 3, 16, 1):
+        given = rows(count)
+        fork = state.fork()
+        found = state.profile(*given, repeat=2)
+        assert {line.kernel for line in found.lines()} == set(owned.kernels)
+        assert state.length == fork.length == copies.caches[0].shape[2]
+        np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-6, atol=1e-6)
+        same(state, copies)
+    with pytest.raises(BadInput, match="missing input v; expected q, k, v"):
+        state.profile(*rows(1)[:2])
+    with pytest.raises(BadInput, match="repeat: expected at least 1, found 0"):
+        state.profile(*rows(1), repeat=0)
+
+
 def test_bytes_of_a_call_do_not_depend_on_the_capacity(owned: Any) -> None:
     moved = [call["bytes"] for call in owned._manifest["calls"] if call["kind"] == "opaque"]
     assert moved == ["k_2 * 256", "v_2 * 256"]

@@ -493,7 +493,7 @@ class Executable:
 
     def state(self, capacity: int = 0, **dims: int) -> GrowingCaches:
         """Return new, empty caches of a program that was built with ``Options(state=...)``."""
-        found: GrowingCaches = _caches(self._general, self._manifest, capacity, dims)
+        found: GrowingCaches = _caches(self._general, self.profile, self._manifest, capacity, dims)
         return found
 
     def explain(

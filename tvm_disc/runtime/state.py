@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import tvm_ffi
@@ -15,6 +15,9 @@ from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.arrays import as_tensor, numpy_dtype
 from tvm_disc.runtime.inputs import MOST, bound_dims, integer, ordered
 from tvm_disc.typing import Argument
+
+if TYPE_CHECKING:
+    from tvm_disc.runtime.profile import Profile
 
 FIRST_CAPACITY = 16  # rows of the first buffers
 
@@ -72,11 +75,12 @@ class GrowingCaches:
     def __init__(
         self,
         call: Callable[[tuple[Argument, ...]], object],
+        profile: Callable[..., Profile],
         manifest: Mapping[str, Any],
         capacity: int,
         dims: Mapping[str, int],
     ) -> None:
-        self._call, self._dims = call, dict(dims)
+        self._call, self._profile, self._dims = call, profile, dict(dims)
         self._caches = [Cache(**entry) for entry in manifest.get("state", ())]
         if not self._caches:
             raise BadInput(
@@ -121,18 +125,40 @@ class GrowingCaches:
             BadInput: a missing or unknown input, or one with a wrong shape or dtype.
             GuardFailed: shapes that the program was not compiled for.
         """
-        given = dict(zip(self._given, ordered(self._given, args, kwargs), strict=True))
         with self._lock:
-            rows = self._grown(given)
-            self._reserve(rows)
-            shared = {used: np.empty(used, np.int8) for used in set(self._used.values())}
-            lengths = {n: shared[used] for n, used in self._used.items()}
-            values = {**given, **self._buffers.tensors, **lengths}
-            if self._first in self._buffers.arrays:  # its type is that of the results
-                values[self._first] = self._buffers.arrays[self._first]
-            result = self._call(tuple([values[n] for n in self._inputs]))
+            values, rows = self._arguments(args, kwargs)
+            result = self._call(values)
             self._used.update({length: count for (_, length), count in rows.items()})
             return result
+
+    def profile(self, /, *args: Argument, repeat: int = 30, **kwargs: Argument) -> Profile:
+        """Time calls kernel by kernel, as :meth:`.Executable.profile` does, and keep the caches.
+
+        Every call has the same caches, and the rows that it appends are dropped.
+
+        Args:
+            repeat: the number of calls whose times are kept.
+
+        Raises:
+            BadInput: as for a call.
+        """
+        with self._lock:
+            values, _ = self._arguments(args, kwargs)
+            return self._profile(*values, repeat=repeat)
+
+    def _arguments(
+        self, args: Sequence[Argument], kwargs: Mapping[str, Argument]
+    ) -> tuple[tuple[Argument, ...], dict[tuple[str, str], int]]:
+        """Return the arguments of the program, and the rows of each group after the call."""
+        given = dict(zip(self._given, ordered(self._given, args, kwargs), strict=True))
+        rows = self._grown(given)
+        self._reserve(rows)
+        shared = {used: np.empty(used, np.int8) for used in set(self._used.values())}
+        lengths = {n: shared[used] for n, used in self._used.items()}
+        values = {**given, **self._buffers.tensors, **lengths}
+        if self._first in self._buffers.arrays:  # its type is that of the results
+            values[self._first] = self._buffers.arrays[self._first]
+        return tuple([values[n] for n in self._inputs]), rows
 
     def reset(self) -> None:
         """Empty the caches; buffers keep their capacity."""

@@ -219,6 +219,7 @@ def test_caches_of_16_bits(kept: str, tmp_path: Path) -> None:
     want = model.scores(ids)
     bound = (2e-3 if kept == "float16" else 2e-2) * np.abs(want).max()
     assert np.abs(scores[0] - want[16]).max() <= bound
+    assert sum(line.calls for line in state.profile(np.array([[ids[17]]]), 2).lines()) > 10
     for k in range(17, 30):
         assert np.abs(state(np.array([[ids[k]]]))[0] - want[k]).max() <= bound
 

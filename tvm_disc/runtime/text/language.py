@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -13,6 +13,8 @@ from tvm_disc.typing import Array
 
 if TYPE_CHECKING:
     from tvm_disc.runtime.executable import Executable
+    from tvm_disc.runtime.profile import Profile
+    from tvm_disc.runtime.state import GrowingCaches
 
 #: Inputs of a step, all of integers ``[batch, words]``: words, whether each is read, its position.
 IDS, MASK, POSITIONS = "ids", "mask", "positions"
@@ -106,7 +108,7 @@ class LanguageState:
         program, sizes = model.program, {}
         if model._batch and not model._batch.isdecimal():
             sizes = {model._batch: batch}
-        self._call: Callable[..., Array] = program.state(**sizes) if model._batch else program
+        self._call: GrowingCaches | Executable = program.state(**sizes) if model._batch else program
         self._recurrent = model._states(batch)
         self._read = np.zeros((batch, 1), np.int64)  # words of each row
 
@@ -115,9 +117,7 @@ class LanguageState:
         next.
         """
         mask = np.ones(words.shape, np.int64) if mask is None else mask
-        positions = np.maximum(self._read + np.cumsum(mask, 1) - 1, 0)
-        given = {IDS: words, MASK: mask, POSITIONS: positions, **self._recurrent}
-        found = self._call(**{n: np.ascontiguousarray(x) for n, x in given.items()})
+        found = self._call(**self._given(words, mask))
         self._read = self._read + mask.sum(1, keepdims=True)
         scores, *states = found if self._recurrent else [found]
         # A row that has only read padding is at its start.
@@ -127,6 +127,20 @@ class LanguageState:
             made[~started] = 0
             self._recurrent[name] = made
         return np.asarray(scores)
+
+    def profile(self, words: Array, repeat: int = 30) -> Profile:
+        """Time calls that read ``words``, kernel by kernel; the state does not change.
+
+        Args:
+            words: ``int64[batch, length]``.
+            repeat: the number of calls whose times are kept.
+        """
+        return self._call.profile(**self._given(words, np.ones_like(words)), repeat=repeat)
+
+    def _given(self, words: Array, mask: Array) -> dict[str, Array]:
+        positions = np.maximum(self._read + np.cumsum(mask, 1) - 1, 0)
+        given = {IDS: words, MASK: mask, POSITIONS: positions, **self._recurrent}
+        return {n: np.ascontiguousarray(x) for n, x in given.items()}
 
 
 def padded(prompt: Prompts, mask: Array | None) -> tuple[Array, Array]:
