@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
 
 from tvm_disc.compile import build
 from tvm_disc.errors import DiscError
@@ -86,7 +85,7 @@ def _warn(text: str, *args: object) -> None:
 
 def backend(
     module: GraphModule, example_inputs: Sequence[object], **options: object
-) -> Callable[..., Any]:
+) -> Callable[..., object]:
     """Return the compiled form of a graph; ``torch.compile`` calls this for every graph.
 
     Parameters and buffers are constants of the program, which is rebuilt if one changes. Graphs
@@ -107,11 +106,11 @@ def backend(
     fixed = {id(t) for t in own}
     frozen = {k: t for k, t in enumerate(inputs) if id(t) in fixed or _is_weight(torch, t)}
 
-    def compiler(graph: GraphModule, examples: Sequence[object]) -> Callable[..., Any]:
+    def compiler(graph: GraphModule, examples: Sequence[object]) -> Callable[..., object]:
         whole = len(examples) == len(inputs)
         return _boxed(Compiler().runner(graph, frozen if whole else {}))
 
-    compiled: Callable[..., Any] = aot_autograd(
+    compiled: Callable[..., object] = aot_autograd(
         fw_compiler=compiler,
         inference_compiler=compiler,
         decompositions=dict(graph_decompositions()),
@@ -119,7 +118,7 @@ def backend(
     return compiled
 
 
-def _boxed(run: Runner) -> Callable[..., Any]:
+def _boxed(run: Runner) -> Callable[..., object]:
     """Return a function that empties its argument list, so that PyTorch can free the arguments."""
 
     def boxed(args: list[TorchTensor]) -> Sequence[TorchTensor]:

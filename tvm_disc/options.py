@@ -251,7 +251,7 @@ def _integer(name: str, value: object) -> None:
         raise BadOption(f"{name}: expected an integer, found {shown(value)}")
 
 
-def _templates(value: object) -> tuple[tuple[str, Callable[..., Any]], ...]:
+def _templates(value: object) -> tuple[tuple[str, Callable[..., object]], ...]:
     def fits(pair: object) -> bool:
         kind, template = pair if isinstance(pair, tuple) and len(pair) == 2 else (None, None)
         return isinstance(kind, str) and callable(template)

@@ -260,7 +260,7 @@ def with_arguments(args: argparse.Namespace, **changed: object) -> argparse.Name
     return made
 
 
-def progress(count: int) -> Callable[[Any], None]:
+def progress(count: int) -> Callable[[object], None]:
     """Return a function that reports completed points on a terminal."""
     done = 0
 

@@ -229,7 +229,9 @@ def text_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
 
-def serve(engine: str, path: str, threads: int, answer: Callable[[dict[str, Any]], None]) -> None:
+def serve(
+    engine: str, path: str, threads: int, answer: Callable[[dict[str, object]], None]
+) -> None:
     """Open the engine, and answer requests until the input ends."""
     try:
         if engine in READ_ONNX and path.endswith(".pt2"):

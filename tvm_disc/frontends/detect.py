@@ -98,7 +98,7 @@ def files_of(source: Any) -> list[Path] | None:
     return [Path(source)] if named else None
 
 
-READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
+READERS: tuple[tuple[Callable[[object], bool], Callable[[object], object]], ...] = (
     (lambda source: isinstance(source, tvm.IRModule), from_relax),
     (is_onnx, from_onnx),
     (lambda source: is_file(source, ".gguf"), from_gguf),

@@ -80,7 +80,7 @@ def _positions(static: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def jit(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., object] | None = None,
     *,
     dynamic: Mapping[str, str] | None = None,
     static_argnums: int | Sequence[int] = (),
@@ -130,7 +130,7 @@ class _Jitted:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         dynamic: Mapping[str, str],
         static: tuple[int, ...],
         build_options: Mapping[str, Any],

@@ -68,7 +68,7 @@ def _module_pass(make: Callable[..., object]) -> Callable[..., object]:
     return module_pass
 
 
-def _print_ir(make: Callable[[str], Any]) -> Callable[..., object]:
+def _print_ir(make: Callable[[str], object]) -> Callable[..., object]:
     """Return TVM's ``PrintIR``, which prints Relay modules as Relay text."""
 
     def PrintIR(header: str = "") -> object:
@@ -86,7 +86,7 @@ def _print_ir(make: Callable[[str], Any]) -> Callable[..., object]:
     return PrintIR
 
 
-def _instrument(init: Callable[[Any], None]) -> Callable[[Any], None]:
+def _instrument(init: Callable[[object], None]) -> Callable[[object], None]:
     """Return the constructor of instruments whose methods receive Relay modules."""
 
     def __init__(self: object) -> None:

@@ -204,7 +204,7 @@ contrib_conv2d_nchwc = _packed_conv("conv2d")
 contrib_depthwise_conv2d_nchwc = _packed_conv("depthwise_conv2d")
 
 
-def _pad_tuple(rank: int) -> Callable[[Any], tuple[int, ...]]:
+def _pad_tuple(rank: int) -> Callable[[object], tuple[int, ...]]:
     @refusing
     def ends(padding: Any) -> tuple[int, ...]:
         many = (padding,) if isinstance(padding, int) else tuple(map(int, padding))

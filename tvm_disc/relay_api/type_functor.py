@@ -35,7 +35,7 @@ _METHODS: dict[type, str] = {
 
 def method_for(
     walk: object, methods: Mapping[type, str], what: str, node: object
-) -> Callable[[Any], Any]:
+) -> Callable[[object], object]:
     """Return the method of a visitor object for the class of a node.
 
     Raises:
@@ -44,7 +44,7 @@ def method_for(
     name = methods.get(type(node))
     if name is None:
         raise TypeError(f"expected a Relay {what}, found {type(node).__name__} {node!r}")
-    method: Callable[[Any], Any] | None = getattr(walk, name, None)
+    method: Callable[[object], object] | None = getattr(walk, name, None)
     if method is None:
         raise TypeError(
             f"{type(walk).__name__} has no {name}; a functor has one for every kind of node that "

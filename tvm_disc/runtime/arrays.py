@@ -191,7 +191,7 @@ def _unchanged(tensor: RuntimeTensor) -> object:
 _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
 
-def converted_tree(result: Any, tree: Any, convert: Callable[[Any], Any]) -> Any:
+def converted_tree(result: Any, tree: Any, convert: Callable[[object], object]) -> Any:
     """Return nested TVM arrays of tensors as nested tuples; ``tree`` has one entry per field."""
     if isinstance(tree, int):
         return convert(result)

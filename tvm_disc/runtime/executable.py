@@ -106,7 +106,7 @@ class Executable:
         self._peaks = peaks  # the limits of this machine
         self._verifies: Callable[..., Verified] | None = None  # None if it was loaded
         self._home = home  # address of the thread pool
-        self._main: Callable[..., Any] = self._first_call
+        self._main: Callable[..., object] = self._first_call
         self._manifest = code.description()
         self._constants = constants
         self._saved: Saved | None = None
@@ -166,7 +166,7 @@ class Executable:
             # Results and running kernels may outlive this object; the module must not be unloaded.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._code.module))
             main = _on_device(main, function, len(self._names), self._outputs)
-        close: Callable[[], Any] = partial(pool, 0, 0)
+        close: Callable[[], object] = partial(pool, 0, 0)
         if self._manifest.get("device"):
             close = _closed_by_the_last(int(pool(-1, -1)), function(CLOSE))
         # Not at process exit, where the system reclaims memory.
@@ -175,7 +175,7 @@ class Executable:
         unlock_in_children(self, int(pool(-1, -1)))
         waits_at_the_end(self)
 
-    def ends(self, closed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    def ends(self, closed: Callable[[Callable[..., object]], Callable[..., object]]) -> None:
         """Replace the entry by ``closed(entry)`` for all further calls, at shutdown."""
         self._main, self._direct = closed(self._main), not_direct
 

@@ -62,7 +62,7 @@ class Codec:
                 flat.append(given[name])
         return tuple(flat)
 
-    def rebuild(self, result: object, convert: Callable[[Any], Any]) -> Any:
+    def rebuild(self, result: object, convert: Callable[[object], object]) -> Any:
         """Return the Python result of a call from its flat form."""
         return self._value(self.result, result, convert)
 
@@ -243,7 +243,11 @@ def _child(ref: int, kind: Any, made: Mapping[int, object], types: Mapping[str, 
 
 
 def _tensor(
-    items: Sequence[int], start: int, blob: np.ndarray, kind: Any, convert: Callable[[Any], Any]
+    items: Sequence[int],
+    start: int,
+    blob: np.ndarray,
+    kind: Any,
+    convert: Callable[[object], object],
 ) -> Any:
     each, rank, offset = -items[start], items[start + 1], items[start + 2]
     dims = items[start + 3 : start + 3 + rank]

@@ -25,7 +25,7 @@ from tvm_disc.runtime.inputs import (
 
 
 def recovered(
-    main: Callable[..., Any],
+    main: Callable[..., object],
     signature: Signature,
     args: Sequence[Any],
     outputs: Sequence[Any],

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
 
 
-def remembered(value: object) -> Callable[[], Any]:
+def remembered(value: object) -> Callable[[], object]:
     """Return a function that returns ``value``, or None when no one else refers to it any more.
 
     Text, paths and None are kept. Objects without weak references are not: the function returns

@@ -69,7 +69,7 @@ class Entry:
         return func.with_attr("global_symbol", f"__tvm_ffi_{name}")
 
 
-def packed(name: str, emit: Callable[[Block, Arguments], Any]) -> Any:
+def packed(name: str, emit: Callable[[Block, Arguments], object]) -> Any:
     """Return the packed function ``name``; ``emit`` returns its integer result, or None."""
     entry = Entry()
     block, result = entry.block, entry.result

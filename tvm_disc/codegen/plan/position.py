@@ -128,7 +128,7 @@ class Position:
         steps.insert(len(self.region.leading()) if early else len(steps), step)
         return early
 
-    def within(self, region: Region, run: Callable[[], Any]) -> Any:
+    def within(self, region: Region, run: Callable[[], object]) -> Any:
         """Run ``run()`` with its instructions in ``region``; symbols that it binds are local to
         it.
         """

@@ -38,7 +38,7 @@ class Symbols:
     """Converts symbolic numbers to Relay expressions."""
 
     def __init__(self) -> None:
-        self._bound: dict[Any, Callable[[], Expr]] = {}
+        self._bound: dict[object, Callable[[], Expr]] = {}
         self._made: dict[object, tuple[Expr, str]] = {}
 
     def knows(self, symbol: object) -> bool:

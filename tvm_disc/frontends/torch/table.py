@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tvm_disc.frontends.torch.rows import (
     binary,
@@ -52,7 +51,7 @@ def _joined() -> Mapping[str, Callable[..., object]]:
     return rows
 
 
-ROWS: Mapping[str, Callable[..., Any]] = _joined()
+ROWS: Mapping[str, Callable[..., object]] = _joined()
 
 # Operators that are decomposed although they have a converter. The converter cannot express that
 # they write into their operands, or that they return views into which other operators write.

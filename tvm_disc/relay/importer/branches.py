@@ -24,12 +24,12 @@ class Branches:
         self.walk, self.forms = walk, forms
         self.ctx, self.kinds, self.solver = walk.ctx, walk.kinds, walk.solver
 
-    def _branch(self, run: Callable[[], Any]) -> tuple[list[Binding], Any]:
+    def _branch(self, run: Callable[[], object]) -> tuple[list[Binding], Any]:
         with self.ctx.nested_in(self.ctx.sequences) as bindings:
             return bindings, run()
 
     def choose(
-        self, cond: Expr, then: Callable[[], Any], otherwise: Callable[[], Any], failure: str
+        self, cond: Expr, then: Callable[[], object], otherwise: Callable[[], object], failure: str
     ) -> Any:
         """Emit a Relax ``If`` on ``cond`` and return its value.
 

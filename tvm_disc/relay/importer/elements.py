@@ -158,7 +158,7 @@ def _dtype_of_value(
 
 
 def computed(
-    ctx: Emitter, name: str, args: Sequence[tuple[Tensor, ...] | Tensor], emit: Callable[[], Any]
+    ctx: Emitter, name: str, args: Sequence[tuple[Tensor, ...] | Tensor], emit: Callable[[], object]
 ) -> Any:
     """Return the folded result of a call, or the result of ``emit`` with derived facts."""
     known = _decided(ctx, name, args)

@@ -90,7 +90,7 @@ class Forms:
             return relax.TupleType([self.relax_type(k) for k in kind.fields])
         return relax.ObjectType()
 
-    def type_of(self, value: Any, hidden: Callable[[Any], bool] = lambda dim: False) -> Any:
+    def type_of(self, value: Any, hidden: Callable[[object], bool] = lambda dim: False) -> Any:
         """Return the Relax type of a value; a shape that contains a ``hidden`` dim is omitted."""
         if isinstance(value, tuple):
             return relax.TupleType([self.type_of(v, hidden) for v in value])

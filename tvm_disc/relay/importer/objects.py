@@ -29,7 +29,7 @@ class Chooser(Protocol):
     """Emits branches."""
 
     def choose(
-        self, cond: Expr, then: Callable[[], Any], otherwise: Callable[[], Any], failure: str
+        self, cond: Expr, then: Callable[[], object], otherwise: Callable[[], object], failure: str
     ) -> object:
         """Emit a branch on ``cond`` and return its value."""
 

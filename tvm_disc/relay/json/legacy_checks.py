@@ -22,7 +22,7 @@ class Kind:
     """Condition on the value of a field, and its name in messages."""
 
     text: str
-    fits: Callable[[Any], bool]
+    fits: Callable[[object], bool]
 
     def listed(self) -> Kind:
         """Return the kind of an array of these."""

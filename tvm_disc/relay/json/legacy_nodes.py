@@ -125,7 +125,7 @@ def _dim_op(op: str) -> Callable[[Get, Raw], ty.DimOp]:
     return lambda get, raw: ty.DimOp(op, get("a"), get("b"))
 
 
-BUILD: dict[str, Callable[[Get, Raw], Any]] = {
+BUILD: dict[str, Callable[[Get, Raw], object]] = {
     "runtime.String": lambda get, raw: raw["repr_str"],
     "runtime.BoxInt": lambda get, raw: int(raw["repr_str"]),
     "runtime.BoxFloat": lambda get, raw: float(raw["repr_str"]),

@@ -115,7 +115,7 @@ def _arange(
 
 
 def _take(
-    reference: Callable[..., Any],
+    reference: Callable[..., object],
     name: str,
     args: Sequence[HostArray | Array],
     attrs: Attrs,
@@ -138,7 +138,7 @@ def _strided_slice(
 
 
 def _moved(
-    reference: Callable[..., Any], name: str, args: Sequence[Any], attrs: Attrs, most: int
+    reference: Callable[..., object], name: str, args: Sequence[Any], attrs: Attrs, most: int
 ) -> np.ndarray | None:
     parts = args[0] if isinstance(args[0], list) else args
     same = len({x.dtype for x in parts}) == 1

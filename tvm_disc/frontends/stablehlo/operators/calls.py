@@ -136,7 +136,7 @@ def _approximate_top_k(n: StableHLONode) -> list[Expr]:
     return [op("gather", x, places, axis=axis) for x in n.inputs[:2]]
 
 
-_CUSTOM: Mapping[str, Callable[[StableHLONode], Any]] = {
+_CUSTOM: Mapping[str, Callable[[StableHLONode], object]] = {
     **factor.LAPACK,
     **decompositions.LAPACK,
     "shape_assertion": _assertion,

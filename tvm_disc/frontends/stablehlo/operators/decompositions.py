@@ -9,7 +9,6 @@ Signs of eigenvectors and singular vectors may differ from LAPACK's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -295,7 +294,7 @@ def _gesdd(n: StableHLONode) -> list[Expr]:
     return [n[0], values, u, vt, failed(n, 4, n.expand(values, n.rank(values)))]
 
 
-LAPACK: Mapping[str, Callable[[StableHLONode], Any]] = {
+LAPACK: Mapping[str, Callable[[StableHLONode], object]] = {
     f"lapack_{letter}{name}_ffi": convert
     for name, convert in (
         ("geqrf", lambda n: householder(n, n[0])),

@@ -6,7 +6,6 @@ The last two axes are matrices, all others a batch. JAX emits custom calls of LA
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tvm_disc.frontends.calc import Expr, op
 from tvm_disc.frontends.loop import counted
@@ -151,7 +150,7 @@ def _getrf(n: StableHLONode) -> list[Expr]:
     return [factors, pivots + 1, info]
 
 
-LAPACK: Mapping[str, Callable[[StableHLONode], Any]] = {
+LAPACK: Mapping[str, Callable[[StableHLONode], object]] = {
     f"lapack_{letter}{name}_ffi": row
     for name, row in (("potrf", _potrf), ("trsm", _trsm), ("getrf", _getrf))
     for letter in "sd"

@@ -238,7 +238,7 @@ def _edge(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
 
 
 def _copied_border(
-    m: Maker, x: Value, pad: Sequence[Dim], mode: str, build: Callable[..., Any]
+    m: Maker, x: Value, pad: Sequence[Dim], mode: str, build: Callable[..., object]
 ) -> Value:
     """Return ``x`` with borders that repeat its elements; ``build`` pads by literal widths."""
     x, pairs = cropped(m, x, pad_pairs(pad, x.rank))

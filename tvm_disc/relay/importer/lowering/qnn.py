@@ -230,7 +230,9 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def table_of(fn: Callable[[Any], Any], dtype: str, params: Sequence[np.ndarray]) -> np.ndarray:
+def table_of(
+    fn: Callable[[object], object], dtype: str, params: Sequence[np.ndarray]
+) -> np.ndarray:
     """Return ``fn`` of all numbers of an 8-bit type, in ascending order.
 
     ``params`` are the scale and zero point of the operand, then of the result.
@@ -249,7 +251,7 @@ def table_of(fn: Callable[[Any], Any], dtype: str, params: Sequence[np.ndarray])
     return np.asarray(np.where(np.isnan(moved), kind.max, inside).astype(dtype))
 
 
-def _looked_up(fn: Callable[[Any], Any]) -> Rule:
+def _looked_up(fn: Callable[[object], object]) -> Rule:
     """Return a rule that evaluates a function of an 8-bit operand by a table of 256 entries."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:

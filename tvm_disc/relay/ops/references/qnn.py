@@ -378,7 +378,7 @@ def softmax(
     return requantize(share, found, np.zeros((), "int32"), out_scale, out_zero)
 
 
-def lookup(fn: Callable[[Array], Any]) -> Callable[..., Array]:
+def lookup(fn: Callable[[Array], object]) -> Callable[..., Array]:
     """Return ``fn`` of the represented numbers, quantized again."""
 
     def apply(x: Array, scale: Array, zero: Array, out_scale: Array, out_zero: Array) -> Array:
