@@ -140,7 +140,7 @@ class Converter:
             found = self._sym[key] = Poly.mono((atom,))
         return found
 
-    def _choice(self, cond: Any, a: Any, b: Any) -> Poly:
+    def _choice(self, cond: Expr, a: Any, b: Any) -> Poly:
         return self.terms.poly("sel", self.cond(cond), self.poly(a), self.poly(b))
 
     def _cast(self, e: Expr) -> Poly:

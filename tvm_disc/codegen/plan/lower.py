@@ -58,7 +58,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.support.literals import literal_value
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import mul, product, substitute
-from tvm_disc.typing import Call, Expr
+from tvm_disc.typing import Call, Expr, GlobalVar, SeqExpr, TVMFunction, TVMType, Var
 
 
 def lower_program(mod: object, solver: Solver, library: KernelLibrary) -> Program:
@@ -181,7 +181,7 @@ class _Lowerer:
             return Storage(Home.WORKSPACE, size, name)
         return Storage(Home.CELL, size, name, cell=Cell(name))
 
-    def _constant(self, expr: Any) -> StoredTensor:
+    def _constant(self, expr: Expr) -> StoredTensor:
         found = self.constant_of.get(expr)
         if found is None:
             found = self._laid(ProgramConstant(literal_value(expr)), str(expr.ty.dtype))
@@ -211,7 +211,7 @@ class _Lowerer:
 
     # -- sequences -----------------------------------------------------------------------------
 
-    def sequence(self, seq: Any) -> Any:
+    def sequence(self, seq: SeqExpr) -> Any:
         """Lower a sequence; return its value."""
         for block in seq.blocks:
             for binding in block.bindings:
@@ -240,7 +240,7 @@ class _Lowerer:
         else:
             self.here.env[var] = self.value(value)
 
-    def _match(self, value: Any, ty: Any) -> Any:
+    def _match(self, value: Any, ty: TVMType) -> Any:
         """Lower a ``match_cast``: new symbols are bound, known ones are compared."""
         if isinstance(value, tuple):
             return tuple(self._match(v, t) for v, t in zip(value, ty.fields, strict=True))
@@ -252,7 +252,7 @@ class _Lowerer:
             self._unify(declared, actual, f"axis {axis} of {value.storage.name}")
         return StoredTensor(tuple(ty.shape.values), value.dtype, value.storage)
 
-    def _read_numbers(self, value: Any, ty: Any) -> object:
+    def _read_numbers(self, value: Any, ty: TVMType) -> object:
         """Lower a read of a tensor's elements as dims."""
         numbers = []
         for declared in ty.values:
@@ -301,7 +301,7 @@ class _Lowerer:
             return self._checked(call)
         raise Unsupported(f"operator {name} was left outside every fused group")
 
-    def _checked(self, call: Any) -> Any:
+    def _checked(self, call: Call) -> Any:
         """Return the first operand; guards compare the numbers computed from it with the limits."""
         data, *numbers, limits = call.args
         found = [tirx.Var("found", "int64") for _ in numbers]
@@ -313,7 +313,7 @@ class _Lowerer:
 
     # -- kernels -------------------------------------------------------------------------------
 
-    def _launch(self, var: Any, call: Any, func: Any) -> Any:
+    def _launch(self, var: Var, call: Call, func: TVMFunction) -> Any:
         kernel = self.library.kernel(call.op, func)
         tensors = [a for a in call.args if not isinstance(a, relax.ShapeExpr)]
         shape_args = [a for a in call.args if isinstance(a, relax.ShapeExpr)]
@@ -414,7 +414,7 @@ class _Lowerer:
 
     # -- control flow --------------------------------------------------------------------------
 
-    def _inline(self, call: Any, func: Any) -> Any:
+    def _inline(self, call: Call, func: TVMFunction) -> Any:
         for param, arg in zip(func.params, call.args, strict=True):
             value = self.value(arg)
             self.here.env[param] = self._match(value, param.ty)
@@ -510,7 +510,7 @@ class _Lowerer:
         return rebuild(result, iter([o.value for o in outcomes]))
 
     def _exit(
-        self, region: Region, seq: Any, var: object, tail: Sequence[Expr], out: Any
+        self, region: Region, seq: SeqExpr, var: object, tail: Sequence[Expr], out: Any
     ) -> object:
         """Lower the branch that leaves the loop, and the bindings after it that repack the
         result.
@@ -541,14 +541,14 @@ class _Lowerer:
         return Carried(value, dims, initial)
 
     def _step_values(
-        self, body: Region, seq: Any, gv: Any, carried: list[Carried]
+        self, body: Region, seq: SeqExpr, gv: GlobalVar, carried: list[Carried]
     ) -> list[StoredTensor]:
         result = self.here.within(body, lambda: self._step(seq, gv, carried))
         if result is None:
             raise Unsupported(f"{gv.name_hint}: the recursive call is not in tail position")
         return list(result)
 
-    def _step(self, seq: Any, gv: object, carried: list[Carried]) -> list[StoredTensor] | None:
+    def _step(self, seq: SeqExpr, gv: object, carried: list[Carried]) -> list[StoredTensor] | None:
         result: list[StoredTensor] | None = None
         for block in seq.blocks:
             for binding in block.bindings:

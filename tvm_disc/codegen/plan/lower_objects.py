@@ -52,7 +52,7 @@ class Dead:
 class Sequences(Protocol):
     """Lowers sequences, bindings and operands."""
 
-    def sequence(self, seq: object) -> Any:
+    def sequence(self, seq: SeqExpr) -> Any:
         """Lower a sequence; return its value."""
 
     def binding(self, binding: object) -> None:
