@@ -216,7 +216,7 @@ def register_op_attr(op_name: str, attr_key: str, value: object = None, level: i
         raise Unsupported(f"{op_name}: {attr_key}: {REFUSED_ATTRIBUTES[attr_key]}")
     entry = ENTRIES[0](get(op_name).name)
 
-    def keep(given: object) -> Any:
+    def keep(given: object) -> object:
         entry.attributes[attr_key] = given
         return given
 

@@ -40,10 +40,10 @@ from tvm_disc.typing import PassContext, TVMFunction
 def MergeProducts(solver: Solver | None = None) -> object:
     """Return a module pass; equal left operands must be one value, which ``Simplify`` ensures."""
 
-    def merge(mod: object, ctx: PassContext) -> Any:
+    def merge(mod: object, ctx: PassContext) -> object:
         known = solver_of(mod, solver)
 
-        def merged(func: TVMFunction) -> Any:
+        def merged(func: TVMFunction) -> object:
             if not _share_an_operand(func):
                 return func
             return rewrite_function(func, known, (), [merge_dots, drop_dead])

@@ -72,11 +72,11 @@ def ChannelsLast(solver: Solver | None = None, enabled: bool = True) -> Any:
     """
     refused: list[WhyNot] = []
 
-    def convert(mod: TVMModule, ctx: object) -> Any:
+    def convert(mod: TVMModule, ctx: object) -> object:
         refused.clear()
         known = solver_of(mod, solver)
 
-        def converted(func: TVMFunction) -> Any:
+        def converted(func: TVMFunction) -> object:
             if not any(is_call(b.value, "nn.conv2d") for b in bindings_of(func)):
                 return func
             steps = [lambda out: _convert(out, refused), drop_dead]

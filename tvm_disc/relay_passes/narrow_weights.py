@@ -100,7 +100,7 @@ def NarrowWeights(solver: Solver | None = None, narrowing: Narrowing | None = No
     refused: list[WhyNot] = []
     lines: list[str] = []
 
-    def narrow(mod: TVMModule, ctx: PassContext) -> Any:
+    def narrow(mod: TVMModule, ctx: PassContext) -> object:
         refused.clear()
         lines.clear()
         known = solver_of(mod, solver)

@@ -305,7 +305,7 @@ def Simplify(solver: Solver | None = None) -> object:
     By default the solver is the module's own, which ``PropagateShapeConstraints`` attaches.
     """
 
-    def simplify(mod: TVMModule, ctx: object) -> Any:
+    def simplify(mod: TVMModule, ctx: object) -> object:
         known = solver_of(mod, solver)
 
         def simple(func: object) -> object:

@@ -140,7 +140,7 @@ class Executable:
             if self._main == self._first_call:
                 self._bind_code()
 
-    def _first_call(self, *args: Argument) -> Any:
+    def _first_call(self, *args: Argument) -> object:
         self.ready()
         return self._main(*args)
 

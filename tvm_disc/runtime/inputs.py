@@ -38,7 +38,7 @@ def checked_arguments(signature: Signature, args: Sequence[object]) -> tuple[Any
     return tuple([_checked(n, t, a) for (n, _, t), a in zip(signature, args, strict=True)])
 
 
-def _checked(name: str, dtype: str, value: object) -> Any:
+def _checked(name: str, dtype: str, value: object) -> object:
     if not is_tensor(value):
         return prepared(name, dtype, value)
     if isinstance(value, np.ma.MaskedArray):

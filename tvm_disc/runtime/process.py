@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from tvm_disc.abi.state import MUTEX, MUTEX_WORDS
 
@@ -44,7 +44,7 @@ def waits_at_the_end(program: CallsProgram) -> None:
 def _closed(main: Callable[..., object]) -> Callable[..., object]:
     """Return an entry that blocks daemon threads forever."""
 
-    def entry(*args: object) -> Any:
+    def entry(*args: object) -> object:
         while threading.current_thread().daemon:
             time.sleep(MOST_SECONDS)
         return main(*args)

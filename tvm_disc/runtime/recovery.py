@@ -30,7 +30,7 @@ def recovered(
     args: Sequence[Any],
     outputs: Sequence[Any],
     error: Exception,
-) -> Any:
+) -> object:
     """Retry a failed call with contiguous copies of the inputs, if that may help; return its
     result.
 
@@ -121,7 +121,7 @@ def _is_of_program(error: Exception) -> bool:
     return hasattr(error, "__tvm_ffi_error__")
 
 
-def _written(position: int, tensor: object) -> Any:
+def _written(position: int, tensor: object) -> object:
     given = as_tensor(tensor)
     check_exported(f"output {position}", given)
     return given

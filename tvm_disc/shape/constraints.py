@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 from tvm_disc.errors import BadInput, ParseError, shown
 from tvm_disc.typing import Expr, Size
@@ -89,7 +89,9 @@ def check_constraints(constraints: object) -> tuple[str, ...]:
     return texts
 
 
-def parse_constraint(text: str, resolve: Resolve, names: Iterable[str] | None = None) -> Any:
+def parse_constraint(
+    text: str, resolve: Resolve, names: Iterable[str] | None = None
+) -> Expr | Likely:
     """Return the TVM condition (or `Likely`) that `text` states.
 
     `resolve` maps a name, such as `s` or `ids.1`, to a dim, or None.

@@ -22,6 +22,7 @@ from tvm_disc.runtime.device import described
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.runtime.profile import Event, new_record
 from tvm_disc.tuning import probe
+from tvm_disc.typing import RuntimeTensor
 
 _FROM_REMOTE = "Error caught from RPC call:"
 _LONGER = 'try to increase the "session_timeout" value.'
@@ -84,7 +85,7 @@ class RemoteDevice:
         """Return the address of a tensor in the machine's memory."""
         return int(self._address(tensor))
 
-    def _there(self, array: np.ndarray) -> Any:
+    def _there(self, array: np.ndarray) -> RuntimeTensor:
         """Return a copy in the machine's host memory."""
         return tvm.runtime.tensor(array, self.session.cpu(0))
 

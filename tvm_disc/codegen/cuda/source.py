@@ -118,7 +118,7 @@ def _marked(function: DeviceFunction, target: Target) -> Any:
 def _constant_bits(body: Expr) -> Any:
     """Replace the bits of a float literal by an integer: TVM's text takes the literal's address."""
 
-    def folded(node: Call) -> Any:
+    def folded(node: Call) -> Expr:
         name, arg = getattr(node.op, "name", ""), node.args[0] if len(node.args) else None
         if name != "tirx.reinterpret" or not isinstance(arg, tirx.FloatImm):
             return node

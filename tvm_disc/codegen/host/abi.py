@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
 
 from tvm_disc.tir.builder import Block, call, i64, storage_dtype
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, TVMType
 
 # Fields of the runtime's structs, by their numbers in tvm_struct_get (TVMStructFieldKind).
 DATA, SHAPE, STRIDES, NDIM, CODE, BITS, LANES, BYTE_OFFSET = range(1, 9)
@@ -22,7 +20,7 @@ CPU, CUDA = 1, 2
 STATE_SLOT = "tvm_disc_state_slot"
 
 
-def void_pointer() -> Any:
+def void_pointer() -> TVMType:
     """Return the type of an untyped pointer."""
     return PointerType(PrimType("void"), "global")
 

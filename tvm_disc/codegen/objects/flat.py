@@ -30,7 +30,7 @@ from tvm_disc.codegen.objects.heap import (
     words,
 )
 from tvm_disc.tir.builder import Block, call, i64, pointer, prim_func
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, Var
 
 DECODE, MEASURE, ENCODE = (GlobalVar(f"tvm_disc_{n}") for n in ("decode", "measure", "encode"))
 MARK_SHIFT = 8
@@ -41,7 +41,7 @@ def io_functions() -> dict[GlobalVar, Expr]:
     return {DECODE: _decode(), MEASURE: _measure(), ENCODE: _encode()}
 
 
-def _heap() -> Any:
+def _heap() -> Var:
     return tirx.Var("heap", word_pointer())
 
 

@@ -21,7 +21,7 @@ from tvm.ir import GlobalVar, PointerType, PrimType
 
 from tvm_disc.codegen.host.memory import GIVE, TAKE
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, TVMType
 
 MAX_ARGS, MAX_RESULTS = 64, 48
 SIZE_CLASSES = 160
@@ -66,7 +66,7 @@ ALLOC, RELEASE, FREE = (GlobalVar(f"tvm_disc_heap_{n}") for n in ("alloc", "rele
 START = GlobalVar("tvm_disc_heap_start")
 
 
-def word_pointer() -> Any:
+def word_pointer() -> TVMType:
     """Return the type of a pointer to words."""
     return PointerType(PrimType("int64"), "global")
 

@@ -129,7 +129,7 @@ class ObjectLowerer:
         self.here.add(MakeNode(target, tag, fields))
         return target
 
-    def opened(self, box: Box, ty: Any) -> Any:
+    def opened(self, box: Box, ty: Any) -> StoredTensor | Box:
         """Return the content of a box, by its Relax type."""
         if not is_tensor(ty):
             return box

@@ -284,7 +284,7 @@ class Functions:
             return None
         raise Unsupported(self.walk.at(node, f"function {entry.closure.name} never returns"))
 
-    def _never(self, kind: Kind) -> Any:
+    def _never(self, kind: Kind) -> Expr:
         from_text = tvm.ir.StringImm("a function that cannot return")
         return self.forms.object("fail", self.forms.relax_type(kind), from_text)
 

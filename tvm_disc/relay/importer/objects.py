@@ -127,7 +127,7 @@ class Objects:
         rows: Sequence[_Row],
         node: ast.Match,
         scope: Scope,
-    ) -> Any:
+    ) -> object:
         kind = resolve(source.kind) if isinstance(source, Boxed) else None
         args = [Hole(id(node)) for _ in self.walk.source.type_definitions[ctor.belong_to].type_vars]
         if kind is None:
@@ -150,11 +150,11 @@ class Objects:
             "has_tag", relax.TensorType([], "bool"), ctor.tag, plain, source.expr
         )
 
-        def then() -> Any:
+        def then() -> object:
             fields = [_Field(source.expr, k, f) for k, f in enumerate(kinds)]
             return self._match_rows(_with(rows, source, ctor, fields), node, scope)
 
-        def otherwise() -> Any:
+        def otherwise() -> object:
             return self._match_rows(_without(rows, source, ctor), node, scope)
 
         return self._branches.choose(

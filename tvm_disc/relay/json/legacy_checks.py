@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tvm_disc.errors import ParseError
 from tvm_disc.relay import expr as ex
@@ -110,7 +109,7 @@ _BY_NODE: Mapping[tuple[str, str], Kind] = {
 }
 
 
-def checked(key: str, field: str, value: object) -> Any:
+def checked(key: str, field: str, value: object) -> object:
     """Return the checked value of a field of a node; None for an object without a meaning here.
 
     Raises:

@@ -135,7 +135,7 @@ class PropagationContext(Emitter):
         expr: Expr = value.expr
         return expr
 
-    def recover(self, lost: Lost) -> Any:
+    def recover(self, lost: Lost) -> Lost | Tensor:
         """Return a tensor with fresh symbols, bound at run time, if the rank of a value is
         known.
         """
@@ -167,7 +167,7 @@ class PropagationContext(Emitter):
             return self.emit(relax.op.astype(self.expr(inner), dtype), (), dtype)
         raise Unsupported(self.where(f"expected a tensor, found the {dtype} scalar {expr}"))
 
-    def as_tensors(self, value: Any) -> Any:
+    def as_tensors(self, value: Any) -> Tensor | Tuple_:
         """Return a value with its shapes and scalars as int64 tensors."""
         if isinstance(value, ShapeValue):
             items = [self.number(d) for d in value.dims]
@@ -180,7 +180,7 @@ class PropagationContext(Emitter):
 
     # -- emission ------------------------------------------------------------------------------
 
-    def bind(self, call: Expr, ty: TVMType) -> Any:
+    def bind(self, call: Expr, ty: TVMType) -> Expr:
         """Bind ``call`` to a fresh variable of type ``ty``."""
         if not call.ty.is_missing() and isinstance(call, tvm.ir.Call):
             call = tvm.ir.Call(call.op, call.args, call.attrs, call.ty_args)
@@ -240,7 +240,7 @@ class PropagationContext(Emitter):
             return relax.ShapeType([self.simplify(d) for d in ty.values])
         return ty
 
-    def describe(self, expr: Expr, ty: Any) -> Any:
+    def describe(self, expr: Expr, ty: Any) -> Operand:
         """Return the properties of ``expr`` that its type states."""
         if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
             return Tensor(tuple(ty.shape.values), str(ty.dtype), expr)

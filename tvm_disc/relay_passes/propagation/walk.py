@@ -48,7 +48,7 @@ class Walker:
         self.inputs |= self.defined
         return self._sequence(func.body, not ctx.portable)
 
-    def _merged_type(self, ty: TVMType) -> Any:
+    def _merged_type(self, ty: TVMType) -> TVMType:
         if not self.merged:
             return ty
         if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):

@@ -34,7 +34,7 @@ from tvm_disc.tir.builder import (
     with_lanes,
 )
 from tvm_disc.tir.rounding import difference
-from tvm_disc.typing import Expr, Size
+from tvm_disc.typing import Buffer, Expr, Size
 
 UNROLLED_VECTORS = 4
 
@@ -203,7 +203,7 @@ class SoftmaxRows:
             return value
         return tirx.Select(is_nan(value), const(0, dtype_of(value)), value)
 
-    def _cells(self, name: str, width: int, value: Expr) -> Any:
+    def _cells(self, name: str, width: int, value: Expr) -> Buffer:
         cells = self.b.alloc(name, width, self.spec.dtype)
         self.b.store(cells, lane_index(width), splat(value, width))
         return cells

@@ -347,7 +347,7 @@ def finish(group: Group, spec: Contraction, body: Body, index: list[Expr], value
     low.drop_reader(anchor)
 
 
-def strided(body: Body, count: Expr, threads: int) -> Any:
+def strided(body: Body, count: Expr, threads: int) -> _Strided:
     """Return a loop in which the threads of a block share ``count`` steps; it yields the step."""
     return _Strided(body, count, threads)
 

@@ -76,7 +76,7 @@ def weighted(n: Calc, found: Expr, value: Expr) -> Expr:
     return n.matmul(n.softmax(found, -1), value)
 
 
-def default_scale(n: Calc, x: Expr, given: Any) -> Any:
+def default_scale(n: Calc, x: Expr, given: Any) -> Expr | float:
     """Return the given scale, or 1 / sqrt(head width): a number if the width is known."""
     width = n.literals(x)[-1]
     if given:
@@ -193,7 +193,7 @@ def _widened(n: OnnxNode, mask: Expr, found: Expr) -> Expr:
     return n.pad(mask, widths, -math.inf)
 
 
-def _some(n: OnnxNode, seen: Any, bias: Any) -> Any:
+def _some(n: OnnxNode, seen: Any, bias: Any) -> Expr | None:
     """Return whether a query sees any key, or None if every query does."""
     if n.get(3) is None and n.get(6) is None:
         return None

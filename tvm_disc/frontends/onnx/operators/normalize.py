@@ -66,7 +66,7 @@ def _grouped(n: OnnxNode, gamma: Expr, beta: Expr) -> Expr:
     return n.cast(made, dtype)
 
 
-def _layer_norm(n: OnnxNode) -> Any:
+def _layer_norm(n: OnnxNode) -> Expr | list[Expr]:
     axis = n.axis(int(n.attr("axis", -1)), n.rank(n[0]))
     wide = dtype_of(int(n.attr("stash_type", 1)))
     epsilon = float(n.attr("epsilon", 1e-5))

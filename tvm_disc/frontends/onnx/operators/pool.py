@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, is_float, least_of, op
@@ -95,7 +94,7 @@ def _none(n: OnnxNode, x: Expr) -> tuple[int, ...]:
     return (0,) * 2 * spatial(n, x)
 
 
-def _max_pool(n: OnnxNode) -> Any:
+def _max_pool(n: OnnxNode) -> Expr | list[Expr]:
     x = n[0]
     window = _window(n, x)
     if n.wants(1):

@@ -198,7 +198,7 @@ def _qlinear(function: Callable[[Calc, Expr, Expr], Expr]) -> Callable[[OnnxNode
     return convert
 
 
-def _maybe(n: OnnxNode, k: int) -> Any:
+def _maybe(n: OnnxNode, k: int) -> Expr | None:
     return None if n.get(k) is None else _scale(n, n[k])
 
 

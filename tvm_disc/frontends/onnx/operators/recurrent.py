@@ -63,7 +63,7 @@ def _bound(n: Calc, name: str, a: float, b: float) -> Function:
     return lambda x: _FUNCTIONS[name](n, x, a, b)
 
 
-def _part(n: Calc, x: Any, k: int) -> Any:
+def _part(n: Calc, x: Any, k: int) -> Expr | None:
     """Return the weights of one direction, or None if there are none."""
     if x is None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, op, parts
@@ -63,7 +62,7 @@ _COMPOSITES: Mapping[str, Callable[[StableHLONode], list[Expr]]] = {"chlo.top_k"
 # -- custom calls ----------------------------------------------------------------------------------
 
 
-def _custom(n: StableHLONode) -> Any:
+def _custom(n: StableHLONode) -> object:
     target = str(n.attr("call_target_name")).strip('"')
     row = _CUSTOM.get(target)
     if row is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from tvm_disc.frontends.stablehlo.table import OperationRow
 Combine: TypeAlias = Callable[[Expr, Expr], Expr]
 
 
-def _reduce(n: StableHLONode) -> Any:
+def _reduce(n: StableHLONode) -> Expr | list[Expr]:
     count = len(n) // 2
     inputs, inits = n.inputs[:count], n.inputs[count:]
     axes = n.ints("dimensions")
@@ -100,7 +100,7 @@ def _stepped(
 # -- windows ---------------------------------------------------------------------------------------
 
 
-def _reduce_window(n: StableHLONode) -> Any:
+def _reduce_window(n: StableHLONode) -> Expr | list[Expr]:
     rank = n.rank(n[0])
     size = n.ints("window_dimensions")
     flat = n.ints("padding", [0] * 2 * rank)
