@@ -21,7 +21,7 @@ class ConstructorValue:
     __match_args__ = ("constructor", "fields")
     __slots__ = ("constructor", "fields", "tag")
 
-    def __init__(self, constructor: Any, *fields: Any, tag: int = -1) -> None:
+    def __init__(self, constructor: object, *fields: object, tag: int = -1) -> None:
         self.constructor = constructor
         self.fields: tuple[Any, ...] = fields
         self.tag = tag

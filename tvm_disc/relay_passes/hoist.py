@@ -160,7 +160,7 @@ def _hoisted(mod: Any, gv: Any, caller: Any, call: Call, found: _Product) -> obj
         arguments = [*old.args, argument]
         return _typed(tvm.ir.Call(fresh, arguments, old.attrs, old.ty_args, old.span), old)
 
-    def inside(node: Call) -> Any:
+    def inside(node: Call) -> Expr:
         if node.op == gv:
             return with_argument(node, extra)
         if _same_product(node, found):

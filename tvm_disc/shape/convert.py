@@ -194,7 +194,7 @@ class Converter:
 
     # -- writing
 
-    def expr(self, p: Poly) -> Any:
+    def expr(self, p: Poly) -> Expr:
         """Return the int64 expression of a polynomial, the same object each time."""
         found = self._written.get(p)
         if found is None:

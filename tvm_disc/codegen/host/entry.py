@@ -84,7 +84,7 @@ class HostEmitter:
         self.num_args = tirx.Var("num_args", "int32")
         self.host.null = self.tensors.args
 
-    def function(self) -> Any:
+    def function(self) -> tirx.PrimFunc:
         """Return the packed entry function."""
         self._read_arity()
         self._read_inputs()

@@ -301,7 +301,7 @@ class _Walk:
             found.append(self._step(node))
         return found
 
-    def _step(self, node: FxNode) -> Any:
+    def _step(self, node: FxNode) -> object:
         if node.op == "placeholder":
             return "input"
         if node.op == "get_attr":  # a graph of a branch or loop: not compared

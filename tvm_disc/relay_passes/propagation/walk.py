@@ -15,6 +15,7 @@ from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay_passes.propagation.context import (
     Lost,
+    Operand,
     Prim,
     PropagationContext,
     ShapeValue,
@@ -202,7 +203,7 @@ class Walker:
             return result
         return self._inferred(var, call, args)
 
-    def _inferred(self, var: object, call: Any, args: list[object]) -> Any:
+    def _inferred(self, var: object, call: Any, args: list[object]) -> Operand:
         """Emit an operator without a rule, with TVM's inference on operands of known shape."""
         ctx = self.context
         new = tvm.ir.Call(call.op, [ctx.raw(a) for a in args], call.attrs, call.ty_args)
@@ -276,7 +277,7 @@ class Walker:
             return True
         return False
 
-    def _kept(self, source: Any, binding: Any) -> Any:
+    def _kept(self, source: Any, binding: Any) -> Operand:
         ctx = self.context
         expr = ctx.raw(source)
         self._define_new(binding.ty)

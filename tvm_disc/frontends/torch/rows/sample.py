@@ -186,7 +186,7 @@ def _upsample_smooth(rank: int, axis_rule: Callable[..., Value], vec: bool) -> R
     return row
 
 
-def _given(scales: Sequence[object], vec: bool) -> Any:
+def _given(scales: Sequence[object], vec: bool) -> object:
     """Return the scales, which are one list or one argument per axis."""
     if vec:
         return scales[0] if scales else None

@@ -20,7 +20,7 @@ BEYOND = 1 << 60  # larger than any dim
 I64 = "int64"
 
 
-def sliced(ctx: Emitter, x: Tensor, extents: Mapping[int, tuple[Any, Any, int]]) -> Tensor:
+def sliced(ctx: Emitter, x: Tensor, extents: Mapping[int, tuple[Size, Size, int]]) -> Tensor:
     """Return a slice given as (begin, length, stride) by axis, all within the operand.
 
     If begin and length are literals and the axis is not, a guard requires enough elements.
@@ -80,7 +80,7 @@ def strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _read_extents(
     ctx: Emitter, x: Tensor, args: Args, attrs: Attrs
-) -> dict[int, tuple[object, object, int]]:
+) -> dict[int, tuple[Size, Size, int]]:
     """Return (begin, length, stride) by axis for bounds that are read from data.
 
     The bounds are wrapped and clamped in memory, so that what is read back is as simple as a dim: a
