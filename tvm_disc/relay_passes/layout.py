@@ -116,7 +116,8 @@ class _Islands:
                 self.parents[node] = node
                 self._join(node, step)
         self.read_outside = _read_outside(out)
-        self.integers = {self.root(n) for n in self.steps if sums_integers(n)}
+        dense = (n for n in self.steps if sums_integers(n) and int(n.attrs["groups"]) == 1)
+        self.integers = {self.root(n) for n in dense}
         self.convolutions = Counter(self.root(n) for n in self.steps if is_image_convolution(n))
         self.crossing = Counter(self.root(n) for n in self._crossing())
 

@@ -33,7 +33,10 @@ def quantization(x: str, y: str, zero: str) -> list[Any]:
 
 
 def convolution(shape: tuple[int, ...], groups: int, stride: int, pad: int, zero: Array) -> Any:
-    """A quantized convolution with a bias and ReLU, its weights and its bias."""
+    """A quantized convolution with a bias and ReLU, its weights and its bias.
+
+    The identity follows a depthwise convolution: a dense one, whose image is channels last.
+    """
     w = RNG.integers(-128, 128, shape).astype("int8")
     bias = RNG.integers(-300, 300, shape[0]).astype("float32")
     attrs = {"strides": [stride] * 2, "pads": [pad] * 4, "group": groups}
@@ -45,10 +48,15 @@ def convolution(shape: tuple[int, ...], groups: int, stride: int, pad: int, zero
         *quantization("r", "y", "z"),
     ]
     scales = 2.0 ** RNG.integers(-8, -5, shape[0])
-    made = model(
-        nodes, {"x": (F32, ["n", shape[1] * groups, "h", "w"])}, results=["y"],
-        s=np.float32(0.25), z=zero, wq=w, ws=scales.astype("float32"), b=bias / 64,
-    )  # fmt: skip
+    values = {"s": np.float32(0.25), "z": zero, "wq": w, "ws": scales.astype("float32")}
+    results = ["y"]
+    if groups == shape[0]:
+        nodes.append(node("DequantizeLinear", ["eq", "es"], ["e"], axis=0))
+        nodes.append(node("Conv", ["y", "e"], ["same"], kernel_shape=[1, 1]))
+        values["eq"] = np.eye(groups, dtype="int8")[:, :, None, None]
+        values["es"], results = np.ones(groups, "float32"), ["same"]
+    given = {"x": (F32, ["n", shape[1] * groups, "h", "w"])}
+    made = model(nodes, given, results=results, **values, b=bias / 64)
     return made, w * scales[:, None, None, None], bias / 64
 
 

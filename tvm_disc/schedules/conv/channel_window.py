@@ -78,8 +78,9 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     assert node is not None
     spec = contraction(node)
     lanes = machine.lanes * 32 // int(DataType(spec.dtype).bits)
-    while lanes > (static_dim(node.shape[-1]) or lanes):
-        lanes //= 2  # a vector of bytes may be wider than all channels
+    channels = static_dim(node.shape[-1])
+    while lanes > machine.lanes and channels is not None and lanes > channels:
+        lanes //= 2  # vectors of bytes may be wider than all channels
     form = byte_taps(group, node, lanes, machine.isa.dots)
     data = node.inputs[0] if form is None else bytes_read(group, node)[0]
     masks = has_masks(machine.lanes * 4, data.dtype)

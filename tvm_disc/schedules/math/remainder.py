@@ -116,7 +116,7 @@ def _clipped(
 ) -> tuple[ScalarBody, Expr] | None:
     """Return a body and ``_MAGIC`` plus the rounded quotient; None if a division is needed.
 
-    The limits apply to ``x``, times the divisor: the quotient of such a product is nearer to the
+    The limits apply to ``x``, times the divisor: the quotient of this product is nearer to the
     integer than a half, and quotients grow with ``x``. So no operand of the correction of
     :func:`round_quotient` is infinite. NaN stays NaN.
     """
