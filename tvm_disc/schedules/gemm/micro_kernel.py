@@ -129,12 +129,10 @@ class KernelForm:
             first. With it, B has ``bits``, and each row of A and group has ``WORDS`` numbers in
             ``rows`` (:mod:`.integer`), with a stride of ``rows_step`` between rows of A.
         tight: rows of a packed B are not padded beyond the last vector.
-        scaled: B is quantized; each ``group`` rows share one row of ``scale``. Sums are scaled once
-            per group.
+        scaled: B is quantized; ``group`` rows share a row of ``scale``. Sums are scaled per group.
         zeros: a row of ``zero`` per group is subtracted from B first.
         halves: those of ``scale`` and ``zero`` that are float16.
-        keeps: each row of B is also stored in dequantized form, at ``kept`` with a
-            stride of ``kept_step`` elements.
+        keeps: each row of B is also stored, dequantized, at ``kept`` with a stride ``kept_step``.
         bits: of a number of B if a word holds several along K (:class:`.layouts.WordsOfB`).
     """
 
