@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tvm_disc.language import language_model
     from tvm_disc.options import Options
     from tvm_disc.paths import cmake_dir
+    from tvm_disc.quantization import quantize
     from tvm_disc.runtime.batches.ragged import Ragged
     from tvm_disc.runtime.executable import Executable
     from tvm_disc.runtime.loading import load
@@ -31,6 +32,7 @@ __all__ = [
     "generate",
     "language_model",
     "load",
+    "quantize",
     "relay",
     "relay_passes",
     "tune",
@@ -50,6 +52,7 @@ _PLACES = {
     "generate": "tvm_disc.runtime.text.generate",
     "language_model": "tvm_disc.language",
     "load": "tvm_disc.runtime.loading",
+    "quantize": "tvm_disc.quantization",
     "relay": "tvm_disc.relay",
     "relay_passes": "tvm_disc.relay_passes",
     "tune": "tvm_disc.tuning.tune",

@@ -422,6 +422,8 @@ def fused_graph(
         reasons: list[Expr] = []
         for name, make in others:
             mod = _hooked(trace, f"before {name}", hooks, mod)
+            reasons += _listed("refused", hooks, f"before {name}")
+            quantized += _listed("quantized", hooks, f"before {name}")
             with trace.stage(name):
                 run = make(told)
                 mod = run(mod)
@@ -429,6 +431,8 @@ def fused_graph(
             reasons += getattr(run, "refused", ())
             quantized += getattr(run, "quantized", ())
             mod = _hooked(trace, f"after {name}", hooks, mod)
+            reasons += _listed("refused", hooks, f"after {name}")
+            quantized += _listed("quantized", hooks, f"after {name}")
         fused.append(replace(version, mod=mod))
         refused.append(reasons)
     # Kernels dispatch between equal and broadcast dims: a special version must save a kernel call.
@@ -490,6 +494,11 @@ def _hooked(trace: Trace, place: str, hooks: Hooks, mod: object) -> Any:
             handled()
             trace.show(f"{place.replace(' ', '_')}.relax.py", mod)
     return mod
+
+
+def _listed(what: str, hooks: Hooks, place: str) -> list[Any]:
+    """Return what the passes of a position list in an attribute; passes may have none."""
+    return [one for run in hooks.get(place, ()) for one in getattr(run, what, ())]
 
 
 def _report(trace: Trace, name: str, mod: object, options: Options) -> None:

@@ -98,7 +98,7 @@ class _Products:
         weight = node.inputs[1]
         if data is None or weight.op == "const" or literals_of(weight) is None:
             return None
-        weights = _unsuitable(node) or _weights(node)
+        weights = unsuitable(node) or _weights(node)
         if isinstance(weights, str):
             self.refused.append(WhyNot(f"{node.label} in integers", weights))
             return None
@@ -212,7 +212,7 @@ def _quantized(node: Node) -> _Quantized | None:
     return _Quantized(x, zero, scale)
 
 
-def _unsuitable(node: Node) -> str:
+def unsuitable(node: Node) -> str:
     """Return why a product cannot be one of integers whatever its weights are, or ""."""
     if node.weighted:
         layout = node.attrs["data_layout"], node.attrs["kernel_layout"]
@@ -259,4 +259,4 @@ def _by_channel(scale: np.ndarray | None, axis: int) -> np.ndarray | None:
     return rows[:, 0] if (rows == rows[:, :1]).all() else None
 
 
-__all__ = ["IntegerProducts"]
+__all__ = ["IntegerProducts", "unsuitable"]

@@ -19,7 +19,7 @@ from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_
 from tvm_disc.relay.expressions import variables
 from tvm_disc.shape import Solver
 from tvm_disc.support.limits import FoldBudget
-from tvm_disc.typing import Binding, Expr, GlobalVar, SeqExpr, TVMModule, Var
+from tvm_disc.typing import Binding, Expr, GlobalVar, SeqExpr, TVMFunction, TVMModule, Var
 
 DEEPEST = 16  # maximum nesting of rules that emit calls, to which rules are applied
 
@@ -220,6 +220,27 @@ def with_functions(mod: Any, functions: Mapping[GlobalVar, object]) -> TVMModule
     return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
+def with_main(mod: TVMModule, main: TVMFunction) -> TVMModule:
+    """Return the module with another ``main``."""
+    made = with_functions(mod, dict(mod.functions_items()))
+    made.update_func(made.get_global_var("main"), main)
+    return made
+
+
+def returning(function: TVMFunction, variables: Sequence[Var]) -> TVMFunction:
+    """Return a function whose result is a tuple: its result, and ``variables`` that it binds."""
+    parts = [function.body.body, *variables]
+    result, ty = relax.Tuple(parts), relax.TupleType([p.ty for p in parts])
+    if result.ty.is_missing():
+        relax.expr._update_type(result, ty)
+    out = relax.Var("returned", ty)
+    blocks = [*function.body.blocks, relax.BindingBlock([relax.VarBinding(out, result)])]
+    body = relax.SeqExpr(blocks, out)
+    if body.ty.is_missing():
+        relax.expr._update_type(body, ty)
+    return relax.Function(function.params, body, None, function.is_pure, function.attrs)
+
+
 def bindings_of(expr: Any) -> Iterator[Any]:
     """Yield every binding of a function or sequence, including those of its branches."""
     body = expr.body if isinstance(expr, relax.Function) else expr
@@ -255,7 +276,7 @@ def counted_size(count: Expr, values: Mapping[Expr, Expr]) -> Expr | None:
 
 def rewrite_function(
     func: Any, solver: Solver, rules: Sequence[Any], finish: Sequence[Any] = ()
-) -> object:
+) -> TVMFunction:
     """Apply ``rules`` to every core call of a function, then each ``finish`` step per sequence."""
     lookup: dict[Any, Node] = {}
     for p in func.params:

@@ -16,6 +16,7 @@ import tvm
 from tvm import relax
 
 from tvm_disc.graph.nodes import is_tensor
+from tvm_disc.relay_passes.rewrite import returning, with_main
 from tvm_disc.support.literals import literal_value
 from tvm_disc.typing import Array, Binding, Expr, TVMFunction, TVMModule, Var
 
@@ -110,7 +111,7 @@ class ExposeCalls:
         self.calls = [_read(b, groups, fields, inputs, shown, bindings) for b in called]
         self.count = len(shown.variables)
         self._inputs, self._values = list(main.params), shown.variables
-        return _returning(mod, shown.variables)
+        return with_main(mod, returning(main, shown.variables))
 
 
 class _Values:
@@ -190,24 +191,6 @@ def _place(*variables: Var) -> str:
         if var.span is not None:
             return str(var.span.source_name.name)
     return ""
-
-
-def _returning(mod: TVMModule, variables: Sequence[Var]) -> TVMModule:
-    main = mod["main"]
-    parts = [main.body.body, *variables]
-    result = relax.Tuple(parts)
-    ty = relax.TupleType([p.ty for p in parts])
-    if result.ty.is_missing():
-        relax.expr._update_type(result, ty)
-    out = relax.Var("exposed", ty)
-    blocks = [*main.body.blocks, relax.BindingBlock([relax.VarBinding(out, result)])]
-    body = relax.SeqExpr(blocks, out)
-    if body.ty.is_missing():
-        relax.expr._update_type(body, ty)
-    made = relax.Function(main.params, body, None, main.is_pure, main.attrs)
-    found = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    found.update_func(found.get_global_var("main"), made)
-    return found
 
 
 __all__ = ["ExposeCalls", "KernelCall", "Operand"]

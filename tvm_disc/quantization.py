@@ -1,0 +1,112 @@
+"""``quantize``: a float model with weights, or weights and values, of 8 or 4 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tvm_disc.compile import build
+from tvm_disc.errors import BadInput, shown
+from tvm_disc.options import Options
+from tvm_disc.runtime.executable import Executable
+from tvm_disc.runtime.inputs import checked_arguments, prepared_inputs
+from tvm_disc.runtime.observed.recording import arrays_of
+from tvm_disc.support.late import Late
+from tvm_disc.typing import Argument
+
+if TYPE_CHECKING:
+    from tvm_disc.frontends.sources import Source
+
+_observe = Late("tvm_disc.relay_passes.calibration.ranges:ObserveRanges")
+_quantize = Late("tvm_disc.relay_passes.calibration.ranges:QuantizeOperands")
+PLACE = "before integer-products"
+
+
+def quantize(
+    source: Source,
+    *,
+    weights: str = "int8",
+    group: int = 32,
+    calibration: Iterable[Sequence[Argument] | Mapping[str, Argument]] | None = None,
+    options: Options | None = None,
+    **arguments: Any,
+) -> Executable:
+    """Compile a float32 model with quantized weights, and also quantized values if calibrated.
+
+    Without ``calibration``, only weights of matmuls are quantized, as by ``Options(weights=...)``,
+    and products are computed in float32. With it, convolutions and matmuls with literal weights
+    multiply bytes: weights have a scale per output channel, and values one scale and zero point for
+    the range that they have in the calibration inputs. Values outside of it are clipped.
+    ``explain()`` lists the products with the error of their weights and the range of their operand.
+
+    Args:
+        source: as in :func:`build`.
+        weights: ``"int8"`` or ``"int4"``; int8 with ``calibration``.
+        group: elements along K that share a scale; 0 means a scale per column. Not used with
+            ``calibration``.
+        calibration: inputs of typical calls: a tuple, or a mapping by name, for each call.
+        options: as in :func:`build`.
+        arguments: further arguments of :func:`build`, such as ``target`` or ``params``.
+
+    Raises:
+        BadInput: ``calibration`` is empty or holds other inputs than those of the model, or is
+            given with weights of four bits, ``state`` or ``ragged``.
+
+    Examples:
+        >>> exe = tvm_disc.quantize("resnet.onnx", calibration=[(image,) for image in images])
+    """
+    options = Options.from_env(options)
+    if calibration is None:
+        options = replace(options, weights=weights, weight_group=group)
+        return build(source, options=options, **arguments)
+    if weights != "int8":
+        raise BadInput(f"weights: expected 'int8' with calibration inputs, found {shown(weights)}")
+    if options.state or arguments.get("ragged"):
+        what = "state" if options.state else "ragged"
+        raise BadInput(f"{what}: programs with calibrated values have none; leave it out")
+    calls = _calls(calibration)
+    target = arguments.pop("target", None)
+    hooks = dict(arguments.pop("passes", None) or {})
+    before = hooks.get(PLACE, ())
+    own = list(before) if isinstance(before, list | tuple) else [before]
+    options = replace(options, versions=False)
+
+    def built(last: object, **more: Any) -> Executable:
+        passes = {**hooks, PLACE: [*own, last]}
+        return build(source, options=options, passes=passes, **more, **arguments)
+
+    observe = _observe()
+    exe = built(observe)  # for this machine, whatever the target is
+    for inputs in calls:
+        flat = exe._flat((), inputs) if isinstance(inputs, Mapping) else exe._flat(inputs, {})
+        values = prepared_inputs(exe.signature, checked_arguments(exe.signature, flat))
+        results = list(arrays_of(exe.on_tensors(values)))
+        observe.add(results[len(results) - observe.count :])
+    del exe
+    return built(_quantize(observe.of_products()), target=target)
+
+
+def _calls(calibration: object) -> list[tuple[Argument, ...] | Mapping[str, Argument]]:
+    """Return the inputs of each call."""
+    if not isinstance(calibration, Iterable) or isinstance(
+        calibration, str | bytes | Mapping | np.ndarray
+    ):
+        found = type(calibration).__name__
+        raise BadInput(f"calibration: expected a list of the inputs of calls, found {found}")
+    calls: list[tuple[Argument, ...] | Mapping[str, Argument]] = []
+    for inputs in calibration:
+        if not isinstance(inputs, list | tuple | Mapping):
+            raise BadInput(
+                "calibration: expected a tuple or a mapping of inputs for each call, found "
+                f"{type(inputs).__name__}"
+            )
+        calls.append(inputs if isinstance(inputs, Mapping) else tuple(inputs))
+    if not calls:
+        raise BadInput("calibration: expected the inputs of at least one call, found none")
+    return calls
+
+
+__all__ = ["quantize"]

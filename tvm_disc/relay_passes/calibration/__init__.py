@@ -1,0 +1,3 @@
+"""Quantization of values by the ranges that they have in sample calls."""
+
+from __future__ import annotations

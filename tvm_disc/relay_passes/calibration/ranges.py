@@ -1,0 +1,208 @@
+"""Static int8 of float products: ranges of their operands, measured and applied.
+
+    before     y = conv(x, w)                                       # float32, w literal
+    observed   y = conv(x, w); result (y, min x, max x)
+    quantized  y = conv((cast(q) - z) * s, cast(w': i8) * t)        q = u8(clip(round(x / s) + z))
+
+``ObserveRanges`` makes a program return the least and the greatest element of the first operand of
+each product. ``QuantizeOperands`` rounds these operands to bytes, and the weights to int8 with a
+scale per output channel. ``IntegerProducts`` then makes sums of integers of them. Scheme: Jacob et
+al., *Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference*,
+2018.
+
+Both apply to the products of ``main`` outside of branches and loops, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import sqrt
+from typing import TypeAlias
+
+import numpy as np
+import tvm
+from tvm.relax import op as R
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node
+from tvm_disc.relay_passes.integer_products import unsuitable
+from tvm_disc.relay_passes.module_facts import solver_of
+from tvm_disc.relay_passes.narrow_weights import COMPUTED, evaluate, literals_of
+from tvm_disc.relay_passes.rewrite import (
+    Sequence_,
+    drop_dead,
+    operand_expr,
+    returning,
+    rewrite_function,
+    with_main,
+)
+from tvm_disc.support.literals import as_literal
+from tvm_disc.typing import Array, Expr, TVMFunction, TVMModule, Var
+
+#: Called with a product and its weights; returns what replaces the product, or None.
+Act: TypeAlias = Callable[[Sequence_, Node, Array], "Node | None"]
+FEWEST = 512  # weights; smaller products gain nothing
+BYTE = np.iinfo("uint8")
+LARGEST = 127  # magnitude of a weight
+
+
+class ObserveRanges:
+    """Pass that adds the least and greatest elements of operands to the results of ``main``.
+
+    Attributes:
+        count: the number of results that were added, two for each operand.
+        ranges: for each product, the range of its operand over all calls of :meth:`add`; None
+            before.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ranges: list[tuple[float, float]] = []
+        self._places: list[int] = []  # operand of each product
+
+    def __call__(self, mod: TVMModule) -> TVMModule:
+        """Return a module whose ``main`` returns ``(result, low 0, high 0, low 1, ...)``."""
+        main = mod["main"]
+        shown: list[Var] = []
+        operands: dict[Var, int] = {}
+        self._places = []
+
+        def observe(out: Sequence_, node: Node, weights: Array) -> None:
+            x = node.inputs[0]
+            if x.var not in operands:
+                operands[x.var] = len(operands)
+                for reduce in (R.min, R.max):
+                    shown.append(out.emit(reduce(operand_expr(x)), (), COMPUTED, x).var)
+            self._places.append(operands[x.var])
+
+        rule = _TopProducts(main, observe)
+        changed = rewrite_function(main, solver_of(mod, None), [rule])
+        self.count = len(shown)
+        self.ranges = [(np.inf, -np.inf)] * len(operands)
+        return with_main(mod, returning(changed, shown))
+
+    def add(self, values: Sequence[Array]) -> None:
+        """Extend the ranges by the results of a call that this pass added."""
+        numbers = [float(v) for v in values]
+        pairs = zip(numbers[::2], numbers[1::2], strict=True)
+        self.ranges = [
+            (min(old[0], low), max(old[1], high))
+            for old, (low, high) in zip(self.ranges, pairs, strict=True)
+        ]
+
+    def of_products(self) -> list[tuple[float, float]]:
+        """Return the range of the operand of each product."""
+        return [self.ranges[place] for place in self._places]
+
+
+class QuantizeOperands:
+    """Pass that quantizes the products of ``main`` whose operands have known ranges.
+
+    Attributes:
+        quantized: a line for each product: its operand's range, and the error of its weights.
+        refused: the products that stay float32, with reasons.
+    """
+
+    def __init__(self, ranges: Iterable[tuple[float, float]]) -> None:
+        self._ranges = list(ranges)
+        self.quantized: list[str] = []
+        self.refused: list[WhyNot] = []
+
+    def __call__(self, mod: TVMModule) -> TVMModule:
+        """Return the module with quantized products."""
+        main, self.quantized, self.refused = mod["main"], [], []
+        ranges = iter(self._ranges)
+        made: dict[Var, Node] = {}
+
+        def quantize(out: Sequence_, node: Node, weights: Array) -> Node | None:
+            low, high = next(ranges)
+            x = node.inputs[0]
+            if not (np.isfinite(low) and np.isfinite(high)):
+                reason = "its operand was empty, NaN or infinite in all calibration inputs"
+                self.refused.append(WhyNot(f"{node.label} in int8", reason))
+                return None
+            if x.var not in made:
+                made[x.var] = _as_bytes(out, x, *_scale_and_zero(low, high))
+            literal, error = _as_int8(out, node, weights)
+            sizes = " x ".join(map(str, weights.shape))
+            self.quantized.append(
+                f"{node.label}: weights {sizes}: int8, relative error {error:.2g}, "
+                f"operand in {low:.4g} .. {high:.4g}"
+            )
+            args = [operand_expr(made[x.var]), operand_expr(literal)]
+            call = tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+            return out.emit(call, node.shape, node.dtype, node)
+
+        rule = _TopProducts(main, quantize)
+        changed = rewrite_function(main, solver_of(mod, None), [rule], [drop_dead])
+        return with_main(mod, changed)
+
+
+class _TopProducts:
+    """Rule that applies ``act`` to the float products of a function's own sequence."""
+
+    def __init__(self, main: TVMFunction, act: Act) -> None:
+        self._top = {b.var for block in main.body.blocks for b in block.bindings}
+        self._act = act
+
+    def __call__(self, out: Sequence_, node: Node) -> Node | None:
+        if node.var not in self._top or node.dtype != COMPUTED:
+            return None
+        if not (node.cls is OpClass.DOT or node.weighted) or node.inputs[0].dtype != COMPUTED:
+            return None
+        weight = node.inputs[1]
+        if node.inputs[0].var is None or literals_of(weight) is None or unsuitable(node):
+            return None
+        found = evaluate(weight)
+        if isinstance(found, str) or found.scale is not None or found.zero is not None:
+            return None
+        weights = found.stored
+        if weights.dtype != COMPUTED or weights.size < FEWEST or not np.isfinite(weights).all():
+            return None
+        return self._act(out, node, weights)
+
+
+def _scale_and_zero(low: float, high: float) -> tuple[np.float32, int]:
+    """Return the scale and the zero point of a range, which is extended to contain 0."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = np.float32((high - low) / BYTE.max)
+    if not np.isfinite(scale) or scale < np.finfo("float32").tiny:
+        return np.float32(1.0), 0
+    return scale, int(np.clip(np.rint(-low / scale), BYTE.min, BYTE.max))
+
+
+def _as_bytes(out: Sequence_, x: Node, scale: np.float32, zero: int) -> Node:
+    """Emit ``(cast(q) - zero) * scale`` of ``q = u8(clip(round(x / scale) + zero))``."""
+
+    def emit(call: Expr, dtype: str = COMPUTED) -> Expr:
+        return operand_expr(out.emit(call, x.shape, dtype, x))
+
+    by = as_literal(np.asarray(scale), COMPUTED)
+    number = emit(R.round(emit(R.divide(operand_expr(x), by))))
+    number = emit(R.add(number, as_literal(np.asarray(float(zero)), COMPUTED)))
+    number = emit(R.clip(number, float(BYTE.min), float(BYTE.max)))
+    q = emit(R.astype(emit(R.astype(number, "int32"), "int32"), "uint8"), "uint8")
+    wide = emit(R.astype(q, "int32"), "int32")
+    if zero:
+        wide = emit(R.subtract(wide, as_literal(np.asarray(zero), "int32")), "int32")
+    real = emit(R.astype(wide, COMPUTED))
+    return out.emit(R.multiply(real, by), x.shape, COMPUTED, x)
+
+
+def _as_int8(out: Sequence_, node: Node, weights: Array) -> tuple[Node, float]:
+    """Emit ``cast(int8) * scale`` per output channel; return it and its relative error."""
+    axes = tuple(range(1, weights.ndim)) if node.weighted else (0,)
+    largest = np.abs(weights).max(axes, keepdims=True)
+    tiny = np.finfo("float32").tiny
+    scale = np.where(largest > tiny * LARGEST, largest / LARGEST, 1).astype(COMPUTED)
+    numbers = np.clip(np.rint(weights / scale), -LARGEST, LARGEST).astype("int8")
+    shape = node.inputs[1].shape
+    wide = out.emit(R.astype(as_literal(numbers, "int8"), COMPUTED), shape, COMPUTED, node)
+    call = R.multiply(operand_expr(wide), as_literal(scale, COMPUTED))
+    total = float(np.square(weights, dtype=np.float64).sum())
+    lost = float(np.square(numbers * scale.astype(np.float64) - weights).sum())
+    return out.emit(call, shape, COMPUTED, node), sqrt(lost / total) if total else 0.0
+
+
+__all__ = ["ObserveRanges", "QuantizeOperands"]
