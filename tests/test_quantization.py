@@ -227,10 +227,6 @@ SAMPLE = np.zeros((2, K), "float32")
             ),
             "state: programs with calibrated values have none; leave it out",
         ),
-        (
-            lambda: tvm_disc.quantize(dense(), calibration=[(SAMPLE,)], ragged={"x": 1}),
-            "ragged: programs with calibrated values have none; leave it out",
-        ),
     ],
 )
 def test_refusals(make: Callable[[], object], message: str) -> None:

@@ -103,7 +103,7 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     # it runs once more for the special version.
     ("propagate", lambda told: told.propagate()),
     # Next: it changes the inputs; the passes after it fuse the reads of the buffers.
-    ("own-state", lambda told: _owned(told.options) if told.options.state else _unchanged),
+    ("own-state", lambda told: _owned(told.options)),
     # Before decomposition: a bfloat16 composite rounds only its result, its parts would each round.
     ("bfloat16", lambda told: WidenBFloat16()),
     # Before simplification and fusion, which know only core operators.
@@ -126,7 +126,7 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("merge-hoisted", lambda told: MergeProducts()),
     # After all passes that move convolutions or fold operators into them, as a connected region is
     # converted to NHWC as a whole. Before fusion, so that remaining permutations are fused.
-    ("layout", lambda told: partial(_if_convolves, _channels_last)),
+    ("layout", lambda told: _IfConvolves()),
     # After hoisting, which knows loops in their first form. Before fusion, which would fuse the
     # concatenations.
     ("collect", lambda told: partial(_if_loops, _collect)),
@@ -141,7 +141,8 @@ def _unchanged(mod: TVMModule) -> TVMModule:
 
 
 def _owned(options: Options) -> Any:
-    return _own_state(options.state, options.state_dtype)
+    named = options.state or options.state_dtype
+    return _own_state(options.state, options.state_dtype) if named else _unchanged
 
 
 def _functions(mod: TVMModule) -> list[TVMFunction]:
@@ -154,11 +155,20 @@ def _if_loops(make: Late, mod: TVMModule) -> TVMModule:
     return result
 
 
-def _if_convolves(make: Late, mod: TVMModule) -> TVMModule:
-    """Apply a pass to a program with convolutions of images."""
-    values = (b.value for func in _functions(mod) for b in bindings_of(func))
-    result: TVMModule = make()(mod) if any(is_call(v, "nn.conv2d") for v in values) else mod
-    return result
+class _IfConvolves:
+    """``ChannelsLast`` for programs with convolutions of images; keeps what the pass refused."""
+
+    def __init__(self) -> None:
+        self.refused: Sequence[object] = ()
+
+    def __call__(self, mod: TVMModule) -> TVMModule:
+        values = (b.value for func in _functions(mod) for b in bindings_of(func))
+        if not any(is_call(v, "nn.conv2d") for v in values):
+            return mod
+        run = _channels_last()
+        made: TVMModule = run(mod)
+        self.refused = run.refused
+        return made
 
 
 def build(

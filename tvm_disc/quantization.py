@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
 import numpy as np
 
-from tvm_disc.compile import build
+from tvm_disc.compile import Params, build
 from tvm_disc.errors import BadInput, shown
+from tvm_disc.frontends.sources import Source
 from tvm_disc.options import Options
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.runtime.inputs import checked_arguments, prepared_inputs
 from tvm_disc.runtime.observed.recording import arrays_of
 from tvm_disc.support.late import Late
-from tvm_disc.typing import Argument
-
-if TYPE_CHECKING:
-    from tvm_disc.frontends.sources import Source
+from tvm_disc.typing import Argument, DynamicShapes, ExampleInputs, TargetLike, UserPass, UserPasses
 
 _observe = Late("tvm_disc.relay_passes.calibration.ranges:ObserveRanges")
 _quantize = Late("tvm_disc.relay_passes.calibration.ranges:QuantizeOperands")
@@ -31,8 +29,13 @@ def quantize(
     weights: str = "int8",
     group: int = 32,
     calibration: Iterable[Sequence[Argument] | Mapping[str, Argument]] | None = None,
+    params: Params = None,
+    target: TargetLike = None,
+    constraints: Sequence[str] = (),
     options: Options | None = None,
-    **arguments: Any,
+    passes: UserPasses | None = None,
+    example_inputs: ExampleInputs | None = None,
+    dynamic_shapes: DynamicShapes | None = None,
 ) -> Executable:
     """Compile a float32 model with quantized weights, and also quantized values if calibrated.
 
@@ -48,35 +51,41 @@ def quantize(
         group: elements along K that share a scale; 0 means a scale per column. Not used with
             ``calibration``.
         calibration: inputs of typical calls: a tuple, or a mapping by name, for each call.
-        options: as in :func:`build`.
-        arguments: further arguments of :func:`build`, such as ``target`` or ``params``.
+        params, target, constraints, options, passes, example_inputs, dynamic_shapes: as in
+            :func:`build`.
 
     Raises:
         BadInput: ``calibration`` is empty or holds other inputs than those of the model, or is
-            given with weights of four bits, ``state`` or ``ragged``.
+            given with weights of four bits or with ``Options(state=...)``.
 
     Examples:
         >>> exe = tvm_disc.quantize("resnet.onnx", calibration=[(image,) for image in images])
     """
     options = Options.from_env(options)
+    compiled = partial(
+        build,
+        source,
+        params=params,
+        constraints=constraints,
+        example_inputs=example_inputs,
+        dynamic_shapes=dynamic_shapes,
+    )
     if calibration is None:
         options = replace(options, weights=weights, weight_group=group)
-        return build(source, options=options, **arguments)
+        return compiled(target=target, options=options, passes=passes)
     if weights != "int8":
         raise BadInput(f"weights: expected 'int8' with calibration inputs, found {shown(weights)}")
-    if options.state or arguments.get("ragged"):
-        what = "state" if options.state else "ragged"
-        raise BadInput(f"{what}: programs with calibrated values have none; leave it out")
+    if options.state:
+        raise BadInput("state: programs with calibrated values have none; leave it out")
     calls = _calls(calibration)
-    target = arguments.pop("target", None)
-    hooks = dict(arguments.pop("passes", None) or {})
-    before = hooks.get(PLACE, ())
-    own = list(before) if isinstance(before, list | tuple) else [before]
+    given = dict(passes or {})
+    before = given.get(PLACE, ())
+    own: list[UserPass] = [before] if callable(before) else list(before)
     options = replace(options, versions=False)
 
-    def built(last: object, **more: Any) -> Executable:
-        passes = {**hooks, PLACE: [*own, last]}
-        return build(source, options=options, passes=passes, **more, **arguments)
+    def built(last: UserPass, target: TargetLike = None) -> Executable:
+        hooks: UserPasses = {**given, PLACE: [*own, last]}
+        return compiled(target=target, options=options, passes=hooks)
 
     observe = _observe()
     exe = built(observe)  # for this machine, whatever the target is
@@ -86,7 +95,7 @@ def quantize(
         results = list(arrays_of(exe.on_tensors(values)))
         observe.add(results[len(results) - observe.count :])
     del exe
-    return built(_quantize(observe.of_products()), target=target)
+    return built(_quantize(observe.of_products()), target)
 
 
 def _calls(calibration: object) -> list[tuple[Argument, ...] | Mapping[str, Argument]]:

@@ -26,7 +26,7 @@ ORDER = [
     {"schedules"},
     {"codegen"},
     {"compile"},
-    {"tuning", "dynamo", "jax", "language", "relay_api"},
+    {"tuning", "dynamo", "jax", "language", "quantization", "relay_api"},
     {"__init__"},
     {"bench"},
     {"__main__"},

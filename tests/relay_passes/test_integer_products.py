@@ -251,3 +251,19 @@ def test_bytes_that_no_other_kernel_reads_are_not_made(zero: int, dtype: str) ->
     most, least = ((end - zero) * scale for end in (kind.max, kind.min))
     ends = exe(np.array([np.inf, -np.inf, np.nan, 1e30], "float32"))
     np.testing.assert_array_equal(ends, np.array([most, least, np.nan, most], "float32"))
+
+
+def test_a_maximum_over_windows_without_elements_stays_float() -> None:
+    """All taps of a dilated window may be in the border, of which bytes have no maximum."""
+    x = relay.var("x", shape=(1, 4, relay.Any(), relay.Any()), dtype="uint8")
+    whole = relay.subtract(relay.cast(x, "int32"), relay.const(np.int32(3)))
+    real = relay.multiply(relay.cast(whole, "float32"), relay.const(np.float32(0.25)))
+    w = relay.multiply(
+        relay.cast(relay.const(np.ones((4, 4, 1, 1), "int8")), "float32"),
+        relay.const(np.float32(0.5)),
+    )
+    pool = relay.nn.max_pool2d(real, pool_size=(2, 2), padding=(1, 1), dilation=(2, 2))
+    outs = relay.Tuple([pool, relay.nn.conv2d(real, w, channels=4, kernel_size=(1, 1))])
+    exe = tvm_disc.build(relay.Function([x], outs))
+    found, _ = exe(np.full((1, 4, 1, 1), 7, "uint8"))
+    assert np.all(found == -np.inf)

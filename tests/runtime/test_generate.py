@@ -83,6 +83,14 @@ def test_the_most_probable_words_are_those_of_a_sort(words: int, spread: float, 
             assert len(kept) == 1 or sums[len(kept) - 2] < share * total * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("sampling", [{"top_k": 1}, {"top_p": 0.5}])
+def test_scores_that_are_nearly_equal(sampling: dict[str, Any]) -> None:
+    scores = np.array([[0, -1e-40, -2e-40, -1.0]], "float32")
+    rule, random = WordChoice(temperature=1.0, **sampling), np.random.default_rng(0)
+    found = {int(rule.choose(scores, np.zeros((1, 1), "int64"), random)[0]) for _ in range(40)}
+    assert found <= {0, 1, 2}
+
+
 @pytest.mark.parametrize("sampling", [{}, {"top_k": 2}, {"top_p": 0.9}])
 def test_scores_that_are_infinite(sampling: dict[str, Any]) -> None:
     rule = WordChoice(temperature=1.0, **sampling)

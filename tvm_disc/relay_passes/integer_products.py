@@ -150,18 +150,20 @@ def _maximum_of_bytes(out: Sequence_, node: Node) -> Node | None:
 
 
 def _has_elements(node: Node) -> bool:
-    """Return whether every window contains an element: no byte is less than all others."""
+    """Return whether every window contains an element. A byte type has no -inf for an empty one."""
     rank = len(node.shape) - 2
     size, pads = node.attrs["pool_size"], node.attrs["padding"]
     sizes = [size] * rank if isinstance(size, int) else [int(x) for x in size]
     pads = [pads] if isinstance(pads, int) else [int(x) for x in pads]
-    return not node.attrs.get("ceil_mode") and max(pads) < min(sizes)
+    apart = node.attrs.get("dilation", 1)
+    dense = {1} == ({apart} if isinstance(apart, int) else set(map(int, apart)))
+    return dense and not node.attrs.get("ceil_mode") and max(pads) < min(sizes)
 
 
 def _same_bytes(out: Sequence_, node: Node) -> Node | None:
     """quantize(dequantize(q)) -> q, for one scale and zero point.
 
-    The quotient of a rounded product by its factor is nearer to the integer than a half.
+    ``(q - z) * s / s`` differs from ``q - z`` by less than 0.5, so that rounding returns it.
     """
     source = node.inputs[0] if node.op == "relax.astype" and node.dtype in BYTES else None
     if source is not None and source.op == "relax.astype" and source.dtype == SUMS:

@@ -14,13 +14,8 @@ from tvm_disc.relay.ops.table import OPS
 
 # Pages whose code is complete.
 PAGES = (
-    *(
-        "index.md",
-        "debugging.md",
-        "quantization.md",
-        "reference/examples.md",
-        "reference/examples-relay.md",
-    ),
+    *("index.md", "debugging.md", "quantization.md"),
+    *("reference/examples.md", "reference/examples-relay.md"),
     *("guides/serve.md", "guides/tune.md"),
 )
 

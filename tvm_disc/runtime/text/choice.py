@@ -17,7 +17,7 @@ from tvm_disc.typing import Array
 __all__ = ["WordChoice", "highest", "most_probable"]
 
 BINS = 1024
-#: Words whose logarithmic probability is lower than the highest by more share the last bin.
+#: Words whose log probability is lower than the highest by more are in the last bin.
 RANGE = 32.0
 
 
@@ -105,7 +105,7 @@ def _at(kept: Array | None, chances: Array | None, draw: float) -> int:
 
 def _bins(logs: Array) -> Array:
     """Return the bin of each word; bin 0 has the highest scores. The highest score is 0."""
-    spread = min(RANGE, -float(logs.min(initial=0.0))) or 1.0
+    spread = max(min(RANGE, -float(logs.min(initial=0.0))), 1e-30)
     scaled = logs * logs.dtype.type(-BINS / spread)
     return np.asarray(np.minimum(scaled, BINS - 1), np.int64)
 
@@ -128,7 +128,8 @@ def highest(logs: Array, count: int) -> Array:
 def most_probable(logs: Array, chances: Array, share: float) -> Array:
     """Return the positions of the most probable words, which add up to ``share`` of all.
 
-    A word is kept if those that precede it have less; of equal words the first precede.
+    A word is kept if the words before it add up to less than ``share``. Equal words keep their
+    order.
 
     Args:
         logs: as for :func:`highest`.

@@ -135,7 +135,9 @@ class LanguageState:
             words: ``int64[batch, length]``.
             repeat: the number of calls whose times are kept.
         """
-        return self._call.profile(**self._given(words, np.ones_like(words)), repeat=repeat)
+        return self._call.profile(
+            **self._given(words, np.ones(words.shape, np.int64)), repeat=repeat
+        )
 
     def _given(self, words: Array, mask: Array) -> dict[str, Array]:
         positions = np.maximum(self._read + np.cumsum(mask, 1) - 1, 0)

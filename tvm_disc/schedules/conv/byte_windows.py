@@ -5,9 +5,8 @@ adjacent columns: one instruction adds four taps. From column to column the byte
 the next column enters at the top. Other processors multiply the number of one column by one weight
 (``vpmaddwd``, whose second product is 0).
 
-Numbers are not less their zero point. The border of the image is the zero point instead, and
-``-zero * sum of the weights`` is the initial value of the sums, for the rows of taps that are
-inside.
+The zero point is not subtracted from the numbers. Elements outside of the image have its value, and
+the sums begin with ``-zero * sum of the weights`` of the rows of taps that are inside.
 """
 
 from __future__ import annotations

@@ -160,8 +160,8 @@ def _columns(width: int | None) -> int:
 class _Lines:
     """The rows of taps of one row of outputs that are inside the input.
 
-    ``first`` is the begin of the window along each dim but the last. ``begin`` and ``count`` are
-    the taps along these dims that are inside. ``block`` is the block of channels.
+    ``first`` is the first input row of the window along each dim but the last. ``begin`` and
+    ``count`` are the taps along these dims that are inside. ``block`` is the block of channels.
     """
 
     row: Expr
@@ -431,7 +431,8 @@ class _Emitter:
 
     def _first_sums(self, lines: _Lines, at: Channels, form: ByteTaps) -> Expr:
         """Return the initial sums of numbers with a zero point."""
-        buffer, begin = self.body.buffers[self.node.inputs[1]], lines.begin[-1]
+        buffer = self.body.buffers[self.node.inputs[1]]
+        begin = tirx.min(lines.begin[-1], i64(form.taps[0]))  # no row of taps may be inside
         place = at.weights + form.taps[0] * form.words * self.lanes
         before, behind = (
             vload(buffer, bind_opaque(self.block, "sums_at", place + row * self.lanes), at.lanes)

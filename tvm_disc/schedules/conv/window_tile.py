@@ -92,7 +92,7 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
 def outside_window(group: Group, node: Node, data: Node | None = None) -> str | None:
     """Return why kernels with unrolled windows cannot serve the nodes fused with it, or None.
 
-    ``data`` is the operand that they read, if not the first input.
+    ``data`` is the operand that the kernels read; by default the first input.
     """
     if (data or node.inputs[0]) not in group.params:
         return "the input is computed in the same kernel"
