@@ -129,18 +129,6 @@ def test_a_tree_of_both_is_read_again(tmp_path: Path) -> None:
     check(again, shape, w, IMAGES[:8])
 
 
-def test_measured_times_choose_among_templates(tmp_path: Path) -> None:
-    """Inside of the measured sizes by times, outside by the model, from the same two layouts."""
-    shape, records = (64, 64, 3, 1, 1), tmp_path / "times.jsonl"
-    function, w = layer(shape)
-    sizes = {"x.0": [1, 2], "x.1": [1, 9], "x.2": [9]}
-    tvm_disc.tune(function, records=records, shapes=sizes)
-    families = {json.loads(line)["variant"]["family"] for line in records.open(encoding="utf-8")}
-    assert {"pixel gemm", "winograd"} <= families
-    exe = tvm_disc.build(function, options=tvm_disc.Options(threads=1, records=records))
-    check(exe, shape, w)
-
-
 def test_a_given_tree_of_layouts_that_never_join_is_refused(tmp_path: Path) -> None:
     """Vectors of channels and panels of columns: neither is worth a second copy of the weights."""
     function, _ = layer((128, 128, 3, 2, 1))
