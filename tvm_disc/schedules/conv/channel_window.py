@@ -112,7 +112,6 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
         cost=cost,
         packed=dict.fromkeys(packed, weights),
         packed_dtypes=dict.fromkeys(packed, spec.dtype),
-        layout="vectors of channels" if packed else "",
         notes={"register tile": f"{columns} columns of {lanes} channels"},
     )
 
@@ -120,8 +119,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
 def _sums(node: Node, cut: GroupCut, taps: Sequence[int], columns: int) -> DirectSums:
     vectors, window = cut.vectors, geometry(node, len(taps))
     read = 4 * math.prod(taps) * vectors * cut.lanes * cut.members
-    sizes = (vectors, cut.together, cut.members, columns)
-    return DirectSums(node.shape[:-1], taps, window, *sizes, read)
+    return DirectSums(node.shape[:-1], taps, window, vectors, cut.members, columns, read)
 
 
 # Pairs of (element type of the input, accumulator type).

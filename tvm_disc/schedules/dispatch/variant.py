@@ -24,24 +24,21 @@ To add variants to a template:
    the
    quantities, over the group's dims, on which the choice depends; dims, their products and ``work``
    are always considered;
-5. plans that pack the same weight differently declare it as ``layout``. One kernel keeps plans of
-   one layout, or of two layouts of different families if one of them ``joins``
-   (:func:`layout_sets`).
+5. plans that pack the same weight differently declare it as ``layout``: one kernel keeps plans of
+   one layout.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvm_disc.errors import WhyNot
-from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch import tree as trees
 from tvm_disc.schedules.dispatch.sampling import Points, evaluate
 from tvm_disc.schedules.dispatch.tree import Tree
@@ -147,9 +144,7 @@ class Plan:
         work: approximate cost of the kernel in plain operations.
         emit: fills in a body that runs tasks ``[lo, hi)``.
         scratch_elems: elements of scratch for each concurrent task.
-        packed: how to pack a constant parameter; plans of one ``layout`` agree on it.
-        skipped: elements of a packed parameter before those of this plan's layout.
-        joins: whether a kernel may keep this plan's layout in addition to that of another family.
+        packed: how to pack a constant parameter; plans of one kernel agree on it by ``layout``.
         knobs: distinguishes this plan from the template's others.
         needs: facts without which the body must not run.
         cost: nanoseconds of one serial run at each sampled point; None derives it from ``work``.
@@ -181,8 +176,6 @@ class Plan:
     scratch_dtype: str = "float32"
     packed: dict[Node, Packing] = field(default_factory=dict)
     packed_dtypes: dict[Node, str] = field(default_factory=dict)
-    skipped: dict[Node, int] = field(default_factory=dict)
-    joins: bool = False
     notes: dict[str, str] = field(default_factory=dict)
     may_alias: bool = False  # the body's callees write its scratch under another name
     family: str = ""
@@ -327,49 +320,3 @@ def variants_of(plans: Sequence[Plan], machine: Machine) -> list[Variant]:
     """Return all runs of the plans; the serial run of the first plan comes first."""
     runs = [SERIAL] if machine.threads <= 1 else [SERIAL, Run(machine.threads)]
     return [Variant(p, run) for p in plans for run in (runs if p.splits else runs[:1])]
-
-
-def layout_sets(plans: Sequence[Plan]) -> list[frozenset[str]]:
-    """Return the sets of layouts that one kernel may keep: each one, then pairs."""
-    first: dict[str, Plan] = {}
-    for plan in plans:
-        first.setdefault(plan.layout, plan)
-    pairs = [(a, b) for a, b in combinations(first.values(), 2) if _may_join(a, b)]
-    alone = [frozenset((layout,)) for layout in first]
-    return [*alone, *(frozenset((a.layout, b.layout)) for a, b in pairs)]
-
-
-def _may_join(a: Plan, b: Plan) -> bool:
-    """Return whether a kernel may keep both plans' layouts.
-
-    They must pack the same parameters, as elements of the same type, and one of them must be worth
-    a copy of the weights.
-    """
-    if not a.packed or a.family == b.family or not (a.joins or b.joins):
-        return False
-    return a.packed.keys() == b.packed.keys() and a.packed_dtypes == b.packed_dtypes
-
-
-def joined(variants: Sequence[Variant]) -> list[Variant]:
-    """Return the variants of a kernel, in whose weights all their layouts follow each other."""
-    layouts: dict[str, Plan] = {}
-    for variant in variants:
-        layouts.setdefault(variant.plan.layout, variant.plan)
-    if len(layouts) < 2:
-        return list(variants)
-    from tvm_disc.schedules.packing import Joined
-
-    parts = list(layouts.values())
-    packed = {n: Joined(tuple(p.packed[n] for p in parts)) for n in parts[0].packed}
-    begins: dict[str, dict[Node, int]] = {}
-    at = dict.fromkeys(packed, 0)
-    for plan in parts:
-        begins[plan.layout] = dict(at)
-        for node, own in plan.packed.items():
-            shape = tuple(int(static_dim(d) or 0) for d in node.shape)
-            at[node] += math.prod(own.form(shape, node.dtype)[0])
-    made = {
-        id(v.plan): replace(v.plan, packed=dict(packed), skipped=begins[v.plan.layout])
-        for v in variants
-    }
-    return [replace(v, plan=made[id(v.plan)]) for v in variants]
