@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ class DirectSums:
         weight_bytes: size of the packed weights.
     """
 
-    shape: Sequence[Any]
+    shape: Sequence[Size]
     taps: Sequence[int]
     geometry: WindowGeometry
     vectors: int
