@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +137,15 @@ def _scalar(value: float) -> Any:
     return np.float32(value)
 
 
-def _conv(channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> Program:
+def _conv(
+    channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1, last: bool = False
+) -> Program:
+    """A convolution; ``last``: of images with channels last, as between the layers of a network."""
+
     def make() -> Any:
         from tvm_disc import relay
 
-        x = _input("x", "n", channels, "h", "w")
+        x = _input("x", *(("n", "h", "w", channels) if last else ("n", channels, "h", "w")))
         made = relay.nn.conv2d(
             x,
             _constant(out, channels // groups, kernel, kernel),
@@ -149,40 +154,21 @@ def _conv(channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1
             strides=(stride, stride),
             padding=(kernel // 2, kernel // 2),
             groups=groups,
-        )
-        return relay.Function([x], relay.nn.relu(relay.nn.bias_add(made, _constant(out))))
-
-    def inputs(n: int, h: int, w: int) -> list[Any]:
-        return _floats((n, channels, h, w))
-
-    return Program(make, [(1, 7, 7), (1, 14, 14), (1, 28, 31), (2, 56, 56)], inputs)
-
-
-def _conv_last(channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> Program:
-    """A convolution whose images have their channels last, as between the layers of a network."""
-
-    def make() -> Any:
-        from tvm_disc import relay
-
-        x = _input("x", "n", "h", "w", channels)
-        made = relay.nn.conv2d(
-            x,
-            _constant(out, channels // groups, kernel, kernel),
-            channels=out,
-            kernel_size=(kernel, kernel),
-            strides=(stride, stride),
-            padding=(kernel // 2, kernel // 2),
-            groups=groups,
-            data_layout="NHWC",
+            data_layout="NHWC" if last else "NCHW",
             kernel_layout="OIHW",
         )
+        made = made if last else relay.nn.bias_add(made, _constant(out))
         return relay.Function([x], relay.nn.relu(made))
 
     def inputs(n: int, h: int, w: int) -> list[Any]:
-        return _floats((n, h, w, channels))
+        return _floats((n, h, w, channels) if last else (n, channels, h, w))
 
-    shapes = [(1, 1, 1), (1, 3, 3), (1, 7, 7), (1, 14, 14), (1, 28, 31), (2, 56, 56), (1, 113, 5)]
-    return Program(make, shapes, inputs)
+    shapes = [(1, 7, 7), (1, 14, 14), (1, 28, 31), (2, 56, 56)]
+    more = [(1, 1, 1), (1, 3, 3), (1, 113, 5)] if last else []
+    return Program(make, [*shapes, *more], inputs)
+
+
+_conv_last = partial(_conv, last=True)
 
 
 def _residual(blocks: Sequence[int]) -> Program:

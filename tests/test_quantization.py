@@ -194,6 +194,7 @@ def test_the_passes_of_the_user_run_first() -> None:
 SAMPLE = np.zeros((2, K), "float32")
 
 
+# Type checkers know that two of these calls are wrong; they are made to see the error.
 @pytest.mark.parametrize(
     ("make", "message"),
     [

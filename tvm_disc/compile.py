@@ -121,15 +121,15 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("ragged", lambda told: _ragged_batches(told.ragged) if told.ragged else _unchanged),
     # Before hoisting: the gates of a recurrent cell are then hoisted out of it as one matmul.
     ("merge", lambda told: MergeProducts()),
-    ("hoist", lambda told: partial(_if_loops, _hoist)),
+    ("hoist", lambda told: _OnlyIf(_loops, _hoist)),
     # After hoisting: matmuls from several loops may now share their rows.
     ("merge-hoisted", lambda told: MergeProducts()),
     # After all passes that move convolutions or fold operators into them, as a connected region is
     # converted to NHWC as a whole. Before fusion, so that remaining permutations are fused.
-    ("layout", lambda told: _IfConvolves()),
+    ("layout", lambda told: _OnlyIf(_convolves, _channels_last)),
     # After hoisting, which knows loops in their first form. Before fusion, which would fuse the
     # concatenations.
-    ("collect", lambda told: partial(_if_loops, _collect)),
+    ("collect", lambda told: _OnlyIf(_loops, _collect)),
     # Last: afterwards groups are closed functions, and buffers are allocated per group.
     ("fuse", lambda told: FuseDISC(enabled=told.options.fuse)),
 )
@@ -149,25 +149,34 @@ def _functions(mod: TVMModule) -> list[TVMFunction]:
     return [f for f in mod.functions.values() if isinstance(f, relax.Function)]
 
 
-def _if_loops(make: Late, mod: TVMModule) -> TVMModule:
-    """Apply a pass to a program with loops; they are separate functions."""
-    result: TVMModule = mod if len(_functions(mod)) == 1 else make()(mod)
-    return result
+def _loops(mod: TVMModule) -> bool:
+    """Return whether a program has loops; they are separate functions."""
+    return len(_functions(mod)) > 1
 
 
-class _IfConvolves:
-    """``ChannelsLast`` for programs with convolutions of images; keeps what the pass refused."""
+def _convolves(mod: TVMModule) -> bool:
+    """Return whether a program has convolutions of images."""
+    values = (b.value for func in _functions(mod) for b in bindings_of(func))
+    return any(is_call(v, "nn.conv2d") for v in values)
 
-    def __init__(self) -> None:
+
+class _OnlyIf:
+    """A pass that is imported and run only for programs that fulfil a condition.
+
+    Attributes:
+        refused: what the pass refused.
+    """
+
+    def __init__(self, fulfils: Callable[[TVMModule], bool], make: Late) -> None:
+        self._fulfils, self._make = fulfils, make
         self.refused: Sequence[object] = ()
 
     def __call__(self, mod: TVMModule) -> TVMModule:
-        values = (b.value for func in _functions(mod) for b in bindings_of(func))
-        if not any(is_call(v, "nn.conv2d") for v in values):
+        if not self._fulfils(mod):
             return mod
-        run = _channels_last()
+        run = self._make()
         made: TVMModule = run(mod)
-        self.refused = run.refused
+        self.refused = getattr(run, "refused", ())
         return made
 
 
@@ -432,17 +441,14 @@ def fused_graph(
         reasons: list[Expr] = []
         for name, make in others:
             mod = _hooked(trace, f"before {name}", hooks, mod)
-            reasons += _listed("refused", hooks, f"before {name}")
-            quantized += _listed("quantized", hooks, f"before {name}")
             with trace.stage(name):
                 run = make(told)
                 mod = run(mod)
                 _report(trace, name, mod, options)
-            reasons += getattr(run, "refused", ())
-            quantized += getattr(run, "quantized", ())
             mod = _hooked(trace, f"after {name}", hooks, mod)
-            reasons += _listed("refused", hooks, f"after {name}")
-            quantized += _listed("quantized", hooks, f"after {name}")
+            ran = [*hooks.get(f"before {name}", ()), run, *hooks.get(f"after {name}", ())]
+            reasons += [reason for one in ran for reason in getattr(one, "refused", ())]
+            quantized += [line for one in ran for line in getattr(one, "quantized", ())]
         fused.append(replace(version, mod=mod))
         refused.append(reasons)
     # Kernels dispatch between equal and broadcast dims: a special version must save a kernel call.
@@ -504,11 +510,6 @@ def _hooked(trace: Trace, place: str, hooks: Hooks, mod: object) -> Any:
             handled()
             trace.show(f"{place.replace(' ', '_')}.relax.py", mod)
     return mod
-
-
-def _listed(what: str, hooks: Hooks, place: str) -> list[Any]:
-    """Return what the passes of a position list in an attribute; passes may have none."""
-    return [one for run in hooks.get(place, ()) for one in getattr(run, what, ())]
 
 
 def _report(trace: Trace, name: str, mod: object, options: Options) -> None:

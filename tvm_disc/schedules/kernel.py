@@ -111,12 +111,9 @@ class Kernel:
         """
         if param not in self.packed:
             return None
-        sizes = (tuple(map(int, param.shape)), param.dtype)
-        given, kept = sizes, self.packed[param].form(*sizes)
-        return min(
-            math.prod(shape) * max(1, int(tvm.DataType(dtype).bits) // 8)
-            for shape, dtype in (given, kept)
-        )
+        given = (tuple(map(int, param.shape)), param.dtype)
+        forms = (given, self.packed[param].form(*given))
+        return min(math.prod(shape) * _bytes(dtype) for shape, dtype in forms)
 
     @cached_property
     def funcs(self) -> dict[Any, Any]:

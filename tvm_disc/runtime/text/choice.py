@@ -76,7 +76,8 @@ class WordChoice:
         """Return a word for a number ``draw`` of [0, 1), by the inverse of the distribution."""
         top = scores.max()
         if not np.isfinite(top):
-            return _at(np.flatnonzero(scores == top), None, draw)
+            highest_words = np.flatnonzero(scores == top)
+            return int(highest_words[_place(np.ones(len(highest_words)), draw)])
         with np.errstate(over="ignore"):
             logs = (scores - top) / max(self.temperature, float(np.finfo(np.float32).tiny))
         kept = None
@@ -87,20 +88,14 @@ class WordChoice:
         if self.top_p < 1.0:
             probable = most_probable(logs, chances, self.top_p)
             kept, chances = probable if kept is None else kept[probable], chances[probable]
-        return _at(kept, chances, draw)
+        place = _place(chances, draw)
+        return place if kept is None else int(kept[place])
 
 
-def _at(kept: Array | None, chances: Array | None, draw: float) -> int:
-    """Return the element of ``kept`` that a number of [0, 1) selects.
-
-    Without ``kept``, elements are 0, 1, ...; without ``chances``, all are equal.
-    """
-    if chances is None:
-        assert kept is not None
-        return int(kept[int(draw * len(kept))])
+def _place(chances: Array, draw: float) -> int:
+    """Return the position that a number of [0, 1) selects among these chances."""
     sums = np.cumsum(chances, dtype=np.float64)
-    place = int(np.searchsorted(sums, draw * sums[-1], side="right"))
-    return place if kept is None else int(kept[place])
+    return int(np.searchsorted(sums, draw * sums[-1], side="right"))
 
 
 def _bins(logs: Array) -> Array:
