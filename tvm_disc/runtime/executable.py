@@ -368,6 +368,10 @@ class Executable:
         found: AbstractContextManager[None] = _observing(self, self._binding, entry)
         return found
 
+    def function(self, name: str) -> Any:
+        """Return a packed function of the program by name, or raise AttributeError."""
+        return self._code.function(name)
+
     def entries(self) -> Entries:
         """Return the program's entry, the one for NumPy arrays, and the cache of its results."""
         return self._main, self._direct, self._results
@@ -488,8 +492,7 @@ class Executable:
         Raises:
             BadInput: a shape is missing or has the wrong rank, or a size formula divides by zero.
         """
-        found: int = _workspace_of(self._manifest, shapes)
-        return found
+        return int(_workspace_of(self._manifest, shapes))
 
     def state(self, capacity: int = 0, **dims: int) -> GrowingCaches:
         """Return new, empty caches of a program that was built with ``Options(state=...)``."""

@@ -146,6 +146,28 @@ class GrowingCaches:
             values, _ = self._arguments(args, kwargs)
             return self._profile(*values, repeat=repeat)
 
+    def run(
+        self,
+        given: Mapping[str, Argument],
+        most: int,
+        steps: Callable[[Arrays, dict[str, int]], int],
+    ) -> None:
+        """Let a function call the program itself, with given inputs that stay the same arrays.
+
+        Args:
+            given: the other inputs of every call.
+            most: the number of calls for which the buffers have memory.
+            steps: is passed the buffers and the rows in use, by the names of buffers and lengths,
+                and returns the number of calls, each of which extended every cache by one row.
+        """
+        with self._lock:
+            rows = self._grown(given)
+            if any(count != self._used[length] + 1 for (_, length), count in rows.items()):
+                raise BadInput("state: expected a call that extends every cache by one row")
+            self._reserve({key: self._used[key[1]] + most for key in rows})
+            made = steps(self._buffers.arrays, self._used)
+            self._used = {n: used + made for n, used in self._used.items()}
+
     def _arguments(
         self, args: Sequence[Argument], kwargs: Mapping[str, Argument]
     ) -> tuple[tuple[Argument, ...], dict[tuple[str, str], int]]:

@@ -14,8 +14,7 @@ DATA, SHAPE, STRIDES, NDIM, CODE, BITS, LANES, BYTE_OFFSET = range(1, 9)
 DEVICE_ID, DEVICE_TYPE = 9, 10
 ANY_TYPE, ANY_PADDING, ANY_VALUE, INT64_ELEM = 13, 14, 15, 17
 TENSOR_OBJECT, TENSOR_HEADER_BYTES = 70, 24
-INTEGER, DL_TENSOR = 1, 7
-DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+INTEGER = 1
 CPU, CUDA = 1, 2
 STATE_SLOT = "tvm_disc_state_slot"
 
@@ -28,14 +27,6 @@ def void_pointer() -> TVMType:
 def i32(value: int) -> Expr:
     """Return an int32 literal."""
     return tirx.IntImm("int32", value)
-
-
-def dtype_fields(dtype: str) -> tuple[int, int]:
-    """Return (DLPack type code, bits) of a dtype."""
-    if dtype == "bool":
-        return DTYPE_CODES["bool"], 8
-    kind = dtype.rstrip("0123456789")
-    return DTYPE_CODES[kind], int(dtype[len(kind) :])
 
 
 def element_bytes(dtype: str) -> int:

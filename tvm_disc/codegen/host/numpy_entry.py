@@ -19,6 +19,7 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType
 from tvm.tirx import op as O
 
+from tvm_disc.abi.dlpack import DL_TENSOR, TENSOR_WORDS, dtype_fields
 from tvm_disc.abi.entries import DIRECT
 from tvm_disc.abi.numpy_layout import (
     ARRAY_TYPE,
@@ -40,10 +41,8 @@ from tvm_disc.codegen.host.abi import (
     ANY_PADDING,
     ANY_TYPE,
     ANY_VALUE,
-    DL_TENSOR,
     INT64_ELEM,
     INTEGER,
-    dtype_fields,
     i32,
     void_pointer,
 )
@@ -52,7 +51,6 @@ from tvm_disc.codegen.plan.program import Program
 from tvm_disc.tir.builder import Block, call, i64
 from tvm_disc.typing import Buffer, Expr, GlobalVar
 
-DL_WORDS = 6
 LOOPED = 16  # arrays of one dtype in a row: LLVM's time is quadratic in straight code for more
 
 
@@ -183,14 +181,14 @@ def _call(block: Block, main: GlobalVar, parts: Sequence[Any]) -> None:
     anys = block.bind("anys", O.tvm_stack_alloca("tvm_ffi_any", length))
     for run in runs:
         if run.looped:
-            room = block.stack("room", run.count * DL_WORDS * 8, 8)
+            room = block.stack("room", run.count * TENSOR_WORDS * 8, 8)
             words = tirx.reinterpret(PointerType(PrimType("int64"), "global"), room.data)
             tensors = block.declare("tensors", block.bind("t", words), "int64")
             with block.loop("k", run.count) as i:
                 at = block.bind("object", _word(run.place + i * 8, 0))
-                _borrow(block, (tensors, i * DL_WORDS), anys, run.first + i, at, run.dtype)
+                _borrow(block, (tensors, i * TENSOR_WORDS), anys, run.first + i, at, run.dtype)
         for k, at in enumerate(run.objects, run.first):
-            tensor = block.alloc(f"tensor{k}", DL_WORDS, "int64")
+            tensor = block.alloc(f"tensor{k}", TENSOR_WORDS, "int64")
             _borrow(block, (tensor, i64(0)), anys, i64(k), at, run.dtype)
     answer = block.bind("answer", O.tvm_stack_alloca("tvm_ffi_any", 1))
     _answer(block, answer, i64(0), kind=0)

@@ -12,6 +12,7 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType, StringImm
 from tvm.tirx import op as O
 
+from tvm_disc.abi.dlpack import DL_TENSOR, dtype_fields
 from tvm_disc.codegen.host.abi import (
     ANY_PADDING,
     ANY_TYPE,
@@ -24,7 +25,6 @@ from tvm_disc.codegen.host.abi import (
     DATA,
     DEVICE_ID,
     DEVICE_TYPE,
-    DL_TENSOR,
     INT64_ELEM,
     NDIM,
     SHAPE,
@@ -32,7 +32,6 @@ from tvm_disc.codegen.host.abi import (
     TENSOR_HEADER_BYTES,
     TENSOR_OBJECT,
     as_pointer,
-    dtype_fields,
     element_bytes,
     i32,
     plain_dim,

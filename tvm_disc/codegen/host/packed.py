@@ -33,7 +33,7 @@ class Arguments:
     """Arguments of a packed function."""
 
     block: Block
-    handle: object
+    handle: Expr
 
     def integer(self, position: int) -> Expr:
         """Return an int64 argument."""

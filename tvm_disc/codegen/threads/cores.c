@@ -8,7 +8,7 @@
  * itself on its caller's core does the same for itself.
  *
  * Programs contain this code as LLVM IR (cores.ll), written by
- * `python -m tests.codegen.threads.c_code --write`. The macros BLIND, CORES, MASK, MASK_WORDS and
+ * `python -m tests.codegen.c_code --write`. The macros BLIND, CORES, MASK, MASK_WORDS and
  * QUOTA are the words of tvm_disc/abi/threads.py. Addresses are passed as integers, as TIR does.
  */
 #define _GNU_SOURCE

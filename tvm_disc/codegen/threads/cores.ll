@@ -1,4 +1,4 @@
-; Generated from cores.c by tests.codegen.threads.c_code: do not edit.
+; Generated from cores.c by tests.codegen.c_code: do not edit.
 
 @.str = private unnamed_addr constant [23 x i8] c"/sys/fs/cgroup/cpu.max\00", align 1
 @.str.1 = private unnamed_addr constant [36 x i8] c"/sys/fs/cgroup/cpu/cpu.cfs_quota_us\00", align 1

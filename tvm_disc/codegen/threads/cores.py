@@ -1,6 +1,6 @@
 """The cores that a thread may use, and moving a worker off its caller's core: calls of ``cores.c``.
 
-A program contains the C functions as LLVM IR: ``cores.ll``, which ``tests.codegen.threads.c_code``
+A program contains the C functions as LLVM IR: ``cores.ll``, which ``tests.codegen.c_code``
 writes.
 """
 

@@ -11,6 +11,7 @@ from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.inputs import MOST, integer
 from tvm_disc.runtime.text.choice import WordChoice
 from tvm_disc.runtime.text.language import LanguageModel, LanguageState, Prompts, padded
+from tvm_disc.runtime.text.loop import CompiledLoop, has_loop
 from tvm_disc.typing import Array
 
 __all__ = ["generate"]
@@ -27,6 +28,7 @@ def generate(
     stop: Sequence[int] = (),
     mask: Array | None = None,
     chunk: int = 0,
+    ahead: int = 1,
     seed: int | None = None,
     **sampling: float,
 ) -> Iterator[Array]:
@@ -42,6 +44,8 @@ def generate(
             has ended.
         mask: of a language model's prompt: 0 where a word is padding, on the left of each row.
         chunk: words of the prompt that one call reads, which limits temporary memory; 0 reads all.
+        ahead: words that a language model generates in one native call before they are yielded; 0
+            generates all.
         seed: of the random numbers; equal seeds give equal words.
         sampling: fields of :class:`WordChoice`; greedy by default.
 
@@ -59,7 +63,7 @@ def generate(
         raise BadInput(f"generate: unknown {', '.join(sampling)}; expected {known}") from None
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
         raise BadInput(f"most: expected a number of words, found {shown(most)}")
-    chunk = integer("chunk", chunk, 0, MOST)
+    chunk, ahead = integer("chunk", chunk, 0, MOST), integer("ahead", ahead, 0, MOST)
     try:
         random = np.random.default_rng(seed)
     except (TypeError, ValueError):
@@ -67,6 +71,13 @@ def generate(
     if isinstance(model, LanguageModel):
         words, kept = padded(prompt, mask)
         model.check(words, kept, most)
+        if len(words) and most and has_loop(model.program):
+
+            def begin() -> CompiledLoop:
+                state, scores = model.read(words, kept, chunk)
+                return CompiledLoop(state, model.program, scores, rule, stop, random, words)
+
+            return _in_native_calls(begin, most, ahead or most)
         step: Step = _Reader(model, kept, chunk)
     elif callable(model):
         if mask is not None:
@@ -102,6 +113,15 @@ def _in_parts(step: Step, chunk: int) -> Step:
         return scores
 
     return parts if chunk else step
+
+
+def _in_native_calls(begin: Callable[[], CompiledLoop], most: int, ahead: int) -> Iterator[Array]:
+    """Yield the words of a compiled loop, ``ahead`` of which are generated at once."""
+    loop = begin()
+    while most > 0 and not loop.ended:
+        found = loop.run(min(ahead, most))
+        most -= len(found)
+        yield from found
 
 
 class _Reader:

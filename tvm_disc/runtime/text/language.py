@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tvm_disc.abi.language import IDS, MASK, PAST, POSITIONS, RECURRENT
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.arrays import numpy_dtype
 from tvm_disc.typing import Array
@@ -14,14 +15,6 @@ from tvm_disc.typing import Array
 if TYPE_CHECKING:
     from tvm_disc.runtime.executable import Executable
     from tvm_disc.runtime.profile import Profile
-    from tvm_disc.runtime.state import GrowingCaches
-
-#: Inputs of a step, all of integers ``[batch, words]``: words, whether each is read, its position.
-IDS, MASK, POSITIONS = "ids", "mask", "positions"
-#: Inputs that results extend along an axis. The first is the mask of the words that were read.
-PAST = "past_"
-#: Inputs that results replace: states of a fixed size, which are zero at first.
-RECURRENT = "recurrent_"
 
 Prompts: TypeAlias = "Array | Sequence[Sequence[int]]"
 
@@ -108,7 +101,8 @@ class LanguageState:
         program, sizes = model.program, {}
         if model._batch and not model._batch.isdecimal():
             sizes = {model._batch: batch}
-        self._call: GrowingCaches | Executable = program.state(**sizes) if model._batch else program
+        self._caches = program.state(**sizes) if model._batch else None
+        self._call = program if self._caches is None else self._caches
         self._recurrent = model._states(batch)
         self._read = np.zeros((batch, 1), np.int64)  # words of each row
 
@@ -127,6 +121,33 @@ class LanguageState:
             made[~started] = 0
             self._recurrent[name] = made
         return np.asarray(scores)
+
+    def run(
+        self,
+        given: Mapping[str, Array],
+        most: int,
+        steps: Callable[[dict[str, Array], dict[str, int]], int],
+    ) -> None:
+        """Let a function run up to ``most`` steps by itself, each on one word of each row.
+
+        Args:
+            given: the inputs ``ids``, ``mask`` and ``positions``, which this fills.
+            steps: is passed all inputs by name, and the number of rows of each cache; it returns
+                the number of steps, and replaces the recurrent states that it was passed.
+        """
+        given[POSITIONS][...] = self._read
+
+        def made(caches: Mapping[str, Array], lengths: dict[str, int]) -> int:
+            inputs = {**given, **self._recurrent, **caches}
+            count = steps(inputs, lengths)
+            self._read = self._read + count
+            self._recurrent = {name: inputs[name] for name in self._recurrent}
+            return count
+
+        if self._caches is None:
+            made({}, {})
+        else:
+            self._caches.run({**given, **self._recurrent}, most, made)
 
     def profile(self, words: Array, repeat: int = 30) -> Profile:
         """Time calls that read ``words``, kernel by kernel; the state does not change.

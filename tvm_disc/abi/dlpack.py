@@ -1,0 +1,42 @@
+"""DLPack tensors and arguments of packed functions as 64-bit words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+#: Type codes of DLPack.
+DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+CPU = 1
+#: TVM's type index of a borrowed tensor.
+DL_TENSOR = 7
+TENSOR_WORDS, ANY_WORDS = 6, 2
+
+
+def dtype_fields(dtype: str) -> tuple[int, int]:
+    """Return (DLPack type code, bits) of a dtype."""
+    if dtype == "bool":
+        return DTYPE_CODES["bool"], 8
+    kind = dtype.rstrip("0123456789")
+    return DTYPE_CODES[kind], int(dtype[len(kind) :])
+
+
+def tensor_words(data: int, shape: int, rank: int, dtype: str) -> list[int]:
+    """Return the words of a contiguous CPU tensor.
+
+    Args:
+        data: address of the elements.
+        shape: address of the sizes, int64.
+    """
+    code, bits = dtype_fields(dtype)
+    return [data, CPU, rank | (code | bits << 8 | 1 << 16) << 32, shape, 0, 0]
+
+
+def arguments_of(tensors: np.ndarray) -> np.ndarray:
+    """Return arguments that borrow tensors, ``int64[n, TENSOR_WORDS]``, as int64 words."""
+    found = np.empty((len(tensors), ANY_WORDS), np.int64)
+    found[:, 0] = DL_TENSOR
+    found[:, 1] = tensors.ctypes.data + 8 * TENSOR_WORDS * np.arange(len(tensors))
+    return found
+
+
+__all__ = ["DL_TENSOR", "TENSOR_WORDS", "arguments_of", "dtype_fields", "tensor_words"]

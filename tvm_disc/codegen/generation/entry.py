@@ -1,0 +1,34 @@
+"""The packed function that runs the loop of ``loop.c`` on a plan (``abi/generation.py``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvm.tirx import op as O
+
+from tvm_disc.abi.generation import GENERATE
+from tvm_disc.codegen.host.overlap import failed
+from tvm_disc.codegen.host.packed import Arguments, packed
+from tvm_disc.tir.builder import Block, i64
+from tvm_disc.tir.imports import provide
+from tvm_disc.typing import Expr
+
+provide(Path(__file__).with_name("loop.ll").read_text(encoding="utf-8"))
+
+
+def generate_entry() -> object:
+    """Return ``(step, address of a plan) -> DONE or NOT_A_NUMBER``; an error of the step is
+    passed on.
+    """
+
+    def emit(block: Block, args: Arguments) -> Expr:
+        step, plan = (block.bind(n, args.integer(k)) for k, n in enumerate(("step", "plan")))
+        status = block.bind("status", O.call_extern("int64", "disc.generate", step, plan))
+        with block.when(status < i64(0)):
+            block.eval(failed(args.handle))
+        return status
+
+    return packed(GENERATE, emit)
+
+
+__all__ = ["generate_entry"]

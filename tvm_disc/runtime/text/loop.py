@@ -1,0 +1,244 @@
+"""The compiled loop over tokens: the step of a language model and the choice of the next token in
+one native call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tvm_disc.abi import generation as plan
+from tvm_disc.abi.dlpack import TENSOR_WORDS, arguments_of, tensor_words
+from tvm_disc.abi.language import IDS, MASK, POSITIONS, RECURRENT
+from tvm_disc.errors import BadInput
+from tvm_disc.runtime.text.choice import WordChoice
+from tvm_disc.typing import Array
+
+if TYPE_CHECKING:
+    from tvm_disc.runtime.executable import Executable
+    from tvm_disc.runtime.text.language import LanguageState
+
+#: A native call ends after this time, so that Python handles signals.
+SECONDS = 0.1
+#: Tokens for which there is always memory.
+FEW = 64
+
+
+class CompiledLoop:
+    """Generates tokens from a state that has read a prompt.
+
+    Args:
+        state: reads the generated tokens, each when the one after it is generated.
+        program: contains the loop, see :func:`compiled_loop`.
+        scores: of the next token, ``float32[batch, vocabulary]``.
+        rule: how tokens are chosen.
+        stop: tokens that end a row.
+        random: draws a number for each row and token.
+        prompt: ``int64[batch, length]``.
+    """
+
+    def __init__(
+        self,
+        state: LanguageState,
+        program: Executable,
+        scores: Array,
+        rule: WordChoice,
+        stop: Sequence[int],
+        random: np.random.Generator,
+        prompt: Array,
+    ) -> None:
+        rows, vocabulary = scores.shape
+        self._state, self._program, self._random = state, program, random
+        self._generate = program.function(plan.GENERATE)
+        self._read, self._status = prompt.shape[1], plan.DONE
+        self._failure: Exception | None = None
+        self._scores = np.array(scores, np.float32)
+        self._inputs: dict[str, Array] = {
+            IDS: np.ascontiguousarray(prompt[:, -1:], np.int64),
+            MASK: np.ones((rows, 1), np.int64),
+            POSITIONS: np.empty((rows, 1), np.int64),
+        }
+        self._stop, self._ended = np.array(stop, np.int64), np.zeros(rows, np.uint8)
+        self._occurred = _occurred(prompt, vocabulary) if rule.repetition_penalty != 1 else None
+        self._scratch = np.empty(plan.SCRATCH_BYTES * vocabulary + plan.SCRATCH_MORE, np.uint8)
+        self._draws = np.empty((0, rows))
+        self._tensors: _Tensors | None = None
+        self._plan = np.zeros(plan.PLAN_WORDS, np.int64)
+        self._point(
+            {
+                plan.TOKENS: self._inputs[IDS],
+                plan.POSITIONS: self._inputs[POSITIONS],
+                plan.SCORES: self._scores,
+                plan.ENDED: self._ended,
+                plan.STOPS: self._stop,
+                plan.SCRATCH: self._scratch,
+                plan.OCCURRED: self._occurred,
+            }
+        )
+        self._plan[[plan.READY, plan.BATCH, plan.VOCABULARY]] = 1, rows, vocabulary
+        self._plan[[plan.STOP_COUNT, plan.TOP_K]] = len(stop), rule.top_k
+        self._plan[plan.TIME_LIMIT] = int(SECONDS * 1e9)
+        numbers = rule.temperature, rule.top_p, rule.repetition_penalty
+        self._plan.view(np.float64)[[plan.TEMPERATURE, plan.TOP_P, plan.PENALTY]] = numbers
+
+    def run(self, most: int) -> Array:
+        """Return the next tokens, ``int64[1 .. most, batch]``; fewer if every row ends, or if a
+        later step fails: the next call repeats that step and raises its error.
+
+        Raises:
+            BadInput: scores that are not numbers.
+        """
+        found = self._native(most, 0)
+        while len(found) < most and not self.ended and self._failure is None:
+            found = np.concatenate([found, self._native(most - len(found), len(found))])
+        return found
+
+    @property
+    def ended(self) -> bool:
+        """Whether every row has ended."""
+        return bool(self._ended.all())
+
+    def _native(self, most: int, before: int) -> Array:
+        """Return the tokens of one native call, after ``before`` others."""
+        most = min(most, max(FEW, self._read))  # so that buffers at most double
+        chosen = np.empty((most, len(self._ended)), np.int64)
+        if len(self._draws) < most:
+            more = self._random.random((most - len(self._draws), len(self._ended)))
+            self._draws = np.concatenate([self._draws, more])
+        self._point({plan.CHOSEN: chosen, plan.DRAWS: self._draws})
+        self._plan[[plan.MOST, plan.CHOSEN_COUNT, plan.STEPS]] = most, 0, 0
+        self._status, self._failure = plan.DONE, None
+        self._state.run(self._inputs, most - int(self._plan[plan.READY]), self._steps)
+        count = int(self._plan[plan.CHOSEN_COUNT])
+        self._draws = self._draws[count:]
+        self._read += count
+        if self._status == plan.NOT_A_NUMBER:
+            self._plan[plan.READY] = 1
+            self._failure = BadInput(f"step: the scores of word {self._read} contain NaN")
+        if self._failure is not None and not count + before:
+            self._repeat(self._failure)
+        return chosen[:count]
+
+    def _repeat(self, failure: Exception) -> None:
+        """Raise the error of scores, or repeat a step that failed by a plain call, which recovers
+        or describes the error in the user's names.
+        """
+        if self._status == plan.NOT_A_NUMBER:
+            raise failure
+        self._scores[...] = self._state(np.array(self._inputs[IDS]))
+        self._plan[plan.READY] = 1
+
+    def _steps(self, arrays: dict[str, Array], lengths: Mapping[str, int]) -> int:
+        """Run the loop on the inputs of a step by name; return how many steps ran."""
+        if self._tensors is None or not self._tensors.hold(arrays):
+            self._tensors = _Tensors(self._program, arrays, lengths, self._scores)
+            self._point(self._tensors.places())
+        self._plan[[plan.ARGUMENT_COUNT, plan.LENGTH_COUNT, plan.RECURRENT_COUNT]] = (
+            self._tensors.counts()
+        )
+        self._tensors.lengths[:] = list(lengths.values())
+        try:
+            main, *_ = self._program.entries()
+            self._status = int(self._generate(main, self._plan.ctypes.data))
+        except Exception as error:
+            self._failure = error
+        made = int(self._plan[plan.STEPS])
+        if made % 2:
+            self._tensors.swap(arrays)
+        return made
+
+    def _point(self, arrays: Mapping[int, Array | None]) -> None:
+        """Write addresses to the plan; the caller keeps the arrays."""
+        for word, array in arrays.items():
+            self._plan[word] = 0 if array is None else array.ctypes.data
+
+
+class _Tensors:
+    """The arguments of a step, whose inputs and results have memory of their own.
+
+    Results that are the next step's inputs exchange their memory with them after each step.
+    """
+
+    def __init__(
+        self,
+        program: Executable,
+        arrays: Mapping[str, Array],
+        lengths: Mapping[str, int],
+        scores: Array,
+    ) -> None:
+        self._arrays = dict(arrays)
+        self._spare = {n: np.empty_like(x) for n, x in arrays.items() if n.startswith(RECURRENT)}
+        self.lengths = np.array(list(lengths.values()), np.int64)
+        numbers = {name: k for k, name in enumerate(lengths)}
+        inputs = [(name, dtype) for name, _, dtype in program.signature]
+        types = dict(inputs)
+        shapes = [
+            self.lengths[numbers[name] :][:1] if name in numbers else _sizes(arrays[name])
+            for name, _ in inputs
+        ]
+        data = [self.lengths if name in numbers else arrays[name] for name, _ in inputs]
+        results = [scores, *self._spare.values()]
+        dtypes = [dtype for _, dtype in inputs] + ["float32", *(types[n] for n in self._spare)]
+        self._shapes = [*shapes, *map(_sizes, results)]  # referred to by address
+        self._words = np.array(
+            [
+                tensor_words(array.ctypes.data, shape.ctypes.data, len(shape), dtype)
+                for array, shape, dtype in zip([*data, *results], self._shapes, dtypes, strict=True)
+            ],
+            np.int64,
+        )
+        self._arguments = arguments_of(self._words)
+        places = {name: k for k, (name, _) in enumerate(inputs)}
+        first = len(inputs) + 1
+        pairs = [(places[name], first + k) for k, name in enumerate(self._spare)]
+        step = 8 * TENSOR_WORDS
+        self._pairs = self._words.ctypes.data + step * np.array(pairs, np.int64).reshape(-1, 2)
+
+    def hold(self, arrays: Mapping[str, Array]) -> bool:
+        """Return whether the arguments are these arrays."""
+        return all(self._arrays[name] is array for name, array in arrays.items())
+
+    def swap(self, arrays: dict[str, Array]) -> None:
+        """Exchange recurrent inputs and results, after an odd number of steps."""
+        for name, spare in self._spare.items():
+            self._spare[name], self._arrays[name] = self._arrays[name], spare
+            arrays[name] = spare
+
+    def places(self) -> dict[int, Array]:
+        """Return the arrays that the plan refers to."""
+        return {
+            plan.ARGUMENTS: self._arguments,
+            plan.LENGTHS: self.lengths,
+            plan.RECURRENT: self._pairs,
+        }
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return the numbers of arguments, lengths and recurrent states."""
+        return len(self._arguments), len(self.lengths), len(self._pairs)
+
+
+def has_loop(program: Executable) -> bool:
+    """Return whether a program contains the loop, and no observer has to see each of its calls."""
+    if program.observers:
+        return False
+    try:
+        program.function(plan.GENERATE)
+    except AttributeError:
+        return False
+    return True
+
+
+def _sizes(array: Array) -> Array:
+    return np.array(array.shape, np.int64)
+
+
+def _occurred(prompt: Array, vocabulary: int) -> Array:
+    """Return whether each token of the vocabulary occurs in each row, as uint8."""
+    found = np.zeros((len(prompt), vocabulary), np.uint8)
+    np.put_along_axis(found, prompt, 1, axis=1)
+    return found
+
+
+__all__ = ["CompiledLoop", "has_loop"]
