@@ -27,6 +27,7 @@ PAGES = {
     "tutorials": "tutorials.md",
     "examples/cpp": "reference/cpp.md",
     "tvm_disc/cpp/tvm_disc.h": "reference/cpp.md",
+    "tvm_disc/cpp/tvm_disc_language.h": "reference/cpp.md",
 }
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)")
 MARK = re.compile(r"<!-- generated: (\w+) -->")
@@ -154,9 +155,10 @@ def _cell(text: str) -> str:
 
 
 def cpp() -> Iterator[str]:
-    """Yield the header, an example and its build file."""
-    for name in ("tvm_disc/cpp/tvm_disc.h", "tvm_disc/cpp/tvm_disc-config.cmake",
-                 "examples/cpp/run_program.cc", "examples/cpp/CMakeLists.txt"):  # fmt: skip
+    """Yield the headers, the examples and their build file."""
+    for name in ("tvm_disc/cpp/tvm_disc.h", "tvm_disc/cpp/tvm_disc_language.h",
+                 "tvm_disc/cpp/tvm_disc-config.cmake", "examples/cpp/run_program.cc",
+                 "examples/cpp/generate_text.cc", "examples/cpp/CMakeLists.txt"):  # fmt: skip
         yield f"## {Path(name).name}\n\n{_block(ROOT / name)}"
 
 

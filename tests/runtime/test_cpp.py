@@ -15,9 +15,11 @@ import pytest
 import tvm_ffi
 
 import tvm_disc
+from tests.language_step import step_of
 from tests.models import function, mlp, mlp_reference, rows
 from tests.processor import absent_for, needs
 from tvm_disc import relay
+from tvm_disc.abi import generation
 from tvm_disc.codegen import export
 from tvm_disc.support.processor import HIDDEN, PLAIN, architecture
 
@@ -45,6 +47,67 @@ def program(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = run(*command)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / "run_program"
+
+
+@pytest.fixture(scope="module")
+def language(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved language model with 97 tokens."""
+    options = tvm_disc.Options(state=["past_*"])
+    path = tmp_path_factory.mktemp("language") / "lm.so"
+    tvm_disc.build(step_of(97), options=options).save(path)
+    return path
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 90])
+@pytest.mark.parametrize("prompt", [[5], [1, 2, 3, 4, 5, 6, 7]])
+def test_generates_the_tokens_of_python(
+    program: Path, language: Path, prompt: list[int], most: int
+) -> None:
+    done = run(program.with_name("generate_text"), language, most, ",".join(map(str, prompt)))
+    assert done.returncode == 0, done.stderr
+    lm = tvm_disc.language_model(tvm_disc.load(language))
+    expected = [int(word[0]) for word in tvm_disc.generate(lm, [prompt], most)]
+    assert list(map(int, done.stdout.split())) == expected
+
+
+def test_samples_and_stops(program: Path, language: Path) -> None:
+    def texts(*choice: Any) -> list[int]:
+        done = run(program.with_name("generate_text"), language, 60, "3,4", *choice)
+        assert done.returncode == 0, done.stderr
+        return list(map(int, done.stdout.split()))
+
+    first = texts(1.0, 0, 1.0, 1.0, 1)
+    assert len(first) == 60 and first == texts(1.0, 0, 1.0, 1.0, 1)
+    assert first != texts(1.0, 0, 1.0, 1.0, 2)
+    assert texts(1.0, 1, 1.0, 1.0, 1) == texts(0.0, 0, 1.0, 1.0, 1)
+    assert len(set(texts(0.0, 0, 1.0, 1e6, 0))) > 30
+    at = first.index(first[20])
+    assert texts(1.0, 0, 1.0, 1.0, 1, first[20]) == first[: at + 1]
+
+
+def test_refusals_of_texts(program: Path, language: Path, saved: Path) -> None:
+    generate = program.with_name("generate_text")
+    for words, message in (
+        ((language, 5, "97"), "prompt: expected tokens 0 .. 96, found 97"),
+        ((language, -1, "1"), "expected a prompt with a token, and a number of tokens from 0"),
+        ((language, 5, "1", 1.0, 0, 1.5, 1.0, 0), "choice: expected temperature and top_k from 0"),
+        ((saved, 5, "1"), "expected a language model, with inputs ids, mask and positions, found"),
+    ):
+        done = run(generate, *words)
+        assert done.returncode == 1 and message in done.stderr
+
+
+def test_the_header_has_the_layout_of_the_plan(root: Path) -> None:
+    text = (root / "tvm_disc" / "cpp" / "tvm_disc_language.h").read_text()
+    words = text.partition("enum Word {")[2].partition("}")[0].replace(",", " ").split()
+    assert words.pop() == "kPlanWords" and len(words) == generation.PLAN_WORDS
+    for number, word in enumerate(words):
+        name = "".join(f"_{c}" if c.isupper() else c.upper() for c in word[1:]).lstrip("_")
+        assert getattr(generation, name) == number, name
+    scratch = (
+        f"kScratchBytes = {generation.SCRATCH_BYTES}, kScratchMore = 16 * {generation.BINS} + 64"
+    )
+    assert scratch in text and generation.SCRATCH_MORE == 16 * generation.BINS + 64
 
 
 def test_cmake_accepts_a_relative_python(root: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Program {
   // Of a program for several processors the best runs that this one can, or `level`, by name.
   explicit Program(const std::string& path, const std::string& level = "")
       : module_(Load(path, &signature_, &levels_)), level_(Choose(path, level)) {
-    main_ = module_->GetFunction("main_level_" + std::to_string(level_)).value();
+    main_ = Function("main");
   }
 
   // Names, dtypes and shapes, such as "(x: float32[n, 16]) -> (float32[n, 10])".
@@ -41,6 +41,14 @@ class Program {
   // What the program was compiled for, by LLVM's names, the best last; and the one that runs.
   const std::vector<std::string>& levels() const { return levels_; }
   const std::string& level() const { return levels_[level_]; }
+
+  // The entry, and another function of the program by name; throws if there is none.
+  const tvm::ffi::Function& function() const { return main_; }
+  tvm::ffi::Function Function(const std::string& name) const {
+    auto found = module_->GetFunction(name + "_level_" + std::to_string(level_));
+    if (!found.has_value()) throw std::runtime_error("the program has no function " + name);
+    return found.value();
+  }
 
   // Inputs in the signature's order, as ffi::Tensor or DLTensor*; the result is a tensor, or an
   // array where there are several. Follow the inputs by a tensor for each result to have them
