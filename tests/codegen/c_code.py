@@ -33,10 +33,7 @@ class Source:
 
 _CORES = ("BLIND", "CORES", "MASK", "MASK_WORDS", "QUOTA")
 CORES = Source(_CODEGEN / "threads" / "cores.c", {name: getattr(threads, name) for name in _CORES})
-LOOP = Source(
-    _CODEGEN / "generation" / "loop.c",
-    {n: getattr(generation, n) for n in generation.__all__ if n != "GENERATE"},
-)
+LOOP = Source(_CODEGEN / "generation" / "loop.c", generation.constants())
 SOURCES = (CORES, LOOP)
 
 

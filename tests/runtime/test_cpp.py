@@ -100,10 +100,10 @@ def test_refusals_of_texts(program: Path, language: Path, saved: Path) -> None:
 def test_the_header_has_the_layout_of_the_plan(root: Path) -> None:
     text = (root / "tvm_disc" / "cpp" / "tvm_disc_language.h").read_text()
     words = text.partition("enum Word {")[2].partition("}")[0].replace(",", " ").split()
-    assert words.pop() == "kPlanWords" and len(words) == generation.PLAN_WORDS
+    assert words.pop() == "kPlanWords" and len(words) == len(generation.PlanWord)
     for number, word in enumerate(words):
         name = "".join(f"_{c}" if c.isupper() else c.upper() for c in word[1:]).lstrip("_")
-        assert getattr(generation, name) == number, name
+        assert generation.PlanWord[name] == number
     scratch = (
         f"kScratchBytes = {generation.SCRATCH_BYTES}, kScratchMore = 16 * {generation.BINS} + 64"
     )

@@ -152,7 +152,7 @@ class GrowingCaches:
         most: int,
         steps: Callable[[Arrays, dict[str, int]], int],
     ) -> None:
-        """Let a function call the program itself, with given inputs that stay the same arrays.
+        """Let a function call the program, with given inputs that stay the same arrays.
 
         Args:
             given: the other inputs of every call.

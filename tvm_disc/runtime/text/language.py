@@ -128,7 +128,7 @@ class LanguageState:
         most: int,
         steps: Callable[[dict[str, Array], dict[str, int]], int],
     ) -> None:
-        """Let a function run up to ``most`` steps by itself, each on one word of each row.
+        """Let a function run up to ``most`` steps, each on one word of each row.
 
         Args:
             given: the inputs ``ids``, ``mask`` and ``positions``, which this fills.

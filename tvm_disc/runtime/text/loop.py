@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tvm_disc.abi import generation as plan
 from tvm_disc.abi.dlpack import TENSOR_WORDS, arguments_of, tensor_words
+from tvm_disc.abi.generation import (
+    DONE,
+    GENERATE,
+    NOT_A_NUMBER,
+    SCRATCH_BYTES,
+    SCRATCH_MORE,
+    PlanWord,
+)
 from tvm_disc.abi.language import IDS, MASK, POSITIONS, RECURRENT
 from tvm_disc.errors import BadInput
 from tvm_disc.runtime.text.choice import WordChoice
@@ -31,7 +38,7 @@ class CompiledLoop:
 
     Args:
         state: reads the generated tokens, each when the one after it is generated.
-        program: contains the loop, see :func:`compiled_loop`.
+        program: contains the loop, see :func:`has_loop`.
         scores: of the next token, ``float32[batch, vocabulary]``.
         rule: how tokens are chosen.
         stop: tokens that end a row.
@@ -51,8 +58,8 @@ class CompiledLoop:
     ) -> None:
         rows, vocabulary = scores.shape
         self._state, self._program, self._random = state, program, random
-        self._generate = program.function(plan.GENERATE)
-        self._read, self._status = prompt.shape[1], plan.DONE
+        self._generate = program.function(GENERATE)
+        self._read, self._status = prompt.shape[1], DONE
         self._failure: Exception | None = None
         self._scores = np.array(scores, np.float32)
         self._inputs: dict[str, Array] = {
@@ -62,26 +69,28 @@ class CompiledLoop:
         }
         self._stop, self._ended = np.array(stop, np.int64), np.zeros(rows, np.uint8)
         self._occurred = _occurred(prompt, vocabulary) if rule.repetition_penalty != 1 else None
-        self._scratch = np.empty(plan.SCRATCH_BYTES * vocabulary + plan.SCRATCH_MORE, np.uint8)
+        self._scratch = np.empty(SCRATCH_BYTES * vocabulary + SCRATCH_MORE, np.uint8)
         self._draws = np.empty((0, rows))
         self._tensors: _Tensors | None = None
-        self._plan = np.zeros(plan.PLAN_WORDS, np.int64)
+        self._plan = np.zeros(len(PlanWord), np.int64)
         self._point(
             {
-                plan.TOKENS: self._inputs[IDS],
-                plan.POSITIONS: self._inputs[POSITIONS],
-                plan.SCORES: self._scores,
-                plan.ENDED: self._ended,
-                plan.STOPS: self._stop,
-                plan.SCRATCH: self._scratch,
-                plan.OCCURRED: self._occurred,
+                PlanWord.TOKENS: self._inputs[IDS],
+                PlanWord.POSITIONS: self._inputs[POSITIONS],
+                PlanWord.SCORES: self._scores,
+                PlanWord.ENDED: self._ended,
+                PlanWord.STOPS: self._stop,
+                PlanWord.SCRATCH: self._scratch,
+                PlanWord.OCCURRED: self._occurred,
             }
         )
-        self._plan[[plan.READY, plan.BATCH, plan.VOCABULARY]] = 1, rows, vocabulary
-        self._plan[[plan.STOP_COUNT, plan.TOP_K]] = len(stop), rule.top_k
-        self._plan[plan.TIME_LIMIT] = int(SECONDS * 1e9)
+        self._plan[[PlanWord.READY, PlanWord.BATCH, PlanWord.VOCABULARY]] = 1, rows, vocabulary
+        self._plan[[PlanWord.STOP_COUNT, PlanWord.TOP_K]] = len(stop), rule.top_k
+        self._plan[PlanWord.TIME_LIMIT] = int(SECONDS * 1e9)
         numbers = rule.temperature, rule.top_p, rule.repetition_penalty
-        self._plan.view(np.float64)[[plan.TEMPERATURE, plan.TOP_P, plan.PENALTY]] = numbers
+        self._plan.view(np.float64)[[PlanWord.TEMPERATURE, PlanWord.TOP_P, PlanWord.PENALTY]] = (
+            numbers
+        )
 
     def run(self, most: int) -> Array:
         """Return the next tokens, ``int64[1 .. most, batch]``; fewer if every row ends, or if a
@@ -107,15 +116,15 @@ class CompiledLoop:
         if len(self._draws) < most:
             more = self._random.random((most - len(self._draws), len(self._ended)))
             self._draws = np.concatenate([self._draws, more])
-        self._point({plan.CHOSEN: chosen, plan.DRAWS: self._draws})
-        self._plan[[plan.MOST, plan.CHOSEN_COUNT, plan.STEPS]] = most, 0, 0
-        self._status, self._failure = plan.DONE, None
-        self._state.run(self._inputs, most - int(self._plan[plan.READY]), self._steps)
-        count = int(self._plan[plan.CHOSEN_COUNT])
+        self._point({PlanWord.CHOSEN: chosen, PlanWord.DRAWS: self._draws})
+        self._plan[[PlanWord.MOST, PlanWord.CHOSEN_COUNT, PlanWord.STEPS]] = most, 0, 0
+        self._status, self._failure = DONE, None
+        self._state.run(self._inputs, most - int(self._plan[PlanWord.READY]), self._steps)
+        count = int(self._plan[PlanWord.CHOSEN_COUNT])
         self._draws = self._draws[count:]
         self._read += count
-        if self._status == plan.NOT_A_NUMBER:
-            self._plan[plan.READY] = 1
+        if self._status == NOT_A_NUMBER:
+            self._plan[PlanWord.READY] = 1
             self._failure = BadInput(f"step: the scores of word {self._read} contain NaN")
         if self._failure is not None and not count + before:
             self._repeat(self._failure)
@@ -125,17 +134,17 @@ class CompiledLoop:
         """Raise the error of scores, or repeat a step that failed by a plain call, which recovers
         or describes the error in the user's names.
         """
-        if self._status == plan.NOT_A_NUMBER:
+        if self._status == NOT_A_NUMBER:
             raise failure
         self._scores[...] = self._state(np.array(self._inputs[IDS]))
-        self._plan[plan.READY] = 1
+        self._plan[PlanWord.READY] = 1
 
     def _steps(self, arrays: dict[str, Array], lengths: Mapping[str, int]) -> int:
         """Run the loop on the inputs of a step by name; return how many steps ran."""
         if self._tensors is None or not self._tensors.hold(arrays):
             self._tensors = _Tensors(self._program, arrays, lengths, self._scores)
             self._point(self._tensors.places())
-        self._plan[[plan.ARGUMENT_COUNT, plan.LENGTH_COUNT, plan.RECURRENT_COUNT]] = (
+        self._plan[[PlanWord.ARGUMENT_COUNT, PlanWord.LENGTH_COUNT, PlanWord.RECURRENT_COUNT]] = (
             self._tensors.counts()
         )
         self._tensors.lengths[:] = list(lengths.values())
@@ -144,7 +153,7 @@ class CompiledLoop:
             self._status = int(self._generate(main, self._plan.ctypes.data))
         except Exception as error:
             self._failure = error
-        made = int(self._plan[plan.STEPS])
+        made = int(self._plan[PlanWord.STEPS])
         if made % 2:
             self._tensors.swap(arrays)
         return made
@@ -209,9 +218,9 @@ class _Tensors:
     def places(self) -> dict[int, Array]:
         """Return the arrays that the plan refers to."""
         return {
-            plan.ARGUMENTS: self._arguments,
-            plan.LENGTHS: self.lengths,
-            plan.RECURRENT: self._pairs,
+            PlanWord.ARGUMENTS: self._arguments,
+            PlanWord.LENGTHS: self.lengths,
+            PlanWord.RECURRENT: self._pairs,
         }
 
     def counts(self) -> tuple[int, int, int]:
@@ -224,7 +233,7 @@ def has_loop(program: Executable) -> bool:
     if program.observers:
         return False
     try:
-        program.function(plan.GENERATE)
+        program.function(GENERATE)
     except AttributeError:
         return False
     return True
