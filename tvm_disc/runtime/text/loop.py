@@ -165,7 +165,7 @@ class CompiledLoop:
 
 
 class _Tensors:
-    """The arguments of a step, whose inputs and results have memory of their own.
+    """The arguments of a step, whose results have separate memory.
 
     Results that are the next step's inputs exchange their memory with them after each step.
     """
