@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-GENERATE = "tvm_disc_generate"  # name of the packed function
-
 
 class PlanWord(IntEnum):
     """The words of a plan."""
@@ -64,7 +62,6 @@ def constants() -> dict[str, int]:
 
 __all__ = [
     "DONE",
-    "GENERATE",
     "NOT_A_NUMBER",
     "SCRATCH_BYTES",
     "SCRATCH_MORE",

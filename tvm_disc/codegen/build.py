@@ -11,9 +11,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
 
-from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
-from tvm_disc.abi.generation import GENERATE
-from tvm_disc.abi.language import is_step
+from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, GENERATE, POOL
 from tvm_disc.abi.state import LIMIT, RESULT_LIMIT
 from tvm_disc.codegen.host.abi import STATE_SLOT, static_cell, void_pointer
 from tvm_disc.codegen.host.entry import HostEmitter
@@ -215,17 +213,12 @@ def _entry(
         functions[OVERLAP] = overlap_function(names_of_inputs, len(versions[-1].outputs))
     if takes_numpy(versions[-1]) and not device:
         functions[GlobalVar(DIRECT)] = direct_entry(versions[-1], main)
-    if not device and is_step(*_types(versions[-1])):
-        from tvm_disc.codegen.generation.entry import generate_entry
+    if not device and sum(t == "int64" for _, _, t in versions[-1].signature.inputs) >= 3:
+        from tvm_disc.codegen.generation.entry import generate_entry, generates
 
-        functions[GlobalVar(GENERATE)] = generate_entry()
+        if generates(versions[-1]):
+            functions[GlobalVar(GENERATE)] = generate_entry()
     return functions
-
-
-def _types(program: Program) -> tuple[list[tuple[str, int, str]], list[tuple[int, str]]]:
-    """Return (name, rank, dtype) of every input, and (rank, dtype) of every result."""
-    inputs = [(name, len(shape), dtype) for name, shape, dtype in program.signature.inputs]
-    return inputs, [(len(value.shape), value.dtype) for value in program.outputs]
 
 
 def uses_workers(versions: Sequence[Program], machine: Machine) -> bool:

@@ -41,7 +41,7 @@ from tvm_disc.relay_passes.rewrite import (
     rewrite_function,
 )
 from tvm_disc.shape import Solver
-from tvm_disc.support.literals import as_literal
+from tvm_disc.support.literals import ALIGNMENT, aligned, as_literal
 from tvm_disc.typing import PassContext, TVMFunction, TVMModule
 
 # Narrow storage types, and the type of the arithmetic.
@@ -236,11 +236,17 @@ def _emitted(out: Sequence_, weight: Node, arrays: Sequence[Array], group: int) 
     halves = ("float16" if _are_halves(x) else COMPUTED for x in parts)
     dtypes = (numbers.dtype.name, *halves)
     literals = [
-        const_node(as_literal(np.ascontiguousarray(a), d)).expr
+        const_node(_literal(a.astype(d, copy=False))).expr
         for a, d in zip(arrays, dtypes, strict=True)
     ]
     call = dequantize_call(literals, weight.shape, group, _bits(numbers, group))
     return out.emit(call, weight.shape, COMPUTED, weight)
+
+
+def _literal(array: Array) -> tvm.relax.Constant:
+    """Return a literal that shares the array's memory if it can, and else that of one copy."""
+    shared = array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0
+    return as_literal(array if shared else aligned(array), array.dtype.name)
 
 
 def _are_halves(values: Array) -> bool:

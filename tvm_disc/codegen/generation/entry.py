@@ -6,14 +6,22 @@ from pathlib import Path
 
 from tvm.tirx import op as O
 
-from tvm_disc.abi.generation import GENERATE
+from tvm_disc.abi.entries import GENERATE
+from tvm_disc.abi.language import is_step
 from tvm_disc.codegen.host.overlap import failed
 from tvm_disc.codegen.host.packed import Arguments, packed
+from tvm_disc.codegen.plan.program import Program
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.tir.imports import provide
 from tvm_disc.typing import Expr
 
 provide(Path(__file__).with_name("loop.ll").read_text(encoding="utf-8"))
+
+
+def generates(program: Program) -> bool:
+    """Return whether a program is the step of a language model, so that the loop can run it."""
+    inputs = [(name, len(shape), dtype) for name, shape, dtype in program.signature.inputs]
+    return is_step(inputs, [(len(value.shape), value.dtype) for value in program.outputs])
 
 
 def generate_entry() -> object:
@@ -31,4 +39,4 @@ def generate_entry() -> object:
     return packed(GENERATE, emit)
 
 
-__all__ = ["generate_entry"]
+__all__ = ["generate_entry", "generates"]

@@ -19,8 +19,7 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType
 from tvm.tirx import op as O
 
-from tvm_disc.abi.dlpack import DL_TENSOR, TENSOR_WORDS, dtype_fields
-from tvm_disc.abi.entries import DIRECT
+from tvm_disc.abi.entries import DIRECT, DL_TENSOR, TENSOR_WORDS, dtype_fields
 from tvm_disc.abi.numpy_layout import (
     ARRAY_TYPE,
     CONTIGUOUS_AND_ALIGNED,

@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType, StringImm
 from tvm.tirx import op as O
 
-from tvm_disc.abi.dlpack import DL_TENSOR, dtype_fields
+from tvm_disc.abi.entries import DL_TENSOR, dtype_fields
 from tvm_disc.codegen.host.abi import (
     ANY_PADDING,
     ANY_TYPE,

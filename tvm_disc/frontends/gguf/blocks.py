@@ -60,7 +60,8 @@ def matrix(data: Array, kind: str) -> Blocks | Array:
     found = read(raw.reshape(-1, per_block))
     group = found.numbers.shape[-1]
     zero = None if found.zero is None else found.zero.reshape(rows, -1)
-    return Blocks(found.numbers.reshape(rows, -1, group), found.scale.reshape(rows, -1), zero)
+    numbers, scale = found.numbers.reshape(rows, -1, group), found.scale.reshape(rows, -1)
+    return Blocks(numbers, scale, zero)
 
 
 def _half(raw: Array) -> Array:

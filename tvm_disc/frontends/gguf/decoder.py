@@ -34,6 +34,7 @@ from tvm_disc.relay.builder import var
 from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.algebra import building
+from tvm_disc.support.literals import aligned
 from tvm_disc.typing import Array
 
 # Rotary positions rotate pairs (2 i, 2 i + 1) of elements in LLaMA's files, and (i, i + half) in
@@ -171,7 +172,7 @@ class _Decoder:
             if self.file.has("output.weight")
             else table
         )
-        found = op("nn.dense", last, self._real(words), units=None)
+        found = self._product(last, words)
         inputs = [self.ids, self.mask, self.positions, self.seen, *self.past]
         return IRModule.from_expr(ast.Function(inputs, ast.Tuple((found, seen, *caches))))
 
@@ -246,21 +247,22 @@ class _Decoder:
         weight = self.file.tensor(f"blk.{k}.{name}.weight", [size, width])
         if order is not None:
             weight = weight.ordered(order) if isinstance(weight, Blocks) else weight[order]
-        return op("nn.dense", x, self._real(weight), units=None)
+        return self._product(x, weight)
 
-    def _real(self, weight: Blocks | Array) -> Expr:
-        """Return a matrix in float32, computed from its literals.
+    def _product(self, x: Expr, weight: Blocks | Array) -> Expr:
+        """Return ``x`` multiplied by a matrix in float32, which is computed from its literals.
 
-        Whether a product reads the narrow numbers is decided by a later pass.
+        Whether the product reads the narrow numbers is decided by a later pass. They have the order
+        of its operand, so that the pass need not copy them.
         """
         n = self.n
         if not isinstance(weight, Blocks):
-            return n.cast(const(weight), "float32")
-        real = n.cast(const(weight.numbers), "float32")
+            return op("nn.dense", x, n.cast(const(weight), "float32"), units=None)
+        real = n.cast(const(aligned(weight.numbers.transpose(1, 2, 0))), "float32")
         if weight.zero is not None:
-            real = real - const(weight.zero[:, :, None], "float32")
-        real = real * const(weight.scale[:, :, None], "float32")
-        return n.reshape(real, [len(weight.numbers), -1])
+            real = real - const(weight.zero.T[:, None], "float32")
+        real = real * const(weight.scale.T[:, None], "float32")
+        return op("nn.matmul", x, n.reshape(real, [-1, len(weight.numbers)]), units=None)
 
     def _rows(self, weight: Blocks | Array) -> Expr:
         """Return the rows of a matrix that the words select, in float32."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ class GGUFFile:
         self._fields = reader.fields
         self._tensors = {str(t.name): t for t in reader.tensors}
         self._size = self.path.stat().st_size
+        self._mapped = reader.data
 
     def value(self, key: str, default: object = None) -> object:
         """Return a number or text of the file's description, or ``default``.
@@ -96,7 +98,15 @@ class GGUFFile:
                 f"{self.path}: the file ends within the tensor {name}: expected "
                 f"{found.data_offset + found.n_bytes} bytes, found {self._size}"
             )
-        return matrix(found.data, kind)
+        made = matrix(found.data, kind)
+        self._forget()
+        return made
+
+    def _forget(self) -> None:
+        """Let the system reclaim the pages of the file; later reads load them again."""
+        pages, dropped = getattr(self._mapped, "_mmap", None), getattr(mmap, "MADV_DONTNEED", None)
+        if pages is not None and dropped is not None:
+            pages.madvise(dropped)
 
 
 __all__ = ["GGUFFile"]

@@ -62,13 +62,19 @@ def _line_of_literal(x: Tensor) -> Progression | None:
 
 def _numbers(x: Tensor) -> np.ndarray | None:
     """Return the elements if they are known numbers of magnitude below 2**62."""
-    array = x.constant
-    if array is None and x.value is not None and all(is_number(v) for v in x.value.reshape(-1)):
-        array = np.array(x.value.tolist())
-    if array is None or not array.size or array.dtype.kind not in "iub":
+    array = _integers(x)
+    if array is None:
         return None
     array = array.astype("int64") if array.dtype.kind in "ib" else array
     return array if int(array.min()) > -MOST and int(array.max()) < MOST else None
+
+
+def _integers(x: Tensor) -> np.ndarray | None:
+    """Return the elements if they are known integers or bools, in their type."""
+    array = x.constant
+    if array is None and x.value is not None and all(is_number(v) for v in x.value.reshape(-1)):
+        array = np.array(x.value.tolist())
+    return None if array is None or not array.size or array.dtype.kind not in "iub" else array
 
 
 def bounds(ctx: Emitter, x: object) -> Bounds:
@@ -81,9 +87,11 @@ def bounds(ctx: Emitter, x: object) -> Bounds:
 
 
 def _bounds(ctx: Emitter, x: Tensor) -> Bounds:
-    numbers = _numbers(x)
+    numbers = _integers(x)
     if numbers is not None:
-        return i64(int(numbers.min())), i64(int(numbers.max()))
+        low, high = int(numbers.min()), int(numbers.max())
+        if low > -MOST and high < MOST:
+            return i64(low), i64(high)
     line = line_of(ctx, x)
     if line is None or not all(ctx.solver.known_le(i64(0), s) for s in line.steps):
         return None, None

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tvm_disc.abi.dlpack import TENSOR_WORDS, arguments_of, tensor_words
+from tvm_disc.abi.entries import GENERATE, TENSOR_WORDS, arguments_of, tensor_words
 from tvm_disc.abi.generation import (
     DONE,
-    GENERATE,
     NOT_A_NUMBER,
     SCRATCH_BYTES,
     SCRATCH_MORE,
