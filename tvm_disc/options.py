@@ -66,8 +66,9 @@ class Options:
         state: names of inputs that hold a growing cache, with ``*`` and ``?`` as in ``fnmatch``; a
             result must be the concatenation of the input and new rows. The program extends such
             caches in place; ``Executable.state`` owns them (docs/state.md).
-        state_dtype: the type, ``"float16"`` or ``"bfloat16"``, to which the rows of float32 caches
-            of ``state`` are rounded when they are appended; None keeps float32.
+        state_dtype: the type, ``"float16"``, ``"bfloat16"`` or ``"int8"``, to which the rows of
+            float32 caches of ``state`` are rounded when they are appended; None keeps float32.
+            ``"int8"`` has a float32 factor for each row of the last axis (docs/state.md).
         weights: quantize float32 weights of matmuls to ``"int8"`` or ``"int4"``, symmetrically, at
             build time; None keeps them. ``explain()`` lists the error of each.
             Embeddings, convolutions and matrices below 65536 elements keep float32.
@@ -151,9 +152,11 @@ class Options:
         _seconds("time_limit", self.time_limit)
         object.__setattr__(self, "templates", _templates(self.templates))
         object.__setattr__(self, "state", _names("state", self.state))
-        if self.state_dtype not in (None, "float16", "bfloat16"):
+        if self.state_dtype not in (None, "float16", "bfloat16", "int8"):
             found = shown(self.state_dtype)
-            raise BadOption(f"state_dtype: expected 'float16', 'bfloat16' or None, found {found}")
+            raise BadOption(
+                f"state_dtype: expected 'float16', 'bfloat16', 'int8' or None, found {found}"
+            )
         for name in ("fuse", "versions", "verify", "load", "tf32", "int8_activations"):
             if not isinstance(getattr(self, name), bool):
                 found = shown(getattr(self, name))

@@ -375,8 +375,8 @@ def test_names_of_caches(state: Any) -> None:
 
 def test_types_of_caches_that_are_refused() -> None:
     with pytest.raises(BadOption) as failed:
-        tvm_disc.Options(state=["past_*"], state_dtype="int8")
-    expected = "state_dtype: expected 'float16', 'bfloat16' or None, found 'int8'"
+        tvm_disc.Options(state=["past_*"], state_dtype="int4")
+    expected = "state_dtype: expected 'float16', 'bfloat16', 'int8' or None, found 'int4'"
     assert str(failed.value) == expected
     with pytest.raises(BadOption) as failed:
         build(decoder(), [], state_dtype="float16")

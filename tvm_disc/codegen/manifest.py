@@ -86,8 +86,9 @@ def _state(attrs: Mapping[str, Any]) -> list[dict[str, str | int]]:
             "length": str(length),
             "axis": int(axis),
             "rows": readable_formula(rows),
+            "scale": str(scale),
         }
-        for buffer, length, axis, rows in found
+        for buffer, length, axis, rows, scale in found
     ]
 
 

@@ -6,7 +6,12 @@
                  now = extended[:, :, : p + n]
 
 With a ``dtype`` of 16 bits, ``append`` rounds the new rows of a float32 cache to it, and every read
-of the buffer is converted back.
+of the buffer is converted back. With ``int8`` a second buffer holds one factor for each vector
+along the last axis (the last but one if the cache grows along the last):
+
+                 scale = max(abs(new), axis=-1) / 127
+                 extended = append(past, round(new / scale)), append(past_scale, scale)
+                 now = extended[:, :, : p + n] * extended_scale[:, :, : p + n]
 
 The caller owns the buffer of a capacity ``c`` and the number ``p`` of rows that are used, which is
 the size of a tensor that is never read. A call reads the rows that exist and writes the new ones;
@@ -25,7 +30,7 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import BadOption, shown
@@ -39,6 +44,10 @@ from tvm_disc.typing import Binding, Expr, PassContext, TVMFunction, TVMModule, 
 
 Values: TypeAlias = dict[Var, Binding]
 
+DTYPES = ("float16", "bfloat16", "int8")
+LARGEST = 127  # of the numbers of int8 caches
+LEAST = 1e-30  # replaces the largest magnitude of a row of zeros
+
 
 @dataclass(frozen=True)
 class _Grown:
@@ -48,6 +57,12 @@ class _Grown:
     binding: Binding
     axis: int
     result: int
+
+    @property
+    def along(self) -> int:
+        """The axis of the vectors of an int8 cache that share a factor."""
+        rank = len(self.param.ty.shape.values)
+        return rank - 1 if self.axis != rank - 1 else rank - 2
 
     @property
     def used(self) -> Expr:
@@ -65,15 +80,16 @@ def OwnState(
         dtype: the type of the buffers of float32 caches; None keeps float32.
 
     The attribute ``disc.state`` of the main function lists (buffer, length input, axis) of each
-    cache, as texts, and the rows that it has after a call, as an expression.
+    cache, as texts, the rows that it has after a call, as an expression, and the buffer of its
+    factors or an empty text.
 
     Raises:
         BadOption: a pattern matches no input, or an input that no result extends; ``dtype`` is not
-            a float type of 16 bits, or is given without ``names``.
+            none of these, or is given without ``names``.
     """
-    if dtype not in (None, "float16", "bfloat16"):
+    if dtype not in (None, *DTYPES):
         found = shown(dtype)
-        raise BadOption(f"dtype: expected 'float16', 'bfloat16' or None, found {found}")
+        raise BadOption(f"dtype: expected 'float16', 'bfloat16', 'int8' or None, found {found}")
     if dtype and not names:
         raise BadOption("state_dtype: expected names of caches in state, found none")
 
@@ -157,7 +173,7 @@ def _with_buffers(
 ) -> TVMFunction:
     """Return the main function over buffers and lengths."""
     values: Values = {b.var: b for b in bindings_of(main)}
-    buffers: dict[Var, Var] = {}
+    buffers: dict[Var, _Buffer] = {}
     lengths: dict[str, Var] = {}  # by the text of a dim
     first: list[Binding] = []
     state = []
@@ -170,13 +186,22 @@ def _with_buffers(
         dims[g.axis] = capacity
         own = str(g.param.ty.dtype)
         kept = dtype if dtype and own == "float32" else own
-        buffers[g.param] = relax.Var(name, relax.TensorType(dims, kept))
+        if dtype == "int8" and len(dims) < 2:
+            kept = own  # a vector has no rows that could share a factor
+        buffer = _Buffer(g, relax.Var(name, relax.TensorType(dims, kept)))
+        if kept == "int8" and own == "float32":
+            short = list(dims)
+            short[g.along] = 1
+            buffer.scale = relax.Var(f"{name}_scale", relax.TensorType(short, own))
+        buffers[g.param] = buffer
         if str(g.used) not in lengths:
             ty = relax.TensorType([g.used], "int8")
             lengths[str(g.used)] = relax.Var(f"{name}_length", ty)
-        first += _prefix(g.param, buffers[g.param], g.axis, g.used)
+        first += buffer.read(g.param, buffer.numbers, buffer.scale, g.used)
         whole = g.binding.var.ty.shape.values[g.axis]
-        state.append([name, str(lengths[str(g.used)].name), g.axis, whole])
+        length, (_, *scales) = str(lengths[str(g.used)].name), buffer.names
+        state.append([name, length, g.axis, whole, *(scales or [""])])
+        state += [[scale, length, g.axis, whole, ""] for scale in scales]
     extended = {g.binding.var: g for g in grown}
     bindings = list(first)
     for block in main.body.blocks:
@@ -185,7 +210,7 @@ def _with_buffers(
             if cache is None:
                 bindings.append(binding)
             else:
-                bindings += _append(cache, buffers[cache.param], lengths[str(cache.used)], values)
+                bindings += buffers[cache.param].append(lengths[str(cache.used)], values)
     dropped = {g.result for g in grown}
     left = [v for k, v in enumerate(_results(main, values)) if k not in dropped]
     if len(left) == 1:
@@ -193,38 +218,116 @@ def _with_buffers(
     else:
         body = relax.Var("results", tvm.ir.TupleType([v.ty for v in left]))
         bindings.append(relax.VarBinding(body, relax.Tuple(left)))
-    params = [*(buffers.get(p, p) for p in main.params), *lengths.values()]
+    params = [x for p in main.params for x in (buffers[p].inputs if p in buffers else [p])]
+    params += lengths.values()
     seq = relax.SeqExpr(like_blocks(main.body.blocks, bindings), body)
     made = relax.Function(params, seq, body.ty, main.is_pure, main.attrs)
     result: TVMFunction = made.with_attr(STATE, state)
     return result
 
 
-def _prefix(var: Var, buffer: Var, axis: int, end: Expr) -> list[Binding]:
-    """Return bindings of ``var`` to the first rows of a buffer, in the dtype of ``var``."""
-    call = R.strided_slice(buffer, [axis], [0], [end], [1], assume_inbound=True)
-    ty = relax.TensorType(var.ty.shape, buffer.ty.dtype)
-    relax.expr._update_type(call, ty)
-    if str(ty.dtype) == str(var.ty.dtype):
-        return [relax.VarBinding(var, call)]
-    rows = relax.Var(f"{var.name}_rows", ty)
-    widened = R.astype(rows, str(var.ty.dtype))
-    relax.expr._update_type(widened, var.ty)
-    return [relax.VarBinding(rows, call), relax.VarBinding(var, widened)]
+class _Buffer:
+    """The buffer of a cache, and that of its factors if the cache is quantized."""
+
+    def __init__(self, grown: _Grown, numbers: Var) -> None:
+        self.grown, self.numbers = grown, numbers
+        self.scale: Var | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of ``inputs``."""
+        return [str(x.name) for x in self.inputs]
+
+    @property
+    def inputs(self) -> list[Var]:
+        """The inputs of the main function that replace the cache."""
+        return [self.numbers] if self.scale is None else [self.numbers, self.scale]
+
+    def read(self, var: Var, numbers: Var, scale: Var | None, end: Expr) -> list[Binding]:
+        """Return bindings of ``var`` to the first rows of the buffers, in the dtype of ``var``."""
+        name, dtype = var.name, str(var.ty.dtype)
+        if str(numbers.ty.dtype) == dtype:
+            return [relax.VarBinding(var, self._prefix(numbers, end))]
+        steps = _Steps()
+        rows = steps.bind(f"{name}_rows", self._prefix(numbers, end))
+        wide = _typed(R.astype(rows, dtype), rows.ty.shape.values, dtype)
+        if scale is not None:
+            wide = steps.bind(f"{name}_numbers", wide)
+            factors = steps.bind(f"{name}_factors", self._prefix(scale, end))
+            wide = _typed(R.multiply(wide, factors), var.ty.shape.values, dtype)
+        return [*steps.bindings, relax.VarBinding(var, wide)]
+
+    def append(self, length: Var, values: Values) -> list[Binding]:
+        """Return the bindings that append rows, and read all of them as the concatenation did."""
+        g = self.grown
+        parts = g.binding.value.args[0]
+        new = (values[parts].value if parts in values else parts).fields[1]
+        steps = _Steps()
+        scale = None
+        if self.scale is not None:
+            new, factors = self._quantized(new, steps)
+            scale = self._append(self.scale, factors, length, steps)
+        numbers = self._append(self.numbers, new, length, steps)
+        whole = g.binding.var.ty.shape.values[g.axis]
+        return [*steps.bindings, *self.read(g.binding.var, numbers, scale, whole)]
+
+    def _quantized(self, new: Var, steps: _Steps) -> tuple[Var, Var]:
+        """Return int8 numbers and their factors.
+
+        A row with an infinity or NaN has such a factor, so that all of it is read as infinities and
+        NaN.
+        """
+        name, dtype = self.numbers.name, str(new.ty.dtype)
+        dims = list(new.ty.shape.values)
+        short = list(dims)
+        short[self.grown.along] = 1
+
+        def const(value: float) -> Expr:
+            return relax.const(value, dtype)
+
+        sizes = steps.bind(f"{name}_sizes", _typed(R.abs(new), dims, dtype))
+        most = steps.bind(
+            f"{name}_most", _typed(R.max(sizes, [self.grown.along], keepdims=True), short, dtype)
+        )
+        most = steps.bind(f"{name}_most", _typed(R.maximum(most, const(LEAST)), short, dtype))
+        factors = _typed(R.divide(most, const(LARGEST)), short, dtype)
+        factors = steps.bind(f"{name}_new_factors", factors)
+        shares = steps.bind(f"{name}_shares", _typed(R.divide(new, factors), dims, dtype))
+        whole = steps.bind(f"{name}_whole", _typed(R.round(shares), dims, dtype))
+        low, high = (tirx.FloatImm(dtype, float(v)) for v in (-LARGEST, LARGEST))
+        whole = steps.bind(f"{name}_clipped", _typed(R.clip(whole, low, high), dims, dtype))
+        return steps.bind(f"{name}_new", _typed(R.astype(whole, "int8"), dims, "int8")), factors
+
+    def _append(self, buffer: Var, new: Var, length: Var, steps: _Steps) -> Var:
+        dims, dtype = [i64(d) for d in buffer.ty.shape.values], str(buffer.ty.dtype)
+        call = kernel_call(APPEND, [buffer, new, length], dims, dtype, axis=self.grown.axis)
+        return steps.bind(f"{buffer.name}_extended", _typed(call, dims, dtype))
+
+    def _prefix(self, buffer: Var, end: Expr) -> Expr:
+        """Return the first rows of a buffer."""
+        axis = self.grown.axis
+        call = R.strided_slice(buffer, [axis], [0], [end], [1], assume_inbound=True)
+        dims = list(buffer.ty.shape.values)
+        dims[axis] = end
+        return _typed(call, dims, str(buffer.ty.dtype))
 
 
-def _append(g: _Grown, buffer: Var, length: Var, values: Values) -> list[Binding]:
-    parts = g.binding.value.args[0]
-    new = (values[parts].value if parts in values else parts).fields[1]
-    dims = [i64(d) for d in buffer.ty.shape.values]
-    call = kernel_call(APPEND, [buffer, new, length], dims, str(buffer.ty.dtype), axis=g.axis)
-    extended = relax.Var(f"{buffer.name}_extended", buffer.ty)
-    relax.expr._update_type(call, buffer.ty)
-    whole = g.binding.var.ty.shape.values[g.axis]
-    return [
-        relax.VarBinding(extended, call),
-        *_prefix(g.binding.var, extended, g.axis, whole),
-    ]
+class _Steps:
+    """Bindings in order."""
+
+    def __init__(self) -> None:
+        self.bindings: list[Binding] = []
+
+    def bind(self, name: str, value: Expr) -> Var:
+        """Add a binding; return its variable."""
+        var = relax.Var(name, value.ty)
+        self.bindings.append(relax.VarBinding(var, value))
+        return var
 
 
-__all__ = ["OwnState"]
+def _typed(value: Expr, dims: Sequence[Expr], dtype: str) -> Expr:
+    relax.expr._update_type(value, relax.TensorType(list(dims), dtype))
+    return value
+
+
+__all__ = ["DTYPES", "OwnState"]

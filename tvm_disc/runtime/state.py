@@ -26,14 +26,15 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Cache:
-    """One cache: the inputs of its buffer and its length, its axis, and the formula of its rows
-    after a call.
+    """One buffer: its input and that of its length, its axis, the formula of its rows after a call,
+    and the input of the buffer of its factors, if its numbers are quantized.
     """
 
     buffer: str
     length: str
     axis: int
     rows: str
+    scale: str = ""
 
 
 class _Buffers:
@@ -96,6 +97,8 @@ class GrowingCaches:
             self._groups.setdefault((c.rows, c.length), []).append(c)
         self._lock = Lock()
         self._used = dict.fromkeys((c.length for c in self._caches), 0)
+        scales = {c.scale for c in self._caches}
+        self._named = {c.buffer: c for c in self._caches if c.buffer not in scales}
         hidden = {c.buffer for c in self._caches} | set(self._used)
         self._given = [n for n in self._inputs if n not in hidden]
         # The sizes that a call binds: of the given inputs, and one length for each dim of lengths.
@@ -106,7 +109,7 @@ class GrowingCaches:
         self._buffers = _Buffers({c.buffer: self._empty(c, rows) for c in self._caches})
 
     def __repr__(self) -> str:
-        return f"<tvm_disc state of {len(self._caches)} caches, {self.length} rows>"
+        return f"<tvm_disc state of {len(self._named)} caches, {self.length} rows>"
 
     @property
     def length(self) -> int:
@@ -207,12 +210,17 @@ class GrowingCaches:
             return made
 
     def cache(self, name: str) -> np.ndarray:
-        """Return a copy of the used rows of a cache, by input name."""
-        for c in self._caches:
-            if c.buffer == name:
-                return np.array(self._prefix(c, self._buffers.arrays[name]))
-        names = [c.buffer for c in self._caches]
-        raise BadInput(f"name: expected one of {names}, found {shown(name)}")
+        """Return a copy of the used rows of a cache, by input name; int8 caches are dequantized."""
+        c = self._named.get(name)
+        if c is None:
+            raise BadInput(f"name: expected one of {list(self._named)}, found {shown(name)}")
+        arrays = self._buffers.arrays
+        rows = self._prefix(c, arrays[name])
+        if not c.scale:
+            return np.array(rows)
+        with np.errstate(invalid="ignore"):  # rows that are not finite
+            wide: np.ndarray = rows.astype(np.float32) * self._prefix(c, arrays[c.scale])
+        return wide
 
     def _empty(self, cache: Cache, rows: int) -> np.ndarray:
         dims, dtype = self._inputs[cache.buffer]

@@ -7,7 +7,7 @@ changes of index and never copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -128,7 +128,7 @@ class Lowering:
         return self._shared(node, index, lambda: rule(self, node, index))
 
     def locate(
-        self, make: Callable[[], Expr], casts: Sequence[Node] = ()
+        self, make: Callable[[], Expr], follow: Mapping[Node, int] | None = None
     ) -> tuple[Node, Expr] | None:
         """Return (operand, row-major offset) if ``make()`` is one plain load of an operand, else
         None.
@@ -136,15 +136,17 @@ class Lowering:
         Only index arithmetic is emitted.
 
         Args:
-            casts: nodes that only widen their operand, which the caller does itself.
+            follow: nodes whose effect the caller has itself, each with the number of the operand
+                that is read instead.
         """
         found: dict[Expr, tuple[Node, Expr]] = {}
 
-        def operand_of(node: Node) -> Reader:
-            return lambda index: self.at(node.inputs[0], index)
+        def operand_of(node: Node, number: int) -> Reader:
+            x, rank = node.inputs[number], len(node.shape)
+            return lambda index: self.at(x, self.broadcast(x, rank, index))
 
         saved = self._readers
-        self._readers = {n: operand_of(n) for n in casts} | {
+        self._readers = {n: operand_of(n, k) for n, k in (follow or {}).items()} | {
             n: self.recorder(n, found) for n in saved
         }
         self._scopes.append({})

@@ -113,8 +113,11 @@ class TinyModel:
         writer.close()
         return path
 
-    def scores(self, ids: list[int]) -> Array:
-        """Return scores ``[words of the text, vocabulary]``, in float64."""
+    def scores(self, ids: list[int], int8: bool = False) -> Array:
+        """Return scores ``[words of the text, vocabulary]``, in float64.
+
+        With ``int8``, rows of keys and values are numbers from -127 to 127 times a factor.
+        """
         depth, weights = self.width // self.heads, self.real
         x = weights["token_embd.weight"][ids].astype("float64")
         steps = np.arange(0, depth, 2) / depth
@@ -130,6 +133,11 @@ class TinyModel:
                 self.head(at + name, normal, depth) for name in ("attn_q", "attn_k", "attn_v")
             )
             q, keys = self.turned(q, angles), self.turned(keys, angles)
+            if int8:
+                steps = (np.abs(y).max(-1, keepdims=True) / 127 for y in (keys, v))
+                keys, v = (
+                    np.round(y / step) * step for y, step in zip((keys, v), steps, strict=True)
+                )
             keys, v = (np.repeat(y, self.heads // self.groups, 1) for y in (keys, v))
             dots = np.einsum("ihd,jhd->hij", q, keys) / np.sqrt(depth) + hidden
             shares = np.exp(dots - dots.max(-1, keepdims=True))

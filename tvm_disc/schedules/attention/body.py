@@ -34,10 +34,11 @@ from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import cdiv, div, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.kernel import Body
-from tvm_disc.tir.builder import call, const, first_lanes, i64, is_nan, lanes_of
+from tvm_disc.tir.builder import Block, call, const, first_lanes, i64, is_nan, lanes_of
 from tvm_disc.typing import Buffer, Expr, Size
 
 Panel: TypeAlias = Callable[[Expr, Size], tuple[Buffer, Expr, Size]]
+Place: TypeAlias = Callable[[Size], tuple[Buffer, Expr, Size, Size]]
 Element: TypeAlias = Callable[[Size, Size, Expr], Expr]  # (g, outer, inner) to a value
 
 
@@ -47,12 +48,13 @@ class Operand:
     ``at(g, row, e)`` is element ``e`` of a row (a query, a key), scalar or a vector along ``e``.
     ``place``, if given, returns the buffer, the offset of row 0, the row stride and the element
     stride for ``g``. The operand is then read in place.
+
+    ``factor``, if given, is the place of one factor for each row, by which the body multiplies what
+    it reads at ``place``.
     """
 
-    def __init__(
-        self, at: Element, place: Callable[[Size], tuple[Buffer, Expr, Size, Size]] | None
-    ):
-        self.at, self.place = at, place
+    def __init__(self, at: Element, place: Place | None, factor: Place | None = None):
+        self.at, self.place, self.factor = at, place, factor
 
 
 class AttentionBody:
@@ -135,6 +137,8 @@ class AttentionBody:
                     self._copy_keys(g)
             with self.b.when(tirx.Not(self._values_in_place(g))), self.low.scope():
                 self._copy_values(g)
+            self._copy_factors(self.keys, g, self.sizes.k_factors_at)
+            self._copy_factors(self.values, g, self.sizes.v_factors_at)
             if self.hidden is not None:
                 self.hidden.item()
 
@@ -215,6 +219,19 @@ class AttentionBody:
             to = self._bind("to", z.v_at + p * (tile.n_r * z.n))
             with self.low.loop("k", z.n) as k:
                 self._copy_along(self.values, g, k, (j0, columns), to + k * tile.n_r)
+
+    def _copy_factors(self, operand: Operand, g: Size, to: Size) -> None:
+        """Emit the copy of the factors of all rows, if there are any."""
+        if operand.factor is None:
+            return
+        buffer, base, step, _ = operand.factor(g)
+
+        def load(_b: Block, e: Expr, width: int) -> Expr:
+            at = i64(base + e * step)
+            return buffer[at] if width == 1 else buffer[tirx.Ramp(at, i64(step), width)]
+
+        out = (self.scratch, to, self.spec.dtype)
+        copy_contiguous(self.b, i64(self.sizes.n), self.tile.lanes, load, out, pad=True)
 
     def _copy_queries(self, g: Size, i0: Size, rows: Size) -> None:
         z = self.sizes

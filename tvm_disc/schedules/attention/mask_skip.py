@@ -122,19 +122,29 @@ class HiddenKeys:
     # -- magnitudes ----------------------------------------------------------------------------
 
     def item(self) -> None:
-        """Emit and store ``spread depth max|K|``; it is infinite unless all values are finite."""
+        """Emit and store ``spread depth max|K|``; it is infinite unless all values are finite.
+
+        Where rows are integers with factors, the maximum is the product of both maxima.
+        """
         b, z = self.b, self.sizes
         with b.when(self.worth), self.low.scope():
             cells = self._cells()
             self._panels(cells, (z.k_at, z.depth, z.n), self.tile.scores.n_r)
-            keys = self._largest(cells)
+            keys = self._times_factors(self._largest(cells), 0, z.k_factors_at)
             cells = self._cells()
             self._panels(cells, (z.v_at, z.n, z.width), self.tile.values.n_r)
-            values = self._largest(cells)
+            values = self._times_factors(self._largest(cells), 1, z.v_factors_at)
             depth = tirx.Cast(self.dtype, i64(z.depth)) * const(self.factor, self.dtype)
             infinity = tirx.FloatImm(self.dtype, float("inf"))
             bound = tirx.if_then_else(values < infinity, keys * depth, infinity)
             b.store(self.scratch, z.bound_at, bound)
+
+    def _times_factors(self, largest: Expr, operand: int, factors_at: Size) -> Expr:
+        if not self.spec.scaled[operand]:
+            return largest
+        cells = self._cells()
+        self._panels(cells, (factors_at, 1, self.sizes.n), self.lanes)
+        return self.b.bind("largest", largest * self._largest(cells))
 
     def _cells(self) -> Buffer:
         whole = FORMATS[self.dtype].int_name

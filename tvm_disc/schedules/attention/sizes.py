@@ -57,7 +57,8 @@ class AttentionSpec:
 
     With ``values_in_place``, values need no copy for one block of queries. With ``staged``, keys
     are computed row by row into a buffer before they are packed. An item of the batch is ``shared``
-    heads, whose ``m`` rows use the same keys and values.
+    heads, whose ``m`` rows use the same keys and values. ``scaled`` is whether rows of keys, and
+    those of values, are integers with a factor each.
     """
 
     batch: Size
@@ -69,6 +70,7 @@ class AttentionSpec:
     staged: bool = False
     shared: int = 1
     values_in_place: bool = False
+    scaled: tuple[bool, bool] = (False, False)
 
     @property
     def queries(self) -> Size:
@@ -133,7 +135,13 @@ class AttentionSizes:
         self.stage_at = bind("stage_at", self.bound_at + self.line)
         # A vector may be read or written past the last element.
         stage = tile.lanes * self.q_row if spec.staged else 0
-        self.elems = self._lines(self.stage_at + stage) + self.line
+        end = self._lines(self.stage_at + stage)
+        # Factors of keys, then those of values; their last vector is a whole one.
+        self.k_factors_at = bind("k_factors_at", end) if spec.scaled[0] else end
+        end = end + self._lines(n + tile.lanes) if spec.scaled[0] else end
+        self.v_factors_at = bind("v_factors_at", end) if spec.scaled[1] else end
+        end = end + self._lines(n + tile.lanes) if spec.scaled[1] else end
+        self.elems = end + self.line
 
     def block(self, number: Size, bind: Callable[[str, Size], Size]) -> tuple[Size, Size]:
         """Return (first, number of rows) of a block of rows of an item."""

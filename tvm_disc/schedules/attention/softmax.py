@@ -125,7 +125,7 @@ class SoftmaxRows:
             b.store(scratch, z.max_at + r, peak)
             zero = const(0, self.spec.dtype)
             shift = b.bind("shift", tirx.if_then_else(peak > lowest, peak, zero))
-            total = self._second_pass(row, shift, keys)
+            total = self._second_pass(row, shift, k0, keys)
             with b.when(first):
                 b.store(scratch, z.sum_at + r, total)
             with b.otherwise():
@@ -161,7 +161,10 @@ class SoftmaxRows:
         cells = {w: self._cells("peaks", w, lowest) for w in (self.wide, self.lanes)}
 
         def step(at: Expr, width: int, mask: Expr) -> None:
-            scores = b.bind("scores", vload(scratch, row + at, width))
+            scores = vload(scratch, row + at, width)
+            if self.spec.scaled[0]:
+                scores = scores * self._factors(self.sizes.k_factors_at, k0 + at, width)
+            scores = b.bind("scores", scores)
             rounded = b.bind("rounded", cast(scores, found.scores.dtype))
             low.bind_reader(found.scores, lambda _index: rounded)
             value = scores
@@ -171,7 +174,7 @@ class SoftmaxRows:
             low.drop_reader(found.scores)
             if mask is not None:
                 value = b.bind("value", tirx.Select(mask, value, splat(lowest, width)))
-            if value is not scores:
+            if value is not scores or self.spec.scaled[0]:
                 vstore(b, scratch, row + at, width, value)
             acc, lane = cells[width], lane_index(width)
             b.store(acc, lane, tirx.max(acc[lane], value))
@@ -179,8 +182,13 @@ class SoftmaxRows:
         self._spans(keys, step)
         return self._fold(cells, tirx.max)
 
-    def _second_pass(self, row: Expr, shift: Expr, keys: Size) -> Expr:
-        """Emit and store the exponentials; return their sum."""
+    def _factors(self, factors_at: Size, key: Expr, width: int) -> Expr:
+        return vload(self.scratch, bind_opaque(self.b, "factors_at", factors_at + key), width)
+
+    def _second_pass(self, row: Expr, shift: Expr, k0: Size, keys: Size) -> Expr:
+        """Emit and store the exponentials, times the factors of values if these have any; return
+        the sum of the exponentials.
+        """
         b, scratch, dtype = self.b, self.scratch, self.spec.dtype
         zero = const(0, dtype)
         cells = {w: self._cells("sums", w, zero) for w in (self.wide, self.lanes)}
@@ -190,7 +198,10 @@ class SoftmaxRows:
             value = weight(b, x, shift, dtype)
             if mask is not None:
                 value = b.bind("p", tirx.Select(mask, value, splat(zero, width)))
-            vstore(b, scratch, row + at, width, self._number(value))
+            kept = self._number(value)
+            if self.spec.scaled[1]:
+                kept = kept * self._factors(self.sizes.v_factors_at, k0 + at, width)
+            vstore(b, scratch, row + at, width, kept)
             acc, lane = cells[width], lane_index(width)
             b.store(acc, lane, acc[lane] + value)
 

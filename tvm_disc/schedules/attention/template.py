@@ -18,7 +18,7 @@ row are skipped if they are masked for all queries of the block.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -53,7 +53,7 @@ from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr, Size
 
 _ALGORITHMS = {KEYS_PACKED: "keys packed", KEYS_IN_PLACE: "keys in place"}
-_HALVES = ("float16", BFLOAT16)
+_NARROW = ("float16", BFLOAT16, "int8")  # each number is a float32
 EXP_COST = 24  # plain operations per score between the two products
 
 
@@ -95,20 +95,23 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
         lambda low, g, k, e: values.b_at(low, g, k, e),
     )
     offsets = [] if ragged is None else ragged.offsets
-    casts = _widening(group, dtype)
-    places = [strides_of(group, solver, at, offsets, casts) for at in ats]
+    operands = [_found(group, solver, at, offsets, dtype, at is not ats[0]) for at in ats]
+    places = [x.place for x in operands]
+    factors = [x.factor is not None for x in operands]
 
     staged = places[1] is None or 1 not in (places[1].stride, places[1].k_stride)
     inner = places[1] is not None and is_one(places[1].k_stride) and tile.lanes > 1
     whole = isinstance(width, int) and width % tile.lanes == 0
     direct = places[2] is not None and is_one(places[2].k_stride) and whole
-    spec = AttentionSpec(batch, m, n, depth, width, dtype, staged, keys.shared, direct)
+    spec = AttentionSpec(
+        batch, m, n, depth, width, dtype, staged, keys.shared, direct, (factors[1], factors[2])
+    )
 
     def emit(body: Body) -> None:
-        operands = [_operand(body, at, place, casts) for at, place in zip(ats, places, strict=True)]
+        read = [_operand(body, x) for x in operands]
         store = Epilogue(values, body)
         rows: RowsOfItem = lambda g: keys.row(body.low, g, found.masked.shape)  # noqa: E731
-        AttentionBody(spec, tile, found, body, machine.micro, operands, rows, store, ragged).emit()
+        AttentionBody(spec, tile, found, body, machine.micro, read, rows, store, ragged).emit()
 
     sizes = AttentionSizes(spec, tile)
     scores = i64(batch) * i64(m) * i64(n)
@@ -130,8 +133,8 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
             ),
             **({} if ragged is None else {"ragged": ragged.text()}),
             **({} if keys.shared == 1 else {"heads that share keys": f"{keys.shared}"}),
-            "read without packing": ", ".join(n for n, p in zip("QKV", places, strict=True) if p)
-            or "none",
+            "read without packing": _names(places) or "none",
+            **({} if not any(factors) else {"dequantized by rows": _names(factors)}),
         },
     )
     return [
@@ -143,6 +146,10 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
         )
         for number in (KEYS_PACKED, KEYS_IN_PLACE)[: 1 + inner]
     ]
+
+
+def _names(present: Sequence[object]) -> str:
+    return ", ".join(n for n, p in zip("QKV", present, strict=True) if p)
 
 
 def _tile(tile: GemmTile) -> str:
@@ -171,27 +178,85 @@ def _views(
     return keys, values
 
 
-def _widening(group: Group, dtype: str) -> list[Node]:
-    """Return the nodes that convert 16-bit floats to ``dtype`` without rounding."""
-    return [
-        n
+@dataclass(frozen=True)
+class _Found:
+    """An operand of the products; ``at(low, g, row, e)`` evaluates an element.
+
+    ``place`` is where it is read without evaluation, by the nodes of ``follow``: each is replaced
+    by its operand of the given number, which the body widens. If the rows there are quantized,
+    ``factor`` is the place of the factor of each row, by the nodes of ``scales``.
+    """
+
+    at: Callable[..., Expr]
+    place: Strides | None
+    follow: Mapping[Node, int]
+    factor: Strides | None
+    scales: Mapping[Node, int]
+
+
+def _found(
+    group: Group,
+    solver: Solver,
+    at: Callable[..., Expr],
+    offsets: Sequence[Node],
+    dtype: str,
+    quantized: bool,
+) -> _Found:
+    """Return how one operand is read.
+
+    Args:
+        quantized: whether the body can multiply rows by factors.
+    """
+    casts = _widening(group, dtype)
+    if quantized:
+        numbers, scales = _scaling(group, casts)
+        place, factor = (strides_of(group, solver, at, offsets, f) for f in (numbers, scales))
+        if (
+            place is not None
+            and factor is not None
+            and place.node is not factor.node
+            and is_one(place.k_stride)
+            and factor.k_stride == 0
+        ):
+            return _Found(at, place, numbers, factor, scales)
+    return _Found(at, strides_of(group, solver, at, offsets, casts), casts, None, {})
+
+
+def _widening(group: Group, dtype: str) -> dict[Node, int]:
+    """Return the nodes that convert narrow numbers to ``dtype`` without rounding."""
+    return {
+        n: 0
         for n in group.nodes
-        if n.op == "relax.astype" and n.dtype == dtype and n.inputs[0].dtype in _HALVES
-    ]
+        if n.op == "relax.astype" and n.dtype == dtype and n.inputs[0].dtype in _NARROW
+    }
 
 
-def _operand(
-    body: Body, at: Callable[..., Expr], strides: Strides | None, casts: Sequence[Node]
-) -> Operand:
-    """Return one operand inside a body; ``at(low, g, row, e)`` evaluates an element."""
+def _scaling(group: Group, casts: Mapping[Node, int]) -> tuple[dict[Node, int], dict[Node, int]]:
+    """Return ``casts`` with the products of integers and a factor, whose operand of the given
+    number is the integers in the first mapping, and the factor in the second.
+    """
+    numbers, scales = dict(casts), dict(casts)
+    for n in group.nodes:
+        if n.op != "relax.multiply":
+            continue
+        own = [k for k, x in enumerate(n.inputs) if x in casts and x.inputs[0].dtype == "int8"]
+        if len(own) == 1:
+            numbers[n], scales[n] = own[0], 1 - own[0]
+    return numbers, scales
+
+
+def _operand(body: Body, found: _Found) -> Operand:
+    """Return one operand inside a body."""
     low = body.low
-    if strides is None:
-        return Operand(lambda g, row, e: at(low, i64(g), i64(row), i64(e)), None)
 
-    def place(g: Size) -> tuple[Any, Expr, Any, Any]:
-        found = low.locate(lambda: at(low, i64(g), i64(0), i64(0)), casts)
-        assert found is not None
-        base = low.settle("base", found[1])
+    def place(strides: Strides, follow: Mapping[Node, int], g: Size) -> tuple[Any, Expr, Any, Any]:
+        where = low.locate(lambda: found.at(low, i64(g), i64(0), i64(0)), follow)
+        assert where is not None
+        base = low.settle("base", where[1])
         return body.buffers[strides.node], base, strides.stride, strides.k_stride
 
-    return Operand(lambda g, row, e: at(low, i64(g), i64(row), i64(e)), place)
+    return Operand(
+        lambda g, row, e: found.at(low, i64(g), i64(row), i64(e)),
+        None if found.place is None else partial(place, found.place, found.follow),
+        None if found.factor is None else partial(place, found.factor, found.scales),
+    )

@@ -7,7 +7,7 @@ Constant operands are packed once, at compile time, for any dynamic sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn, cast
@@ -245,14 +245,14 @@ def strides_of(
     solver: Solver,
     at: Callable[..., Expr],
     offsets: Sequence[Node] = (),
-    casts: Sequence[Node] = (),
+    follow: Mapping[Node, int] | None = None,
 ) -> Strides | None:
     """Return the strides of ``at(low, g, outer, k)`` in one operand; None if it is not a plain
     load.
 
     Args:
         offsets: those of packed operands, of which the body reads one item at a time.
-        casts: nodes that only widen their operand, which the body does when it reads it.
+        follow: nodes whose effect the body has when it reads, as in ``Lowering.locate``.
     """
     space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(Block(), space, solver)
@@ -265,7 +265,7 @@ def strides_of(
     zero, one = i64(0), i64(1)
 
     def offset(x: Expr, y: Expr) -> tuple[Node, Expr] | None:
-        found = low.locate(lambda: at(low, g, x, y), casts)
+        found = low.locate(lambda: at(low, g, x, y), follow)
         return found and (found[0], space.resolved(space.rejoined(found[1], x)))
 
     places = [offset(*xy) for xy in ((outer, k), (zero, zero), (one, zero), (zero, one))]
