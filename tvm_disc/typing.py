@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
     import numpy as np
     from google.protobuf.message import Message as Proto
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import (
+        AttributeProto,
+        FunctionProto,
+        GraphProto,
+        ModelProto,
+        NodeProto,
+        TensorProto,
+    )
     from sympy import Expr as SymExpr
     from torch import SymInt
     from torch import Tensor as TorchTensor
@@ -85,6 +92,7 @@ __all__ = [
     "ExampleInputs",
     "ExportedProgram",
     "Expr",
+    "FunctionProto",
     "FxGraph",
     "FxNode",
     "GlobalVar",

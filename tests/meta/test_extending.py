@@ -51,7 +51,8 @@ class Change:
         if self.where.endswith("the line"):
             [at] = [k for k, line in enumerate(lines) if line.strip() == self.name.strip()]
             rest = lines[at + 1 :] if self.where.startswith("in place") else lines[at:]
-            return "".join([*lines[:at], self.text, *rest])
+            gap = "\n\n" if self.text.startswith("@") else ""
+            return "".join([*lines[:at], self.text, gap, *rest])
         at = self._line(source)
         text = f"{self.text}\n\n" if self.where == "before" else self.text
         return "".join([*lines[:at], text, *lines[at:]])

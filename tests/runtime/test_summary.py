@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import re
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tvm_disc
 from tests.models import function, mlp, rows
-from tvm_disc import relay
+from tvm_disc import Options, relay
+from tvm_disc.codegen.machine import context_of
+from tvm_disc.codegen.target import resolve_target
 from tvm_disc.errors import BadInput
-from tvm_disc.runtime.summary import KEPT, LONGEST, sections, shortened, usual_dims
+from tvm_disc.runtime.summary import (
+    KEPT,
+    LONGEST,
+    sections,
+    shortened,
+    summary_rows,
+    usual_dims,
+)
+from tvm_disc.schedules.dispatch.records import Journal, Record
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +43,9 @@ def first_lines(text: str) -> dict[str, str]:
 
 def test_explain_begins_with_a_summary(exe: Any) -> None:
     found = first_lines(exe.explain())
-    assert list(found) == ["inputs", "results", "kernels", "guards", "workspace", "not fused"]
+    assert list(found) == [
+        *("inputs", "results", "kernels", "guards", "workspace", "variants", "not fused"),
+    ]
     assert found["inputs"] == "x: float32[b, s]"
     assert "           y: float32[k, 4]\n" in exe.explain()
     assert found["results"].startswith("float32[b, ")
@@ -107,3 +123,62 @@ def test_sections_of_a_description() -> None:
     assert found["guards"] == [["a", "costs"], ["b"]]
     manifest = {"inputs": [("x", ["n", "m"], "f")], "shapes": text}
     assert usual_dims(manifest) == {"n": 8, "m": 64}
+
+
+def dense() -> Any:
+    x, y = rows("n", 16), rows("m", 16, name="y")
+    return function(x, y, relay.nn.softmax(relay.nn.dense(x, y)))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "files"),
+    [
+        ("cascadelake", "the cost constants of x86-64-v4.json and cascadelake.json"),
+        ("x86-64-v3", "the cost constants of x86-64-v3.json"),
+        ("nehalem", "default cost constants"),
+    ],
+)
+def test_the_source_of_the_choice_is_named(cpu: str, files: str) -> None:
+    exe = tvm_disc.build(dense(), target=f"llvm -mcpu={cpu}", options=Options(cache=False))
+    row = re.sub(r"\s+", " ", exe.explain().partition("\nvariants")[2].partition("\nnot fused")[0])
+    assert row.strip() == f"Selected by {files}; no tuned records were given."
+
+
+@pytest.mark.parametrize(
+    ("measured", "others", "lines"),
+    [
+        (2, 0, ["Tuned records apply to 2 of 2 kernels."]),
+        (1, 0, ["Tuned records apply to 1 of 2 kernels.", "Variants of the other kernels are"]),
+        (2, 1, ["Tuned records apply to 2", "1 record of the file was measured on another"]),
+        (2, 7, ["Tuned records apply to 2", "7 records of the file were measured on other"]),
+    ],
+)
+def test_tuned_records_that_apply_are_counted(
+    exe: Any, measured: int, others: int, lines: list[str]
+) -> None:
+    chosen = {"constants": ["a.json"], "measured": measured, "times": 9, "others": others}
+    found = dict(summary_rows({**exe._manifest, "selection": chosen}, None))["variants"]
+    assert len(found) == len(lines)
+    assert all(line.startswith(start) for line, start in zip(found, lines, strict=True))
+
+
+def test_records_of_this_program_are_found(tmp_path: Path) -> None:
+    path, target = tmp_path / "records.jsonl", resolve_target()
+    groups = [k["group"] for k in tvm_disc.build(dense())._manifest["kernels"]]
+    variant = json.dumps({"family": "none", "knobs": {}, "parts": 1})
+    for context, group in [
+        (context_of(target), groups[0]),
+        (context_of(target), "another group"),
+        (context_of(target, "another processor"), groups[1]),
+    ]:
+        with closing(Journal(path, context)) as journal:
+            journal.write(Record(group, variant, (3, 5), 1e3))
+    text = tvm_disc.build(dense(), options=Options(records=path, cache=False)).explain()
+    found = re.sub(r"\s+", " ", text)
+    assert "variants Tuned records apply to 1 of 2 kernels. Variants of the other" in found
+    assert "1 record of the file was measured on another processor" in found
+
+
+def test_files_of_earlier_versions_have_no_such_row(exe: Any) -> None:
+    manifest = {k: v for k, v in exe._manifest.items() if k != "selection"}
+    assert "variants" not in [name for name, _ in summary_rows(manifest, None)]

@@ -12,7 +12,7 @@ from tvm_disc.schedules.dispatch.records import (
     records_path,
     warned_records,
 )
-from tvm_disc.schedules.dispatch.shipped import memory_for, model_for
+from tvm_disc.schedules.dispatch.shipped import files_for, memory_for, model_for
 from tvm_disc.schedules.dispatch.signature import template_hash
 from tvm_disc.schedules.dispatch.tree import read_trees
 from tvm_disc.schedules.kernel import Machine
@@ -47,6 +47,7 @@ def machine_of(target: Target, options: Options) -> Machine:
         memory=memory_for(processor),
         templates=own_templates(options.templates),
         winograd=options.winograd,
+        constants=files_for(processor),
     )
 
 

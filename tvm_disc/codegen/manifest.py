@@ -70,11 +70,31 @@ def describe(
             "launches": program_launches(general),
             "shapes": versions[-1].solver.describe(),
         },
+        "selection": selection(library),
         "refused": [str(r) for r in dict.fromkeys(refused)],
         "quantized": list(quantized),
         "state": _state(general.attrs),
         "ragged": _ragged(general.attrs),
     }
+
+
+def selection(library: KernelLibrary) -> dict[str, object]:
+    """Return what variants were selected by: files of cost constants, and tuned records.
+
+    ``measured`` is the number of kernels to whose group records apply, ``times`` the number of
+    records of this machine, and ``others`` the number of those of other machines or versions.
+    """
+    machine = library.machine
+    found: dict[str, object] = {"constants": list(machine.constants)}
+    if machine.records is not None:
+        groups = {group for group, _, _ in machine.records.times}
+        kernels = [k for k in library.kernels() if k.group is not None]
+        found |= {
+            "measured": sum(group_key(k.group) in groups for k in kernels if k.group is not None),
+            "times": len(machine.records.times),
+            "others": machine.records.others,
+        }
+    return found
 
 
 def _state(attrs: Mapping[str, Any]) -> list[dict[str, str | int]]:

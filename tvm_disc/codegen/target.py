@@ -127,7 +127,7 @@ def resolve_target(target: TargetLike = None) -> Target:
         target = target or host_target()
     given = _as_dict(target)
     if given.get("kind") != "llvm":
-        raise Unsupported(f"target: expected an llvm target, found {given.get('kind')!r}")
+        raise Unsupported(_not_llvm(given.get("kind")))
     given = _known_cpu(_known_triple(given))
     x86 = "mtriple" not in given or "x86" in str(given["mtriple"])
     attributes = [str(a) for a in given.get("mattr", [])]
@@ -141,6 +141,13 @@ def resolve_target(target: TargetLike = None) -> Target:
         return tvm.target.Target({"opt-level": _OPT_LEVEL, **kept, **extra, "cl-opt": options})
     except (TypeError, ValueError) as error:
         raise Unsupported(f"target: {str(error).split('. Target creation')[0]}") from error
+
+
+def _not_llvm(kind: object) -> str:
+    """Return the message for a target of another kind, which may be a misspelled CPU."""
+    near = difflib.get_close_matches(str(kind), _cpus(triple_of({})), n=3)
+    hint = f"; if it is a CPU, did you mean {' or '.join(near)}?" if near else ""
+    return f"target: expected an llvm target, found {kind!r}{hint}"
 
 
 def _cpus(triple: str) -> list[str]:

@@ -187,6 +187,7 @@ def summary_rows(manifest: Manifest, dims: Mapping[str, int] | None) -> list[tup
         ("kernels", [_kernels(manifest)]),
         ("guards", [checks]),
         ("workspace", [workspace(manifest, dims)]),
+        *_selection(manifest),
         ("not fused", [unfused if refused else "No fusion was refused."]),
     ]
 
@@ -205,6 +206,27 @@ def _kernels(manifest: Manifest) -> str:
     different = len(set(launches))
     repeated = f", of {different} different ones" if different < len(launches) else ""
     return f"A call runs {counted(len(launches), 'kernel')}{repeated}: {listed}."
+
+
+def _selection(manifest: Manifest) -> list[tuple[str, list[str]]]:
+    """Return a row about the data that variants were selected by; none for GPUs and old files."""
+    found = manifest.get("selection")
+    if not found or manifest.get("device"):
+        return []
+    files = " and ".join(found["constants"])
+    model = f"the cost constants of {files}" if files else "default cost constants"
+    if "times" not in found:
+        return [("variants", [f"Selected by {model}; no tuned records were given."])]
+    measured, count = found["measured"], len(manifest["kernels"])
+    lines = [f"Tuned records apply to {measured} of {counted(count, 'kernel')}."]
+    if measured < count:
+        lines.append(f"Variants of the other kernels are selected by {model}.")
+    if found["others"] == 1:
+        lines.append("1 record of the file was measured on another processor, target or version.")
+    elif found["others"]:
+        others = f"{found['others']} records of the file were measured"
+        lines.append(f"{others} on other processors, targets or versions.")
+    return [("variants", lines)]
 
 
 def tensors(rows: Any) -> list[str]:

@@ -37,6 +37,7 @@ class Machine:
         tf32: whether matmuls on a device may round operands to ten mantissa bits.
         code: the program's functions that run on the device.
         winograd: outputs a side of a minimal filtering tile; 0 disables minimal filtering.
+        constants: names of the files that ``model`` and ``memory`` were read from.
     """
 
     isa: Isa
@@ -52,6 +53,7 @@ class Machine:
     tf32: bool = False
     code: list[Any] = field(default_factory=list)
     winograd: int = 2
+    constants: tuple[str, ...] = ()
 
     @property
     def lanes(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,18 @@ from tvm import tirx
 
 from tvm_disc.codegen.machine import machine_of
 from tvm_disc.codegen.target import host_cpu, resolve_target
+from tvm_disc.errors import BadInput
 from tvm_disc.options import Options
 from tvm_disc.schedules.dispatch.cost import cost_table
 from tvm_disc.schedules.dispatch.cost_model import CostModel, Memory
-from tvm_disc.schedules.dispatch.shipped import FOLDER, LEVELS, memory_for, model_for, shipped
+from tvm_disc.schedules.dispatch.shipped import (
+    FOLDER,
+    LEVELS,
+    memory_for,
+    model_for,
+    read_constants,
+    shipped,
+)
 from tvm_disc.schedules.dispatch.variant import Plan, Variant, variants_of
 from tvm_disc.schedules.group import Machine
 from tvm_disc.target.isa import Isa
@@ -108,3 +117,46 @@ def test_fitting_finds_when_threads_pay() -> None:
     assert found.wake_ns > 4 * CostModel().wake_ns
     assert calibrate([sample], CostModel()) == found
     assert calibrate([sample], CostModel(), OF_THREADS).wake_ns == CostModel().wake_ns
+
+
+def test_the_files_of_a_processor_are_named() -> None:
+    assert machine_for("cascadelake").constants == ("x86-64-v4.json", "cascadelake.json")
+    assert machine_for("x86-64-v3").constants == ("x86-64-v3.json",)
+    assert machine_for("nehalem").constants == ("x86-64-v2.json",) * ("x86-64-v2" in SHIPPED)
+
+
+SHIPPED = {path.stem for path in FOLDER.glob("*.json")}
+GOOD = '{"processor": "future", "measured on": "it", "model": {"op_ns": 1}, "memory": {}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "future.json: expected JSON, found Expecting property name .*; measure again"),
+        ("[]", "expected a JSON object, found"),
+        (GOOD.replace("model", "modell"), "expected model, found 'modell'; rename it"),
+        (GOOD.replace("op_ns", "op_nss"), "model: expected op_ns or .*, found 'op_nss'; rename"),
+        (GOOD.replace("future", "past"), "expected the name 'future' as .*, found 'past'; rename"),
+        (GOOD.replace("1", '"1"'), "model.op_ns: expected a number above 0, found '1'; measure"),
+        (GOOD.replace("1", "NaN"), "model.op_ns: expected a number above 0, found nan"),
+        (GOOD.replace("1", "0"), "model.op_ns: expected a number above 0, found 0"),
+        (GOOD.replace("1", "true"), "model.op_ns: expected a number above 0, found True"),
+        (GOOD.replace('{"op_ns": 1}', "3"), "model: expected an object, found 3"),
+        (
+            GOOD.replace('"memory": {}', '"memory": {"run_tiles": 1.5}'),
+            "memory.run_tiles: expected an integer of at least 0, found 1.5",
+        ),
+    ],
+)
+def test_damaged_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "future.json"
+    path.write_text(GOOD)
+    assert read_constants(path)["model"] == {"op_ns": 1}
+    path.write_text(text)
+    with pytest.raises(BadInput, match=message):
+        read_constants(path)
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_the_shipped_files_are_valid(name: str) -> None:
+    assert set(read_constants(FOLDER / f"{name}.json")) >= {"measured on", "model"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import Expr, converting
 from tvm_disc.frontends.onnx import functions
+from tvm_disc.frontends.onnx.declaration import check_node
 from tvm_disc.frontends.onnx.node import OnnxNode, attributes, name_of, title
 from tvm_disc.frontends.onnx.ranks import completed, declared_ranks, renamed
 from tvm_disc.frontends.onnx.rows import find
@@ -20,7 +22,7 @@ from tvm_disc.relay import types as rt
 from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.ops.algebra import building
 from tvm_disc.support.limits import MOST_NODES
-from tvm_disc.typing import ModelProto, NodeProto, Proto
+from tvm_disc.typing import FunctionProto, ModelProto, NodeProto, Proto
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Model:
 
     infer: Inference
     folder: str = ""
-    functions: Mapping[tuple[str, str, str], Any] = field(default_factory=dict)
+    functions: Mapping[tuple[str, str, str], FunctionProto] = field(default_factory=dict)
     limit: int = MOST_NODES
     converted: int = 0
 
@@ -124,16 +126,20 @@ class OnnxGraph:
 
     def _results(self, proto: Proto) -> Any:
         domain = normal(proto.domain)
-        own = self._own_function(proto)
+        own, opset = self._own_function(proto), self.opset(domain)
+        declared = check_node(proto, own, opset)
         if own is not None:
             return self._call(own, proto, self._opsets_of(own))
-        opset = self.opset(domain)
         row = find(domain, proto.op_type, opset)
         inputs = [self.lookup(name) for name in proto.input]
         if row is not None:
             node = OnnxNode(self.infer, proto, inputs, attributes(proto), opset, self)
             with building(node):
-                return row.convert(node)
+                results = row.convert(node)
+            if not declared and node.ignored():
+                names = ", ".join(map(repr, node.ignored()))
+                warnings.warn(f"ONNX {title(proto)}: attribute {names} is ignored", stacklevel=2)
+            return results
         schema = functions.schema_of(domain, proto.op_type, opset)
         if not functions.has_body(schema):
             raise Unsupported(
@@ -149,7 +155,7 @@ class OnnxGraph:
         """Return the opset version of a domain."""
         return self.opsets.get(normal(domain), 1)
 
-    def _own_function(self, proto: Proto) -> object:
+    def _own_function(self, proto: Proto) -> FunctionProto | None:
         overload = getattr(proto, "overload", "")
         return self.model.functions.get((normal(proto.domain), proto.op_type, overload))
 

@@ -38,6 +38,7 @@ class OnnxNode(Calc):
         self.proto, self.op, self.name = proto, proto.op_type, name_of(proto)
         self.inputs, self.outputs = list(inputs), list(proto.output)
         self.attrs, self.opset, self.graph = attrs, opset, graph
+        self._read: set[str] = set()
 
     def __getitem__(self, k: int) -> Expr:
         """Return a required input."""
@@ -61,6 +62,7 @@ class OnnxNode(Calc):
 
     def attr(self, name: str, default: Any = None) -> Any:
         """Return an attribute, or its default."""
+        self._read.add(name)
         return self.attrs.get(name, default)
 
     def inside(self, values: Iterable[tuple[str, object]]) -> OnnxNode:
@@ -113,7 +115,12 @@ class OnnxNode(Calc):
         """Return a required attribute."""
         if name not in self.attrs:
             raise Unsupported(f"attribute '{name}' is missing")
+        self._read.add(name)
         return self.attrs[name]
+
+    def ignored(self) -> list[str]:
+        """Return the attributes that the converter has not read."""
+        return sorted(set(self.attrs) - self._read)
 
 
 def name_of(proto: Proto) -> str:
