@@ -410,7 +410,7 @@ def _inputs(args: argparse.Namespace, dtypes: Mapping[str, str]) -> dict[str, An
     return {**ordered, **found}
 
 
-def _array(path: Path) -> Any:
+def _array(path: Path) -> Array:
     try:
         array = np.load(path)
     except _NOT_NUMPY:
@@ -432,7 +432,7 @@ def _arrays(path: Path) -> dict[str, Array]:
     return dict(arrays)
 
 
-def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
+def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     try:
         kind = np.dtype(dtype)
     except TypeError:

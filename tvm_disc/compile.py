@@ -342,7 +342,7 @@ def compiled(job: Job, trace: Trace, key: str | None) -> Kept:
             with_kernels(graph, target, job.options, trace, job.device, objects)
             for target, objects in zip(job.targets, compiling, strict=True)
         ]
-        del graph  # of its weights only those of the programs are left
+        del graph  # frees weights that no program uses
         # Host program. Its memory plan requires all launches in their final order.
         with trace.stage("host program"):
             release(sum(c.array.nbytes for f in fronts for p in f.programs for c in p.constants))
@@ -418,7 +418,8 @@ def fused_graph(
 ) -> Fused:
     """Run ``PASSES`` and the user's passes on each version of the program."""
     first = next(iter(ragged), "")
-    equal = [f"{first}.0 == {name}.0" for name in ragged if name != first]  # numbers of items
+    # All ragged inputs have the same number of items.
+    equal = [f"{first}.0 == {name}.0" for name in ragged if name != first]
     stated = [*check_constraints(constraints), *equal]
     told = Told(_params(params), stated, options, ragged=ragged)
     hooks = read_hooks({} if passes is None else passes, STAGES)
@@ -431,7 +432,7 @@ def fused_graph(
         for version in versions:
             _report(trace, first, version.mod, options)
             trace.say(FACTS, version.solver.describe)
-    del module  # and below each version: passes free the weights that they replace
+    del module  # passes free the weights that they replace, so no reference is kept here
     fused, refused = [], []
     quantized: list[str] = []
     while versions:

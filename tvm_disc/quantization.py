@@ -88,7 +88,7 @@ def quantize(
         return compiled(target=target, options=options, passes=hooks)
 
     observe = _observe()
-    exe = built(observe)  # for this machine, whatever the target is
+    exe = built(observe)  # calibration runs on this machine, for any target
     for inputs in calls:
         flat = exe._flat((), inputs) if isinstance(inputs, Mapping) else exe._flat(inputs, {})
         values = prepared_inputs(exe.signature, checked_arguments(exe.signature, flat))

@@ -36,7 +36,7 @@ NEXT_WAKE, WAKE_PAUSE, ALONE_UNTIL, FACTOR, LAUNCHES = 48, 49, 50, 51, 52
 # Cost of the last wake for its caller, the time that workers saved since then, and the time that
 # they saved since a part was last held up; in nanoseconds.
 WAKE_COST, GAIN, SAVED = 53, 54, 55
-# Launches that workers helped, launches that a worker delayed, launches that woke workers.
+# Counters of launches: with parts run by workers, delayed by a worker, that woke workers.
 HELPED, HELD_UP, WOKEN = 56, 57, 58
 SLOTS = 64
 SLOT_COUNT, SLOT_WORDS = 16, 16

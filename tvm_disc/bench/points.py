@@ -16,6 +16,7 @@ from tvm_disc.relay_passes.versions import import_versions
 from tvm_disc.schedules.dispatch.sampling import bounds
 from tvm_disc.shape import Solver
 from tvm_disc.tuning.shapes import equal_pairs
+from tvm_disc.typing import Array
 
 Inputs: TypeAlias = "Sequence[tuple[str, Sequence[str], str]]"  # name, dims as text, dtype
 Point: TypeAlias = "Mapping[str, int]"
@@ -142,7 +143,7 @@ def cases_of(
         found: dict[str, np.ndarray] = {}
         for (name, _, dtype), shape in zip(sweep.inputs, sweep.shapes(point), strict=True):
             kind, (low, high) = np.dtype(dtype), ranges.get(name, (0, 1))
-            made: Any = (
+            made: Array = (
                 rng.standard_normal(shape)
                 if kind.kind == "f"
                 else rng.integers(low, high, shape, endpoint=True)

@@ -75,7 +75,7 @@ class Served:
     def close(self) -> None:
         """End the process."""
         assert self.process.stdin is not None and self.process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it crashed with a request unread
+        with contextlib.suppress(BrokenPipeError):  # the server crashed before it read the request
             self.process.stdin.close()
         try:
             self.process.wait(10)

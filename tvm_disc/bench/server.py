@@ -27,7 +27,7 @@ import numpy as np
 
 Call: TypeAlias = "Callable[[], Any]"
 Bind: TypeAlias = "Callable[[Mapping[str, Any]], Call]"
-Opened: TypeAlias = "tuple[Bind, str]"  # and the engine's version
+Opened: TypeAlias = "tuple[Bind, str]"  # (function that binds inputs, version of the engine)
 
 MOST_CALLS = 1000  # maximum calls per turn
 READ_ONNX = ("onnxruntime", "openvino")
@@ -241,7 +241,7 @@ def serve(
     except ImportError as error:
         answer({"absent": str(error)})
         return
-    except Exception as error:  # any class: the engine raises it
+    except Exception as error:  # the engine may raise any class
         answer({"error": text_of(error)})
         return
     answer({"seconds": time.perf_counter() - begin, "version": version})
@@ -259,7 +259,7 @@ def serve(
             else:
                 assert call is not None, "inputs come first"
                 answer({"seconds": turn(call, request["seconds"])})
-        except Exception as error:  # any class: the engine raises it
+        except Exception as error:  # the engine may raise any class
             answer({"error": text_of(error)})
 
 

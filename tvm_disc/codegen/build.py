@@ -38,6 +38,7 @@ from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.support.late import Late
 from tvm_disc.tir.builder import Block, call, prim_func
 from tvm_disc.tir.index import product
+from tvm_disc.typing import Expr
 
 if TYPE_CHECKING:
     from tvm_disc.codegen.cuda.graphs import Graphs
@@ -256,7 +257,7 @@ def _pool(slot: object) -> Any:
     nothing.
     """
 
-    def emit(block: Block, args: Arguments) -> Any:
+    def emit(block: Block, args: Arguments) -> Expr:
         limit, results = (block.bind("limit", args.integer(k)) for k in range(2))
         state = state_of(block, static_cell(block, slot))
         with block.when(limit >= 0):

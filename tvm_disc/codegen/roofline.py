@@ -33,8 +33,8 @@ from tvm_disc.target.isa import Isa, isa_of
 
 TURNS = 32_000  # iterations of multiply-adds in one burst, about 0.1 ms
 BURST_BYTES = 1 << 21  # bytes that a burst reads at least; about 0.1 ms
-SIZES = (1 << 18, 1 << 21, 1 << 25, 1 << 27)  # of the memory read, in bytes
-CACHED = 4  # as many times that if they are in a cache
+SIZES = (1 << 18, 1 << 21, 1 << 25, 1 << 27)  # sizes of the memory that is read, in bytes
+CACHED = 4  # a burst reads at least so many times BURST_BYTES
 BURSTS, LIMIT_S = 200, 0.08  # a value is the best of so many bursts, or of this time
 
 _FOUND: dict[int, Peaks] = {}

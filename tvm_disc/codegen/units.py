@@ -21,7 +21,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import GlobalVar
 
-from tvm_disc.typing import Call, Expr
+from tvm_disc.typing import Call, Expr, TVMModule
 
 Function: TypeAlias = Any
 Functions: TypeAlias = Mapping[Any, Function]  # keyed by global variable
@@ -50,7 +50,7 @@ class Emitted:
     known: Mapping[Any, tuple[str, Callable[[], Functions]]] = field(default_factory=dict)
 
     @property
-    def module(self) -> Any:
+    def module(self) -> TVMModule:
         """The whole program as one module."""
         # first, as this may add shared functions
         known = [make() for _, make in self.known.values()]
@@ -212,7 +212,7 @@ class Unit:
         self.key = _digest([*chain(*sorted(told.items())), *sorted(self.outside)])
 
     @property
-    def module(self) -> Any:
+    def module(self) -> TVMModule:
         """The functions as a module; calls of other units are external calls."""
         own = {gv: GlobalVar(self._names.of(gv)) for gv in self._part}
 

@@ -26,7 +26,7 @@ from tvm_disc.support.literals import aligned
 
 Expr: TypeAlias = ast.Expr
 T = TypeVar("T", bound=Algebra)  # a tensor of the front end
-D = TypeVar("D")  # a dim of the front end; int is one
+D = TypeVar("D")  # the front end's type of a dim, which includes int
 
 MOST = (1 << 63) - 1  # greater than any dim
 

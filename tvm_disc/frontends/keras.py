@@ -50,7 +50,7 @@ def from_keras(model: Model) -> IRModule:
     for shared in (False, True) if several else (False,):
         try:
             return from_stablehlo(_exported(model, inputs, shared))
-        except (TypeError, ValueError) as error:  # of shapes that JAX cannot prove to be equal
+        except (TypeError, ValueError) as error:  # JAX cannot prove that two shapes are equal
             found = error
     raise Unsupported(
         f"Keras model {model.name!r}, each None being a separate dim: {_text(found)}; {_ADVICE}"

@@ -11,7 +11,7 @@ from tvm_disc.frontends.extras import require
 from tvm_disc.jax.custom_call import has_custom_calls
 from tvm_disc.runtime.executable import Executable
 
-Call: TypeAlias = Callable[[Sequence[object]], object]  # of the leaves of arguments
+Call: TypeAlias = Callable[[Sequence[object]], object]  # takes the leaves of the arguments
 
 MOST_CALLS = 10_000  # maximum number of shapes whose program is looked up at once
 # Arrays that calls at one shape convert before XLA does it: 3 microseconds each, as long as XLA

@@ -29,7 +29,7 @@ class Compiled:
         self._flatten = flattening()
         self._wrap: Callable[[SupportsDLPack], object] | None = None
         self._view: Callable[[object], object] | None = None
-        self.shapes: set[Hashable] = set()  # those of arrays that XLA has a custom call for
+        self.shapes: set[Hashable] = set()  # shapes for which XLA has compiled a custom call
         self._calls = CallTable()
 
     def __call__(self, *args: object, **kwargs: object) -> Any:

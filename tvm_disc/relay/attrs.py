@@ -248,7 +248,7 @@ def plain_value(value: object) -> AttrValue:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (Expr, Opaque)):
-        return None  # also an argument of the call, which holds the value
+        return None  # the name is also an argument of the call, which has the value
     if isinstance(value, (Device, Target)):
         return None  # a program runs on the target that it is compiled for
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):

@@ -89,7 +89,7 @@ def const(value: Any, dtype: str | TensorType | None = None, span: Span | None =
         value = value.numpy()  # a TVM array
     try:
         array = np.asarray(value)
-    except ValueError:  # ragged lists
+    except ValueError:  # nested lists of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise BadNode(f"a constant: expected numbers or bools, found {str(value)[:80]!r}")
@@ -257,9 +257,8 @@ def _bound(
 
 
 def _signature(params: Mapping[str, object]) -> inspect.Signature:
-    """Return the signature for ``inspect``. A required parameter after optional ones is
-    keyword-only,
-    since Python allows no other form.
+    """Return the signature for ``inspect``. A required parameter after
+    optional ones is keyword-only, since Python allows no other form.
     """
     optional = False
     shown = []

@@ -39,7 +39,10 @@ def decode_array(data: bytes, offset: int = 0) -> tuple[NDArray[Any], int]:
         raise ParseError(f"a stored tensor is truncated: {error}") from None
     dtype = _dtype(code, bits, lanes)
     if ndim > _MOST_DIMS or any(d < 0 for d in shape):
-        raise ParseError(f"a stored tensor has the shape {str(shape)[:80]}")
+        raise ParseError(
+            f"a stored tensor: expected at most {_MOST_DIMS} dims of at least 0, "
+            f"found {str(shape)[:80]}"
+        )
     count = math.prod(shape)
     if nbytes != count * dtype.itemsize or offset + nbytes > len(data):
         raise ParseError(
@@ -140,5 +143,8 @@ def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
     if lanes == 1 and code == 1 and bits == 1:
         return np.dtype(np.bool_)
     if lanes != 1 or code not in _KINDS or bits not in (8, 16, 32, 64):
-        raise Unsupported(f"a stored tensor has type code {code}, {bits} bits, {lanes} lanes")
+        raise Unsupported(
+            f"a stored tensor: expected a number type of 8 to 64 bits, "
+            f"found code {code}, {bits} bits, {lanes} lanes"
+        )
     return np.dtype(f"<{_KINDS[code]}{bits // 8}")

@@ -92,7 +92,7 @@ def __getattr__(name: str) -> Any:
         return import_module(_GROUPS[name])
     if name in REFUSED_FUNCTIONS:
         raise Unsupported(f"relay.{name}: {REFUSED_FUNCTIONS[name]}")
-    if name in ("algorithm", "reduce", "tensor", "transform"):  # names of Relay's files
+    if name in ("algorithm", "reduce", "tensor", "transform"):  # files of Relay's package
         return sys.modules[__name__]
     if name == "strategy":
         return import_module("tvm_disc.relay.op.strategy")

@@ -238,7 +238,7 @@ def register_stateful(op_name: str, stateful: bool, level: int = 10) -> object:
     """Register that calls of a user's operator have no side effects; others are refused."""
     if stateful:
         raise Unsupported(
-            f"{op_name}: calls are computed once for all that use them; none may have effects"
+            f"{op_name}: expected an operator without side effects, since its users share one call"
         )
     return register_op_attr(op_name, "TOpIsStateful", stateful, level)
 

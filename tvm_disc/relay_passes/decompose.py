@@ -258,7 +258,7 @@ def _split(t: TermEmitter, call: Call) -> Expr:
     """Return ``split`` as a tuple of slices."""
     x, axis = call.args[0], int(call.attrs.axis)
     extents = [t.shape.values[axis] for t in call.ty.fields]
-    begin: Any = 0
+    begin: int = 0
     pieces = []
     for extent in extents:
         end = begin + extent

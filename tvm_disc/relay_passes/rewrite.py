@@ -79,7 +79,7 @@ class Sequence_:
             self._nested -= 1
         return None
 
-    def keep(self, binding: Any, call: Any) -> Node:
+    def keep(self, binding: Any, call: Expr) -> Node:
         """Bind a call to its old variable."""
         if call is not binding.value:
             relax.expr._update_type(call, binding.var.ty)
@@ -287,7 +287,7 @@ def rewrite_function(
 
 
 def _rewrite_sequence(
-    seq: Any,
+    seq: Expr,
     solver: Solver,
     outer: Mapping[Var, Node],
     renamed: Mapping[Any, Any],
@@ -315,7 +315,7 @@ def _rewrite_sequence(
     return relax.SeqExpr(like_blocks(seq.blocks, out.bindings), body)
 
 
-def _substituted(seq: Any, outer: Sequence_) -> Expr:
+def _substituted(seq: Expr, outer: Sequence_) -> Expr:
     """Return a branch with outer variables replaced."""
     inner = Sequence_(outer.solver, outer.lookup, outer.folding)
     inner.renamed.update(outer.renamed)

@@ -43,7 +43,7 @@ class Told:
 
     @property
     def narrowing(self) -> Narrowing:
-        """How :func:`NarrowWeights` may round the operands of matmuls, by the options."""
+        """The rounding of matmul operands that the options allow :func:`NarrowWeights`."""
         kind = self.options.weights
         form = None if kind is None else WeightFormat(BITS[kind], self.options.weight_group)
         return Narrowing(self.options.int8_activations, form)

@@ -317,7 +317,7 @@ class Executable:
             remember(self._results, args, converted, self._plain)
         return converted
 
-    def _write(self, args: Arguments, out: Argument) -> Any:
+    def _write(self, args: Arguments, out: Argument) -> Argument:
         outputs = written_tensors(out, len(self._manifest["results"]))
         self.on_tensors(checked_arguments(self._manifest["inputs"], args), outputs)
         return out

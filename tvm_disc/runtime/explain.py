@@ -15,7 +15,7 @@ decisions = Late("tvm_disc.runtime.decisions:decisions")
 letters = Late("tvm_disc.runtime.decisions:letters")
 
 WIDEST = 60  # characters of the column of sizes; a longer condition has a separate line
-HEADINGS = {  # of the description of shapes
+HEADINGS = {  # section of the description of shapes -> its heading
     "symbols": "symbols: the dims with their bounds, and where they come from",
     "facts": "facts: what the compiler knows of the dims",
     "guards": "guards: conditions that every call checks",

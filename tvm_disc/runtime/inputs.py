@@ -232,7 +232,7 @@ def described(names: Sequence[str], args: Sequence[object], outputs: Sequence[ob
         try:
             dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
             parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
-        except Exception:  # any class: attributes may run user code
+        except Exception:  # attributes may run user code, which may raise any class
             parts.append(f"{name}: {type(value).__name__}")
     return ", ".join(parts)
 
@@ -316,7 +316,7 @@ def bound_dims(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> dic
     dims: dict[str, int] = {}
     for name, declared, _ in signature:
         shape = shapes.get(name)
-        fits = isinstance(shape, tuple | list) or (  # the first test is the fast one
+        fits = isinstance(shape, tuple | list) or (  # the fast test comes first
             isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str)
         )
         if shape is None or not fits or len(shape) != len(declared):

@@ -11,6 +11,7 @@ from typing import Any
 from tvm_disc.errors import BadInput, DiscError, shown
 from tvm_disc.runtime.inputs import ordered
 from tvm_disc.support.late import Late
+from tvm_disc.typing import Argument
 
 _ragged_calls = Late("tvm_disc.runtime.batches.ragged:RaggedCalls")
 
@@ -65,7 +66,7 @@ class Structure:
         write: Callable[[tuple[Any, ...], Any], Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        out: Any,
+        out: Argument,
     ) -> Any:
         """Return the nested results of ``run``, or ``out``, into which ``write`` has written."""
         if self._is_flat_call(args, kwargs):

@@ -161,7 +161,7 @@ class Converter:
             return self._shift(e, e.args[0], e.args[1], left=name == "shift_left")
         return self._opaque(e)
 
-    def _shift(self, e: Expr, value: Expr, by: Any, left: bool) -> Poly:
+    def _shift(self, e: Expr, value: Expr, by: Expr, left: bool) -> Poly:
         k = self.poly(by).as_const
         if k is None or not 0 <= k < 62:
             return self._opaque(e)

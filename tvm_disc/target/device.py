@@ -84,7 +84,7 @@ MEASURED = Costs(
 )  # fmt: skip
 _PIPES = ("load", "shared", "multiply", "tensor", "tensor_copy", "tensor_slice", "group",
           "group_slice", "library_step", "library_tensor_step")  # fmt: skip
-_CLOCK_GHZ, _LANES = 1.98, 128  # of the H100, under load
+_CLOCK_GHZ, _LANES = 1.98, 128  # clock under load and lanes per multiprocessor of the H100
 
 
 @dataclass(frozen=True)

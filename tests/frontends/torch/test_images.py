@@ -120,5 +120,5 @@ def test_pooling_to_an_unknown_size_is_refused() -> None:
         return F.adaptive_avg_pool2d(x, (y.shape[0], 2))
 
     program = exported(pooled, tensors((2, 3, 8, 8), (3,)), "_ _ h _", "n")
-    with pytest.raises(Unsupported, match="adaptive pooling to a size known at run time"):
+    with pytest.raises(Unsupported, match="a size of adaptive pooling that is known at compile"):
         tvm_disc.build(program)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 460, 220  # of the plot, without scales
+WIDTH, HEIGHT = 460, 220  # size of the plot without axes, in pixels
 LEFT, RIGHT, ABOVE, BELOW = 82, 12, 10, 40
 MOST_TICKS = 6
 APART = 34  # least distance of the numbers below the x axis

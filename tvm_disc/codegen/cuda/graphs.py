@@ -78,7 +78,7 @@ class Graphs:
 
     @property
     def words(self) -> int:
-        """Words of one graph."""
+        """The number of words of the record of one graph."""
         return KEY + self.key_words
 
 
@@ -399,7 +399,7 @@ def _take() -> Any:
         block.eval(call(TAKE, state.data, size, out.data))
         block.store(graph, WORKSPACE, out[i64(0)])
         block.store(graph, BYTES, size)
-    # Equal dims need equal sizes; a larger size is refused rather than written out of bounds.
+    # Calls of one graph have equal sizes. A larger size would be written out of bounds: refuse it.
     block.store(out, 0, tirx.Select(size > graph[i64(BYTES)], i64(0), graph[i64(WORKSPACE)]))
     return prim_func([address, size, out_ptr], block.stmt())
 

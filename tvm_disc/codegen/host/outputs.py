@@ -44,7 +44,7 @@ from tvm_disc.codegen.host.overlap import Spans
 from tvm_disc.codegen.plan.program import AllocOutput, Program, StoredTensor
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
-from tvm_disc.typing import UNSET, Expr
+from tvm_disc.typing import UNSET, Buffer, Expr
 
 FEW = 32  # number of inputs that the entry reads itself; more are read by ``codegen.host.inputs``
 
@@ -220,7 +220,7 @@ class CallerTensors:
         self.allocated.append(k)
         self.host.outputs[k] = block.bind(f"out{k}", as_pointer(data[i64(0)]))
 
-    def _make(self, value: StoredTensor, dims: list[Expr], data: Any) -> None:
+    def _make(self, value: StoredTensor, dims: list[Expr], data: Buffer) -> None:
         block, k, rank = self.block, value.storage.position, len(dims)
         code, bits = dtype_fields(value.dtype)
         kind = ((code | bits << 8 | 1 << 16) << 32) | rank
@@ -236,7 +236,7 @@ class CallerTensors:
         self._set_any(self.any_list, k, TENSOR_OBJECT, made[i64(0)])
         block.store(data, 0, made[i64(1)])
 
-    def _accept(self, instruction: AllocOutput, dims: list[Expr], data: Any) -> None:
+    def _accept(self, instruction: AllocOutput, dims: list[Expr], data: Buffer) -> None:
         """Emit checks of a caller's output tensor: kind, shape, layout, and overlap with needed
         memory.
         """

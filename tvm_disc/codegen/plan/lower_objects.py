@@ -189,7 +189,7 @@ class ObjectLowerer:
         self.here.add(Fail(str(args[0].value)))
         return Dead()
 
-    def _field(self, source: Box, index: int, ty: TVMType) -> Any:
+    def _field(self, source: Box, index: int, ty: TVMType) -> StoredTensor | Box:
         target = self._box("field")
         self.here.add(GetField(target, source, index))
         return self.opened(target, ty)

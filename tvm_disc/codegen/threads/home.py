@@ -27,7 +27,7 @@ from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.threads.atomics import load, store
 from tvm_disc.codegen.threads.state import word
 from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Buffer, Expr
 
 # ``home_address``: packed function ``() -> address of the process-wide state of the workers``; 0 if
 # its allocation failed.
@@ -177,7 +177,7 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 
 
-def library() -> Any:
+def library() -> StringImm:
     """Return the imported LLVM code of this module."""
     return StringImm(_LIBRARY)
 
@@ -228,7 +228,7 @@ def _find(block: Block, args: Arguments) -> Expr:
     return home[i64(0)]
 
 
-def _enter(block: Block, made: Expr, home: Any) -> None:
+def _enter(block: Block, made: Expr, home: Buffer) -> None:
     """Register a new home, unless another thread was faster; store the registered one in
     ``home``.
     """

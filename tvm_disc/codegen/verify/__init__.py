@@ -161,7 +161,7 @@ def _framework(
     name, run = found
     try:
         made = run(*inputs)
-    except Exception as error:  # of any class: the framework raises it
+    except Exception as error:  # the framework may raise any class
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         yield Comparison(name, why=f"it raised: {reason}")
         return
@@ -186,7 +186,7 @@ def _first_wrong(
         return None, [f"Kernels were not compared: {str(error).splitlines()[0]}"]
     values = results[len(results) - expose.count :]
     symbols = expose.symbols(inputs, values)
-    skipped: dict[str, str] = {}  # kernels with the reason
+    skipped: dict[str, str] = {}  # kernel -> reason
     for number, call in enumerate(expose.calls):
         outputs = {k: values[v] for k, v in enumerate(call.results) if v is not None}
         if call.operands is None:

@@ -213,7 +213,7 @@ class _Decoder:
         n, s = self.n, self.sizes
         steps = np.arange(0, s.depth, 2, dtype=np.float32) / np.float32(s.depth)
         rates = (1.0 / (s.base**steps)).astype(np.float32) / np.float32(s.stretch)
-        if self.file.has("rope_freqs.weight"):  # of models for long texts
+        if self.file.has("rope_freqs.weight"):  # only in models for long texts
             rates = rates / self._vector("rope_freqs.weight", s.depth // 2)
         place = n.expand(n.cast(self.positions, "float32"), 1, 1)
         angles = n.expand(place, 3) * const(rates, "float32")
@@ -282,7 +282,9 @@ class _Decoder:
     def _vector(self, name: str, size: int) -> Array:
         found = self.file.tensor(name, [size])
         if isinstance(found, Blocks):
-            raise Unsupported(f"{self.file.path}: tensor {name}: expected floats, found few bits")
+            raise Unsupported(
+                f"{self.file.path}: tensor {name}: expected floats, found a quantized format"
+            )
         return np.asarray(found, np.float32)
 
     def _norm(self, name: str, x: Expr, optional: bool = False) -> Expr:

@@ -69,7 +69,7 @@ class OnnxGraph:
         self.model, self.opsets, self.outer = model, opsets, outer
         self.infer = model.infer
         self.values: dict[str, object] = {}
-        self.ranks: dict[str, int] = {}  # of values whose rank the model declares
+        self.ranks: dict[str, int] = {}  # ranks that the model declares, by value
         self.references: dict[str, object] = {}  # attributes of a function call, as protos
 
     # -- values --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from tvm_disc.frontends.stablehlo.attributes import constant, is_complex
 from tvm_disc.frontends.stablehlo.node import direction, owner, short_name
 
 MOST = 64  # maximum number of operators in a formula
-Functions = Callable[[str], Any]  # from a name to the function of the module
+Functions = Callable[[str], Any]  # function of the module by name
 
 
 class _NoFormula(Exception):

@@ -43,7 +43,7 @@ class ModuleConversion:
         self.functions = {_symbol(f): f for f in module.body if f.operation.name == "func.func"}
         self.values: dict[object, Expr] = {}
         self.conditions: list[tuple[object, Expr, str]] = []
-        self.stacks: list[object] = []  # of the loops whose bodies are being converted
+        self.stacks: list[object] = []  # stacks of the loops whose bodies are being converted
         self._converted, self._depth = 0, 0
         self._constants: dict[object, ast.Constant] = {}
 
@@ -61,7 +61,7 @@ class ModuleConversion:
         """Convert the body of a function for given arguments; return its results."""
         return self.run(self.function(name).regions[0].blocks[0], given)
 
-    def value(self, value: Any) -> Expr:
+    def value(self, value: Expr) -> Expr:
         """Return the expression of an MLIR value."""
         return self.values[value]
 

@@ -36,7 +36,7 @@ class ConversionScope(Protocol):
     def function(self, name: str) -> Any:
         """Return a function of the module by name."""
 
-    def value(self, value: Any) -> Expr:
+    def value(self, value: Expr) -> Expr:
         """Return the expression of an MLIR value."""
 
     def note_condition(self, cond: Any, message: str) -> None:

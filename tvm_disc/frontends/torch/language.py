@@ -20,7 +20,7 @@ from tvm_disc.frontends.extras import require
 from tvm_disc.typing import CacheLayer, PreTrainedModel, TorchTensor
 
 Kind: TypeAlias = "type[CacheLayer]"
-Parameters: TypeAlias = Mapping[str, inspect.Parameter]  # of `forward`
+Parameters: TypeAlias = Mapping[str, inspect.Parameter]  # parameters of `forward`, by name
 Dims: TypeAlias = "dict[int, object]"  # dynamic dims of a tensor, by axis
 
 WORDS = 4  # words of the call that shows the cache
@@ -179,7 +179,7 @@ def _step(
     ids = torch.ones((2, length), dtype=torch.long)
     past = tuple(x.new_zeros((*x.shape[:2], WORDS, *x.shape[3:])) for x in growing)
     past_shapes: tuple[Dims, ...] = tuple({0: b, 2: p} for _ in past)
-    if past:  # the mask of the words before
+    if past:  # append the mask of the new words to that of the cached words
         past = (torch.ones((2, WORDS), dtype=torch.long), *past)
         past_shapes = ({0: b, 1: p}, *past_shapes)
     text = model.config.get_text_config(decoder=True)

@@ -103,7 +103,7 @@ class Symbols:
             return scalar(float(e), FLOAT), FLOAT
         rule = RULES.get(type(e).__name__)
         if rule is None:
-            raise Unsupported(f"arithmetic on sizes: {type(e).__name__} in {e}")
+            raise Unsupported(f"the function {type(e).__name__} of sizes is not supported, in {e}")
         args = [self.number(a) for a in e.args]
         return rule(args)
 

@@ -51,7 +51,9 @@ def relay_dtype(dtype: object) -> str:
     """
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES:
-        raise Unsupported(f"elements of {name}; expected bools, integers or floats of 8 to 64 bits")
+        raise Unsupported(
+            f"expected elements of bool, integers or floats of 8 to 64 bits, found {name}"
+        )
     return name
 
 

@@ -37,7 +37,7 @@ def i64(value: int) -> Expr:
 
 MOST_ELEMENTS = 1 << 47  # elements that a processor can address
 MOST_NUMBER = 1 << 62
-NAMED = 3  # numbers in the data that a size depends on, from which it gets a symbol
+NAMED = 3  # sizes that depend on at least so many numbers in the data get a symbol
 
 
 def reshape_call(x: Expr, dims: Sequence[Dim]) -> Expr:

@@ -26,6 +26,7 @@ from tvm_disc.relay.importer.kinds import (
     resolve,
 )
 from tvm_disc.relay.importer.tensor import Boxed, Closure
+from tvm_disc.typing import Expr
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Describer:
             ]
         return ["data", name]
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: Expr) -> Any:
         """Return the description of a result."""
         if isinstance(value, tuple):
             return [self.value(v) for v in value]

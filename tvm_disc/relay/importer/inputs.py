@@ -122,7 +122,9 @@ class Inputs:
         if isinstance(dim, rt.DimOp):
             a, b = (self._dim(x, key, name, source) for x in (dim.a, dim.b))
             return self.solver.simplify(DIM_OPS[dim.op](a, b))
-        raise Unsupported(f"{source}: dim {dim}")
+        raise Unsupported(
+            f"{source}: expected an int, a symbol or arithmetic of them as a dim, found {dim}"
+        )
 
     def _symbol(self, key: tuple[Expr, int] | str, name: str, source: str) -> object:
         if key not in self.symbols:

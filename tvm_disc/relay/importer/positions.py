@@ -115,7 +115,7 @@ def _counting_axes(ctx: Emitter, line: Progression, dims: Sequence[Dim]) -> list
     if not ctx.same(line.start, i64(0)):
         return None
     axes: list[int] = []
-    stride: Any = i64(1)
+    stride: Expr = i64(1)
     for axis in reversed(range(len(dims))):
         step = line.steps[axis]
         if ctx.literal(dims[axis]) == 1 or ctx.literal(step) == 0:

@@ -135,7 +135,7 @@ def _shape_of(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | No
 
 
 def _size(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
-    total: Any = 1
+    total: int = 1
     for d in args[0].dims:
         total = ctx.number(ctx.settle(as_expr(total) * d))
     return objects([total], ())

@@ -98,7 +98,7 @@ class ModuleWalk:
         finally:
             self.frame, self._depth = outer
 
-    def seen_from_here(self, value: Any, owner: Frame) -> object:
+    def seen_from_here(self, value: Boxed | Tensor, owner: Frame) -> object:
         """Return a value of an outer function in the current function, as an extra parameter."""
         if owner is self.frame or isinstance(value, Closure | Bottom | TailCall):
             return value

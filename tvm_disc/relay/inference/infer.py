@@ -330,7 +330,7 @@ class _Walk:
         yield node.tuple_value
         field = _Field(node, self.of(node.tuple_value), Unknown())
         self._advance(field)
-        if isinstance(field.whole, Unknown):  # still open, or may become wider
+        if isinstance(field.whole, Unknown):  # not inferred yet, or may be generalized
             self.waiting.append(field)
             self._give(node, field.out)
         else:

@@ -10,7 +10,7 @@ from tvm_disc.relay import expr as ex
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.attrs import Opaque
 
-MOST_DIGITS = 18  # of a node number
+MOST_DIGITS = 18  # maximum digits of a node number
 # Limits of types and attributes when they are expanded to trees, in which nothing is shared.
 MOST_PARTS = 1_000_000
 DEEPEST = 200

@@ -54,7 +54,9 @@ class SourceText:
 
     text: str
     tokens: list[Token] = field(default_factory=list)
-    spans: dict[int, Span] = field(default_factory=dict)  # by index of the preceding token
+    spans: dict[int, Span] = field(
+        default_factory=dict
+    )  # source spans, by the index of the preceding token
     metadata: str = ""
     metadata_pos: int = 0
     lines: list[int] = field(default_factory=list)

@@ -206,7 +206,7 @@ class TypeParser(TokenStream):
             dtype = np.dtype(f"{kind}{match[3] or 32}")
             value = int(match[1])
             if match[2] is None and match[3] is None and not -(2**31) <= value < 2**31:
-                dtype = np.dtype("int64")  # as Relay reads a number without a type suffix
+                dtype = np.dtype("int64")  # Relay's type of a number without a suffix
             if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
                 self.fail(f"{value} does not fit {dtype}; write {value}i64", token)
             return np.asarray(value, dtype)

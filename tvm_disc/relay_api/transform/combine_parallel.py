@@ -75,7 +75,7 @@ class _Combiner:
                 found.setdefault(key, []).append(node)
         return list(found.values())
 
-    def _key(self, node: Expr) -> Any:
+    def _key(self, node: Expr) -> tuple[Expr, tuple[int, ...], str | None, str] | None:
         """Return the key that is equal for calls that can be merged; None for other nodes."""
         if op_name(node) != self.op or not isinstance(node, Call):
             return None

@@ -473,7 +473,7 @@ def _wide_binary(
         )
     parts = [requantized(value, kind, wide) for value, kind in (left, right)]
     if wide.integers(0.0).any():
-        raise NoRule(f"{name}: int32 operands with a zero point")
+        raise NoRule(f"{name}: expected int32 operands without a zero point, found one")
     return op_call(name, *parts), wide
 
 

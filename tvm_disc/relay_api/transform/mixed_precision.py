@@ -59,7 +59,7 @@ _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895314e38, "float64": float("inf"
 
 
 class _Caster:
-    """One function, rewritten operands first; ``dtypes`` has the new float type of every value."""
+    """Rewrites one function in post-order; ``dtypes`` has the new float type of every value."""
 
     def __init__(self, func: Function, dtype: str, missing: int) -> None:
         self.func, self.narrow, self.missing = func, dtype, missing

@@ -227,7 +227,7 @@ def FuseOps(fuse_opt_level: int = -1) -> FunctionPass:
     groups regardless of this pass; the pass serves readers, and scripts that count groups.
     """
 
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Expr:
         level = ctx.opt_level if fuse_opt_level < 0 else fuse_opt_level
         most = int(ctx.config.get("relay.FuseOps.max_depth", MOST_NODES))
         linked = bool(ctx.config.get("relay.FuseOps.link_params", False))
@@ -262,7 +262,7 @@ def ToMixedPrecision(
     context has ``relay.ToMixedPrecision.keep_orig_output_dtype``; other functions keep theirs.
     """
 
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
         keep = bool(ctx.config.get("relay.ToMixedPrecision.keep_orig_output_dtype", False))
         keep = keep or not ("main" in mod and mod["main"] is func)
         return to_mixed_precision(func, mixed_precision_type, missing_op_mode, keep)
@@ -312,7 +312,7 @@ def BackwardFoldScaleAxis() -> FunctionPass:
     return _each("BackwardFoldScaleAxis", 3, lambda func: fold_scale_axis(func, forward=False))
 
 
-def FoldScaleAxis() -> Any:
+def FoldScaleAxis() -> Sequential:
     """Return a pass that folds per-channel factors into weights and evaluates the weights."""
     return Sequential([BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), FoldConstant()])
 

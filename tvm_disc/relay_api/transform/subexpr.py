@@ -39,7 +39,9 @@ def eliminate_common_subexpr(func: Function, fskip: Callable[[Expr], bool] | Non
     return rewrite_post_order(func, leave)
 
 
-def _key(expr: Expr) -> Any:
+def _key(
+    expr: Expr,
+) -> tuple[Expr, int] | tuple[str, tuple[tuple[str, bytes] | Expr, ...], str] | None:
     """Return a key that is the same for equal expressions; None for those that are never merged."""
     if isinstance(expr, TupleGetItem):
         return (expr.tuple_value, expr.index)

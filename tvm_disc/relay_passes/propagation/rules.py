@@ -280,7 +280,7 @@ def _conv(spatial: int) -> Rule:
 def _norm(attribute: str, vectors: int) -> Rule:
     """Return a rule for an operator with the first operand's shape; the others match its axes."""
 
-    def rule(ctx: PropagationContext, call: Call, args: Args) -> Any:
+    def rule(ctx: PropagationContext, call: Call, args: Args) -> Tensor | None:
         operands = tensors(args)
         if operands is None:
             return None

@@ -56,36 +56,36 @@ class ItemAxes:
     # -- operators: whether the axis ``a`` of operand ``x`` is the axis ``to`` of the result -------
 
     def broadcast(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Element-wise operators and broadcasts."""
+        """Rewrite an element-wise operator or a broadcast."""
         return a + len(node.shape) - len(x.shape) == to
 
     def view(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Reshapes."""
+        """Rewrite a reshape."""
         same = self.solver.known_eq(product(x.shape[:a]), product(node.shape[:to]))
         return bool(same) and bool(
             self.solver.known_eq(product(x.shape[a + 1 :]), product(node.shape[to + 1 :]))
         )
 
     def reduce(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Reductions along other axes."""
+        """Rewrite a reduction along axes that are not ragged."""
         axes = reduced_axes(node)
         before = 0 if node.attrs["keepdims"] else sum(k < a for k in axes)
         return a not in axes and a - before == to
 
     def part(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Slices along other axes."""
+        """Rewrite a slice along axes that are not ragged."""
         return a == to and all(int(k) % len(x.shape) != a for k in node.prims[0])
 
     def permute(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Permutations of axes."""
+        """Rewrite a permutation of axes."""
         return list(permutation(node)).index(a) == to
 
     def concat(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Concatenations along other axes."""
+        """Rewrite a concatenation along an axis that is not ragged."""
         return a == to != concat_axis(node)
 
     def matmul(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Products with a matrix that all items share."""
+        """Rewrite a matmul with a matrix that all items share."""
         return x is node.inputs[0] and a == to < len(x.shape) - 1 and len(node.inputs[1].shape) == 2
 
 

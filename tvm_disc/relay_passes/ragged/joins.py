@@ -1,4 +1,4 @@
-"""Joins along the ragged axis: the rows of each item behind the rows of others of the same item.
+"""Concatenation along the ragged axis: item by item, the rows of all operands in order.
 
     before   y[b, s + 1, 64] = concat(token[b, 1, 64], x[b, s, 64])
     after    y[t + b, 64]    = take(concat(token[b, 64], x[t, 64]), rows)
@@ -94,8 +94,8 @@ def _rows(values: Values, dim: RaggedDim, parts: Sequence[_Part]) -> Node:
         return emit(R.take(of_items, item, 0), dim.rows)
 
     found, ends = [], []
-    end: Expr | int = 0  # of the parts so far: for every item, or a number if it is the same
-    above: Expr = i64(0)  # the rows of the tables before
+    end: Expr | int = 0  # length of the parts so far: per item, or one number for all items
+    above: Expr = i64(0)  # number of rows in the preceding tables
     for part in parts:
         base = emit(R.shape_to_tensor(relax.ShapeExpr([above])), i64(1))
         first = emit(R.add(part.first, base), dim.items)

@@ -1,4 +1,4 @@
-"""Recurrent layers: loops over the steps of a sequence, as loops over the items that go on.
+"""Recurrent layers: each step of the loop computes only the items that are not finished.
 
     before   loop(t < s):  h[b, w] = f(x[t], h);  rows = concat(rows, h)
     after    loop(t < s):  n = counts[t];  h[n, w] = f(x[first[:n] + t], h[:n])

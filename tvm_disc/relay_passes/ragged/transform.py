@@ -111,7 +111,7 @@ class _Rewriter:
         derive_dims(self.values, self.old.values())
         self.checks = self._checks()
         self.tuples: dict[Expr, Expr] = {}
-        self.renamed: dict[Var, Var] = {}  # of bindings other than core operators
+        self.renamed: dict[Var, Var] = {}  # new variables of bindings that are not core operators
 
     def _nodes(self) -> dict[Expr, Node]:
         """Return the nodes of the model by variable."""

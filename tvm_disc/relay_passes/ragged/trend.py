@@ -1,4 +1,4 @@
-"""How an expression changes with a symbol."""
+"""Monotonicity of an expression in a symbol."""
 
 from __future__ import annotations
 

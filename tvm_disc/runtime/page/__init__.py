@@ -23,7 +23,7 @@ from tvm_disc.runtime.summary import sections, summary_rows, title, versions
 
 _FACTS = "<tr><th>fact</th><th>reason</th></tr>"
 _DIMS = "<tr><th>dim</th><th>bounds</th><th>source</th></tr>"
-HEADINGS = {  # of the description of shapes: the heading, and the head of its table
+HEADINGS = {  # section of the description of shapes -> its heading, and its table's header
     "symbols": ("Dims: their bounds, and where they come from", _DIMS),
     "facts": ("Facts: what the compiler knows of the dims", _FACTS),
     "guards": ("Guards: conditions that every call checks", ""),
@@ -157,7 +157,7 @@ def _anchor(name: str) -> str:
 def _kernel(kernel: Mapping[str, Any], launches: Sequence[str]) -> str:
     name, notes = kernel["name"], dict(kernel["notes"])
     if kernel.get("choice"):
-        notes.pop("variant", None)  # shown by the tree
+        notes.pop("variant", None)  # the tree shows it
     rows = "".join(
         f"<tr><th>{escape(str(key))}</th><td><pre>{escape(str(value))}</pre></td></tr>"
         for key, value in notes.items()

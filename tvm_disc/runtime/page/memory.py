@@ -9,10 +9,10 @@ from typing import Any
 from tvm_disc.abi.formula import evaluate_all, rounded
 from tvm_disc.runtime.calls import readable
 
-WIDTH, HEIGHT = 1000, 320  # of the chart, without its scales
-LEFT, BELOW = 80, 24  # space for the scales
+WIDTH, HEIGHT = 1000, 320  # size of the chart without its axes, in pixels
+LEFT, BELOW = 80, 24  # space for the axes, in pixels
 LINES = 4  # parts of the scale of bytes
-TICKS = 10  # at most as many numbers of calls
+TICKS = 10  # maximum number of labels on the axis of calls
 UNKNOWN = "<p>The memory layout depends on run-time values.</p>"
 
 

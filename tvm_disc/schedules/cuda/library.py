@@ -125,7 +125,7 @@ class LibraryProduct:
 
     @property
     def what(self) -> str:
-        """Description for ``explain``."""
+        """The line of ``explain`` about the call."""
         also = " and the bias" if self.bias is not None else ""
         kind = " in TF32" if self.tf32 else ""
         return f"the product{also}{kind}"

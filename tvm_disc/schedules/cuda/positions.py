@@ -1,4 +1,4 @@
-"""Indices of selected elements: parts of a tensor are counted, then each writes after those before.
+"""Indices of selected elements: blocks count their elements, then write after earlier blocks.
 
 count   every block counts 4096 elements; one thread adds the counts
 fill    as count, then every block writes its own indices

@@ -60,7 +60,7 @@ def plan_convolution(group: Group, solver: Solver, machine: Machine) -> list[Pla
     """
     node = group.anchor
     if node is None or not node.op.startswith("relax.nn.conv"):
-        return WhyNot("convolution", "no convolution to anchor on")
+        return WhyNot("convolution", "the group has no convolution")
     weight, last = node.inputs[1], channels_last(node)
     if any(static_dim(d) in (None, 0) for d in weight.shape):
         return WhyNot("convolution", "the weight's shape is not known")

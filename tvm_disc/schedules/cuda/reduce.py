@@ -247,7 +247,7 @@ class _Sum:
         column = tile * columns + (body.thread - number * columns)
         flat = block.bind("flat", mul(column, self.wide))
         of_sum = knobs.lanes // self.wide
-        # in steps of a thread, each of ``of_sum`` adjacent terms
+        # One step of a thread adds ``of_sum`` adjacent terms.
         count = block.bind("count", tirx.truncdiv(product(self.spec.extents), i64(of_sum)))
         share = tirx.truncdiv(count + (knobs.parts - 1), i64(knobs.parts))
         begin = block.bind("begin", part * share)
@@ -322,7 +322,7 @@ class _Sum:
         store_lanes(self.group, body, lanes, place, total, flat)
 
 
-def add_parts(group: Group, spec: Contraction, knobs: Any, body: Body) -> None:
+def add_parts(group: Group, spec: Contraction, knobs: ReduceKnobs, body: Body) -> None:
     """Emit the sum of the partial sums of an element's blocks."""
     assert group.anchor is not None and body.scratch is not None
     block, low = body.block, body.low

@@ -67,7 +67,7 @@ class Tiling(ABC):
 
     @abstractmethod
     def _stored_lanes(self, tile: Any) -> int:
-        """Return the adjacent results that a thread has; 1 if it stores them one by one."""
+        """Return the number of adjacent results that a thread stores at once, at least 1."""
 
     def plans(self, tiles: Sequence[Any]) -> list[Plan]:
         """Return a plan for each tile that fits shared memory."""
@@ -197,7 +197,7 @@ class Tiles(Tiling):
         busy = multiplies * costs.multiply + loads * costs.shared
         busy += copied * (costs.load + costs.shared)
         slices = ceil_div(ceil_div(k, tile.k), tile.parts)
-        # a block alone on a multiprocessor still waits for the pipes
+        # a single block on a multiprocessor cannot hide the latency of its pipelines
         each = max(tile.k, round(tile.k * tile.threads * busy / costs.step))
         # a slice is loaded, stored to shared memory and loaded again
         waits = slices * 2

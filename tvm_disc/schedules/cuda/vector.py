@@ -42,7 +42,7 @@ class Aligned(Need):
 
 @dataclass(frozen=True)
 class OnCapability(Need):
-    """That the GPU has a compute capability, such as 90 for 9.0."""
+    """Condition that the GPU has a compute capability, such as 90 for 9.0."""
 
     capability: int = 0
 
@@ -140,7 +140,7 @@ class Lanes:
         self.vars = [tirx.Var(f"lane{k}", "int64") for k in range(count)]
         for k, var in enumerate(self.vars):
             low.block.define(var, i64(k))
-        self.wanted: list[Expr] = []  # sizes that must be multiples
+        self.wanted: list[Expr] = []  # sizes that must be multiples of ``count``
         self.together, self.single = 0, 0  # numbers of vector reads and of scalar reads
         self._cells: list[tuple[Buffer, Expr, Buffer]] = []
 

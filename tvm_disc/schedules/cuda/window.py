@@ -47,7 +47,7 @@ from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64, index_var
 from tvm_disc.tir.index import IndexSpace, add, mul, product
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Buffer, Expr
 
 THREADS = 128
 STRIP = 4
@@ -203,7 +203,7 @@ class _Strips:
         self,
         knobs: WindowKnobs,
         body: Body,
-        acc: Any,
+        acc: Buffer,
         head: tuple[Expr, Expr],
         source: Sequence[Expr],
         taps: Sequence[Expr],
@@ -259,7 +259,7 @@ class _Strips:
         self,
         knobs: WindowKnobs,
         body: Body,
-        acc: Any,
+        acc: Buffer,
         head: tuple[Expr, Expr],
         rows: Sequence[Expr],
         begin: Expr,

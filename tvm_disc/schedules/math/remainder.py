@@ -126,7 +126,7 @@ def _clipped(
     if max(map(abs, limits)) > _MOST:
         return None
     least, most = (float(np.float32(divisor) * np.float32(n)) for n in limits)
-    # LLVM compares with 0 and masks, but has one instruction for the maximum with -0.
+    # LLVM emits a compare and a mask for the maximum with 0, but one instruction with -0.
     low, high = (b.c(float(np.float32(min(max(end, least), most))) or -0.0) for end in ends)
     above = b.let("above", b.select(low > b.x, low, b.x))
     inside = b.let("inside", b.select(high < above, high, above))

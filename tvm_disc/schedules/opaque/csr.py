@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node
@@ -54,6 +52,6 @@ def plan_csr_dense(node: Node) -> Plan:
     return Plan(product(outer), work, emit)
 
 
-def _within(number: Expr, most: Any) -> Expr:
+def _within(number: Expr, most: Expr) -> Expr:
     """Return a data-dependent number, clamped to 0 .. ``most``."""
     return tirx.max(tirx.min(cast(number, "int64"), most), i64(0))

@@ -50,13 +50,13 @@ def repeated(n: Calc, x: Expr, times: Dim, count: Dim | None = None) -> Expr:
     return n.reshape(wide, [b, n.dim("multiply", h, times) if count is None else count, s, d])
 
 
-def causal(n: Calc, rows: Dim, columns: Dim, offset: Any) -> Expr:
+def causal(n: Calc, rows: Dim, columns: Dim, offset: Expr) -> Expr:
     """Return a mask of keys at or before the query, whose position is its row plus ``offset``."""
     place: Expr = n.expand(n.arange(rows), 1) + offset
     return n.arange(columns) <= place
 
 
-def scores(n: Calc, heads: Heads, scale: Any, softcap: float = 0.0) -> Expr:
+def scores(n: Calc, heads: Heads, scale: Expr | float, softcap: float = 0.0) -> Expr:
     """Return the scaled matmul of queries and keys; the scale is a number or an expression."""
     plain = isinstance(scale, float) and scale == 1
     query = heads.query if plain else heads.query * scale
@@ -164,7 +164,7 @@ def _masks(n: OnnxNode, found: Expr, past: Dim) -> tuple[Any, Any]:
             tests.append(mask)
         else:
             bias = mask
-    offset: Any = n.scalar(past)
+    offset: Expr = n.scalar(past)
     if lengths is not None:
         wide = n.expand(n.cast(lengths, "int64"), 1, 3)
         tests.append(n.arange(columns) < wide)

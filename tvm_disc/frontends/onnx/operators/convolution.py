@@ -249,7 +249,7 @@ def _resized(n: Calc, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> E
     return x
 
 
-def integer_conv(n: OnnxNode, x: Expr, w: Expr, x_zero: Any, w_zero: Any) -> Expr:
+def integer_conv(n: OnnxNode, x: Expr, w: Expr, x_zero: Expr | None, w_zero: Expr | None) -> Expr:
     """Return the int32 convolution of 8-bit tensors minus their zero points."""
     zero = n.cast(n.reshape(x_zero, []), "int32") if x_zero is not None else n.scalar(0, "int32")
     other = n.scalar(0, "int32")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 from zlib import crc32
 
 from tvm_disc.frontends.calc import Dim, Expr, const, op
@@ -45,7 +44,7 @@ def normal(n: OnnxNode, dims: Sequence[Dim]) -> Expr:
     return radius * op("cos", second * (2 * math.pi))
 
 
-def _dtype(n: OnnxNode, like: Any) -> str:
+def _dtype(n: OnnxNode, like: Expr | None) -> str:
     given = n.attr("dtype")
     if given:
         return dtype_of(int(given))

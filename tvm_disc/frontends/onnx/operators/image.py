@@ -487,7 +487,7 @@ def _deform_conv(n: OnnxNode) -> Expr:
     tap = n.arange(taps)
     at = [tap // n.scalar(kernel[1]), tap % n.scalar(kernel[1])]
     grid = []
-    for k in (1, 0):  # x comes first
+    for k in (1, 0):  # the order is x, y
         window = n.arange(outs[k]) * strides[k] - pads[k]
         base = n.along(at[k] * gaps[k], 0, 3) + n.along(window, 1 + k, 3)
         place = n.pick(moved, 2, k) + n.cast(base, n.dtype(offset))

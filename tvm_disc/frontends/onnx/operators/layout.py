@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
+from tvm_disc.typing import Array
 
 
 def _depth_to_space(n: OnnxNode) -> Expr:
@@ -30,7 +29,7 @@ def _trilu(n: OnnxNode) -> Expr:
     elements.
     """
     x, upper = n[0], bool(n.attr("upper", 1))
-    k: Any = 0 if n.get(1) is None else n.known(n[1])
+    k: int | Array | None = 0 if n.get(1) is None else n.known(n[1])
     if k is not None and n.dtype(x) != "bool":
         number = int(k if isinstance(k, int) else k.reshape(-1)[0])
         return op("trilu", x, n.scalar(max(-(1 << 31), min(number, 1 << 31))), upper=upper)

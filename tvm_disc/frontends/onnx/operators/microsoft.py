@@ -46,7 +46,7 @@ def _with_skip(n: OnnxNode, bias: Any) -> Expr:
     return total if bias is None else total + bias
 
 
-def _rms(n: OnnxNode) -> Any:
+def _rms(n: OnnxNode) -> list[Expr] | Expr:
     y, inverse = rms_norm(n, n[0], n[1], int(n.attr("axis", -1)), float(n.attr("epsilon", 1e-5)))
     return [y, inverse] if len(n.outputs) > 1 else y
 

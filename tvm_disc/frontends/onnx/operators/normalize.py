@@ -76,7 +76,7 @@ def _layer_norm(n: OnnxNode) -> Expr | list[Expr]:
 
 
 def layer_norm(
-    n: Calc, x: Expr, gamma: Expr, beta: Any, axis: int, epsilon: float, wide: str = ""
+    n: Calc, x: Expr, gamma: Expr, beta: Expr | None, axis: int, epsilon: float, wide: str = ""
 ) -> Expr:
     """Return ``x`` normalized over the axes from ``axis`` on, then scaled and shifted."""
     rank, dtype = n.rank(x), n.dtype(x)
@@ -110,7 +110,7 @@ def _layer_norm_with_statistics(n: OnnxNode, axis: int, epsilon: float, wide: st
     return [y if n.get(2) is None else y + n[2], mean, inverse]
 
 
-def _rms_norm(n: OnnxNode) -> Any:
+def _rms_norm(n: OnnxNode) -> list[Expr] | Expr:
     axis = n.axis(int(n.attr("axis", -1)), n.rank(n[0]))
     wide = dtype_of(int(n.attr("stash_type", 1)))
     y, inverse = rms_norm(n, n[0], n[1], axis, float(n.attr("epsilon", 1e-5)), wide)

@@ -36,7 +36,7 @@ def laid(n: Calc, x: Expr, like: Expr, axis: int, block: int = 0) -> Expr:
     return n.along(x, axis, rank) if n.rank(x) == 1 else x
 
 
-def quantize(n: Calc, x: Expr, scale: Expr, zero: Any, dtype: str) -> Expr:
+def quantize(n: Calc, x: Expr, scale: Expr, zero: Expr | None, dtype: str) -> Expr:
     """Return ``x / scale`` rounded, shifted by the zero point and clipped.
 
     Scale and zero point broadcast to ``x``.
@@ -50,7 +50,7 @@ def quantize(n: Calc, x: Expr, scale: Expr, zero: Any, dtype: str) -> Expr:
     return n.cast(n.cast(inside, "int32") if kind.bits < 32 else inside, dtype)
 
 
-def dequantize(n: Calc, x: Expr, scale: Expr, zero: Any) -> Expr:
+def dequantize(n: Calc, x: Expr, scale: Expr, zero: Expr | None) -> Expr:
     """Return ``(x - zero) * scale`` in the type of the scale."""
     dtype = n.dtype(scale)
     if is_float(n.dtype(x)):

@@ -63,7 +63,7 @@ def _bound(n: Calc, name: str, a: float, b: float) -> Function:
     return lambda x: _FUNCTIONS[name](n, x, a, b)
 
 
-def _part(n: Calc, x: Any, k: int) -> Expr | None:
+def _part(n: Calc, x: Expr, k: int) -> Expr | None:
     """Return the weights of one direction, or None if there are none."""
     if x is None:
         return None
@@ -161,13 +161,13 @@ def _turned(n: Calc, x: Expr, lengths: object) -> Expr:
     return op("reverse_sequence", x, lengths, seq_axis=0, batch_axis=1)
 
 
-def _first(n: Calc, state: Any, k: int, x: Expr, width: int, batch_first: bool) -> Expr:
+def _first(n: Calc, state: Expr, k: int, x: Expr, width: int, batch_first: bool) -> Expr:
     if state is None:
         return n.full(0, [n.size(x, 1), width], n.dtype(x))
     return n.pick(state, 1 if batch_first else 0, k)
 
 
-def _run(n: Calc, cell: RecurrentDirection, lengths: Any, width: int) -> list[Expr]:
+def _run(n: Calc, cell: RecurrentDirection, lengths: Expr | None, width: int) -> list[Expr]:
     """Return (every hidden state, then the last states)."""
     steps, batch = n.size(cell.gates, 0), n.size(cell.gates, 1)
     fixed = [cell.gates] if lengths is None else [cell.gates, lengths]
@@ -202,7 +202,7 @@ def _biases(n: Calc, b: object, count: int, width: int) -> tuple[Any, Any]:
     return _piece(n, b, 0, count * width), _piece(n, b, 1, count * width)
 
 
-def _plus(n: Calc, x: Expr, y: Any) -> Expr:
+def _plus(n: Calc, x: Expr, y: Expr | None) -> Expr:
     return x if y is None else x + y
 
 
@@ -239,7 +239,7 @@ def _lstm_cell(
     return RecurrentDirection(gates, [r, *used], first, step)
 
 
-def _peeped(n: Calc, gate: Expr, peep: Any, cell: Expr) -> Expr:
+def _peeped(n: Calc, gate: Expr, peep: Expr | None, cell: Expr) -> Expr:
     return gate if peep is None else gate + cell * peep
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tvm_disc.frontends.calc import Calc, Dim, Expr, is_float, op
 from tvm_disc.frontends.onnx.node import OnnxNode
@@ -101,7 +101,7 @@ def _log_sum_exp(n: OnnxNode, x: Expr, fold: Fold) -> Expr:
     wide = x if is_float(dtype) else n.cast(x, "float64")
     most = fold("max", wide)
     most = n.where(op("isfinite", most), most, 0)
-    spread: Any = most
+    spread: Expr = most
     total = fold("sum", n.exp(_less(n, wide, spread)))
     return n.cast(n.log(total) + most, dtype)
 

@@ -72,7 +72,7 @@ def _concat(n: OnnxNode) -> Expr:
     return n.stack(items, axis) if n.attr("new_axis", 0) else n.concat(items, axis)
 
 
-def _split(n: OnnxNode) -> Any:
+def _split(n: OnnxNode) -> list[list[Expr]]:
     """Convert SplitToSequence; the number of pieces must be known at compile time."""
     x, axis = n[0], n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
     given = n.get(1)

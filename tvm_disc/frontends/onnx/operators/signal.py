@@ -183,7 +183,7 @@ def _stft(n: OnnxNode) -> Expr:
         read = n.take(part, places, 1)
         parts.append(read if window is None else read * n.cast(window, "float32"))
     out = size
-    if n.attr("onesided", 1):  # for a real signal
+    if n.attr("onesided", 1):  # the spectrum of a real signal
         half = n.dim("add", n.dim("floor_divide", size, 2), 1)
         other = n.dim("subtract", size, half)
         out = n.dim("add", half, n.dim("multiply", other, n.dim("subtract", n.size(x, 2), 1)))

@@ -5,8 +5,6 @@ ONNX defines these operators by function bodies, but only for inputs with known 
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, op
 from tvm_disc.frontends.loop import counted
@@ -110,7 +108,7 @@ def _decay(n: Calc, x: Expr, dims: list[Dim]) -> Expr:
 
 def _rate(n: OnnxNode, dims: list[Dim]) -> Expr:
     """Return the update rate of each head; all heads may share one."""
-    wide: Any = n.broadcast(n.cast(n[5], WIDE), dims)
+    wide: Expr = n.broadcast(n.cast(n[5], WIDE), dims)
     return n.expand(n.transpose(wide, [1, 0, 2]), 3, 2)
 
 

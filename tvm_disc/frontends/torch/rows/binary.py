@@ -220,7 +220,7 @@ def _in(m: Maker, *values: Value) -> list[Value]:
     return [m.cast(v, m.out_dtype) for v in values]
 
 
-def _plus_scaled(m: Maker, x: Value, y: Value, scale: Any) -> Value:
+def _plus_scaled(m: Maker, x: Value, y: Value, scale: Value | float) -> Value:
     y = y if scale == 1 else y * scale
     return m.cast(x, m.out_dtype) + y
 

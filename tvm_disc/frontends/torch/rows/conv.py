@@ -21,7 +21,7 @@ def per_axis(given: Any, rank: int) -> tuple[int, ...]:
     """
     values = [given] if isinstance(given, int) else list(given)
     if not all(isinstance(v, int) for v in values):
-        raise Unsupported(f"window attributes known at run time only: {values}")
+        raise Unsupported(f"expected window attributes known at compile time, found {values}")
     return tuple(values * rank if len(values) == 1 else values)
 
 

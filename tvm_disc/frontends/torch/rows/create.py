@@ -22,16 +22,24 @@ def _filled(value: Value | float) -> Row:
     return row
 
 
-def _full(m: Maker, size: Sequence[object], fill_value: Any, **kwargs: object) -> Value:
+def _full(
+    m: Maker, size: Sequence[object], fill_value: Value | int | float | bool, **kwargs: object
+) -> Value:
     return m.full(fill_value, m.out_dims, m.out_dtype)
 
 
-def _full_like(m: Maker, x: Value, fill_value: Any, **kwargs: object) -> Value:
+def _full_like(
+    m: Maker, x: Value, fill_value: Value | int | float | bool, **kwargs: object
+) -> Value:
     return m.full(fill_value, m.out_dims, m.out_dtype)
 
 
 def _new_full(
-    m: Maker, x: Value, size: Sequence[object], fill_value: Any, **kwargs: object
+    m: Maker,
+    x: Value,
+    size: Sequence[object],
+    fill_value: Value | int | float | bool,
+    **kwargs: object,
 ) -> Value:
     return m.full(fill_value, m.out_dims, m.out_dtype)
 

@@ -20,7 +20,9 @@ Row = Callable[..., Any]
 def product(m: Maker, a: Value, b: Value, transpose_b: bool = False) -> Value:
     """Return a matmul whose leading axes are batch axes, which broadcast."""
     if a.dtype == "bool":
-        raise Unsupported("a matrix product of bool tensors")
+        raise Unsupported(
+            "expected numbers as operands of a matrix product, found bool; cast them first"
+        )
     columns = b.dims[-2] if transpose_b else b.dims[-1]
     batch = joined_dims([a.dims[:-2], b.dims[:-2]])
     name = "nn.matmul" if a.rank == b.rank == 2 else "nn.batch_matmul"

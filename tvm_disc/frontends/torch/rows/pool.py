@@ -72,7 +72,7 @@ def _max_pool_indices(rank: int) -> Row:
 
 
 def _positions(
-    m: Maker, x: Value, rank: int, window: Any, dilation: Sequence[int]
+    m: Maker, x: Value, rank: int, window: dict[str, tuple[int, ...]], dilation: Sequence[int]
 ) -> tuple[Value, Value]:
     """Return (values, positions in the operand's plane), from a gather of all windows."""
     dims = m.out_dims
@@ -137,7 +137,11 @@ def _avg_pool(rank: int) -> Row:
 
 
 def _counted_average(
-    m: Maker, x: Value, window: Any, dims: Sequence[Dim], how: tuple[bool, int | None]
+    m: Maker,
+    x: Value,
+    window: dict[str, tuple[int, ...]],
+    dims: Sequence[Dim],
+    how: tuple[bool, int | None],
 ) -> Value:
     """Return sums of windows divided by PyTorch's count, which excludes positions beyond the
     padding.
@@ -191,7 +195,9 @@ def _adapted(m: Maker, x: Value, axis: int, size: Dim, kind: str) -> Value:
     if is_one(size):
         return m.reduce("mean" if kind == "avg" else "max", x, [axis], True)
     if not isinstance(size, int):
-        raise Unsupported(f"adaptive pooling to a size known at run time only: {size}")
+        raise Unsupported(
+            f"expected a size of adaptive pooling that is known at compile time, found {size}"
+        )
     moved = m.move(x, axis, -1)
     flat = m.reshape(moved, [m.product(moved.dims[:-1]), 1, x.dims[axis]])
     made = m.call(f"nn.adaptive_{kind}_pool1d", flat, output_size=(size,))

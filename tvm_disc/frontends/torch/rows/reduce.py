@@ -103,7 +103,7 @@ def moments(
 
 
 def _variance(root: bool, pair: bool) -> Row:
-    def row(m: Maker, x: Value, *args: object, **kwargs: object) -> Any:
+    def row(m: Maker, x: Value, *args: object, **kwargs: object) -> tuple[Value, Value] | Value:
         dim, correction, keep = _spread(args, kwargs)
         dtype = m.out_dtype
         wide = "float32" if dtype in ("float16", "bfloat16") else dtype

@@ -93,7 +93,7 @@ def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Te
     if attrs["mode"] == "wrap":
         place = picks % size
     elif attrs["mode"] == "fast":
-        place = picks  # as the gather kernel reads it
+        place = picks  # the form that the gather kernel reads
     else:
         last = size - 1
         place = minimum(picks, last)

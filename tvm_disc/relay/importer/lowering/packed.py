@@ -50,7 +50,9 @@ def _transform(ctx: Emitter, tile: int, taps: int, rank: int) -> np.ndarray:
     """Return :func:`winograd_kernel` over ``rank`` axes, as one matrix."""
     one = winograd_kernel(tile, taps)
     if one is None:
-        raise Unsupported(ctx.where(f"tile_size {tile} for {taps} taps; expected 2, 4 or 6 for 3"))
+        raise Unsupported(
+            ctx.where(f"expected tile_size 2, 4 or 6 and a kernel of 3, found {tile} and {taps}")
+        )
     whole = np.ones((1, 1))
     for _ in range(rank):
         whole = np.kron(whole, one)

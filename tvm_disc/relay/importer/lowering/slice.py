@@ -222,7 +222,7 @@ def _position(ctx: Emitter, value: Size, dim: Any) -> Any:
     return tirx.Select(position < 0, position + dim, position)
 
 
-def _clamped(ctx: Emitter, position: Any, low: Any, high: Any) -> Any:
+def _clamped(ctx: Emitter, position: Expr | int, low: Any, high: Any) -> Any:
     return ctx.solver.simplify(tirx.min(tirx.max(position, low), high))
 
 

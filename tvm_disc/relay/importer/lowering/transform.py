@@ -393,7 +393,7 @@ def summed_to(ctx: Emitter, x: Tensor, dims: Sequence[Expr]) -> Tensor:
         elif ctx.same(dim, d) or ctx.solver.known(tirx.NE(d, i64(1))):
             ctx.require_eq(dim, d, f"axis {a} is kept")
             parts.append(d)
-        else:  # [dim / d, d], where d is 1 or dim
+        else:  # the dims [dim / d, d], where d is 1 or dim
             either = tirx.Or(tirx.EQ(d, dim), tirx.EQ(d, i64(1)))
             ctx.solver.require(either, ctx.where(f"axis {a} is kept or summed"))
             axes.append(len(parts))

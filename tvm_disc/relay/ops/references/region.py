@@ -13,7 +13,7 @@ Array = NDArray[Any]
 F32 = np.float32
 
 
-def _pair(value: Any) -> tuple[int, int]:
+def _pair(value: int | Sequence[int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 

@@ -53,7 +53,7 @@ TILES = (
 )
 MOST_RESULTS = 64  # elements of the result that a thread keeps in registers
 COMBINE = 256  # threads of a block of the second kernel
-FOLD_BARRIERS = 7  # of 128 keys
+FOLD_BARRIERS = 7  # barriers per iteration over 128 keys
 
 
 def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
@@ -199,7 +199,7 @@ class _Attentions:
         if parts > 1:
             rest = partial(combine_parts, core, parts)
             passes = (Pass(tasks, emit, grid), Pass(total, rest))
-            # reads no operand, only the partial results: maxima, then sums and results
+            # The pass reads only the partial results: maxima, then sums and results.
             blocks = ceil_div(total, i64(COMBINE))
             works.append((Work(blocks, COMBINE, i64(3 * parts), memory=0.0, waits=2), 1))
         return Plan(

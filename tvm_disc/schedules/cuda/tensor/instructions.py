@@ -15,8 +15,10 @@ from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Buffer, Expr
 
 ADDRESS = "uint32"
-CHUNK_BYTES = 16  # of an asynchronous copy, and of a row of an 8 x 8 matrix of 16-bit elements
-FRAGMENT = 4  # words of a thread that one load fills
+CHUNK_BYTES = (
+    16  # bytes of an asynchronous copy, and of a row of an 8 x 8 matrix of 16-bit elements
+)
+FRAGMENT = 4  # words that one load writes per thread
 
 
 def i32(value: int) -> Expr:

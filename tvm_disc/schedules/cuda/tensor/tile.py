@@ -44,8 +44,8 @@ from tvm_disc.typing import Expr
 
 UNIT = 16  # rows of A, and columns of B, that one load of a warp fills
 WARP = 32
-SUMS = 4  # of a thread in a product of 16 x 8
-BASE_STAGES = 2  # of the plan without asynchronous copies
+SUMS = 4  # sums of one thread in a 16 x 8 product
+BASE_STAGES = 2  # stages of the plan without asynchronous copies
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ class TileOperand:
         along, self.rows = knobs.k, self.extent
         if not side.along_k:
             along, self.rows = self.rows, along
-        self.chunks = along // self.chunk  # of a row
+        self.chunks = along // self.chunk  # chunks per row
         self.elems = self.rows * along
-        self.room_begin = begin  # in elements of the tile's shared array
+        self.room_begin = begin  # offset in the tile's shared array, in elements
         base = tile.base + word(begin * self.size_bytes)
         self.base = block.bind(f"{name}_at", base)
         self.units = self.extent // (knobs.down if side.first else knobs.across) // UNIT
@@ -243,7 +243,7 @@ class TileOperand:
 
     @property
     def _first(self) -> Expr:
-        """First position of the warp."""
+        """Return the first position of the warp."""
         return self.of.warp_row if self.side.first else self.of.warp_column
 
     @property
@@ -354,7 +354,7 @@ class TensorTile(TileTask):
         Copies of slices beyond the last one store zeros, or the next task's part, to free stages.
         """
         block, low, ahead = self.block, self.low, self.knobs.stages - 1
-        stages = block.alloc("stages", 2, "int32")  # of the current slice, and the free one
+        stages = block.alloc("stages", 2, "int32")  # current stage, free stage
         for number in range(ahead):
             self._copies(i64(number * self.knobs.k), i32(number))
         block.store(stages, 0, i32(0))
@@ -451,7 +451,7 @@ class TensorTile(TileTask):
         count = self.plan.stored
         values = block.alloc("values", count, "float32")
         warp = block.bind("warp_at", self.base + word(self.warp * i32(UNIT * self._padded * 4)))
-        number = self.warp_columns // count  # threads of a row
+        number = self.warp_columns // count  # threads per row
         for unit in range(self.a.units):
             self._exchange(unit, warp)
             with low.loop("pass", UNIT * number // WARP, kind="unrolled") as turn:

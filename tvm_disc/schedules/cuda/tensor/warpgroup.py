@@ -1,4 +1,4 @@
-"""Code of a tile of a matmul by instructions of warpgroups (compute capability 9.0).
+"""Code of a matmul tile that uses warpgroup instructions (compute capability 9.0).
 
 Four warps multiply 64 rows of A by all columns of the tile, and read both operands from shared
 memory, asynchronously:
@@ -33,12 +33,12 @@ from tvm_disc.schedules.group import Body
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
 
-SLICE = 64  # of k: elements of a row of 128 bytes
-STEP = 16  # of k, of one instruction
-ROWS = 64  # of a warpgroup
-WARPS = 4  # of a warpgroup
+SLICE = 64  # steps of k per slice: the elements of a row of 128 bytes
+STEP = 16  # steps of k per instruction
+ROWS = 64  # rows per warpgroup
+WARPS = 4  # warps per warpgroup
 ROW_BYTES = 128
-ALIGNMENT = 1024  # of dynamic shared memory
+ALIGNMENT = 1024  # alignment of dynamic shared memory, in bytes
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class _GroupTile(TensorTile):
         Copies of slices beyond the last one store zeros, or the next task's part, to free stages.
         """
         block, low, ahead = self.block, self.low, self.knobs.stages - 2
-        stages = block.alloc("stages", 2, "int32")  # of the current slice, and the free one
+        stages = block.alloc("stages", 2, "int32")  # current stage, free stage
         for number in range(ahead):
             self._copies(i64(number * SLICE), i32(number))
         block.store(stages, 0, i32(0))
