@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_disc  # noqa: E402
 from tvm_disc import relay  # noqa: E402
+from tvm_disc.schedules.conv.channel_window import plan_channel_window  # noqa: E402
 from tvm_disc.schedules.conv.plan import plan_pixels  # noqa: E402
 
 # in, out, groups, kernel, stride, pixels of a side
@@ -95,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in [options.only] if options.only else LAYERS:
         for layer in LAYERS[name]:
             ic, oc, groups, kernel, stride, size = layer
-            direct = built(layer, options.threads)
+            direct = built(layer, options.threads, (("conv", plan_channel_window),))
             product = built(layer, options.threads, (("conv", plan_pixels),))
             for batch in (1, 4):
                 x = np.random.default_rng(1).standard_normal((batch, size, size, ic))

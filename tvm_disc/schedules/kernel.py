@@ -445,6 +445,10 @@ class _Driver:
         """
         nodes = (*self.group.params, *self.group.outputs)
         places = dict(zip(nodes, (*self.ins, *self.outs), strict=True))
+        for node, skipped in plan.skipped.items():
+            if skipped:
+                dtype = plan.packed_dtypes[node]
+                places[node] = byte_offset(places[node], skipped * _bytes(dtype), dtype)
         at: Expr = i64(0)
         for node, size in _kept_bytes(self.group, plan).items():
             places[node] = byte_offset(self.scratch, at, storage_dtype(node.dtype))

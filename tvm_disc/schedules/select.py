@@ -48,6 +48,7 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
         ("implicit gemm", Late("tvm_disc.schedules.conv.plan:plan_conv")),
         ("channel window", Late("tvm_disc.schedules.conv.channel_window:plan_channel_window")),
         ("pixel gemm", Late("tvm_disc.schedules.conv.plan:plan_pixels")),
+        ("winograd", Late("tvm_disc.schedules.conv.winograd:plan_winograd")),
         ("window tile", Late("tvm_disc.schedules.conv.window_tile:plan_window_tile")),
         ("window", Late("tvm_disc.schedules.conv.window:plan_window")),
         ("reduce", plan_reduce),
@@ -61,6 +62,10 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
         ("special", Late("tvm_disc.schedules.opaque.table:plan_special")),
     ),
 }
+
+# Templates whose plans compete if they accept the same group; order only breaks ties. Of any
+# others, the first one that accepts serves alone.
+COMPETING = ("implicit gemm", "channel window", "pixel gemm", "winograd", "window tile")
 
 
 def policy_for(machine: Machine) -> dict[str, tuple[tuple[str, Template], ...]]:
@@ -121,44 +126,44 @@ class Space:
 
 
 def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
-    """Return the variants of the first template that accepts the group.
+    """Return the variants of the first template that accepts the group, and of those that compete
+    with it.
 
     Raises:
         Unsupported: no template accepts it.
     """
     refused: list[WhyNot] = []
+    plans: list[Plan] = []
     for name, template in _templates(group, solver, machine):
+        if plans and name not in COMPETING:
+            break
         answer = template(group, solver, machine)
         if isinstance(answer, WhyNot):
             refused.append(answer)
             continue
-        plans = answer if isinstance(answer, list) else [answer]
-        plans = [_complete(p, name, group) for p in plans]
-        if machine.device is None:
-            beside = _of_processor(group, plans, solver, machine)
-            refused += [b for b in beside if isinstance(b, WhyNot)]
-            plans += [b for b in beside if not isinstance(b, WhyNot)]
-        kept, never = feasible(plans, solver)
-        return Space(variants_of(kept, machine), [*refused, *never])
-    reasons = "; ".join(str(w) for w in refused)
-    raise Unsupported(f"{group.name}: no template accepts this group ({reasons})")
+        found = answer if isinstance(answer, list) else [answer]
+        plans += [_complete(p, name, group) for p in found]
+        if name not in COMPETING:
+            break
+    if not plans:
+        reasons = "; ".join(str(w) for w in refused)
+        raise Unsupported(f"{group.name}: no template accepts this group ({reasons})")
+    if machine.device is None:
+        beside = _of_processor(group, plans, solver, machine)
+        refused += [b for b in beside if isinstance(b, WhyNot)]
+        plans += [b for b in beside if not isinstance(b, WhyNot)]
+    kept, never = feasible(plans, solver)
+    return Space(variants_of(kept, machine), [*refused, *never])
 
 
 def _of_processor(
     group: Group, plans: Sequence[Plan], solver: Solver, machine: Machine
 ) -> list[Plan | WhyNot]:
-    """Return CPU plans in addition to a template's ``plans``: in stages, by minimal filtering,
-    and by a library found at run time.
+    """Return CPU plans in addition to a template's ``plans``: in stages, and by a library found at
+    run time.
     """
     found: list[Plan | WhyNot] = []
     found += staged_plans(group, solver, machine, lambda p: _part_plan(p, solver, machine))
-    if group.kind == "conv":
-        from tvm_disc.schedules.conv.winograd import winograd_plans
-
-        made = winograd_plans(group, plans, machine)
-        found += (
-            [made] if isinstance(made, WhyNot) else [_complete(p, p.family, group) for p in made]
-        )
     if group.kind == "dot" and isinstance(vendor := plan_vendor(group, solver), Plan):
         found.append(_complete(vendor, FAMILY, group))
     return found
@@ -259,6 +264,9 @@ def _notes(choice: Choice, space: Space) -> dict[str, str]:
     notes: dict[str, str] = {}
     families = dict.fromkeys(v.plan.family for v in choice.variants)
     notes["template"] = ", ".join(families)
+    layouts = {tuple(v.plan.skipped.values()): v.plan.family for v in choice.variants}
+    if len(layouts) > 1:
+        notes["weights are packed for"] = " and ".join(layouts.values())
     for variant in choice.variants:
         for key, value in variant.plan.notes.items():
             notes.setdefault(key, value)

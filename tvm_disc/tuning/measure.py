@@ -15,7 +15,7 @@ from tvm_disc.codegen.threads.module import home_of_process
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.sampling import evaluate
-from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.schedules.dispatch.variant import Layout, Variant
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.packing import Packing, pack_constant
 from tvm_disc.tir.builder import i64, storage_dtype
@@ -218,7 +218,7 @@ class Session:
         outputs = [self._empty(_elems(o, points), o.dtype) for o in group.outputs]
         sizes = [int(evaluate(i64(k.scratch_bytes), points)) for k in self.bench.kernels]
         scratch = self._empty(max([64, *sizes]), "uint8")
-        packed: dict[tuple[str, int], object] = {}
+        packed: dict[tuple[Layout, int], object] = {}
 
         def tensors(k: int) -> list[Any]:
             kernel, result = self.bench.kernels[k], list(inputs)

@@ -1,4 +1,7 @@
-"""Direct convolutions of several input channels, dense and in groups, against float64 NumPy."""
+"""Direct convolutions of several input channels, dense and in groups, against float64 NumPy.
+
+The pixel GEMM, which competes with them, is left out: ``options`` names the template.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from tests.schedules.conv.channels_last import channels_last
 from tests.schedules.conv.layers import IMAGES, RNG, conv, data, image, windows
 from tvm_disc import relay
 from tvm_disc.schedules.conv.channel_groups import GroupCut, GroupVectors
+from tvm_disc.schedules.conv.channel_window import plan_channel_window
 from tvm_disc.schedules.packing import pack_constant
 
 PASSES = {"before fuse": channels_last}
@@ -33,6 +37,11 @@ LAYERS = {
     "wide groups": (64, 128, 3, 2, 1, 2, 1),
     "of one tap": (32, 64, 1, 1, 0, 4, 1),
 }
+
+
+def options(**more: Any) -> tvm_disc.Options:
+    """Direct sums wherever their template accepts the layer."""
+    return tvm_disc.Options(templates=(("conv", plan_channel_window),), **more)
 
 
 def layer_of(layer: Any, dtype: str = "float32", **extra: Any) -> tuple[Any, np.ndarray]:
@@ -63,7 +72,7 @@ def check(exe: Any, layer: Any, w: np.ndarray, tolerance: float = 1e-4) -> None:
 @pytest.mark.parametrize("layer", LAYERS)
 def test_layers(layer: str) -> None:
     function, w = layer_of(LAYERS[layer])
-    exe = tvm_disc.build(function, passes=PASSES)
+    exe = tvm_disc.build(function, passes=PASSES, options=options())
     check(exe, LAYERS[layer], w, 1e-6)
 
 
@@ -73,9 +82,9 @@ def test_levels(layer: str, level: str) -> None:
     """One group is a product of pixels but in the longest vectors."""
     function, w = layer_of(LAYERS[layer])
     target = {"kind": "llvm", "mcpu": level}
-    exe = tvm_disc.build(function, passes=PASSES, target=target)
+    exe = tvm_disc.build(function, passes=PASSES, target=target, options=options())
     direct = level == "x86-64-v4" or layer != "vectors and a rest"
-    assert ("template: channel window" in exe.explain()) == direct
+    assert ("template: plan_channel_window" in exe.explain()) == direct
     if level == "x86-64":
         check(exe, LAYERS[layer], w, 1e-6)
 
@@ -85,9 +94,8 @@ def test_threads_share_rows_and_channels(threads: int) -> None:
     """A megabyte of weights: a task is a row and a part of the channels. Sums have 1,152 terms."""
     layer = (256, 256, 3, 1, 1, 2, 1)
     function, w = layer_of(layer)
-    options = tvm_disc.Options(threads=threads)
-    exe = tvm_disc.build(function, passes=PASSES, options=options)
-    assert "template: channel window" in exe.explain()
+    exe = tvm_disc.build(function, passes=PASSES, options=options(threads=threads))
+    assert "template: plan_channel_window" in exe.explain()
     check(exe, layer, w, 3e-6)
 
 
@@ -98,7 +106,7 @@ def test_a_width_that_is_known(width: int) -> None:
     y = relay.nn.conv2d(
         x, relay.const(w), padding=(1, 1), groups=2, channels=24, kernel_size=(3, 3)
     )
-    exe = tvm_disc.build(relay.Function([x], relay.nn.relu(y)), passes=PASSES)
+    exe = tvm_disc.build(relay.Function([x], relay.nn.relu(y)), passes=PASSES, options=options())
     for n, height in ((1, 1), (2, 7), (0, 3), (1, 40), (5, 2)):
         a = RNG.standard_normal((n, 16, height, width)).astype("float32")
         expected = np.maximum(conv(a, w, 2, windows(a, 3, 1, 1, 1, 0.0)), 0)
@@ -112,8 +120,8 @@ def test_a_width_that_is_known(width: int) -> None:
 def test_other_types(dtype: str, result: str, tolerance: float) -> None:
     layer = LAYERS["two groups a vector"]
     function, w = layer_of(layer, dtype, out_dtype=result)
-    exe = tvm_disc.build(function, passes=PASSES)
-    assert "template: channel window" in exe.explain()
+    exe = tvm_disc.build(function, passes=PASSES, options=options())
+    assert "template: plan_channel_window" in exe.explain()
     check(exe, layer, w, tolerance)
 
 

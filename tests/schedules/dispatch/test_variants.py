@@ -12,6 +12,7 @@ from tvm import tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.conv.channel_window import ChannelVectors
 from tvm_disc.schedules.dispatch import tree as trees
 from tvm_disc.schedules.dispatch.choose import analytic, fit
 from tvm_disc.schedules.dispatch.cost_model import CostModel
@@ -244,13 +245,15 @@ def test_only_plans_with_needs_are_refused() -> None:
 def test_one_kernel_keeps_one_layout() -> None:
     solver = Solver()
     n = symbol(solver)
-    plans = [replace(plan(n, k), layout=f"L{k % 2}") for k in range(4)]
+    weight = Node("param", (), (5, 1, 3), "float32")
+    packings = [ChannelVectors(lanes, "float32") for lanes in (4, 8)]
+    plans = [replace(plan(n, k), packed={weight: packings[k % 2]}) for k in range(4)]
     costs = np.ones((10, 4)) + np.eye(10, 4) * 5
     costs[:, 1] = 0.5
     x = np.arange(10.0)[:, None]
     features = [(n, "n")]
     choice = fit(variants_of(plans, machine()), features, x, costs, np.ones(10), solver, Limits())
-    assert {v.plan.layout for v in choice.variants} == {"L1"}
+    assert {v.plan.packed[weight] for v in choice.variants} == {packings[1]}
 
 
 def test_a_run_of_a_plan_that_is_kept_anyhow_needs_little_gain() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.schedules.golden.cases import CASES, FOLDER, Case, path, text, the_kernel
 from tests.schedules.golden.readable import readable
-from tvm_disc.schedules.conv.winograd import FAMILY as WINOGRAD
 from tvm_disc.schedules.gemm.vendor import FAMILY as VENDOR
 from tvm_disc.schedules.select import POLICY
 
@@ -28,8 +27,8 @@ def test_a_case_is_taken_by_its_template(case: Case) -> None:
 
 def test_every_template_has_a_case() -> None:
     names = {name for templates in POLICY.values() for name, _ in templates}
-    # Which library a process has is this machine's affair; minimal filters go beside a template.
-    assert {case.template for case in CASES} == names - {VENDOR} | {WINOGRAD}
+    # Which library a process has is this machine's affair.
+    assert {case.template for case in CASES} == names - {VENDOR}
 
 
 def test_every_text_has_a_case() -> None:
@@ -48,10 +47,12 @@ def test_a_proof_takes_the_tail_away() -> None:
 
 
 def test_every_template_before_says_why_not() -> None:
-    for case in (c for c in CASES if c.template != WINOGRAD):
+    """Of templates that compete, one that accepts the group may have lost on cost."""
+    for case in CASES:
         policy = next(p for p in POLICY.values() if case.template in dict(p))
         before = [name for name, _ in policy[: [n for n, _ in policy].index(case.template)]]
-        for name in before:
+        lost = {"pixel gemm"} if case.name == "winograd" else set()
+        for name in set(before) - lost:
             assert re.search(rf"^# {name} not used: \w", kept(case.name), re.M), (case.name, name)
 
 

@@ -119,7 +119,8 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
 def _sums(node: Node, cut: GroupCut, taps: Sequence[int], columns: int) -> DirectSums:
     vectors, window = cut.vectors, geometry(node, len(taps))
     read = 4 * math.prod(taps) * vectors * cut.lanes * cut.members
-    return DirectSums(node.shape[:-1], taps, window, vectors, cut.members, columns, read)
+    sizes = (vectors, cut.together, cut.members, columns)
+    return DirectSums(node.shape[:-1], taps, window, *sizes, read)
 
 
 # Pairs of (element type of the input, accumulator type).

@@ -108,6 +108,12 @@ class PixelView:
         return i64(self.groups), rows, i64(self.outs), i64(math.prod(self.taps) * self.channels)
 
     @property
+    def run(self) -> int:
+        """The number of taps of the last axis that are contiguous, with all their channels."""
+        together = self.groups == 1 and geometry(self.node, len(self.taps)).dilation[-1] == 1
+        return self.taps[-1] if together else 1
+
+    @property
     def row_stride(self) -> Any:
         return self.all_outs
 
@@ -171,25 +177,18 @@ class PixelView:
 class RowPieces:
     """The window of one output pixel, as contiguous pieces of the compact input ``data``.
 
-    A piece is ``run`` taps of the last axis, each with the channels of a group. ``outer`` is the
-    number of pieces along each axis of taps.
+    A piece is ``view.run`` taps of the last axis, each with the channels of a group. ``outer`` is
+    the number of pieces along each axis of taps.
     """
 
     view: PixelView
     data: Buffer
 
     @property
-    def run(self) -> int:
-        """The number of taps of a piece."""
-        geo = geometry(self.view.node, len(self.view.taps))
-        together = self.view.groups == 1 and geo.dilation[-1] == 1
-        return self.view.taps[-1] if together else 1
-
-    @property
     def outer(self) -> tuple[int, ...]:
         """The number of pieces along each axis of taps."""
         *lead, last = self.view.taps
-        return (*lead, last // self.run)
+        return (*lead, last // self.view.run)
 
     def fill(
         self,
@@ -222,7 +221,7 @@ class RowPieces:
     ) -> None:
         """Emit columns ``k_block`` of the row of one pixel."""
         k0, depth = k_block
-        length, pieces = self.run * self.view.channels, math.prod(self.outer)
+        length, pieces = self.view.run * self.view.channels, math.prod(self.outer)
         if static_dim(k0) == 0 and static_dim(depth) == length * pieces:
             # With all of K, the offsets of pieces are known, and a loop over a few pieces is
             # unrolled.
@@ -268,7 +267,7 @@ class RowPieces:
                 inside = tirx.And(inside, tirx.And(where >= 0, where < i64(extents[d])))
             line = line * i64(extents[d]) + where
         last = mul(at[-1], geo.strides[-1]) + (
-            mul(taps[-1] if self.run == 1 else i64(0), geo.dilation[-1])
+            mul(taps[-1] if view.run == 1 else i64(0), geo.dilation[-1])
             - geo.padding[len(taps) - 1]
         )
         last = bind_opaque(block, "last", last)
@@ -281,7 +280,7 @@ class RowPieces:
         low, high = begin, end
         if geo.padding[len(taps) - 1] or geo.padding[-1]:
             outside = tirx.max(i64(0) - last, i64(0)) * view.channels
-            reach = tirx.min(i64(extents[-1]) - last, i64(self.run)) * view.channels
+            reach = tirx.min(i64(extents[-1]) - last, i64(view.run)) * view.channels
             low = bind_opaque(block, "low", tirx.min(tirx.max(outside, begin), end))
             high = bind_opaque(block, "high", tirx.max(tirx.min(reach, end), low))
         if any(geo.padding[d] or geo.padding[d + len(taps)] for d in range(len(taps) - 1)):

@@ -8,7 +8,8 @@ import tvm
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.conv.contraction import channels_last
+from tvm_disc.schedules.conv.contraction import channels_last, geometry
+from tvm_disc.schedules.conv.cost import CopiedWindows
 from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands, ConvShape
 from tvm_disc.schedules.conv.pixels import PixelView
@@ -123,7 +124,11 @@ def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
         return WhyNot("pixel gemm", refused)
     if any(static_dim(d) == 0 for d in node.inputs[1].shape):
         return WhyNot("pixel gemm", "the size of the window is not known at compile time")
-    return gemm_plans(group, PixelView(group, node, machine.isa.dots), solver, machine)
+    view = PixelView(group, node, machine.isa.dots)
+    window = geometry(node, len(view.taps))
+    sizes = (view.run, view.channels, machine.lanes)
+    copies = CopiedWindows(node.shape[1:-1], view.taps, window, *sizes)
+    return gemm_plans(group, view, solver, machine, copies.element_ns)
 
 
 def _itemsize(dtype: str) -> int:

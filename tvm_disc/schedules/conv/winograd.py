@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -34,7 +34,6 @@ from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels, bind_
 from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
-from tvm_disc.schedules.packing import Joined
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import call, const, i64, ramp
 from tvm_disc.tir.index import mul, product
@@ -52,10 +51,9 @@ _GAP = 16
 
 @dataclass(frozen=True)
 class WinogradKnobs(Knobs):
-    """``outputs``: side of an output tile. ``both_layouts``: direct weights are kept as well."""
+    """``outputs``: side of an output tile."""
 
     outputs: int = 2
-    both_layouts: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,42 +132,14 @@ class TileCut:
 
 
 def plan_winograd(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a minimal filtering plan, as a separate template, for any number of pixels."""
+    """Return a minimal filtering plan.
+
+    A call over few pixels reads more weights than it saves products.
+    """
     node = group.anchor
     assert node is not None
     refused = _no_filter(node) or _refusal(group, node, machine)
     return WhyNot(FAMILY, refused) if refused else _plan(group, node, machine)
-
-
-def winograd_plans(group: Group, plans: Sequence[Plan], machine: Machine) -> list[Plan] | WhyNot:
-    """Return the plans to add to ``plans``, the direct ones.
-
-    These are one with transformed weights alone, and pairs in which the weights are kept in both
-    layouts. Returns [] if the node is not a dense 3x3 convolution. A call over few pixels reads
-    more weights with minimal filtering than it saves products, so a kernel may keep both layouts.
-    """
-    node = group.anchor
-    assert node is not None
-    if _no_filter(node):
-        return []
-    refused = _refusal(group, node, machine)
-    if refused is not None:
-        return WhyNot(FAMILY, refused)
-    own = _plan(group, node, machine)
-    weight, layout = node.inputs[1], f"{FAMILY} and direct"
-    beside = []
-    for plan in plans:
-        if weight not in plan.packed or plan.layout != plans[0].layout:
-            continue
-        both = Joined((plan.packed[weight], own.packed[weight]))
-        skip = math.prod(both.parts[0].form(_shape(weight), _DTYPE)[0])
-        family = f"{plan.family} with both layouts"
-        packed = {**plan.packed, weight: both}
-        beside.append(replace(plan, family=family, layout=layout, packed=packed))
-        if len(beside) == 1:
-            second = _plan(group, node, machine, skip)
-            beside.append(replace(second, layout=layout, packed=packed))
-    return [own, *beside]
 
 
 def _shape(node: Node) -> tuple[int, ...]:
@@ -202,8 +172,7 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     return outside_window(group, node)
 
 
-def _plan(group: Group, node: Node, machine: Machine, skip: int = 0) -> Plan:
-    """Return the plan; its weights follow ``skip`` elements of a different layout."""
+def _plan(group: Group, node: Node, machine: Machine) -> Plan:
     outs, ins = _shape(node.inputs[1])[:2]
     wide = 8 * machine.lanes
     tile = default_tile(machine.isa, _DTYPE, outs if outs <= wide else math.gcd(outs, wide))
@@ -213,7 +182,7 @@ def _plan(group: Group, node: Node, machine: Machine, skip: int = 0) -> Plan:
     cut = TileCut(filtering, tile, (batch, height, width, outs), ins, machine.threads, near)
 
     def emit(body: Body) -> None:
-        _Emitter(group, node, body, cut, machine.micro, skip).run()
+        _Emitter(group, node, body, cut, machine.micro).run()
 
     return Plan(
         tasks=cut.blocks * cut.parts,
@@ -223,9 +192,8 @@ def _plan(group: Group, node: Node, machine: Machine, skip: int = 0) -> Plan:
         packed={node.inputs[1]: FilteredPanels(filtering, tile.n_r)},
         packed_dtypes={node.inputs[1]: _DTYPE},
         may_alias=True,
-        family=FAMILY,
-        layout=FAMILY,
-        knobs=WinogradKnobs(filtering.outputs, skip > 0),
+        joins=True,  # several times as fast as others on many pixels, as slow on a few
+        knobs=WinogradKnobs(filtering.outputs),
         cost=partial(winograd_ns, cut),
         features=(cut.tiles,),
         notes={"algorithm": f"Winograd F({filtering.outputs}x{filtering.outputs}, 3x3)"},
@@ -262,13 +230,12 @@ class _Emitter:
         body: Body,
         cut: TileCut,
         kernels: MicroKernels,
-        skip: int,
     ) -> None:
         self.group, self.node, self.body, self.cut, self.kernels = group, node, body, cut, kernels
         self.low, self.block = body.low, body.block
         self.filter, self.tile, self.lanes = cut.filter, cut.tile, cut.tile.lanes
         self.data = body.buffers[node.inputs[0]]
-        self.weights, self.skip = body.buffers[node.inputs[1]], skip
+        self.weights = body.buffers[node.inputs[1]]
         assert body.scratch is not None
         self.scratch: Buffer = body.scratch
         self.sums = self.filter.places * cut.there  # offset of the sums in scratch
@@ -383,7 +350,7 @@ class _Emitter:
         run = self.kernels.dispatcher(tile, _DTYPE, rows_of, tuple(counts), form)
         size = cut.ins * tile.n_r
         with low.loop("place", self.filter.places) as place:
-            weights = panel * (self.filter.places * size) + place * size + self.skip
+            weights = panel * (self.filter.places * size) + place * size
             weights = bind_opaque(block, "weights", weights)
             with low.loop("blk", blocks) as blk:
                 row = bind_opaque(block, "row", blk * base + tirx.min(blk, extra))
@@ -489,4 +456,4 @@ def _within(at: Expr, extent: Expr) -> Expr:
     return tirx.And(at >= 0, at < extent)
 
 
-__all__ = ["FAMILY", "TileCut", "WinogradKnobs", "plan_winograd", "winograd_plans"]
+__all__ = ["FAMILY", "TileCut", "WinogradKnobs", "plan_winograd"]

@@ -159,7 +159,6 @@ class Tiling(ABC):
             scratch_elems=mul(total, tile.parts) if passes else 0,
             scratch_dtype=self.dtype if passes else "float32",
             packed=self.view.packed,
-            layout="taps first" if self.view.packed else "",
             knobs=tile,
             needs=self._needs(max(a.lanes, b.lanes, 4), facts) if tile.wide else (),
             grid=grid,

@@ -18,7 +18,7 @@ from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate, sample, with_likely
 from tvm_disc.schedules.dispatch.tree import Split, Tree
 from tvm_disc.schedules.dispatch.tree_fit import Limits, grow, keep, losses
-from tvm_disc.schedules.dispatch.variant import Choice, Variant
+from tvm_disc.schedules.dispatch.variant import Choice, Variant, joined, layout_sets
 from tvm_disc.schedules.group import Group
 from tvm_disc.shape import Solver
 from tvm_disc.shape.printing import show
@@ -118,13 +118,14 @@ def fit(
     best: tuple[float, list[int]] | None = None
     codes = [(v.plan.code, v.run.parts) for v in variants]
     bodies = np.array([codes.index(c) for c in codes])
-    for layout in dict.fromkeys(v.plan.layout for v in variants):
-        usable = np.array([v.plan.layout == layout for v in variants])
+    for layouts in layout_sets([v.plan for v in variants]):
+        usable = np.array([v.plan.layout in layouts for v in variants])
         safe = usable & np.array([v.safe for v in variants])
         if not safe.any():
             continue
         kept = keep(np.where(usable, loss, 1e6), safe, limits, bodies)
         left = float(np.round(loss[:, kept].min(axis=1).sum(), 9))
+        left += limits.gain * (len(layouts) - 1)  # weights of two layouts take twice the memory
         if best is None or left < best[0]:
             best = (left, kept)
     assert best is not None
@@ -138,7 +139,7 @@ def fit(
     used = trees.leaves(tree)
     needed = used if any(variants[kept[k]].safe for k in used) else sorted({0, *used})
     numbers = {k: i for i, k in enumerate(needed)}
-    picked = [variants[kept[k]] for k in needed]
+    picked = joined([variants[kept[k]] for k in needed])
     return Choice(picked, trees.renumber(tree, numbers), features)
 
 

@@ -42,6 +42,12 @@ class CostModel:
         fold_step_cycles, fold_row_cycles: of columns that share vectors with steps of K: a vector
             of a row; the final additions of a row.
         fold_cycles, fold_group_cycles: arranging a step of B for them, and a vector of steps.
+        sums_in_flight: multiply-adds of direct sums that must be independent of each other, so that
+            none waits for the one before it.
+        piece_cycles, piece_vector_cycles, partial_piece_cycles: copying a contiguous piece of a
+            window into a row of A; each of its vectors; what a piece takes in addition that is
+            partly outside the image.
+        transform_cycles: reading, transforming and storing a vector in minimal filtering.
         shared_line_ns: a row whose result ends inside a cache line that two threads write.
         near_bytes, far_byte_ns: the share of one operand in the second-level cache; a byte beyond
             it.
@@ -79,6 +85,11 @@ class CostModel:
     fold_cycles: float = 1.0
     fold_group_cycles: float = 4.0
     fold_row_cycles: float = 10.0
+    sums_in_flight: float = 10.0
+    piece_cycles: float = 2.0
+    piece_vector_cycles: float = 1.5
+    partial_piece_cycles: float = 20.0
+    transform_cycles: float = 3.5
     shared_line_ns: float = 40.0
     near_bytes: float = 512 * 1024.0
     far_byte_ns: float = 0.03

@@ -27,7 +27,7 @@ from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Values, spread
 from tvm_disc.schedules.dispatch.tree import Split
 from tvm_disc.schedules.dispatch.tree_fit import Limits
-from tvm_disc.schedules.dispatch.variant import Choice, Variant
+from tvm_disc.schedules.dispatch.variant import Choice, Variant, joined, layout_sets
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.group import Group
 from tvm_disc.shape import Solver
@@ -282,10 +282,11 @@ def import_choice(
     used = trees.leaves(tree)
     if not any(variants[k].safe for k in used):
         used = sorted({*used, next(k for k, v in enumerate(variants) if v.safe)})
-    if len({variants[k].plan.layout for k in used}) > 1:
+    plans = [variants[k].plan for k in used]
+    if frozenset(p.layout for p in plans) not in layout_sets(plans):
         raise BadInput(f"dispatch of {group.name}: its variants pack a weight differently")
     numbers = {k: n for n, k in enumerate(used)}
-    kept = [variants[k] for k in used]
+    kept = joined([variants[k] for k in used])
     return Choice(kept, trees.renumber(tree, numbers), features)
 
 

@@ -24,21 +24,23 @@ To add variants to a template:
    the
    quantities, over the group's dims, on which the choice depends; dims, their products and ``work``
    are always considered;
-5. plans that pack the same weight differently declare it as ``layout``: one kernel keeps plans of
-   one layout.
+5. plans may pack a weight differently. One kernel keeps plans of one :attr:`Plan.layout`, or of two
+   layouts of different families if one of them ``joins`` (:func:`layout_sets`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tvm_disc.errors import WhyNot
-from tvm_disc.graph.nodes import Node
+from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.dispatch import tree as trees
 from tvm_disc.schedules.dispatch.sampling import Points, evaluate
 from tvm_disc.schedules.dispatch.tree import Tree
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Packing
 
 MOST_VARIANTS = 8  # of one kernel: code size is a cost
+# (parameter, packing, element type) of each packed parameter
+Layout: TypeAlias = "frozenset[tuple[Node, Packing, str | None]]"
 LIBRARY = "cublasLt"  # family of plans that a device's library computes
 
 
@@ -144,7 +148,9 @@ class Plan:
         work: approximate cost of the kernel in plain operations.
         emit: fills in a body that runs tasks ``[lo, hi)``.
         scratch_elems: elements of scratch for each concurrent task.
-        packed: how to pack a constant parameter; plans of one kernel agree on it by ``layout``.
+        packed: how to pack a constant parameter; parameters that are absent are not packed.
+        skipped: elements of a packed parameter before those of this plan's layout.
+        joins: whether a kernel may keep this plan's layout in addition to that of another family.
         knobs: distinguishes this plan from the template's others.
         needs: facts without which the body must not run.
         cost: nanoseconds of one serial run at each sampled point; None derives it from ``work``.
@@ -176,6 +182,8 @@ class Plan:
     scratch_dtype: str = "float32"
     packed: dict[Node, Packing] = field(default_factory=dict)
     packed_dtypes: dict[Node, str] = field(default_factory=dict)
+    skipped: dict[Node, int] = field(default_factory=dict)
+    joins: bool = False
     notes: dict[str, str] = field(default_factory=dict)
     may_alias: bool = False  # the body's callees write its scratch under another name
     family: str = ""
@@ -183,7 +191,6 @@ class Plan:
     needs: tuple[Need, ...] = ()
     cost: Callable[..., Any] | None = None
     features: tuple[Expr, ...] = ()
-    layout: str = ""
     moved: Expr | int = 0
     steps: Expr | int = 0
     algorithm: int = 0
@@ -196,6 +203,11 @@ class Plan:
     grid: Grid | None = None
     passes: tuple[Pass, ...] = ()
     wide: Plan | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """Return the packing of each packed parameter; plans of one layout read equal weights."""
+        return frozenset((n, p, self.packed_dtypes.get(n)) for n, p in self.packed.items())
 
     @property
     def key(self) -> str:
@@ -320,3 +332,49 @@ def variants_of(plans: Sequence[Plan], machine: Machine) -> list[Variant]:
     """Return all runs of the plans; the serial run of the first plan comes first."""
     runs = [SERIAL] if machine.threads <= 1 else [SERIAL, Run(machine.threads)]
     return [Variant(p, run) for p in plans for run in (runs if p.splits else runs[:1])]
+
+
+def layout_sets(plans: Sequence[Plan]) -> list[frozenset[Layout]]:
+    """Return the sets of layouts that one kernel may keep: each one, then pairs."""
+    first: dict[Layout, Plan] = {}
+    for plan in plans:
+        first.setdefault(plan.layout, plan)
+    pairs = [(a, b) for a, b in combinations(first.values(), 2) if _may_join(a, b)]
+    alone = [frozenset((layout,)) for layout in first]
+    return [*alone, *(frozenset((a.layout, b.layout)) for a, b in pairs)]
+
+
+def _may_join(a: Plan, b: Plan) -> bool:
+    """Return whether a kernel may keep both plans' layouts.
+
+    They must pack the same parameters, as elements of the same type, and one of them must be worth
+    a copy of the weights.
+    """
+    if not a.packed or a.family == b.family or not (a.joins or b.joins):
+        return False
+    return a.packed.keys() == b.packed.keys() and a.packed_dtypes == b.packed_dtypes
+
+
+def joined(variants: Sequence[Variant]) -> list[Variant]:
+    """Return the variants of a kernel, in whose weights all their layouts follow each other."""
+    layouts: dict[Layout, Plan] = {}
+    for variant in variants:
+        layouts.setdefault(variant.plan.layout, variant.plan)
+    if len(layouts) < 2:
+        return list(variants)
+    from tvm_disc.schedules.packing import Joined
+
+    parts = list(layouts.values())
+    packed = {n: Joined(tuple(p.packed[n] for p in parts)) for n in parts[0].packed}
+    begins: dict[Layout, dict[Node, int]] = {}
+    at = dict.fromkeys(packed, 0)
+    for plan in parts:
+        begins[plan.layout] = dict(at)
+        for node, own in plan.packed.items():
+            shape = tuple(int(static_dim(d) or 0) for d in node.shape)
+            at[node] += math.prod(own.form(shape, node.dtype)[0])
+    made = {
+        id(v.plan): replace(v.plan, packed=dict(packed), skipped=begins[v.plan.layout])
+        for v in variants
+    }
+    return [replace(v, plan=made[id(v.plan)]) for v in variants]

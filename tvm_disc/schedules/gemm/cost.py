@@ -8,8 +8,9 @@ that the sizes need, rounded up to tiles. The common cost model distributes task
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import tvm
@@ -132,6 +133,10 @@ class _Item:
         return np.asarray(self.m * self.n * each * model.cycle_ns)
 
 
+# nanoseconds of copying one element of A into rows along K, at each point
+CopyCost: TypeAlias = Callable[[Points, CostModel], Values]
+
+
 def gemm_ns(
     spec: GemmSpec,
     tile: GemmTile,
@@ -140,8 +145,12 @@ def gemm_ns(
     points: Points,
     model: CostModel,
     selection: Selection = PANELS,
+    copy_ns: CopyCost | None = None,
 ) -> Values:
-    """Return the nanoseconds of one serial run of one algorithm at each point."""
+    """Return the nanoseconds of one serial run of one algorithm at each point.
+
+    By default, the cost of a copy of A is that of packing.
+    """
     batch, m, n, k = _values(sizes, points)
     algorithm = Algorithm(int(selection.number) % BY_ROWS)
     time = _Item(spec, tile, m, n, k, model).ns(algorithm)
@@ -150,7 +159,8 @@ def gemm_ns(
     time = time + m * n * model.store_ns
     groups_m, groups_n = _groups(tile, m, n)
     if copies_a(spec):
-        each = model.pack_ns + (model.round_ns if spec.rounded else 0.0)
+        each = model.pack_ns if copy_ns is None else copy_ns(points, model)
+        each = each + (model.round_ns if spec.rounded else 0.0)
         time = time + groups_n * m * k * each
     if algorithm is Algorithm.COPIED:
         copies, reads = _reads_of_a(tile, m, n)

@@ -19,7 +19,7 @@ from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.algorithm import Selection
-from tvm_disc.schedules.gemm.cost import gemm_ns, shared_lines_ns
+from tvm_disc.schedules.gemm.cost import CopyCost, gemm_ns, shared_lines_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.space import GemmKnobs, algorithms, doubt, rounded_tiles, tiles
 from tvm_disc.schedules.gemm.split_k import PartsOfK
@@ -95,10 +95,19 @@ def sums_of(a: Node, b: Node, node: Node) -> str | None:
 # -- common ------------------------------------------------------------------------------------
 
 
-def gemm_plans(group: Group, view: View, solver: Solver, machine: Machine) -> list[Plan]:
-    """Return one plan per candidate tile, the default first."""
+def gemm_plans(
+    group: Group,
+    view: View,
+    solver: Solver,
+    machine: Machine,
+    copy_ns: CopyCost | None = None,
+) -> list[Plan]:
+    """Return one plan per candidate tile, the default first.
+
+    ``copy_ns`` is the cost of copying A if the view copies it in pieces.
+    """
     in_place = _in_place(group, view, solver, machine)
-    return _plans_of_tiles(group, view, _tiles(view, machine), in_place, machine)
+    return _plans_of_tiles(group, view, _tiles(view, machine), in_place, machine, copy_ns)
 
 
 def _plans_of_tiles(
@@ -107,10 +116,11 @@ def _plans_of_tiles(
     found: Sequence[macro_kernel.GemmTile],
     in_place: dict[str, Strides],
     machine: Machine,
+    copy_ns: CopyCost | None = None,
 ) -> list[Plan]:
     packed = bool(view.packed(found[0]))
     plans = [
-        _gemm_plans(group, view, tile, doubt(tile, found[0], packed), in_place, machine)
+        _gemm_plans(group, view, tile, doubt(tile, found[0], packed), in_place, machine, copy_ns)
         for tile in found
     ]
     return [plan for own in plans for plan in own]
@@ -147,6 +157,7 @@ def _gemm_plans(
     factor: float,
     in_place: dict[str, Strides],
     machine: Machine,
+    copy_ns: CopyCost | None,
 ) -> list[Plan]:
     """Return the plans of one tile, one for each algorithm; they share a body."""
     packed = view.packed(tile)
@@ -168,7 +179,6 @@ def _gemm_plans(
         packed_dtypes=_packed_dtypes(packed, spec),
         may_alias=True,
         features=(batch, m, n, k, n % tile.n_r),
-        layout=f"{tile.n_r} columns" if packed else "",
         notes={
             "register tile": f"{tile.m_r} rows x {tile.n_r} columns",
             "packed operands": ", ".join(map(_role, packed)) or "none",
@@ -186,7 +196,7 @@ def _gemm_plans(
             knobs=GemmKnobs.of(tile, selection),
             algorithm=int(selection.number),
             needs=needs,
-            cost=partial(gemm_ns, spec, tile, sizes, factor, selection=selection),
+            cost=partial(gemm_ns, spec, tile, sizes, factor, selection=selection, copy_ns=copy_ns),
             contention=partial(shared_lines_ns, spec, tile, sizes, selection),
         )
         for selection, needs in algorithms(spec, tile, factor == 1.0, machine.threads)

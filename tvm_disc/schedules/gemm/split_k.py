@@ -79,7 +79,6 @@ class PartsOfK:
                 scratch_dtype=dtype,
                 family="parts of K",
                 knobs=PartKnobs(**GemmKnobs.of(self.tile).to_json(), parts=parts),
-                layout=whole.layout,
                 stages=(products, self._sum(parts, sums)),
                 doubt=DOUBT,
                 notes={**whole.notes, "parts of K": str(parts)},
