@@ -43,6 +43,14 @@ def _softmax() -> Any:
     return relay.Function([x], relay.nn.softmax(x))
 
 
+def _short_rows(reduced: str) -> Any:
+    x = _input(relay.Any(), relay.Any())
+    if reduced == "sum":
+        return relay.Function([x], relay.sum(x, axis=-1))
+    mean = relay.mean(relay.multiply(x, x), axis=-1, keepdims=True)
+    return relay.Function([x], relay.multiply(x, relay.rsqrt(mean)))
+
+
 def _layer_norm() -> Any:
     x = _input(relay.Any(), 768)
     scale, shift = (relay.const(np.ones(768, "float32")) for _ in range(2))
@@ -114,6 +122,8 @@ CASES = (
     Case("matmul of B transposed", lambda: _matmul(True), (768, 768, 768)),
     Case("attention", _attention, (96, 512)),
     Case("softmax", _softmax, (2048, 2048)),
+    Case("sum of short rows", lambda: _short_rows("sum"), (4096, 64)),
+    Case("rms norm of short rows", lambda: _short_rows("norm"), (4096, 64)),
     Case("layer norm 768", _layer_norm, (4096,)),
     Case("transpose", _transpose, (256, 256)),
     Case("conv 3x3, 64 to 64", lambda: _conv(64, 64, 3, 1), (4, 64, 64)),

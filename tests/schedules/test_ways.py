@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,12 @@ from tests.models import function, rows
 from tests.schedules.variants import bench_of, results
 from tvm_disc import Options, relay
 from tvm_disc.codegen.target import resolve_target
+from tvm_disc.schedules.dispatch.cost import cost_table
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.sampling import evaluate
 from tvm_disc.target.isa import isa_of
+from tvm_disc.tir.builder import i64
+from tvm_disc.tuning.entry import Bench
 
 LANES = isa_of(resolve_target()).lanes_f32
 SIZES = (1, 3, LANES - 1, LANES, 37)
@@ -98,3 +104,39 @@ def test_sides_that_fill_no_tile() -> None:
     )
     assert f"it requires that both sides have {LANES} elements" in explained(transpose(LANES - 1))
     assert "it requires that" not in explained(transpose(LANES))
+
+
+@pytest.mark.parametrize(
+    ("source", "strided"), [(bias, 2), (softmax, 3), (total, 1)], ids=["bias", "softmax", "sum"]
+)
+def test_the_model_counts_what_code_reads_and_writes_by_lane(
+    source: Callable[..., Any], strided: int
+) -> None:
+    """Values that are kept between loops are adjacent, and so are those of a row."""
+    bench = bench_of(source())
+    found = {id(v.plan): v.plan for v in bench.variants if not v.plan.stages}
+    along, across = found.values()
+    sizes = (np.float64(48), np.float64(5))
+    points = dict(zip(bench.group.symbols(), sizes, strict=True))
+    count = lambda size: float(evaluate(i64(size), points))  # noqa: E731
+    assert count(along.strided) == 0 and count(across.strided) == strided * 48 * 5
+    assert count(along.loops) >= 48 and count(across.loops) == 0
+
+
+@pytest.mark.parametrize("source", [bias, softmax, total])
+def test_coefficients_alone_decide_which_way_short_rows_go(source: Callable[..., Any]) -> None:
+    """Costly loops move the limit up, costly accesses by lane down; no number of a template."""
+    bench = bench_of(source())
+    found = [longest(bench, *costs) for costs in ((5.0, 0.1), (1.0, 0.1), (1.0, 0.8), (0, 9))]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 4 and found[-1] == 0
+
+
+def longest(bench: Bench, pass_ns: float, strided_ns: float) -> int:
+    """The longest row of up to 16 elements for which the model puts one row in each lane."""
+    model = replace(CostModel(), pass_ns=pass_ns, strided_ns=strided_ns)
+    lengths = np.arange(1.0, 17.0)
+    points = dict(zip(bench.group.symbols(), (np.full(16, 4096.0), lengths), strict=True))
+    serial = [v for v in bench.variants if v.run.parts == 1 and not v.plan.stages]
+    costs = cost_table(serial, points, 16, model)
+    return int(max(lengths[costs[:, 1] < costs[:, 0]], default=0))

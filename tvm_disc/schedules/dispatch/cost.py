@@ -12,16 +12,24 @@ import numpy as np
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
 from tvm_disc.schedules.dispatch.variant import Plan, Variant
+from tvm_disc.tir.builder import i64
+from tvm_disc.typing import Expr
 
 
 def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel) -> Values:
     """Return the time of a share of the tasks on one thread, for plans without their own
     estimate.
     """
-    work, moved = evaluate(plan.work, points) * share, evaluate(plan.moved, points) * share
+
+    def of(count: Expr | int) -> Values:
+        return np.asarray(evaluate(i64(count), points) * share)
+
+    moved = of(plan.moved)
     memory = moved * model.byte_ns + np.maximum(moved - model.near_bytes, 0) * model.far_byte_ns
-    rows = evaluate(plan.steps, points) * share
-    return np.asarray(np.maximum(work * model.op_ns, memory) + model.row_ns * rows, np.float64)
+    work = of(plan.work if plan.computed is None else plan.computed) * model.op_ns
+    fixed = of(plan.steps) * model.row_ns + of(plan.loops) * model.pass_ns
+    time = np.maximum(work, memory) + fixed + of(plan.strided) * model.strided_ns
+    return np.asarray(time, np.float64)
 
 
 def run_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel) -> Values:

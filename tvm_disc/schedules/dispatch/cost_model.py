@@ -28,6 +28,8 @@ class CostModel:
         fma_latency: cycles of a dependent step of a micro-kernel.
         micro_call_cycles: entry of a micro-kernel and its epilogue.
         task_ns, row_ns: entry of a task of a matmul, and of any other kernel.
+        pass_ns: a loop along a row.
+        strided_ns: an access of one lane of a vector whose elements are not adjacent.
         exp_ns: one attention score between the two matmuls.
         store_ns, pack_ns: storing one sum; copying one element into a different layout.
         round_ns: rounding one element of a row to int8.
@@ -68,6 +70,8 @@ class CostModel:
     micro_call_cycles: float = 30.0
     task_ns: float = 20.0
     row_ns: float = 10.0
+    pass_ns: float = 2.5
+    strided_ns: float = 0.15
     exp_ns: float = 0.6
     store_ns: float = 0.05
     pack_ns: float = 0.15

@@ -158,6 +158,9 @@ class Plan:
         moved: bytes read and written; by default those of the group's operands and results.
         steps: number of units that cost ``row_ns`` each in the analytical model; by default the
             tasks.
+        loops: number of loops along rows, which cost ``pass_ns`` each.
+        strided: accesses that cost ``strided_ns`` each: elements of vectors that are not adjacent.
+        computed: plain operations with those of masked lanes; by default ``work``.
         algorithm: the number of the algorithm that the body runs. Plans that differ only in it
             share one body, which receives it as an argument.
         contention: nanoseconds at each sampled point that several threads lose to each other.
@@ -193,6 +196,9 @@ class Plan:
     features: tuple[Expr, ...] = ()
     moved: Expr | int = 0
     steps: Expr | int = 0
+    loops: Expr | int = 0
+    strided: Expr | int = 0
+    computed: Expr | None = None
     algorithm: int = 0
     contention: Callable[..., Any] | None = None
     among: Choice | None = None

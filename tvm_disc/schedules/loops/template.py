@@ -21,18 +21,12 @@ from tvm import tirx
 
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
-from tvm_disc.schedules.dispatch.choose import moved_bytes
 from tvm_disc.schedules.dispatch.variant import Need
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.joined import JoinedColumns, of_rows
 from tvm_disc.schedules.loops.runs import JoinedRuns
 from tvm_disc.schedules.lowering import Lowering, is_contiguous
-from tvm_disc.schedules.rows.template import (
-    PASSES_OF_STEP,
-    AcrossKnobs,
-    are_vectorizable,
-    is_vectorizable,
-)
+from tvm_disc.schedules.rows.template import AcrossKnobs, are_vectorizable, is_vectorizable
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import (
     LINE_BYTES,
@@ -52,7 +46,6 @@ from tvm_disc.typing import UNSET, Buffer, Expr
 
 BLOCK_ELEMS = 4096  # elements of a task of a long row
 MANY_ROWS = 16  # rows per thread that give enough tasks
-ACROSS_OPS = 30  # additional plain operations per element if each lane has its own row
 AHEAD = 1024  # elements by which a prefetch is ahead of its step
 CHEAP = 4  # operations per element that take less time than memory
 UNROLLED_BYTES = 16  # bytes per lane: four vectors of 32-bit elements
@@ -66,7 +59,8 @@ def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
         tasks=loop.tasks(),
         work=product(loop.domain) * cost,
         emit=loop.emit,
-        steps=loop.steps(),
+        steps=i64(0) if loop.split else 0,
+        loops=loop.tasks() if loop.split else 0,
         notes=loop.notes(),
     )
     if not loop.walks_across():
@@ -74,12 +68,12 @@ def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
     blocks = ceil_div(loop.rows, machine.lanes)
     across = Plan(
         tasks=blocks,
-        work=product(loop.domain) * (cost + ACROSS_OPS),
+        work=product(loop.domain) * cost,
         emit=loop.emit_across,
         knobs=AcrossKnobs(machine.lanes),
         needs=(Need(f"there are {machine.lanes} rows", i64(loop.rows) >= machine.lanes),),
         features=(i64(loop.inner),),
-        moved=moved_bytes(group) * 2,  # cache lines are read several times, in parts
+        strided=product(loop.domain) * loop.strided(),
     )
     return [along, across]
 
@@ -191,11 +185,16 @@ class _Loop:
         """Return the number of tasks: rows, or blocks of rows if there are few."""
         return mul(self.rows, self._blocks())
 
-    def steps(self) -> Expr | int:
-        """Return the fixed costs of all rows, in steps of the analytical model."""
-        if self.split == 0:
-            return 0
-        return ceil_div(self.tasks(), PASSES_OF_STEP)
+    def strided(self) -> int:
+        """Return the accesses of an element by code for one row per lane."""
+        low, outputs = self._dry()
+        offsets: list[Expr] = []
+        low.on_load = offsets.append
+        at, j = ramp(index_var("r"), self.lanes), index_var("j")
+        outer = low.space.split(at, self.domain[: self.split])
+        self._store(low, outputs, outer, add(mul(at, self.inner), j), j)
+        loads = sum(lanes_of(x) > 1 and not is_contiguous(x) for x in offsets)
+        return loads + len(outputs)
 
     def _blocks(self) -> Expr:
         blocks = ceil_div(self.inner, BLOCK_ELEMS)

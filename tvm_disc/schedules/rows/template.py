@@ -17,11 +17,10 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node
 from tvm_disc.relay.kernel_ops import PACK, UNPACK
-from tvm_disc.schedules.dispatch.choose import moved_bytes
 from tvm_disc.schedules.dispatch.variant import Knobs, Need
 from tvm_disc.schedules.elements import is_float
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
-from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.lowering import Lowering, is_contiguous
 from tvm_disc.schedules.rows.groups import RowGroups
 from tvm_disc.schedules.rows.loops import (
     UNROLLED_VECTORS,
@@ -65,9 +64,6 @@ _COMPARISONS = (
     "relax.greater",
     "relax.greater_equal",
 )
-
-PASSES_OF_STEP = 4  # loops along a short row that cost as much as the model's fixed cost of a row
-ACROSS_OPS = 16  # additional plain operations per element if each lane has its own row
 
 
 @dataclass(frozen=True)
@@ -145,15 +141,17 @@ class _Rows:
 
     # -- plans ---------------------------------------------------------------------------------
 
-    def _plan(self, tasks: Expr, emit: Callable[[Body], None], walk: str, ops: int = 0) -> Plan:
-        """Return a plan of ``tasks`` tasks; each element costs ``ops`` in addition to its
-        operators.
-        """
-        cost = ops + sum(n.row.cost for n in self.group.nodes if n.row is not None)
+    @property
+    def cost(self) -> int:
+        """The plain operations of an element."""
+        return sum(n.row.cost for n in self.group.nodes if n.row is not None)
+
+    def _plan(self, tasks: Expr, emit: Callable[[Body], None], walk: str) -> Plan:
+        """Return a plan of ``tasks`` tasks."""
         kept = self.work.sched.kept
         return Plan(
             tasks=tasks,
-            work=product(self.domain.full) * cost,
+            work=product(self.domain.full) * self.cost,
             emit=emit,
             scratch_dtype=self.work.scratch_dtype,
             notes={
@@ -178,8 +176,15 @@ class _Rows:
         return replace(
             self._plan(tasks, self.emit_rows, "rows"),
             scratch_elems=scratch if work.spare or work.lent else 0,
-            steps=ceil_div(tasks * work.passes(), PASSES_OF_STEP),
+            steps=i64(0),
+            loops=tasks * work.passes(),
+            computed=mul(tasks, self._padded(length)) * self.cost,
         )
+
+    def _padded(self, count: Expr) -> Expr:
+        """Return ``count`` elements rounded up to vectors, whose last lanes are masked."""
+        lanes = self.work.lanes
+        return mul(ceil_div(count, lanes), lanes) if self.vectorizable() else count
 
     def across(self) -> Plan:
         """Return the plan for blocks of rows, one per lane; the kept values of a row must fit
@@ -193,12 +198,21 @@ class _Rows:
         )
         blocks = ceil_div(count, lanes)
         return replace(
-            self._plan(blocks, self.emit_across, "rows, one per lane", ACROSS_OPS),
+            self._plan(blocks, self.emit_across, "rows, one per lane"),
             knobs=AcrossKnobs(lanes),
             needs=needs,
             features=(length,),
-            moved=moved_bytes(self.group) * 2,  # cache lines are read several times, in parts
+            strided=product(self.domain.full) * self._strided(),
+            computed=mul(self._padded(count), length) * self.cost,
         )
+
+    def _strided(self) -> int:
+        """Return the accesses of an element by code for one row per lane."""
+        body, offsets = _dry_body(self.group, self.solver), list[Expr]()
+        body.low.on_load = offsets.append
+        self._across(body, index_var("r"))
+        loads = sum(lanes_of(at) > 1 and not is_contiguous(at) for at in offsets)
+        return loads + len(self.work.as_large(self.group.outputs, self.solver))
 
     def most_across(self) -> int:
         """Return the largest length of a row in a lane: at most that of a vector along the row."""

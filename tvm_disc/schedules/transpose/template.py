@@ -105,6 +105,8 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> list[Plan]
             plan,
             work=_work(work, product(work.domain), FAR_OPS),
             steps=plan.tasks,
+            loops=0,
+            strided=0,
             moved=work.moved_twice(),
             features=(*plan.features, work.shorter()),
         )
