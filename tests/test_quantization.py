@@ -32,9 +32,11 @@ def as_bytes(x: Array, low: float, high: float) -> Array:
 
 
 def as_int8(w: Array, axes: tuple[int, ...]) -> Array:
+    """Return weights rounded to int8 numbers, with scales that float16 represents."""
     largest = np.abs(w).max(axes, keepdims=True)
-    scale = np.where(largest > 0, largest / np.float32(127), np.float32(1))
-    return np.clip(np.rint(w / scale), -127, 127) * scale.astype("float64")
+    exact = np.where(largest > 0, largest / np.float32(127), np.float32(1))
+    scale = np.where(exact >= np.finfo("float16").tiny, exact.astype("float16"), exact)
+    return np.clip(np.rint(w / scale), -128, 127) * scale.astype("float64")
 
 
 def close(got: Array, exact: Array) -> None:

@@ -42,6 +42,30 @@ def test_each_number_is_the_nearest(bits: int, group: int, k: int, n: int) -> No
 
 
 @pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (96, 5), (130, 33), (7, 3)])
+def test_scales_may_be_restricted_to_positive_ones(bits: int, k: int, n: int) -> None:
+    """The largest magnitude becomes the highest number; the error is at most that of a step."""
+    matrix = RNG.standard_normal((k, n)).astype("float32")
+    made = quantized(matrix, WeightFormat(bits, 0, positive=True))
+    either = quantized(matrix, WeightFormat(bits, 0))
+    assert made.scale.min() > 0 and either.error <= made.error
+    assert np.abs(made.numbers).max() == (1 << (bits - 1)) - 1
+    off = np.abs(made.numbers * made.scale - matrix)
+    assert np.all(off <= made.scale * 0.51)
+    np.testing.assert_allclose(
+        made.error, np.sqrt(np.square(off).sum() / np.square(matrix).sum()), rtol=1e-3, atol=1e-7
+    )
+
+
+@pytest.mark.parametrize(("value", "number"), [(0, 0), (1e-40, 0), (1e-37, 0), (1e30, 127)])
+def test_scales_below_the_normal_range_are_one(value: float, number: int) -> None:
+    matrix = np.full((5, 2), value, "float32")
+    made = quantized(matrix, WeightFormat(8, 0, positive=True))
+    assert (made.numbers == number).all()
+    assert (made.scale == 1).all() if number == 0 else made.error < 1e-3
+
+
+@pytest.mark.parametrize("bits", [4, 8])
 def test_numbers_that_are_exact_stay_exact(bits: int) -> None:
     half = 1 << (bits - 1)
     numbers = RNG.integers(-half, half, (64, 16)).astype("float32")

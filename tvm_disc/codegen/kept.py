@@ -85,7 +85,7 @@ def through_cache(
     compiled: Callable[[str | None], Kept],
     store: Store | None,
     name: Callable[[], str | None],
-    targets: Sequence[Any],
+    targets: Sequence[Target],
     trace: Trace,
 ) -> Kept:
     """Return the program from the cache, or compile it and add it to the cache.

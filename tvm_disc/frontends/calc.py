@@ -150,7 +150,7 @@ class Calc(Calls[Expr, Dim]):
         """Raise UnknownRows: formulas of a body are not valid outside."""
         raise UnknownRows("rows of a loop must have dims that are known before it")
 
-    def fitted(self, operands: Mapping[str, tuple[Any, Sequence[Demand]]]) -> list[Any]:
+    def fitted(self, operands: Mapping[str, tuple[Expr, Sequence[Demand]]]) -> list[Any]:
         """Return tensors, by name, with the dims that their operator requires.
 
         A required dim is a number, any, or equal to all others of the same name. A call in which

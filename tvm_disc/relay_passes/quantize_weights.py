@@ -21,10 +21,13 @@ class WeightFormat:
     Attributes:
         bits: of a number, 8 or 4.
         group: rows (elements along K) that share a scale; 0 means all rows.
+        positive: whether every scale is positive. Otherwise a scale may be negative, so that the
+            element of largest magnitude becomes the lowest number.
     """
 
     bits: int
     group: int
+    positive: bool = False
 
     def __str__(self) -> str:
         rows = f"{self.group} rows" if self.group else "column"
@@ -50,8 +53,8 @@ def quantized(matrix: Array, form: WeightFormat) -> QuantizedMatrix:
     """Quantize a finite float32 matrix ``[K, N]``, symmetrically.
 
     Of two scales per group the one with the smaller error is taken: the largest magnitude becomes
-    the lowest number, -128 or -8, or the highest, 127 or 7. Scales are rounded to float16 in its
-    normal range, so that kernels read 16 bits.
+    the lowest number, -128 or -8, or the highest, 127 or 7. With ``form.positive`` only the second
+    scale is tried. Scales are rounded to float16 in its normal range, so that kernels read 16 bits.
     """
     k, n = matrix.shape
     group = form.group or max(k, 1)
@@ -60,12 +63,14 @@ def quantized(matrix: Array, form: WeightFormat) -> QuantizedMatrix:
     wrong = total = 0.0
     for row, begin in enumerate(range(0, k, group)):
         part = matrix[begin : begin + group]
-        best, lost = _candidate(part, form.bits, lowest=True)
-        other, others_lost = _candidate(part, form.bits, lowest=False)
-        better = others_lost < lost
-        scale[row] = np.where(better, other[1], best[1])
-        numbers[begin : begin + group] = np.where(better, other[0], best[0])
-        wrong += float(np.minimum(lost, others_lost).sum(dtype=np.float64))
+        best, lost = _candidate(part, form.bits, lowest=False)
+        if not form.positive:
+            other, others_lost = _candidate(part, form.bits, lowest=True)
+            better = others_lost <= lost
+            best = np.where(better, other[0], best[0]), np.where(better, other[1], best[1])
+            lost = np.minimum(lost, others_lost)
+        numbers[begin : begin + group], scale[row] = best
+        wrong += float(lost.sum(dtype=np.float64))
         total += float(np.square(part, dtype=np.float64).sum())
     return QuantizedMatrix(numbers, scale, sqrt(wrong / total) if total else 0.0)
 

@@ -96,7 +96,7 @@ class Position:
         """Record the symbols of the region that ends."""
         self.bound |= self.defined
 
-    def settle_sizes(self, shape: Sequence[Any], what: str) -> None:
+    def settle_sizes(self, shape: Sequence[Expr], what: str) -> None:
         """Guard the dims of a result that may be negative, in a branch, a loop or a function.
 
         In the main region such dims were guarded when types were inferred

@@ -156,7 +156,9 @@ class StableHLONode(Calc):
             raise Unsupported(f"region {k}: expected one block, found {len(blocks)}")
         return blocks[0]
 
-    def run(self, k: int, given: Sequence[Expr], reads: dict[Any, Expr] | None = None) -> list[Any]:
+    def run(
+        self, k: int, given: Sequence[Expr], reads: dict[Any, Expr] | None = None
+    ) -> list[Expr]:
         """Convert a region for given arguments; return its results.
 
         A region on single elements may be given tensors of one shape: its operators are

@@ -216,7 +216,7 @@ def columns_of(ctx: Emitter, x: Tensor) -> tuple[Progression, ...] | None:
     return x.columns or _columns(ctx, [x], x)
 
 
-def _add(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Progression | None:
+def _add(ctx: Emitter, args: Sequence[Expr], result: Tensor) -> Progression | None:
     a, b = (line_along(ctx, x, result.dims) for x in args)
     if a is None or b is None:
         return None

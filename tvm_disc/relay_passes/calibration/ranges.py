@@ -16,7 +16,6 @@ Both apply to the products of ``main`` outside of branches and loops, in the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import sqrt
 from typing import TypeAlias
 
 import numpy as np
@@ -29,6 +28,7 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.relay_passes.integer_products import unsuitable
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.narrow_weights import COMPUTED, evaluate, literals_of
+from tvm_disc.relay_passes.quantize_weights import WeightFormat, quantized
 from tvm_disc.relay_passes.rewrite import (
     Sequence_,
     drop_dead,
@@ -44,7 +44,8 @@ from tvm_disc.typing import Array, Expr, TVMFunction, TVMModule, Var
 Act: TypeAlias = Callable[[Sequence_, Node, Array], "Node | None"]
 FEWEST = 512  # weights; smaller products gain nothing
 BYTE = np.iinfo("uint8")
-LARGEST = 127  # magnitude of a weight
+# A positive scale per output channel.
+INT8 = WeightFormat(bits=8, group=0, positive=True)
 
 
 class ObserveRanges:
@@ -192,17 +193,17 @@ def _as_bytes(out: Sequence_, x: Node, scale: np.float32, zero: int) -> Node:
 
 def _as_int8(out: Sequence_, node: Node, weights: Array) -> tuple[Node, float]:
     """Emit ``cast(int8) * scale`` per output channel; return it and its relative error."""
-    axes = tuple(range(1, weights.ndim)) if node.weighted else (0,)
-    largest = np.abs(weights).max(axes, keepdims=True)
-    tiny = np.finfo("float32").tiny
-    scale = np.where(largest > tiny * LARGEST, largest / LARGEST, 1).astype(COMPUTED)
-    numbers = np.clip(np.rint(weights / scale), -LARGEST, LARGEST).astype("int8")
     shape = node.inputs[1].shape
+    if node.weighted:  # the output channels are the first axis
+        found = quantized(weights.reshape(len(weights), -1).T, INT8)
+        numbers = found.numbers.T.reshape(weights.shape)
+        scale = found.scale.reshape(-1, *(1 for _ in weights.shape[1:]))
+    else:
+        found = quantized(weights, INT8)
+        numbers, scale = found.numbers, found.scale
     wide = out.emit(R.astype(as_literal(numbers, "int8"), COMPUTED), shape, COMPUTED, node)
     call = R.multiply(operand_expr(wide), as_literal(scale, COMPUTED))
-    total = float(np.square(weights, dtype=np.float64).sum())
-    lost = float(np.square(numbers * scale.astype(np.float64) - weights).sum())
-    return out.emit(call, shape, COMPUTED, node), sqrt(lost / total) if total else 0.0
+    return out.emit(call, shape, COMPUTED, node), found.error
 
 
 __all__ = ["ObserveRanges", "QuantizeOperands"]

@@ -12,7 +12,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.expressions import variables
 from tvm_disc.shape.facts import Guard
-from tvm_disc.typing import Binding, Expr, GlobalVar, SeqExpr, TVMType
+from tvm_disc.typing import Binding, Expr, GlobalVar, SeqExpr, TVMType, Var
 
 CHECKS = "guard"
 
@@ -114,7 +114,7 @@ def with_checks(main: GlobalVar, guards: Sequence[Guard]) -> object:
     return relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
 
 
-def return_type(params: Sequence[Any], ty: TVMType) -> TVMType:
+def return_type(params: Sequence[Var], ty: TVMType) -> TVMType:
     """Return the type of the result with dims over the symbols of inputs only."""
     visible: set[Any] = set()
     for p in params:

@@ -191,7 +191,7 @@ def emit_product(
     choice: Choice,
     block: Block,
     low: Lowering,
-    pointers: Mapping[Node, Any],
+    pointers: Mapping[Node, Expr],
     record: Expr,
 ) -> Expr:
     """Emit the library call; return whether it computed the matmul.

@@ -91,7 +91,7 @@ def _source_dim(ctx: Emitter, x: Tensor, axis: int) -> Any:
     return x.dims[axis]
 
 
-def _split_pair(ctx: Emitter, dim: Size, pair: Sequence[Any]) -> tuple[Any, Any]:
+def _split_pair(ctx: Emitter, dim: Size, pair: Sequence[Expr | int]) -> tuple[Any, Any]:
     """Return the two dims into which -4 splits one; one of them may be inferred."""
     known = [p for p in pair if not is_number(p) or p > 0]
     if len(pair) != 2 or not known or any(is_number(p) and p <= 0 and p != -1 for p in pair):
