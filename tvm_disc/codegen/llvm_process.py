@@ -108,7 +108,7 @@ def _serve(sink: IO[bytes], folder: str) -> None:
 
 
 def _main(temporary: str, ffi: str, runtime: str, *libraries: str) -> None:
-    sys.path[0] = ffi  # instead of this folder
+    sys.path[0] = ffi  # replaces the folder of this file
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # LLVM's messages on standard output must not mix with the protocol
     _lift_file_limit()

@@ -51,8 +51,7 @@ def from_onnx(
 
     Raises:
         BadInput: the model lacks an input that is named; or a shape, an element type or a version
-            is
-            invalid.
+            is invalid.
         Unsupported: weights as parameters, or an exported model, are requested.
         and the errors of the ONNX importer.
     """

@@ -84,7 +84,7 @@ class TensorLoop(Generic[T, D]):
 
     def __init__(self, n: Calls[T, D], fixed: Sequence[T], state: Sequence[T]) -> None:
         self.n, self.fixed, self.state = n, list(fixed), list(state)
-        self.outer: list[tuple[object, rt.Any, D]] = []  # formula, name and size of a dim
+        self.outer: list[tuple[object, rt.Any, D]] = []  # (formula, name, size) of outer dims
         self.fixed_types = [self._named(x) for x in fixed]
         self.types = [self._named(x) for x in state]
 

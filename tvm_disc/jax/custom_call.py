@@ -29,7 +29,7 @@ class _Typed(Protocol):
 
 @cache
 def has_custom_calls() -> bool:
-    """Return whether the package is installed that XLA calls programs by."""
+    """Return whether the package by which XLA calls programs is installed."""
     return importlib.util.find_spec(PACKAGE) is not None
 
 

@@ -146,8 +146,7 @@ def free_vars(expr: Expr) -> list[Var]:
     """Return the variables used in ``expr`` but not bound inside it, in order of first use.
 
     A variable object is bound in one place only (Relay's own well-formedness rule), so it suffices
-    to
-    exclude variables that are bound anywhere inside ``expr``.
+    to exclude variables that are bound anywhere inside ``expr``.
     """
     order = post_order(expr)
     bound = {id(var) for node in order for var in binders(node)}

@@ -50,8 +50,7 @@ def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> object:
 
     Args:
         solver: facts about the module's symbols; by default the module's own, which the pass
-            removes
-            from the module.
+            removes from the module.
         enabled: with False every operator becomes a separate kernel, for comparison.
     """
     refused: list[WhyNot] = []

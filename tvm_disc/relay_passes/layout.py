@@ -226,9 +226,7 @@ class _Writer:
     def __init__(self, out: Sequence_, steps: dict[Node, Step]) -> None:
         self.out, self.steps = out, steps
         self.forms: dict[tuple[object, int, int], Expr] = {}
-        self.replaced: dict[
-            object, Expr
-        ] = {}  # variables of permutations that have become identities
+        self.replaced: dict[object, Expr] = {}  # variables of permutations that are identities now
 
     def write(self) -> None:
         out = self.out

@@ -32,7 +32,7 @@ def assume(st: State, c: Cond) -> None:
 
 
 def _given_up(st: State) -> bool:
-    """Return whether a hypothesis needs no more facts: no answer is searched without budget."""
+    """Return whether the search budget is used up, so that a hypothesis needs no more facts."""
     return st.depth > 0 and st.budget.left <= 0
 
 

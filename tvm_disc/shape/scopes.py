@@ -110,7 +110,7 @@ class FactStore:
         return scope.state
 
     def add(self, fact: Fact) -> None:
-        """Add a fact: in the scope of its symbols.
+        """Add a fact to the scope of its symbols.
 
         Raises:
             Contradiction: it contradicts the facts there; the store is unchanged.

@@ -47,8 +47,7 @@ class Effort:
         most_rounds, patience_s: limits for added rounds, and seconds at one point.
         hopeless: a variant slower than the best by this factor in the first round is dropped.
         quantile: quantile of the rounds that is reported. Other processes only ever add time, so
-            the
-            lower quartile is closer to the machine's own time than the median.
+            the lower quartile is closer to the machine's own time than the median.
         pause_s: sleep before each round, so that it starts with a fresh time slice.
         wait_s: total time at one point for which rounds wait until threads have a core each and the
             hypervisor takes no time.

@@ -1,8 +1,7 @@
 """Serialization of boxed values, for inputs and results.
 
 Two tensors hold a value: ``codes`` (int64) and ``blob`` (bytes). ``codes`` holds the root, the
-number
-of records, then one record for each block:
+number of records, then one record for each block:
 
     tag, n, child...                     a node
     -element_bytes, rank, offset, dim... a tensor whose elements start at ``offset`` in ``blob``

@@ -19,8 +19,7 @@ def array_of(tensor: TensorProto, folder: str) -> np.ndarray:
 
     Raises:
         BadInput: the file is missing, refused or too short; or the number of elements does not
-            match
-            the dims.
+            match the dims.
     """
     from onnx.numpy_helper import to_array
 

@@ -45,8 +45,7 @@ def from_pytorch(program: ExportedProgram) -> IRModule:
 
     Raises:
         Unsupported: PyTorch is not installed, or nodes cannot be converted; the message names all
-            of
-            them with their source locations.
+            of them with their source locations.
         TypeMismatch: the argument is not an exported program.
     """
     require("torch", "torch", "from_pytorch")

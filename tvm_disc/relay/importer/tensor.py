@@ -48,9 +48,7 @@ class Tensor(Algebra):
     low: Dim | None = None  # lower bound of integer or bool elements
     high: Dim | None = None  # upper bound; use `positions.bounds` to read both
     line: Progression | None = None  # set for integers that form a progression
-    columns: tuple[Progression, ...] | None = (
-        None  # one line for each coordinate along the last axis
-    )
+    columns: tuple[Progression, ...] | None = None  # one per coordinate along the last axis
     permuted: tuple[Tensor, tuple[int, ...]] | None = None  # (source, axes) of a permutation
 
     @property

@@ -54,9 +54,8 @@ class SourceText:
 
     text: str
     tokens: list[Token] = field(default_factory=list)
-    spans: dict[int, Span] = field(
-        default_factory=dict
-    )  # source spans, by the index of the preceding token
+    # By the index of the preceding token.
+    spans: dict[int, Span] = field(default_factory=dict)
     metadata: str = ""
     metadata_pos: int = 0
     lines: list[int] = field(default_factory=list)

@@ -110,8 +110,7 @@ def check_basic_block_normal_form(expr: Expr) -> bool:
     """Return True if every computed value is used in one block only.
 
     A block is the body of a function, a branch, a clause, or a chain of lets. A value used by
-    several
-    blocks must be bound before them.
+    several blocks must be bound before them.
 
     Raises:
         TypeMismatch: with the first expression whose scope should be lifted.

@@ -47,8 +47,7 @@ def create_workload(
     """Return a module with the network as ``main``, with types, and values of its weights.
 
     All parameters but ``data`` are weights. A ``net`` that is not a function becomes a function of
-    its
-    free variables.
+    its free variables.
 
     Raises:
         BadNode: the dims of a weight are not known.

@@ -179,8 +179,7 @@ def function_pass(
     """Return a pass of ``pass_func(function, module, context)``, or of a class that defines it.
 
     A class has ``transform_function(self, function, module, context)``. Without ``pass_func``,
-    return
-    a decorator.
+    return a decorator.
     """
     told = (opt_level, name, required)
     return _decorator(FunctionPass, "function", "transform_function", pass_func, told)

@@ -65,8 +65,7 @@ class _Folder:
         """Return the axes of a matmul or convolution; None for other calls.
 
         The tuple has the channel axes of input and output, the axes of the weight that correspond
-        to
-        them, and the rank of the weight.
+        to them, and the rank of the weight.
         """
         if not isinstance(call, Call):
             return None

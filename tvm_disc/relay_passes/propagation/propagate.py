@@ -67,9 +67,8 @@ class PropagateShapeConstraints:
             ``"ids.1 == mask.1"``. Facts that cannot be proved are checked at run time.
         solver: receives the facts; by default a new one per module.
         portable: the result is for TVM's passes, which infer types again: dataflow blocks are kept,
-            a
-            shape that TVM would lose is restored by ``match_cast``, and guards become checks at the
-            start of the function. Otherwise guards remain in ``solver.guards``.
+            a shape that TVM would lose is restored by ``match_cast``, and guards become checks at
+            the start of the function. Otherwise guards remain in ``solver.guards``.
         premises: like constraints, but the caller guarantees them.
         params: inputs of ``main``, by name, that become constants.
         check_indices: as ``Options.check_indices``; None follows the front end.

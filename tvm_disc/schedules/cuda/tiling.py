@@ -79,7 +79,7 @@ class Tiling(ABC):
         ]
 
     def _with_wide(self, tile: Any) -> Plan:
-        """Return a plan without needs, and its replacement for when the facts hold."""
+        """Return a plan without needs, and the plan that replaces it if the facts hold."""
         plan = self._plan(tile)
         reason = self._why_not_wide()
         if reason is not None:

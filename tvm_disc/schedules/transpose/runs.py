@@ -119,8 +119,8 @@ class TileRuns:
         return self.body.block.number("before", before)
 
     def _streams(self, odd: Expr) -> Expr:
-        """Return 1 if results of this size use non-temporal stores: all rows must be aligned
-        alike.
+        """Return 1 if a result of this size uses non-temporal stores, which requires that all rows
+        have one alignment.
         """
         first, *others = (base_address(b) for b in self.body.outputs)
         for address in others:

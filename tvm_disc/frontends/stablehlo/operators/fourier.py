@@ -21,7 +21,7 @@ Parts: TypeAlias = tuple[Expr, Expr]
 RealOrParts: TypeAlias = "tuple[Expr, Expr | None]"  # None: the imaginary part is 0
 
 DIRECT = 64  # maximum length that is one product, if it has divisors
-MOST = 1024  # the same of a prime length
+MOST = 1024  # maximum prime length
 
 
 def fourier(n: StableHLONode, kind: str, x: RealOrParts, lengths: Sequence[int]) -> Parts:
