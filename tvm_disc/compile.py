@@ -141,8 +141,8 @@ def _unchanged(mod: TVMModule) -> TVMModule:
 
 
 def _owned(options: Options) -> Any:
-    named = options.state or options.state_dtype
-    return _own_state(options.state, options.state_dtype) if named else _unchanged
+    given = options.state, options.state_dtype, options.state_window
+    return _own_state(*given) if any(given) else _unchanged
 
 
 def _functions(mod: TVMModule) -> list[TVMFunction]:

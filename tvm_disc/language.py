@@ -52,8 +52,9 @@ def language_model(
     if isinstance(source, Executable):
         return LanguageModel(source, positions)
     options = Options.from_env(options)
-    if options.state:
-        raise BadOption("state: language_model chooses the caches; leave it out")
+    if options.state or options.state_window:
+        name = "state" if options.state else "state_window"
+        raise BadOption(f"{name}: language_model chooses the caches; leave it out")
     if is_file(source, ".gguf"):
         options = replace(options, state=["past_*"])
         program = build(source, target=target, options=options)
@@ -62,7 +63,7 @@ def language_model(
     program = build(
         step.module,
         target=target,
-        options=replace(options, state=step.state),
+        options=replace(options, state=step.state, state_window=step.window),
         example_inputs=step.inputs,
         dynamic_shapes=step.shapes,
     )

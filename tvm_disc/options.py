@@ -69,6 +69,9 @@ class Options:
         state_dtype: the type, ``"float16"``, ``"bfloat16"`` or ``"int8"``, to which the rows of
             float32 caches of ``state`` are rounded when they are appended; None keeps float32.
             ``"int8"`` has a float32 factor for each row of the last axis (docs/state.md).
+        state_window: the most rows that a cache of ``state`` keeps after a call; older rows are
+            dropped. The caller promises that they, and their number, do not affect later results
+            (docs/state.md). 0 keeps the rows of the model's result.
         weights: quantize float32 weights of matmuls to ``"int8"`` or ``"int4"``, symmetrically, at
             build time; None keeps them. ``explain()`` lists the error of each.
             Embeddings, convolutions and matrices below 65536 elements keep float32.
@@ -116,6 +119,7 @@ class Options:
     winograd: int = field(default=2, metadata=_CODE)
     state: Sequence[str] = field(default=(), metadata=_CODE)
     state_dtype: str | None = field(default=None, metadata=_CODE)
+    state_window: int = field(default=0, metadata=_CODE)
     weights: str | None = field(default=None, metadata=_CODE)
     weight_group: int = field(default=32, metadata=_CODE)
     int8_activations: bool = field(default=False, metadata=_CODE)
@@ -157,6 +161,9 @@ class Options:
             raise BadOption(
                 f"state_dtype: expected 'float16', 'bfloat16', 'int8' or None, found {found}"
             )
+        _integer("state_window", self.state_window)
+        if self.state_window < 0:
+            raise BadOption(f"state_window: expected at least 0, found {self.state_window}")
         for name in ("fuse", "versions", "verify", "load", "tf32", "int8_activations"):
             if not isinstance(getattr(self, name), bool):
                 found = shown(getattr(self, name))

@@ -107,8 +107,9 @@ def _state(attrs: Mapping[str, Any]) -> list[dict[str, str | int]]:
             "axis": int(axis),
             "rows": readable_formula(rows),
             "scale": str(scale),
+            "kept": "" if isinstance(kept, str) else readable_formula(kept),
         }
-        for buffer, length, axis, rows, scale in found
+        for buffer, length, axis, rows, scale, kept in found
     ]
 
 

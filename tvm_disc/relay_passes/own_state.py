@@ -18,14 +18,17 @@ the size of a tensor that is never read. A call reads the rows that exist and wr
 it does not copy the cache. Appending writes rows from p on, and every other read of the input is of
 rows before p, so that no order of kernels is wrong.
 
+A result may be the last rows of the concatenation, ``concat(past, new)[begin:]``: it has fewer rows
+than were appended to, and the caller drops those before them.
+
 needs: a result that is the concatenation of an input and one other tensor, in this order, in the
-main function.
+main function, or the last rows of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -51,12 +54,20 @@ LEAST = 1e-30  # replaces the largest magnitude of a row of zeros
 
 @dataclass(frozen=True)
 class _Grown:
-    """An input that a result extends: ``binding`` is the concatenation."""
+    """An input that a result extends: ``binding`` is the concatenation, of which the result has the
+    last ``kept`` rows, or all if it is None.
+    """
 
     param: Var
     binding: Binding
     axis: int
     result: int
+    kept: Expr | None = None
+
+    @property
+    def rows(self) -> tuple[str, str]:
+        """The texts of the rows before a call, and of those that are kept."""
+        return str(self.used), str(self.kept)
 
     @property
     def along(self) -> int:
@@ -72,26 +83,34 @@ class _Grown:
 
 
 def OwnState(
-    names: Sequence[str], dtype: str | None = None, solver: Solver | None = None
+    names: Sequence[str],
+    dtype: str | None = None,
+    window: int = 0,
+    solver: Solver | None = None,
 ) -> object:
     """Return a module pass for the inputs whose names match one of ``names`` (``fnmatch``).
 
     Args:
         dtype: the type of the buffers of float32 caches; None keeps float32.
+        window: the most rows that a cache keeps after a call; 0 keeps those of the result.
 
     The attribute ``disc.state`` of the main function lists (buffer, length input, axis) of each
-    cache, as texts, the rows that it has after a call, as an expression, and the buffer of its
-    factors or an empty text.
+    cache, as texts, the rows that it has after a call, as an expression, the buffer of its
+    factors or an empty text, and the rows that are kept, as an expression or an empty text.
 
     Raises:
         BadOption: a pattern matches no input, or an input that no result extends; ``dtype`` is not
-            none of these, or is given without ``names``.
+            one of ``DTYPES``, ``window`` is negative, or either is given without ``names``.
     """
     if dtype not in (None, *DTYPES):
         found = shown(dtype)
         raise BadOption(f"dtype: expected 'float16', 'bfloat16', 'int8' or None, found {found}")
     if dtype and not names:
         raise BadOption("state_dtype: expected names of caches in state, found none")
+    if not isinstance(window, int) or window < 0:
+        raise BadOption(f"window: expected an integer of at least 0, found {shown(window)}")
+    if window and not names:
+        raise BadOption("state_window: expected names of caches in state, found none")
 
     def own(mod: TVMModule, ctx: PassContext) -> object:
         if not names:
@@ -99,6 +118,8 @@ def OwnState(
         main = mod["main"]
         known = solver_of(mod, solver)
         grown = _chosen(main, names, known)
+        if window:
+            grown = [_limited(g, window) for g in grown]
         changed = _with_buffers(main, grown, dtype, known)
         return map_functions(mod, lambda f: changed if f.same_as(main) else f)
 
@@ -119,7 +140,7 @@ def _chosen(main: TVMFunction, names: Sequence[str], solver: Solver) -> list[_Gr
         if param not in found:
             raise BadOption(
                 f"state: input '{param.name}' is not a cache: expected a result that is the "
-                "concatenation of this input and new rows, in this order"
+                "concatenation of this input and new rows, in this order, or its last rows"
             )
         chosen.append(found[param])
     return chosen
@@ -132,19 +153,48 @@ def _grown(main: TVMFunction, solver: Solver) -> Iterator[_Grown]:
     results = _results(main, values)
     params = {p for p in main.params if is_tensor(p.ty) and p.ty.shape is not None}
     for position, var in enumerate(results):
-        binding = values.get(var) if isinstance(var, tvm.ir.Var) else None
-        if binding is None or not is_call(binding.value, "concat"):
+        if results.count(var) > 1:
+            continue
+        last = values.get(var) if isinstance(var, tvm.ir.Var) else None
+        binding = None if last is None else _sliced(last, values, solver)
+        if last is None or binding is None or not is_call(binding.value, "concat"):
             continue
         parts = binding.value.args[0]
         parts = values[parts].value if parts in values else parts
         fields = list(getattr(parts, "fields", ()))
         rank = len(binding.var.ty.shape.values)
         axis = int(binding.value.attrs.axis) % rank
-        if len(fields) != 2 or results.count(var) > 1:
+        if len(fields) != 2 or (last is not binding and _axis_of(last) != axis):
             continue
         param = _source(fields[0], values, solver)
         if param in params and static_dim(param.ty.shape.values[axis]) is None:
-            yield _Grown(param, binding, axis, position)
+            kept = None if last is binding else last.var.ty.shape.values[axis]
+            yield _Grown(param, binding, axis, position, kept)
+
+
+def _limited(grown: _Grown, window: int) -> _Grown:
+    """Return a cache that keeps at most ``window`` rows."""
+    rows = grown.binding.var.ty.shape.values[grown.axis] if grown.kept is None else grown.kept
+    return replace(grown, kept=tirx.min(rows, i64(window)))
+
+
+def _sliced(binding: Binding, values: Values, solver: Solver) -> Binding | None:
+    """Return the binding of which ``binding`` is a slice that ends with the last row, or
+    ``binding`` if it is no slice; None if it is another slice.
+    """
+    if not is_call(binding.value, "strided_slice"):
+        return binding
+    whole, axes, _, ends, strides = binding.value.args
+    if whole not in values or len(axes.fields) != 1 or static_dim(strides.fields[0]) != 1:
+        return None
+    rows = whole.ty.shape.values[_axis_of(binding)]
+    inside = bool(binding.value.attrs.assume_inbound)
+    return values[whole] if inside and solver.known_eq(ends.fields[0], rows) else None
+
+
+def _axis_of(binding: Binding) -> int:
+    """Return the axis of a slice along one axis."""
+    return int(static_dim(binding.value.args[1].fields[0]) or 0)
 
 
 def _source(var: Var, values: Values, solver: Solver) -> Var:
@@ -174,7 +224,7 @@ def _with_buffers(
     """Return the main function over buffers and lengths."""
     values: Values = {b.var: b for b in bindings_of(main)}
     buffers: dict[Var, _Buffer] = {}
-    lengths: dict[str, Var] = {}  # by the text of a dim
+    lengths: dict[tuple[str, str], Var] = {}  # by the texts of the rows before and after
     first: list[Binding] = []
     state = []
     for g in grown:
@@ -194,14 +244,15 @@ def _with_buffers(
             short[g.along] = 1
             buffer.scale = relax.Var(f"{name}_scale", relax.TensorType(short, own))
         buffers[g.param] = buffer
-        if str(g.used) not in lengths:
+        if g.rows not in lengths:
             ty = relax.TensorType([g.used], "int8")
-            lengths[str(g.used)] = relax.Var(f"{name}_length", ty)
+            lengths[g.rows] = relax.Var(f"{name}_length", ty)
         first += buffer.read(g.param, buffer.numbers, buffer.scale, g.used)
         whole = g.binding.var.ty.shape.values[g.axis]
-        length, (_, *scales) = str(lengths[str(g.used)].name), buffer.names
-        state.append([name, length, g.axis, whole, *(scales or [""])])
-        state += [[scale, length, g.axis, whole, ""] for scale in scales]
+        length, (_, *scales) = str(lengths[g.rows].name), buffer.names
+        last: object = "" if g.kept is None else g.kept
+        state.append([name, length, g.axis, whole, *(scales or [""]), last])
+        state += [[scale, length, g.axis, whole, "", last] for scale in scales]
     extended = {g.binding.var: g for g in grown}
     bindings = list(first)
     for block in main.body.blocks:
@@ -210,7 +261,7 @@ def _with_buffers(
             if cache is None:
                 bindings.append(binding)
             else:
-                bindings += buffers[cache.param].append(lengths[str(cache.used)], values)
+                bindings += buffers[cache.param].append(lengths[cache.rows], values)
     dropped = {g.result for g in grown}
     left = [v for k, v in enumerate(_results(main, values)) if k not in dropped]
     if len(left) == 1:

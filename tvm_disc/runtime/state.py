@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
     from tvm_disc.runtime.profile import Profile
 
 FIRST_CAPACITY = 16  # rows of the first buffers
+SPARE = 4  # a buffer of a cache that drops rows has at most this many times the rows of a call
 
 Arrays: TypeAlias = dict[str, np.ndarray]
+_Group: TypeAlias = tuple[str, str, str]  # rows, length, kept of a cache
 
 
 @dataclass(frozen=True)
 class Cache:
-    """One buffer: its input and that of its length, its axis, the formula of its rows after a call,
-    and the input of the buffer of its factors, if its numbers are quantized.
+    """One buffer: its input and that of its length, its axis, and the formula of its rows after a
+    call; the input of the buffer of its factors, if its numbers are quantized; the formula of the
+    last rows that are kept, if some are dropped.
     """
 
     buffer: str
@@ -35,16 +39,50 @@ class Cache:
     axis: int
     rows: str
     scale: str = ""
+    kept: str = ""
+
+
+class _Sliding:
+    """Memory of a buffer that moves along it: ``at(start)`` is the buffer whose row 0 is row
+    ``start`` of the buffer at 0.
+
+    Rows of the outer axes are ``capacity`` rows apart at any start, so that the last rows of one
+    are the rows before the first of the next, which are not used. ``capacity`` rows more than a
+    buffer has are allocated, once for all outer axes.
+    """
+
+    def __init__(self, cache: Cache, shape: Sequence[int], dtype: str) -> None:
+        self.shape, self.most, self._axis = tuple(shape), shape[cache.axis], cache.axis
+        self._row, self._size = prod(shape[cache.axis + 1 :]), prod(shape)
+        self._memory = np.empty(self._size + self.most * self._row, numpy_dtype(dtype))
+
+    def at(self, start: int) -> np.ndarray:
+        """Return the buffer at ``start``, at most ``most``."""
+        first = start * self._row
+        return self._memory[first : first + self._size].reshape(self.shape)
+
+    def rows(self, start: int, count: int) -> np.ndarray:
+        """Return ``count`` rows from ``start`` on, which a buffer at ``most`` or before has."""
+        shape = [count if axis == self._axis else n for axis, n in enumerate(self.shape)]
+        memory, size = self._memory, self._memory.itemsize
+        if 0 in shape:
+            return np.empty(shape, memory.dtype)
+        strides = [prod(self.shape[axis + 1 :]) * size for axis in range(len(shape))]
+        first = start * self._row * size
+        found: np.ndarray = np.ndarray(shape, memory.dtype, memory.view(np.uint8), first, strides)
+        return found
 
 
 class _Buffers:
     """Arrays by input name, which several states may share until one of them writes.
 
-    ``tensors`` are the same memory as arguments that calls need not convert.
+    ``tensors`` are the same memory as arguments that calls need not convert. Buffers of caches that
+    drop rows are in ``sliding``.
     """
 
-    def __init__(self, arrays: Arrays) -> None:
-        self.arrays, self.owners, self.lock = arrays, 1, Lock()
+    def __init__(self, arrays: Arrays, sliding: dict[str, _Sliding]) -> None:
+        self.arrays, self.sliding = arrays, sliding
+        self.owners, self.lock = 1, Lock()
         self.tensors = {name: _tensor(array) for name, array in arrays.items()}
 
     def shared(self) -> _Buffers:
@@ -64,7 +102,9 @@ class GrowingCaches:
     """The caches of one sequence, of a program built with ``Options(state=...)``.
 
     A call takes the other inputs of the program, extends the caches and returns the other results.
-    Buffers grow by doubling; a call that fails changes nothing. Several states of one program may
+    Buffers grow by doubling; a call that fails changes nothing. Caches of which the program keeps
+    the last rows drop those before them, and their buffers do not grow beyond the rows of a call.
+    Several states of one program may
     be used at once, each by one thread at a time.
 
     Examples:
@@ -92,11 +132,13 @@ class GrowingCaches:
         self._inputs = {n: (d, t) for n, d, t in self._signature}
         self._first = self._signature[0][0]
         # Caches whose rows are equal in number.
-        self._groups: dict[tuple[str, str], list[Cache]] = {}
+        self._groups: dict[_Group, list[Cache]] = {}
         for c in self._caches:
-            self._groups.setdefault((c.rows, c.length), []).append(c)
+            self._groups.setdefault((c.rows, c.length, c.kept), []).append(c)
         self._lock = Lock()
         self._used = dict.fromkeys((c.length for c in self._caches), 0)
+        self._dropped = dict(self._used)  # rows before the first row in use, by length input
+        self._start = dict(self._used)  # the row of `_Sliding` that is the first row in use
         scales = {c.scale for c in self._caches}
         self._named = {c.buffer: c for c in self._caches if c.buffer not in scales}
         hidden = {c.buffer for c in self._caches} | set(self._used)
@@ -105,8 +147,8 @@ class GrowingCaches:
         lengths = {tuple(self._inputs[c.length][0]): c.length for c in self._caches}
         bound = {*self._given, *lengths.values()}
         self._bound_by = [entry for entry in self._signature if entry[0] in bound]
-        rows = integer("capacity", capacity, 0, MOST)
-        self._buffers = _Buffers({c.buffer: self._empty(c, rows) for c in self._caches})
+        rows = self._asked = integer("capacity", capacity, 0, MOST)
+        self._buffers = self._allocated(dict.fromkeys((c.buffer for c in self._caches), rows))
 
     def __repr__(self) -> str:
         return f"<tvm_disc state of {len(self._named)} caches, {self.length} rows>"
@@ -131,7 +173,10 @@ class GrowingCaches:
         with self._lock:
             values, rows = self._arguments(args, kwargs)
             result = self._call(values)
-            self._used.update({length: count for (_, length), count in rows.items()})
+            for (_, length, _), (count, kept) in rows.items():
+                self._used[length] = kept
+                self._dropped[length] += count - kept
+                self._start[length] += count - kept
             return result
 
     def profile(self, /, *args: Argument, repeat: int = 30, **kwargs: Argument) -> Profile:
@@ -173,16 +218,21 @@ class GrowingCaches:
 
     def _arguments(
         self, args: Sequence[Argument], kwargs: Mapping[str, Argument]
-    ) -> tuple[tuple[Argument, ...], dict[tuple[str, str], int]]:
-        """Return the arguments of the program, and the rows of each group after the call."""
+    ) -> tuple[tuple[Argument, ...], dict[_Group, tuple[int, int]]]:
+        """Return the arguments of the program, and the rows of each group after the call: all, and
+        those that are kept.
+        """
         given = dict(zip(self._given, ordered(self._given, args, kwargs), strict=True))
         rows = self._grown(given)
         self._reserve(rows)
         shared = {used: np.empty(used, np.int8) for used in set(self._used.values())}
         lengths = {n: shared[used] for n, used in self._used.items()}
         values = {**given, **self._buffers.tensors, **lengths}
-        if self._first in self._buffers.arrays:  # its type is that of the results
-            values[self._first] = self._buffers.arrays[self._first]
+        for c in self._caches:
+            if c.kept:
+                values[c.buffer] = _tensor(self._array(c))
+            if c.buffer == self._first:  # its type is that of the results
+                values[c.buffer] = self._array(c)
         return tuple([values[n] for n in self._inputs]), rows
 
     def reset(self) -> None:
@@ -193,12 +243,21 @@ class GrowingCaches:
         """Keep the first ``rows`` of every cache.
 
         Raises:
-            BadInput: ``rows`` is negative, or larger than ``length``.
+            BadInput: ``rows`` is negative, or larger than ``length``; or a cache has dropped rows,
+                which it would have with fewer rows behind them, and ``rows`` is neither 0 nor
+                ``length``.
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows <= self.length:
             raise BadInput(f"rows: expected 0 .. {self.length}, found {shown(rows)}")
         with self._lock:
+            if 0 < rows < self.length and any(self._dropped.values()):
+                raise BadInput(
+                    f"rows: expected 0 or {self.length}, found {rows}: a cache keeps its last rows "
+                    "only, and those before them are lost; fork the state before"
+                )
             self._used = {n: min(used, rows) for n, used in self._used.items()}
+            if rows == 0:
+                self._start, self._dropped = dict(self._used), dict(self._used)
 
     def fork(self) -> GrowingCaches:
         """Return an independent state with the same caches; the one that writes first copies."""
@@ -206,6 +265,7 @@ class GrowingCaches:
             made = GrowingCaches.__new__(GrowingCaches)
             vars(made).update(vars(self))
             made._lock, made._used = Lock(), dict(self._used)
+            made._start, made._dropped = dict(self._start), dict(self._dropped)
             made._buffers = self._buffers.shared()
             return made
 
@@ -214,21 +274,34 @@ class GrowingCaches:
         c = self._named.get(name)
         if c is None:
             raise BadInput(f"name: expected one of {list(self._named)}, found {shown(name)}")
-        arrays = self._buffers.arrays
-        rows = self._prefix(c, arrays[name])
+        rows = self._prefix(c)
         if not c.scale:
             return np.array(rows)
+        scale = next(x for x in self._caches if x.buffer == c.scale)
         with np.errstate(invalid="ignore"):  # rows that are not finite
-            wide: np.ndarray = rows.astype(np.float32) * self._prefix(c, arrays[c.scale])
+            wide: np.ndarray = rows.astype(np.float32) * self._prefix(scale)
         return wide
 
-    def _empty(self, cache: Cache, rows: int) -> np.ndarray:
-        dims, dtype = self._inputs[cache.buffer]
-        shape = [
-            rows if axis == cache.axis else self._size(cache.buffer, dim)
-            for axis, dim in enumerate(dims)
-        ]
-        return np.empty(shape, numpy_dtype(dtype))
+    def _allocated(self, rows: Mapping[str, int], made: Arrays | None = None) -> _Buffers:
+        """Return buffers of the given numbers of rows, but those of ``made``."""
+        arrays, sliding = dict(made or {}), {}
+        for c in self._caches:
+            dims, dtype = self._inputs[c.buffer]
+            shape = [
+                rows[c.buffer] if axis == c.axis else self._size(c.buffer, dim)
+                for axis, dim in enumerate(dims)
+            ]
+            if c.kept:
+                sliding[c.buffer] = _Sliding(c, shape, dtype)
+            elif c.buffer not in arrays:
+                arrays[c.buffer] = np.empty(shape, numpy_dtype(dtype))
+        return _Buffers(arrays, sliding)
+
+    def _array(self, cache: Cache) -> np.ndarray:
+        """Return the buffer of a cache, which begins with the rows in use."""
+        if cache.kept:
+            return self._buffers.sliding[cache.buffer].at(self._start[cache.length])
+        return self._buffers.arrays[cache.buffer]
 
     def _size(self, name: str, dim: str) -> int:
         try:
@@ -240,17 +313,21 @@ class GrowingCaches:
             ) from None
 
     def _rows_of(self, cache: Cache) -> int:
+        if cache.kept:
+            return self._buffers.sliding[cache.buffer].most
         return int(self._buffers.arrays[cache.buffer].shape[cache.axis])
 
-    def _grown(self, given: Mapping[str, Argument]) -> dict[tuple[str, str], int]:
-        """Return the rows that the caches of each group have after the call."""
+    def _grown(self, given: Mapping[str, Argument]) -> dict[_Group, tuple[int, int]]:
+        """Return the rows that the caches of each group have after the call, and those kept."""
         shapes: dict[str, Sequence[int]] = {n: _shape_of(x) for n, x in given.items()}
         own = {n: (self._used[n],) for n, _, _ in self._bound_by if n in self._used}
         dims = bound_dims(self._bound_by, shapes | own)
-        grown: dict[tuple[str, str], int] = {}
+        grown: dict[_Group, tuple[int, int]] = {}
         for key, (cache, *_) in self._groups.items():
             try:
-                grown[key] = max(evaluate(cache.rows, dims), self._used[cache.length])
+                rows = max(evaluate(cache.rows, dims), self._used[cache.length])
+                kept = min(rows, max(0, evaluate(cache.kept, dims))) if cache.kept else rows
+                grown[key] = rows, kept
             except KeyError as missing:
                 raise BadInput(
                     f"state: the size of {missing} is not known from the inputs; the cache "
@@ -258,32 +335,53 @@ class GrowingCaches:
                 ) from None
         return grown
 
-    def _reserve(self, grown: Mapping[tuple[str, str], int]) -> None:
+    def _reserve(self, grown: Mapping[_Group, tuple[int, int]]) -> None:
         """Provide buffers for the rows of each group that no other state shares."""
-        fits = all(self._rows_of(c) >= grown[key] for key, (c, *_) in self._groups.items())
-        if fits and self._buffers.owners == 1:
+        rows = {c.buffer: grown[key][0] for key, group in self._groups.items() for c in group}
+        fits = {c.buffer: self._fits(c, rows[c.buffer]) for c in self._caches}
+        if all(fits.values()) and self._buffers.owners == 1:
             return
-        rows = {c.buffer: grown[key] for key, group in self._groups.items() for c in group}
-        small = [c for c in self._caches if self._rows_of(c) < rows[c.buffer]]
-        old = self._buffers.arrays
+        old = {c.buffer: self._prefix(c) for c in self._caches}
         made: Arrays = {}
         for c in self._caches:
             name, capacity = c.buffer, self._rows_of(c)
-            if c in small:
-                capacity = max(rows[name], 2 * capacity, FIRST_CAPACITY)
-            elif self._buffers.owners == 1:
-                made[name] = old[name]
-                continue
-            made[name] = self._empty(c, capacity)
-            self._prefix(c, made[name])[...] = self._prefix(c, old[name])
+            if capacity < rows[name]:
+                rows[name] = max(rows[name], 2 * capacity, FIRST_CAPACITY)
+            elif c.kept and not capacity <= self._limit(rows[name]):
+                rows[name] = max(2 * rows[name], FIRST_CAPACITY, self._asked)
+            else:
+                rows[name] = capacity
+                if self._buffers.owners == 1 and not c.kept:
+                    made[name] = self._buffers.arrays[name]
+        kept = set(made)
+        buffers = self._allocated(rows, made)
         self._buffers.leave()
-        self._buffers = _Buffers(made)
+        self._buffers = buffers
+        self._start = dict.fromkeys(self._start, 0)
+        for c in self._caches:
+            if c.buffer not in kept:
+                self._prefix(c)[...] = old[c.buffer]
 
-    def _prefix(self, cache: Cache, array: np.ndarray) -> np.ndarray:
-        """Return the used rows of a buffer, as a view."""
-        at = [slice(None)] * array.ndim
-        at[cache.axis] = slice(0, self._used[cache.length])
-        return array[tuple(at)]
+    def _fits(self, cache: Cache, rows: int) -> bool:
+        """Return whether the buffer of a cache holds ``rows``, and is not much too large."""
+        capacity = self._rows_of(cache)
+        if not cache.kept:
+            return capacity >= rows
+        return rows <= capacity <= self._limit(rows) and self._start[cache.length] <= capacity
+
+    def _limit(self, rows: int) -> int:
+        """Return the most rows that the buffer of a cache that drops rows has for a call."""
+        return max(SPARE * rows, FIRST_CAPACITY, self._asked)
+
+    def _prefix(self, cache: Cache) -> np.ndarray:
+        """Return the used rows of a cache, as a view."""
+        used = self._used[cache.length]
+        if cache.kept:
+            return self._buffers.sliding[cache.buffer].rows(self._start[cache.length], used)
+        at = [slice(None)] * (cache.axis + 1)
+        at[cache.axis] = slice(0, used)
+        rows: np.ndarray = self._buffers.arrays[cache.buffer][tuple(at)]
+        return rows
 
 
 def _tensor(array: np.ndarray) -> object:

@@ -107,6 +107,33 @@ def test_greedy_words(name: str) -> None:
         np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4 * np.abs(exact).max())
 
 
+@pytest.mark.parametrize("kept", [None, "int8"])
+def test_words_outside_of_the_window_are_dropped(kept: str | None) -> None:
+    """Caches hold the window however many words are read, in prompts of any length."""
+    model = model_of("Mistral")
+    lm = tvm_disc.language_model(model, options=tvm_disc.Options(state_dtype=kept))
+    for chunk in (0, 4):
+        ids, mask = padded(prompts_of(9, 25), None)
+        state, scores = lm.read(ids, mask, chunk)
+        plain = [list(row[m > 0]) for row, m in zip(ids, mask, strict=True)]
+        for _ in range(15):
+            for words, found in zip(plain, scores, strict=True):
+                with torch.no_grad():
+                    exact = model(torch.tensor([words])).logits[0, -1].numpy()
+                near = 1e-4 if kept is None else 0.1
+                assert np.abs(found - exact).max() <= near * np.abs(exact).max()
+                words.append(int(exact.argmax()))
+            scores = state(np.array([[words[-1]] for words in plain]))
+        assert state._call.length == WINDOW["sliding_window"]
+        assert state._call.capacity <= 4 * (WINDOW["sliding_window"] + 1)
+
+
+def test_layers_with_and_without_a_window_keep_all_words() -> None:
+    lm = tvm_disc.language_model(model_of("Gemma3"))
+    state, _ = lm.read(*padded(prompts_of(25), None))
+    assert state._call.length == 25
+
+
 @pytest.fixture(scope="module")
 def model() -> Any:
     return model_of("Llama")

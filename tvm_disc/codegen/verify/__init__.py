@@ -132,7 +132,8 @@ class _Again:
         self, call: KernelCall, symbols: Mapping[Var, int], inputs: Sequence[Array]
     ) -> list[Array]:
         """Return the results of a kernel's operators, run one by one."""
-        options = replace(self.options, fuse=False, templates=(), state=(), state_dtype=None)
+        options = replace(self.options, fuse=False, templates=())
+        options = replace(options, state=(), state_dtype=None, state_window=0)
         module = tvm.IRModule({"main": _static(call, symbols)})
         target = self.arguments["target"]
         return _results(self.build(module, target=target, options=options), inputs)

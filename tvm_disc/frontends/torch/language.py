@@ -4,14 +4,15 @@ caches out.
 A cache of ``transformers`` has a layer object for each layer of the model. The model is run once on
 a few words, which shows the layers and their tensors. The step rebuilds the same layers from its
 inputs. Layers of a sliding window become layers that keep every word: the model's mask hides those
-outside of the window.
+outside of the window. If all layers that keep words have the same window, words outside of it are
+dropped from all caches: masks depend on distances between words, and positions are inputs.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
@@ -48,6 +49,7 @@ class DecoderStep:
         shapes: its dynamic dims, as ``torch.export.export`` takes them.
         state: names of the inputs that results extend.
         positions: how many words a sequence may have; 0 if that is not limited.
+        window: the words that caches keep; 0 if they keep all.
     """
 
     module: PreTrainedModel
@@ -55,6 +57,7 @@ class DecoderStep:
     shapes: tuple[object, ...]
     state: tuple[str, ...]
     positions: int
+    window: int
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,17 @@ def step_of(model: PreTrainedModel) -> DecoderStep:
     cache = _first_cache(model, _cache_argument(model, parameters))
     layers = [_kind_of(k, layer) for k, layer in enumerate(cache.layers)]
     parts = [list(_parts_of(layer)) for layer in cache.layers]
-    return _step(model, layers, parts, parameters)
+    return replace(_step(model, layers, parts, parameters), window=_window_of(cache, parts))
+
+
+def _window_of(cache: CacheLayer, parts: list[list[_Part]]) -> int:
+    """Return the window that all layers with keys and values have; 0 if there is none."""
+    found = {
+        int(getattr(layer, "sliding_window", None) or 0)
+        for layer, own in zip(cache.layers, parts, strict=True)
+        if any(part.grows for part in own)
+    }
+    return found.pop() if len(found) == 1 else 0
 
 
 def _check(model: PreTrainedModel) -> None:
@@ -189,6 +202,7 @@ def _step(
         shapes=(words, words, words, past_shapes, tuple({0: b} for _ in fixed)),
         state=tuple(f"past_{k}" for k in range(len(past))),
         positions=int(getattr(text, "max_position_embeddings", None) or 0) if past else 0,
+        window=0,
     )
 
 
