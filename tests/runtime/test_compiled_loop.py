@@ -138,6 +138,14 @@ def test_other_programs_and_watched_ones_run_in_python(tmp_path: Path) -> None:
     assert loop.has_loop(lm.program)
 
 
+def test_caches_that_drop_rows_run_in_python() -> None:
+    options = tvm_disc.Options(state=["past_*"], state_window=LONGEST)
+    lm = tvm_disc.language_model(tvm_disc.build(step_of(16), options=options))
+    assert not loop.has_loop(lm.program)
+    expected = tokens(model(16), [[1, 2]], 30)
+    np.testing.assert_array_equal(tokens(lm, [[1, 2]], 30, ahead=0), expected)
+
+
 @pytest.mark.parametrize("ahead", [1, 50, 0])
 def test_tokens_before_a_failure_are_returned(ahead: int) -> None:
     """The guard of the step fails after LONGEST rows, and its error names the user's dim."""

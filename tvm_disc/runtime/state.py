@@ -104,8 +104,7 @@ class GrowingCaches:
     A call takes the other inputs of the program, extends the caches and returns the other results.
     Buffers grow by doubling; a call that fails changes nothing. Caches of which the program keeps
     the last rows drop those before them, and their buffers do not grow beyond the rows of a call.
-    Several states of one program may
-    be used at once, each by one thread at a time.
+    Several states of one program may be used at once, each by one thread at a time.
 
     Examples:
         >>> state = exe.state(batch=1)
@@ -210,9 +209,11 @@ class GrowingCaches:
         """
         with self._lock:
             rows = self._grown(given)
-            if any(count != self._used[length] + 1 for (_, length), count in rows.items()):
-                raise BadInput("state: expected a call that extends every cache by one row")
-            self._reserve({key: self._used[key[1]] + most for key in rows})
+            for (_, length, kept), (count, _) in rows.items():
+                if kept or count != self._used[length] + 1:
+                    raise BadInput("state: expected a call that extends every cache by one row")
+            last = {key: self._used[key[1]] + most for key in rows}
+            self._reserve({key: (count, count) for key, count in last.items()})
             made = steps(self._buffers.arrays, self._used)
             self._used = {n: used + made for n, used in self._used.items()}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tvm.tirx import op as O
 
@@ -11,6 +13,7 @@ from tvm_disc.abi.language import is_step
 from tvm_disc.codegen.host.overlap import failed
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.plan.program import Program
+from tvm_disc.relay_passes.module_facts import STATE
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.tir.imports import provide
 from tvm_disc.typing import Expr
@@ -19,9 +22,19 @@ provide(Path(__file__).with_name("loop.ll").read_text(encoding="utf-8"))
 
 
 def generates(program: Program) -> bool:
-    """Return whether a program is the step of a language model, so that the loop can run it."""
+    """Return whether a program is the step of a language model, so that the loop can run it.
+
+    The loop extends every cache by one row; caches that drop rows move.
+    """
+    if _drops_rows(program.attrs):
+        return False
     inputs = [(name, len(shape), dtype) for name, shape, dtype in program.signature.inputs]
     return is_step(inputs, [(len(value.shape), value.dtype) for value in program.outputs])
+
+
+def _drops_rows(attrs: Mapping[str, Any]) -> bool:
+    """Return whether a program keeps the last rows of a cache only."""
+    return any(not isinstance(kept, str) for *_, kept in attrs.get(STATE, ()))
 
 
 def generate_entry() -> object:
