@@ -4,7 +4,7 @@ converters that its manifest requires.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tvm_disc.abi.entries import CHECK
@@ -85,9 +85,12 @@ class Code:
         """Return the manifest with the entries of the selected level."""
         return {**self.manifest, **self.manifest["levels"][self.number]}
 
-    def function(self, name: str) -> Any:
+    def function(self, name: str) -> Callable[..., int]:
         """Return a packed function of the selected level."""
-        return self.module[f"{name}_level_{self.number}" if self.saved else name]
+        found: Callable[..., int] = self.module[
+            f"{name}_level_{self.number}" if self.saved else name
+        ]
+        return found
 
 
 def levels_in(manifest: Mapping[str, Any]) -> list[Level]:

@@ -368,7 +368,7 @@ class Executable:
         found: AbstractContextManager[None] = _observing(self, self._binding, entry)
         return found
 
-    def function(self, name: str) -> Any:
+    def function(self, name: str) -> Callable[..., int]:
         """Return a packed function of the program by name, or raise AttributeError."""
         return self._code.function(name)
 

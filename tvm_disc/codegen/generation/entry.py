@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from tvm.tirx import op as O
 
@@ -26,15 +25,11 @@ def generates(program: Program) -> bool:
 
     The loop extends every cache by one row; caches that drop rows move.
     """
-    if _drops_rows(program.attrs):
+    state = program.attrs.get(STATE)
+    if isinstance(state, Iterable) and any(not isinstance(kept, str) for *_, kept in state):
         return False
     inputs = [(name, len(shape), dtype) for name, shape, dtype in program.signature.inputs]
     return is_step(inputs, [(len(value.shape), value.dtype) for value in program.outputs])
-
-
-def _drops_rows(attrs: Mapping[str, Any]) -> bool:
-    """Return whether a program keeps the last rows of a cache only."""
-    return any(not isinstance(kept, str) for *_, kept in attrs.get(STATE, ()))
 
 
 def generate_entry() -> object:
