@@ -1,0 +1,1 @@
+"""Tests of caches that programs extend in place."""
