@@ -27,6 +27,7 @@ main function, or the last rows of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -271,10 +272,23 @@ def _with_buffers(
         bindings.append(relax.VarBinding(body, relax.Tuple(left)))
     params = [x for p in main.params for x in (buffers[p].inputs if p in buffers else [p])]
     params += lengths.values()
+    _check_names(main, params)
     seq = relax.SeqExpr(like_blocks(main.body.blocks, bindings), body)
     made = relax.Function(params, seq, body.ty, main.is_pure, main.attrs)
     result: TVMFunction = made.with_attr(STATE, state)
     return result
+
+
+def _check_names(main: TVMFunction, params: Sequence[Var]) -> None:
+    """Raise BadOption if a new input has the name of an input of the model."""
+    own = [str(p.name) for p in main.params]
+    counts = Counter(str(p.name) for p in params)
+    taken = next((name for name in own if counts[name] > 1), None)
+    if taken is not None:
+        raise BadOption(
+            f"state: expected no input named {taken!r}, which is the name of a new input of the "
+            "program; rename it in the model"
+        )
 
 
 class _Buffer:

@@ -12,7 +12,7 @@ import pytest
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, BadOption
 
 RNG = np.random.default_rng(0)
 HEADS, DEPTH = 2, 16
@@ -286,3 +286,16 @@ def test_names_of_caches(owned: Any) -> None:
         owned.state().cache("past_k_scale")
     expected = "name: expected one of ['past_k', 'past_v'], found 'past_k_scale'"
     assert str(failed.value) == expected
+
+
+@pytest.mark.parametrize("name", ["past_scale", "past_length"])
+def test_names_that_are_taken(name: str) -> None:
+    x, past, other = (relay.var(n, shape=(relay.Any(), 4)) for n in ("x", "past", name))
+    now = relay.concatenate([past, x], axis=0)
+    func = relay.Function([x, past, other], relay.Tuple([relay.sum(now) + relay.sum(other), now]))
+    with pytest.raises(BadOption) as failed:
+        build(func, ["past"], state_dtype="int8")
+    assert str(failed.value) == (
+        f"state: expected no input named {name!r}, which is the name of a new input of the "
+        "program; rename it in the model"
+    )
