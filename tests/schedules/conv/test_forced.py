@@ -214,24 +214,3 @@ def test_images_of_one_channel(outs: int, threads: int) -> None:
     for n, h, w_ in ((0, 3, 3), (1, 1, 1), (1, 9, 9), (5, 9, 9), (2, 12, 7), (1, 31, 97)):
         x = rng.standard_normal((n, 1, h, w_)).astype("float32")
         np.testing.assert_allclose(exe(x), layer.expected(x, w), rtol=0, atol=3e-6)
-
-
-@pytest.mark.parametrize(
-    ("shape", "shared"),
-    [((48, 64, 1), True), ((3, 17, 1), True), ((64, 64, 2), False), ((8, 8, 8), False)],
-    ids=["one group", "unaligned", "groups", "depthwise"],
-)
-def test_direct_sums_may_read_the_panels_of_the_pixel_gemm(
-    shape: tuple[int, int, int], shared: bool
-) -> None:
-    """Only of one group; on 256-bit vectors, direct sums of one group are refused."""
-    ins, outs, groups = shape
-    layer = replace(one_channel()[0], ins=ins, outs=outs, groups=groups, last=True)
-    function = layer.function(layer.weights(np.random.default_rng(1)))
-    for level in ("x86-64-v4", "x86-64-v3"):
-        [(_, _, variants)] = spaces(function, {"kind": "llvm", "mcpu": level}, 1)
-        layouts: dict[str, set[Any]] = {}
-        for v in variants:
-            layouts.setdefault(v.plan.family, set()).add(v.plan.layout)
-        both = layouts.get("channel window", set()) & layouts.get("pixel gemm", set())
-        assert bool(both) == (shared and level == "x86-64-v4")

@@ -72,9 +72,7 @@ class GroupCut:
     """Division of the channels into vectors and parts.
 
     There are ``groups`` groups of ``members`` input and ``outs`` output channels. A task is one row
-    of outputs and one of ``parts`` parts of the channels. Weights have the layout of
-    :class:`GroupVectors`, or with ``panel``, if there is one group, that of a matmul: panels of
-    ``panel`` columns.
+    of outputs and one of ``parts`` parts of the channels.
     """
 
     groups: int
@@ -82,7 +80,6 @@ class GroupCut:
     outs: int
     lanes: int
     parts: int = 1
-    panel: int = 0
 
     @property
     def together(self) -> int:
@@ -139,30 +136,6 @@ class GroupCut:
         """The number of tasks of a row."""
         return max(1, -(-next(self.runs()).count // self.block))
 
-    @property
-    def line(self) -> int:
-        """The elements of the weights between two rows of a tap and an input channel."""
-        return self.panel or self.lanes
-
-    def steps(self, taps: int) -> tuple[int, int]:
-        """Return the elements from the weights of an input channel to those of the next one, and of
-        a tap, in a row of ``taps`` taps.
-        """
-        return (
-            (self.panel, self.members * self.panel)
-            if self.panel
-            else (taps * self.lanes, self.lanes)
-        )
-
-    def _weights_at(self, vector: Expr, taps: int) -> Expr:
-        """Return the offset of the weights of a vector."""
-        each = taps * self.members
-        if not self.panel:
-            return vector * (each * self.lanes)
-        panel = tirx.floordiv(vector, self.panel // self.lanes)
-        within = vector - panel * (self.panel // self.lanes)
-        return panel * (each * self.panel) + within * self.lanes
-
     def channels(self, block: Block, run: Run, at: Expr, taps: int) -> Channels:
         """Return vector number ``at`` of a run; ``taps`` is the number of taps of the window."""
         if self.each > 1:
@@ -175,7 +148,7 @@ class GroupCut:
             first = group * self.outs
         return Channels(
             bind_opaque(block, "channel", first),
-            bind_opaque(block, "weights", self._weights_at(vector, taps)),
+            bind_opaque(block, "weights", vector * (taps * self.members * self.lanes)),
             self.lanes,
             None if run.filled == self.lanes else first_lanes(i64(run.filled), self.lanes),
             bind_opaque(block, "inputs", group * self.members),

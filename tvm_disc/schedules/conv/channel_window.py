@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from tvm import DataType, tirx
@@ -31,14 +30,10 @@ from tvm_disc.schedules.conv.channel_groups import (
 )
 from tvm_disc.schedules.conv.contraction import channels_last, contraction, geometry, spatial
 from tvm_disc.schedules.conv.cost import DirectSums
-from tvm_disc.schedules.conv.pixels import FilterPanels
 from tvm_disc.schedules.conv.window_tile import const_of, literal_taps, outside_window
-from tvm_disc.schedules.dispatch.variant import Knobs
-from tvm_disc.schedules.gemm.layouts import PanelsOfB
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.gemm.partition import has_masks
-from tvm_disc.schedules.gemm.tile import default_tile
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.packing import Array, Form, Packing
@@ -50,7 +45,6 @@ from tvm_disc.typing import Buffer, Expr, Size
 # columns of a tile: with the weights of a row of taps they fill 16 registers; widths of 7 x 2^k are
 # common
 _COLUMNS = 7
-_SHARED = {"float32"}  # types of layers whose weights may be those of a pixel GEMM
 _MOST_TAPS = 16  # taps of a row of the window, which are unrolled
 
 
@@ -78,18 +72,8 @@ class ChannelVectors:
         out[:] = lines.reshape(out.shape[0], self.lanes, -1).swapaxes(1, 2)
 
 
-@dataclass(frozen=True)
-class PanelKnobs(Knobs):
-    """The columns of a panel of weights that are shared with a pixel GEMM."""
-
-    panel: int
-
-
-def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with one task per row of outputs and block of channels.
-
-    If a pixel GEMM may serve the same layer, the second plan reads the weights that it packs.
-    """
+def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+    """Return a plan with one task per row of outputs and block of channels."""
     node = group.anchor
     assert node is not None
     spec = contraction(node)
@@ -111,7 +95,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> list[
     columns = _columns(static_dim(node.shape[-2]))
     packed = [node.inputs[1]] if node.weighted else []
 
-    def emit(body: Body, cut: GroupCut | None = cut) -> None:
+    def emit(body: Body) -> None:
         emitter = _Emitter(group, node, body, lanes, columns, masks, cut, data, form)
         emitter.run(machine.memory.prefetch_bytes)
 
@@ -121,7 +105,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> list[
     if cut is not None:
         weights = GroupVectors(cut, spec.dtype)
 
-    own = Plan(
+    return Plan(
         tasks=product(node.shape[:-2]) * (cut.blocks if cut else 1),
         work=tirx.floordiv(sums, 2) if cut else sums * 2,
         emit=emit,
@@ -130,18 +114,6 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> list[
         packed_dtypes=dict.fromkeys(packed, spec.dtype),
         notes={"register tile": f"{columns} columns of {lanes} channels"},
     )
-    if cut is None or cut.groups > 1 or {data.dtype, spec.dtype, node.inputs[1].dtype} != _SHARED:
-        return [own]
-    width = default_tile(machine.isa, spec.dtype, cut.outs).n_r
-    if width % lanes:
-        return [own]
-    shared = replace(
-        own,
-        emit=partial(emit, cut=replace(cut, panel=width)),
-        packed=dict.fromkeys(packed, FilterPanels(PanelsOfB(width), 1)),
-        knobs=PanelKnobs(width),
-    )
-    return [own, shared]
 
 
 def _sums(node: Node, cut: GroupCut, taps: Sequence[int], columns: int) -> DirectSums:
@@ -440,7 +412,7 @@ class _Emitter:
         self, tile: _Tile, at: Channels, base: Expr, tap: Expr, sums: Sequence[Buffer]
     ) -> None:
         """Emit one line of taps: each input column is added to every window that contains it."""
-        weights = self._weights(at.weights + tap * self.lanes, at.lanes, self.lanes)
+        weights = self._weights(at.weights + tap * self.lanes, at.lanes)
         if self.form is not None:
             form, steps = self.form, (tile.columns, self.stride, self.gap)
 
@@ -490,10 +462,9 @@ class _Emitter:
     ) -> None:
         """Emit one line of taps, looping over the input channels of a group."""
         buffer, dtype = self.body.buffers[self.data], self.spec.dtype
-        first = bind_opaque(self.block, "weights", at.weights + tap * (cut.members * cut.line))
-        member_step, tap_step = cut.steps(self.taps[-1])
+        first = bind_opaque(self.block, "weights", at.weights + tap * (cut.members * self.lanes))
         with self.low.loop("m", i64(cut.members)) as m:
-            weights = self._weights(first + m * member_step, at.lanes, tap_step)
+            weights = self._weights(first + m * (self.taps[-1] * self.lanes), at.lanes)
             member = bind_opaque(self.block, "member", base + m)
 
             def load(where: Expr) -> Expr:
@@ -523,14 +494,14 @@ class _Emitter:
                     whole = combine(vload(sums[t], 0, at.lanes), tapped)
                     vstore(block, sums[t], 0, at.lanes, whole)
 
-    def _weights(self, at: Expr, lanes: int, step: int) -> list[Expr]:
-        """Return the weights of one line of taps, ``step`` elements apart; none for pooling."""
+    def _weights(self, at: Expr, lanes: int) -> list[Expr]:
+        """Return the weights of one line of taps; none for pooling."""
         if not self.node.weighted:
             return []
         buffer = self.body.buffers[self.node.inputs[1]]
         base = bind_opaque(self.block, "weight_at", at)
         return [
-            self.block.bind("w", vload(buffer, base + k * step, lanes))
+            self.block.bind("w", vload(buffer, base + k * self.lanes, lanes))
             for k in range(self.row_vectors)
         ]
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 MOST_VARIANTS = 8  # of one kernel: code size is a cost
 # (parameter, packing, element type) of each packed parameter
-Layout: TypeAlias = "frozenset[tuple[Node, Packing, str]]"
+Layout: TypeAlias = "frozenset[tuple[Node, Packing, str | None]]"
 LIBRARY = "cublasLt"  # family of plans that a device's library computes
 
 
@@ -213,7 +213,7 @@ class Plan:
     @property
     def layout(self) -> Layout:
         """Return the packing of each packed parameter; plans of one layout read equal weights."""
-        return frozenset((n, p, self.packed_dtypes.get(n, n.dtype)) for n, p in self.packed.items())
+        return frozenset((n, p, self.packed_dtypes.get(n)) for n, p in self.packed.items())
 
     @property
     def key(self) -> str:
