@@ -221,3 +221,9 @@ def test_tuning_without_xgboost_is_refused_before_it_measures(
     with pytest.raises(DiscError, match=r"tune: expected the package 'xgboost'.*tvm_disc\[tune\]"):
         tvm_disc.tune(mlp(), shapes={"n": [1, 8]}, records=tmp_path / "records.json")
     assert tvm_disc.build(mlp(), options=tvm_disc.Options(cache=tmp_path)).inputs
+
+
+def test_expressions_are_printed_before_anything_else_is_imported() -> None:
+    code = "from tvm_disc import relay; print(relay.var('x', shape=(1,)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.endswith("\n%x\n"), done.stderr

@@ -72,10 +72,6 @@ class HostArray(np.ndarray[Any, Any]):
     asnumpy = numpy
 
 
-# Prints expressions; registered by the printer, which imports this module.
-TEXT: list[Callable[[Expr, bool], str]] = []
-
-
 @dataclass(frozen=True)
 class SourceName:
     """Name of a source: a file, or a layer of the imported model."""
@@ -149,7 +145,8 @@ class Expr(Algebra):
 
     def astext(self, show_meta_data: bool = True) -> str:
         """Return the expression in Relay's text format."""
-        return TEXT[0](self, show_meta_data)
+        text: str = import_module("tvm_disc.relay.text.printer").astext(self, show_meta_data)
+        return text
 
     def __str__(self) -> str:
         return self.astext(show_meta_data=False)

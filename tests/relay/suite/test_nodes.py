@@ -292,7 +292,11 @@ REFUSED_OPS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "an operator of Relay and cannot",
     ),
     (lambda: registry.register_pattern("tan", 0), BadNode, "an operator of Relay and cannot"),
-    (lambda: registry.register_stateful("tan", True), Unsupported, "none may have effects"),
+    (
+        lambda: registry.register_stateful("tan", True),
+        Unsupported,
+        "expected an operator without side effects",
+    ),
     (lambda: registry.register_op_attr("tan", "FTVMCompute", 1), Unsupported, "written by the"),
     (lambda: registry.register_gradient("tan"), Unsupported, "there are no gradients"),
 ]

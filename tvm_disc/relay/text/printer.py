@@ -16,7 +16,6 @@ from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.attrs import ARGUMENT_ATTRS
 from tvm_disc.relay.expr import (
-    TEXT,
     Call,
     Constant,
     Constructor,
@@ -107,9 +106,6 @@ def _printed(value: Printable | Expr, show_meta_data: bool, annotate: Annotate |
     body = printer.expression(value) if isinstance(value, Expr) else printer.module(value)
     tail = printer.meta.text() if show_meta_data else _NO_META
     return f"{body}\n{tail}" if printer.meta else body
-
-
-TEXT.append(astext)
 
 
 class _Block:

@@ -26,7 +26,7 @@ def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel)
 
     moved = of(plan.moved)
     memory = moved * model.byte_ns + np.maximum(moved - model.near_bytes, 0) * model.far_byte_ns
-    work = of(plan.work if plan.computed is None else plan.computed) * model.op_ns
+    work = of(plan.work) * model.op_ns
     fixed = of(plan.steps) * model.row_ns + of(plan.loops) * model.pass_ns
     time = np.maximum(work, memory) + fixed + of(plan.strided) * model.strided_ns
     return np.asarray(time, np.float64)

@@ -160,7 +160,6 @@ class Plan:
             tasks.
         loops: number of loops along rows, which cost ``pass_ns`` each.
         strided: accesses that cost ``strided_ns`` each: elements of vectors that are not adjacent.
-        computed: plain operations with those of masked lanes; by default ``work``.
         algorithm: the number of the algorithm that the body runs. Plans that differ only in it
             share one body, which receives it as an argument.
         contention: nanoseconds at each sampled point that several threads lose to each other.
@@ -198,7 +197,6 @@ class Plan:
     steps: Expr | int = 0
     loops: Expr | int = 0
     strided: Expr | int = 0
-    computed: Expr | None = None
     algorithm: int = 0
     contention: Callable[..., Any] | None = None
     among: Choice | None = None

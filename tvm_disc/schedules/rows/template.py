@@ -178,13 +178,7 @@ class _Rows:
             scratch_elems=scratch if work.spare or work.lent else 0,
             steps=i64(0),
             loops=tasks * work.passes(),
-            computed=mul(tasks, self._padded(length)) * self.cost,
         )
-
-    def _padded(self, count: Expr) -> Expr:
-        """Return ``count`` elements rounded up to vectors, whose last lanes are masked."""
-        lanes = self.work.lanes
-        return mul(ceil_div(count, lanes), lanes) if self.vectorizable() else count
 
     def across(self) -> Plan:
         """Return the plan for blocks of rows, one per lane; the kept values of a row must fit
@@ -203,7 +197,6 @@ class _Rows:
             needs=needs,
             features=(length,),
             strided=product(self.domain.full) * self._strided(),
-            computed=mul(self._padded(count), length) * self.cost,
         )
 
     def _strided(self) -> int:
