@@ -63,15 +63,16 @@ class Options:
         winograd: output tile size of Winograd's algorithm for 3x3 convolutions, used where it is
             faster: 2 has the error of plain sums; 4 needs fewer multiplications and has about ten
             times the error; 0 disables it (docs/conv.md).
-        state: names of inputs that hold a growing cache, with ``*`` and ``?`` as in ``fnmatch``; a
-            result must be the concatenation of the input and new rows. The program extends such
-            caches in place; ``Executable.state`` owns them (docs/state.md).
+        state: names of inputs that hold a cache, with ``*`` and ``?`` as in ``fnmatch``; a result
+            must be the concatenation of the input and new rows, or a scatter of new elements into
+            it. The program writes into such caches in place; ``Executable.state`` owns them
+            (docs/state.md).
         state_dtype: the type, ``"float16"``, ``"bfloat16"`` or ``"int8"``, to which the rows of
-            float32 caches of ``state`` are rounded when they are appended; None keeps float32.
-            ``"int8"`` has a float32 factor for each row of the last axis (docs/state.md).
-        state_window: the most rows that a cache of ``state`` keeps after a call; older rows are
-            dropped. The caller promises that they, and their number, do not affect later results
-            (docs/state.md). 0 keeps the rows of the model's result.
+            growing float32 caches of ``state`` are rounded when they are appended; None keeps
+            float32. ``"int8"`` has a float32 factor for each row of the last axis (docs/state.md).
+        state_window: the most rows that a growing cache of ``state`` keeps after a call; older rows
+            are dropped. The caller promises that they, and their number, do not affect later
+            results (docs/state.md). 0 keeps the rows of the model's result.
         weights: quantize float32 weights of matmuls to ``"int8"`` or ``"int4"``, symmetrically, at
             build time; None keeps them. ``explain()`` lists the error of each.
             Embeddings, convolutions and matrices below 65536 elements keep float32.

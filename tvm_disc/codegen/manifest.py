@@ -98,14 +98,16 @@ def selection(library: KernelLibrary) -> dict[str, object]:
 
 
 def _state(attrs: Mapping[str, Any]) -> list[dict[str, str | int]]:
-    """Return the caches that the program extends in place."""
+    """Return the caches that the program extends in place; those of a fixed size have neither a
+    length nor rows.
+    """
     found = attrs.get(STATE, ())
     return [
         {
             "buffer": str(buffer),
             "length": str(length),
             "axis": int(axis),
-            "rows": readable_formula(rows),
+            "rows": "" if isinstance(rows, str) else readable_formula(rows),
             "scale": str(scale),
             "kept": "" if isinstance(kept, str) else readable_formula(kept),
         }

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tvm_disc.relay.kernel_ops import (
-    APPEND,
     DEQUANTIZE,
+    EXTENDING,
     FUNCTIONS,
     KERNELS,
     PACK,
@@ -193,7 +193,7 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.topk", OpClass.OPAQUE, ("k", "axis", "ret_type", "largest", "dtype")),
     CoreOp("relax.bucketize", OpClass.OPAQUE, ("right",)),
     *(
-        CoreOp(name, OpClass.OPAQUE, attrs, rounds=name == ROUND_ROWS, extends=name == APPEND)
+        CoreOp(name, OpClass.OPAQUE, attrs, rounds=name == ROUND_ROWS, extends=name in EXTENDING)
         for name, attrs in KERNELS.items()
     ),
 )

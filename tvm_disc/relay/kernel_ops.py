@@ -25,6 +25,11 @@ BLANK = "disc.blank"
 # ``(rows[..., K])``: each ``block`` elements of a row rounded to int8 numbers times one scale.
 ROUND_ROWS = "disc.round_rows"
 
+# ``(buffer, new, indices)``: ``scatter_elements`` and ``scatter_nd`` on the buffer, permuted by
+# ``axes``. The result is the memory of the buffer.
+UPDATE = "disc.update"
+UPDATE_ND = "disc.update_nd"
+
 # Name -> the attributes that the kernel reads.
 KERNELS: Mapping[str, tuple[str, ...]] = {
     APPEND: ("axis",),
@@ -44,7 +49,12 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.sample": ("method", "border", "corners"),
     "disc.suppress": ("rule", "any_class"),
     "disc.threefry": ("mode", "count"),
+    UPDATE: ("axis", "reduction", "axes"),
+    UPDATE_ND: ("reduction", "axes"),
 }
+
+# The result is the memory of the first operand.
+EXTENDING = (APPEND, UPDATE, UPDATE_ND)
 
 # Unary element-wise functions that Relax lacks; the result has the operand's type.
 FUNCTIONS = ("erfc", "exp2", "expm1", "lgamma", "log10", "log1p", "log2")

@@ -1,4 +1,5 @@
-"""``OwnState``: caches that grow by concatenation become buffers that are extended in place.
+"""``OwnState``: caches that grow by concatenation become buffers that are extended in place, and
+caches of a fixed size are updated in place (``caches/fixed.py``).
 
     before   f(x, past[b, h, p, d], ...):      now = concat(past, new, axis);  return ..., now
     after    f(x, past[b, h, c, d], ..., past_length[p]):
@@ -22,7 +23,7 @@ A result may be the last rows of the concatenation, ``concat(past, new)[begin:]`
 than were appended to, and the caller drops those before them.
 
 needs: a result that is the concatenation of an input and one other tensor, in this order, in the
-main function, or the last rows of it.
+main function, or the last rows of it; or the scatter of new elements into an input.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from tvm.relax import op as R
 from tvm_disc.errors import BadOption, shown
 from tvm_disc.graph.nodes import is_tensor, like_blocks, static_dim
 from tvm_disc.relay.kernel_ops import APPEND, kernel_call
+from tvm_disc.relay_passes.caches.fixed import FixedCache, FixedCaches, checks_first
 from tvm_disc.relay_passes.module_facts import STATE, solver_of
 from tvm_disc.relay_passes.rewrite import bindings_of, is_call, map_functions
 from tvm_disc.shape import Solver
@@ -92,16 +94,18 @@ def OwnState(
     """Return a module pass for the inputs whose names match one of ``names`` (``fnmatch``).
 
     Args:
-        dtype: the type of the buffers of float32 caches; None keeps float32.
-        window: the most rows that a cache keeps after a call; 0 keeps those of the result.
+        dtype: the type of the buffers of growing float32 caches; None keeps float32.
+        window: the most rows that a growing cache keeps after a call; 0 keeps those of the result.
 
     The attribute ``disc.state`` of the main function lists (buffer, length input, axis) of each
     cache, as texts, the rows that it has after a call, as an expression, the buffer of its
-    factors or an empty text, and the rows that are kept, as an expression or an empty text.
+    factors or an empty text, and the rows that are kept, as an expression or an empty text. The
+    length and the rows of caches of a fixed size are empty texts.
 
     Raises:
-        BadOption: a pattern matches no input, or an input that no result extends; ``dtype`` is not
-            one of ``DTYPES``, ``window`` is negative, or either is given without ``names``.
+        BadOption: a pattern matches no input, or an input that no result extends or updates;
+            ``dtype`` is not one of ``DTYPES``, ``window`` is negative, or either is given without
+            names of caches that grow.
     """
     if dtype not in (None, *DTYPES):
         found = shown(dtype)
@@ -118,19 +122,27 @@ def OwnState(
             return mod
         main = mod["main"]
         known = solver_of(mod, solver)
-        grown = _chosen(main, names, known)
+        grown, fixed = _chosen(main, names, known)
+        for name, given in (("state_dtype", dtype), ("state_window", window)):
+            if given and not grown:
+                raise BadOption(f"{name}: expected names of growing caches, found a fixed size")
         if window:
             grown = [_limited(g, window) for g in grown]
-        changed = _with_buffers(main, grown, dtype, known)
+        changed = _with_buffers(main, grown, fixed, dtype, known)
         return map_functions(mod, lambda f: changed if f.same_as(main) else f)
 
     return tvm.transform.module_pass(own, opt_level=0, name="OwnState")
 
 
-def _chosen(main: TVMFunction, names: Sequence[str], solver: Solver) -> list[_Grown]:
-    """Return the caches to own, in the order of the inputs."""
+def _chosen(
+    main: TVMFunction, names: Sequence[str], solver: Solver
+) -> tuple[list[_Grown], list[FixedCache]]:
+    """Return the caches to own, in the order of the inputs: those that grow, and others."""
     found = {g.param: g for g in _grown(main, solver)}
+    values = {b.var: b for block in main.body.blocks for b in block.bindings}
+    updated = FixedCaches(main, _results(main, values), solver)
     chosen: list[_Grown] = []
+    fixed: list[FixedCache] = []
     inputs = [str(p.name) for p in main.params]
     for pattern in names:
         if not any(fnmatchcase(name, pattern) for name in inputs):
@@ -138,13 +150,22 @@ def _chosen(main: TVMFunction, names: Sequence[str], solver: Solver) -> list[_Gr
     for param in main.params:
         if not any(fnmatchcase(str(param.name), pattern) for pattern in names):
             continue
-        if param not in found:
+        if param in found:
+            chosen.append(found[param])
+        elif param in updated.found:
+            fixed.append(updated.found[param])
+        elif param in updated.refused:
+            raise BadOption(
+                f"state: input '{param.name}' cannot be updated in place by the scatter that reads "
+                f"it: {updated.refused[param]}"
+            )
+        else:
             raise BadOption(
                 f"state: input '{param.name}' is not a cache: expected a result that is the "
-                "concatenation of this input and new rows, in this order, or its last rows"
+                "concatenation of this input and new rows, in this order, or its last rows, or a "
+                "scatter of new elements into this input"
             )
-        chosen.append(found[param])
-    return chosen
+    return chosen, fixed
 
 
 def _grown(main: TVMFunction, solver: Solver) -> Iterator[_Grown]:
@@ -220,7 +241,11 @@ def _results(main: TVMFunction, values: Values) -> list[Expr]:
 
 
 def _with_buffers(
-    main: TVMFunction, grown: Sequence[_Grown], dtype: str | None, solver: Solver
+    main: TVMFunction,
+    grown: Sequence[_Grown],
+    fixed: Sequence[FixedCache],
+    dtype: str | None,
+    solver: Solver,
 ) -> TVMFunction:
     """Return the main function over buffers and lengths."""
     values: Values = {b.var: b for b in bindings_of(main)}
@@ -254,16 +279,20 @@ def _with_buffers(
         last: object = "" if g.kept is None else g.kept
         state.append([name, length, g.axis, whole, *(scales or [""]), last])
         state += [[scale, length, g.axis, whole, "", last] for scale in scales]
+    state += [[str(f.param.name), "", 0, "", "", ""] for f in fixed]
     extended = {g.binding.var: g for g in grown}
+    updates = {f.binding.var: f for f in fixed}
     bindings = list(first)
     for block in main.body.blocks:
         for binding in block.bindings:
             cache = extended.get(binding.var)
-            if cache is None:
-                bindings.append(binding)
-            else:
+            if cache is not None:
                 bindings += buffers[cache.param].append(lengths[cache.rows], values)
-    dropped = {g.result for g in grown}
+            elif binding.var in updates:
+                bindings += updates[binding.var].update()
+            else:
+                bindings.append(binding)
+    dropped = {g.result for g in grown} | {f.result for f in fixed}
     left = [v for k, v in enumerate(_results(main, values)) if k not in dropped]
     if len(left) == 1:
         body = left[0]
@@ -273,6 +302,8 @@ def _with_buffers(
     params = [x for p in main.params for x in (buffers[p].inputs if p in buffers else [p])]
     params += lengths.values()
     _check_names(main, params)
+    if fixed:
+        bindings = checks_first(bindings, params)
     seq = relax.SeqExpr(like_blocks(main.body.blocks, bindings), body)
     made = relax.Function(params, seq, body.ty, main.is_pure, main.attrs)
     result: TVMFunction = made.with_attr(STATE, state)

@@ -15,9 +15,10 @@ from tvm_disc.support.processor import Level
 
 if TYPE_CHECKING:
     from tvm_disc.runtime.objects import Codec
-    from tvm_disc.runtime.structure import Structure
+    from tvm_disc.runtime.structure import OwnedCalls, Structure
 
 _codec = Late("tvm_disc.runtime.objects:Codec")
+_owned_calls = Late("tvm_disc.runtime.structure:OwnedCalls")
 _structure_of = Late("tvm_disc.runtime.structure:structure_of")
 
 
@@ -141,10 +142,14 @@ def _best(levels: Sequence[Level]) -> int | None:
 
 def converters_of(
     manifest: Mapping[str, Any], names: Sequence[str]
-) -> tuple[Codec | None, Structure | None]:
+) -> tuple[Codec | None, Structure | OwnedCalls | None]:
     """Return what converts boxed values, and what converts structures, of the arguments and results
     of a program; None for each if all are tensors.
+
+    Programs that update caches of a fixed size are called through a state, with flat arguments.
     """
+    if fixed := [c["buffer"] for c in manifest.get("state", ()) if not c["length"]]:
+        return None, _owned_calls(names, fixed)
     external = manifest.get("external") or {}
     boxed = external.get("types") or external.get("inputs")
     structured = external.get("structure") or manifest.get("ragged")

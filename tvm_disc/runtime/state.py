@@ -1,4 +1,4 @@
-"""Caches that a program extends in place, owned by one sequence of calls."""
+"""Caches that a program extends or updates in place, owned by one sequence of calls."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tvm_disc.abi.formula import evaluate
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.arrays import as_tensor, numpy_dtype
 from tvm_disc.runtime.inputs import MOST, bound_dims, integer, ordered
+from tvm_disc.runtime.structure import OwnedArguments
 from tvm_disc.typing import Argument
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _Group: TypeAlias = tuple[str, str, str]  # rows, length, kept of a cache
 class Cache:
     """One buffer: its input and that of its length, its axis, and the formula of its rows after a
     call; the input of the buffer of its factors, if its numbers are quantized; the formula of the
-    last rows that are kept, if some are dropped.
+    last rows that are kept, if some are dropped. A cache of a fixed size has no length.
     """
 
     buffer: str
@@ -104,7 +105,8 @@ class GrowingCaches:
     A call takes the other inputs of the program, extends the caches and returns the other results.
     Buffers grow by doubling; a call that fails changes nothing. Caches of which the program keeps
     the last rows drop those before them, and their buffers do not grow beyond the rows of a call.
-    Several states of one program may be used at once, each by one thread at a time.
+    Caches of a fixed size begin with zeros, and a call updates elements of them. Several states of
+    one program may be used at once, each by one thread at a time.
 
     Examples:
         >>> state = exe.state(batch=1)
@@ -121,12 +123,14 @@ class GrowingCaches:
         dims: Mapping[str, int],
     ) -> None:
         self._call, self._profile, self._dims = call, profile, dict(dims)
-        self._caches = [Cache(**entry) for entry in manifest.get("state", ())]
-        if not self._caches:
+        every = [Cache(**entry) for entry in manifest.get("state", ())]
+        if not every:
             raise BadInput(
                 "state: the program extends no caches in place; build it with "
                 "Options(state=[...]), the names of inputs that results extend"
             )
+        self._caches = [c for c in every if c.length]
+        self._fixed = [c for c in every if not c.length]
         self._signature: list[tuple[str, list[str], str]] = manifest["inputs"]
         self._inputs = {n: (d, t) for n, d, t in self._signature}
         self._first = self._signature[0][0]
@@ -139,8 +143,8 @@ class GrowingCaches:
         self._dropped = dict(self._used)  # rows before the first row in use, by length input
         self._start = dict(self._used)  # the row of `_Sliding` that is the first row in use
         scales = {c.scale for c in self._caches}
-        self._named = {c.buffer: c for c in self._caches if c.buffer not in scales}
-        hidden = {c.buffer for c in self._caches} | set(self._used)
+        self._named = {c.buffer: c for c in every if c.buffer not in scales}
+        hidden = {c.buffer for c in every} | set(self._used)
         self._given = [n for n in self._inputs if n not in hidden]
         # The sizes that a call binds: of the given inputs, and one length for each dim of lengths.
         lengths = {tuple(self._inputs[c.length][0]): c.length for c in self._caches}
@@ -154,13 +158,13 @@ class GrowingCaches:
 
     @property
     def length(self) -> int:
-        """The rows of the longest cache."""
-        return max(self._used.values())
+        """The rows of the longest cache that grows; 0 if there is none."""
+        return max(self._used.values(), default=0)
 
     @property
     def capacity(self) -> int:
-        """The rows that the smallest buffer can hold."""
-        return min(self._rows_of(c) for c in self._caches)
+        """The rows that the smallest buffer of a cache that grows can hold; 0 if there is none."""
+        return min((self._rows_of(c) for c in self._caches), default=0)
 
     def __call__(self, /, *args: Argument, **kwargs: Argument) -> Any:
         """Run the program on its other inputs, and extend the caches.
@@ -181,7 +185,8 @@ class GrowingCaches:
     def profile(self, /, *args: Argument, repeat: int = 30, **kwargs: Argument) -> Profile:
         """Time calls kernel by kernel, as :meth:`.Executable.profile` does, and keep the caches.
 
-        Every call has the same caches, and the rows that it appends are dropped.
+        Every call has the same caches, and the rows that it appends are dropped. It updates copies
+        of caches of a fixed size.
 
         Args:
             repeat: the number of calls whose times are kept.
@@ -191,7 +196,11 @@ class GrowingCaches:
         """
         with self._lock:
             values, _ = self._arguments(args, kwargs)
-            return self._profile(*values, repeat=repeat)
+            if not self._fixed:
+                return self._profile(*values, repeat=repeat)
+            copies = {c.buffer: np.array(self._buffers.arrays[c.buffer]) for c in self._fixed}
+            owned = [copies.get(n, v) for n, v in zip(self._inputs, values, strict=True)]
+            return self._profile(OwnedArguments(tuple(owned)), repeat=repeat)
 
     def run(
         self,
@@ -232,16 +241,27 @@ class GrowingCaches:
         for c in self._caches:
             if c.kept:
                 values[c.buffer] = _tensor(self._array(c))
+        for c in (*self._caches, *self._fixed):
             if c.buffer == self._first:  # its type is that of the results
                 values[c.buffer] = self._array(c)
         return tuple([values[n] for n in self._inputs]), rows
 
     def reset(self) -> None:
-        """Empty the caches; buffers keep their capacity."""
-        self.truncate(0)
+        """Empty the caches; buffers keep their capacity, and those of a fixed size become zeros."""
+        with self._lock:
+            self._keep(0)
+            if not self._fixed:
+                return
+            if self._buffers.owners > 1:
+                buffers = self._allocated({c.buffer: self._rows_of(c) for c in self._caches})
+                self._buffers.leave()
+                self._buffers = buffers
+            else:
+                for c in self._fixed:
+                    self._buffers.arrays[c.buffer].fill(0)
 
     def truncate(self, rows: int) -> None:
-        """Keep the first ``rows`` of every cache.
+        """Keep the first ``rows`` of every cache that grows.
 
         Raises:
             BadInput: ``rows`` is negative, or larger than ``length``; or a cache has dropped rows,
@@ -256,9 +276,12 @@ class GrowingCaches:
                     f"rows: expected 0 or {self.length}, found {rows}: a cache keeps its last rows "
                     "only, and those before them are lost; fork the state before"
                 )
-            self._used = {n: min(used, rows) for n, used in self._used.items()}
-            if rows == 0:
-                self._start, self._dropped = dict(self._used), dict(self._used)
+            self._keep(rows)
+
+    def _keep(self, rows: int) -> None:
+        self._used = {n: min(used, rows) for n, used in self._used.items()}
+        if rows == 0:
+            self._start, self._dropped = dict(self._used), dict(self._used)
 
     def fork(self) -> GrowingCaches:
         """Return an independent state with the same caches; the one that writes first copies."""
@@ -271,10 +294,15 @@ class GrowingCaches:
             return made
 
     def cache(self, name: str) -> np.ndarray:
-        """Return a copy of the used rows of a cache, by input name; int8 caches are dequantized."""
+        """Return a copy of the used rows of a cache, by input name; int8 caches are dequantized.
+
+        Of a cache of a fixed size, all elements are returned.
+        """
         c = self._named.get(name)
         if c is None:
             raise BadInput(f"name: expected one of {list(self._named)}, found {shown(name)}")
+        if not c.length:
+            return np.array(self._buffers.arrays[name])
         rows = self._prefix(c)
         if not c.scale:
             return np.array(rows)
@@ -284,8 +312,15 @@ class GrowingCaches:
         return wide
 
     def _allocated(self, rows: Mapping[str, int], made: Arrays | None = None) -> _Buffers:
-        """Return buffers of the given numbers of rows, but those of ``made``."""
+        """Return buffers of the given numbers of rows, but those of ``made``; of a fixed size, of
+        zeros.
+        """
         arrays, sliding = dict(made or {}), {}
+        for c in self._fixed:
+            if c.buffer not in arrays:
+                dims, dtype = self._inputs[c.buffer]
+                shape = [self._size(c.buffer, dim) for dim in dims]
+                arrays[c.buffer] = np.zeros(shape, numpy_dtype(dtype))
         for c in self._caches:
             dims, dtype = self._inputs[c.buffer]
             shape = [
@@ -340,10 +375,14 @@ class GrowingCaches:
         """Provide buffers for the rows of each group that no other state shares."""
         rows = {c.buffer: grown[key][0] for key, group in self._groups.items() for c in group}
         fits = {c.buffer: self._fits(c, rows[c.buffer]) for c in self._caches}
-        if all(fits.values()) and self._buffers.owners == 1:
+        alone = self._buffers.owners == 1
+        if alone and all(fits.values()):
             return
         old = {c.buffer: self._prefix(c) for c in self._caches}
         made: Arrays = {}
+        for c in self._fixed:
+            array = self._buffers.arrays[c.buffer]
+            made[c.buffer] = array if alone else np.array(array)
         for c in self._caches:
             name, capacity = c.buffer, self._rows_of(c)
             if capacity < rows[name]:
@@ -352,16 +391,16 @@ class GrowingCaches:
                 rows[name] = max(2 * rows[name], FIRST_CAPACITY, self._asked)
             else:
                 rows[name] = capacity
-                if self._buffers.owners == 1 and not c.kept:
+                if alone and not c.kept:
                     made[name] = self._buffers.arrays[name]
         kept = set(made)
-        buffers = self._allocated(rows, made)
-        self._buffers.leave()
+        buffers, before = self._allocated(rows, made), self._buffers
         self._buffers = buffers
         self._start = dict.fromkeys(self._start, 0)
         for c in self._caches:
             if c.buffer not in kept:
                 self._prefix(c)[...] = old[c.buffer]
+        before.leave()  # only now: the last owner writes in place
 
     def _fits(self, cache: Cache, rows: int) -> bool:
         """Return whether the buffer of a cache holds ``rows``, and is not much too large."""

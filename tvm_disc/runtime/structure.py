@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from tvm_disc.errors import BadInput, DiscError, shown
 from tvm_disc.runtime.inputs import ordered
@@ -167,6 +168,39 @@ class Structure:
         return (*made, *flat) if type(made) is tuple else (made, *flat)
 
 
+@dataclass(frozen=True)
+class OwnedArguments:
+    """The flat arguments of a program that updates caches in place, from the state that owns
+    them.
+    """
+
+    values: tuple[Argument, ...]
+
+
+class OwnedCalls:
+    """Refuses the direct calls of a program that updates caches of a fixed size in place.
+
+    An argument that must be converted is copied, and the update of a copy would be lost.
+    """
+
+    def __init__(self, names: Sequence[str], caches: Sequence[str]) -> None:
+        self.names, self._caches = list(names), caches
+
+    def call(self, *_: object) -> NoReturn:
+        """Raise BadInput."""
+        names = ", ".join(map(repr, self._caches))
+        raise BadInput(
+            f"this program updates {names} in place and is called through a state: "
+            "state = exe.state(); state(...)"
+        )
+
+    def flatten(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Argument, ...]:
+        """Return the arguments of a state; raise BadInput for others."""
+        if len(args) == 1 and type(args[0]) is OwnedArguments:
+            return args[0].values
+        self.call()
+
+
 def _is_flat(value: object) -> bool:
     return hasattr(value, "dtype") or isinstance(value, bool | int | float)
 
@@ -245,4 +279,4 @@ def structure_of(manifest: Mapping[str, Any], names: Sequence[str]) -> Structure
     return Structure.of(manifest.get("external"), names)
 
 
-__all__ = ["Structure", "structure_of"]
+__all__ = ["OwnedArguments", "OwnedCalls", "Structure", "structure_of"]

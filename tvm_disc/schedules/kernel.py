@@ -27,6 +27,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar
 
 from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.relay.kernel_ops import APPEND
 from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
 from tvm_disc.schedules.dispatch.variant import SERIAL, Choice, Plan, Stage, Variant
@@ -100,9 +101,20 @@ class Kernel:
 
     @property
     def extension(self) -> Node | None:
-        """The node ``(buffer, new rows, length)`` of a kernel that extends a buffer in place."""
+        """The node ``(buffer, new rows, length or indices)`` of a kernel that writes into a buffer
+        in place.
+        """
         last = self.nodes[-1] if self.nodes else None
         return last if last is not None and last.row is not None and last.row.extends else None
+
+    @property
+    def touched(self) -> list[Node]:
+        """The nodes of which an extension reads or writes all elements, once for each time: the new
+        rows twice, not the buffer; and the indices, but not a length.
+        """
+        node = self.extension
+        assert node is not None
+        return [node.inputs[1], *node.inputs[1 : 2 if node.op == APPEND else 3]]
 
     def packed_bytes(self, param: Node) -> int | None:
         """Return the bytes of a constant in the layout that the kernel reads, without padding.

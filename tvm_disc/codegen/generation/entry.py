@@ -23,10 +23,13 @@ provide(Path(__file__).with_name("loop.ll").read_text(encoding="utf-8"))
 def generates(program: Program) -> bool:
     """Return whether a program is the step of a language model, so that the loop can run it.
 
-    The loop extends every cache by one row; caches that drop rows move.
+    The loop extends every cache by one row; caches that drop rows move, and those of a fixed size
+    have no rows in use.
     """
     state = program.attrs.get(STATE)
-    if isinstance(state, Iterable) and any(not isinstance(kept, str) for *_, kept in state):
+    if isinstance(state, Iterable) and any(
+        not length or not isinstance(kept, str) for _, length, *_, kept in state
+    ):
         return False
     inputs = [(name, len(shape), dtype) for name, shape, dtype in program.signature.inputs]
     return is_step(inputs, [(len(value.shape), value.dtype) for value in program.outputs])

@@ -114,8 +114,8 @@ def launch_bytes(launch: Launch) -> Expr:
     """Return the bytes that a kernel must read and write: its operands and results, once each."""
     kernel = launch.kernel
     nodes = [*kernel.params, *kernel.outputs]
-    if kernel.extension is not None:  # the new rows are read and written, not the buffer
-        nodes = [kernel.extension.inputs[1]] * 2
+    if kernel.extension is not None:
+        nodes = kernel.touched
     packed = {n: kernel.packed_bytes(n) for n in kernel.params}
     sizes = [i64(packed.get(n) or product(n.shape) * element_bytes(n.dtype)) for n in nodes]
     return _in_call_dims(launch, reduce(lambda a, b: a + b, sizes, i64(0)))
@@ -134,6 +134,8 @@ def node_flops(node: Node) -> Expr:
     row, elements = node.row, product([i64(d) for d in node.shape])
     if row is None or row.cls in (OpClass.VIEW, OpClass.INJECTIVE):
         return i64(0)
+    if row.extends:  # the new elements
+        return product([i64(d) for d in node.inputs[1].shape]) * row.cost
     if row.cls is OpClass.DOT:
         return elements * 2 * i64(node.inputs[0].shape[-1])
     if row.cls is OpClass.CONV and "kernel_layout" in node.attrs:

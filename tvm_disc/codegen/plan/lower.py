@@ -51,7 +51,7 @@ from tvm_disc.codegen.plan.tail_recursion import (
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import CORE, OpClass
 from tvm_disc.graph.nodes import is_tensor, static_dim
-from tvm_disc.relay.kernel_ops import CHECKED
+from tvm_disc.relay.kernel_ops import APPEND, CHECKED
 from tvm_disc.relay.object_ops import is_general, is_object, object_op
 from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.shape import Solver
@@ -331,20 +331,23 @@ class _Lowerer:
     def _extended(
         self, kernel: Kernel, values: Sequence[StoredTensor], symbols: Sequence[Expr]
     ) -> StoredTensor | None:
-        """Return the buffer that a kernel extends in place, or None; a guard checks that the new
-        rows fit.
+        """Return the buffer that a kernel extends or updates in place, or None; a guard checks
+        that appended rows fit.
         """
         node = kernel.extension
         if node is None:
             return None
-        given = dict(zip(self.library.declared(kernel), symbols, strict=True))
         buffer, new, length = node.inputs
+        place: StoredTensor = values[kernel.params.index(buffer)]
+        if node.op != APPEND:
+            assert place.storage.home is Home.INPUT, "an update of a copy would be lost"
+            return place
+        given = dict(zip(self.library.declared(kernel), symbols, strict=True))
         axis = int(node.attrs["axis"])
         used, rows, capacity = (
             substitute(i64(d), given)
             for d in (length.shape[0], new.shape[axis], buffer.shape[axis])
         )
-        place: StoredTensor = values[kernel.params.index(buffer)]
         message = f"the capacity of '{place.storage.name}' is too small for the new rows"
         self.here.add(GuardExit(used + rows <= capacity, message))
         return place

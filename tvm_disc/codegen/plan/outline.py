@@ -150,13 +150,15 @@ def _moved(kernel: Kernel) -> Expr:
 
 
 def _read_and_written(kernel: Kernel) -> Expr:
-    if kernel.extension is not None:  # the new rows are read and written, not the buffer
-        return _size(kernel.extension.inputs[1]) * 2
+    total: Expr = tirx.IntImm("int64", 0)
+    if kernel.extension is not None:
+        for node in kernel.touched:
+            total = total + _size(node)
+        return total
     users: dict[Node, list[Node]] = {}
     for node in kernel.nodes:
         for x in dict.fromkeys(node.inputs):
             users.setdefault(x, []).append(node)
-    total: Expr = tirx.IntImm("int64", 0)
     for param in kernel.params:
         packed = kernel.packed_bytes(param)
         total = total + (packed or _read(param, users.get(param, [])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tvm import tirx
@@ -89,15 +90,17 @@ def place_of(low: Lowering, where: Expr, extent: Expr) -> tuple[Expr, Expr]:
     return row, tirx.And(row >= 0, row < i64(extent))
 
 
-def put(body: Body, node: Node, target: list[Expr], value: Expr, inside: Expr) -> None:
-    """Emit the combination of an element of the result with a new value, if it is inside."""
+def put(body: Body, node: Node, target: list[Expr], value: Expr, inside: Expr | None) -> None:
+    """Emit the combination of an element of the result with a new value, if it is inside; None
+    means that it is.
+    """
     combine = _COMBINE.get(node.attrs["reduction"])
     if combine is None:
         raise Unsupported(f"{node.op}: reduction {node.attrs['reduction']!r} is not supported")
     low, out = body.low, body.outputs[0]
     new = low.settle("new", value)
     at = low.settle("place", low.space.join(target, node.shape))
-    with body.block.when(inside):
+    with nullcontext() if inside is None else body.block.when(inside):
         low.store(out, at, combine(low.load(out, at, node.dtype), new), node.dtype)
 
 

@@ -1,0 +1,1 @@
+"""Caches of a fixed size, of which a program replaces elements in place."""

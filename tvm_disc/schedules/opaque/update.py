@@ -1,0 +1,112 @@
+"""Scatters into the memory of their first operand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tvm
+from tvm import tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.kernel import Body, Plan
+from tvm_disc.schedules.opaque.scatter import place_of, put
+from tvm_disc.tir.builder import const, i64
+from tvm_disc.tir.index import product
+from tvm_disc.typing import Expr
+
+
+def plan_update(node: Node) -> Plan:
+    """Return the plan of ``scatter_elements`` on ``(buffer, new, indices)`` without a copy.
+
+    Rows of the outer axes are independent; along ``axis``, later elements overwrite earlier ones.
+    """
+    _, new, indices = node.inputs
+    axis, dims = int(node.attrs["axis"]), indices.shape
+    outer, inner, count = dims[:axis], dims[axis + 1 :], dims[axis]
+    extent = node.shape[node.attrs["axes"][axis]]
+
+    def emit(body: Body, head: Sequence[Expr], begin: Expr, size: Expr) -> None:
+        low = body.low
+        with low.loop("u", count) as u, low.loop("e", size) as e:
+            index = [*head, u, *low.space.split(begin + e, inner)]
+            target = list(index)
+            target[axis], inside = place_of(low, low.at(indices, index), extent)
+            _put(body, node, target, low.at(new, index), inside)
+
+    return _plan(node, outer, inner, emit)
+
+
+def plan_update_nd(node: Node) -> Plan:
+    """Return the plan of ``scatter_nd`` on ``(buffer, new, indices)`` without a copy.
+
+    Elements of a row are independent; later rows overwrite earlier ones.
+    """
+    _, new, indices = node.inputs
+    depth, lead = static_dim(indices.shape[-1]), len(indices.shape) - 1
+    if depth is None:
+        raise Unsupported("scatter_nd: the last dim of the indices must be known")
+    axes = node.attrs["axes"]
+    rows, row = new.shape[:lead], new.shape[lead:]
+    # Axes behind the last one that moves are adjacent in the buffer, too.
+    moved = max((k + 1 for k, a in enumerate(axes) if k != a), default=0)
+    first = max(moved - depth, 0)
+    outer, inner = row[:first], row[first:]
+
+    def emit(body: Body, head: Sequence[Expr], begin: Expr, size: Expr) -> None:
+        low = body.low
+        with low.loop("u", product(rows)) as u:
+            at = list(low.space.split(u, rows))
+            coordinates: list[Expr] = []
+            inside: Expr = const(True, "bool")
+            for k in range(depth):
+                extent = node.shape[axes[k]]
+                place, fits = place_of(low, low.at(indices, [*at, i64(k)]), extent)
+                coordinates.append(place)
+                inside = tirx.And(inside, fits)
+            with body.block.when(inside), low.loop("e", size) as e:
+                rest = [*head, *low.space.split(begin + e, inner)]
+                _put(body, node, [*coordinates, *rest], low.at(new, [*at, *rest]), None)
+
+    return _plan(node, outer, inner, emit)
+
+
+def _put(body: Body, node: Node, target: Sequence[Expr], value: Expr, inside: Expr | None) -> None:
+    """Emit the combination of a new value with the element at ``target``, permuted by ``axes``."""
+    places = dict(zip(node.attrs["axes"], target, strict=True))
+    put(body, node, [places[a] for a in range(len(places))], value, inside)
+
+
+def _plan(
+    node: Node,
+    outer: Sequence[Expr],
+    inner: Sequence[Expr],
+    emit: Callable[[Body, Sequence[Expr], Expr, Expr], None],
+) -> Plan:
+    """Return a plan whose tasks are rows of the outer dims, or the inner elements if there is no
+    outer dim.
+
+    Args:
+        emit: called with the indices of the outer dims, and the first inner element and the number
+            of them.
+    """
+
+    def emit_rows(body: Body) -> None:
+        low, size = body.low, body.block.bind("size", product(inner))
+        with low.loop("o", body.hi - body.lo, begin=body.lo) as o:
+            head = list(low.space.split(o, outer))
+            low.resolve(head)
+            emit(body, head, i64(0), size)
+
+    def emit_elements(body: Body) -> None:
+        emit(body, [], body.lo, body.hi - body.lo)
+
+    _, new, indices = node.inputs
+    work, itemsize = product(new.shape), int(tvm.DataType(node.dtype).bits) // 8 or 1
+    moved = 2 * itemsize * i64(work) + 8 * i64(product(indices.shape))
+    if outer:
+        return Plan(i64(product(outer)), 4 * work, emit_rows, moved=moved)
+    return Plan(i64(product(inner)), 4 * work, emit_elements, moved=moved)
+
+
+__all__ = ["plan_update", "plan_update_nd"]
