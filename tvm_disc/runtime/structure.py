@@ -188,17 +188,20 @@ class OwnedCalls:
 
     def call(self, *_: object) -> NoReturn:
         """Raise BadInput."""
-        names = ", ".join(map(repr, self._caches))
-        raise BadInput(
-            f"this program updates {names} in place and is called through a state: "
-            "state = exe.state(); state(...)"
-        )
+        raise self._refusal()
 
     def flatten(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Argument, ...]:
         """Return the arguments of a state; raise BadInput for others."""
         if len(args) == 1 and type(args[0]) is OwnedArguments:
             return args[0].values
-        self.call()
+        raise self._refusal()
+
+    def _refusal(self) -> BadInput:
+        names = ", ".join(map(repr, self._caches))
+        return BadInput(
+            f"this program updates {names} in place and is called through a state: "
+            "state = exe.state(); state(...)"
+        )
 
 
 def _is_flat(value: object) -> bool:

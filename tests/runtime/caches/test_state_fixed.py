@@ -14,9 +14,11 @@ import tvm_disc
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, BadOption, GuardFailed
 from tvm_disc.runtime.arrays import numpy_dtype
+from tvm_disc.runtime.state import _Buffers
 
 RNG = np.random.default_rng(0)
 HEADS, DEPTH, SLOTS = 2, 16, 37
+NEW_AND_AT = (("new", "float32"), ("at", "int64"))
 Array = np.ndarray[Any, Any]
 
 
@@ -188,6 +190,32 @@ def test_forks_of_several_threads(copied: Any, owned: Any) -> None:
     same(state, copies)
 
 
+def test_a_share_is_given_up_after_it_was_copied(monkeypatch: Any) -> None:
+    """The other state, which owns the memory then, may write at once."""
+    x, past = (relay.var(n, shape=(relay.Any(), 4)) for n in ("x", "past"))
+    ring = relay.var("ring", shape=(8, 4))
+    at = relay.var("at", shape=(1, relay.Any()), dtype="int64")
+    grown = relay.concatenate([past, x], axis=0)
+    results = [relay.sum(grown), grown, relay.scatter_nd(ring, at, x, "update")]
+    exe = build(relay.Function([x, at, past, ring], relay.Tuple(results)), ["past", "ring"])
+    leave = _Buffers.leave
+
+    def overwritten(self: Any) -> bool:
+        several = leave(self)
+        for array in self.arrays.values():
+            array.fill(9)
+        return several
+
+    state, ones = exe.state(), np.ones((2, 4), "float32")
+    state(ones, np.array([[0, 5]]))
+    fork = state.fork()
+    monkeypatch.setattr(_Buffers, "leave", overwritten)
+    fork(2 * ones, np.array([[5, 6]]))
+    np.testing.assert_array_equal(fork.cache("past")[:, 0], [1, 1, 2, 2])
+    np.testing.assert_array_equal(fork.cache("ring")[:, 0], [1, 0, 0, 0, 0, 2, 2, 0])
+    assert (state.cache("ring") == 9).all()
+
+
 @pytest.mark.parametrize("how", ["add", "mul", "min", "max"])
 def test_reductions(how: str) -> None:
     exe = build(rows(how=how), ["past"])
@@ -227,6 +255,28 @@ def test_slices_in_every_order(order: tuple[int, ...], depth: int) -> None:
         at = np.stack([RNG.integers(-9, 9, count) for _ in range(depth)]).astype("int64")
         want, cache = plain(new, at, cache)
         np.testing.assert_allclose(state(new, at), want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(state.cache("past"), cache)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1)])
+def test_elements_in_every_order(order: tuple[int, ...], axis: int) -> None:
+    """Indices may be fewer than the elements of the other axes."""
+    dims = (5, 7, 4)
+    past = relay.var("past", shape=dims)
+    new, at = (relay.var(n, shape=(3, relay.Any(), 4), dtype=t) for n, t in NEW_AND_AT)
+    data = relay.transpose(past, axes=order)
+    now = relay.scatter_elements(data, at, new, axis=axis, reduction="add")
+    now = relay.transpose(now, axes=[order.index(a) for a in range(3)])
+    func = relay.Function([new, at, past], relay.Tuple([relay.sum(now, axis=[2]), now]))
+    exe, plain = build(func, ["past"]), build(func)
+    assert sum("update" in name for name in exe.launches) == 1
+    state, cache = exe.state(), np.zeros(dims, "float32")
+    for count in (1, 0, 2, 4):
+        one = RNG.integers(-9, 9, (3, count, 4)).astype("float32")
+        places = RNG.integers(-9, 9, (3, count, 4))
+        want, cache = plain(one, places, cache)
+        np.testing.assert_array_equal(state(one, places), want)
         np.testing.assert_array_equal(state.cache("past"), cache)
 
 
@@ -471,3 +521,23 @@ def test_a_call_that_fails_changes_nothing(owned: Any, any_size: tuple[Any, Any]
     with pytest.raises((BadInput, GuardFailed)):
         state(*given(3, 2, 9))  # more rows than the cache has
     assert not state.cache("past").any()
+
+
+def test_several_threads_update_one_cache() -> None:
+    """Each task writes all rows of its part in order, so that the last one remains."""
+    heads, slots, depth = 8, 4096, 64
+    past = relay.var("past", shape=(heads, slots, depth))
+    new = relay.var("new", shape=(relay.Any(), heads, depth))
+    at = relay.var("at", shape=(1, relay.Any()), dtype="int64")
+    moved = relay.scatter_nd(relay.transpose(past, axes=[1, 0, 2]), at, new, "update")
+    now = relay.transpose(moved, axes=[1, 0, 2])
+    results = relay.Tuple([relay.max(now, axis=[1]), now])
+    exe = build(relay.Function([new, at, past], results), ["past"], threads=2)
+    state, want = exe.state(), np.zeros((heads, slots, depth), "float32")
+    for count in (3000, 1, 20000):
+        rows_of = RNG.standard_normal((count, heads, depth)).astype("float32")
+        places = RNG.integers(0, slots, count)
+        for row, place in zip(rows_of, places, strict=True):
+            want[:, place] = row
+        np.testing.assert_array_equal(state(rows_of, places[None]), want.max(1))
+        np.testing.assert_array_equal(state.cache("past"), want)

@@ -61,6 +61,32 @@ def test_index_copy(heads: int) -> None:
         np.testing.assert_array_equal(state.cache(name), cache)
 
 
+class Buffers(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """A module that holds its cache, as ``transformers`` does, and writes into it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("past", torch.zeros(1, 2, 8, 4))
+
+    def forward(self, k: Any, at: Any) -> Any:
+        self.past.index_copy_(2, at, k)
+        return self.past.sum(2)
+
+
+def test_buffers_of_a_module() -> None:
+    module = Buffers()
+    n = torch.export.Dim("n", min=1, max=8)
+    args = torch.zeros(1, 2, 3, 4), torch.arange(3)
+    program = torch.export.export(module, args, dynamic_shapes=({2: n}, {0: n}))
+    exe = tvm_disc.build(program, options=tvm_disc.Options(state=["past"]))
+    state = exe.state()
+    for count in (3, 1, 8):
+        k, at = torch.randn(1, 2, count, 4), torch.randperm(8)[:count]
+        want = module(k, at).numpy()
+        np.testing.assert_allclose(state(k.numpy(), at.numpy()), want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(state.cache("past"), module.past.numpy())
+
+
 def onnx_model(operator: str, inputs: dict[str, tuple[str, list[Any]]], **attrs: Any) -> Any:
     """A cache ``past`` that an operator updates, and the sum of it."""
     kinds = {"float": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64}

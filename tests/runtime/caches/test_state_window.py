@@ -349,8 +349,8 @@ def test_slices_that_are_not_the_last_rows(begin: str) -> None:
         build(relay.Function([x, past], relay.Tuple([relay.sum(now), last])), ["past"])
     assert str(failed.value) == (
         "state: input 'past' is not a cache: expected a result that is the concatenation of this "
-        "input and new rows, in this order, or its last rows, or a scatter of new elements into this "
-        "input"
+        "input and new rows, in this order, or its last rows, or a scatter of new elements into "
+        "this input"
     )
 
 
