@@ -51,6 +51,7 @@ from tvm_disc.typing import Binding, Expr, PassContext, TVMFunction, TVMModule, 
 Values: TypeAlias = dict[Var, Binding]
 
 DTYPES = ("float16", "bfloat16", "int8")
+MOST_ROWS = 1 << 62  # of a window
 LARGEST = 127  # of the numbers of int8 caches
 LEAST = 1e-30  # replaces the largest magnitude of a row of zeros
 
@@ -112,8 +113,8 @@ def OwnState(
         raise BadOption(f"dtype: expected 'float16', 'bfloat16', 'int8' or None, found {found}")
     if dtype and not names:
         raise BadOption("state_dtype: expected names of caches in state, found none")
-    if not isinstance(window, int) or window < 0:
-        raise BadOption(f"window: expected an integer of at least 0, found {shown(window)}")
+    if not isinstance(window, int) or not 0 <= window <= MOST_ROWS:
+        raise BadOption(f"window: expected an integer 0 .. {MOST_ROWS}, found {shown(window)}")
     if window and not names:
         raise BadOption("state_window: expected names of caches in state, found none")
 

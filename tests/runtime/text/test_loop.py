@@ -168,6 +168,26 @@ def test_scores_that_are_not_numbers(ahead: int) -> None:
             next(made)
 
 
+@pytest.mark.parametrize(
+    "stop", [{5, 6}, frozenset((5,)), iter([6]), np.array([5, 6], "uint8"), {5: 1}]
+)
+def test_stop_tokens_of_any_kind(stop: Any) -> None:
+    lm = model(16)
+    given: dict[str, Any] = {"temperature": 1.0, "seed": 1, "top_k": 2**70}
+    kinds = [6] if isinstance(stop, Iterator) else sorted(map(int, stop))
+    found = tokens(lm, [[1, 2]], 40, stop=stop, **given)
+    np.testing.assert_array_equal(found, in_python(lm, [[1, 2]], 40, stop=kinds, **given))
+    assert set(found[:-1, 0]).isdisjoint(int(k) for k in kinds)
+
+
+@pytest.mark.parametrize(
+    "stop", [2, None, [2.5], ["2"], [float("nan")], [[1, 2], [3, 4]], np.zeros((3, 0)), [2**64]]
+)
+def test_wrong_stop_tokens(stop: Any) -> None:
+    with pytest.raises(BadInput, match="stop: expected integers"):
+        generate(model(2), [[1]], 3, stop=stop)
+
+
 def test_refusals() -> None:
     for wrong in (-1, 1.5, True, "all"):
         with pytest.raises(BadInput, match="ahead: expected"):

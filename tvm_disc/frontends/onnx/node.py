@@ -11,6 +11,10 @@ from tvm_disc.frontends.calc import Calc, Expr
 from tvm_disc.relay.infer import Inference
 from tvm_disc.typing import GraphProto, Proto
 
+# Attributes without effect where a converter does not read them: hints, and values for inputs that
+# a node does not have.
+UNUSED = frozenset({"accuracy_level", "beta", "mask_filter_value"})
+
 
 class OnnxNode(Calc):
     """Inputs, attributes and context of one node.
@@ -119,8 +123,16 @@ class OnnxNode(Calc):
         return self.attrs[name]
 
     def ignored(self) -> list[str]:
-        """Return the attributes that the converter has not read."""
-        return sorted(set(self.attrs) - self._read)
+        """Return the attributes that the converter has not read, and that may affect results.
+
+        Exporters write defaults, 0 or 1, of features that a node does not use.
+        """
+        left = set(self.attrs) - self._read - UNUSED
+        return sorted(name for name in left if not _is_default(self.attrs[name]))
+
+
+def _is_default(value: object) -> bool:
+    return isinstance(value, int | float) and value in (0, 1)
 
 
 def name_of(proto: Proto) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ def generate(
     prompt: Prompts,
     most: int,
     *,
-    stop: Sequence[int] = (),
+    stop: Iterable[int] = (),
     mask: Array | None = None,
     chunk: int = 0,
     ahead: int = 1,
@@ -63,6 +64,7 @@ def generate(
         raise BadInput(f"generate: unknown {', '.join(sampling)}; expected {known}") from None
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
         raise BadInput(f"most: expected a number of words, found {shown(most)}")
+    last = _stop_words(stop)
     chunk, ahead = integer("chunk", chunk, 0, MOST), integer("ahead", ahead, 0, MOST)
     try:
         random = np.random.default_rng(seed)
@@ -75,7 +77,7 @@ def generate(
 
             def begin() -> CompiledLoop:
                 state, scores = model.read(words, kept, chunk)
-                return CompiledLoop(state, model.program, scores, rule, stop, random, words)
+                return CompiledLoop(state, model.program, scores, rule, last, random, words)
 
             return _in_native_calls(begin, most, ahead or most)
         step: Step = _Reader(model, kept, chunk)
@@ -88,7 +90,18 @@ def generate(
             "model: expected a model that tvm_disc.language_model returned, or a function from "
             f"words to scores, found {type(model).__name__}"
         )
-    return _words(step, words, most, frozenset(stop), rule, random)
+    return _words(step, words, most, last, rule, random)
+
+
+def _stop_words(stop: Iterable[int]) -> list[int]:
+    """Return the words that end a row."""
+    try:
+        found = sorted({operator.index(word) for word in stop})
+    except TypeError:
+        raise BadInput(f"stop: expected integers in a sequence, found {shown(stop)}") from None
+    if found and not -MOST <= found[0] <= found[-1] <= MOST:
+        raise BadInput(f"stop: expected integers of 64 bits, found {shown(stop)}")
+    return found
 
 
 def _prompt(ids: object) -> Array:
@@ -142,11 +155,11 @@ def _words(
     step: Step,
     words: Array,
     most: int,
-    stop: frozenset[int],
+    stop: Sequence[int],
     rule: WordChoice,
     random: np.random.Generator,
 ) -> Iterator[Array]:
-    (rows, length), last = words.shape, np.array(list(stop), np.int64)
+    (rows, length), last = words.shape, np.array(stop, np.int64)
     ended, new = np.zeros(rows, bool), words
     for count in range(most if rows else 0):
         scores = np.asarray(step(new))

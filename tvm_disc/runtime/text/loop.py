@@ -84,7 +84,7 @@ class CompiledLoop:
             }
         )
         self._plan[[PlanWord.READY, PlanWord.BATCH, PlanWord.VOCABULARY]] = 1, rows, vocabulary
-        self._plan[[PlanWord.STOP_COUNT, PlanWord.TOP_K]] = len(stop), rule.top_k
+        self._plan[[PlanWord.STOP_COUNT, PlanWord.TOP_K]] = len(stop), min(rule.top_k, vocabulary)
         self._plan[PlanWord.TIME_LIMIT] = int(SECONDS * 1e9)
         numbers = rule.temperature, rule.top_p, rule.repetition_penalty
         self._plan.view(np.float64)[[PlanWord.TEMPERATURE, PlanWord.TOP_P, PlanWord.PENALTY]] = (
