@@ -337,7 +337,7 @@ class _Planner(Relations):
                 return "it reads a value of another row"
         elif node.cls is OpClass.VIEW:
             if not (self._is_row_value(node, domain, axes) and node.inputs[0] in group):
-                return "it is a view of the whole row"
+                return "its result is not one value per row"
         else:
             return f"{kind_of(node)} is not row-wise"
         if node.cls is OpClass.VIEW and not self._row_view(node, domain, axes):

@@ -100,7 +100,7 @@ class _Buffers:
 
 
 class GrowingCaches:
-    """The caches of one sequence, of a program built with ``Options(state=...)``.
+    """Caches of one sequence for a program that was built with ``Options(state=...)``.
 
     A call takes the other inputs of the program, extends the caches and returns the other results.
     Buffers grow by doubling; a call that fails changes nothing. Caches of which the program keeps
@@ -146,7 +146,8 @@ class GrowingCaches:
         self._named = {c.buffer: c for c in every if c.buffer not in scales}
         hidden = {c.buffer for c in every} | set(self._used)
         self._given = [n for n in self._inputs if n not in hidden]
-        # The sizes that a call binds: of the given inputs, and one length for each dim of lengths.
+        # Signature entries that bind a call's dims: the inputs that the caller passes, and one
+        # length input per distinct length dim.
         lengths = {tuple(self._inputs[c.length][0]): c.length for c in self._caches}
         bound = {*self._given, *lengths.values()}
         self._bound_by = [entry for entry in self._signature if entry[0] in bound]

@@ -122,9 +122,9 @@ def _limits(profile: Profile, manifest: Manifest) -> Iterator[str]:
 
 
 def least_us(profile: Profile) -> float:
-    """Return the microseconds of a call whose kernels reach their limits.
+    """Return the duration in us of a call if every kernel ran at its roofline limit.
 
-    Launches, and the work around kernels, keep their time.
+    Launch-bound kernels and host time are unchanged.
     """
     split = profile.split()
     around = split["host_us"] + split["python_us"]

@@ -1,3 +1,3 @@
-"""The loop that generates tokens, which programs of language models contain."""
+"""Token-generation loop that is compiled into language-model programs."""
 
 from __future__ import annotations

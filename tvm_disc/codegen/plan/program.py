@@ -189,7 +189,7 @@ class Region:
 
 @dataclass(eq=False)
 class Conditional(Instruction):
-    """Runs one of two regions; their results become ``outcomes`` (cells), with ``dims`` bound."""
+    """Runs one of two regions; the results of either are stored in ``outcomes``."""
 
     cond: Storage
     then_region: Region

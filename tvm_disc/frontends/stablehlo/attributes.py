@@ -31,7 +31,7 @@ def dtype_of(ty: Any) -> str:
     """Return the element type of a tensor type.
 
     Raises:
-        Unsupported: programs do not have it.
+        Unsupported: the element type is not supported.
     """
     name = str(ty.element_type)
     if name not in _DTYPES:
@@ -49,7 +49,7 @@ def checked_dtype(dtype: str, owner: str) -> str:
     """Return the element type of an input by its name in JAX.
 
     Raises:
-        Unsupported: programs do not have it; ``owner`` is named in the message.
+        Unsupported: the element type is not supported; the message names ``owner``.
     """
     if dtype not in _DTYPES.values():
         known = ", ".join(_DTYPES.values())

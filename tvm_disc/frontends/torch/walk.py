@@ -148,7 +148,7 @@ class GraphConversion:
             self.facts.append(args[0])
         row = ROWS.get(name) or CONTROL.get(str(getattr(node.target, "_name", "")))
         if row is None:
-            _check_types(node.meta.get("val"))  # an unsupported element type is the better reason
+            _check_types(node.meta.get("val"))  # prefer to report an unsupported element type
             raise Unsupported("the operator has no converter")
         return row(self.maker, *args, **{k: v for k, v in kwargs.items() if k not in _PLACES})
 

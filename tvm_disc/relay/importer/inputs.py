@@ -1,5 +1,6 @@
-"""Inputs of a Relay function: every ``?`` is a symbol, named dims share one, user facts are
-added.
+"""Convert the inputs of a Relay function.
+
+Every ``?`` becomes a new symbol, dims of one name share a symbol, and the user's facts are added.
 """
 
 from __future__ import annotations

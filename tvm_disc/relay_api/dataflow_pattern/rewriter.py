@@ -1,4 +1,4 @@
-"""Replacement of matches: by a function, or by the result of a user's callback."""
+"""Replace the matches of a pattern with a function call or with a callback's result."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def fake_quantization_to_integer(
 
 
 class _Rewriter:
-    """One function; ``done`` has what each of its expressions became."""
+    """Rewriter of one function; ``done`` maps each expression to its replacement."""
 
     def __init__(self, func: Function, hard_fail: bool, optional: Collection[str]) -> None:
         self.func, self.hard_fail = func, hard_fail

@@ -136,7 +136,7 @@ def to_basic_block_normal_form(expr: Expr) -> Expr:
 
 
 def to_graph_normal_form(expr: Expr) -> Expr:
-    """Return ``expr`` without names, except those of recursive functions and of references."""
+    """Return ``expr`` with let bindings inlined, except of recursive functions and references."""
     lets = [n for n in post_order(expr) if isinstance(n, Let) and _can_go(n)]
     values = {let.var: let.value for let in lets}
     dropped = set(lets)

@@ -120,7 +120,7 @@ def ToBasicBlockNormalForm() -> Pass:
 
 
 def ToGraphNormalForm() -> FunctionPass:
-    """Return a pass that removes names, except those of recursive functions and of references."""
+    """Return a pass that inlines let bindings, except of recursive functions and references."""
     return _each("ToGraphNormalForm", 1, to_graph_normal_form, ())
 
 

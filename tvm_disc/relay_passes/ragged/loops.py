@@ -74,7 +74,7 @@ class RecurrentLoops:
         """Emit the loop that a variable is bound to.
 
         Raises:
-            NotRagged: it is no recurrent layer.
+            NotRagged: the loop is not a recurrent layer.
         """
         loop = self._calls[var]
         forms = [self._form(x, operand) for x in loop.call.args]

@@ -158,7 +158,7 @@ class CompiledLoop:
         return made
 
     def _point(self, arrays: Mapping[int, Array | None]) -> None:
-        """Write addresses to the plan; the caller keeps the arrays."""
+        """Write the arrays' addresses to the plan; the caller must keep the arrays alive."""
         for word, array in arrays.items():
             self._plan[word] = 0 if array is None else array.ctypes.data
 

@@ -135,7 +135,7 @@ def _store_row(
 
 @dataclass
 class FewColumns(Way):
-    """Computes a task of few columns with shared vectors."""
+    """Computes a GEMM task whose few columns share one vector."""
 
     scratch: Buffer
 

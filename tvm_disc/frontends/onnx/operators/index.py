@@ -28,7 +28,7 @@ def wrapped(n: Calc, picks: Expr, size: Dim) -> Expr:
 
 
 def checked(n: OnnxNode, picks: Expr, size: Dim) -> Expr:
-    """Return indices along an axis of length ``size`` with the check that the option enables."""
+    """Return indices along an axis of length ``size``, with a range check if it is enabled."""
     known = n.known(picks)
     if known is not None and isinstance(size, int) and ((-size <= known) & (known < size)).all():
         return picks
