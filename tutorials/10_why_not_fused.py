@@ -153,7 +153,7 @@ compiled([x], columns)
 #
 # ## What to do with a reason
 #
-# - A relation is not known (`domains are not proved equal`, `broadcast_to ... does not follow`,
+# - A relation is not known (`iteration spaces ... are not proved equal`, `... does not follow`,
 #   `not row-wise`): state it, with the same name for both dims or with a constraint.
 # - The model reads a tensor in two orders (`they reduce different axes`, `at other positions`, `a
 #   transposed walk`): no constraint helps; another data layout may help.

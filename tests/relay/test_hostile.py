@@ -72,17 +72,17 @@ def test_errors_in_the_metadata_are_at_lines_of_the_text(tmp_path: Any) -> None:
 
 
 NODES = {
-    graph(root="exp"): "the root of the graph: expected the number of a node, found 'exp'",
-    graph(root=None): "the root of the graph: expected the number of a node, found None",
+    graph(root="exp"): "the root of the graph: expected a node index .an integer., found 'exp'",
+    graph(root=None): "the root of the graph: expected a node index .an integer., found None",
     graph(root=9): "there is no node 9; the file has 1",
     graph(None): "node 1: expected an object with .type_key., found None",
     graph({"attrs": {}}): "node 1: expected an object with .type_key.",
     graph({"type_key": ["x"]}): "node 1: expected an object with .type_key.",
     graph({"type_key": "Array", "data": "12"}): "node 1: .data.: expected a list, found '12'",
     graph({"type_key": "Op", "attrs": []}): r"node 1: .attrs.: expected an object, found \[\]",
-    graph({"type_key": "Array", "data": ["x"]}): r"node 1 \(Array\): expected the number of a node",
-    graph({"type_key": "Array", "data": ["²"]}): r"node 1 \(Array\): expected the number of a node",
-    graph({"type_key": "Array", "data": ["9" * 5000]}): r"node 1 \(Array\): expected the number",
+    graph({"type_key": "Array", "data": ["x"]}): r"node 1 \(Array\): expected a node index",
+    graph({"type_key": "Array", "data": ["²"]}): r"node 1 \(Array\): expected a node index",
+    graph({"type_key": "Array", "data": ["9" * 5000]}): r"node 1 \(Array\): expected a node index",
     graph({"type_key": "Array", "data": [1]}): r"node 1 \(Array\): contains itself",
     graph({"type_key": "Map", "data": [2, 2]}, {"type_key": "Array"}): "a key cannot be list",
     graph({"type_key": "Map", "keys": ["a"], "data": []}): "as many keys as values, found 1, 0",
@@ -103,7 +103,7 @@ NODES = {
     graph(node("IRModule", functions="2"), {"type_key": "Map", "keys": ["a"], "data": [3]},
           node("IntImm", value="1")): "@a is not a function but int",
     '{"root": 1, "nodes": ' + "[" * 100_000: "its JSON is nested too deeply",
-    '{"root": ' + "9" * 5000 + ', "nodes": []}': "not a legacy TVM graph|the number of a node",
+    '{"root": ' + "9" * 5000 + ', "nodes": []}': "not a legacy TVM graph|a node index",
     '{"root": 1, "nodes": []}': "there is no node 1; the file has 0",
 }  # fmt: skip
 

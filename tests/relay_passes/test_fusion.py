@@ -252,7 +252,7 @@ REFUSALS: list[tuple[str, Callable[..., Any], int, str]] = [
         "another axis",
         lambda x, y: relay.Tuple([relay.sum(relay.exp(x), 0), relay.sum(relay.exp(x), 1)]),
         2,
-        "it reduces other axes or another shape",
+        r"it reduces the axes \[1\], the rows reduce \[0\]",
     ),
     (
         "a reduction after a product",

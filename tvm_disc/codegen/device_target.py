@@ -37,8 +37,8 @@ def split_target(target: Any) -> tuple[Device | None, Any]:
     if isinstance(target, (list, tuple)):
         if any(_kind(t) == "cuda" for t in target):
             raise Unsupported(
-                'target: one GPU target has all architectures, as "cuda -arch=sm_80,sm_90", '
-                "found it in a list"
+                "target: expected one GPU target that lists all architectures, such as "
+                '"cuda -arch=sm_80,sm_90"; found a list that contains a CUDA target'
             )
         return None, target
     if _kind(target) != "cuda":

@@ -220,7 +220,7 @@ class Op(Expr):
 
     def __getattr__(self, key: str) -> Any:
         if key.startswith("_") or key == "name" or not ENTRIES:
-            raise AttributeError(f"an operator has no {key!r}")
+            raise AttributeError(f"operator {self.__dict__.get('name')}: no attribute {key!r}")
         return getattr(ENTRIES[0](self.name), key)
 
 

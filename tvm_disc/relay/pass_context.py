@@ -35,7 +35,7 @@ def _value(key: str, given: Sequence[str] | int | str) -> Any:
     """Return the value of a key, converted to the key's type."""
     if key not in KEYS:
         known = ", ".join(KEYS)
-        raise BadNode(f"PassContext: no option {key!r} of Relay; there are {known}")
+        raise BadNode(f"PassContext: unknown option {key!r}; expected one of {known}")
     wanted = KEYS[key]
     if wanted is list and isinstance(given, list | tuple):
         return list(given)

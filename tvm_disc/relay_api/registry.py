@@ -24,8 +24,8 @@ _KERNELS = "kernels are written by the compiler; build(kernels=...) takes your o
 _REWRITES = "rewrite the module with relay.dataflow_pattern or a function_pass before it is built"
 # Attributes that defined how Relay compiles or changes an operator, with the reason of the refusal.
 REFUSED_ATTRIBUTES: Mapping[str, str] = {
-    "FGradient": "there are no gradients",
-    "FPrimalGradient": "there are no gradients",
+    "FGradient": "gradients are not supported",
+    "FPrimalGradient": "gradients are not supported",
     "FShapeFunc": "shapes are computed by the program itself; there are no shape functions",
     "FTVMCompute": _KERNELS,
     "FTVMConvertOpLayout": _REWRITES,

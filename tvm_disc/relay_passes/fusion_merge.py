@@ -19,6 +19,7 @@ from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.relay_passes.fusion_groups import GroupPlan
 from tvm_disc.relay_passes.fusion_relations import CHEAP_COST, GUARDED, Relations
+from tvm_disc.shape.printing import show_shape
 
 MAX_GROUP_NODES = 96
 # Maximum number of tensors that one loop reads and writes. Merging related groups saves loads,
@@ -82,7 +83,8 @@ class _Merger:
     def _reason(self, a: GroupPlan, b: GroupPlan, related: bool) -> str | None:
         plan = self.plan
         if not plan.equal(plan.domain(a), plan.domain(b)):
-            return "their domains are not proved equal"
+            ours, theirs = (show_shape(plan.domain(g)) for g in (a, b))
+            return f"iteration spaces {ours} and {theirs} are not proved equal"
         if a.kind == b.kind == "row" and reduced_axes(a.anchor) != reduced_axes(b.anchor):
             return "they reduce different axes"
         if len(a.members) + len(b.members) > MAX_GROUP_NODES:

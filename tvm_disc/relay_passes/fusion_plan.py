@@ -28,6 +28,7 @@ from tvm_disc.relay_passes.fusion_relations import (
     picks_by,
 )
 from tvm_disc.shape import Solver
+from tvm_disc.shape.printing import show_shape
 from tvm_disc.typing import Expr
 
 
@@ -227,7 +228,10 @@ class _Planner(Relations):
         if not all(self.same_shape(x, node) for x in inside):
             return "it would broadcast the tile"
         if self.makes_cycle(group, node):
-            return "another operand depends on this group through another kernel"
+            return (
+                "fusing would create a cycle: another operand is computed by a kernel that reads "
+                "this group"
+            )
         group.frame[node] = frame
         return None
 
@@ -327,9 +331,14 @@ class _Planner(Relations):
         if len(group.members) >= MAX_GROUP_NODES:
             return "the group has the maximum number of operators"
         if node.cls is OpClass.REDUCE:
-            same = node.op in ROW_REDUCTIONS and self.equal(node.inputs[0].shape, domain)
-            if not same or list(reduced_axes(node)) != list(axes):
-                return "it reduces other axes or another shape"
+            if node.op not in ROW_REDUCTIONS:
+                return f"{kind_of(node)} is not a reduction that row kernels compute"
+            shape, found = node.inputs[0].shape, list(reduced_axes(node))
+            if not self.equal(shape, domain):
+                other = show_shape(domain)
+                return f"it reduces shape {show_shape(shape)}, not proved equal to {other}"
+            if found != list(axes):
+                return f"it reduces the axes {found}, the rows reduce {list(axes)}"
         elif node.cls is OpClass.ELEMWISE:
             if not self.equal(node.shape, domain) and not self._is_row_value(node, domain, axes):
                 return "its shape is not proved equal to the row's"

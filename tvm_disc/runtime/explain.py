@@ -17,7 +17,7 @@ letters = Late("tvm_disc.runtime.decisions:letters")
 WIDEST = 60  # characters of the column of sizes; a longer condition has a separate line
 HEADINGS = {  # section of the description of shapes -> its heading
     "symbols": "symbols: the dims with their bounds, and where they come from",
-    "facts": "facts: what the compiler knows of the dims",
+    "facts": "facts: what the compiler knows about the dims",
     "guards": "guards: conditions that every call checks",
 }
 

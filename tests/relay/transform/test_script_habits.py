@@ -50,7 +50,7 @@ def test_contexts_take_the_keys_of_relay(key: str) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"relay.FuseOps.depth": 3}, "no option 'relay.FuseOps.depth' of Relay; there are relay"),
+        ({"relay.FuseOps.depth": 3}, "unknown option 'relay.FuseOps.depth'; expected one of relay"),
         ({"relay.FuseOps.max_depth": "3"}, "relay.FuseOps.max_depth: expected int, found '3'"),
         ({"relay.backend.tir_converter": 1}, "tir_converter: expected str, found 1"),
     ],

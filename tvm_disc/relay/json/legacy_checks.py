@@ -139,7 +139,7 @@ def node_number(value: object) -> int:
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS:
         return int(text)
-    raise ParseError(f"expected the number of a node, found {repr(value)[:80]}")
+    raise ParseError(f"expected a node index (an integer), found {repr(value)[:80]}")
 
 
 def check_node(node: object) -> None:

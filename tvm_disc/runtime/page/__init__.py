@@ -25,7 +25,7 @@ _FACTS = "<tr><th>fact</th><th>reason</th></tr>"
 _DIMS = "<tr><th>dim</th><th>bounds</th><th>source</th></tr>"
 HEADINGS = {  # section of the description of shapes -> its heading, and its table's header
     "symbols": ("Dims: their bounds, and where they come from", _DIMS),
-    "facts": ("Facts: what the compiler knows of the dims", _FACTS),
+    "facts": ("Facts: what the compiler knows about the dims", _FACTS),
     "guards": ("Guards: conditions that every call checks", ""),
 }
 COLUMNS = ("kernel", "share", "us", "quartiles", "calls", "GB/s", "GFLOP/s", "limit", "variant")

@@ -157,7 +157,9 @@ def extents(
     for b in bounds[1:]:
         ctx.require_eq(product(b.dims), i64(count), "the numbers of slice bounds must agree")
     axes = [ctx.axis(a, x.rank) for a in (range(count) if axes is None else axes)]
-    if len(axes) != count or len(set(axes)) < count:
+    if len(set(axes)) < len(axes):
+        raise TypeMismatch(ctx.where(f"expected distinct axes, found {axes}"))
+    if len(axes) != count:
         raise TypeMismatch(
             ctx.where(f"expected one bound for each of the axes {axes}, found {count}")
         )
