@@ -135,7 +135,7 @@ def _store_row(
 
 @dataclass
 class FewColumns(Way):
-    """Computes a GEMM task whose few columns share one vector."""
+    """Computes a task of few columns: a vector holds several steps of K for every column."""
 
     scratch: Buffer
 
