@@ -13,6 +13,6 @@ glue       what a program emits to use the pool
 
 A launch never waits for a thread that has not started a part. The caller and the workers claim
 parts one by one from a counter; the caller returns when all claimed parts have finished. TVM's own
-pool assigns one part to each thread in advance, and the caller waits for all of them: if another
-process occupies the core of one thread, for a time slice of the scheduler.
+pool assigns one part to each thread in advance, and the caller waits for all of them: up to a time
+slice of the scheduler if another process occupies the core of one thread.
 """

@@ -1,8 +1,8 @@
-"""Choice of the next word from scores: greedy, or sampling among the most probable words.
+"""Choice of the next token from logits: greedy, or sampling among the most probable tokens.
 
-A sort of all scores of a vocabulary can take longer than a step of the model. Sampling therefore
-counts words and adds up their probabilities in bins of scores, and sorts only the words of the bin
-that contains the limit of ``top_k`` or ``top_p``.
+Sorting the logits of a whole vocabulary can take longer than a step of the model. Sampling
+therefore counts tokens and adds up their probabilities in bins of logits, and sorts only the tokens
+of the bin that contains the limit of ``top_k`` or ``top_p``.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from tvm_disc.typing import Array
 __all__ = ["WordChoice", "highest", "most_probable"]
 
 BINS = 1024
-#: Words whose log probability is lower than the highest by more are in the last bin.
+#: Tokens whose log probability is lower than the highest by more are in the last bin.
 RANGE = 32.0
 
 
 @dataclass(frozen=True)
 class WordChoice:
-    """How the next word is chosen from scores, in this order.
+    """How the next token is chosen from logits, in this order.
 
     Attributes:
-        repetition_penalty: scores of words that occurred are divided by it if they are positive,
+        repetition_penalty: logits of tokens that occurred are divided by it if they are positive,
             and multiplied otherwise (Keskar et al., 2019); 1 changes nothing.
-        temperature: scores are divided by it; 0 takes the word with the highest score.
-        top_k: keep the words with the ``top_k`` highest scores, and those that are equal to the
+        temperature: logits are divided by it; 0 takes the token with the highest logit.
+        top_k: keep the tokens with the ``top_k`` highest logits, and those that are equal to the
             last of them; 0 keeps all.
-        top_p: keep the most probable words until their probabilities add up to ``top_p`` (Holtzman
+        top_p: keep the most probable tokens until their probabilities add up to ``top_p`` (Holtzman
             et al., 2020); 1 keeps all.
 
     Raises:
@@ -51,7 +51,9 @@ class WordChoice:
             raise BadInput(f"top_k: expected 0 or a positive integer, found {shown(self.top_k)}")
 
     def choose(self, scores: Array, words: Array, random: np.random.Generator) -> Array:
-        """Return a word ``int64[b]`` for each row of ``scores[b, v]``; ``words[b, s]`` occurred."""
+        """Return a token ``int64[b]`` for each row of ``scores[b, v]``; ``words`` are those that
+        occurred, ``[b, s]``.
+        """
         if self.repetition_penalty != 1.0:
             scores = self._penalized(scores, words)
         if self.temperature == 0:
@@ -60,7 +62,7 @@ class WordChoice:
         return np.array([self._drawn(*each) for each in zip(scores, draws, strict=True)], np.int64)
 
     def _penalized(self, scores: Array, words: Array) -> Array:
-        """Return a copy of the scores in which words that occurred have lower scores."""
+        """Return a copy of the logits in which those of tokens that occurred are lower."""
         scores = np.array(scores)
         for row, seen in zip(scores, words, strict=True):
             known = np.unique(seen)
@@ -73,7 +75,7 @@ class WordChoice:
         return scores
 
     def _drawn(self, scores: Array, draw: float) -> int:
-        """Return a word for a number ``draw`` of [0, 1), by the inverse of the distribution."""
+        """Return a token for a number ``draw`` of [0, 1), by the inverse of the distribution."""
         top = scores.max()
         if not np.isfinite(top):
             highest_words = np.flatnonzero(scores == top)
@@ -99,7 +101,7 @@ def _place(chances: Array, draw: float) -> int:
 
 
 def _bins(logs: Array) -> Array:
-    """Return the bin of each word; bin 0 has the highest scores. The highest score is 0."""
+    """Return the bin of each token; bin 0 has the highest logits. The highest is 0."""
     spread = max(min(RANGE, -float(logs.min(initial=0.0))), 1e-30)
     scaled = logs * logs.dtype.type(-BINS / spread)
     return np.asarray(np.minimum(scaled, BINS - 1), np.int64)
@@ -121,9 +123,9 @@ def highest(logs: Array, count: int) -> Array:
 
 
 def most_probable(logs: Array, chances: Array, share: float) -> Array:
-    """Return the positions of the most probable words, which add up to ``share`` of all.
+    """Return the positions of the most probable tokens, which add up to ``share`` of all.
 
-    A word is kept if the words before it add up to less than ``share``. Equal words keep their
+    A token is kept if the tokens before it add up to less than ``share``. Equal ones keep their
     order.
 
     Args:

@@ -1,4 +1,4 @@
-"""Generation of words by a program that scores the next one: greedy, or by sampling."""
+"""Generation of tokens by a program that returns logits of the next one: greedy, or by sampling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_disc.typing import Array
 
 __all__ = ["generate"]
 
-#: Maps new words to scores of the next.
+#: Maps new tokens to logits of the next.
 Step: TypeAlias = "Callable[[Array], Array]"
 
 
@@ -33,25 +33,25 @@ def generate(
     seed: int | None = None,
     **sampling: float,
 ) -> Iterator[Array]:
-    """Yield words ``int64[b]``, one for each row of a prompt, at most ``most`` times.
+    """Yield tokens ``int64[b]``, one for each row of a prompt, up to ``most`` times.
 
     Args:
-        model: what ``tvm_disc.language_model`` returns; or a function that maps new words
-            ``int64[b, s]`` to scores ``[b, s, v]`` or ``[b, v]`` and extends its caches by them,
+        model: what ``tvm_disc.language_model`` returns; or a function that maps new tokens
+            ``int64[b, s]`` to logits ``[b, s, v]`` or ``[b, v]`` and extends its caches by them,
             such as ``lambda ids: state(ids=ids)``. The first call passes the prompt, later calls
-            the last word of each row.
+            the last token of each row.
         prompt: ``ids[b, s]``; for a language model also a list of prompts of different lengths.
-        stop: words that end a row: it repeats its last word, and generation ends when every row
+        stop: tokens that end a row: it repeats its last token, and generation ends when every row
             has ended.
-        mask: of a language model's prompt: 0 where a word is padding, on the left of each row.
-        chunk: words of the prompt that one call reads, which limits temporary memory; 0 reads all.
-        ahead: words that a language model generates in one native call before they are yielded; 0
+        mask: the attention mask of a language model's prompt: 0 marks left padding.
+        chunk: tokens of the prompt that one call reads, which limits temporary memory; 0 reads all.
+        ahead: tokens that a language model generates in one native call before they are yielded; 0
             generates all.
-        seed: of the random numbers; equal seeds give equal words.
+        seed: the random seed; the same seed reproduces the same tokens.
         sampling: fields of :class:`WordChoice`; greedy by default.
 
     Raises:
-        BadInput: a wrong argument, or scores that are not numbers.
+        BadInput: a wrong argument, or logits that are NaN.
 
     Examples:
         >>> lm = tvm_disc.language_model(model)  # a causal LM of transformers
@@ -94,7 +94,7 @@ def generate(
 
 
 def _stop_words(stop: Iterable[int]) -> list[int]:
-    """Return the words that end a row."""
+    """Return the tokens that end a row."""
     try:
         found = sorted({operator.index(word) for word in stop})
     except TypeError:
@@ -117,7 +117,7 @@ def _prompt(ids: object) -> Array:
 
 
 def _in_parts(step: Step, chunk: int) -> Step:
-    """Return a step that passes at most ``chunk`` words at a time; 0 passes all."""
+    """Return a step that passes at most ``chunk`` tokens at a time; 0 passes all."""
 
     def parts(ids: Array) -> Array:
         scores = step(ids[:, :chunk])
@@ -129,7 +129,7 @@ def _in_parts(step: Step, chunk: int) -> Step:
 
 
 def _in_native_calls(begin: Callable[[], CompiledLoop], most: int, ahead: int) -> Iterator[Array]:
-    """Yield the words of a compiled loop, ``ahead`` of which are generated at once."""
+    """Yield the tokens of a compiled loop, ``ahead`` of which are generated at once."""
     loop = begin()
     while most > 0 and not loop.ended:
         found = loop.run(min(ahead, most))
@@ -138,7 +138,7 @@ def _in_native_calls(begin: Callable[[], CompiledLoop], most: int, ahead: int) -
 
 
 class _Reader:
-    """A language model as a function of new words; the first call reads the prompt."""
+    """A language model as a function of new tokens; the first call reads the prompt."""
 
     def __init__(self, model: LanguageModel, mask: Array, chunk: int) -> None:
         self._model, self._mask, self._chunk = model, mask, chunk

@@ -20,15 +20,15 @@ Prompts: TypeAlias = "Array | Sequence[Sequence[int]]"
 
 
 class LanguageModel:
-    """A program that maps words to scores of the next word, over caches that it extends in place.
+    """A program that maps tokens to logits of the next token, over caches that it extends in place.
 
-    ``tvm_disc.language_model`` makes it; ``tvm_disc.generate`` generates words with it.
+    ``tvm_disc.language_model`` makes it; ``tvm_disc.generate`` generates tokens with it.
 
     Args:
         program: has the inputs ``ids``, ``mask`` and ``positions``, caches ``past_*`` if any, and
-            recurrent states ``recurrent_*`` if any. Results: scores ``[batch, words]`` of the word
-            after the last, and the new recurrent states.
-        positions: how many words a sequence may have; 0 if that is not limited.
+            recurrent states ``recurrent_*`` if any. Results: logits ``[batch, vocabulary]`` of the
+            token after the last, and the new recurrent states.
+        positions: how many tokens a sequence may have; 0 if that is not limited.
 
     Raises:
         BadInput: the program has other inputs.
@@ -56,12 +56,12 @@ class LanguageModel:
         return f"<tvm_disc language model of {self.vocabulary} words{limit}>"
 
     def read(self, words: Array, mask: Array, chunk: int = 0) -> tuple[LanguageState, Array]:
-        """Return a state that has read a prompt, and the scores of the next word of each row.
+        """Return a state that has read a prompt, and the logits of the next token of each row.
 
         Args:
             words: ``int64[batch, length]``.
-            mask: 0 where a word is padding, which precedes the words of its row.
-            chunk: words that a call of the program reads; 0 reads all at once. Programs with
+            mask: 0 where a token is padding, which precedes the tokens of its row.
+            chunk: tokens that a call of the program reads; 0 reads all at once. Programs with
                 recurrent states read one at a time.
         """
         state = LanguageState(self, len(words))
@@ -73,7 +73,7 @@ class LanguageModel:
         return state, scores
 
     def check(self, words: Array, mask: Array, most: int) -> None:
-        """Raise BadInput if a word is not in the vocabulary, or a text would be too long."""
+        """Raise BadInput if a token is not in the vocabulary, or a text would be too long."""
         outside = words[((words < 0) | (words >= self.vocabulary)) & (mask != 0)]
         if len(outside):
             raise BadInput(
@@ -95,7 +95,7 @@ class LanguageModel:
 
 
 class LanguageState:
-    """What a language model keeps of the words that it has read, for a batch of sequences."""
+    """What a language model keeps of the tokens that it has read, for a batch of sequences."""
 
     def __init__(self, model: LanguageModel, batch: int) -> None:
         program, sizes = model.program, {}
@@ -107,7 +107,7 @@ class LanguageState:
         self._read = np.zeros((batch, 1), np.int64)  # words of each row
 
     def __call__(self, words: Array, mask: Array | None = None) -> Array:
-        """Read words ``[batch, length]``, and return the scores ``[batch, vocabulary]`` of the
+        """Read tokens ``[batch, length]``, and return the logits ``[batch, vocabulary]`` of the
         next.
         """
         mask = np.ones(words.shape, np.int64) if mask is None else mask

@@ -319,7 +319,7 @@ def sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, Strides])
 
 
 def _operands(view: View, body: Body, spec: Any, packed: dict[str, Any], tile: Any) -> Any:
-    """Return the full specification inside a body, with its loads and stores."""
+    """Return ``spec`` completed with the functions that load A and B and store C in ``body``."""
     low = body.low
     forms: dict[str, Any] = {name: body.buffers[node] for name, (node, _) in packed.items()}
 

@@ -81,7 +81,7 @@ class _Part:
         return total[i64(0)]
 
     def _samples(self, k: int) -> tuple[Expr, Expr, Expr]:
-        """Return (begin of the part, distance of samples, their number) along an axis."""
+        """Return (start of the bin, distance between samples, number of samples) along an axis."""
         attrs, scale = self.node.attrs, self._f(self.node.attrs["scale"])
         first = self._bind("first", self._roi(2 - k) * scale)
         last = self._bind("last", self._roi(4 - k) * scale)

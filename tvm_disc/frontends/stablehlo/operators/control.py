@@ -30,8 +30,9 @@ class _Iterations:
 
     Attributes:
         constant: the indices of loop values that no iteration changes.
-        lines: tensors whose length is a size that the loop reads. In a body, only dims of tensors
-            are known to be equal to dims outside.
+        lines: 1-D tensors that carry sizes into the loop: the length of each is a size that the
+            body reads. Inside the body, dims can be proved equal to outer dims only through tensor
+            shapes.
     """
 
     def __init__(self, n: StableHLONode, constant: set[int], stacks: Stacks | None) -> None:

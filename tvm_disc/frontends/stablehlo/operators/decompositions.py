@@ -208,7 +208,7 @@ def _diagonal(n: StableHLONode, a: Expr) -> Expr:
 
 
 def _ordered(n: StableHLONode, values: Expr, *matrices: Expr, ascending: bool) -> list[Expr]:
-    """Return values in order, and the columns of matrices in the same order."""
+    """Return ``values`` sorted, and the columns of each matrix in the same permutation."""
     axis = n.rank(values) - 1
     order = op("argsort", values, axis=axis, is_ascend=ascending, dtype="int64")
     found = [op("gather", values, order, axis=axis)]

@@ -258,7 +258,9 @@ class _Rows:
         return plan
 
     def _spread(self, knobs: RowKnobs) -> Expr | float:
-        """Return the factor of memory traffic, for adjacent threads along a row or along rows."""
+        """Return the factor by which uncoalesced accesses increase memory traffic: adjacent threads
+        read one row, or one column of adjacent rows.
+        """
         if not self.domain.tail:
             return APART if knobs.together == 1 else 1.0
         near = tirx.max(tirx.min(i64(product(self.domain.tail)), i64(SECTOR)), i64(1))
