@@ -134,7 +134,7 @@ def test_a_part_that_is_set(read: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("axes", "message"),
-    [((1, 1), r"each of the axes \[1, 1\], found 2"), ((0,), r"each of the axes \[0\], found 2")],
+    [((1, 1), r"distinct axes, found \[1, 1\]"), ((0,), r"each of the axes \[0\], found 2")],
 )
 def test_axes_for_steps_known_at_run_time(axes: tuple[int, ...], message: str) -> None:
     x = relay.var("x", shape=(relay.Any(), relay.Any()))
