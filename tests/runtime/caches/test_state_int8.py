@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tvm_disc
+from tests.runtime.caches.walks import SEEDS, STEPS, in_threads, walk
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, BadOption
 
@@ -176,38 +176,26 @@ def test_the_error_is_bounded(owned: Any, copied: Any) -> None:
         assert np.abs(found - want).max() > 1e-5
 
 
-def walk(owned: Any, copied: Any, seed: int, steps: int) -> None:
-    draw = random.Random(seed)
-    pairs = [(owned.state(capacity=draw.choice((0, 1, 40))), Copies(copied))]
-    for _ in range(steps):
-        state, copies = draw.choice(pairs)
-        action = draw.random()
-        if action < 0.6:
-            given = rows(draw.choice((0, 1, 1, 2, 17)))
-            np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-4, atol=1e-5)
-        elif action < 0.75:
-            count = draw.randint(0, state.length)
-            state.truncate(count)
-            copies.truncate(count)
-        elif action < 0.8:
-            state.reset()
-            copies.truncate(0)
-        elif len(pairs) < 6:
-            pairs.append((state.fork(), copies.fork()))
-        else:
-            del pairs[draw.randrange(1, 6)]
-        for one, other in pairs:
-            same(one, other)
+def walked(owned: Any, copied: Any, seed: int, steps: int = STEPS) -> None:
+    """Walk over states of any first capacity."""
+
+    def begin(draw: random.Random) -> tuple[Any, Copies]:
+        return owned.state(capacity=draw.choice((0, 1, 40))), Copies(copied)
+
+    def call(draw: random.Random, state: Any, copies: Copies) -> None:
+        given = rows(draw.choice((0, 1, 1, 2, 17)))
+        np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-4, atol=1e-5)
+
+    walk(begin, call, same, seed, steps)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_sequences(copied: Any, owned: Any, seed: int) -> None:
-    walk(owned, copied, seed, 60)
+    walked(owned, copied, seed)
 
 
 def test_states_of_several_threads(copied: Any, owned: Any) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda seed: walk(owned, copied, seed, 25), range(10, 18)))
+    in_threads(lambda seed, steps: walked(owned, copied, seed, steps))
 
 
 def test_saved_programs(owned: Any, copied: Any, tmp_path: Any) -> None:

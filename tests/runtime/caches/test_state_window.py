@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tvm_disc
+from tests.runtime.caches.walks import SEEDS, STEPS, in_threads, walk
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, BadOption
 from tvm_disc.runtime.arrays import numpy_dtype
@@ -67,6 +67,9 @@ class Copies:
     def __call__(self, *args: Array) -> Array:
         result, *self.caches = self.exe(*args, *self.caches)
         return result
+
+    def truncate(self, count: int) -> None:
+        self.caches = [np.ascontiguousarray(c[:, :, :count]) for c in self.caches]
 
     def fork(self) -> Copies:
         made = Copies(self.exe)
@@ -144,35 +147,27 @@ def test_other_types(copied: Any, dtype: str) -> None:
             np.testing.assert_array_equal(state.cache(name).astype("float32"), cache)
 
 
-def walk(owned: Any, copied: Any, seed: int, steps: int) -> None:
-    draw = random.Random(seed)
-    pairs = [(owned.state(capacity=draw.choice((0, 1, 40))), Copies(copied))]
-    for _ in range(steps):
-        state, copies = draw.choice(pairs)
-        action = draw.random()
-        if action < 0.75:
-            for _ in range(draw.choice((1, 1, 12))):
-                given = rows(draw.choice((0, 1, 1, 2, 17)))
-                np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)
-        elif action < 0.8:
-            state.reset()
-            copies.caches = [c[:, :, :0] for c in copies.caches]
-        elif len(pairs) < 6:
-            pairs.append((state.fork(), copies.fork()))
-        else:
-            del pairs[draw.randrange(1, 6)]
-        for one, other in pairs:
-            same(one, other)
+def walked(owned: Any, copied: Any, seed: int, steps: int = STEPS) -> None:
+    """Walk over states of any first capacity, in parts of several calls."""
+
+    def begin(draw: random.Random) -> tuple[Any, Copies]:
+        return owned.state(capacity=draw.choice((0, 1, 40))), Copies(copied)
+
+    def call(draw: random.Random, state: Any, copies: Copies) -> None:
+        for _ in range(draw.choice((1, 1, 12))):
+            given = rows(draw.choice((0, 1, 1, 2, 17)))
+            np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)
+
+    walk(begin, call, same, seed, steps, cut=False)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_sequences(copied: Any, owned: Any, seed: int) -> None:
-    walk(owned, copied, seed, 60)
+    walked(owned, copied, seed)
 
 
 def test_states_of_several_threads(copied: Any, owned: Any) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda seed: walk(owned, copied, seed, 25), range(10, 18)))
+    in_threads(lambda seed, steps: walked(owned, copied, seed, steps))
 
 
 @pytest.mark.parametrize("axis", [0, 1])
