@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.runtime.caches.walks import SEEDS, STEPS, in_threads, walk
+from tests.runtime.caches.walks import SEEDS, STEPS, Copies, in_threads, same, walk
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, BadOption, GuardFailed
 from tvm_disc.runtime.arrays import numpy_dtype
@@ -52,35 +52,14 @@ def rows(count: int, batch: int = 1) -> list[Array]:
     return [RNG.standard_normal(shape).astype("float32") for _ in "qkv"]
 
 
-class Copies:
-    """The same caches, copied by every call."""
-
-    def __init__(self, exe: Any, batch: int = 1) -> None:
-        empty = np.zeros((batch, HEADS, 0, DEPTH), "float32")
-        self.exe, self.caches = exe, [empty, empty]
-
-    def __call__(self, *args: Array) -> Array:
-        result, *self.caches = self.exe(*args, *self.caches)
-        return result
-
-    def truncate(self, count: int) -> None:
-        self.caches = [np.ascontiguousarray(c[:, :, :count]) for c in self.caches]
-
-    def fork(self) -> Copies:
-        made = Copies(self.exe)
-        made.caches = list(self.caches)
-        return made
-
-
-def same(state: Any, copies: Copies) -> None:
-    for name, want in zip(("past_k", "past_v"), copies.caches, strict=True):
-        np.testing.assert_array_equal(state.cache(name), want)
+def copies_of(exe: Any, batch: int = 1) -> Copies:
+    return Copies.of(exe, batch, HEADS, DEPTH)
 
 
 def test_rows_of_every_number(copied: Any, owned: Any) -> None:
     assert owned.inputs[3:] == ["past_k", "past_v", "past_k_length", "past_v_length"]
     assert len(owned.results) == 1
-    state, copies = owned.state(), Copies(copied)
+    state, copies = owned.state(), copies_of(copied)
     for count in (5, 1, 1, 0, 7, 31, 1, 64, 1):
         given = rows(count)
         np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-6, atol=1e-6)
@@ -96,7 +75,7 @@ def test_caches_of_16_bits(copied: Any, dtype: str) -> None:
     assert exe.kernels == ["opaque_append_0", "attention_matmul_2"]
     assert "read without packing: Q, K, V" in exe.explain()
     kind = numpy_dtype(dtype)
-    state, copies = exe.state(), Copies(copied)
+    state, copies = exe.state(), copies_of(copied)
     for count in (5, 1, 1, 0, 7, 31, 1, 64, 1, 900, 1, 200, 1, 9):
         q, *new = rows(count)
         rounded = [x.astype(kind).astype("float32") for x in new]
@@ -111,7 +90,7 @@ def test_caches_of_16_bits(copied: Any, dtype: str) -> None:
 def test_models_of_16_bits(dtype: str) -> None:
     exe, plain = build(decoder(1, dtype), ["past_*"]), build(decoder(1, dtype))
     kind = numpy_dtype(dtype)
-    state, copies = exe.state(), Copies(plain)
+    state, copies = exe.state(), copies_of(plain)
     copies.caches = [c.astype(kind) for c in copies.caches]
     for count in (5, 1, 0, 40, 1):
         given = [x.astype(kind) for x in rows(count)]
@@ -129,7 +108,7 @@ def test_nothing_is_concatenated(copied: Any, owned: Any) -> None:
 
 
 def test_a_profile_keeps_the_caches(copied: Any, owned: Any) -> None:
-    state, copies = owned.state(), Copies(copied)
+    state, copies = owned.state(), copies_of(copied)
     for count in (0, 3, 16, 1):
         given = rows(count)
         fork = state.fork()
@@ -153,7 +132,7 @@ def test_a_batch_of_unknown_size() -> None:
     exe, plain = build(decoder(relay.Any()), ["past_k", "past_v"]), build(decoder(relay.Any()))
     names = {dims[0] for name, dims, _ in exe.signature if name in ("past_k", "past_v")}
     for batch in (1, 3):
-        state, copies = exe.state(**dict.fromkeys(names, batch)), Copies(plain, batch)
+        state, copies = exe.state(**dict.fromkeys(names, batch)), copies_of(plain, batch)
         for count in (2, 1, 9):
             given = rows(count, batch)
             np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-6, atol=1e-6)
@@ -164,7 +143,7 @@ def walked(owned: Any, copied: Any, seed: int, steps: int = STEPS) -> None:
     """Walk over states of any first capacity."""
 
     def begin(draw: random.Random) -> tuple[Any, Copies]:
-        return owned.state(capacity=draw.choice((0, 1, 40))), Copies(copied)
+        return owned.state(capacity=draw.choice((0, 1, 40))), copies_of(copied)
 
     def call(draw: random.Random, state: Any, copies: Copies) -> None:
         given = rows(draw.choice((0, 1, 1, 2, 17)))
@@ -184,7 +163,7 @@ def test_states_of_several_threads(copied: Any, owned: Any) -> None:
 
 def test_saved_programs_extend_caches(owned: Any, copied: Any, tmp_path: Any) -> None:
     owned.save(tmp_path / "step.so")
-    state, copies = tvm_disc.load(tmp_path / "step.so").state(), Copies(copied)
+    state, copies = tvm_disc.load(tmp_path / "step.so").state(), copies_of(copied)
     for count in (3, 1):
         given = rows(count)
         np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-6, atol=1e-6)
@@ -193,7 +172,7 @@ def test_saved_programs_extend_caches(owned: Any, copied: Any, tmp_path: Any) ->
 
 def test_each_operator_alone(copied: Any) -> None:
     exe = build(decoder(), ["past_*"], fuse=False)
-    state, copies = exe.state(), Copies(copied)
+    state, copies = exe.state(), copies_of(copied)
     for count in (4, 1, 2):
         given = rows(count)
         np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)
@@ -301,7 +280,7 @@ def test_caches_of_different_lengths() -> None:
 
 
 def test_a_call_that_fails_changes_nothing(copied: Any, owned: Any) -> None:
-    state, copies = owned.state(), Copies(copied)
+    state, copies = owned.state(), copies_of(copied)
     given = rows(3)
     state(*given), copies(*given)
     with pytest.raises(BadInput):

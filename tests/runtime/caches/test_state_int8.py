@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.runtime.caches.walks import SEEDS, STEPS, in_threads, walk
+from tests.runtime.caches.walks import SEEDS, STEPS, Copies, in_threads, same, walk
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, BadOption
 
@@ -69,31 +69,9 @@ def rounded(x: Array, axis: int = -1) -> Array:
     return np.asarray(np.clip(np.round(x / factor), -127, 127) * factor, np.float32)
 
 
-class Copies:
-    """Float32 caches of rounded rows, copied by every call."""
-
-    def __init__(self, exe: Any, depth: int = DEPTH) -> None:
-        empty = np.zeros((1, HEADS, 0, depth), "float32")
-        self.exe, self.caches = exe, [empty, empty]
-
-    def __call__(self, q: Array, k: Array, v: Array, *more: Array) -> Array:
-        result, *self.caches = self.exe(q, rounded(k), rounded(v), *more, *self.caches)
-        return result
-
-    def truncate(self, count: int) -> None:
-        self.caches = [np.ascontiguousarray(c[:, :, :count]) for c in self.caches]
-
-    def fork(self) -> Copies:
-        made = Copies(self.exe)
-        made.caches = list(self.caches)
-        return made
-
-
-def same(state: Any, copies: Copies) -> None:
-    for name, want in zip(("past_k", "past_v"), copies.caches, strict=True):
-        found = state.cache(name)
-        assert found.dtype == np.float32
-        np.testing.assert_array_equal(found, want)
+def copies_of(exe: Any, depth: int = DEPTH) -> Copies:
+    """Float32 caches of rounded rows."""
+    return Copies.of(exe, 1, HEADS, depth, kept=rounded)
 
 
 COUNTS = (5, 1, 1, 0, 7, 31, 1, 64, 1, 900, 1, 200, 1, 9)
@@ -107,7 +85,7 @@ def test_rows_of_every_number(copied: Any, owned: Any) -> None:
     assert types["past_k_scale"] == types["past_v_scale"] == "float32"
     assert "read without packing: Q, K, V" in owned.explain()
     assert "dequantized by rows: K, V" in owned.explain()
-    state, copies = owned.state(), Copies(copied)
+    state, copies = owned.state(), copies_of(copied)
     assert repr(state) == "<tvm_disc state of 2 caches, 0 rows>"
     for count in COUNTS:
         given = rows(count)
@@ -120,7 +98,7 @@ def test_rows_of_every_number(copied: Any, owned: Any) -> None:
 def test_heads_that_share_keys(depth: int, shared: int) -> None:
     exe, plain = in_bytes(decoder(depth, shared)), build(decoder(depth, shared))
     assert "dequantized by rows: K, V" in exe.explain()
-    state, copies = exe.state(), Copies(plain, depth)
+    state, copies = exe.state(), copies_of(plain, depth)
     for count in (1, 3, 0, 150, 1, 12, 40):
         given = rows(count, depth, shared)
         np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)
@@ -146,7 +124,7 @@ def test_keys_that_a_mask_hides(masked: tuple[Any, Any], size: float) -> None:
     """Whether keys are skipped depends on the magnitudes of the dequantized rows."""
     exe, plain = masked
     assert "skipped at both ends" in exe.explain()
-    state, copies = exe.state(), Copies(plain, 32)
+    state, copies = exe.state(), copies_of(plain, 32)
     for count in (300, 1, 260):
         q, k, v = rows(count, 32)
         k *= np.float32(size)
@@ -180,7 +158,7 @@ def walked(owned: Any, copied: Any, seed: int, steps: int = STEPS) -> None:
     """Walk over states of any first capacity."""
 
     def begin(draw: random.Random) -> tuple[Any, Copies]:
-        return owned.state(capacity=draw.choice((0, 1, 40))), Copies(copied)
+        return owned.state(capacity=draw.choice((0, 1, 40))), copies_of(copied)
 
     def call(draw: random.Random, state: Any, copies: Copies) -> None:
         given = rows(draw.choice((0, 1, 1, 2, 17)))
@@ -200,7 +178,7 @@ def test_states_of_several_threads(copied: Any, owned: Any) -> None:
 
 def test_saved_programs(owned: Any, copied: Any, tmp_path: Any) -> None:
     owned.save(tmp_path / "step.so")
-    state, copies = tvm_disc.load(tmp_path / "step.so").state(), Copies(copied)
+    state, copies = tvm_disc.load(tmp_path / "step.so").state(), copies_of(copied)
     for count in (3, 1):
         given = rows(count)
         np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)
@@ -208,7 +186,7 @@ def test_saved_programs(owned: Any, copied: Any, tmp_path: Any) -> None:
 
 
 def test_each_operator_alone(copied: Any) -> None:
-    state, copies = in_bytes(decoder(), fuse=False).state(), Copies(copied)
+    state, copies = in_bytes(decoder(), fuse=False).state(), copies_of(copied)
     for count in (4, 1, 2):
         given = rows(count)
         np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.runtime.caches.walks import SEEDS, STEPS, in_threads, walk
+from tests.runtime.caches.walks import SEEDS, STEPS, Copies, in_threads, same, walk
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, BadOption
 from tvm_disc.runtime.arrays import numpy_dtype
@@ -57,29 +57,8 @@ def rows(count: int, heads: int = HEADS) -> list[Array]:
     return [RNG.standard_normal(shape).astype("float32") for _ in "qkv"]
 
 
-class Copies:
-    """The same caches, copied by every call."""
-
-    def __init__(self, exe: Any, heads: int = HEADS) -> None:
-        empty = np.zeros((1, heads, 0, DEPTH), "float32")
-        self.exe, self.caches = exe, [empty, empty]
-
-    def __call__(self, *args: Array) -> Array:
-        result, *self.caches = self.exe(*args, *self.caches)
-        return result
-
-    def truncate(self, count: int) -> None:
-        self.caches = [np.ascontiguousarray(c[:, :, :count]) for c in self.caches]
-
-    def fork(self) -> Copies:
-        made = Copies(self.exe)
-        made.caches = list(self.caches)
-        return made
-
-
-def same(state: Any, copies: Copies) -> None:
-    for name, want in zip(("past_k", "past_v"), copies.caches, strict=True):
-        np.testing.assert_array_equal(state.cache(name), want)
+def copies_of(exe: Any, heads: int = HEADS) -> Copies:
+    return Copies.of(exe, 1, heads, DEPTH)
 
 
 COUNTS = (5, 1, 0, 1, 7, 1, 1, 31, 1, 64, 1, 0, *[1] * 40, 900, 1, 3, 1)
@@ -92,7 +71,7 @@ def held(state: Any) -> int:
 
 @pytest.mark.parametrize("capacity", [0, 1, 8, 200])
 def test_rows_of_every_number(copied: Any, owned: Any, capacity: int) -> None:
-    state, copies = owned.state(capacity=capacity), Copies(copied)
+    state, copies = owned.state(capacity=capacity), copies_of(copied)
     for count in COUNTS:
         given = rows(count)
         np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)
@@ -131,7 +110,7 @@ def test_buffers_are_copied_once_in_many_steps(owned: Any) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
 def test_other_types(copied: Any, dtype: str) -> None:
     """Factors of int8 rows move with them."""
-    state, copies = build(decoder(), ["past_*"], state_dtype=dtype).state(), Copies(copied)
+    state, copies = build(decoder(), ["past_*"], state_dtype=dtype).state(), copies_of(copied)
 
     def kept(x: Array) -> Array:
         if dtype != "int8":
@@ -151,7 +130,7 @@ def walked(owned: Any, copied: Any, seed: int, steps: int = STEPS) -> None:
     """Walk over states of any first capacity, in parts of several calls."""
 
     def begin(draw: random.Random) -> tuple[Any, Copies]:
-        return owned.state(capacity=draw.choice((0, 1, 40))), Copies(copied)
+        return owned.state(capacity=draw.choice((0, 1, 40))), copies_of(copied)
 
     def call(draw: random.Random, state: Any, copies: Copies) -> None:
         for _ in range(draw.choice((1, 1, 12))):
@@ -208,7 +187,7 @@ def test_a_cache_that_keeps_all_rows_beside_one_that_does_not() -> None:
 def test_a_promised_window() -> None:
     """With ``state_window`` a call reads the rows that are kept, and the new ones."""
     exe = build(decoder(None), ["past_*"], state_window=WINDOW)
-    state, copies = exe.state(), Copies(build(decoder(None)))
+    state, copies = exe.state(), copies_of(build(decoder(None)))
     for count in (5, 1, 7, 1, 31, *[1] * 30):
         given = rows(count)
         np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)
@@ -286,7 +265,7 @@ def test_windows_of_grouped_queries_in_onnx() -> None:
 
 def test_saved_programs(owned: Any, copied: Any, tmp_path: Any) -> None:
     owned.save(tmp_path / "step.so")
-    state, copies = tvm_disc.load(tmp_path / "step.so").state(), Copies(copied)
+    state, copies = tvm_disc.load(tmp_path / "step.so").state(), copies_of(copied)
     for count in (30, 1, 1):
         given = rows(count)
         np.testing.assert_allclose(state(*given), copies(*given), rtol=1e-5, atol=1e-5)
@@ -294,7 +273,7 @@ def test_saved_programs(owned: Any, copied: Any, tmp_path: Any) -> None:
 
 
 def test_a_profile_keeps_the_caches(copied: Any, owned: Any) -> None:
-    state, copies = owned.state(), Copies(copied)
+    state, copies = owned.state(), copies_of(copied)
     for count in (3, 16, 1):
         given = rows(count)
         state.profile(*given, repeat=2)
@@ -303,7 +282,7 @@ def test_a_profile_keeps_the_caches(copied: Any, owned: Any) -> None:
 
 
 def test_a_call_that_fails_changes_nothing(copied: Any, owned: Any) -> None:
-    state, copies = owned.state(), Copies(copied)
+    state, copies = owned.state(), copies_of(copied)
     for _ in range(11):
         given = rows(1)
         state(*given), copies(*given)

@@ -1,14 +1,52 @@
-"""Random sequences of actions on states and on copies of their caches, which stay equal."""
+"""Caches that calls copy, and random sequences of actions on states, to which they stay equal."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 SEEDS, STEPS = range(4), 60
 MOST = 6  # states at a time
+
+
+@dataclass
+class Copies:
+    """Keys and values along axis 2, which every call of a program copies; ``kept`` is what a state
+    keeps of new rows.
+    """
+
+    exe: Any
+    caches: list[np.ndarray]
+    kept: Callable[[np.ndarray], np.ndarray] = np.asarray
+
+    @classmethod
+    def of(cls, exe: Any, *dims: int, **more: Any) -> Copies:
+        """Return caches without rows, of ``[batch, heads, rows, depth]``."""
+        batch, heads, depth = dims
+        return cls(exe, [np.zeros((batch, heads, 0, depth), "float32")] * 2, **more)
+
+    def __call__(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, *more: np.ndarray) -> Any:
+        result, *self.caches = self.exe(q, self.kept(k), self.kept(v), *more, *self.caches)
+        return result
+
+    def truncate(self, count: int) -> None:
+        self.caches = [np.ascontiguousarray(c[:, :, :count]) for c in self.caches]
+
+    def fork(self) -> Copies:
+        return replace(self, caches=list(self.caches))
+
+
+def same(state: Any, copies: Copies) -> None:
+    """Compare the caches of a state with copies."""
+    for name, want in zip(("past_k", "past_v"), copies.caches, strict=True):
+        found = state.cache(name)
+        assert found.dtype == want.dtype
+        np.testing.assert_array_equal(found, want)
 
 
 def walk(
