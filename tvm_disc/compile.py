@@ -89,6 +89,7 @@ _channels_last = Late("tvm_disc.relay_passes.layout:ChannelsLast")
 _collect = Late("tvm_disc.relay_passes.loops.collect:CollectInPlace")
 _hoist = Late("tvm_disc.relay_passes.hoist:HoistProducts")
 _own_state = Late("tvm_disc.relay_passes.own_state:OwnState")
+_donate_inputs = Late("tvm_disc.relay_passes.caches.donated:DonateInputs")
 _export = Late("tvm_disc.codegen.export:export")
 _peaks = Late("tvm_disc.codegen.roofline:peaks_of_machine")
 _verify = Late("tvm_disc.codegen.verify:verify")
@@ -104,6 +105,9 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("propagate", lambda told: told.propagate()),
     # Next: it changes the inputs; the passes after it fuse the reads of the buffers.
     ("own-state", lambda told: _owned(told.options)),
+    # After the state, whose caches are no donated inputs. Before decomposition, which splits writes
+    # of slices.
+    ("donate-inputs", lambda told: _donated(told.options)),
     # Before decomposition: a bfloat16 composite rounds only its result, its parts would each round.
     ("bfloat16", lambda told: WidenBFloat16()),
     # Before simplification and fusion, which know only core operators.
@@ -143,6 +147,10 @@ def _unchanged(mod: TVMModule) -> TVMModule:
 def _owned(options: Options) -> Any:
     given = options.state, options.state_dtype, options.state_window
     return _own_state(*given) if any(given) else _unchanged
+
+
+def _donated(options: Options) -> object:
+    return _donate_inputs(options.donate) if options.donate else _unchanged
 
 
 def _functions(mod: TVMModule) -> list[TVMFunction]:

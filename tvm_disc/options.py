@@ -73,6 +73,10 @@ class Options:
         state_window: the most rows that a growing cache of ``state`` keeps after a call; older rows
             are dropped. The caller promises that they, and their number, do not affect later
             results (docs/state.md). 0 keeps the rows of the model's result.
+        donate: names of inputs, with ``*`` and ``?``, or positions of inputs, whose memory a call may
+            use for its results; the caller does not read them afterwards. A scatter into such an
+            input updates it in place, and its result is the input's memory. ``explain()`` lists
+            which result takes which input (docs/state.md). GPU programs allocate their results.
         weights: quantize float32 weights of matmuls to ``"int8"`` or ``"int4"``, symmetrically, at
             build time; None keeps them. ``explain()`` lists the error of each.
             Embeddings, convolutions and matrices below 65536 elements keep float32.
@@ -121,6 +125,7 @@ class Options:
     state: Sequence[str] = field(default=(), metadata=_CODE)
     state_dtype: str | None = field(default=None, metadata=_CODE)
     state_window: int = field(default=0, metadata=_CODE)
+    donate: Sequence[str | int] = field(default=(), metadata=_CODE)
     weights: str | None = field(default=None, metadata=_CODE)
     weight_group: int = field(default=32, metadata=_CODE)
     int8_activations: bool = field(default=False, metadata=_CODE)
@@ -157,6 +162,7 @@ class Options:
         _seconds("time_limit", self.time_limit)
         object.__setattr__(self, "templates", _templates(self.templates))
         object.__setattr__(self, "state", _names("state", self.state))
+        object.__setattr__(self, "donate", _inputs("donate", self.donate))
         if self.state_dtype not in (None, "float16", "bfloat16", "int8"):
             found = shown(self.state_dtype)
             raise BadOption(
@@ -210,11 +216,12 @@ class Options:
 
     def placed(self, on_device: bool) -> Options:
         """Return the options with device defaults: on a device ``check_indices`` is off, as a check
-        would wait for the device.
+        would wait for the device, and results take no memory of inputs.
         """
-        if not on_device or self.check_indices is not None:
+        if not on_device:
             return self
-        return replace(self, check_indices=False)
+        checks = False if self.check_indices is None else self.check_indices
+        return replace(self, check_indices=checks, donate=())
 
     def cache_key(self) -> tuple[tuple[str, object], ...]:
         """Return the options that change the generated code, as (name, value) pairs."""
@@ -276,6 +283,15 @@ def _names(name: str, value: object) -> tuple[str, ...]:
     if isinstance(value, list | tuple) and all(isinstance(x, str) for x in value):
         return tuple(value)
     raise BadOption(f"{name}: expected a list of input names, found {shown(value)}")
+
+
+def _inputs(name: str, value: object) -> tuple[str | int, ...]:
+    """Return names and positions of inputs."""
+    if isinstance(value, list | tuple) and all(
+        isinstance(x, str | int) and not isinstance(x, bool) for x in value
+    ):
+        return tuple(value)
+    raise BadOption(f"{name}: expected a list of input names or positions, found {shown(value)}")
 
 
 def _seconds(name: str, value: object) -> None:

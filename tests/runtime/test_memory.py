@@ -146,6 +146,21 @@ def test_nested_outputs(pair: Any) -> None:
     np.testing.assert_allclose(out[1][1], x.sum(0), rtol=1e-5)
 
 
+def test_an_output_may_not_take_the_place_of_what_a_branch_returned() -> None:
+    """The value of the branch is the memory of ``x``, which is read after the first result."""
+    x, y = (relay.var(name, shape=(relay.Any(), 4)) for name in "xy")
+    cond = relay.var("cond", shape=(), dtype="bool")
+    chosen, first = relay.var("chosen"), relay.var("first")
+    both = relay.Tuple([first, relay.nn.softmax(first * chosen)])
+    body = relay.Let(first, relay.nn.softmax(y), both)
+    function = relay.Function([cond, x, y], relay.Let(chosen, relay.If(cond, x, y), body))
+    exe = tvm_disc.build(function)
+    a, b = (np.random.default_rng(k).random((3, 4), dtype="float32") for k in range(2))
+    other = np.empty_like(a)
+    with pytest.raises(BadInput, match="output 0: shares memory with input 'x'"):
+        exe(np.array(True), a, b, out=(a, other))
+
+
 def test_an_output_may_take_the_place_of_an_input_that_is_done(pair: Any) -> None:
     x, y = matrix(9, 4), matrix(9, 4)
     with pytest.raises(BadInput, match=r"output 0: shares memory with input 'x', .* still needed"):

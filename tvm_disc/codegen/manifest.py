@@ -74,6 +74,7 @@ def describe(
         "refused": [str(r) for r in dict.fromkeys(refused)],
         "quantized": list(quantized),
         "state": _state(general.attrs),
+        "donated": [(k, *_donation(v)) for k, v in general.donations.items()],
         "ragged": _ragged(general.attrs),
     }
 
@@ -113,6 +114,11 @@ def _state(attrs: Mapping[str, Any]) -> list[dict[str, str | int]]:
         }
         for buffer, length, axis, rows, scale, kept in found
     ]
+
+
+def _donation(found: int | WhyNot) -> tuple[int | None, str]:
+    """Return the result that takes a donated input's memory, or None and the reason."""
+    return (found, "") if isinstance(found, int) else (None, found.reason)
 
 
 def _ragged(attrs: Mapping[str, Any]) -> dict[str, object]:

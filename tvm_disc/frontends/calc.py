@@ -204,6 +204,32 @@ class Calc(Calls[Expr, Dim]):
         """Return the softmax along an axis."""
         return op("nn.softmax", x, axis=axis)
 
+    def written(
+        self,
+        selected: Expr,
+        parts: tuple[Expr, Expr, Expr],
+        axes: Sequence[int],
+        wraps: bool = False,
+    ) -> Expr:
+        """Return ``selected``, which is a tensor with a slice replaced, so that a program that owns
+        the tensor can write the slice only.
+
+        Args:
+            parts: the tensor, the slice, and its first positions ``[items, axes]``: a row for each
+                index of axis 0, or one for all.
+            axes: the axes to which the positions apply; the slice begins at 0 along others.
+            wraps: positions count modulo the size of the axis; others are dropped.
+        """
+        data = parts[0]
+        while isinstance(data, ast.Call) and getattr(data.op, "name", "") in (
+            "reshape",
+            "transpose",
+        ):
+            data = data.args[0]
+        if not isinstance(data, ast.Var):
+            return selected
+        return op("write_slice", selected, *parts, axes=tuple(axes), wraps=wraps)
+
     # -- dims ----------------------------------------------------------------------------------
 
     def shape(self, x: Expr) -> Expr:

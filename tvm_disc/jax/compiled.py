@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm_disc.errors import BadInput
 from tvm_disc.jax.calls import CallTable, NewShape, flattening, kind_of_arrays, kinds
-from tvm_disc.jax.conversion import as_array, viewer, wrapper
+from tvm_disc.jax.conversion import Viewer, as_array, viewer, wrapper
 from tvm_disc.jax.custom_call import custom_call
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.typing import SupportsDLPack
@@ -28,7 +28,7 @@ class Compiled:
         self._in_tree, self._out_tree = exported.in_tree, exported.out_tree
         self._flatten = flattening()
         self._wrap: Callable[[SupportsDLPack], object] | None = None
-        self._view: Callable[[object], object] | None = None
+        self._view: Viewer | None = None
         self.shapes: set[Hashable] = set()  # shapes for which XLA has compiled a custom call
         self._calls = CallTable()
 
@@ -74,11 +74,20 @@ class Compiled:
         return found
 
     @cached_property
+    def _taken(self) -> dict[int, int]:
+        """The results that take the memory of donated leaves, by the positions of the leaves."""
+        taken = self.executable.donated
+        return {k: taken[k] for k in self._donated if k in taken}
+
+    @cached_property
     def leaves_by_xla(self) -> Callable[..., object]:
         """The same for the leaves of arguments."""
         import jax
 
-        found: Callable[..., object] = jax.jit(lambda *leaves: self._traced(leaves))
+        def call(*leaves: object) -> object:
+            return self._traced(leaves)
+
+        found: Callable[..., object] = jax.jit(call, donate_argnums=tuple(self._taken))
         return found
 
     @property
@@ -113,10 +122,10 @@ class Compiled:
         view = self._view
         if view is None or self.executable.observers:
             made = self.executable.on_tensors(leaves)
-            self._view = viewer(leaves)
+            self._view = viewer(leaves, [*self._taken])
             return made
         try:
-            return self.executable.entries()[0](*[view(x) for x in leaves])
+            return self.executable.entries()[0](*view(leaves))
         except Exception:  # report it with the arrays themselves
             return self.executable.on_tensors(leaves)
 
@@ -139,7 +148,7 @@ class Compiled:
         specs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays]
         args, kwargs = jax.tree.unflatten(self.exported.in_tree, specs)
         result = jax.eval_shape(self.exported.call, *args, **kwargs)
-        call = custom_call(self.executable, jax.tree.leaves(result))
+        call = custom_call(self.executable, jax.tree.leaves(result), self._taken)
         if call is None:
             return jax.pure_callback(run, result, *arrays)
         return self._out_tree.unflatten(call(*arrays))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from tvm_disc.typing import SupportsDLPack
+
+Viewer: TypeAlias = Callable[[Sequence[object]], list[object]]
 
 
 def wrapper(
@@ -47,8 +48,12 @@ class _View:
         return self.export(self.array)
 
 
-def viewer(leaves: Sequence[SupportsDLPack]) -> Callable[[object], object]:
-    """Return the form in which arrays are passed to programs."""
+def viewer(leaves: Sequence[SupportsDLPack], donated: Sequence[int] = ()) -> Viewer:
+    """Return the conversion of a call's arrays to the form in which they are passed to programs.
+
+    Args:
+        donated: the positions of arrays whose memory results may take.
+    """
     try:
         from jax._src.lib import _jax
 
@@ -56,13 +61,19 @@ def viewer(leaves: Sequence[SupportsDLPack]) -> Callable[[object], object]:
         for x in leaves:
             export(x)
     except (ImportError, AttributeError, TypeError, RuntimeError):
-        return _itself
-    on_cpu = all(x.__dlpack_device__()[0] == 1 for x in leaves)
-    return partial(_View, export=export) if on_cpu else _itself
+        return list
+    if any(x.__dlpack_device__()[0] != 1 for x in leaves):
+        return list
+    if not donated:
+        return lambda arrays: [_View(x, export) for x in arrays]
 
+    def views(arrays: Sequence[Any]) -> list[object]:
+        # Deleting an array that is exported itself aborts the process; a second array of the same
+        # buffer remains, as for `jax.Array.__dlpack__`.
+        parts = [x.addressable_data(0) if k in donated else x for k, x in enumerate(arrays)]
+        return [_View(x, export) for x in parts]
 
-def _itself(array: object) -> object:
-    return array
+    return views
 
 
 def as_array(value: object, dtype: object) -> Any:

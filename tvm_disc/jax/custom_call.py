@@ -8,13 +8,15 @@ foreign function interface: with its inputs and with memory for its results.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
 
+from tvm_disc.runtime.donation import Donating
 from tvm_disc.runtime.executable import Executable
 
 PACKAGE = "jax_tvm_ffi"
@@ -38,12 +40,13 @@ _TARGETS: dict[Executable, str] = {}
 
 
 def custom_call(
-    program: Executable, results: Sequence[_Typed]
+    program: Executable, results: Sequence[_Typed], taken: Mapping[int, int] = MappingProxyType({})
 ) -> Callable[..., Sequence[object]] | None:
     """Return the call of a program as an operator of JAX, for use in a traced function.
 
     Args:
         results: the shape and type of each result (``jax.ShapeDtypeStruct``).
+        taken: the results that may have the memory of inputs, by the positions of the inputs.
 
     Returns:
         None if XLA cannot call the program: the package is missing, the program runs on a GPU or is
@@ -57,7 +60,9 @@ def custom_call(
     name = _target(program) if has_custom_calls() else None
     if name is None:
         return None
-    found: Callable[..., Sequence[object]] = jax.ffi.ffi_call(name, list(results))
+    found: Callable[..., Sequence[object]] = jax.ffi.ffi_call(
+        name, list(results), input_output_aliases=dict(taken)
+    )
     return found
 
 
@@ -71,6 +76,7 @@ def _target(program: Executable) -> str | None:
 
         program.ready()
         main = program.entries()[0]
+        main = main.main if isinstance(main, Donating) else main
         if program.observers or not isinstance(main, Function):
             return None
         name = f"tvm_disc_{len(_TARGETS)}"

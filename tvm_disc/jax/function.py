@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import update_wrapper, wraps
 from typing import Any
 
@@ -34,8 +35,8 @@ def compile(
         args: its arguments: trees of ``jax.ShapeDtypeStruct``, whose shapes may be
             ``jax.export.symbolic_shape("b, s")``, or of arrays, whose shapes are fixed.
         static_argnums: the positions of arguments that are Python values.
-        donate_argnums: the positions of arguments whose arrays a call deletes. Results have
-            separate memory.
+        donate_argnums: the positions of arguments whose arrays a call deletes. Results may take
+            their memory, and ``dynamic_update_slice`` of one writes into it (docs/state.md).
         kwargs: its keyword arguments, in the same form.
         target: as for :func:`tvm_disc.build`; so are ``options`` and ``constraints``.
 
@@ -57,8 +58,12 @@ def compile(
 
     traced = jax.jit(wraps(function)(call) if static else function)
     exported = export.export(traced)(*arrays, **kwargs)
+    donated = _leaves_of(_positions(donate_argnums), args, static)
+    if donated:
+        options = Options() if options is None else options
+        options = replace(options, donate=[*options.donate, *donated])
     built = build(exported, target=target, options=options, constraints=constraints)
-    return Compiled(exported, built, _leaves_of(_positions(donate_argnums), args, static))
+    return Compiled(exported, built, donated)
 
 
 def _leaves_of(donated: Sequence[int], args: Sequence[object], static: Sequence[int]) -> list[int]:
@@ -100,7 +105,7 @@ def jit(
         static_argnums: the positions of parameters that are Python values; another value compiles
             again.
         donate_argnums: the positions of parameters whose arrays a call deletes, as ``jax.jit``
-            does. Results have separate memory.
+            does. Results may take their memory.
         target: as for :func:`tvm_disc.build`; so are ``options`` and ``constraints``.
 
     Raises:

@@ -30,6 +30,14 @@ ROUND_ROWS = "disc.round_rows"
 UPDATE = "disc.update"
 UPDATE_ND = "disc.update_nd"
 
+# ``(buffer, new, first[items, axes])``: ``new`` written at positions ``first`` along some axes: a row
+# of positions for each index of axis 0, or one for all. The result is the buffer's memory.
+UPDATE_SLICE = "disc.update_slice"
+
+# ``(selected, data, new, first)``: returns ``selected``, which is ``data`` with ``new`` written at
+# positions ``first``. A pass that owns ``data`` replaces it by ``UPDATE_SLICE``.
+WRITE_SLICE = "disc.write_slice"
+
 # Name -> the attributes that the kernel reads.
 KERNELS: Mapping[str, tuple[str, ...]] = {
     APPEND: ("axis",),
@@ -51,10 +59,11 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.threefry": ("mode", "count"),
     UPDATE: ("axis", "reduction", "axes"),
     UPDATE_ND: ("reduction", "axes"),
+    UPDATE_SLICE: ("reduction", "axes", "along", "wraps"),
 }
 
 # The result is the memory of the first operand.
-EXTENDING = (APPEND, UPDATE, UPDATE_ND)
+EXTENDING = (APPEND, UPDATE, UPDATE_ND, UPDATE_SLICE)
 
 # Unary element-wise functions that Relax lacks; the result has the operand's type.
 FUNCTIONS = ("erfc", "exp2", "expm1", "lgamma", "log10", "log1p", "log2")
@@ -91,7 +100,7 @@ def _infer_same(call: Any, _: object) -> object:
 def _register() -> None:
     rules = dict.fromkeys((*KERNELS, REINTERPRET, DEQUANTIZE, UNPACK, PACK), _infer)
     rules.update(dict.fromkeys((f"disc.{name}" for name in FUNCTIONS), _infer_same))
-    rules[CHECKED] = _infer_same
+    rules |= dict.fromkeys((CHECKED, WRITE_SLICE), _infer_same)
     for name, infer in rules.items():
         _ffi_api.RegisterOp(name, "a kernel of tvm_disc")
         op = tvm.ir.Op.get(name)
@@ -152,3 +161,14 @@ def checked_call(
     given = tvm.ir.make_node("ir.DictAttrs", what=what, kind=kind)
     args = [data, *numbers, relax.ShapeExpr(list(limits))]
     return tvm.ir.Call(tvm.ir.Op.get(CHECKED), args, given)
+
+
+def write_slice_call(parts: Sequence[Expr], along: Sequence[int], wraps: bool) -> Expr:
+    """Return a call of ``WRITE_SLICE`` on ``(selected, data, new, first)``.
+
+    Args:
+        along: the axes to which the columns of ``first`` apply.
+        wraps: positions count modulo the size of their axis; otherwise those outside are dropped.
+    """
+    given = tvm.ir.make_node("ir.DictAttrs", along=list(along), wraps=wraps)
+    return tvm.ir.Call(tvm.ir.Op.get(WRITE_SLICE), list(parts), given)

@@ -19,7 +19,7 @@ from tvm.relax import op as R
 from tvm_disc.graph.core_ops import BFLOAT16
 from tvm_disc.relay.call_attrs import fields_of, with_dtypes
 from tvm_disc.relay.expressions import expressions
-from tvm_disc.relay.kernel_ops import BLANK, DEQUANTIZE, EXTENDING, REINTERPRET
+from tvm_disc.relay.kernel_ops import BLANK, DEQUANTIZE, EXTENDING, REINTERPRET, WRITE_SLICE
 from tvm_disc.typing import Call, Expr, PassContext, TVMModule, TVMType
 
 WIDE = "float32"
@@ -32,7 +32,7 @@ MOVES = frozenset(
         "broadcast_to", "concat", "stack", "split", "strided_slice", "take", "gather_elements",
         "gather_nd", "flip", "tile", "repeat", "tril", "triu", "astype", "nn.dropout",
     )
-) | {REINTERPRET, DEQUANTIZE, BLANK, *EXTENDING}  # fmt: skip
+) | {REINTERPRET, DEQUANTIZE, BLANK, WRITE_SLICE, *EXTENDING}  # fmt: skip
 
 # Operators whose templates read bfloat16 operands and accumulate in float32.
 PRODUCTS = ("relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")

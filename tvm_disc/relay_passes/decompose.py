@@ -16,6 +16,7 @@ from tvm import relax
 from tvm.relax import op as R
 
 from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay.kernel_ops import WRITE_SLICE
 from tvm_disc.relay.ops.algebra import building, where
 from tvm_disc.relay_passes.terms import Term, TermEmitter, scalar
 from tvm_disc.support.late import Late
@@ -217,6 +218,11 @@ def _batch_flatten(t: TermEmitter, call: Call) -> Expr:
     return reshape_call(call.args[0], call.ty.shape.values)
 
 
+def _written(t: TermEmitter, call: Call) -> Expr:
+    selected: Expr = call.args[0]
+    return selected
+
+
 def _dropout_value(t: TermEmitter, call: Call) -> Expr:
     value: Expr = call.args[0]
     return value
@@ -244,6 +250,7 @@ RULES: Mapping[str, Rule] = {
     "relax.nn.adaptive_avg_pool1d": _global_pool(R.mean),
     "relax.nn.adaptive_avg_pool2d": _global_pool(R.mean),
     "relax.nn.batch_flatten": _batch_flatten,
+    WRITE_SLICE: _written,
     "relax.image.resize2d": Late("tvm_disc.relay_passes.resize:resize"),
 }
 

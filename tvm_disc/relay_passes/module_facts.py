@@ -12,7 +12,8 @@ from tvm_disc.shape import Solver
 from tvm_disc.typing import TVMModule
 
 ATTRIBUTE = "disc.solver"
-# Attributes of the main function: see `ragged/transform.py` and `own_state.py`.
+# Attributes of the main function: see `ragged/transform.py`, `own_state.py`, `caches/donated.py`.
+DONATED = "disc.donated"
 RAGGED = "disc.ragged"
 STATE = "disc.state"
 
@@ -36,4 +37,12 @@ def without_solver(mod: Any) -> object:
     return mod.without_attr(ATTRIBUTE) if ATTRIBUTE in (mod.attrs or {}) else mod
 
 
-__all__ = ["ATTRIBUTE", "RAGGED", "STATE", "solver_of", "with_solver", "without_solver"]
+__all__ = [
+    "ATTRIBUTE",
+    "DONATED",
+    "RAGGED",
+    "STATE",
+    "solver_of",
+    "with_solver",
+    "without_solver",
+]

@@ -41,7 +41,12 @@ from tvm.relax import op as R
 from tvm_disc.errors import BadOption, shown
 from tvm_disc.graph.nodes import is_tensor, like_blocks, static_dim
 from tvm_disc.relay.kernel_ops import APPEND, kernel_call
-from tvm_disc.relay_passes.caches.fixed import FixedCache, FixedCaches, checks_first
+from tvm_disc.relay_passes.caches.fixed import (
+    FixedCache,
+    FixedCaches,
+    checks_first,
+    results_of,
+)
 from tvm_disc.relay_passes.module_facts import STATE, solver_of
 from tvm_disc.relay_passes.rewrite import bindings_of, is_call, map_functions
 from tvm_disc.shape import Solver
@@ -141,7 +146,7 @@ def _chosen(
     """Return the caches to own, in the order of the inputs: those that grow, and others."""
     found = {g.param: g for g in _grown(main, solver)}
     values = {b.var: b for block in main.body.blocks for b in block.bindings}
-    updated = FixedCaches(main, _results(main, values), solver)
+    updated = FixedCaches(main, results_of(main, values), solver)
     chosen: list[_Grown] = []
     fixed: list[FixedCache] = []
     inputs = [str(p.name) for p in main.params]
@@ -173,7 +178,7 @@ def _grown(main: TVMFunction, solver: Solver) -> Iterator[_Grown]:
     """Yield the inputs that results extend."""
     top = [b for block in main.body.blocks for b in block.bindings]
     values: Values = {b.var: b for b in top}
-    results = _results(main, values)
+    results = results_of(main, values)
     params = {p for p in main.params if is_tensor(p.ty) and p.ty.shape is not None}
     for position, var in enumerate(results):
         if results.count(var) > 1:
@@ -230,17 +235,6 @@ def _source(var: Var, values: Values, solver: Solver) -> Var:
     return var
 
 
-def _results(main: TVMFunction, values: Values) -> list[Expr]:
-    """Return the results of a function: the fields of the tuple that it returns, or its value."""
-    body = main.body.body
-    while body in values and not isinstance(values[body].value, tvm.ir.Tuple):
-        if not isinstance(values[body].value, tvm.ir.Var):
-            return [body]
-        body = values[body].value
-    body = values[body].value if body in values else body
-    return list(body.fields) if isinstance(body, tvm.ir.Tuple) else [body]
-
-
 def _with_buffers(
     main: TVMFunction,
     grown: Sequence[_Grown],
@@ -283,6 +277,7 @@ def _with_buffers(
     state += [[str(f.param.name), "", 0, "", "", ""] for f in fixed]
     extended = {g.binding.var: g for g in grown}
     updates = {f.binding.var: f for f in fixed}
+    dead = {f.dead for f in fixed}
     bindings = list(first)
     for block in main.body.blocks:
         for binding in block.bindings:
@@ -291,10 +286,10 @@ def _with_buffers(
                 bindings += buffers[cache.param].append(lengths[cache.rows], values)
             elif binding.var in updates:
                 bindings += updates[binding.var].update()
-            else:
+            elif binding.var not in dead:
                 bindings.append(binding)
     dropped = {g.result for g in grown} | {f.result for f in fixed}
-    left = [v for k, v in enumerate(_results(main, values)) if k not in dropped]
+    left = [v for k, v in enumerate(results_of(main, values)) if k not in dropped]
     if len(left) == 1:
         body = left[0]
     else:

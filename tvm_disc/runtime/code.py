@@ -4,10 +4,12 @@ converters that its manifest requires.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import ctypes
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tvm_disc.abi.entries import CHECK
+from tvm_disc.abi.manifest import Manifest
 from tvm_disc.errors import BadOption, WrongProcessor
 from tvm_disc.support import processor
 from tvm_disc.support.late import Late
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from tvm_disc.runtime.objects import Codec
     from tvm_disc.runtime.structure import OwnedCalls, Structure
 
+_on_device = Late("tvm_disc.runtime.device:OnDevice")
+_donating = Late("tvm_disc.runtime.donation:Donating")
 _codec = Late("tvm_disc.runtime.objects:Codec")
 _owned_calls = Late("tvm_disc.runtime.structure:OwnedCalls")
 _structure_of = Late("tvm_disc.runtime.structure:structure_of")
@@ -37,7 +41,7 @@ class Code:
     """
 
     def __init__(
-        self, modules: Sequence[Any], manifest: Mapping[str, Any], wanted: str | None, saved: bool
+        self, modules: Sequence[Any], manifest: Manifest, wanted: str | None, saved: bool
     ) -> None:
         self.modules, self.manifest, self.saved = modules, manifest, saved
         self.levels = levels_in(manifest)
@@ -94,7 +98,7 @@ class Code:
         return found
 
 
-def levels_in(manifest: Mapping[str, Any]) -> list[Level]:
+def levels_in(manifest: Manifest) -> list[Level]:
     """Return the levels that a program was compiled for."""
     return [Level(v["name"], v["architecture"], tuple(v["sets"])) for v in manifest["levels"]]
 
@@ -140,8 +144,27 @@ def _best(levels: Sequence[Level]) -> int | None:
     return next((k for k in reversed(range(len(levels))) if levels[k].runs_here), None)
 
 
+def entry_of(
+    main: Callable[..., object], code: Code, manifest: Manifest, names: Sequence[str]
+) -> Callable[..., object]:
+    """Return a program's entry in the form that takes a caller's tensors: host arrays for a GPU
+    program, and donated inputs.
+
+    Args:
+        main: the compiled entry.
+        names: the names of its inputs.
+    """
+    if manifest.get("device"):
+        # Results and running kernels may outlive the program; the module must not be unloaded.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(code.module))
+        main = _on_device(main, code.function, len(names), manifest["outputs"])
+    if manifest.get("donated"):
+        main = _donating(main, names, manifest["donated"])
+    return main
+
+
 def converters_of(
-    manifest: Mapping[str, Any], names: Sequence[str]
+    manifest: Manifest, names: Sequence[str]
 ) -> tuple[Codec | None, Structure | OwnedCalls | None]:
     """Return what converts boxed values, and what converts structures, of the arguments and results
     of a program; None for each if all are tensors.

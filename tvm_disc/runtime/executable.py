@@ -33,7 +33,7 @@ from tvm_disc.runtime.arrays import (
     remember,
     written_tensors,
 )
-from tvm_disc.runtime.code import Code, converters_of
+from tvm_disc.runtime.code import Code, converters_of, entry_of
 from tvm_disc.runtime.heap import trim_heap
 from tvm_disc.runtime.inputs import (
     MOST,
@@ -68,7 +68,6 @@ _metrics = Late("tvm_disc.runtime.observed.metrics:Metrics")
 _observing = Late("tvm_disc.runtime.observed.entries:observing")
 _read_record = Late("tvm_disc.runtime.profile:read_record")
 _shortened = Late("tvm_disc.runtime.summary:shortened")
-_on_device = Late("tvm_disc.runtime.device:OnDevice")
 _recovered = Late("tvm_disc.runtime.recovery:recovered")
 _recorded = Late("tvm_disc.runtime.observed.recording:recorded_calls")
 _restored = Late("tvm_disc.runtime.loading:restored")
@@ -77,6 +76,7 @@ _stored_peaks = Late("tvm_disc.runtime.peaks:stored_peaks")
 _timed_rounds = Late("tvm_disc.runtime.rounds:timed_rounds")
 _comparing = Late("tvm_disc.runtime.observed.comparison:comparing")
 _draw = Late("tvm_disc.runtime.picture:draw")
+_preserved = Late("tvm_disc.runtime.donation:preserved")
 _workspace_of = Late("tvm_disc.runtime.summary:workspace_of")
 _write_page = Late("tvm_disc.runtime.page:write_page")
 
@@ -148,7 +148,7 @@ class Executable:
         self._code.check()
         function = self._code.function
         try:
-            main = function(ENTRY)
+            main = entry_of(function(ENTRY), self._code, self._manifest, self._names)
         except TimeoutError:  # raised by a signal handler
             raise
         except Exception as error:
@@ -162,10 +162,6 @@ class Executable:
         pool = function(POOL)
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = function(DIRECT)
-        if self._manifest.get("device"):
-            # Results and running kernels may outlive this object; the module must not be unloaded.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._code.module))
-            main = _on_device(main, function, len(self._names), self._outputs)
         close: Callable[[], object] = partial(pool, 0, 0)
         if self._manifest.get("device"):
             close = _closed_by_the_last(int(pool(-1, -1)), function(CLOSE))
@@ -189,6 +185,12 @@ class Executable:
         """The names of a call's inputs, including values of data types."""
         form = self._codec or self._structure
         return list(self._names if form is None else form.names)
+
+    @property
+    def donated(self) -> dict[int, int]:
+        """The results that take the memory of donated inputs, by the positions of the inputs."""
+        found = self._manifest.get("donated", ())
+        return {self._names.index(name): k for name, k, _ in found if k is not None}
 
     @property
     def results(self) -> list[tuple[tuple[str, ...], str]]:
@@ -269,14 +271,12 @@ class Executable:
     def bind(self, /, *args: Argument, **kwargs: Argument) -> Callable[[], Any]:
         """Return a function that calls the program on these arguments and returns TVM tensors.
 
-        Inputs that are not contiguous tensors are copied once, by this method.
+        Inputs that are donated or no contiguous tensors are copied once, by this method.
         """
-        return partial(self._main, *self._checked(self._flat(args, kwargs)))
-
-    def _checked(self, args: Arguments) -> list[Argument]:
-        """Call the program once, and return the arguments in the form that the program takes."""
-        self._general(args)  # binds the machine code and reports invalid arguments
-        return prepared_inputs(self._manifest["inputs"], args, bool(self._manifest.get("device")))
+        given = _preserved(self._manifest, self._flat(args, kwargs))
+        self._general(given)  # binds the machine code and reports invalid arguments
+        device = bool(self._manifest.get("device"))
+        return partial(self._main, *prepared_inputs(self._manifest["inputs"], given, device))
 
     def _boxed(self, args: Arguments, out: Argument) -> Any:
         """Call with flat arguments, if an input or the result is a boxed value."""
@@ -470,9 +470,7 @@ class Executable:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        count = integer("threads", count, 1, MOST_THREADS)
-        words = self._state()
-        words[fields.THREADS] = count
+        self._state()[fields.THREADS] = integer("threads", count, 1, MOST_THREADS)
 
     def _state(self) -> ctypes.Array[ctypes.c_int64]:
         return (ctypes.c_int64 * fields.DEVICE_STATE_WORDS).from_address(self._call_pool(-1, -1))
@@ -563,8 +561,8 @@ class Executable:
             repeat: the number of calls whose times are kept.
         """
         repeat = integer("repeat", repeat, 1, MOST)
-        converted = self._checked(self._flat(args, kwargs))  # a warm-up call
-        call, room = partial(self._main, *converted), max(64, 4 * len(self.launches))
+        call = self.bind(*args, **kwargs)  # a warm-up call
+        room = max(64, 4 * len(self.launches))
         found: Profile = _timed_rounds(call, self.read_record, repeat, room)
         if not self._manifest.get("device"):
             found.peaks, found.threads = self._peaks(), self.threads

@@ -49,6 +49,9 @@ def explanation(
     if manifest.get("quantized"):
         lines += ["", "weights that were quantized, with their relative error"]
         lines += [f"  {line}" for line in manifest["quantized"]]
+    if manifest.get("donated"):
+        lines += ["", "donated inputs, and the results that take their memory"]
+        lines += [_donated(*entry) for entry in manifest["donated"]]
     lines += ["", "kernel calls in order (#2: the result of call 2)"]
     lines += table(manifest["calls"], dims)
     lines += ["", f"workspace in bytes: {manifest['workspace_bytes']}"]
@@ -57,6 +60,13 @@ def explanation(
         lines += ["", "general version", *_shapes(manifest["general"]["shapes"])]
     lines += ["", "not fused: the operator, the kernel that it could have joined, and the reason"]
     return lines + ([f"  {r}" for r in manifest["refused"]] or ["  No fusion was refused."])
+
+
+def _donated(name: str, result: int | None, reason: str) -> str:
+    """Return the line of a donated input."""
+    if result is None:
+        return f"  {name}: none, because {reason}"
+    return f"  {name}: result {result}"
 
 
 def _called(times: int) -> str:

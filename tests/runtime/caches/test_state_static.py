@@ -133,8 +133,51 @@ def test_scatter_nd() -> None:
         np.testing.assert_array_equal(state.cache("past"), cache)
 
 
-def test_tensor_scatter_is_refused() -> None:
-    """It selects between the cache and the new rows for every element, and does not scatter."""
-    model = onnx_model("TensorScatter", {"new": ("float", [2, "n", 4])})
-    with pytest.raises(BadOption, match="state: input 'past' is not a cache"):
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_tensor_scatter(mode: str, axis: int) -> None:
+    dims: list[Any] = [2, 9, 4]
+    dims[axis] = "n"
+    inputs = {"new": ("float", dims), "first": ("int64", [2])}
+    model = onnx_model("TensorScatter", inputs, mode=mode, axis=axis)
+    plain = tvm_disc.build(model)
+    owning, donating = (
+        tvm_disc.build(model, options=tvm_disc.Options(**{option: ["past"]}))
+        for option in ("state", "donate")
+    )
+    assert [n for n in owning.launches if "where" in n] == []
+    assert sum("update_slice" in name for name in owning.launches) == 1
+    state, donated = owning.state(), np.zeros((2, 9, 4), "float32")
+    cache = donated.copy()
+    slots = cache.shape[axis]
+    for count in (1, 3, slots, 1, 2):
+        shape = [count if a == axis else d for a, d in enumerate((2, 9, 4))]
+        new = RNG.standard_normal(shape).astype("float32")
+        first = RNG.integers(0, slots - (count if mode == "linear" else 0) + 1, 2)
+        want, cache = plain(cache, new, first)
+        np.testing.assert_allclose(state(new, first), want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(state.cache("past"), cache)
+        _, now = donating(donated, new, first)
+        assert np.shares_memory(now, donated)
+        np.testing.assert_array_equal(now, cache)
+
+
+def test_rows_outside_of_a_cache_are_dropped() -> None:
+    inputs = {"new": ("float", [2, "n", 4]), "first": ("int64", [2])}
+    model = onnx_model("TensorScatter", inputs, axis=1)
+    plain = tvm_disc.build(model)
+    state = tvm_disc.build(model, options=tvm_disc.Options(state=["past"])).state()
+    cache = np.zeros((2, 9, 4), "float32")
+    for first in ([-3, 8], [9, -9], [2**40, 0], [-(2**40), 5]):
+        new = RNG.standard_normal((2, 5, 4)).astype("float32")
+        _, cache = plain(cache, new, np.array(first))
+        state(new, np.array(first))
+        np.testing.assert_array_equal(state.cache("past"), cache)
+
+
+def test_a_tensor_that_is_selected_from_is_no_cache() -> None:
+    """The cache is read by another operator, so that nothing may overwrite it before."""
+    model = onnx_model("TensorScatter", {"new": ("float", [2, "n", 4])}, axis=1)
+    model.graph.node[1].input[0] = "past"
+    with pytest.raises(BadOption, match="it is also read by operator 'sum'"):
         tvm_disc.build(model, options=tvm_disc.Options(state=["past"]))

@@ -76,7 +76,11 @@ class ArrayRun:
 
 
 def takes_numpy(program: Program) -> bool:
-    """Return whether all dtypes are NumPy's, and input dims determine all result shapes."""
+    """Return whether all dtypes are NumPy's, input dims determine all result shapes, and no result
+    takes the memory of an input.
+    """
+    if program.donations:
+        return False
     inputs, outputs = program.signature.inputs, program.outputs
     known = {d for _, shape, _ in inputs for d in shape if isinstance(d, tirx.Var)}
     dims = [i64(d) for value in outputs for d in value.shape]

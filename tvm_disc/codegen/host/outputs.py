@@ -6,6 +6,7 @@ result, the program writes into these and returns nothing.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 from tvm import tirx
@@ -41,7 +42,8 @@ from tvm_disc.codegen.host.device import DEVICE_NUMBER
 from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.memory import TENSOR
 from tvm_disc.codegen.host.overlap import Spans
-from tvm_disc.codegen.plan.program import AllocOutput, Program, StoredTensor
+from tvm_disc.codegen.host.results import reference
+from tvm_disc.codegen.plan.program import AllocOutput, Donor, Program, StoredTensor
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
 from tvm_disc.typing import UNSET, Buffer, Expr
@@ -189,7 +191,8 @@ class CallerTensors:
                 self._clear(self.any_list, k)
         if self.program.outputs:
             self.spans = Spans(self.block, self.program)
-            with self.block.when(self.into):
+            donors = any(v.storage.donor is not None for v in self.program.outputs)
+            with nullcontext() if donors else self.block.when(self.into):
                 self.spans.begin([self._bytes_of_input(k) for k in range(self.spans.inputs)])
 
     def _bytes_of_input(self, k: int) -> tuple[Expr, Expr]:
@@ -216,9 +219,38 @@ class CallerTensors:
         with block.when(self.into):
             self._accept(instruction, dims, data)
         with block.otherwise():
-            self._make(value, dims, data)
+            if value.storage.donor is None:
+                self._make(value, dims, data)
+            else:
+                self._take(instruction, value.storage.donor, dims, data)
         self.allocated.append(k)
         self.host.outputs[k] = block.bind(f"out{k}", as_pointer(data[i64(0)]))
+        if value.storage.donor is not None and value.storage.donor.copies:
+            begin, end = self._bytes_of_input(value.storage.donor.position)
+            with block.when(tirx.NE(begin, data[i64(0)])):
+                block.eval(_copied(data[i64(0)], begin, end - begin))
+
+    def _take(self, instruction: AllocOutput, donor: Donor, dims: list[Expr], data: Buffer) -> None:
+        """Emit a result in the memory of a donated input, or a new one if the input is no tensor
+        object or has another shape.
+        """
+        block, k = self.block, donor.position
+        kind = O.tvm_struct_get(self.args, i32(k), i32(ANY_TYPE), "int32")
+        conditions = [tirx.EQ(block.bind("kind", kind), i32(TENSOR_OBJECT))]
+        if not donor.proved:
+            pairs = zip(dims, self.input_dims[k], strict=True)
+            conditions += [tirx.EQ(a, b) for a, b in pairs]
+        fits = block.bind("fits", tirx.all(*conditions))
+        with block.when(fits):
+            begin, end = self._bytes_of_input(k)
+            self._refuse_shared(instruction, begin, end, but=k)
+            word = O.tvm_struct_get(self.args, i32(k), i32(ANY_VALUE), "int64")
+            tensor = block.bind("donated", word)
+            block.eval(reference(tensor, "IncRef"))
+            self._set_any(self.any_list, instruction.value.storage.position, TENSOR_OBJECT, tensor)
+            block.store(data, 0, begin)
+        with block.otherwise():
+            self._make(instruction.value, dims, data)
 
     def _make(self, value: StoredTensor, dims: list[Expr], data: Buffer) -> None:
         block, k, rank = self.block, value.storage.position, len(dims)
@@ -254,8 +286,19 @@ class CallerTensors:
         begin = self.block.bind("begin", tirx.reinterpret("int64", self.data(handle)))
         self.block.store(data, 0, begin)
         end = self.block.bind("end", begin + product(found) * element_bytes(value.dtype))
+        donor = value.storage.donor
+        self._refuse_shared(instruction, begin, end, None if donor is None else donor.position)
+
+    def _refuse_shared(
+        self, instruction: AllocOutput, begin: Expr, end: Expr, but: int | None
+    ) -> None:
+        """Emit an error exit if a result shares memory with data that is still needed.
+
+        Args:
+            but: the input whose memory the result may have, if it has all of it.
+        """
         assert self.spans is not None
-        shared = self.spans.accept(instruction, begin, end)
+        shared = self.spans.accept(instruction, begin, end, but)
         with self.block.when(shared):
             self.exits.fail()
 
@@ -292,3 +335,9 @@ class CallerTensors:
         for k, item in enumerate(tree):
             owner, index = (self.any_list, item) if isinstance(item, int) else (parts, k)
             self.block.eval(O.anylist_resetitem(owner, i32(index)))
+
+
+def _copied(target: Expr, source: Expr, size_bytes: Expr) -> Expr:
+    """Return a call of memcpy on addresses."""
+    count = tirx.Cast("uint64", size_bytes)
+    return O.call_extern("handle", "memcpy", as_pointer(target), as_pointer(source), count)

@@ -6,6 +6,7 @@ that code size grows with the number of tensors rather than of pairs.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from tvm import tirx
@@ -15,8 +16,8 @@ from tvm.tirx import op as O
 from tvm_disc.codegen.host.abi import i32
 from tvm_disc.codegen.host.memory import text_address, words
 from tvm_disc.codegen.host.packed import Arguments, packed
-from tvm_disc.codegen.plan.memory import touched
-from tvm_disc.codegen.plan.program import AllocOutput, Home, Program
+from tvm_disc.codegen.plan.memory import last_reads
+from tvm_disc.codegen.plan.program import AllocOutput, Program
 from tvm_disc.tir.builder import Block, call, i64, prim_func
 from tvm_disc.tir.imports import provide
 from tvm_disc.typing import Buffer, Expr
@@ -119,11 +120,20 @@ class Spans:
         for k in range(self.inputs, self.rows):
             self._row(k, (i64(0), i64(0), i64(0)))
 
-    def accept(self, instruction: AllocOutput, begin: Expr, end: Expr) -> Expr:
+    def accept(
+        self, instruction: AllocOutput, begin: Expr, end: Expr, but: int | None = None
+    ) -> Expr:
         """Emit the comparison of a result with all rows, and its row; return whether it
         overlaps.
+
+        Args:
+            but: an input that the result may share all memory with.
         """
         position, block = instruction.value.storage.position, self.block
+        if but is not None:
+            same = tirx.EQ(self.table[i64(but * ROW)], begin)
+            needed = self.table[i64(but * ROW + 2)]
+            block.store(self.table, but * ROW + 2, tirx.Select(same, i64(0), needed))
         found = block.alloc("shared", 1, "int64")
         now = i64(self.order.index(instruction))
         block.eval(call(OVERLAP, self.table.data, now, i64(position), begin, end, found.data))
@@ -141,10 +151,9 @@ class Spans:
         """
         if self.program.boxed:
             return [ALWAYS] * self.inputs
-        accepted, counts = 0, [0] * self.inputs
-        for instruction in self.program.region.instructions:
-            accepted += isinstance(instruction, AllocOutput)
-            for storage in touched(instruction):
-                if storage.home is Home.INPUT:
-                    counts[storage.position] = accepted
+        counts = [0] * self.inputs
+        instructions = self.program.region.instructions
+        steps = [k for k, step in enumerate(instructions) if isinstance(step, AllocOutput)]
+        for position, last in last_reads(self.program.region).items():
+            counts[position] = bisect_left(steps, last)
         return counts

@@ -186,12 +186,13 @@ def _reuse(block: Block, state: Buffer, wanted: tuple[Expr, Expr], out: Buffer) 
                 block.store(room, 0, found)
                 block.store(out, 0, tensor)
     with block.when(tirx.NE(out[i64(0)], i64(0))):
-        block.eval(_count(out[i64(0)], "IncRef"))
+        block.eval(reference(out[i64(0)], "IncRef"))
         block.store(out, 1, words_at(block, out[i64(0)])[i64(DATA)])
     lock(block, state.data, "unlock")
 
 
-def _count(tensor: Expr, verb: str) -> Expr:
+def reference(tensor: Expr, verb: str) -> Expr:
+    """Return a call that adds or drops a reference to a tensor; ``verb``: IncRef or DecRef."""
     return O.call_extern("int32", f"TVMFFIObject{verb}", as_pointer(tensor))
 
 
@@ -235,7 +236,7 @@ def _keep(block: Block, state: Buffer, tensor: Expr, size: Expr) -> None:
             block.store(place, 0, j)
         k = block.bind("k", place[i64(0)])
         _let_go(block, state, k, gone)
-        block.eval(_count(tensor, "IncRef"))
+        block.eval(reference(tensor, "IncRef"))
         block.store(state, _entry(k), tensor)
         block.store(state, _entry(k) + 1, size)
         block.store(state, RESULTS, state[i64(RESULTS)] + size)
@@ -263,7 +264,7 @@ def _let_go(block: Block, state: Buffer, k: Expr, gone: Buffer) -> None:
 
 def _release_all(block: Block, gone: Buffer) -> None:
     with block.loop("k", KEPT_RESULTS) as k, block.when(tirx.NE(gone[k], i64(0))):
-        block.eval(_count(gone[k], "DecRef"))
+        block.eval(reference(gone[k], "DecRef"))
 
 
 def _drop() -> Any:

@@ -15,6 +15,7 @@ from tvm import relax, tirx
 
 from tvm_disc.codegen.host.abi import element_bytes
 from tvm_disc.codegen.plan.constants import ProgramConstant
+from tvm_disc.codegen.plan.donation import assign_donors, updated
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower_objects import Dead, ObjectLowerer
 from tvm_disc.codegen.plan.ownership import place_counts
@@ -53,6 +54,7 @@ from tvm_disc.graph.core_ops import CORE, OpClass
 from tvm_disc.graph.nodes import is_tensor, static_dim
 from tvm_disc.relay.kernel_ops import APPEND, CHECKED
 from tvm_disc.relay.object_ops import is_general, is_object, object_op
+from tvm_disc.relay_passes.module_facts import DONATED
 from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.shape import Solver
 from tvm_disc.support.literals import literal_value
@@ -75,6 +77,8 @@ class _Lowerer:
         self.objects = ObjectLowerer(dict(mod.functions_items()), self.here, self)
         self.constants: list[ProgramConstant] = []
         self.constant_of: dict[object, StoredTensor] = {}
+        # names of donated inputs
+        self.donated = [str(n) for n in (mod["main"].attrs or {}).get(DONATED, ())]
         # Values that the result of an If or Loop may alias, by its storage.
         self.lies: dict[Storage, list[StoredTensor]] = {}
 
@@ -104,7 +108,7 @@ class _Lowerer:
             place_counts(body, [])
             for function in functions:
                 place_counts(function.region, function.params)
-        return Program(
+        program = Program(
             Signature(names, [(v.shape, v.dtype) for v in outputs]),
             self.here.region,
             inputs,
@@ -117,6 +121,8 @@ class _Lowerer:
             functions=functions,
             boxed=self.objects.boxed,
         )
+        assign_donors(program, self.donated, self.solver)
+        return program
 
     def _input(self, position: int, param: Any) -> StoredTensor:
         if not is_tensor(param.ty):
@@ -341,7 +347,11 @@ class _Lowerer:
         place: StoredTensor = values[kernel.params.index(buffer)]
         if node.op != APPEND:
             assert place.storage.home is Home.INPUT, "an update of a copy would be lost"
-            return place
+            if place.storage.name not in self.donated:
+                return place
+            result = updated(place, self._bytes(place))
+            self.here.values[result.storage] = result
+            return result
         given = dict(zip(self.library.declared(kernel), symbols, strict=True))
         axis = int(node.attrs["axis"])
         used, rows, capacity = (

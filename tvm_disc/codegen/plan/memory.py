@@ -74,6 +74,22 @@ def lifetimes(region: Region, used_later: Sequence[Storage] = ()) -> list[Life]:
     return sorted(lives.values(), key=lambda x: x.first)
 
 
+def last_reads(region: Region) -> dict[int, int]:
+    """Return for each input, by position, the last instruction that accesses it or may access an
+    alias of it.
+    """
+    last: dict[int, int] = {}
+    behind: dict[Storage, set[int]] = {}
+    for step, instruction in enumerate(region.instructions):
+        used: set[int] = set()
+        for storage in touched(instruction):
+            used |= {storage.position} if storage.home is Home.INPUT else behind.get(storage, set())
+        last.update(dict.fromkeys(used, step))
+        for outcome in _outcomes(instruction):
+            behind[outcome.value.storage] = used
+    return last
+
+
 def _with_all(
     behind: Mapping[Storage, Sequence[Storage]], used: Sequence[Storage]
 ) -> dict[Storage, None]:

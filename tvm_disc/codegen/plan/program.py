@@ -29,6 +29,20 @@ class Home(Enum):
     BOX = "a block with a reference count"
 
 
+@dataclass(frozen=True)
+class Donor:
+    """The input whose memory a result takes, if the caller donates it.
+
+    Attributes:
+        copies: the result begins as a copy of the input's elements if it has other memory.
+        proved: the shapes are equal for all calls; otherwise each call compares them.
+    """
+
+    position: int
+    copies: bool = False
+    proved: bool = True
+
+
 @dataclass(eq=False)
 class Storage:
     """A contiguous block of bytes; ``size_bytes`` is over dims that are bound before its first
@@ -42,6 +56,7 @@ class Storage:
     position: int = -1  # index of the input, constant or output
     cell: Cell | None = None
     box: Box | None = None
+    donor: Donor | None = None  # of an OUTPUT
 
 
 @dataclass(eq=False)
@@ -259,6 +274,7 @@ class Program:
         kernels: every kernel once.
         definitions: symbols that a call computes first, each from the inputs' and earlier ones.
         attrs: attributes of the module's main function.
+        donations: for each donated input the result that takes its memory, or why there is none.
     """
 
     signature: Signature
@@ -272,6 +288,7 @@ class Program:
     definitions: list[Define] = field(default_factory=list)
     attrs: Mapping[str, object] = field(default_factory=dict)
     functions: list[HostFunction] = field(default_factory=list)
+    donations: dict[str, int | WhyNot] = field(default_factory=dict)
     verify: bool = False  # check at the end of every call that no block is leaked
     boxed: bool = False  # has values in reference-counted blocks
     on_device: bool = False  # tensors are on a GPU

@@ -60,6 +60,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("derived.special", ("tensor",)),
     Family("dyn", ("transform", "tensor", "index", "run_time", "order", "window", "image")),
     Family("derived.checks", ("checks",)),
+    Family("derived.slices", ("slice",)),
     Family("algorithm", ("order",)),
     Family("layout", ("layout", "index")),
     Family("vision.image", ("image",)),

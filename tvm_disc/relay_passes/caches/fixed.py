@@ -1,4 +1,5 @@
-"""Caches of a fixed size: inputs of which a scatter replaces elements, and that are results.
+"""Caches of a fixed size: inputs of which a scatter or a written slice replaces elements, and that
+are results.
 
     before   f(x, past[b, h, c, d], ...):      now = scatter(past, at, new);  return ..., now
     after    f(x, past[b, h, c, d], ...):      now = update(past, new, at)    # writes into past
@@ -24,7 +25,14 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.core_ops import CORE, OpClass
 from tvm_disc.relay.expressions import variables
-from tvm_disc.relay.kernel_ops import CHECKED, UPDATE, UPDATE_ND, kernel_call
+from tvm_disc.relay.kernel_ops import (
+    CHECKED,
+    UPDATE,
+    UPDATE_ND,
+    UPDATE_SLICE,
+    WRITE_SLICE,
+    kernel_call,
+)
 from tvm_disc.relay_passes.rewrite import is_call
 from tvm_disc.shape import Solver
 from tvm_disc.shape.symbols import free_symbols
@@ -38,9 +46,10 @@ REDUCTIONS = ("update", "add", "mul", "min", "max")
 
 @dataclass(frozen=True)
 class FixedCache:
-    """An input that the scatter ``binding`` updates: that of ``base``, which is the input or a view
-    of it, with its ``axes`` in this order. ``result`` is the position of the updated input among
-    the results.
+    """An input that is updated by a scatter or a write, the value of ``binding``.
+
+    It updates ``base``, the input or a view of it, with its ``axes`` in this order. ``result`` is
+    the position of the updated input among the results.
     """
 
     param: Var
@@ -48,15 +57,19 @@ class FixedCache:
     base: Var
     axes: tuple[int, ...]
     result: int
+    dead: Var | None = None  # what selects old and new elements, which nothing reads any more
 
     def update(self) -> list[Binding]:
         """Return the bindings that replace the scatter."""
         var, call = self.binding.var, self.binding.value
-        attrs: dict[str, object] = {"reduction": str(call.attrs.reduction), "axes": [*self.axes]}
+        attrs: dict[str, object] = {"reduction": _reduction(call), "axes": [*self.axes]}
         name = UPDATE_ND
+        *_, indices, new = call.args
         if is_call(call, "scatter_elements"):
             name, attrs["axis"] = UPDATE, int(call.attrs.axis) % len(self.axes)
-        _, indices, new = call.args
+        elif _writes(call):
+            name, (new, indices) = UPDATE_SLICE, (indices, new)
+            attrs |= {"along": [*call.attrs["along"]], "wraps": bool(call.attrs["wraps"])}
         dims, dtype = [i64(d) for d in self.base.ty.shape.values], str(var.ty.dtype)
         made = kernel_call(name, [self.base, new, indices], dims, dtype, **attrs)
         relax.expr._update_type(made, relax.TensorType(dims, dtype))
@@ -99,12 +112,14 @@ class FixedCaches:
         self.found: dict[Var, FixedCache] = {}
         self.refused: dict[Var, str] = {}
         for binding in top:
-            if is_call(binding.value, "scatter_elements") or is_call(binding.value, "scatter_nd"):
-                self._add(binding)
+            if any(is_call(binding.value, name) for name in ("scatter_elements", "scatter_nd")):
+                self._add(binding, binding.value.args[0])
+            elif _writes(binding.value):
+                self._add(binding, binding.value.args[1])
 
-    def _add(self, binding: Binding) -> None:
-        """Classify the input that a scatter reads as its data, if it reads one."""
-        chain = [*self._chain(binding.value.args[0])]
+    def _add(self, binding: Binding, data: Var) -> None:
+        """Classify the input that a scatter or a write reads as its data, if it reads one."""
+        chain = [*self._chain(data)]
         param = chain[-1]
         if param not in self.params or not isinstance(param.ty, relax.TensorType):
             return
@@ -124,7 +139,7 @@ class FixedCaches:
     def _cache(self, param: Var, chain: Sequence[Var], binding: Binding) -> FixedCache | str:
         if (other := self._other_use(chain, binding)) is not None:
             return other
-        if (how := str(binding.value.attrs.reduction)) not in REDUCTIONS:
+        if (how := _reduction(binding.value)) not in REDUCTIONS:
             return f"expected one of the reductions {', '.join(REDUCTIONS)}, found {how!r}"
         if str(param.ty.dtype) == "bfloat16" and how in ("add", "mul"):
             return f"reduction {how!r} would round a bfloat16 cache after each row"
@@ -134,20 +149,30 @@ class FixedCaches:
         position = self._position(param, form, binding.var)
         if isinstance(position, str):
             return position
-        return FixedCache(param, binding, form.base, form.axes, position)
+        dead = binding.value.args[0] if _writes(binding.value) else None
+        return FixedCache(param, binding, form.base, form.axes, position, dead)
 
     def _other_use(self, chain: Sequence[Var], binding: Binding) -> str | None:
         """Return a description of a use of the old elements by anything but the scatter."""
         readers = [binding, *(self.values[v] for v in chain[:-1])]
+        dead = self._selection(binding)
         for var, reader in zip(chain, readers, strict=True):
             if self._returned(var):
                 return "it is also a result as it was before"
-            other = next((b for b in self.users[var] if b is not reader), None)
+            users = [b for b in self.users[var] if b is not dead]
+            other = next((b for b in users if b is not reader), None)
             if other is not None:
                 return f"it is also read by {_described(other)}"
-            if self.uses[var] > 1:
+            if self.uses[var] > len(self.users[var]):
                 return f"it is read twice by {_described(reader)}"
         return None
+
+    def _selection(self, binding: Binding) -> Binding | None:
+        """Return the binding that selects the result of a write, if only the write reads it."""
+        found = self.values.get(binding.value.args[0]) if _writes(binding.value) else None
+        if found is None or self.uses[found.var] > 1 or self._returned(found.var):
+            return None
+        return found
 
     def _returned(self, var: Var) -> bool:
         return any(var in set(variables(r)) for r in self.results)
@@ -193,8 +218,29 @@ class FixedCaches:
         )
 
 
+def results_of(main: TVMFunction, values: Values) -> list[Expr]:
+    """Return the results of a function: the fields of the tuple that it returns, or its value."""
+    body = main.body.body
+    while body in values and not isinstance(values[body].value, tvm.ir.Tuple):
+        if not isinstance(values[body].value, tvm.ir.Var):
+            return [body]
+        body = values[body].value
+    body = values[body].value if body in values else body
+    return list(body.fields) if isinstance(body, tvm.ir.Tuple) else [body]
+
+
 def _plain(var: Var) -> tuple[int, ...]:
     return tuple(range(len(var.ty.shape.values)))
+
+
+def _writes(call: Expr) -> bool:
+    """Return whether a value is a written slice."""
+    return getattr(getattr(call, "op", None), "name", "") == WRITE_SLICE
+
+
+def _reduction(call: Expr) -> str:
+    """Return how a scatter or a write combines old and new elements."""
+    return "update" if _writes(call) else str(call.attrs.reduction)
 
 
 def _moves(call: Expr) -> bool:
@@ -233,7 +279,7 @@ def checks_first(bindings: Sequence[Binding], params: Sequence[Var]) -> list[Bin
         read.discard(binding)
         needs[binding] = read.union(*(needs.get(r, ()) for r in read))
         name = getattr(getattr(binding.value, "op", None), "name", "")
-        if name in (UPDATE, UPDATE_ND) or read & late:
+        if name in (UPDATE, UPDATE_ND, UPDATE_SLICE) or read & late:
             late.add(binding)
         elif name == CHECKED:
             first |= {binding, *needs[binding]}
@@ -251,4 +297,4 @@ def _dims(var: Var) -> list[Expr]:
     return [*(values or ())]
 
 
-__all__ = ["FixedCache", "FixedCaches", "checks_first"]
+__all__ = ["FixedCache", "FixedCaches", "checks_first", "results_of"]

@@ -19,7 +19,7 @@ from tvm_disc.schedules.opaque.round_rows import plan_round_rows
 from tvm_disc.schedules.opaque.rpn import plan_proposals
 from tvm_disc.schedules.opaque.sampling import plan_sample
 from tvm_disc.schedules.opaque.threefry import plan_threefry
-from tvm_disc.schedules.opaque.update import plan_update, plan_update_nd
+from tvm_disc.schedules.opaque.update import plan_update, plan_update_nd, plan_update_slice
 from tvm_disc.shape import Solver
 
 PLANS: Mapping[str, Callable[[Node], Plan]] = {
@@ -42,6 +42,7 @@ PLANS: Mapping[str, Callable[[Node], Plan]] = {
     "disc.threefry": plan_threefry,
     "disc.update": plan_update,
     "disc.update_nd": plan_update_nd,
+    "disc.update_slice": plan_update_slice,
 }
 
 

@@ -1,4 +1,4 @@
-"""Scatters into the memory of their first operand."""
+"""Scatters, and writes of slices, into the memory of their first operand."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tvm import tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Plan
 from tvm_disc.schedules.opaque.scatter import place_of, put
 from tvm_disc.tir.builder import const, i64
@@ -71,6 +72,38 @@ def plan_update_nd(node: Node) -> Plan:
     return _plan(node, outer, inner, emit)
 
 
+def plan_update_slice(node: Node) -> Plan:
+    """Return the plan of a write of ``new`` at positions ``first`` on ``(buffer, new, first)``.
+
+    All elements are independent. Those outside of the buffer are dropped; if positions wrap, those
+    of an axis that is longer than the buffer's are.
+    """
+    _, new, first = node.inputs
+    axes, along, wraps = node.attrs["axes"], node.attrs["along"], node.attrs["wraps"]
+    outer, inner = new.shape[:-1], new.shape[-1:]
+    shared = static_dim(first.shape[0]) == 1
+
+    def emit(body: Body, head: Sequence[Expr], begin: Expr, size: Expr) -> None:
+        low = body.low
+        with low.loop("e", size) as e:
+            index = [*head, begin + e]
+            target, inside = list(index), const(True, "bool")
+            for k, axis in enumerate(along):
+                extent = i64(node.shape[axes[axis]])
+                item = i64(0) if shared else index[0]
+                place = index[axis] + cast(low.at(first, [item, i64(k)]), "int64")
+                place = low.settle("at", place)
+                if wraps:
+                    inside = tirx.And(inside, index[axis] < extent)
+                    place = tirx.floormod(place, tirx.max(extent, i64(1)))
+                else:
+                    inside = tirx.And(inside, tirx.And(place >= 0, place < extent))
+                target[axis] = place
+            _put(body, node, target, low.at(new, index), low.settle("inside", inside))
+
+    return _plan(node, outer, inner, emit)
+
+
 def _put(body: Body, node: Node, target: Sequence[Expr], value: Expr, inside: Expr | None) -> None:
     """Emit the combination of a new value with the element at ``target``, permuted by ``axes``."""
     places = dict(zip(node.attrs["axes"], target, strict=True))
@@ -101,7 +134,7 @@ def _plan(
     def emit_elements(body: Body) -> None:
         emit(body, [], body.lo, body.hi - body.lo)
 
-    _, new, indices = node.inputs
+    _, new, indices = node.inputs  # for slices: their positions
     work, itemsize = product(new.shape), int(tvm.DataType(node.dtype).bits) // 8 or 1
     moved = 2 * itemsize * i64(work) + 8 * i64(product(indices.shape))
     if outer:

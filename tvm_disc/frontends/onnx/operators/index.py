@@ -158,7 +158,8 @@ def _tensor_scatter(n: OnnxNode) -> Expr:
     at = n.maximum(n.minimum(place, count - 1), 0)
     read = op("take", update, at, axis=axis, batch_dims=1)
     shown = n.reshape(inside, [batch if a == 0 else size if a == axis else 1 for a in range(rank)])
-    return n.where(shown, read, cache)
+    parts = cache, update, n.expand(first, 1)
+    return n.written(n.where(shown, read, cache), parts, [axis], mode == "circular")
 
 
 ROWS: tuple[Row, ...] = (

@@ -119,7 +119,7 @@ def _update_slice(n: StableHLONode) -> Expr:
         return update
     if 0 in sizes:
         return x
-    inside = None
+    inside, new = None, update
     for a in places:
         at = n.along(n.arange(n.size(x, a)), a, n.rank(x))
         here = at - n.scalar(begins[a])
@@ -130,7 +130,8 @@ def _update_slice(n: StableHLONode) -> Expr:
         limited = n.maximum(n.minimum(flat, n.scalar(last)), n.like(0, flat))
         update = n.take(update, limited, a)
     assert inside is not None
-    return n.where(inside, update, x)
+    first = n.reshape(n.vector([begins[a] for a in places]), [1, len(places)])
+    return n.written(n.where(inside, update, x), (x, new, first), places)
 
 
 def _covers(n: StableHLONode, x: Expr, update: Expr, axis: int) -> bool:

@@ -13,6 +13,7 @@ from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, number
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
+from tvm_disc.relay.kernel_ops import write_slice_call
 from tvm_disc.relay.ops.algebra import maximum, minimum, where
 from tvm_disc.typing import Expr, Size
 
@@ -240,7 +241,19 @@ def _slice_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return sliced(ctx, x, extents)
 
 
+def _write_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Return the first operand, with a record of how it is made of the others."""
+    selected: Tensor = args[0]
+    if value_of(selected) is not None:
+        return selected
+    along = [ctx.axis(a, selected.rank) for a in attrs["axes"]]
+    parts = [ctx.expr(t) for t in args]
+    call = write_slice_call(parts, along, bool(attrs["wraps"]))
+    return ctx.emit(call, selected.dims, selected.dtype)
+
+
 LOWER: Mapping[str, Rule] = {
+    "write_slice": _write_slice,
     "strided_slice": strided_slice,
     "slice_like": _slice_like,
 }

@@ -1,0 +1,70 @@
+"""Calls of programs whose results may take the memory of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import tvm_ffi
+
+from tvm_disc.abi.manifest import Manifest
+from tvm_disc.runtime.arrays import as_tensor
+from tvm_disc.typing import Argument, Arguments
+
+Donated: TypeAlias = Sequence[tuple[str, int | None, str]]  # name, result, why there is none
+
+
+class Donating:
+    """A program's entry that passes donated inputs as tensor objects, which a result may be.
+
+    Args:
+        main: the compiled entry.
+        names: the names of the inputs.
+        donated: for each donated input its name, and the result that takes its memory, if any.
+    """
+
+    def __init__(self, main: Callable[..., object], names: Sequence[str], donated: Donated) -> None:
+        self.main = main
+        self._taken = [names.index(name) for name, result, _ in donated if result is not None]
+
+    def __call__(self, *args: Argument) -> object:
+        """Call the program; read-only arrays are copied."""
+        given: list[object] = list(args)
+        for k in self._taken:
+            if k < len(given):
+                given[k] = _tensor(given[k])
+        return self.main(*given)
+
+
+def _tensor(value: object) -> object:
+    """Return a tensor as TVM's object; other values are returned as they are."""
+    if isinstance(value, tvm_ffi.Tensor) or not hasattr(type(value), "__dlpack__"):
+        return value
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        value = value.copy()
+    return tvm_ffi.from_dlpack(as_tensor(value))
+
+
+def preserved(manifest: Manifest, args: Arguments) -> Arguments:
+    """Return arguments with copies of the donated ones, which calls then write into."""
+    names = [name for name, _, _ in manifest.get("donated", ())]
+    if not names:
+        return args
+    pairs = zip(manifest["inputs"], args, strict=True)
+    return tuple([_copy(a) if name in names else a for (name, _, _), a in pairs])
+
+
+def _copy(value: Argument) -> Argument:
+    """Return a copy of a tensor; other values are returned as they are."""
+    if not hasattr(type(value), "__dlpack__"):
+        return value
+    source = tvm_ffi.from_dlpack(as_tensor(value))
+    if str(source.dtype) != "bfloat16":
+        return np.array(np.from_dlpack(source))
+    words = np.array(np.from_dlpack(source._create_view(source.shape, "uint16")))
+    found: Argument = tvm_ffi.from_dlpack(words)._create_view(source.shape, "bfloat16")
+    return found
+
+
+__all__ = ["Donating", "preserved"]
