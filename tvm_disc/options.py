@@ -73,8 +73,8 @@ class Options:
         state_window: the most rows that a growing cache of ``state`` keeps after a call; older rows
             are dropped. The caller promises that they, and their number, do not affect later
             results (docs/state.md). 0 keeps the rows of the model's result.
-        donate: names of inputs, with ``*`` and ``?``, or positions of inputs, whose memory a call may
-            use for its results; the caller does not read them afterwards. A scatter into such an
+        donate: names of inputs, with ``*`` and ``?``, or positions, whose memory a call may use
+            for its results; the caller does not read them afterwards. A scatter into such an
             input updates it in place, and its result is the input's memory. ``explain()`` lists
             which result takes which input (docs/state.md). GPU programs allocate their results.
         weights: quantize float32 weights of matmuls to ``"int8"`` or ``"int4"``, symmetrically, at

@@ -30,8 +30,8 @@ ROUND_ROWS = "disc.round_rows"
 UPDATE = "disc.update"
 UPDATE_ND = "disc.update_nd"
 
-# ``(buffer, new, first[items, axes])``: ``new`` written at positions ``first`` along some axes: a row
-# of positions for each index of axis 0, or one for all. The result is the buffer's memory.
+# ``(buffer, new, first[items, axes])``: ``new`` written at positions ``first`` along some axes: a
+# row of positions for each index of axis 0, or one for all. The result is the buffer's memory.
 UPDATE_SLICE = "disc.update_slice"
 
 # ``(selected, data, new, first)``: returns ``selected``, which is ``data`` with ``new`` written at
