@@ -85,8 +85,9 @@ def _assert_nonzero(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _assert_nonempty(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Return the operand, whose ``axes`` must each have ``least`` elements; not checked in
-    branches.
+    """Return the operand, whose ``axes`` must each have at least ``least`` elements.
+
+    Inside a branch nothing is checked.
     """
     data: Tensor = args[0]
     least = i64(int(attrs["least"]))
@@ -116,7 +117,10 @@ def _number(ctx: Emitter, x: Tensor) -> Dim:
 
 
 def _compared(ctx: Emitter, known: Bounds, low: Dim, high: Dim) -> bool | None:
-    """Return True if all elements are proved inside, False if some is proved outside, else None."""
+    """Return True if all elements are proved in [low, high), False if one is proved outside.
+
+    Returns None if neither is proved.
+    """
     least, greatest = known
     if least is None or greatest is None:
         return None
@@ -129,7 +133,7 @@ def _compared(ctx: Emitter, known: Bounds, low: Dim, high: Dim) -> bool | None:
 
 
 def _has_elements(ctx: Emitter, data: Tensor) -> bool:
-    """Return whether a refuted condition fails the build: outside of branches, and if not empty."""
+    """Return whether every call checks an element: not in a branch, and ``data`` is not empty."""
     return not ctx.nested and all(ctx.solver.known_le(i64(1), d) for d in data.dims)
 
 
@@ -181,7 +185,7 @@ def _checked(
     what: str,
     kind: str,
 ) -> Tensor:
-    """Return ``data``, which the host program passes on if ``extent`` is within the limits."""
+    """Return ``data`` after a check of the host program that ``extent`` is within the limits."""
     numbers = [ctx.expr(x) for x in extent]
     if ctx.checks.portable:
         return _matched(ctx, data, numbers, limits)
@@ -192,7 +196,7 @@ def _checked(
 def _matched(ctx: Emitter, data: Tensor, numbers: list[Expr], limits: tuple[Dim, Dim]) -> Tensor:
     """Emit the check for TVM's own virtual machine as a shape match.
 
-    The number of limits that are violated must match the shape ``[0]``.
+    The number of violated limits is matched as a shape with ``[0]``, which fails unless it is 0.
     """
     low, high = (ctx.expr(Tensor((i64(1),), "int64", value=objects([x], (1,)))) for x in limits)
     outside = [

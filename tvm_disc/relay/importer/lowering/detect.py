@@ -1,7 +1,7 @@
 """Import rules: selection of detected boxes.
 
 A suppression kernel computes which boxes are kept. The rest is sorting, compaction and gathers,
-which fuse with neighbouring operators.
+which fuse with adjacent operators.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def compaction(ctx: Emitter, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compact the elements of ``[b, n]`` that ``keep`` marks, in their order.
 
     Returns:
-        (places, filled, count): for each position of the last axis, the source position of the
-        element moved there, and whether there is one; and the number of kept elements, ``[b]``.
+        (places, filled, count): by position of the result, the position in the operand of the
+        element moved there, and whether there is one; then the number of kept elements, ``[b]``.
     """
     batch, size = keep.dims
     dims = [batch, size + 1]

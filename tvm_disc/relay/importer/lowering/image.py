@@ -257,8 +257,8 @@ def _nearest(ctx: Emitter, at: Tensor, rounding: str) -> Tensor:
     elif rounding == "ceil":
         whole = ctx.apply("ceil", at - little)
     elif rounding in ("round", "round_prefer_ceil"):
-        # Half of a non-negative position is rounded up; for negative positions rounding has no
-        # effect.
+        # Halves of non-negative positions are rounded up. Rounding of negative positions has no
+        # effect: they are clamped to 0.
         whole = ctx.apply("floor", at + half)
     elif rounding == "round_prefer_floor":
         whole = ctx.apply("ceil", at - half)

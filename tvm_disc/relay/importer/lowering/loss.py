@@ -151,7 +151,8 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """
     gradient, data = args
     layout, names = str(attrs["data_layout"]), str(attrs["out_layout"]) or "OIHW"
-    # The attribute ``kernel_layout`` holds the layout of the data unless it has its default.
+    # Relay stores the layout of the data in ``kernel_layout``; its default means that the layout
+    # of the data is that of the gradient.
     own = layout if attrs["kernel_layout"] == "OIHW" else str(attrs["kernel_layout"])
     x, _ = channels_first(ctx, data, own, "NCHW")
     given, _ = channels_first(ctx, gradient, layout, "NCHW")
@@ -167,13 +168,14 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     groups = int(attrs["groups"])
     ctx.solver.require_divides(i64(groups), x.dims[1], ctx.where("groups must divide the channels"))
     own = ctx.solver.simplify(tirx.floordiv(x.dims[1], i64(groups)))
-    # Each channel group's batch is one channel group of the convolution.
+    # Exchange batch and channels within each group: the batch of a group becomes one channel
+    # group of the convolution.
     batch, *image = (x.dims[k] for k in (0, 2, 3))
     apart = permute(ctx, ctx.reshape(x, [batch, i64(groups), own, *image]), [2, 1, 0, 3, 4])
     images = ctx.reshape(apart, [own, batch * groups, *image])
     kernel = permute(ctx, given, [1, 0, 2, 3])
     found = convolve(ctx, R.nn.conv2d, images, kernel, {**attrs, "channels": None}, window)
-    for k in range(2):  # drop windows that no stride reached
+    for k in range(2):  # drop rows and columns beyond the kernel
         ctx.solver.require_le(i64(taps[k]), found.dims[2 + k], ctx.where("the kernel must fit"))
     cut = sliced(ctx, found, {2 + k: (i64(0), i64(taps[k]), 1) for k in range(2)})
     order = ["IOHW".index(c) for c in names]

@@ -1,6 +1,7 @@
 """Integer arithmetic in memory, to compute shapes from data at run time.
 
-The results are read back as sizes, so that expressions of them are as simple as for any dim.
+The results are read back as symbols, so that later shape formulas contain one symbol, not the
+computation.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def _topk(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor | tuple[Tensor, ...]
 
 
 def _first_places(ctx: Emitter, x: Tensor, axis: int, count: Any, ascending: bool) -> Tensor:
-    """Return the first positions of :func:`order`; a few are selected without a sort."""
+    """Return the first ``count`` positions of :func:`order`, without a sort if at most ``FEW``."""
     few = literal(count)
     if few is None or not 0 < few <= FEW:
         places = order(ctx, x, axis, ascending)
@@ -96,8 +96,8 @@ def _first_places(ctx: Emitter, x: Tensor, axis: int, count: Any, ascending: boo
     return ctx.emit(call, dims, "int64")
 
 
-# Maximum number of positions that are selected by insertion. In the worst case, a sorted line, each
-# element moves all of them: as many operations as a merge sort of a long line.
+# Maximum number of positions that are selected by insertion instead of a sort. In the worst case, a
+# sorted line, each element moves all of them, which costs about as much as a merge sort.
 FEW = 64
 
 

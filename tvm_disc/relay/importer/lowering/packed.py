@@ -26,7 +26,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
 from tvm_disc.relay.importer.lowering.transform import axes_of, permute
 from tvm_disc.relay.importer.tensor import Tensor
 
-# Evaluation points of the Winograd transform's polynomials, by their number.
+# Evaluation points of the Winograd transform's polynomials, keyed by the number of points.
 _PLACES = {3: (0, -1, 1), 5: (0, -1, 1, 0.5, -2), 7: (0, -1, 1, 0.5, -0.5, 2, -2)}
 
 

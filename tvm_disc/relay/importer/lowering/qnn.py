@@ -100,7 +100,7 @@ def _sums(ctx: Emitter, attrs: Attrs) -> str:
 
 
 def _less(ctx: Emitter, y: Tensor, vector: np.ndarray, axis: int) -> Tensor:
-    """Return ``y`` less one constant per entry of ``axis``."""
+    """Return ``y`` minus a constant vector along ``axis``."""
     if not vector.any():
         return y
     return y - laid(ctx, ctx.constant(_int32(vector)), y, axis)

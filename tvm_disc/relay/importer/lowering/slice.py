@@ -84,8 +84,8 @@ def _read_extents(
 ) -> dict[int, tuple[Size, Size, int]]:
     """Return (begin, length, stride) by axis for bounds that are read from data.
 
-    The bounds are wrapped and clamped in memory, so that what is read back is as simple as a dim: a
-    position within the axis, and a length that fits after it.
+    Emitted operators wrap and clamp the bounds. The results are then read as symbols: a position
+    within the axis, and a length that fits after it. Later formulas therefore stay short.
     """
     begin, end = (_line(ctx, a) for a in args[:2])
     strides = ctx.shape_arg(args[2], "the strides", limited=False) if len(args) > 2 else [1]

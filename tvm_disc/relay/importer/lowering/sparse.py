@@ -29,7 +29,7 @@ def _coordinates(ctx: Emitter, indices: Tensor, rank: int) -> Tensor:
 
 
 def _sparse_to_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Return a dense tensor of the default with the values scattered; the last value wins."""
+    """Return the values scattered into a tensor of the default; the last of duplicates is kept."""
     indices, values, default = args[:3]
     given = len(args) > 3
     sizes = ctx.size_arg(args[3], "the shape") if given else list(attrs["output_shape"])
@@ -60,9 +60,7 @@ def _sparse_to_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def stacked(ctx: Emitter, parts: list[Tensor], axis: int) -> Tensor:
-    """Return parts of one shape stacked along ``axis``, by selects, which compute nothing in a
-    branch.
-    """
+    """Return parts of equal shape stacked along ``axis``: an element-wise select by position."""
     dims = list(parts[0].dims)
     line = [i64(1)] * (len(dims) + 1)
     line[axis] = i64(len(parts))

@@ -73,7 +73,7 @@ def on_numbers(rule: Rule) -> Rule:
 
 
 def arithmetic(rule: Rule) -> Rule:
-    """Return ``rule`` for programs that compute no bools; type inference accepts them."""
+    """Return ``rule`` restricted to numbers in programs; type inference also accepts bools."""
 
     def checked(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
         ctx.refuse_bools(args)

@@ -48,7 +48,7 @@ class PhaseAxis:
         taps: taps of each phase; taps that a phase does not have are zero.
         before, after: padding of the convolution.
         skipped: elements of the interleaved result before the first element of the output.
-        length: size of the output less ``stride`` times that of the input.
+        length: size of the output minus ``stride`` times the size of the input.
     """
 
     kernel: int
