@@ -18,7 +18,7 @@ from tvm_disc.typing import UNSET, Binding, Expr
 
 
 class Branches:
-    """Emits Relax branches and merges the values of both branches."""
+    """Emitter of Relax branches, which merges the values of both branches."""
 
     def __init__(self, walk: ModuleWalk, forms: Forms) -> None:
         self.walk, self.forms = walk, forms
@@ -46,7 +46,8 @@ class Branches:
             call.others += values
         recurs = bool(calls)
         joint = self._joint(values[0], values[-1])
-        # The dims of a recursive result are those of a later iteration.
+        # If a branch is a recursive call, dims of the result may belong to a later iteration. The
+        # type of the result then has literal dims only.
         inner = {v for v, _ in self.solver.symbols()[outer:]}
         erased = self.forms.erased(values[0]) if recurs else self._joined(joint, values[-1], inner)
         branches = []
@@ -54,7 +55,7 @@ class Branches:
             self.ctx.sequences.append(bindings)
             if isinstance(value, Bottom):
                 text = tvm.ir.StringImm(failure)
-                # BOTTOM occurs only while a result type is inferred; that import is discarded.
+                # BOTTOM occurs only in an import that infers a result type and is then discarded.
                 self.walk.object_ops += value is FAILED
                 out = self.ctx.bind(object_call("fail", text), erased)
             else:
@@ -68,8 +69,8 @@ class Branches:
         a: tuple[Boxed | Tensor, ...] | Boxed | Tensor,
         b: tuple[Boxed | Tensor, ...] | Boxed | Tensor,
     ) -> Any:
-        """Return the common form of both branch values; different functions become run-time
-        closures.
+        """Return the value form that both branch values are converted to; two different functions
+        become run-time closures.
         """
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
             return tuple(self._joint(x, y) for x, y in zip(a, b, strict=True))

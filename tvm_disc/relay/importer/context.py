@@ -37,11 +37,11 @@ def i64(value: int) -> Expr:
 
 MOST_ELEMENTS = 1 << 47  # elements that a processor can address
 MOST_NUMBER = 1 << 62
-NAMED = 3  # sizes that depend on at least so many numbers in the data get a symbol
+NAMED = 3  # a size that contains at least this many symbols read from data is named
 
 
 def reshape_call(x: Expr, dims: Sequence[Dim]) -> Expr:
-    """Return a reshape of ``x`` to ``dims``; TVM's own builder treats a dim of 0 as a code."""
+    """Return a reshape of ``x`` to ``dims``; TVM's own builder reads a dim of 0 as "copy"."""
     op = tvm.ir.Op.get("relax.reshape")
     return tvm.ir.Call(op, [x, relax.ShapeExpr(list(dims))])
 
@@ -71,18 +71,18 @@ class Emitter:
         self.solver = solver
         self.checks = checks or Checks()
         self.sequences: list[list[Any]] = [[]]
-        # Number of open branches and functions. What they require must not be required of every
-        # call.
+        # Number of open branches and functions. Their requirements must not become guards of the
+        # program, since a call may not execute them.
         self.nested = 0
         self.span: Span | None = None
         self.operator = ""
         self.literals = Literals()
         self._read: set[Any] = set()  # symbols whose values are read from tensors at run time
         self._roomy: set[Any] = set()  # keys of tensor sizes that already have an overflow guard
-        self._names: dict[Any, Var] = {}  # symbols defined as sizes that depend on data, by key
+        self._names: dict[Any, Var] = {}  # symbols that name sizes which depend on data, by key
         self._sizes: set[Any] = set()  # keys of dims that are known to be non-negative
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
-        # the sequence that binds a symbol of the solver's definitions
+        # by symbol of ``solver.definitions``: the sequence that contains its binding
         self._defined: dict[Any, list[Any]] = {}
 
     # -- queries -------------------------------------------------------------------------------
@@ -158,9 +158,10 @@ class Emitter:
         return value
 
     def require_some(self, axes: Sequence[tuple[int, Dim]], wanted: Sequence[Dim]) -> None:
-        """Require that axes read at literal positions have elements, unless the result is empty.
+        """Require that the axes, which are read at literal positions, are not empty.
 
-        Positions in memory are guarded at the launch of the kernel (``codegen.plan.picks``).
+        An axis may be empty if a dim of the result, one of ``wanted``, is 0. Positions read from
+        memory are guarded at the launch of the kernel (``codegen.plan.picks``).
         """
         if any(self.literal(d) == 0 for d in wanted):
             return
@@ -215,10 +216,10 @@ class Emitter:
         return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
 
     def _named(self, dim: Dim) -> Dim:
-        """Return a size, or a symbol defined as it if it depends on several numbers in the data.
+        """Return ``dim``, or a symbol defined as ``dim`` if it has many symbols read from data.
 
-        Formulas of later sizes contain the symbol: those of a detection model, which scales and
-        pads its image, would repeat the formulas of height and width for each feature map.
+        Formulas of later sizes then contain the symbol. Without it, a detection model that scales
+        and pads its image would repeat the formulas of height and width for each feature map.
         """
         if not self._read or isinstance(dim, tirx.Var | tirx.IntImm):
             return dim
@@ -245,10 +246,10 @@ class Emitter:
     def require_sizes(self, dims: Sequence[Dim]) -> None:
         """Require that the dims of a result are non-negative: proved, or guarded at run time.
 
-        Every result type is checked here. Symbols are sizes of arrays; other dims, such as ``n -
-        3``, come from shape arithmetic and may be negative. Inside a branch or a function nothing
-        is required, because a call may not execute it: the launch of the kernel has the guard
-        (``codegen.plan.position``).
+        Every result type is checked here. A symbol is the size of an array; other dims, such as
+        ``n - 3``, come from shape arithmetic and may be negative. Inside a branch or a function
+        this method adds no guard, because a call may not execute the body. There, the launch of the
+        kernel has the guard (``codegen.plan.position``).
 
         Raises:
             TypeMismatch: a dim is a negative literal.
@@ -364,8 +365,8 @@ class Emitter:
     # -- shapes --------------------------------------------------------------------------------
 
     def shape_arg(self, tensor: Tensor, what: str, limited: bool = True) -> list[Any]:
-        """Return the elements of a 1-d shape tensor; elements of data as from
-        :meth:`read_numbers`.
+        """Return the elements of a 1-d shape tensor as dims; if they are not known at compile time,
+        :meth:`read_numbers` returns them.
         """
         value = value_of(tensor)
         if value is not None:
@@ -391,7 +392,7 @@ class Emitter:
         if tensor.dtype != "int64":
             numbers = self.emit(R.astype(numbers, "int64"), [i64(count)], "int64").expr
         zero, least = (relax.const(np.int64(k), "int64") for k in (0, -MOST_NUMBER))
-        # The least int64 has no negation.
+        # Clamp before the negation: the least int64 has no negation.
         numbers = self.emit(R.maximum(numbers, least), [i64(count)], "int64").expr
         parts = [
             self.emit(R.maximum(x, zero), [i64(count)], "int64").expr

@@ -1,8 +1,8 @@
 """Folds calls by known facts about elements, and derives facts about the elements of results.
 
 Importers of other frameworks wrap every index: ``where(i < 0, i + n, i)``. For literal positions,
-such as a position table cut to a length, and for positions that count from zero, the test is
-decided here and removed.
+such as a position table cut to a length, and for positions that count from zero, this module
+decides the test and removes it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TESTS: Mapping[str, tuple[bool, bool]] = {
     "greater": (True, True),
     "greater_equal": (True, False),
 }
-# Neutral elements of the operators.
+# Identity element of each operator: with it, the result is the other operand.
 _NEUTRAL_TRUTH = {"logical_and": 1, "bitwise_and": 1, "logical_or": 0, "bitwise_or": 0}
 _NEUTRAL_NUMBER = {"add": 0, "multiply": 1}
 

@@ -35,7 +35,7 @@ class Reifier(Protocol):
 
 
 class Forms:
-    """Determines kinds of values and converts values between their Relax representations."""
+    """The kinds of values, and conversions of values between their Relax representations."""
 
     def __init__(self, walk: ModuleWalk, reifier: Reifier) -> None:
         self.walk, self._reifier = walk, reifier
@@ -80,7 +80,7 @@ class Forms:
         return from_type(ty, variable, id(node))
 
     def relax_type(self, kind: Kind) -> Any:
-        """Return the Relax type of an unboxed value of this kind."""
+        """Return the Relax type of a value of this kind; the object type for boxed kinds."""
         kind = resolve(kind)
         if isinstance(kind, TensorKind):
             if any(d is None for d in kind.dims):
@@ -101,8 +101,10 @@ class Forms:
         return relax.TensorType(list(value.dims), value.dtype)
 
     def erased(self, value: tuple[Tensor, ...] | Tensor) -> TVMType:
-        """Return the type of a value outside the function that computes it: without symbolic
-        dims.
+        """Return the type that callers of a function see for its result: without symbolic dims.
+
+        Raises:
+            NotALoop: the result contains a boxed value or a function.
         """
         if isinstance(value, tuple):
             return relax.TupleType([self.erased(v) for v in value])
@@ -116,7 +118,7 @@ class Forms:
     # -- conversions ---------------------------------------------------------------------------
 
     def converted(self, value: object, kind: Kind, what: str) -> Any:
-        """Return ``value`` as a value of ``kind``: closures become run-time values, literal dims
+        """Return ``value`` converted to ``kind``: closures become run-time values, and literal dims
         are checked.
 
         Raises:

@@ -3,8 +3,8 @@
 A function is specialized once for each combination of argument kinds and closure arguments, so that
 polymorphic and higher-order functions become first-order ones. The result kind is declared, or
 found by importing the body until it no longer changes. A call of a function whose result kind is
-unknown returns BOTTOM, which any other branch overrides. Everything that a discarded import of a
-body required is discarded with it.
+unknown returns BOTTOM; where branches merge, the kind of the other branch is used. If an import of
+a body is discarded, its guards and facts are discarded too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Specialization:
     Attributes:
         args: kinds, closures and tuples of them for which the function is specialized.
         result: its result kind, None while unknown.
-        asked: whether a call needed the result kind before it was known.
+        asked: whether a call was imported before the result kind was known.
     """
 
     closure: Closure
@@ -63,8 +63,8 @@ class Specialization:
 
 
 class Widened(Exception):
-    """Raised if a function being imported is called with other literal dims: it must be
-    imported again for both.
+    """Raised if a function is called with different literal dims while its body is imported: the
+    body must be imported again, without these literals.
     """
 
     def __init__(self, entry: Specialization, args: list[object]) -> None:
@@ -85,7 +85,7 @@ def check_arguments(walk: ModuleWalk, closure: Closure, args: Sequence[object], 
 
 
 class Functions:
-    """Specializes and calls functions."""
+    """Specialization and calls of functions that are not inlined."""
 
     def __init__(self, walk: ModuleWalk, forms: Forms, evaluator: Evaluator) -> None:
         self.walk, self.forms, self._evaluator = walk, forms, evaluator
@@ -134,7 +134,10 @@ class Functions:
         return found
 
     def _specialised(self, value: object, declared: Kind, what: str) -> Any:
-        """Return the specialization of one parameter; a dim declared as ``?`` stays unknown."""
+        """Return the kind, closure or tuple of them that specializes a parameter.
+
+        A dim declared as ``?`` is unknown in the kind.
+        """
         declared = resolve(declared)
         if isinstance(value, TailCall):
             raise Unsupported(f"{what}: expected a value, found the result of a recursive call")
@@ -158,8 +161,8 @@ class Functions:
         return resolve(found)
 
     def _match_signature(self, closure: Closure, declared: FuncKind, what: str) -> None:
-        """Unify type variables of a declared parameter with the annotations of the closure
-        passed.
+        """Unify the type variables of a parameter of function type with the annotations of the
+        closure that is passed for it.
         """
         own = self.forms.signature(closure)
         if len(own.params) != len(declared.params):
@@ -289,7 +292,7 @@ class Functions:
         return self.forms.object("fail", self.forms.relax_type(kind), from_text)
 
     def _widest(self, kind: Kind, value: Any) -> Kind:
-        """Return ``kind`` without the literal dims that ``value`` does not have."""
+        """Return ``kind`` without each literal dim that differs from the dim of ``value``."""
         kind = resolve(kind)
         if isinstance(kind, TensorKind) and not isinstance(value, Boxed | tuple | Closure):
             dims = [self.ctx.literal(d) for d in value.dims]
@@ -425,7 +428,10 @@ def _wider_args(a: Any, b: Any) -> Any:
 
 
 def _wider_kind(a: Kind, b: Kind) -> Kind:
-    """Return a kind that covers both results; boxed kinds are already unified."""
+    """Return a kind that both results have: literal dims that differ become None.
+
+    Boxed kinds are equal, because they were unified before.
+    """
     a, b = resolve(a), resolve(b)
     if isinstance(a, TensorKind) and isinstance(b, TensorKind):
         return TensorKind(joined(a.dims, b.dims), a.dtype)

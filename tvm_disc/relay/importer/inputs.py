@@ -146,8 +146,8 @@ def declare(
 
     Returns:
         ``symbols``; symbols that the premises make equal are merged, so that the inputs' types show
-        the equality. A symbol that equals another expression is kept: an axis of an input declares
-        its symbol.
+        the equality. A symbol that equals an expression which is not a symbol is kept, since the
+        type of an input must contain the symbol.
     """
     inputs = Inputs(Emitter(solver), symbols)
     dims: dict[str, Any] = {}

@@ -91,7 +91,7 @@ WideKey: TypeAlias = tuple[int, int, str]
 
 
 class Wider(Exception):
-    """Raised if holes were bound to literal dims that do not hold for all uses."""
+    """Raised if a hole was bound to a literal dim, and another use has a different dim."""
 
     def __init__(self, found: Mapping[WideKey, tuple[int | None, ...]]) -> None:
         super().__init__("a type must be wider")
@@ -148,7 +148,8 @@ class Kinds:
     """Unification of kinds, with the widenings found by earlier imports of the module.
 
     Attributes:
-        wide: dims that a hole may keep, by site, rank and dtype.
+        wide: the dims of a tensor kind that is bound to a hole, by the hole's site, rank and dtype;
+            None for a dim in which uses disagreed.
     """
 
     def __init__(self, wide: dict[WideKey, tuple[int | None, ...]]) -> None:

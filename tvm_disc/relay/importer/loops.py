@@ -1,7 +1,7 @@
 """Tail-recursive functions of tensors: the form of Relay's ``while_loop``.
 
-They become loops whose state is in registers and reused buffers, without boxes. Dims of their
-results that no iteration changes are known, and those that grow by a constant if the loop counts:
+They become loops whose state is in registers and reused buffers, without boxes. A dim of the result
+is known if no iteration changes it, or if it grows by a constant and the loop has a counter:
 
     loop(t, n, x[b, 8], rows[r, 8]) = if t < n { loop(t + 1, n, f(x), concatenate(rows, g(x))) }
                                       else { (x, rows) }
@@ -43,7 +43,7 @@ from tvm_disc.typing import Expr, TVMType, Var
 
 @dataclass(eq=False)
 class _Open:
-    """A loop whose body is being imported; ``result`` is None during the import that infers it.
+    """A loop whose body is being imported; ``result`` is None while the result type is inferred.
 
     Attributes:
         after: the arguments of the recursive calls.
@@ -60,7 +60,7 @@ class _Open:
 
 
 class Loops:
-    """Converts tail-recursive functions to loops."""
+    """Import of tail-recursive functions as loops."""
 
     def __init__(self, walk: ModuleWalk, forms: Forms, evaluator: Evaluator) -> None:
         self.walk, self.forms, self._evaluator, self.ctx = walk, forms, evaluator, walk.ctx
@@ -217,7 +217,7 @@ class Loops:
 
 
 class Invariants:
-    """What is proved of the dims of a loop.
+    """Facts that are proved about the dims of a loop.
 
     Args:
         func: the function in tail-recursive form.
@@ -271,7 +271,7 @@ class Invariants:
         return mapped
 
     def _places(self) -> Mapping[Var, list[tuple[int, int]]]:
-        """Return where each symbol is a dim of a parameter."""
+        """Return, by symbol, the (parameter, axis) pairs whose dim is the symbol."""
         found: dict[Var, list[tuple[int, int]]] = {}
         for k, x in enumerate(self.state):
             for axis, d in enumerate(x.dims):
@@ -287,7 +287,7 @@ class Invariants:
         return [values[at[0]].dims[at[1]] for values in self.after]
 
     def _step(self, places: Sequence[tuple[int, int]], kept: Sequence[Expr]) -> Expr | None:
-        """Return by how much a dim grows in each iteration, None if this is not known."""
+        """Return the growth of a dim in each iteration; None if unknown."""
         if len(places) != 1 or len(self.after) != 1:
             return None
         [(k, axis)] = places
@@ -320,11 +320,11 @@ class Invariants:
         return known
 
     def _place(self, expr: ast.Expr) -> int | None:
-        """Return the number of the parameter that an expression is."""
+        """Return the index of a parameter; None for other expressions."""
         return next((k for k, p in enumerate(self.func.params) if p is expr), None)
 
     def _counts(self, expr: ast.Expr, number: int) -> bool:
-        """Return whether an expression is the parameter of this number plus one."""
+        """Return whether an expression is parameter ``number`` plus one."""
         if not isinstance(expr, ast.Call) or not _is_call(expr, "add"):
             return False
         a, b = expr.args

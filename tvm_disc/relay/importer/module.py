@@ -111,8 +111,8 @@ def import_module(
     literals = Literals()
     emitter = partial(Emitter, checks=checks)
     _import(mod, first, merged, wide, params or {}, literals, emitter)
-    # Keep what the first walk found about the inputs. Its other symbols are discarded, and no fact
-    # about them may relate symbols of the second walk.
+    # Keep the facts of the first walk about the inputs. Facts about other symbols are discarded:
+    # the second walk creates new symbols.
     second = solver or Solver()
     merged = declare(main, params or {}, constraints, premises, second, symbols)
     second.unchecked += main.attrs.get("unchecked", ())
@@ -153,7 +153,7 @@ def _import(
 
 
 class _Importer:
-    """Evaluates Relay expressions; separate components handle compound constructs."""
+    """Evaluator of Relay expressions; separate components evaluate branches, loops and objects."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class _Importer:
         self.boxes: list[Any] = []  # variables of boxed inputs
         self.describer = Describer(mod.type_definitions, self.external.types)
 
-    # Most programs need none of these components: their modules are imported on first use.
+    # The modules of these components are imported on first use: most programs need none of them.
 
     @cached_property
     def branches(self) -> Branches:
@@ -217,8 +217,8 @@ class _Importer:
                 value = self.main_input(p, scope)
                 boxed = p.name_hint in self.external.inputs
                 inputs.append(self.boxes[-1] if boxed else value.expr)
-                # The body uses one spelling for dims that are proved equal; the caller's types are
-                # unchanged.
+                # In the body, dims that are proved equal are the same expression. The parameter's
+                # type, which the caller sees, is unchanged.
                 known = isinstance(value, Tensor)
                 scope.variables[p] = self.ctx.reshape(value, value.dims) if known else value
         value = self.evaluate(main.body, scope)

@@ -98,7 +98,7 @@ class Objects:
         return self._test(source, pattern.constructor, rows, node, scope)
 
     def _settled(self, row: _Row, node: ast.Match) -> _Row:
-        """Return a match clause with wildcards, variables and tuple patterns resolved."""
+        """Return a clause whose only tests are of constructors: other patterns are resolved."""
         tests: list[tuple[Any, ast.Pattern]] = []
         bound = list(row.bound)
         stack = list(reversed(row.tests))

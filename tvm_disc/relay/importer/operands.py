@@ -17,15 +17,15 @@ from tvm_disc.relay.ops.row import OpRow
 _POSITIONS = ("indices", "sparse_indices", "sparse_indptr", "box_indices", "*indices")
 _COMPARED = ("one_hot", "dyn.one_hot", "vision.non_max_suppression")
 # Errors of a rule that receives operands of unsuitable rank or attributes of unsuitable type. Of
-# TVM's own errors, only the division by zero that an attribute causes counts; others are bugs.
+# TVM's InternalErrors, only a division by zero is caused by an attribute; the others are bugs.
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
 
 # Attributes that name an element type, and values that select the operands' type.
 _TYPES, _NONE = {"dtype", "out_dtype", "pack_dtype"}, (None, "", "None")
 _SHORT = ("float", "int", "uint", "bool")
-# Operators on windows, images and boxes, whose attributes TVM stores in 32 bits, and those
-# attributes that are counts.
+# Operators on windows, images and boxes, whose attributes TVM stores in 32 bits. ``_COUNTS`` are
+# those attributes that must be at least 1.
 _WINDOWS = ("nn.", "qnn.", "dyn.nn.", "image.", "vision.", "stft")
 _MOST = 2**31 - 1
 _COUNTS = frozenset(

@@ -48,7 +48,10 @@ def line_of(ctx: Emitter, x: object) -> Progression | None:
 
 
 def _line_of_literal(x: Tensor) -> Progression | None:
-    """Return the progression of a one-dimensional literal with equal differences, else None."""
+    """Return the progression of a literal if its elements have equal differences, else None.
+
+    At most one axis may have a size other than 1.
+    """
     numbers = _numbers(x)
     if numbers is None or numbers.size < 2 or max(numbers.shape) != numbers.size:
         return None

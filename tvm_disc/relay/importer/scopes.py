@@ -54,7 +54,7 @@ class Bottom:
 
 
 BOTTOM = Bottom()
-FAILED = Bottom()  # no clause of a match fits: the program stops with an error
+FAILED = Bottom()  # result of a match without a fitting clause, which stops the program
 
 
 @dataclass(eq=False)

@@ -74,7 +74,7 @@ def _elementwise(meaning: Callable[..., Expr], arity: int = 2) -> ValueRule:
 
 
 def _of_truths(rule: ValueRule) -> ValueRule:
-    """Return ``rule`` restricted to bools; for numbers, the rule for tensors reports the error."""
+    """Return ``rule`` for bools only; for numbers, the tensor rule reports the error."""
     return lambda ctx, args, attrs: (
         rule(ctx, args, attrs) if all(a.dtype == "bool" for a in args) else None
     )

@@ -47,7 +47,8 @@ class ModuleWalk:
         self.entries: list[Any] = []
         self.object_ops = 0
         self._named = 0
-        # the solver's scope of the function being built: a branch in it may capture a value
+        # depth of the solver's scope of the function being built; a symbol captured by an inner
+        # branch must be declared at this depth
         self._depth = self.solver.depth
 
     def at(self, node: Any, text: str) -> str:
@@ -99,7 +100,9 @@ class ModuleWalk:
             self.frame, self._depth = outer
 
     def seen_from_here(self, value: Boxed | Tensor, owner: Frame) -> object:
-        """Return a value of an outer function in the current function, as an extra parameter."""
+        """Return the form of a value in the current function: a value of an outer function becomes
+        an extra parameter.
+        """
         if owner is self.frame or isinstance(value, Closure | Bottom | TailCall):
             return value
         if isinstance(value, tuple):
