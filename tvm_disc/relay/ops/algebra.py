@@ -1,7 +1,7 @@
-"""Operators on tensors, which the current builder emits: ``x * x + 4``.
+"""Python operators on tensors: the current builder emits the calls of ``x * x + 4``.
 
 The tensor types of import rules, decompositions and front ends are subclasses of :class:`Algebra`.
-The current builder emits their operators; ``building`` sets it while one operator is converted.
+``building`` sets the current builder while one operator is converted.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _reflected(name: str) -> Callable[[T, Number], T]:
 class Algebra:
     """A tensor with operators. ``==`` compares identity; :meth:`equal` compares elements."""
 
-    __array_ufunc__ = None  # NumPy's numbers leave the operator to the tensor
+    __array_ufunc__ = None  # makes NumPy numbers defer to the tensor's operator
 
     def _builder(self) -> Builder:
         return current()
@@ -109,13 +109,13 @@ class Algebra:
 
 
 def maximum(a: T, b: T | Number) -> T:
-    """Return the greater of two elements."""
+    """Return the element-wise maximum."""
     found: T = current().apply("maximum", a, b)
     return found
 
 
 def minimum(a: T, b: T | Number) -> T:
-    """Return the lesser of two elements."""
+    """Return the element-wise minimum."""
     found: T = current().apply("minimum", a, b)
     return found
 

@@ -11,7 +11,7 @@ from .row import BROADCAST, ELEMWISE, INJECTIVE, OPAQUE, OUT_ELEMWISE, REQUIRED,
 elem = References("elementwise")
 ref = References("transform")
 
-# Sizes for results of operators without operands.
+# Attributes of ``strided_slice`` and its variants.
 SLICE = {
     "begin": REQUIRED,
     "end": REQUIRED,

@@ -44,8 +44,9 @@ def overlap(a: Array, b: Array) -> Any:
 def _keeps(
     rows: Array, limit: int, threshold: object, any_class: bool, columns: tuple[int, int, int]
 ) -> list[bool]:
-    """Return flags of the ``rows`` that are kept, sorted by score; boxes without a positive
-    score are not compared.
+    """Return for each of ``rows``, which are sorted by score, whether it is kept.
+
+    Boxes without a positive score are not compared with others.
     """
     start, score_index, id_index = columns
     kept: list[int] = []

@@ -42,8 +42,8 @@ def as_kind(x: Array, dtype: str) -> Array:
     """Convert a sum to a different type of the same kind.
 
     Raises:
-        ValueError: the kinds differ, so that the result would depend on when the conversion
-        happens.
+        ValueError: the kinds differ. The result would then depend on whether the elements or the
+            sum are converted.
     """
     if dtype and np.dtype(dtype).kind != x.dtype.kind:
         raise ValueError(f"{x.dtype} summed as {dtype}")

@@ -331,7 +331,7 @@ def avg_pool(
 
 
 def global_pool(func: Callable[..., object]) -> Callable[..., Array]:
-    """Return ``func`` over all spatial dims, which become 1."""
+    """Return a pooling that applies ``func`` over all spatial dims, which become 1."""
 
     def apply(x: Array, *, layout: str, out_layout: str = "", **_: Any) -> Array:
         axes = tuple(i for i, c in enumerate(layout) if c not in "NC")
@@ -342,7 +342,7 @@ def global_pool(func: Callable[..., object]) -> Callable[..., Array]:
 
 
 def adaptive_pool(func: Callable[..., Any]) -> Callable[..., Array]:
-    """Return ``func`` over windows chosen for a given output size."""
+    """Return a pooling that applies ``func`` to windows chosen for a given output size."""
 
     def apply(
         x: Array, *, output_size: Sequence[int], layout: str, out_layout: str = "", **_: Any
@@ -361,7 +361,7 @@ def adaptive_pool(func: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def pad(x: Array, value: Array, *, pad_width: Sequence[Sequence[int]], pad_mode: str) -> Array:
-    """Add borders: ``value``, the repeated ``edge``, or a ``reflect``-ion."""
+    """Add borders: of ``value``, of the repeated edge, or of reflected elements."""
     width = [tuple(p) for p in pad_width]
     if pad_mode == "constant":
         return np.pad(x, width, constant_values=value.item())

@@ -23,7 +23,11 @@ def _kernel_matrix(tile: int, taps: int) -> Array:
 
 
 def winograd_weights(w: Array, *, tile_size: int) -> Array:
-    """Transform the axes of a kernel; a depth below 3 or other than the height stays."""
+    """Transform the spatial axes of a kernel.
+
+    The depth axis of a 3-d kernel is not transformed if its size is not from 3 to 7 or differs from
+    the height.
+    """
     dtype = w.dtype
     flat = w.ndim == 5 and not (2 < w.shape[2] < 8 and w.shape[2] == w.shape[3])
     for axis in range(3 if flat else 2, w.ndim):
@@ -71,7 +75,7 @@ def blocked_dense(x: Array, w: Array, *, weight_layout: str, out_dtype: str, **_
 def bitpack(
     x: Array, *, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str
 ) -> Array:
-    """Pack bits of neighbouring elements into numbers, the first into the highest bit."""
+    """Pack bits of adjacent elements into numbers, the first into the highest bit."""
     width, pack_axis = np.dtype(pack_type).itemsize * 8, pack_axis % x.ndim
     last = np.moveaxis(x, pack_axis, -1).astype("int64")
     apart = last.reshape(*last.shape[:-1], last.shape[-1] // width, width)

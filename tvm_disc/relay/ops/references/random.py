@@ -36,12 +36,12 @@ def _hash(key: Sequence[int], counter: Sequence[int]) -> list[int]:
 
 
 def _shifted(a: int) -> tuple[int, int]:
-    """Return the marker bit of a path shifted by one; after the second word none is left."""
+    """Return both words of a path's marker bit, shifted right by one; zeros after the last bit."""
     return (0, 1 << 63) if a == 1 else (a >> 1, 0)
 
 
 def _next(state: list[int], count: int) -> list[int]:
-    """Return a state whose counter can count ``count`` more numbers."""
+    """Return a state whose counter can be advanced by ``count`` without overflow."""
     if state[7] < MASK - count:
         return state
     if state[8] == 0:

@@ -122,7 +122,7 @@ def crop_and_resize(
             first, last = boxes[n, axis], boxes[n, axis + 2]
             scale = span * (last - first) / max(count - 1, 1)
             place = first * span + scale * k if count > 1 else (first + last) * 0.5 * span
-            # exact in spite of the rounded step
+            # set the last position exactly: ``scale * k`` has a rounding error
             place = last * span if 0 < k == count - 1 else place
             beyond = beyond or place < 0 or place > span
             place = min(max(place, 0), span)

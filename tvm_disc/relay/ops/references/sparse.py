@@ -16,7 +16,7 @@ Array = NDArray[Any]
 def sparse_to_dense(
     indices: Array, values: Array, default: Array, *, output_shape: Sequence[int]
 ) -> Array:
-    """Return the default with the values at their coordinates."""
+    """Return a dense tensor: the default, with the values written at their coordinates."""
     out = np.full(tuple(output_shape), default, values.dtype)
     coords = indices if indices.ndim == 2 else indices.reshape(-1, 1)
     each = np.broadcast_to(values, len(coords))
