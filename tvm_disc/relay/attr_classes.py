@@ -1,15 +1,16 @@
 """The attribute classes of TVM's operators, for writing JSON that TVM reads.
 
-A row has the class, the fields written as plain text (other fields are nodes), and the operators
-whose calls carry the class. An operator without a row has no attributes, or none that TVM can
-read.
+Each row names a class, its fields that JSON stores as plain text (other fields are nodes), and the
+operators whose calls carry the class. An operator without a row has no attributes, or none that
+TVM can read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# ``relay.attrs.<name>Attrs``: plain fields: operators; an indented line continues a row.
+# Format: ``<name>: plain fields: operators`` for ``relay.attrs.<name>Attrs``. An indented line
+# continues a row.
 _ROWS = """
 AdaptivePool1D: layout: nn.adaptive_avg_pool1d nn.adaptive_max_pool1d
 AdaptivePool2D: layout: nn.adaptive_avg_pool2d nn.adaptive_max_pool2d

@@ -157,7 +157,7 @@ _PLAIN_ONLY_IN = {
 
 @dataclass(frozen=True)
 class Opaque:
-    """A saved object that has no meaning here (a target, a device, a source map); read as None."""
+    """A saved object that this compiler ignores (target, device or source map); read as None."""
 
     type_key: str
 
@@ -170,8 +170,8 @@ class LegacyAttrs:
     values: Mapping[str, Any]
 
 
-# Attributes that repeat an argument of the call, with the argument's position. Their value is
-# always None here.
+# Attributes that repeat an argument of the call, with the argument's position. Calls of this
+# package always store None in them.
 ARGUMENT_ATTRS: Mapping[str, Mapping[str, int]] = {
     "arange": {"start": 0, "stop": 1, "step": 2},
 }

@@ -58,7 +58,7 @@ def var(
     dtype: str = "float32",
     span: Span | None = None,
 ) -> Var:
-    """Return a variable: a tensor of ``shape``, or of the annotated type, or of inferred type."""
+    """Return a variable: a tensor of ``shape``, or of the annotated type, or of a type to infer."""
     if not isinstance(name_hint, str):
         raise BadNode(f"the name of a variable: expected a string, found {shown(name_hint)}")
     if not name_hint.isascii() and any("\ud800" <= c <= "\udfff" for c in name_hint):
@@ -237,7 +237,7 @@ def op_function(name: str) -> OpFunction:
 def _bound(
     name: str, params: Mapping[str, Any], args: Sequence[Expr | str], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the given values by the names of the operator's arguments and attributes.
+    """Return the given values, keyed by the names of the operator's arguments and attributes.
 
     Raises:
         BadNode: there are too many arguments, one is given twice, or one is missing.
@@ -292,8 +292,8 @@ def _rank(name: str) -> int:
 def _listed(name: str, key: str, value: Any) -> object:
     """Return an attribute value as a list if its default in the table entry is a list.
 
-    A single number becomes a list. Padding that is given once per spatial axis is repeated for the
-    other end.
+    A single number becomes a list. Padding with one number per spatial axis is repeated, so that
+    it applies to both ends of each axis.
     """
     if value is None:
         return None

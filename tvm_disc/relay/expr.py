@@ -205,7 +205,8 @@ class GlobalVar(Expr):
         self._checked_type = self.type_annot
 
 
-# Returns an operator's registry entry; registered by the registry, which imports this module.
+# The function that returns an operator's registry entry. The registry appends it on import,
+# because this module cannot import the registry: the registry imports this module.
 ENTRIES: list[Callable[[str], Any]] = []
 
 
@@ -551,7 +552,7 @@ def as_expr(value: object) -> Expr:
 
 
 class _Calls:
-    """Builds calls as Relay does, which accepts no numbers."""
+    """Builds calls of operators; as in Relay, a Python number is not accepted as an operand."""
 
     def apply(self, name: str, *operands: ExprLike, dtype: str = "") -> Call:
         return Call(get_op(name), tuple(map(as_expr, operands)))
@@ -567,8 +568,9 @@ def _not_an_expr(value: object) -> BadNode:
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``const``, ``var`` or ``bind``, which Relay had here and which this module cannot
-    import, or ``RelayExpr``, another name of ``Expr``.
+    """Return ``const``, ``var`` or ``bind``, or ``RelayExpr``, an alias of ``Expr``.
+
+    Relay's module had these names. Here they are defined in modules that import this one.
     """
     if name in ("const", "var", "bind"):
         return getattr(import_module("tvm_disc.relay"), name)

@@ -1,4 +1,4 @@
-"""Expressions of Relax, visited without the arithmetic of their shapes.
+"""Traversal of Relax expressions that skips the arithmetic inside of their shapes.
 
 ``relax.analysis.post_order_visit`` calls Python for every term of every dim, which takes most
 of the time of a pass over a model whose sizes are long sums.
@@ -16,9 +16,9 @@ from tvm_disc.typing import Expr, Var
 
 
 def expressions(expr: Expr) -> Iterator[Expr]:
-    """Yield an expression and its parts in program order, and for each dim its variables.
+    """Yield an expression and its subexpressions in program order; of a dim, only its variables.
 
-    Functions that are called and types are not visited.
+    Types and called functions are not visited.
     """
     stack = [expr]
     while stack:

@@ -23,7 +23,7 @@ SUFFIXES = (".relay", ".txt", ".json")
 
 
 def is_file_name(source: object) -> bool:
-    """Return whether ``source`` is a path, or a string that can only be one."""
+    """Return whether ``source`` is a path, or a string that can only be a path."""
     if isinstance(source, str):
         return "\n" not in source and source.endswith(SUFFIXES)
     return isinstance(source, os.PathLike)

@@ -28,9 +28,10 @@ from tvm_disc.typing import Expr
 
 
 class Sketch(Emitter):
-    """An emitter whose program is discarded.
+    """An emitter for type inference, whose program is discarded.
 
-    It copies no weights. Values on which only results depend, not types, need not be known.
+    Weights are not copied. A value that affects only the elements of a result, and not its type,
+    may be unknown.
     """
 
     def constant(self, array: np.ndarray) -> Tensor:
@@ -43,13 +44,13 @@ class Sketch(Emitter):
         return Tensor(dims, dtype, var, constant=array)
 
     def require_sizes(self, dims: Sequence[object]) -> None:
-        """Do nothing: the expression may be unused, and then no guard proves its dims."""
+        """Do nothing: a program that does not use the expression needs no guard for its dims."""
 
     def refuse_bools(self, args: Sequence[Tensor]) -> None:
-        """Do nothing: as in Relay, such a call has a type; only programs refuse to compute it."""
+        """Do nothing: as in Relay, bool operands are refused in programs, not in type inference."""
 
     def elements(self, tensor: Tensor) -> np.ndarray | None:
-        """Return the elements; if unknown, ones in their place (an unknown dim counts as 1)."""
+        """Return the elements, or ones if they are unknown; an unknown dim gets size 1."""
         if tensor.constant is not None:
             return tensor.constant
         return np.ones([self.literal(d) or 1 for d in tensor.dims], tensor.dtype)
@@ -58,9 +59,9 @@ class Sketch(Emitter):
 class Inference:
     """Incremental inference of types and values of expressions.
 
-    Variables are declared before they are used. Results computed inside :meth:`scope`, such as in
-    the body of a loop or a branch, are dropped at its end, because an expression may have another
-    value there.
+    Variables must be declared before they are used. Results computed inside :meth:`scope`, which
+    is opened for the body of a loop or a branch, are dropped at its end: outside of the body, the
+    same expression may have another value.
 
     Raises:
         TypeMismatch, ShapeConflict, Unsupported: an expression is not legal; the message names the
@@ -138,7 +139,7 @@ class Inference:
         return None if count is None else [None] * count
 
     def is_formula(self, expr: ast.Expr) -> bool:
-        """Return whether every element is a number or a formula of dims, not read from data."""
+        """Return whether every element is a number or a formula of dims, none read from data."""
         value = self._evaluate(expr)
         return isinstance(value, Tensor) and value_of(value) is not None
 

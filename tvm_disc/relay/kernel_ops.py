@@ -15,18 +15,20 @@ from tvm.ir import _ffi_api
 
 from tvm_disc.typing import Expr
 
-# ``(buffer, new, length[p])``: the buffer, whose rows from ``p`` on along ``axis`` are overwritten
-# by those of ``new``. The result is the memory of the buffer.
+# ``(buffer, new, length[p])``: the buffer with its rows from index ``p`` on along ``axis`` replaced
+# by those of ``new``. The result aliases the buffer.
 APPEND = "disc.append"
 
-# ``()``: memory whose elements are undefined. Calls with different numbers are different memory.
+# ``()``: memory whose elements are undefined. Calls that differ in the attribute ``number`` return
+# different memory.
 BLANK = "disc.blank"
 
-# ``(rows[..., K])``: each ``block`` elements of a row rounded to int8 numbers times one scale.
+# ``(rows[..., K])``: the rows, each ``block`` elements of which are rounded to int8 multiples of
+# one scale.
 ROUND_ROWS = "disc.round_rows"
 
 # ``(buffer, new, indices)``: ``scatter_elements`` and ``scatter_nd`` on the buffer, permuted by
-# ``axes``. The result is the memory of the buffer.
+# ``axes``. The result aliases the buffer.
 UPDATE = "disc.update"
 UPDATE_ND = "disc.update_nd"
 
@@ -62,7 +64,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     UPDATE_SLICE: ("reduction", "axes", "along", "wraps"),
 }
 
-# The result is the memory of the first operand.
+# Operators whose result aliases the first operand.
 EXTENDING = (APPEND, UPDATE, UPDATE_ND, UPDATE_SLICE)
 
 # Unary element-wise functions that Relax lacks; the result has the operand's type.
@@ -77,8 +79,8 @@ DEQUANTIZE = "disc.dequantize"
 NIBBLES = 8  # numbers of four bits in a word
 
 
-# ``(packed[t, ...], offsets[b + 1])`` as ``[b, s, ...]``: ``(g, i)`` is row ``offsets[g] + i`` of
-# ``packed``. Elements behind the end of an item are undefined.
+# ``(packed[t, ...], offsets[b + 1])`` as ``[b, s, ...]``: element ``(g, i)`` is row
+# ``offsets[g] + i`` of ``packed``. Elements after the end of an item are undefined.
 UNPACK = "disc.unpack"
 
 # ``(padded[b, s, ...], offsets[b + 1])`` as ``[t, ...]``: the inverse of ``UNPACK``.

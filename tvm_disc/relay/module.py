@@ -115,7 +115,7 @@ class IRModule:
         self.functions[known] = func
 
     def same_as(self, other: object) -> bool:
-        """Return whether ``other`` is this module, not one of the same content."""
+        """Return whether ``other`` is this object; a module with equal content is not."""
         return self is other
 
     def __contains__(self, key: str | GlobalVar | GlobalTypeVar) -> bool:
@@ -261,7 +261,7 @@ def _raised(error: type[DiscError]) -> Iterator[type[DiscError]]:
         yield from _raised(more)
 
 
-# TVM re-raises an error from inside a pass with its own class only if the class is registered.
+# TVM re-raises an error from inside a pass with the error's class only if that class is registered.
 for _error in _raised(DiscError):
     tvm_ffi.register_error(_error)
 

@@ -84,7 +84,7 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
     """Return the tensors of a ``.params`` file by name: NumPy arrays that also have ``numpy()``.
 
     Raises:
-        ParseError: ``data`` is not such a file, or it is truncated.
+        ParseError: ``data`` is not a ``.params`` file, or it is truncated.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         found = type(data).__name__

@@ -3,12 +3,12 @@
 A value that only the run time knows (a node of a data type, a closure, a reference) has Relax's
 object type. The importer emits calls of these external names; the host program implements them:
 
-    construct(tag, x...)      a node; ``construct(0, x...)`` also boxes a tuple
-    field(k, object)          one of its fields
-    has_tag(tag, plain, o)    a bool; ``plain`` is set for constructors without fields
-    closure(function, x...)   a function and the values it captures
-    apply(closure, x...)      call it
-    ref(x), read(r), write(r, x)
+    construct(tag, x...)      a new node; ``construct(0, x...)`` also boxes a tuple
+    field(k, object)          field ``k`` of a node
+    has_tag(tag, plain, o)    whether ``o`` has this tag; ``plain``: the constructor has no fields
+    closure(function, x...)   a new closure: a function and the values that it captures
+    apply(closure, x...)      the result of calling a closure
+    ref(x), read(r), write(r, x)  create, read and write a reference
     fail(text)                stop with an error
 """
 
@@ -38,7 +38,7 @@ def object_op(expr: Expr) -> str | None:
 
 
 def is_object(ty: object) -> bool:
-    """Return whether a Relax type is that of boxed values."""
+    """Return whether a Relax type is the type of boxed values."""
     return isinstance(ty, relax.ObjectType)
 
 

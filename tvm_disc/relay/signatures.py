@@ -244,7 +244,7 @@ FIXED: Mapping[str, Mapping[str, object]] = {
     "nn.avg_pool2d_grad": {"dilation": ()},
     "nn.max_pool2d_grad": {"dilation": ()},
     "qnn.batch_matmul": {"transpose_b": True},
-    # These values are operands.
+    # The operators of ``dyn`` receive these values as operands.
     "dyn.broadcast_to": {"shape": None},
     "dyn.full": {"shape": None},
     "dyn.image.resize2d": {"size": (), "roi": ()},

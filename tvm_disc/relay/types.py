@@ -1,8 +1,8 @@
 """Relay types and the dimensions inside them.
 
 All are immutable values. Two types are equal if they have the same text, up to the names of the
-type parameters that they bind. As in Relay, this holds for types with ``?`` too. The *dims* may
-differ all the same: an anonymous ``Any`` equals no dim, because nothing is known about it.
+type parameters that they bind. As in Relay, this holds for types with ``?`` too. The dims of equal
+types need not be equal: an anonymous ``Any`` equals no dim, because nothing is known about it.
 """
 
 from __future__ import annotations

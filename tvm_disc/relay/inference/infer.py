@@ -2,8 +2,8 @@
 
 A walk over each function assigns every expression a type, which may contain unknown parts. A call
 of an operator waits until its operands are known; weights without a type are inferred from the
-other operands. Each use of a local function may widen the type of its parameters. Results computed
-from such a type are therefore computed again until nothing changes.
+other operands. Each use of a local function may widen the type of its parameters: a dim becomes
+``?``. Types computed from a parameter are therefore computed again until nothing changes.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _is_open(ty: rt.Type | None) -> bool:
 
 @dataclass(eq=False)
 class _Waiting:
-    """A call of an operator whose operands are unknown, or may become wider."""
+    """A call of an operator with an operand type that is unknown, or may still be widened."""
 
     call: ast.Call
     row: Any
@@ -416,7 +416,7 @@ class _Walk:
                 self._refuse(node)
 
     def _advance(self, waiting: _Waiting | _Field) -> bool:
-        """Update a deferred call or field; return whether more is known than before."""
+        """Recompute the type of a deferred call or field; return whether it changed."""
         if isinstance(waiting, _Field):
             return self._advance_field(waiting)
         moved = self._operands_from_uses(waiting)

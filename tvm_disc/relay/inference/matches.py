@@ -18,11 +18,11 @@ from tvm_disc.relay.module import IRModule
 
 
 class Fit(Enum):
-    """How a clause's pattern matches a class of values."""
+    """How many values of a case, which is a pattern too, a clause's pattern matches."""
 
     ALL = auto()
     NONE = auto()
-    SOME = auto()  # the class must be split
+    SOME = auto()  # the case must be split
 
 
 def pattern_text(pattern: Pattern) -> str:
@@ -85,7 +85,7 @@ def _constructor(pattern: Pattern) -> str:
 
 
 def _taken_apart(case: Pattern, pattern: Pattern, mod: IRModule) -> list[Pattern]:
-    """Return the subclasses of ``case`` that ``pattern`` distinguishes."""
+    """Return patterns that cover ``case``, with each wildcard split that ``pattern`` tests."""
     if isinstance(pattern, PatternWildcard | PatternVar):
         return [case]
     if isinstance(case, PatternWildcard):

@@ -1,4 +1,4 @@
-"""Types of expressions that were parsed and not inferred."""
+"""Types, inferred on access, of expressions that were parsed without type inference."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def opened(ty: rt.Type | None) -> rt.Type:
     application to no arguments.
 
     Raises:
-        TypeMismatch: a type variable has another kind than that of types.
+        TypeMismatch: the kind of a type variable is not ``Type``.
     """
     if isinstance(ty, rt.TypeVar) and ty.kind != rt.TypeKind.Type:
         kind = rt.TypeKind(ty.kind).name
@@ -98,7 +98,7 @@ def is_ground(ty: rt.Type) -> bool:
 
 
 def passed_through(ty: rt.Type) -> bool:
-    """Return whether a type contains an unknown, bound or not: the type may become wider."""
+    """Return whether a type contains an unknown, bound or not: its dims may still become ``?``."""
     return isinstance(ty, Unknown) or any(map(passed_through, rt.type_children(ty)))
 
 

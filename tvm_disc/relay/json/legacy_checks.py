@@ -24,14 +24,14 @@ class Kind:
     fits: Callable[[object], bool]
 
     def listed(self) -> Kind:
-        """Return the kind of an array of these."""
+        """Return the kind of an array whose elements have this kind."""
         fits = self.fits
         return Kind(
             f"an array of: {self.text}", lambda v: isinstance(v, list) and all(map(fits, v))
         )
 
     def optional(self) -> Kind:
-        """Return the kind of this or None; objects without a meaning here count as None."""
+        """Return this kind extended by None; an :class:`Opaque` object counts as None."""
         fits = self.fits
         return Kind(f"{self.text}, or nothing", lambda v: v is None or _opaque(v) or fits(v))
 
@@ -110,7 +110,7 @@ _BY_NODE: Mapping[tuple[str, str], Kind] = {
 
 
 def checked(key: str, field: str, value: object) -> object:
-    """Return the checked value of a field of a node; None for an object without a meaning here.
+    """Return the checked value of a field of a node; None for an :class:`Opaque` object.
 
     Raises:
         ParseError: the field holds a value of the wrong kind.
@@ -131,10 +131,10 @@ def described(value: object) -> str:
 
 
 def node_number(value: object) -> int:
-    """Return the node number that a reference gives.
+    """Return the node number in a reference.
 
     Raises:
-        ParseError: it is not a number.
+        ParseError: the reference is not a number.
     """
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS:

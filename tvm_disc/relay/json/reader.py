@@ -15,7 +15,7 @@ def load_json(text: str) -> object:
     """Return the Relay object in JSON written by ``tvm.ir.save_json``, usually an IRModule.
 
     Raises:
-        ParseError: it is not legacy JSON, is damaged, or names unknown operators.
+        ParseError: ``text`` is not legacy JSON, is damaged, or names unknown operators.
     """
     graph = LegacyGraph(text)
     loaded = graph.decode(graph.root)

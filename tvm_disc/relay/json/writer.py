@@ -38,7 +38,7 @@ def save_json(value: IRModule | ex.Expr | ty.Type | ex.Span) -> str:
         found = type(value).__name__
         raise BadNode(f"save_json: expected a relay module, expression or type, found {found}")
     writer = _Writer()
-    writer.nodes.append({})  # placeholder: the root is node 1
+    writer.nodes.append({})  # reserve node 1 for the root
     root = writer.any(value)
     writer.nodes[1] = writer.nodes[root]
     graph = {

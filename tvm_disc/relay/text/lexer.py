@@ -54,7 +54,7 @@ class SourceText:
 
     text: str
     tokens: list[Token] = field(default_factory=list)
-    # By the index of the preceding token.
+    # Keyed by the index of the preceding token.
     spans: dict[int, Span] = field(default_factory=dict)
     metadata: str = ""
     metadata_pos: int = 0
@@ -157,8 +157,8 @@ def _skip_comment(source: SourceText, start: int, end: int) -> int:
 
 
 def _append(tokens: list[Token], token: Token) -> None:
-    """Append a token; fold preceding minuses into a number's sign if they directly adjoin it and no
-    operand precedes them.
+    """Append a token. If it is a number, fold the minus signs that directly precede it into its
+    value, unless an operand precedes the minus signs.
     """
     if token.kind not in ("int", "float"):
         tokens.append(token)

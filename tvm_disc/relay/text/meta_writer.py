@@ -29,7 +29,7 @@ _INLINE_SUFFIX = {
 
 
 def scalar_text(data: np.ndarray[Any, Any]) -> str | None:
-    """Return a rank-0 constant as a literal that parses to the same value; None if it has none."""
+    """Return a literal that parses to the rank-0 constant ``data``; None if no literal does."""
     dtype = data.dtype.name
     if data.ndim or (dtype != "bool" and dtype not in _INLINE_SUFFIX):
         return None

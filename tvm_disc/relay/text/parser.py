@@ -113,7 +113,8 @@ def _guard(parser: Parser) -> Iterator[None]:
 class Parser(TypeParser):
     """Recursive-descent parser; sequences of bindings are read in a loop.
 
-    ``graph`` is a stack of the ``%0``-style bindings of each block, ``locals`` of its variables.
+    Two stacks have one entry per open block: ``graph`` the bindings of ``%0`` style, ``locals`` the
+    variables.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ import numpy as np
 from tvm_disc.errors import shown
 
 LEVELS = 3  # maximum depth of nested nodes that are printed
-MOST = 6  # printed parts of one node
+MOST = 6  # maximum number of printed parts of one node
 FEW = 8  # elements of the largest array printed in full
 
 
