@@ -114,5 +114,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Return a function that refuses one of Relay's passes that do not exist here."""
+    """Return a function that raises Unsupported for a pass of Relay that is not supported."""
     return refused(name)

@@ -40,8 +40,9 @@ def fast_math(func: Function) -> Function:
 
 
 def _bias_add(site: Site) -> Expr | None:
-    """Return an addition with the bias expanded over the axes after its own; None if the rank is
-    unknown.
+    """Return ``data + bias``, the bias expanded by a dim of 1 for each axis after the bias axis.
+
+    Returns None if the rank is unknown.
     """
     rank = site.rank(0)
     if rank is None:
@@ -147,7 +148,7 @@ def multiply_before_add(call: Call) -> Expr | None:
         return None
     scaled = op_call("multiply", inner[1], outer[0])
     before = _const_and_other(inner[1], "multiply")
-    if before:  # two factors one after the other become one
+    if before:  # merge two successive constant factors
         factor = Constant(np.asarray(before[0].data * outer[0].data, before[0].data.dtype))
         scaled = op_call("multiply", before[1], factor)
     return op_call("add", scaled, Constant(moved))
@@ -180,7 +181,7 @@ def _monomial(expr: Expr) -> tuple[float, tuple[Expr, ...]]:
 
 
 def _three_terms(call: Call) -> list[Expr] | None:
-    """Return the terms of a sum of three, or None."""
+    """Return the three terms of ``(a + b) + c``, or None for other expressions."""
     for both, last in (call.args, call.args[::-1]):
         if op_name(both) == "add" and isinstance(both, Call):
             return [*both.args, last]
@@ -190,7 +191,7 @@ def _three_terms(call: Call) -> list[Expr] | None:
 def binomial(call: Call, types: KnownTypes) -> Expr | None:
     """Return ``(x + p * y) * (x + q * y)`` for ``a * x * x + b * x * y + c * y * y``, or None.
 
-    ``a`` or ``c`` must be 1, and ``p`` and ``q`` values of the element type.
+    ``a`` or ``c`` must be 1, and the element type must represent ``p`` and ``q``.
     """
     terms, dtype = _three_terms(call), types.dtype(call)
     if terms is None or dtype not in ("float32", "float64", "int8", "int16", "int32", "int64"):

@@ -1,7 +1,7 @@
 """``CombineParallel*``: merge matmuls or convolutions of one input into a single one.
 
-Element-wise operators that follow in the same way in all branches are merged too. Then the result
-is split.
+If all branches continue with the same element-wise operators, these are merged too. The merged
+result is then split.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class ParallelMerge:
 
     op: str
     weight_axis: int
-    out_axis: int  # counted from the end
-    total: str = ""  # attribute that holds the length of the axis
+    out_axis: int  # axis of the result, counted from the end; the last is 1
+    total: str = ""  # attribute that holds the length of the output axis
 
 
 def _conv2d(call: Call) -> ParallelMerge | None:
@@ -59,8 +59,7 @@ class _Combiner:
         """Return the function with the matmuls or convolutions of one input merged."""
         replaced: dict[Expr, Expr] = {}
         for group in self._groups():
-            # Matmuls cannot be merged if the weight of one depends on the result of a different
-            # one.
+            # Calls cannot be merged if the weight of one depends on the result of another.
             if len(group) >= self.least and not _depend([c.args[1] for c in group], group):
                 self._combine(group, replaced)
         done: dict[Expr, Expr] = {}
@@ -76,7 +75,7 @@ class _Combiner:
         return list(found.values())
 
     def _key(self, node: Expr) -> tuple[Expr, tuple[int, ...], str | None, str] | None:
-        """Return the key that is equal for calls that can be merged; None for other nodes."""
+        """Return a key that is equal for calls that can be merged; None for other nodes."""
         if op_name(node) != self.op or not isinstance(node, Call):
             return None
         how, shape = _HOW[self.op](node), self.types.shape(node.args[1])
@@ -99,8 +98,9 @@ class _Combiner:
             replaced[end] = part
 
     def _next(self, ends: list[Call], make: _Along | _Stacked) -> list[Call] | None:
-        """Return the next operator of every branch if it is the only user and the same in all
-        branches.
+        """Return the next call of every branch, or None if they cannot be merged.
+
+        Each must be the only user in its branch, and all must call the same operator.
         """
         after = []
         for end in ends:
@@ -144,7 +144,10 @@ class _Along:
         return op_call(self.how.op, group[0].args[0], weight, **attrs)
 
     def can_follow(self, ends: Sequence[Call], after: Sequence[Call]) -> bool:
-        """Return whether each other operand covers the whole of the merged axis."""
+        """Return whether the other operands of ``after`` can be concatenated along the merged axis.
+
+        Each must have the full length of its branch along that axis: a dim of 1 does not suffice.
+        """
         for position in range(len(after[0].args)):
             if after[0].args[position] is ends[0]:
                 continue

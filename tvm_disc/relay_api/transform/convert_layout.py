@@ -1,11 +1,12 @@
-"""``ConvertLayout`` and ``AlterOpLayout``: images in a different layout.
+"""``ConvertLayout`` and ``AlterOpLayout``: compute on images in a different layout.
 
-``ConvertLayout`` converts convolutions and pooling to layouts by name; ``AlterOpLayout`` replaces
-calls by those that registered functions return, which may have other layouts.
+``ConvertLayout`` converts convolutions and pooling to the layouts that the caller lists by
+operator. ``AlterOpLayout`` replaces calls by the results of registered functions, which may have
+other layouts.
 
-A value keeps the layout in which its producer writes it. Its users read that layout if they can:
-element-wise operators, and operators along an axis, whose number changes. Other users read the
-original layout through a ``layout_transform``.
+Users of a converted value read the new layout if they can. Element-wise operators do; an operator
+along an axis does, with the new index of the axis. Other users read the value through a
+``layout_transform`` to the original layout.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Layout:
 
     @property
     def axes(self) -> list[str]:
-        """Return the letters of the new axes; those of blocks are in lower case."""
+        """Return the letters of the new axes; blocks have lower-case letters."""
         return [letter for letter in self.now if letter.isalpha()]
 
     @property
@@ -116,7 +117,7 @@ def check_layouts(desired: object) -> dict[str, tuple[str, ...]]:
     """Return the requested layouts of data and weights by operator, checked.
 
     Raises:
-        BadNode: an operator without a layout, or a layout that does not consist of its axes.
+        BadNode: an operator has no layout, or a layout does not consist of the operator's axes.
     """
     if not isinstance(desired, Mapping):
         raise BadNode(
@@ -146,7 +147,7 @@ def check_layouts(desired: object) -> dict[str, tuple[str, ...]]:
 
 
 def _is_order(layout: object, letters: str) -> bool:
-    """Return whether a layout has each axis of ``letters`` once, followed by blocks of some."""
+    """Return whether a layout has each axis of ``letters`` once, then blocks of some axes."""
     found = (
         re.fullmatch(r"([A-Z]+)((?:[1-9]\d{0,3}[a-z])*)", layout)
         if isinstance(layout, str)
@@ -161,7 +162,7 @@ def _is_order(layout: object, letters: str) -> bool:
 class _Converter:
     """Conversion of one function.
 
-    ``key`` is the attribute of operators that has a registered function; empty for none.
+    ``key`` names the operator attribute that holds registered functions; empty if none are used.
     """
 
     def __init__(
@@ -213,7 +214,7 @@ class _Converter:
         return op_call("layout_transform", made, src_layout=layout.now, dst_layout=layout.was)
 
     def _in(self, node: Expr, layout: Layout) -> Expr:
-        """Return an operand in a layout."""
+        """Return the value of ``node`` in a layout."""
         if layout.was == layout.now:
             return self.plain[node]
         made, found = self.laid.get(node, (None, None))
@@ -245,7 +246,7 @@ class _Converter:
         return self._relaid(before, made, Call(before.op, made.args, attrs, (), before.span))
 
     def _altered(self, before: Call, made: Call) -> Expr | None:
-        """Return what the registered function of an operator makes of its call; None to keep it."""
+        """Return the result of the operator's registered function; None to keep the call."""
         rule = ENTRIES[0](op_name(before)).get_attr(self.key)
         if rule is None:
             return None
@@ -264,7 +265,8 @@ class _Converter:
     def _relaid(self, before: Call, made: Call, new: Call) -> Expr:
         """Return ``new``, which replaces ``made``, with operands in the layouts that it reads.
 
-        The result is in the layout of the program; if it cannot be, ``made`` is returned.
+        The result has the layout of the original program. Returns ``made`` if blocks of a layout do
+        not divide the dims.
         """
         old, attrs = attrs_of(before), attrs_of(new)
         key = "data_layout" if "data_layout" in old else "layout"
@@ -309,7 +311,7 @@ class _Converter:
             return spatial + ("OI" if depthwise else "IO" if first == "OI" else "OI")
         return first + spatial
 
-    # -- operators after them
+    # -- operators after converted ones
 
     def _elementwise(self, before: Call, made: Call) -> tuple[Call, Layout | None] | None:
         """Return an element-wise operator with all operands in the layout of the first converted
@@ -336,8 +338,9 @@ class _Converter:
         return Call(before.op, args, before.attrs, (), before.span), layout
 
     def _broadcast(self, arg: Expr, rank: int, layout: Layout) -> Expr | None:
-        """Return an operand in a layout, with axes of length 1 before its own; None if its dims
-        are not multiples of the blocks.
+        """Return an operand in a layout, with leading axes of length 1 up to the layout's rank.
+
+        Returns None if its dims are not multiples of the blocks.
         """
         missing = len(layout.was) - rank
         if rank == 0:
@@ -345,7 +348,7 @@ class _Converter:
         found = self.types.tensor(arg)
         dims = () if found is None else (*(1,) * missing, *found.shape)
         ones = {c for c in layout.blocks if dims and dims[layout.was.index(c)] == 1}
-        if ones:  # a block of one element
+        if ones:  # an axis of length 1 has a block of one element
             blocks = "".join(
                 f"{1 if c in ones else n}{c.lower()}" for c, n in layout.blocks.items()
             )
@@ -427,19 +430,19 @@ _RULES: tuple[tuple[frozenset[str], _Rule], ...] = (
 
 
 def _turned(expr: Expr, layout: Layout) -> Expr:
-    """Return a value of the program in a layout."""
+    """Return ``expr``, which has the layout of the program, in a new layout."""
     if layout.was == layout.now:
         return expr
     return op_call("layout_transform", expr, src_layout=layout.was, dst_layout=layout.now)
 
 
 def alter_op_layout(func: Function) -> Expr:
-    """Return ``func`` with calls replaced by those of functions registered for their operators."""
+    """Return ``func`` with calls replaced by results of the functions registered for operators."""
     return _Converter(func, {}, "FTVMAlterOpLayout").run()
 
 
 def convert_layout(func: Function, desired: Mapping[str, tuple[str, ...]]) -> Expr:
-    """Return ``func`` with the operators of ``desired``, and those after them, in other layouts."""
+    """Return ``func`` with the operators of ``desired``, and their users, in other layouts."""
     return _Converter(func, desired).run()
 
 

@@ -91,9 +91,7 @@ STATIC: dict[str, tuple[int, Static]] = {
 
 
 def dynamic_to_static(func: Function) -> Function:
-    """Replace every operator of the table whose trailing operands are known, until nothing
-    changes.
-    """
+    """Replace operators of ``STATIC`` whose trailing operands are known, until nothing changes."""
     while True:
         folded = fold_constant(func)
         made = _once(folded)

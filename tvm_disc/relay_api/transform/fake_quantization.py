@@ -1,7 +1,8 @@
-"""``FakeQuantizationToInteger``: regions between dequantize and quantize in integer arithmetic.
+"""``FakeQuantizationToInteger``: rewrite regions between dequantize and quantize to integers.
 
-A region is everything between one ``qnn.quantize`` and the ``qnn.dequantize`` calls above it. It
-is rewritten if every operator in it has a rule (``fake_quantization_rules``), as a whole.
+A region consists of the operators between one ``qnn.quantize`` and the ``qnn.dequantize`` calls
+that it depends on. It is rewritten as a whole, if each of its operators has a rule in
+``fake_quantization_rules``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tvm_disc.relay_api.transform.rules import attrs_of, op_call, op_name
 def fake_quantization_to_integer(
     func: Function, hard_fail: bool, use_qat: bool, optional: Sequence[str]
 ) -> Expr:
-    """Return ``func`` with its fake-quantized regions as integer operators.
+    """Return ``func`` with its fake-quantized regions rewritten to integer operators.
 
     Raises:
         BadNode: ``optional`` names an operator without an optional rule.
@@ -73,7 +74,7 @@ class _Rewriter:
         return rewrite_post_order(self.func, leave, done=self.done)
 
     def single_operators(self) -> Expr:
-        """Return the function with operators over dequantized operands in integers, one by one."""
+        """Return the function with each operator over dequantized operands rewritten separately."""
 
         def leave(before: Expr, made: Expr) -> Expr:
             if op_name(made) not in SINGLE or not isinstance(made, Call):
@@ -96,7 +97,7 @@ class _Rewriter:
         return rewrite_post_order(self.func, leave)
 
     def _leaves(self, call: Call, types: KnownTypes) -> dict[Expr, tuple[Expr, Types]]:
-        """Return value and type of every operand of one operator."""
+        """Return (integer value, quantization parameters) of every operand of one call."""
         found: dict[Expr, tuple[Expr, Types]] = {}
         for arg in call.args:
             fields = [_leaf(f, f, self._dtype(f, types)) for f in _fields(arg)]
@@ -106,7 +107,7 @@ class _Rewriter:
         return found
 
     def _dtype(self, node: Expr, types: KnownTypes) -> str:
-        """Return the element type that a dequantize reads; other nodes have none."""
+        """Return the element type that a dequantize reads; an empty string for other nodes."""
         if not isinstance(node, Call) or op_name(node) != "qnn.dequantize":
             return ""
         data = node.args[0]
@@ -116,7 +117,7 @@ class _Rewriter:
         return str(found)
 
     def _region(self, last: Call) -> Expr | None:
-        """Return what replaces a quantize; None if nothing dequantized reaches it."""
+        """Return the replacement of a quantize; None if it depends on no dequantize."""
         nodes = _nodes(last.args[0])
         if nodes is None or not any(op_name(n) == "qnn.dequantize" for n in nodes):
             return None
@@ -178,7 +179,7 @@ def _is_dequantize(node: Expr) -> bool:
 
 
 def _leaf(before: Expr, made: Expr, dtype: str) -> tuple[Expr, Types]:
-    """Return the integers that a dequantize reads, and its parameters; a constant has none."""
+    """Return (integers, parameters) of a dequantize; (constant, None) for a constant."""
     if not isinstance(before, Call):
         return made, None
     assert isinstance(made, Call)
@@ -186,7 +187,10 @@ def _leaf(before: Expr, made: Expr, dtype: str) -> tuple[Expr, Types]:
 
 
 def _nodes(root: Expr) -> list[Expr] | None:
-    """Return the nodes of a region, operands first; None if it is more than dataflow."""
+    """Return the nodes of a region, operands first.
+
+    Returns None if a node is no operator call, tuple, projection or constant.
+    """
     order: list[Expr] = []
     seen: set[Expr] = set()
     stack = [(root, False)]
@@ -216,7 +220,7 @@ def _nodes(root: Expr) -> list[Expr] | None:
 def _reaching(root: Expr, nodes: Sequence[Expr]) -> set[Expr]:
     """Return the nodes whose values reach the quantize through operators that keep their range.
 
-    The parameters of the quantize describe the range of these values, and of no others.
+    The parameters of the quantize describe the range of these values only.
     """
     found = {root}
     for node in reversed(nodes):

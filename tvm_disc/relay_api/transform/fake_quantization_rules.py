@@ -22,7 +22,7 @@ from tvm_disc.relay_api.transform.rules import attrs_of, op_call, op_name
 
 
 class NoRule(DiscError):
-    """A region cannot be rewritten, with the reason."""
+    """Raised if a region cannot be rewritten; the message is the reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +36,12 @@ class AffineType:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether all elements have the same parameters, known now."""
+        """Whether scale and zero point are constants of one element."""
         parts = (self.scale, self.zero_point)
         return all(isinstance(p, Constant) and p.data.size == 1 for p in parts)
 
     def same(self, other: AffineType) -> bool:
-        """Return whether parameters and element type are those of ``other``."""
+        """Return whether ``other`` has equal parameters and the same element type."""
         return (
             self.dtype == other.dtype
             and _close(self.scale, other.scale)
@@ -76,11 +76,12 @@ class QuantizedSite:
 
     Attributes:
         call: the call over floats.
-        args: its operands as integers, each with its parameters; a constant has none.
-        shapes: the dims of the operands, None where one is not known.
-        shape: the dims of the result, likewise.
-        out: the parameters of the quantize that follows without a change of range, if any.
-        is_last: whether that quantize reads the result of this call directly.
+        args: (integers, parameters) of each operand; (constant, None) for a constant.
+        shapes: the shapes of the operands, None if not static.
+        shape: the shape of the result, None if not static.
+        out: the parameters of the quantize, if only operators that keep the range follow this
+            call; otherwise None.
+        is_last: whether the quantize reads the result of this call directly.
     """
 
     call: Call
@@ -96,14 +97,14 @@ class QuantizedSite:
         return attrs_of(self.call)
 
     def affine(self, position: int = 0) -> tuple[Expr, AffineType]:
-        """Return an operand that must be dequantized."""
+        """Return (integers, parameters) of an operand; raise NoRule if it is not dequantized."""
         value, found = self.args[position]
         if not isinstance(found, AffineType):
             raise NoRule(f"{op_name(self.call)}: operand {position} is not dequantized")
         return value, found
 
     def scalar(self, position: int = 0) -> tuple[Expr, AffineType]:
-        """Return an operand that must have one scale and one zero point."""
+        """Return (integers, parameters) of an operand; raise NoRule if it has several scales."""
         value, found = self.affine(position)
         if not found.is_scalar:
             raise NoRule(f"{op_name(self.call)}: operand {position} has a scale per channel")
@@ -117,7 +118,13 @@ class QuantizedSite:
         return len(shape)
 
     def result(self, like: AffineType) -> AffineType:
-        """Return the parameters of a result that is computed in the type of ``like``."""
+        """Return the parameters of the quantize, ``out``, if its element type is that of ``like``.
+
+        Otherwise returns ``like``.
+
+        Raises:
+            NoRule: the range of the result is not known, or it has several scales.
+        """
         if self.out is None:
             raise NoRule(f"{op_name(self.call)}: the range of its result is not known")
         if not self.out.is_scalar:
@@ -179,12 +186,12 @@ _KEEPS = MOVES | frozenset(
     "nn.adaptive_avg_pool2d nn.avg_pool2d nn.global_avg_pool2d nn.pad nn.relu split take "
     "topk".split()
 )
-# Operators that keep each channel where it is, also with a scale per channel.
+# Operators that do not mix or move channels: their operand may have a scale per channel.
 _PER_CHANNEL = frozenset("nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.global_max_pool2d".split())
 
 
 def keeps_range(name: str) -> bool:
-    """Return whether results of an operator are in the range of its operands."""
+    """Return whether the results of an operator are within the range of its operands."""
     return name in _KEEPS
 
 
@@ -281,7 +288,10 @@ def _relu(site: QuantizedSite) -> tuple[Expr, Types]:
 
 
 def _mean_over(site: QuantizedSite, attrs: Attrs, count: int) -> tuple[Expr, Types]:
-    """Return a mean as a sum whose scale is divided: exact up to the last rounding."""
+    """Return a mean as an int32 sum whose scale is divided by ``count``.
+
+    Only the final requantization rounds.
+    """
     value, found = site.scalar()
     assert isinstance(found.scale, Constant) and isinstance(found.zero_point, Constant)
     if count * (np.iinfo(found.dtype).max + 1) >= 1 << 31 or found.dtype == "int32":
@@ -334,7 +344,7 @@ def _avg_pool(site: QuantizedSite) -> tuple[Expr, Types]:
 
 
 def _adaptive_avg_pool(site: QuantizedSite) -> tuple[Expr, Types]:
-    """Return a pool to one element as a mean, and a pool to the size of its input as nothing."""
+    """Return a pooling to one element as a mean; if it keeps the shape, return its operand."""
     shape, layout, size = site.shapes[0], site.attrs["layout"], site.attrs["output_size"]
     if shape is None or len(layout) != len(shape):
         raise NoRule(f"{op_name(site.call)}: the number of elements is not known")
@@ -352,7 +362,7 @@ def _adaptive_avg_pool(site: QuantizedSite) -> tuple[Expr, Types]:
 
 
 def _known(name: str, attrs: Attrs) -> dict[str, object]:
-    """Return the attributes that the quantized operator ``name`` has."""
+    """Return those of ``attrs`` that the quantized operator ``name`` has, without ``out_dtype``."""
     known = OPS[name].attrs
     return {k: v for k, v in attrs.items() if k in known and k != "out_dtype"}
 
@@ -411,7 +421,7 @@ _QNN = {"add": "qnn.add", "subtract": "qnn.subtract", "multiply": "qnn.mul"}
 
 
 def _constant_affine(value: Constant, like: AffineType) -> tuple[Expr, AffineType]:
-    """Return a float constant as integers of the type of ``like``, over its own range."""
+    """Return a float constant quantized to the type of ``like``, scaled to the constant's range."""
     low, high = min(0.0, float(value.data.min())), max(0.0, float(value.data.max()))
     info = np.iinfo(like.dtype)
     if info.min < 0:

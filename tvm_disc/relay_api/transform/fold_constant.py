@@ -1,4 +1,4 @@
-"""``FoldConstant``: evaluate expressions that depend on no input."""
+"""``FoldConstant``: evaluate expressions whose operands are all constants."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fold_constant(expr: Expr, fold_qnn: bool = False) -> Expr:
 
 
 def _fold_once(expr: Expr, fold_qnn: bool) -> tuple[Expr, dict[Var, Expr]]:
-    """Return the result of one walk, and the variables that are now bound to constants."""
+    """Return the expression after one walk, and the variables that are now bound to constants."""
     types = KnownTypes(expr)
     bound: dict[Var, Expr] = {}
 
@@ -53,7 +53,7 @@ def _fold_once(expr: Expr, fold_qnn: bool) -> tuple[Expr, dict[Var, Expr]]:
 
 def _folded(before: Call, made: Call, types: KnownTypes, fold_qnn: bool) -> Expr | None:
     row = row_of(made)
-    # Calls without operands are not folded.
+    # Calls without operands, such as ``zeros``, are smaller than their value.
     if row is None or not made.args or row.name in FILLED:
         return None
     if row.name.startswith("qnn.") and not fold_qnn:
@@ -85,7 +85,7 @@ def _array(expr: Expr) -> Any:
 
 
 def _constant(value: HostArray | Array, wanted: Type) -> Expr | None:
-    """Return a value of type ``wanted`` as an expression; None if it has none."""
+    """Return arrays as an expression; None if ``wanted`` is not a tensor or tuple type."""
     if isinstance(wanted, TupleType):
         parts = [_constant(v, t) for v, t in zip(value, fields_of(wanted), strict=True)]
         known = tuple(p for p in parts if p is not None)

@@ -40,9 +40,10 @@ def remove_unused_functions(mod: IRModule, entries: Sequence[str] | None) -> IRM
 def inline_globals(mod: IRModule) -> IRModule:
     """Return the module with functions that have the attribute ``Inline`` inlined at their calls.
 
-    A recursive function, or one with a callee that is not inlined, stays. Functions without callers
-    are entries of the module and are kept. A function with ``Compiler`` keeps its boundary:
-    the call then applies the function itself. A name that is used as a value is replaced as well.
+    A function is not inlined if it is recursive or calls a function that is not inlined. Functions
+    without callers are entries of the module and are kept. A function with the attribute
+    ``Compiler`` stays a function: its calls apply the function expression instead of its name. A
+    ``GlobalVar`` that is used as a value is replaced by the function.
     """
     names = {g.name_hint: f for g, f in mod.functions.items()}
     entries = set(names) - {g.name_hint for f in names.values() for g in _called(f)}

@@ -23,7 +23,7 @@ Condition = Callable[[int, bool], bool]
 
 @dataclass(eq=False)
 class FusionNode:
-    """A value with its users, how each reads it, and its node in the tree."""
+    """A value with its users, the kind of each use, and its place in the post-dominator tree."""
 
     expr: Expr
     kind: int
@@ -31,7 +31,7 @@ class FusionNode:
     escapes: bool = False
     parent: FusionNode | None = None
     depth: int = 1
-    way: int = FusionClass.OPAQUE  # highest kind on the paths to the parent
+    way: int = FusionClass.OPAQUE  # highest kind of a use on the paths to the parent
     joined: FusionNode | None = None
     size: int = 1
 
@@ -62,7 +62,7 @@ def _kind(expr: Expr, types: KnownTypes) -> int:
 
 
 def _reads(node: FusionNode, part: Expr, types: KnownTypes) -> int:
-    """Return the kind of a read; a broadcast whose operand has the full shape is element-wise."""
+    """Return the kind of a use; a broadcast operand of the result's shape is read element-wise."""
     if node.kind == TUPLE:
         return FusionClass.INJECTIVE
     if node.kind != FusionClass.BROADCAST:
@@ -116,7 +116,7 @@ def _place(node: FusionNode) -> None:
 
 
 def _meet(a: FusionNode | None, b: FusionNode | None, way: int) -> tuple[FusionNode | None, int]:
-    """Return the lowest common ancestor, and the highest kind on the paths to it."""
+    """Return the lowest common ancestor, and the highest kind of a use on the paths to it."""
     while a is not b:
         if a is None or b is None:
             return None, way
@@ -165,7 +165,11 @@ def _may_end_a_chain(kind: int, is_last: bool) -> bool:
 
 
 def _fuse(node: FusionNode, phase: int, most: int) -> None:
-    """Fuse one node in one of three phases: injective nodes in the second, tuples in the third."""
+    """Fuse one node into its parent's group, if the rules of ``phase`` allow this.
+
+    Phase 0 fuses matmuls and element-wise chains, phase 1 also injective operators, phase 2 values
+    that a tuple reads.
+    """
     parent = node.parent
     if parent is None or node.kind == FusionClass.OPAQUE:
         return
@@ -189,8 +193,9 @@ def _fuse(node: FusionNode, phase: int, most: int) -> None:
 def find_groups(
     func: Function, types: KnownTypes, level: int, most: int = MOST_NODES
 ) -> dict[Expr, FusionNode]:
-    """Return the grouped values of a function, at most ``most`` per group; below level 1 each
-    operator is a group.
+    """Return the values of a function with their groups, at most ``most`` values per group.
+
+    Below ``level`` 1 each operator is a group.
     """
     nodes = find_nodes(func, types)
     for phase in range(3) if level >= 1 else ():

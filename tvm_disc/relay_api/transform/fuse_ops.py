@@ -60,8 +60,8 @@ def fuse_ops(func: Function, level: int, most: int = MOST_NODES, link_params: bo
 
 
 def _is_function(root: Expr, inside: set[Expr]) -> bool:
-    """Return whether a group becomes a function: it ends in an operator, or in one of its
-    results.
+    """Return whether a group becomes a function: its last node is an operator call, or an item of
+    a call in the group.
     """
     if isinstance(root, TupleGetItem):
         return root.tuple_value in inside and row_of(root.tuple_value) is not None

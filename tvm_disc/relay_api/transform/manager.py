@@ -1,8 +1,9 @@
 """Relay passes for TVM's pass manager.
 
 A pass is a ``tvm.transform.Pass``: it works in ``tvm.transform.Sequential``, and the level, pass
-lists and instruments of a ``tvm.transform.PassContext`` apply to it. Inside TVM a carrier holds
-the Relay module. A pass called with a Relay module returns one.
+lists and instruments of a ``tvm.transform.PassContext`` apply to it. Inside TVM, a
+``tvm.IRModule`` (the carrier) holds the Relay module. A pass that is called with a Relay module
+returns a Relay module.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _typed() -> Pass:
 
 
 def _check_pass(run: object, info: object) -> None:
-    """Check the arguments of a pass; TVM's own functions may crash the process on others."""
+    """Check the arguments of a pass: TVM may crash the process on arguments of other types."""
     if not callable(run):
         raise BadNode(f"a pass: expected a function, found {shown(run)}")
     if not isinstance(info, PassInfo):
@@ -132,7 +133,7 @@ def _info(what: str, given: Any, opt_level: int | None, name: str | None, requir
 
 
 def _names(what: str, given: object) -> list[str]:
-    """Return checked names of passes; TVM's own functions may crash the process on others."""
+    """Return names of passes, checked: TVM may crash the process on values of other types."""
     found = list(parts_of(what, given or ()))
     for name in found:
         if not isinstance(name, str):
@@ -217,7 +218,7 @@ def build_config(
 
 
 def _run(pass_: Any, mod: IRModule | TVMModule) -> IRModule | TVMModule:
-    """Run any pass; return a Relay module for a Relay module, unless the pass translated it."""
+    """Run any pass; return a Relay module for a Relay module, unless the pass converts it."""
     if not isinstance(mod, IRModule | tvm.IRModule):
         raise BadNode(f"the pass {pass_.info.name}: expected a module, found {shown(mod)}")
     made = _ffi_transform_api.RunPass(pass_, mod)
@@ -225,12 +226,13 @@ def _run(pass_: Any, mod: IRModule | TVMModule) -> IRModule | TVMModule:
     return made if source is None else source
 
 
-# TVM's own call would return the carrier for ``tvm.transform.Sequential`` over a Relay module.
+# With TVM's own ``__call__``, ``tvm.transform.Sequential`` would return the carrier, not the Relay
+# module.
 setattr(tvm.transform.Pass, "__call__", _run)  # noqa: B010
 
 
 def register(make: Callable[[], Pass]) -> None:
-    """Register a pass so that passes that require it find it by name."""
+    """Register a pass by name, so that other passes can require it."""
     name = make().info.name
     tvm_ffi.register_global_func(f"transform.{name}", make, override=True)
 

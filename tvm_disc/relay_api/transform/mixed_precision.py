@@ -59,7 +59,7 @@ _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895314e38, "float64": float("inf"
 
 
 class _Caster:
-    """Rewrites one function in post-order; ``dtypes`` has the new float type of every value."""
+    """Rewriter of one function, in post-order; ``dtypes`` has the new float type of every value."""
 
     def __init__(self, func: Function, dtype: str, missing: int) -> None:
         self.func, self.narrow, self.missing = func, dtype, missing
@@ -90,7 +90,7 @@ class _Caster:
         return node._checked_type or self.types.of(node)
 
     def _name(self, var: Var, value: Expr) -> None:
-        """Give a let variable the new type of its value, before its uses are rewritten."""
+        """Set the type of a let variable to its value's new type, before its uses are rewritten."""
         before, known = self.dtypes.get(var), var.type_annotation
         self.dtypes[var] = self.dtypes.get(value)
         if known is None or self.dtypes[var] in (None, before):
@@ -114,11 +114,11 @@ class _Caster:
         return with_children(node, [self._back(c) for c in children(node)])
 
     def _joins(self, node: Expr) -> bool:
-        """Return whether both branches of an If have one new type."""
+        """Return whether a node is an If of a float type, whose branches are not cast back."""
         return isinstance(node, If) and self.dtypes[node] is not None
 
     def _of(self, node: Expr) -> str | None:
-        """Return the new float type of a value that no operator computes; None if it has none."""
+        """Return the new float type of a node that is not an operator call; None if not a float."""
         if isinstance(node, Let):
             return self.dtypes[node.body]
         if isinstance(node, Tuple):
@@ -163,7 +163,7 @@ class _Caster:
         return data if self.dtypes[call.args[0]] == dtype else with_children(call, (call.op, data))
 
     def _follows(self, arg: Expr) -> bool:
-        """Return whether an operand lets an operator of the FOLLOW kind run in 16 bits."""
+        """Return whether a FOLLOW operator can run in the wanted type with this operand."""
         made = self.made[arg]
         if isinstance(arg, Tuple):
             return all(self._floats_narrow(f) for f in arg.fields)
@@ -175,7 +175,7 @@ class _Caster:
         return self.dtypes[arg] in (None, self.narrow)
 
     def _as(self, arg: Expr, dtype: str) -> Expr:
-        """Return an operand cast to ``dtype`` where it is a float."""
+        """Return an operand with its floats cast to ``dtype``."""
         made, found = self.made[arg], self.dtypes[arg]
         if isinstance(arg, Tuple) and isinstance(made, Tuple):
             return with_children(made, [self._as(f, dtype) for f in arg.fields])
@@ -193,7 +193,10 @@ class _Caster:
         return self._cached(made, found, dtype)
 
     def _cached(self, made: Expr, found: str, dtype: str) -> Expr:
-        """Return one cast per value and type; a cast back to the first type is the value itself."""
+        """Return ``made`` cast to ``dtype``, one cast per value and type.
+
+        A cast back to ``found``, the type of ``made``, returns ``made``.
+        """
         if (made, dtype) not in self.casts:
             cast = self.casts[made, dtype] = op_call("cast", made, dtype=dtype)
             self.casts[cast, found] = made
@@ -239,8 +242,8 @@ def to_mixed_precision(
     ``keep_result`` keeps the type of the result by a cast at the end.
 
     Raises:
-        BadNode: ``dtype`` or ``missing`` is none of the accepted values.
-        Unsupported: an operator of no list, and ``missing`` is 0.
+        BadNode: ``dtype`` or ``missing`` is not an accepted value.
+        Unsupported: ``missing`` is 0, and an operator has no kind.
     """
     if dtype not in _LARGEST:
         raise BadNode(

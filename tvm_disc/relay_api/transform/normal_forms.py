@@ -1,4 +1,4 @@
-"""Normal forms: every result is named, only shared results are, or none."""
+"""Normal forms of programs: with names for all results, for shared results only, or for none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNNAMED = (Var, GlobalVar, Op, Constructor)
 
 
 class NamingScope:
-    """A body in which results get names: of a function, a branch, a clause, a let.
+    """The body of a function, a branch, a clause or a let, with the names bound in it.
 
     ``block`` is the scope shared by all lets of a chain.
     """
@@ -114,7 +114,7 @@ def _bound(root: Expr, named: Callable[[Expr, _Scopes], bool]) -> Expr:
 
 
 def _with_bodies(node: Expr, done: dict[Expr, Expr], bodies: list[NamingScope]) -> Expr:
-    """Return ``node`` over its rewritten parts; bodies get their bindings."""
+    """Return ``node`` with its rewritten parts, and with the bindings of each body added."""
     parts = []
     remaining = iter(bodies)
     for position, part in enumerate(children(node)):
@@ -129,8 +129,9 @@ def to_a_normal_form(expr: Expr) -> Expr:
 
 
 def to_basic_block_normal_form(expr: Expr) -> Expr:
-    """Return ``expr`` with a name for each result used in several bodies, bound in their common
-    body.
+    """Return ``expr`` with a name for each result used in several bodies.
+
+    The name is bound in the innermost body that encloses these bodies.
     """
     return _bound(expr, lambda node, scopes: scopes.lifted(node))
 

@@ -115,7 +115,7 @@ def ToANormalForm() -> Pass:
 
 
 def ToBasicBlockNormalForm() -> Pass:
-    """Return a pass that names each result used in several bodies, in their common body."""
+    """Return a pass that names each result used in several bodies, in the body around them."""
     return _all("ToBasicBlockNormalForm", 1, to_basic_block_normal_form)
 
 
@@ -125,7 +125,7 @@ def ToGraphNormalForm() -> FunctionPass:
 
 
 def FoldConstant(fold_qnn: bool = False) -> FunctionPass:
-    """Return a pass that evaluates expressions that depend on no input."""
+    """Return a pass that evaluates expressions whose operands are all constants."""
     return _each("FoldConstant", 2, lambda func: fold_constant_function(func, fold_qnn), ())
 
 
@@ -135,8 +135,8 @@ def SimplifyInference() -> FunctionPass:
 
 
 def EliminateCommonSubexpr(fskip: Callable[[Expr], bool] | None = None) -> FunctionPass:
-    """Return a pass that merges calls of the same operands, except those for which ``fskip`` is
-    true.
+    """Return a pass that merges calls of the same operands, except calls for which ``fskip``
+    returns True.
     """
     return _each("EliminateCommonSubexpr", 3, lambda func: eliminate_common_subexpr(func, fskip))
 
@@ -181,7 +181,7 @@ def CanonicalizeOps() -> FunctionPass:
 
 
 def DynamicToStatic() -> FunctionPass:
-    """Return a pass that makes known shape operands of operators attributes."""
+    """Return a pass that replaces shape operands of known value by attributes."""
     return _each("DynamicToStatic", 2, dynamic_to_static, ())
 
 
@@ -223,8 +223,8 @@ def FuseOps(fuse_opt_level: int = -1) -> FunctionPass:
     """Return a pass that puts groups of operators in functions with ``Primitive=1``.
 
     Below level 1 each operator is a group. ``relay.FuseOps.max_depth`` limits the values of a
-    group, and ``relay.FuseOps.link_params`` keeps all constants inside. The compiler plans its own
-    groups regardless of this pass; the pass serves readers, and scripts that count groups.
+    group, and ``relay.FuseOps.link_params`` keeps all constants inside. A build
+    forms its own groups regardless of this pass, which is for scripts that print or count groups.
     """
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Expr:
@@ -257,9 +257,9 @@ def ToMixedPrecision(
 ) -> FunctionPass:
     """Return a pass that computes matmuls and the operators after them in a 16-bit float type.
 
-    An operator that no list names is refused for ``missing_op_mode`` 0, follows its operands with
-    a warning for 1, and silently for 2. The result of ``main`` may change its type, unless the
-    context has ``relay.ToMixedPrecision.keep_orig_output_dtype``; other functions keep theirs.
+    ``missing_op_mode`` applies to operators without a kind: 0 refuses them, 1 treats them as FOLLOW
+    with a warning, 2 without one. The type of the result of ``main`` may change, unless the context
+    sets ``relay.ToMixedPrecision.keep_orig_output_dtype``. Other functions keep their types.
     """
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -276,9 +276,11 @@ def FakeQuantizationToInteger(
     """Return a pass that computes the operators between dequantize and quantize in integers.
 
     Args:
-        hard_fail: refuse a region with an operator that has no integer form; otherwise it stays.
+        hard_fail: raise Unsupported for a region with an operator that has no integer form; by
+            default the region is unchanged.
         use_qat: also rewrite single operators whose operands are dequantized.
-        optional_qnn_ops: operators to rewrite whose integer form is less accurate: ``nn.softmax``.
+        optional_qnn_ops: operators with a less accurate integer form, such as ``nn.softmax``, that
+            are rewritten too.
 
     Raises:
         BadInput: an argument has the wrong type.
@@ -298,7 +300,7 @@ def FakeQuantizationToInteger(
 
 
 def _listed(given: object) -> Sequence[object]:
-    """Return ``given`` if it is a sequence, else a tuple of it, whose item the caller refuses."""
+    """Return ``given`` if it is a sequence, else ``(given,)``, which the caller's check refuses."""
     return given if isinstance(given, Sequence) else (given,)
 
 
@@ -325,7 +327,7 @@ def FoldExplicitPadding() -> FunctionPass:
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> FunctionPass:
     """Return a pass that converts layouts of convolutions and pooling, and of operators after them.
 
-    ``{"nn.conv2d": ["NHWC", "default"]}`` has the layouts of data and weights by operator. An
+    ``{"nn.conv2d": ["NHWC", "default"]}`` lists the layouts of data and weights by operator. An
     operator keeps its layout if blocks, as in ``NCHW4c``, do not divide its dims.
     """
     desired = check_layouts(desired_layouts)
@@ -337,7 +339,7 @@ def AlterOpLayout() -> FunctionPass:
 
     A script registers ``function(attrs, inputs, types, result_type)`` as the attribute
     ``FTVMAlterOpLayout`` of an operator. It returns a call, whose layouts may differ, or None.
-    Operators after it read its layout, or the original one through a ``layout_transform``.
+    Users of the call read its layout, or the original layout through a ``layout_transform``.
     """
     return _each("AlterOpLayout", 3, alter_op_layout)
 
@@ -387,7 +389,7 @@ def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
 
 
 def InferTypeLocal(expr: Expr) -> Type | None:
-    """Return the inferred type of one expression and store it; None if inference needs the module.
+    """Infer, store and return the type of one expression; None if inference needs the module.
 
     Raises:
         TypeMismatch: the expression has no type.

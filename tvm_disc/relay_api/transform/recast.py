@@ -26,18 +26,19 @@ def recast(
 ) -> Expr | IRModule:
     """Return ``expr`` with some operators computed in ``dtype``; no result changes its type.
 
-    Their operands are cast to ``dtype``, their results to the type that they had.
+    Operands of these operators are cast to ``dtype``, and results back to their original type.
 
     Args:
         expr: an expression, a function or a module.
         dtype: the type that the operators compute in.
-        out_dtype: ``out_dtype`` of operators that have this attribute, before the last cast.
-        ops: their names, ``nn.conv2d`` by default.
+        out_dtype: value of the attribute ``out_dtype`` of operators that have it.
+        ops: names of the operators, ``nn.conv2d`` by default.
         skip_layers: numbers of calls to leave unchanged, in order of evaluation; negative numbers
             count from the last.
 
     Raises:
-        BadNode: not a dtype, not a program, or a result whose type cannot be inferred.
+        BadNode: ``dtype`` is not an element type, ``expr`` is not a program, or the type of a
+            result is unknown.
     """
     for name in (dtype, out_dtype):
         if not is_dtype(name):
@@ -66,7 +67,7 @@ def _recast(
         if before not in chosen or not isinstance(made, Call):
             return made
         if op_name(made) == "concatenate" and not isinstance(made.args[0], Tuple):
-            return made  # the fields of a tuple value cannot be cast here
+            return made  # fields of a tuple that is not a Tuple node cannot be cast
         args = [_cast(arg, dtype) for arg in made.args]
         attrs = attrs_of(made)
         row = row_of(made)

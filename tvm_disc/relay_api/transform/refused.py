@@ -1,4 +1,4 @@
-"""Relay's passes that do not exist here, each with the reason that calling it raises."""
+"""Relay's passes that are not supported, each with the reason that a call raises."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ REFUSED: Mapping[str, str] = {
 
 
 def refused(name: str) -> Callable[..., NoReturn]:
-    """Return a function that refuses a pass of Relay; raise AttributeError for an unknown name."""
+    """Return a function that raises Unsupported for a pass; AttributeError for an unknown name."""
     if name not in REFUSED:
         raise AttributeError(f"Relay has no pass {name!r}")
 

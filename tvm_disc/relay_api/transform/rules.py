@@ -72,11 +72,11 @@ def apply_rules(func: Function, rules: Mapping[str, Rule]) -> Function:
 
 
 def legalize(func: Function, key: str) -> Function:
-    """Return ``func`` with calls replaced by what functions of their operators return.
+    """Return ``func`` with calls replaced by results of functions registered for operators.
 
-    A script registers such a function as the attribute ``key`` of an operator:
+    A script registers the function as the attribute ``key`` of an operator:
     ``function(attrs, inputs, types)`` returns an expression, or None to keep the call. ``types``
-    has the types of the operands, then that of the result.
+    has the types of the operands, then the type of the result.
 
     Raises:
         BadNode: a function returned neither an expression nor None.

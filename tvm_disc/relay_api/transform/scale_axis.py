@@ -1,10 +1,10 @@
 """``FoldScaleAxis``: fold per-channel factors around a matmul or convolution into its weight.
 
-Two walks over the expressions of a function. The first finds the values that accept a factor:
-forward, those whose users all accept a factor of their channels; backward, those that accept one
-themselves. A matmul or a convolution folds it into its weight. Operators that commute with a
-factor pass it on: bias additions, pooling, and relu for positive factors. The second walk moves
-the factors.
+The pass walks twice over the expressions of a function. The first walk finds the values that accept
+a factor of their channels. Forward, all users of the value must accept the factor; backward, the
+value's own operator must. A matmul or a convolution accepts a factor and folds it into its weight.
+Operators that commute with a factor pass it on: bias additions, pooling, and relu for positive
+factors. The second walk moves the factors.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class ScaledAxis:
 
 
 class _Folder:
-    """State of one function."""
+    """State of the pass over one function, and queries of both directions."""
 
     def __init__(self, func: Function) -> None:
         self.types, self.graph = KnownTypes(func), UserGraph(func)
         self.func = func
         self.places: dict[Expr, ScaledAxis] = {}
-        self.scales: dict[Expr, Expr] = {}  # value -> factor of its channels, a vector
+        self.scales: dict[Expr, Expr] = {}  # value -> vector of factors of its channels
 
     # -- queries of both directions
 
@@ -94,10 +94,10 @@ class _Folder:
         return data.index("C"), out.index("C"), inner, outer, len(kernel)
 
     def along(self, value: Expr, factor: Expr, axis: int | None = None) -> tuple[int, Ones] | None:
-        """Return the axis of ``value`` that ``factor`` varies along, and the unit axes of
+        """Return the axis of ``value`` along which ``factor`` varies, and the axes of length 1 of
         ``factor``.
 
-        Dropping the unit axes makes ``factor`` a vector. Returns None if there is no such axis.
+        Without these axes ``factor`` is a vector. Returns None if it varies along several axes.
         """
         shape, whole = self.types.shape(factor), self.types.tensor(value)
         if shape is None or whole is None or not 0 < len(shape) <= len(whole.shape):
@@ -110,8 +110,8 @@ class _Folder:
         return behind + at, tuple(i for i in range(len(shape)) if i != at)
 
     def split(self, call: Expr, place: ScaledAxis) -> tuple[int, Ones] | None:
-        """Return (operand position, unit axes) of the factor if ``call`` is a multiplication by a
-        factor that ``place`` accepts, else None.
+        """Return (operand position, axes of length 1) of the factor, if ``call`` multiplies by a
+        factor that ``place`` accepts; else None.
         """
         if op_name(call) != "multiply" or not isinstance(call, Call):
             return None
@@ -124,8 +124,8 @@ class _Folder:
         return None
 
     def passes(self, call: Expr, place: ScaledAxis) -> ScaledAxis | None:
-        """Return the conditions of a factor that an operator with one operand passes on; None
-        if it cannot.
+        """Return the conditions under which an operator of one operand passes a factor on; None
+        for other operators.
         """
         if op_name(call) in _LINEAR | _POSITIVE:
             attrs = attrs_of(call) if isinstance(call, Call) else {}
@@ -138,7 +138,7 @@ class _Folder:
         return None
 
     def bias(self, call: Expr, place: ScaledAxis) -> tuple[int, Ones] | None:
-        """Return (operand position, unit axes) of a per-channel addend; None for other calls."""
+        """Return (position, axes of length 1) of a per-channel addend of ``call``, or None."""
         if not isinstance(call, Call):
             return None
         if op_name(call) == "nn.bias_add":
@@ -153,7 +153,7 @@ class _Folder:
         return None
 
     def with_bias(self, before: Call, made: Call, op: str, scale: Expr) -> Expr:
-        """Return a sum with its bias scaled too."""
+        """Return ``made`` with its per-channel addend multiplied or divided by ``scale``."""
         place = self.places[before]
         found = self.bias(before, place)
         if found is None or self.passes(before, place) is not None:
@@ -269,7 +269,10 @@ class _Backward(_Folder):
         return len(found) == 1
 
     def _hand_on(self, node: Expr) -> None:
-        """Pass the factor of a value, times the factor in its multiplication, to its operands."""
+        """Set the factor of the operands of a value to the value's own factor.
+
+        If the value is a product with a factor, this factor is multiplied in and removed.
+        """
         if not isinstance(node, Call) or self.product(node) is not None:
             return
         scale = self.scales.get(node)

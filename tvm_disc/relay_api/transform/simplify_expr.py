@@ -1,6 +1,6 @@
 """``SimplifyExpr``: remove operators that have no effect and pairs that undo each other.
 
-A rule gets one call whose operands are rewritten already; rules run until none applies.
+A rule receives one call whose operands are already rewritten. Rules run until none applies.
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ def _holds(dtype: str, low: float, high: float) -> bool:
 
 
 def _clipped_into(clip: Expr, first: str, between: str, last: str) -> bool:
-    """Return whether a cast through ``between`` does not change what ``clip`` leaves.
+    """Return whether a cast of ``clip`` to ``between`` can be omitted before a cast to ``last``.
 
-    A float loses its fraction by a cast to integers, so that ``last`` must be an integer type.
+    ``between`` must hold all values within the limits of the clip. If the clip computes floats,
+    ``last`` must be an integer type, since the cast to integers truncates.
     """
     if op_name(clip) != "clip" or not isinstance(clip, Call):
         return False
@@ -100,7 +101,7 @@ def _reshape(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _order(expr: Expr, rank: int | None) -> tuple[int, ...] | None:
-    """Return the operand axis of each result axis of a permutation; None for other expressions."""
+    """Return the operand axis of each result axis of a permutation; None for other calls."""
     if not isinstance(expr, Call) or rank is None:
         return None
     attrs = attrs_of(expr)
@@ -131,9 +132,10 @@ def _permutation(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _layouts(expr: Expr, below: list[str] | None, above: list[str] | None) -> Any:
-    """Return the axes of a layout change before and after it, as lists of their names.
+    """Return the names of the axes before and after a layout change, as two lists.
 
-    A transpose takes them from the layout of its operand (``below``) or of its result (``above``).
+    A transpose names no axes. The caller passes the axes of its operand (``below``) or of its
+    result (``above``).
     """
     if not isinstance(expr, Call):
         return None
@@ -152,8 +154,8 @@ def _layouts(expr: Expr, below: list[str] | None, above: list[str] | None) -> An
 def _relayout(call: Call, types: KnownTypes) -> Expr | None:
     """Return two layout changes as one, or the operand if the second undoes the first.
 
-    An axis that is split must be a multiple of the block. The rule requires static shapes, for
-    which that is checked already; otherwise a guard of the program would be lost.
+    The length of a split axis must be a multiple of the block. The rule requires static shapes,
+    for which this is already checked; otherwise the program would lose the guard for it.
     """
     data = call.args[0]
     if not isinstance(data, Call):
@@ -172,13 +174,16 @@ def _relayout(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _like(name: str, *kept: int) -> Rule:
-    """Return the rule that replaces a ``_like`` operator by one with the known shape."""
+    """Return the rule that replaces a ``_like`` operator by ``name`` with a static shape.
+
+    ``kept`` are the positions of the operands that ``name`` reads.
+    """
 
     def rule(call: Call, types: KnownTypes) -> Expr | None:
         found = types.of(call)
         if not isinstance(found, TensorType) or types.shape(call) is None:
             return None
-        if name == "collapse_sum_to":  # its shape is an operand
+        if name == "collapse_sum_to":  # reads its shape from an operand
             shape = Constant(np.asarray(types.shape(call), "int32"))
             return op_call(name, call.args[0], shape)
         attrs: dict[str, Any] = {"newshape" if name == "reshape" else "shape": found.shape}
@@ -195,7 +200,7 @@ def _cast_like(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _filled_with(expr: Expr) -> Expr | None:
-    """Return the scalar that fills ``expr``; None if it is not known to be filled."""
+    """Return the scalar that all elements of ``expr`` equal; None if unknown."""
     if isinstance(expr, Constant):
         return expr if expr.data.ndim == 0 else None
     if not isinstance(expr, Call):
@@ -206,14 +211,16 @@ def _filled_with(expr: Expr) -> Expr | None:
     return None if ones is None else Constant(np.asarray(ones, attrs_of(expr)["dtype"]))
 
 
-# Operator -> (neutral scalar, whether it may be the left operand as well).
+# Operator -> (identity element, whether it may also be the left operand).
 _NEUTRAL = {"add": (0, True), "subtract": (0, False), "multiply": (1, True), "divide": (1, False)}
 _JOINED = {"add": np.add, "multiply": np.multiply}
 
 
 def _arithmetic(call: Call, types: KnownTypes) -> Expr | None:
-    """Return a simpler form of an operator with a neutral operand, a filled tensor, or two
-    constants in sequence; None if there is none.
+    """Return a simpler form of an arithmetic operator, or None.
+
+    An identity element is removed, a filled tensor becomes a scalar, successive constants are
+    merged.
     """
     name = op_name(call)
     neutral, commutes = _NEUTRAL[name]
@@ -247,7 +254,7 @@ def _same_type(a: Expr, b: Expr, types: KnownTypes) -> bool:
 
 
 def _joined(call: Call, types: KnownTypes) -> Expr | None:
-    """``(x + 1) + 2`` is ``x + 3``."""
+    """Return ``x + 3`` for ``(x + 1) + 2``, likewise for products; None for other calls."""
     inner, last = call.args
     if isinstance(inner, Constant):
         inner, last = last, inner
@@ -263,7 +270,7 @@ def _joined(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _order_of_quantized(call: Call, types: KnownTypes) -> Expr | None:
-    """``argmax(dequantize(x))`` is ``argmax(x)``: a positive scale keeps the order."""
+    """Return ``argmax(x)`` for ``argmax(dequantize(x))``: a positive scale keeps the order."""
     data = call.args[0]
     if op_name(data) != "qnn.dequantize" or not isinstance(data, Call):
         return None
@@ -274,7 +281,7 @@ def _order_of_quantized(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _reciprocal_root(call: Call) -> Expr | None:
-    """``x / sqrt(y)`` is ``x * rsqrt(y)``."""
+    """Return ``x * rsqrt(y)`` for ``x / sqrt(y)``; None for other calls."""
     dividend, divisor = call.args
     if op_name(call) != "divide" or op_name(divisor) != "sqrt" or not isinstance(divisor, Call):
         return None

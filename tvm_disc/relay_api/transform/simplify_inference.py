@@ -9,7 +9,7 @@ from tvm_disc.relay_api.transform.rules import Rule, Site, attrs_of, op_call, op
 
 
 def _channels_last(value: Expr, axis: int, rank: int, over: int = 1) -> Expr:
-    """Return a vector expanded to broadcast along ``axis``; it has ``over`` axes itself."""
+    """Return ``value``, which has ``over`` axes from ``axis`` on, expanded for broadcasting."""
     behind = rank - axis - over
     return op_call("expand_dims", value, axis=over, num_newaxis=behind) if behind > 0 else value
 

@@ -42,7 +42,7 @@ def eliminate_common_subexpr(func: Function, fskip: Callable[[Expr], bool] | Non
 def _key(
     expr: Expr,
 ) -> tuple[Expr, int] | tuple[str, tuple[tuple[str, bytes] | Expr, ...], str] | None:
-    """Return a key that is the same for equal expressions; None for those that are never merged."""
+    """Return a key that is equal for expressions that can be merged; None for other expressions."""
     if isinstance(expr, TupleGetItem):
         return (expr.tuple_value, expr.index)
     row = row_of(expr)
@@ -58,8 +58,8 @@ def _operand(arg: Expr) -> tuple[str, bytes] | Expr:
 
 
 class Purity:
-    """Purity of expressions: reads and writes of references are impure, and calls of unknown
-    functions.
+    """Purity of expressions: an expression is impure if it reads or writes a reference or calls an
+    unknown function.
     """
 
     def __init__(self, mod: IRModule, func: Expr, ignore_impurity: bool) -> None:
@@ -119,7 +119,7 @@ def _captured(func: Function) -> set[Expr]:
 
 
 def _reached(func: Expr, free: set[Let]) -> tuple[set[Expr], dict[Expr, int]]:
-    """Return the nodes that the result needs, and how often each is used."""
+    """Return the nodes that the result depends on, and the number of uses of each node."""
     values = {let.var: let.value for let in free}
     reached: set[Expr] = set()
     uses: dict[Expr, int] = {}
@@ -144,8 +144,9 @@ def _names(expr: Expr, var: Var) -> bool:
 
 
 def _inlined(expr: Expr, lets: Iterable[Let]) -> Expr:
-    """Return ``expr`` with variables replaced by their values, which may use other such
-    variables.
+    """Return ``expr`` with the variables of ``lets`` replaced by their values.
+
+    A value may use other variables of ``lets``.
     """
     names = {let.var for let in lets}
     for let in [n for n in post_order(expr) if isinstance(n, Let) and n.var in names]:

@@ -30,7 +30,7 @@ def substituted(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
 
 
 def fresh(expr: Expr) -> Expr:
-    """Return a copy of ``expr`` with fresh bound variables, so that both can be in one program."""
+    """Return a copy of ``expr`` with new bound variables: a program binds a variable only once."""
     order = post_order(expr)
     bound = {v for n in order for v in binders(n) if not isinstance(n, Match)}
     return rewrite_post_order(

@@ -15,8 +15,9 @@ def _layout_of(attrs: dict[str, object]) -> str:
 
 
 def _padded(attrs: dict[str, Any], widths: tuple[tuple[int, int], ...]) -> list[int] | None:
-    """Return a window's padding plus that of its input; None if other than spatial axes are
-    padded.
+    """Return the padding of a window operator plus ``widths``, the padding of its input.
+
+    Returns None if ``widths`` pads an axis that is not spatial.
     """
     layout = _layout_of(attrs)
     spatial = [i for i, letter in enumerate(layout) if letter in "DHW"]
@@ -49,9 +50,10 @@ def _fold_padding(site: Site) -> Expr | None:
 
 
 def _is_neutral(site: Site, attrs: Attrs, fill: np.number) -> bool:
-    """Return whether an operator pads with ``fill`` itself.
+    """Return whether the operator's own padding can replace an input padding with ``fill``.
 
-    A mean that excludes its own padding, which is zero, then includes it: ``attrs`` is changed.
+    For an average pooling without padding, this sets ``count_include_pad`` in ``attrs``: the folded
+    elements counted as part of the input.
     """
     name = op_name(site.call)
     if name == "qnn.conv2d":
