@@ -26,7 +26,7 @@ PARTITIONED = "PartitionedFromPattern"
 
 @dataclass
 class MatchedGroup:
-    """One match: its last node, the expressions of each pattern, and the match as a function."""
+    """One match: its last node, the expressions that each pattern matched, and its function."""
 
     root: Expr
     matched: dict[MatchablePattern, list[Expr]]
@@ -61,13 +61,13 @@ class _Finder:
         self.number = 0
 
     def group(self, root: Expr) -> MatchedGroup | None:
-        """Return the match that ends at ``root``; None if another group has or uses a part of
-        it.
+        """Return the match that ends at ``root``; None if another group contains a part of it, or
+        if its inner results are used outside.
         """
         matched = {p: list(found) for p, found in self.matcher.memo.items()}
         args = list(dict.fromkeys(self._inputs(matched)))
         if any(value not in self.matcher.graph.users for value in args):
-            return None  # a regrouped match has a product that the program does not compute
+            return None  # the matcher built a product by regrouping
         params = [Var(f"FunctionVar_{self.number}_{i}") for i in range(len(args))]
         inputs: dict[Expr, Expr] = dict(zip(args, params, strict=True))
         self.number += 1

@@ -1,4 +1,4 @@
-"""Types of the expressions of one program, where they are known."""
+"""Types of the expressions of one program, if they can be inferred."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ _DATAFLOW = (Call, Constant, TupleExpr, TupleGetItem, Var)
 
 
 class KnownTypes:
-    """Types of expressions below some roots; None where inference of the expression alone fails."""
+    """Types of expressions below some roots.
+
+    The type is None if it cannot be inferred from the expression without its module.
+    """
 
     def __init__(self, *roots: Expr) -> None:
         self._inference: Any = None
         self._known: dict[Expr, Type | None] = {}
         self._values: dict[Var, Expr] = {}
         self._declared: set[Var] = set()
-        # being declared: a recursive function's variable occurs in its own value
+        # variables being declared: the variable of a recursive function occurs in its value
         self._pending: set[Var] = set()
         self._bound: set[Var] = set()
         self.enter(*roots)
 
     def enter(self, *roots: Expr) -> None:
-        """Add programs whose bindings are used."""
+        """Add programs, whose let bindings give the values of variables."""
         for node in post_order(*roots):
             if isinstance(node, Let):
                 self._values[node.var] = node.value
             self._bound.update(binders(node))
 
     def of(self, expr: Expr) -> Type | None:
-        """Return the type of ``expr``, or None."""
+        """Return the type of ``expr``, or None if unknown."""
         if expr not in self._known:
             # Calls of functions and data types use the type that inference over the module found.
             self._known[expr] = self._find(expr) or getattr(expr, "_checked_type", None)

@@ -22,7 +22,7 @@ class MatchablePattern(Protocol):
         """Return whether ``expr`` matches."""
 
     def parts(self) -> Sequence[MatchablePattern]:
-        """Return the patterns inside, in the order in which their operands are evaluated."""
+        """Return the direct subpatterns, in the order in which their operands are evaluated."""
 
     def hidden(self) -> Sequence[MatchablePattern]:
         """Return the inner patterns whose matches are never inputs of a group."""
@@ -124,8 +124,8 @@ class Matcher:
         )
 
     def _leads(self, parent: MatchablePattern, path: MatchablePattern, child: Expr) -> bool:
-        """Return whether each path from ``child`` to its operands follows ``path`` up to
-        ``parent``.
+        """Return whether each path from ``child`` through its operands consists of nodes that match
+        ``path`` until a node that matches ``parent``.
 
         Variables and constants may be operands anywhere on the path.
         """
@@ -144,7 +144,7 @@ class Matcher:
         return True
 
     def _along(self, path: MatchablePattern, node: Expr) -> bool:
-        """Return whether ``node`` matches ``path``, which may match many nodes."""
+        """Return whether ``node`` matches ``path``, which may match a different node each time."""
         before, self._once = self._once, False
         try:
             return self.visit(path, node)

@@ -59,7 +59,7 @@ class DFPattern:
         return False
 
     def parts(self) -> tuple[DFPattern, ...]:
-        """Return the patterns inside."""
+        """Return the direct subpatterns."""
         return ()
 
     def hidden(self) -> tuple[DFPattern, ...]:
@@ -67,7 +67,7 @@ class DFPattern:
         return ()
 
     def inputs_of(self, found: Expr) -> tuple[Expr, ...]:
-        """Return the inputs of the group in a match: none, or the match itself for a leaf."""
+        """Return the parts of a match that are inputs of its group: the match itself for a leaf."""
         return () if self.parts() else (found,)
 
     def keeps_constants(self) -> bool:
@@ -178,14 +178,14 @@ class ConstantPattern(DFPattern):
 
 @dataclass(eq=False, repr=False)
 class WildcardPattern(DFPattern):
-    """Matches any expression; after ``redirect_to``, those of a pattern that may contain this
-    one.
+    """Matches any expression, or after ``redirect_to`` the expressions that another pattern
+    matches. That pattern may contain this one.
     """
 
     pattern: DFPattern | None = None
 
     def redirect_to(self, pat: DFPattern) -> None:
-        """Match ``pat`` from now on, which makes a recursive pattern."""
+        """Match ``pat`` from now on; ``pat`` is recursive if it contains this pattern."""
         self.pattern = _pattern("redirect_to", pat)
 
     def matches(self, matcher: Matcher, expr: Expr) -> bool:

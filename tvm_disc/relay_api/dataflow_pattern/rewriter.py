@@ -16,8 +16,8 @@ from tvm_disc.relay_api.expr_functor import rewrite_post_order
 from tvm_disc.relay_api.structural import structural_equal
 
 MOST_REWRITES = 100
-MOST_GROWTH = 100  # largest number of nodes, relative to the original program
-SMALL = 10_000  # nodes; a smaller program may grow to this size in any case
+MOST_GROWTH = 100  # limit of the number of nodes, as a multiple of the original program's
+SMALL = 10_000  # number of nodes to which any program may grow
 
 
 class Callback(Protocol):
