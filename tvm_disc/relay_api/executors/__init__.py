@@ -1,8 +1,8 @@
 """Relay's executors: ``create_executor``, ``relay.build`` and the virtual machine.
 
-Thin wrappers of :class:`tvm_disc.Executable`: each compiles once by ``tvm_disc.build``, and runs
-the program for every shape. ``relay.create_executor``, ``relay.build`` and ``relay.vm`` refer to
-these.
+They are thin wrappers of :class:`tvm_disc.Executable`: each calls ``tvm_disc.build`` once, and runs
+the program for every shape. ``relay.create_executor``, ``relay.build`` and ``relay.vm`` are defined
+here.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ KINDS = ("debug", "graph", "vm", "aot")
 
 
 class Executor:
-    """Compiles and runs programs; all kinds are the same native program.
+    """Compiler and runner of programs; all kinds of executors run the same native program.
 
     Tuples are returned as lists by the kinds ``graph`` and ``aot``, as in Relay.
     """
@@ -47,8 +47,8 @@ class Executor:
         self.target = None if isinstance(target, str) and target == "llvm" else one_target(target)
 
     def evaluate(self, expr: Any = None, binds: Mapping[Var, Any] | None = None) -> Any:
-        """Return a callable for ``main``, a function or a ``GlobalVar``; for other expressions a
-        value.
+        """Return a callable if ``expr`` is a function, a ``GlobalVar`` or ``main``; otherwise the
+        value of ``expr``.
 
         Args:
             expr: what to run; ``main`` by default.

@@ -43,7 +43,7 @@ class Runtime:
 class ExecutorFactoryModule:
     """Result of ``relay.build``: ``lib["default"](device)``, ``export_library``, ``get_params``.
 
-    Parameters are constants of the program, so no parameters remain to be set.
+    Parameters are constants of the program and need not be set.
     """
 
     def __init__(self, programs: Programs, executor: Executor, libmod_name: str) -> None:
@@ -62,7 +62,7 @@ class ExecutorFactoryModule:
         return self.lib.instance
 
     def __iter__(self) -> Iterator[Any]:
-        """Support ``graph, lib, params = relay.build(...)``, the form before 2021."""
+        """Support ``graph, lib, params = relay.build(...)``, the interface of Relay before 2021."""
         warnings.warn(
             "relay.build returns one factory; use lib = relay.build(...) instead of three values",
             DeprecationWarning,
@@ -76,7 +76,7 @@ class ExecutorFactoryModule:
         return self.get_graph_json()
 
     def get_graph_json(self) -> str:
-        """Return a graph of the inputs and one call: all operators are one native function."""
+        """Return a graph of the inputs and one call, which computes all operators."""
         return graph_json(self.program, self.libmod_name)
 
     def get_executor_config(self) -> str:
@@ -88,7 +88,7 @@ class ExecutorFactoryModule:
         return self.lib
 
     def get_params(self) -> dict[str, object]:
-        """Return the parameters to set before a run: none, as parameters are constants."""
+        """Return an empty dict: parameters are constants of the program and need not be set."""
         return {}
 
     def get_devices(self) -> list[str]:

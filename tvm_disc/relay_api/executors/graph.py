@@ -30,8 +30,8 @@ class Instance:
     """A program and the inputs of its next call; the result of ``lib["default"](device)``.
 
     Args:
-        bound: names of inputs whose values became constants. Setting several inputs at once may
-            include these, as scripts set all their parameters.
+        bound: names of inputs whose values became constants. A call that sets several inputs may
+            include them, since scripts set all their parameters.
     """
 
     def __init__(self, program: Executable, bound: Mapping[str, object], device: object) -> None:
@@ -69,7 +69,7 @@ class Instance:
         """Return zeros for an input that was not set, as Relay's executor does.
 
         Raises:
-            BadInput: its shape is dynamic.
+            BadInput: the shape of the input is dynamic.
         """
         dims, dtype = self.rows.get(name, (("?",), "a data type"))
         if not all(d.isdecimal() for d in dims):
@@ -100,7 +100,7 @@ class Instance:
         """Return an array for an input, converted to its dtype.
 
         Raises:
-            BadInput: its dims or its kind of numbers do not fit.
+            BadInput: the dims or the kind of numbers do not fit the input.
         """
         if name not in self.rows:
             return value  # an input of a data type
@@ -120,7 +120,7 @@ class GraphModule:
     """Relay's graph executor: ``GraphModule(lib["default"](tvm.cpu()))``, for every shape."""
 
     def __init__(self, module: RuntimeModule) -> None:
-        module = getattr(module, "module", module)  # another GraphModule
+        module = getattr(module, "module", module)  # ``module`` may be a GraphModule itself
         if not isinstance(module, Instance):
             raise BadInput(
                 f"expected lib['default'](device) of relay.build or load_module, found "
@@ -189,7 +189,7 @@ class GraphModule:
         return len(self.module.names)
 
     def get_input(self, index: object, out: object = None) -> object:
-        """Return an input that was set; zeros if it was not and its shape is static."""
+        """Return the value of an input; zeros if it was not set and its shape is static."""
         name = self.module.name(index)
         value = self.module.inputs.get(name)
         return _given(self.module.zeros(name) if value is None else value, out)
@@ -232,7 +232,7 @@ class GraphModule:
         repeats_to_cooldown: int = 1,
         **kwargs: object,
     ) -> BenchmarkResult:
-        """Time ``run``; with ``end_to_end`` including the copies of the inputs."""
+        """Time ``run``; ``end_to_end`` includes the copies of the inputs."""
         check_device(device)
         if func_name != "run":
             raise BadInput(f"benchmark: expected func_name 'run', found {shown(func_name)}")
@@ -248,7 +248,7 @@ class GraphModule:
 
 
 def _given(value: Any, out: Any) -> Any:
-    """Return a tensor, or ``out`` with its values."""
+    """Return ``value``, or ``out`` with the elements of ``value`` copied to it."""
     if out is None:
         return tensor(value)
     as_array(out)[...] = value if isinstance(value, np.ndarray) else as_array(value)
@@ -301,7 +301,7 @@ class Library:
         return Instance(self.program, self.bound, tvm.cpu() if device is None else device)
 
     def __getitem__(self, name: str) -> Callable[..., Instance]:
-        """Return the function for ``lib["default"](device)``."""
+        """Return a function from a device to an :class:`Instance`: ``lib["default"](device)``."""
         return self.instance
 
     def get_source(self, fmt: str = "ll") -> str:

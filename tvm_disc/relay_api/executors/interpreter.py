@@ -1,4 +1,4 @@
-"""``relay.backend.interpreter``: types of values of evaluated expressions."""
+"""``relay.backend.interpreter``: classes of the values that an evaluation returns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tvm_disc.relay_api.executors.values import ADT, ConstructorValue
 
 
 class RefValue:
-    """A reference. No result has this type: references exist only inside of a program."""
+    """A reference. A program never returns one: references exist only inside of a program."""
 
 
 __all__ = ["ADT", "ConstructorValue", "Executor", "RefValue"]

@@ -25,7 +25,7 @@ def check_device(device: object) -> None:
 
     Raises:
         Unsupported: the device is not supported.
-        BadInput: it is not a device.
+        BadInput: ``device`` is not a device.
     """
     for one in device if isinstance(device, list | tuple) else [device]:
         kind = getattr(one, "dlpack_device_type", None)
@@ -38,7 +38,7 @@ def check_device(device: object) -> None:
 
 
 def one_target(target: object, target_host: object = None) -> Any:
-    """Return Relay's forms of a target in the form of ``tvm_disc.build``.
+    """Return a target, given in any of Relay's forms, as the argument of ``tvm_disc.build``.
 
     Raises:
         Unsupported: the target names several devices, or a different host.
@@ -61,7 +61,7 @@ def as_relay_module(mod: object) -> IRModule:
     """Return a module, a function or an expression as a module.
 
     Raises:
-        BadNode: it is not a Relay program; a ``tvm.IRModule`` cannot contain one.
+        BadNode: ``mod`` is not a Relay program; a ``tvm.IRModule`` cannot contain Relay functions.
     """
     if isinstance(mod, IRModule):
         return mod
@@ -111,7 +111,7 @@ def as_arrays(params: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
     """Return parameters as NumPy arrays.
 
     Raises:
-        BadInput: they are not a mapping of arrays by name.
+        BadInput: ``params`` is not a mapping from names to arrays.
     """
     if not isinstance(params, Mapping | None):
         raise BadInput(

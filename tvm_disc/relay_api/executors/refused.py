@@ -28,7 +28,7 @@ REASONS: Mapping[str, str] = {
 
 
 def refuse(name: str) -> NoReturn:
-    """Raise the reason.
+    """Raise an error with the reason why attribute ``name`` is not supported.
 
     Raises:
         Unsupported: always.
@@ -37,7 +37,7 @@ def refuse(name: str) -> NoReturn:
 
 
 def refused_attribute(owner: object, name: str, among: frozenset[str]) -> NoReturn:
-    """Implement ``__getattr__``: raise the reason for unsupported names, else AttributeError."""
+    """Implement ``__getattr__``: raise Unsupported for names in ``among``, else AttributeError."""
     if name in among:
         refuse(name)
     raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")

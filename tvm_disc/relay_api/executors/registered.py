@@ -1,4 +1,4 @@
-"""Functions that a script registered for operators, applied before a build as in Relay."""
+"""Application of functions that a script registered for operators, before a build as in Relay."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEYS = ("FTVMQnnLegalize", "FTVMQnnCanonicalize", "FTVMLegalize", "FTVMAlterOpLa
 def with_registered(mod: IRModule) -> IRModule:
     """Return ``mod`` after the passes that apply registered functions, if there are any.
 
-    The passes have levels: ``AlterOpLayout`` runs in a ``PassContext`` of level 3.
+    As in Relay, ``AlterOpLayout`` runs only in a ``PassContext`` of level 3 or higher.
     """
     if not registry.has_attribute(*KEYS):
         return mod

@@ -38,7 +38,7 @@ class ConstructorValue(values.ConstructorValue):
 
 
 def argument(value: Argument) -> Argument:
-    """Return an argument of a Relay script in the form that programs take."""
+    """Return an argument with each Relay ``Constant`` replaced by its array."""
     if isinstance(value, Constant):
         return value.data
     if isinstance(value, tuple):
@@ -57,13 +57,13 @@ def tensor(value: Any) -> Any:
 def results(
     root: object, constructors: Mapping[str, Constructor], tuples: Callable[[list[Any]], Any] = ADT
 ) -> Any:
-    """Return a program's result with TVM tensors, and data types by their constructors.
+    """Return a program's result as TVM tensors, tuples and :class:`ConstructorValue` objects.
 
     Conversion is iterative, because lists may be long.
 
     Args:
         constructors: constructors of the module, by name.
-        tuples: converts a list of fields to a tuple type.
+        tuples: function from the fields of a tuple to the returned object.
     """
     made: dict[int, Made] = {}
     stack = [(root, False)]

@@ -64,7 +64,7 @@ class Executable:
 
     @property
     def mod(self) -> Library:
-        """The same as :attr:`lib`."""
+        """An alias of :attr:`lib`."""
         return self.lib
 
     module = mod
@@ -80,7 +80,7 @@ class Executable:
         return self.of(func_name).inputs
 
     def save(self) -> tuple[bytearray, Library]:
-        """Return (the whole program as bytes, its library); the bytes are sufficient."""
+        """Return (program as bytes, library); the bytes contain the library too."""
         return bytearray(as_bytes(self.program.save)), self.lib
 
     @staticmethod
@@ -88,7 +88,7 @@ class Executable:
         """Return a program from the bytes of :meth:`save`, which contain the library.
 
         Raises:
-            ArtifactError: they are not a saved program.
+            ArtifactError: the bytes are not a saved program.
         """
         if not isinstance(bytecode, bytes | bytearray | memoryview):
             found = type(bytecode).__name__
@@ -132,7 +132,7 @@ class VMCompiler:
         """Compile ``main``; other functions are compiled on demand.
 
         Raises:
-            BadInput: there is no module.
+            BadInput: no module was set.
         """
         if self._given is None:
             raise BadInput("VMCompiler: there is no module yet; call lower(mod, target) first")
@@ -165,7 +165,7 @@ def compile(
 
 
 class VirtualMachine:
-    """Runs functions of a program by name; the code is native, nothing is interpreted.
+    """Relay's virtual machine: calls functions of a program by name, as native code.
 
     Args:
         exe: the result of ``relay.vm.compile``, a ``tvm_disc`` program, or its library.
@@ -201,7 +201,7 @@ class VirtualMachine:
         """Set all inputs of a function, for calls without arguments.
 
         Raises:
-            BadInput: one is missing, unknown, or given twice.
+            BadInput: an input is missing, unknown, or given twice.
         """
         names = self._exec.get_function_params(func_name)
         twice = [n for n in names[: len(args)] if n in kwargs]
@@ -238,7 +238,7 @@ class VirtualMachine:
         """Return the results of the last stateful call, as a list.
 
         Raises:
-            BadInput: there was none.
+            BadInput: there was no stateful call.
         """
         if self._outputs is None:
             raise BadInput("there is no result yet; call invoke_stateful first")
