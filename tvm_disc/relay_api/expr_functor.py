@@ -1,6 +1,6 @@
 """``ExprFunctor``, ``ExprVisitor`` and ``ExprMutator``: base classes of walks over expressions.
 
-A subclass overrides ``visit_call`` and the like; every node is visited once. The methods call
+A subclass overrides methods such as ``visit_call``; every node is visited once. The methods call
 each other, so a deep program needs a deep stack: :func:`deep_walk` provides it.
 """
 

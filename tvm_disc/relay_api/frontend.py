@@ -20,7 +20,7 @@ _IMPORTERS: dict[str, Callable[..., object]] = {
     "from_pytorch": imported.from_pytorch,
 }
 
-# Relay's importers that do not exist here: calls raise the reason.
+# Relay's importers that are not supported; calls raise Unsupported with the reason.
 _REFUSED = frozenset(
     "from_caffe from_caffe2 from_coreml from_darknet from_keras from_mxnet from_oneflow "
     "from_paddle from_tensorflow from_tflite".split()

@@ -1,4 +1,4 @@
-"""``relay.image.*``: functions from the operator table, and resizes with an optional region."""
+"""``relay.image.*``: operators, and resizes whose region of interest is optional."""
 
 from __future__ import annotations
 

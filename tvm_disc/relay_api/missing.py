@@ -1,4 +1,4 @@
-"""Parts of Relay that do not exist here: they can be imported, and calls raise the reason."""
+"""Parts of Relay that are not supported: imports succeed, and calls raise Unsupported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_disc.errors import Unsupported
 
 
 class Missing(ModuleType):
-    """A module or function; calling it, or a member of it, raises Unsupported with its reason."""
+    """A module or function that is not supported; calls of it or its members raise Unsupported."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, f"Not supported: {reason}.")
@@ -38,7 +38,7 @@ _STRATEGIES = "kernels are written by the compiler; build(kernels=...) takes you
 _TRAINED = "quantize the model in the training framework"
 _C_NAMES = "it names functions of generated C code, and a program here is native code"
 
-# Reasons by module path below relay.
+# Module path below ``relay`` -> the reason why the module is not supported.
 REASONS: Mapping[str, str] = {
     "backend.name_transforms": _C_NAMES,
     "backend.utils": _C_NAMES,
@@ -77,7 +77,7 @@ REASONS: Mapping[str, str] = {
 
 
 def at(path: str) -> Missing:
-    """Return the module that replaces the one at a path below ``relay``."""
+    """Return the replacement of the unsupported module at a path below ``relay``."""
     return Missing(f"tvm_disc.relay.{path}", REASONS[path])
 
 

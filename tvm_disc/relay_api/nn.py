@@ -1,5 +1,5 @@
-"""``relay.nn.*``: functions from the table, and those whose signature differs from the
-operator's.
+"""``relay.nn.*``: functions made from the operator table, and those that select between operators
+or have a different signature.
 """
 
 from __future__ import annotations
@@ -120,14 +120,20 @@ def matmul(
 
 @refusing
 def sparse_dense(dense_mat: ExprLike, sparse_mat: object, sparse_lhs: bool = False) -> Call:
-    """Return the matmul of a dense and a CSR matrix: (values, columns, row starts), or SciPy's."""
+    """Return the matmul of a dense and a CSR matrix.
+
+    The CSR matrix is a tuple (values, columns, row starts) or a SciPy matrix.
+    """
     args = (dense_mat, *_compressed(sparse_mat))
     return call("nn.sparse_dense", args, sparse_lhs=sparse_lhs)
 
 
 @refusing
 def sparse_add(dense_mat: ExprLike, sparse_mat: object) -> Call:
-    """Return the sum of a dense and a CSR matrix: (values, columns, row starts), or SciPy's."""
+    """Return the sum of a dense and a CSR matrix.
+
+    The CSR matrix is a tuple (values, columns, row starts) or a SciPy matrix.
+    """
     return call("nn.sparse_add", (dense_mat, *_compressed(sparse_mat)))
 
 

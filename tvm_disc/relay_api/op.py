@@ -105,7 +105,7 @@ def known(value: Any) -> Any:
 
 
 def is_expr(value: object) -> bool:
-    """Return whether the value is an expression (after ``known``), which needs the ``dyn`` form."""
+    """Return whether a result of ``known`` is an expression, which needs the ``dyn`` operator."""
     return isinstance(value, (Expr, TupleWrapper))
 
 
@@ -193,8 +193,9 @@ def topk(
     is_ascend: bool = False,
     dtype: str = "int32",
 ) -> Call | TupleWrapper:
-    """Return the k largest (smallest with ``is_ascend``): (values, indices) for ``both``, or
-    one.
+    """Return the k largest elements along an axis, or the smallest with ``is_ascend``.
+
+    ``ret_type`` selects ``values``, ``indices`` or a tuple of ``both``.
     """
     k = known(k)
     attrs = {"axis": axis, "ret_type": ret_type, "is_ascend": is_ascend, "dtype": dtype}
@@ -250,7 +251,7 @@ def strided_slice(
         )
     if axes is not None:
         raise BadNode("strided_slice: axes cannot be given together with computed bounds")
-    # One stride applies to every axis.
+    # A single stride applies to every axis.
     bounds = (_bound(v) for v in (begin, end, [1] if strides is None else strides))
     return call("dyn.strided_slice", (data, *bounds), slice_mode=slice_mode)
 
@@ -378,7 +379,7 @@ def logsumexp(data: ExprLike, axis: int | None = None, keepdims: bool = False) -
 
 @refusing
 def reverse_reshape(data: ExprLike, newshape: object) -> Call:
-    """Return ``reshape`` whose special numbers are interpreted from the right."""
+    """Return ``reshape`` with the codes of ``newshape`` read from right to left."""
     return call("contrib_reverse_reshape", (data,), newshape=newshape)
 
 
@@ -415,7 +416,7 @@ def stft(
     """Return the Fourier transform of overlapping windows of a signal.
 
     Raises:
-        BadNode: ``n_fft`` is no integer.
+        BadNode: ``n_fft`` is not an integer.
     """
     if not isinstance(n_fft, int | np.integer):
         raise BadNode(f"stft: n_fft: expected an integer, found {shown(n_fft)}")
@@ -463,7 +464,7 @@ def sparse_fill_empty_rows(
 
 @refusing
 def trilu(data: ExprLike, k: Any, upper: bool = True) -> Call:
-    """Return the triangle of matrices above or below diagonal ``k``, a number or an expression."""
+    """Return matrices with zeros below (``upper``) or above the diagonal ``k``."""
     return call("trilu", (data, k if is_expr(k) else const(k, "int64")), upper=upper)
 
 
@@ -484,7 +485,7 @@ def meshgrid(data: Sequence[ExprLike], indexing: str = "ij") -> TupleWrapper:
 def sparse_to_dense(
     sparse_indices: ExprLike, output_shape: Any, sparse_values: ExprLike, default_value: Any = 0
 ) -> Call:
-    """Return a dense tensor from coordinates; the ``dyn`` form if the shape is an expression."""
+    """Return ``sparse_to_dense``, or its ``dyn`` form if the shape is an expression."""
     output_shape = known(output_shape)
     default = default_value if is_expr(default_value) else const(default_value)
     args = (sparse_indices, sparse_values, default)

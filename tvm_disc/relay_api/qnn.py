@@ -1,4 +1,4 @@
-"""``relay.qnn.op.*``: functions from the table, and those whose signature differs from it."""
+"""``relay.qnn.op.*``: functions of the operator table, and some with other signatures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm_disc.relay_api.registry import register_op_attr
 
 __path__: list[str] = []  # for imports of relay.qnn.op, which tvm_disc.paths resolves
 
-# Run-time code of the simulated type.
+# Name of a simulated type -> the code that ``qnn.simulated_quantize`` receives at run time.
 SQNN_DTYPE_TO_CODE = {"disable": 0, "int8": 1, "uint8": 2, "int32": 3}
 
 

@@ -1,9 +1,9 @@
 """``relay.op.op``: the operator registry, including operators that users register.
 
-A user's operator has a type, from one of Relay's relations or from a function of types. Passes and
-printers treat it by its fusion class. It has no kernel: compiling it is refused by name, unless a
-function that ``register_legalize`` sets replaces its calls by other operators. Attributes that
-defined the kernels of an operator are refused when they are registered; all others are kept.
+The type of a user's operator comes from one of Relay's relations or from a function of types; its
+fusion class determines how passes group it. A user's operator has no kernel. A build refuses it,
+with its name, unless a function set by ``register_legalize`` replaces its calls by other operators.
+Attributes that defined kernels in Relay cannot be registered; all other attributes are stored.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class OpEntry:
         self.support_level = level
 
     def set_attrs_type_key(self, key: str) -> None:
-        """Set the attribute class; attributes are plain mappings here in any case."""
+        """Set the name of the attribute class; it has no effect, since attributes are mappings."""
         self.attrs_type_key = key
 
     def add_type_rel(
@@ -122,7 +122,7 @@ class OpEntry:
         USER_ROWS[self._own().name] = replace(self._own(), relation=rule)
 
     def _own(self) -> OpRow:
-        """Return the table entry of a user's operator.
+        """Return the table entry of this operator, which a user registered.
 
         Raises:
             BadNode: the operator is one of Relay's, which are read-only.
@@ -235,7 +235,7 @@ def register_pattern(op_name: str, pattern: int, level: int = 10) -> object:
 
 @refusing
 def register_stateful(op_name: str, stateful: bool, level: int = 10) -> object:
-    """Register that calls of a user's operator have no side effects; others are refused."""
+    """Register that a user's operator has no side effects; ``stateful=True`` is refused."""
     if stateful:
         raise Unsupported(
             f"{op_name}: expected an operator without side effects, since its users share one call"

@@ -46,9 +46,9 @@ def structural_equal(
     """Return whether two programs, types or parts of programs have the same structure.
 
     As in Relay: bound variables may have different names; ``?`` equals ``?``; the sharing of
-    computed nodes must agree. A free variable is equal only to itself; with ``map_free_vars``, free
-    variables are mapped one to one. Floating-point numbers may differ by ``rel_tol`` (Relay's own
-    printer keeps six digits only).
+    computed nodes must agree. A free variable is equal only to itself, unless ``map_free_vars`` is
+    set: then free variables are equal if they correspond one to one. Floating-point numbers may
+    differ by ``rel_tol`` (Relay's own printer keeps six digits only).
     """
     return _compared(lhs, rhs, map_free_vars, rel_tol) is None
 

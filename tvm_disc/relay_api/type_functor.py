@@ -54,7 +54,7 @@ def method_for(
 
 
 class TypeFunctor:
-    """Dispatch by class of type; a subclass defines ``visit_tensor_type`` and so on."""
+    """Dispatch by class of type; a subclass defines methods such as ``visit_tensor_type``."""
 
     def visit(self, typ: object) -> Any:
         """Return the result for ``typ``."""

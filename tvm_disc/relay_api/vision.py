@@ -1,4 +1,4 @@
-"""``relay.vision.*``: functions from the table; several results are wrapped in a TupleWrapper."""
+"""``relay.vision.*``: operators; several results are returned as one TupleWrapper."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function that refuses one of Relay's analyses that do not exist here."""
+    """Return a function that raises Unsupported for an analysis of Relay that is not supported."""
     if name in REFUSED:
         return partial(refused, name)
     raise AttributeError(f"no analysis {name!r}")

@@ -27,7 +27,7 @@ class CallGraph:
 
     @property
     def module(self) -> IRModule:
-        """The module whose calls the graph holds."""
+        """The module of the functions."""
         return self._module
 
     def ref_count(self, var: str | GlobalVar) -> int:
@@ -36,11 +36,11 @@ class CallGraph:
         return sum(callees.count(name) for callees in self._callees.values())
 
     def global_call_count(self, var: str | GlobalVar) -> int:
-        """Return the number of the module's functions that a function calls."""
+        """Return the number of different functions of the module that a function calls."""
         return len(self._callees[self._name(var)])
 
     def is_recursive(self, var: str | GlobalVar) -> bool:
-        """Return whether a function calls itself."""
+        """Return whether a function calls itself directly."""
         name = self._name(var)
         return name in self._callees[name]
 

@@ -140,8 +140,8 @@ def _no_macs(call: Call) -> int:
 
 
 def _conv_macs(call: Call) -> int:
-    """Return the multiplications of a convolution: result elements times the kernel of one
-    channel.
+    """Return the number of multiplications of a convolution: the elements of the result times the
+    kernel elements of one output channel.
     """
     layout, kernel = call.attrs["kernel_layout"], _shape(call.args[1], call)
     per_output = math.prod(n for c, n in zip(layout, kernel, strict=True) if c != "O")

@@ -203,7 +203,7 @@ _FEATURES: dict[type, Feature] = {
 
 
 def detect_feature(a: Expr | IRModule, b: Expr | IRModule | None = None) -> set[Feature]:
-    """Return the features of an expression, a module, or both."""
+    """Return the features that occur in ``a`` or ``b``."""
     found: set[Feature] = set()
     for given in (a, b):
         if given is None:

@@ -36,7 +36,7 @@ from tvm_disc.relay_api.structural import as_float32
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
     """Return a number that is the same for structurally equal objects.
 
-    Free names are hashed by identity; with ``map_free_vars``, by their order of use.
+    Free variables are hashed by identity, or by their order of use if ``map_free_vars`` is set.
     """
     writer = _Writer(map_free_vars)
     writer.whole(node)

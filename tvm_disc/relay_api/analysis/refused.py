@@ -1,4 +1,4 @@
-"""Relay's analyses that do not exist here, with the reason."""
+"""Relay's analyses that are not supported, each with the reason."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ def standard(path: str) -> IRModule:
 class Prelude:
     """Adds the prelude to a module; its functions are attributes: ``p.map``, ``p.length``.
 
-    It has no tensor array types, which Relay defines for each element type. ``List[Tensor[...]]``
-    holds tensors instead, and their shapes may be unknown.
+    Relay's tensor array types, one per element type, are not supported. Use ``List[Tensor[...]]``,
+    whose tensors may have unknown shapes.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -66,7 +66,7 @@ def _no_tensor_arrays(name: str, *_given: object, **_named: object) -> NoReturn:
     )
 
 
-# Importable names of Relay; calling them raises Unsupported with the alternative.
+# Names that scripts import from Relay; calls raise Unsupported and name the alternative.
 TensorArrayOps = partial(_no_tensor_arrays, "TensorArrayOps")
 StaticTensorArrayOps = partial(_no_tensor_arrays, "StaticTensorArrayOps")
 

@@ -35,7 +35,7 @@ from tvm_disc.relay_api.testing.nat import count, make_nat_expr, make_nat_value
 _GRADIENT = "there are no gradients; take them in the framework that trains"
 _PYTHON = "programs run as native code; relay.create_executor evaluates expressions"
 
-# Names of Relay's module that do not exist here, with the reason that calling them raises.
+# Names of Relay's module that are not supported, each with the reason that calls raise.
 REFUSED = {
     "check_grad": _GRADIENT,
     "gradient": _GRADIENT,

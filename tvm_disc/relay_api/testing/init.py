@@ -23,7 +23,7 @@ class Xavier:
     """Xavier initializer: uniform weights scaled by fan-in and fan-out; norms are 1, biases and
     means 0.
 
-    Called with a name and an array, which it fills.
+    The initializer is called with the name of a weight and an array, which it fills.
     """
 
     def __init__(self, magnitude: float = 3.0, seed: int = 0) -> None:
@@ -61,7 +61,7 @@ def create_workload(
     fill = Xavier(seed=seed) if initializer is None else initializer
     params: dict[str, Array] = {}
     mod = IRModule.from_expr(net)
-    with suppress(DiscError):  # the refusal below names the weight
+    with suppress(DiscError):  # the error below names the weight
         mod = infer_types(mod)
     main = mod["main"]
     for param in main.params:

@@ -133,7 +133,7 @@ def constant_of(shape: Sequence[int], value: float = 0.0, dtype: str = "float32"
 
 
 def _named(operator: str) -> Callable[..., Call]:
-    """Return Relay's function of a layer: an operator whose weight is a variable by default."""
+    """Return the function of a layer: a call of ``operator`` with a variable as default weight."""
 
     def layer(data: Expr, weight: Expr | None = None, *, name: str, **attrs: AttrValue) -> Call:
         weights = var(f"{name}_weight") if weight is None else weight
@@ -165,7 +165,7 @@ def dense_add_bias(
 
 
 def conv_kernel_layout(data_layout: str, is_depthwise: bool = False) -> str:
-    """Return the layout of weights that belongs to a layout of images.
+    """Return the layout of convolution weights for a layout of images.
 
     Raises:
         BadNode: the layout is neither ``NCHW`` nor ``NHWC``.
