@@ -115,8 +115,8 @@ if _TYPE_CHECKING:
     from .ndarray import load_param_dict, save_param_dict
     from .text.printer import astext, pretty_print
 
-# Modules of names that are imported on first use. A build needs none of them, and those of
-# ``relay_api`` need the compiler, which is in a higher layer than this package.
+# Name -> module that is imported on first use of the name. A build uses none of these names, and
+# modules of ``relay_api`` import the compiler, which is in a higher layer than this package.
 _LAZY = {
     "SpanCheck": "tvm_disc.relay_api.transform.passes",
     "ScopeBuilder": "tvm_disc.relay.builder",

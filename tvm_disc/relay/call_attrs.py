@@ -18,7 +18,7 @@ def fields_of(attrs: Any) -> tuple[str, dict[str, object]]:
 
 
 def with_dtypes(attrs: object, names: Iterable[str], dtype: str) -> object:
-    """Return a copy with ``dtype`` in the named fields; each field stays a string or a type."""
+    """Return a copy with ``dtype`` in the named fields; as a string or a TVM type like before."""
     key, fields = fields_of(attrs)
     changed = {n: dtype if isinstance(fields[n], str) else tvm_ffi.dtype(dtype) for n in names}
     return tvm.ir.make_node(key, **{**fields, **changed}) if changed else attrs

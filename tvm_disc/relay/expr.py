@@ -189,7 +189,7 @@ class Id:
     name_hint: str
 
     def same_as(self, other: object) -> bool:
-        """Return whether ``other`` is the same name."""
+        """Return whether ``other`` has the same name."""
         return self == other
 
 
@@ -331,11 +331,11 @@ class Function(Expr):
         self.span = span
 
     def with_attr(self, name: str | Mapping[str, AttrValue], value: AttrValue = None) -> Function:
-        """Return a copy with one more attribute, or with those of a mapping."""
+        """Return a copy with an attribute set, or with all attributes of a mapping set."""
         return self.with_attrs({name: value} if isinstance(name, str) else name)
 
     def with_attrs(self, attrs: Mapping[str, AttrValue]) -> Function:
-        """Return a copy with more attributes."""
+        """Return a copy with the attributes of a mapping set."""
         return self._with({**self.attrs, **attrs})
 
     def without_attr(self, name: str) -> Function:

@@ -28,7 +28,7 @@ def expressions(expr: Expr) -> Iterator[Expr]:
 
 
 def variables(expr: Expr) -> Iterator[Var]:
-    """Yield the variables that an expression reads, and those that it binds."""
+    """Yield the variables that an expression reads or binds."""
     return (e for e in expressions(expr) if isinstance(e, tvm.ir.Var))
 
 

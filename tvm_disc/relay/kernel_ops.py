@@ -16,14 +16,14 @@ from tvm.ir import _ffi_api
 from tvm_disc.typing import Expr
 
 # ``(buffer, new, length[p])``: the buffer with its rows from index ``p`` on along ``axis`` replaced
-# by those of ``new``. The result aliases the buffer.
+# by the rows of ``new``. The result aliases the buffer.
 APPEND = "disc.append"
 
 # ``()``: memory whose elements are undefined. Calls that differ in the attribute ``number`` return
 # different memory.
 BLANK = "disc.blank"
 
-# ``(rows[..., K])``: the rows, each ``block`` elements of which are rounded to int8 multiples of
+# ``(rows[..., K])``: the rows, with each group of ``block`` elements rounded to int8 multiples of
 # one scale.
 ROUND_ROWS = "disc.round_rows"
 

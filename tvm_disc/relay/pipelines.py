@@ -62,7 +62,7 @@ def _module_pass(make: Callable[..., object]) -> Callable[..., object]:
 
         if pass_func is not None:
             return decorate(pass_func)
-        make(None, opt_level, name, required, traceable)  # raise for a missing level at once
+        make(None, opt_level, name, required, traceable)  # check the level now
         return decorate
 
     return module_pass

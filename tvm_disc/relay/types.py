@@ -357,7 +357,7 @@ class ConstructorSig:
 
 @dataclass(frozen=True, eq=False)
 class TypeData(Type):
-    """``type List[A] { Cons(A, List[A]), Nil }``: the definition behind a ``GlobalTypeVar``."""
+    """``type List[A] { Cons(A, List[A]), Nil }``: the definition of a ``GlobalTypeVar``."""
 
     header: GlobalTypeVar
     type_vars: tuple[TypeVar, ...] = ()

@@ -81,8 +81,8 @@ def import_module(
 
     Args:
         params: inputs of ``main``, by name, that become constants.
-        constraints: facts about input dims, in the constraint language, in addition to those in the
-            function attribute of that name.
+        constraints: facts about input dims, in the constraint language, in addition to the
+            function attribute ``constraints``.
         premises: like constraints, but the caller ensures that they hold.
         solver: receives the facts; a new one by default.
         checks: how conditions on elements are compiled.
@@ -179,19 +179,19 @@ class _Importer:
 
     @cached_property
     def branches(self) -> Branches:
-        """Conditional expressions."""
+        """The component that imports conditional expressions."""
         made: Branches = _branches(self.walk, self.forms)
         return made
 
     @cached_property
     def objects(self) -> Objects:
-        """Constructors, matches and references."""
+        """The component that imports constructors, matches and references."""
         made: Objects = _objects(self.walk, self.forms, self.branches, self)
         return made
 
     @cached_property
     def loops(self) -> Loops:
-        """Recursive functions that are loops."""
+        """The component that imports recursive functions as loops."""
         made: Loops = _loops(self.walk, self.forms, self)
         return made
 

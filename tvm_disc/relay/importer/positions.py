@@ -23,7 +23,7 @@ MOST = 1 << 62
 
 
 def counted(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> None:
-    """Set the progression of ``result``, or those of its columns, if known."""
+    """Set the progression of ``result``, or the progressions of its columns, if known."""
     if "int" not in result.dtype:
         return
     if name == "concatenate":
@@ -36,7 +36,7 @@ def counted(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> Non
 
 
 def line_of(ctx: Emitter, x: object) -> Progression | None:
-    """Return the progression of an operand, or None if unknown; that of one number has step 0."""
+    """Return the progression of an operand, or None if unknown; a single number has step 0."""
     if not isinstance(x, Tensor) or "int" not in x.dtype:
         return None
     if x.line is None:

@@ -53,7 +53,7 @@ class Tensor(Algebra):
 
     @property
     def stored(self) -> Expr:
-        """The Relax expression of a tensor that has one."""
+        """The Relax expression of the tensor, which must be set."""
         assert self.expr is not None
         return self.expr
 

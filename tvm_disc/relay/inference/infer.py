@@ -464,7 +464,7 @@ class _Walk:
         return True
 
     def _refuse(self, node: ast.Expr) -> None:
-        """Raise TypeMismatch for an expression without a type, naming what to annotate."""
+        """Raise TypeMismatch for ``node``, or for an operator call, whose type is unknown."""
         for waiting in self.waiting:
             if not isinstance(waiting, _Waiting) or waiting.used is not None:
                 continue
@@ -543,8 +543,8 @@ class _Walk:
         return None
 
     def _typed_var(self, var: ast.Var, final: Mapping[int, rt.Type]) -> ast.Var:
-        """Return ``var`` if its annotation is its type, otherwise an annotated copy, the same each
-        time.
+        """Return ``var`` if its annotation is its type, otherwise its annotated copy, of
+        which there is one per variable.
 
         A fully annotated variable keeps its identity: scripts build more expressions around an
         inferred part and bind the variable object that they hold.

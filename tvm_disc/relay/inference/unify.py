@@ -103,7 +103,7 @@ def passed_through(ty: rt.Type) -> bool:
 
 
 def substituted(ty: rt.Type, types: Mapping[rt.TypeVar, rt.Type]) -> rt.Type:
-    """Return a type with its type variables replaced, except those that it binds itself."""
+    """Return a type with its free type variables replaced."""
     ty = head(ty)
     if isinstance(ty, rt.TypeVar):
         return types.get(ty, ty)
@@ -220,8 +220,8 @@ def _dim(axis: int, a: rt.Dim, b: rt.Dim) -> rt.Dim:
 def _function(a: rt.FuncType, b: rt.FuncType, what: str) -> rt.Type:
     """Unify function types.
 
-    Polymorphic functions with equally many type parameters are unified with the same parameters;
-    otherwise both are instantiated.
+    If both have the same number of type parameters, the parameters of ``b`` are renamed to those of
+    ``a``; otherwise both functions are instantiated.
     """
     if len(a.arg_types) != len(b.arg_types):
         raise _Differ(

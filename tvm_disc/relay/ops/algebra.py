@@ -21,8 +21,8 @@ class Builder(Protocol):
     def apply(self, name: str, *operands: Any, dtype: str = "") -> Any:
         """Return a call of Relay's operator ``name``.
 
-        Numbers among the operands get the element type of the last tensor. ``dtype`` is the element
-        type of the result if it is not that of the last operand.
+        Numbers among the operands are converted to the element type of the last tensor. The element
+        type of the result is ``dtype``, by default the type of the last operand.
         """
 
 

@@ -1,7 +1,7 @@
 """Constant folding of operators by the NumPy references in their table entries.
 
 Kernels are tested against the same references. A call is not folded if the kernel may differ from
-NumPy: a position is outside of the axis, or a float is outside of the range of the integer type.
+NumPy, as for a position outside of the axis or a float outside of the range of an integer type.
 """
 
 from __future__ import annotations

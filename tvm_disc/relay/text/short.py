@@ -59,9 +59,7 @@ def _array(array: np.ndarray[Any, Any]) -> str:
 
 
 def _has_own(node: object) -> bool:
-    """Return whether the class defines ``__repr__`` itself; a dataclass's generated one is
-    wrapped.
-    """
+    """Return whether the class defines ``__repr__``; dataclasses generate a wrapped function."""
     method: Any = type(node).__repr__
     return method is not bounded and not hasattr(method, "__wrapped__")
 

@@ -94,9 +94,7 @@ class TokenStream:
         return self.next()
 
     def expect_kind(self, kind: str, what: str) -> Token:
-        """Consume a token of this kind; raise ParseError, expecting ``what``, if it is another
-        one.
-        """
+        """Consume a token of this kind; for other kinds, raise ParseError: expected ``what``."""
         if self.token.kind != kind:
             self.fail(f"expected {what}")
         return self.next()

@@ -160,7 +160,7 @@ def _batch_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def windows(ctx: Emitter, x: Tensor, axis: int, size: Size, stride: int, gap: int = 1) -> Tensor:
     """Return all windows along an axis: dim ``d`` becomes ``[(d - reach) // stride + 1, size]``.
 
-    ``gap`` is the distance of neighbouring window elements, and ``reach`` is ``(size - 1) * gap +
+    ``gap`` is the distance of adjacent window elements, and ``reach`` is ``(size - 1) * gap +
     1``.
     """
     size = ctx.dim(size)

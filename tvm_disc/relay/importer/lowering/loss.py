@@ -151,8 +151,8 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """
     gradient, data = args
     layout, names = str(attrs["data_layout"]), str(attrs["out_layout"]) or "OIHW"
-    # Relay stores the layout of the data in ``kernel_layout``; its default means that the layout
-    # of the data is that of the gradient.
+    # Relay stores the layout of the data in ``kernel_layout``. If the attribute has its default,
+    # the data has the layout of the gradient.
     own = layout if attrs["kernel_layout"] == "OIHW" else str(attrs["kernel_layout"])
     x, _ = channels_first(ctx, data, own, "NCHW")
     given, _ = channels_first(ctx, gradient, layout, "NCHW")

@@ -327,7 +327,7 @@ _SIMULATED = {1: "int8", 2: "uint8", 3: "int32"}
 def _simulated(
     ctx: Emitter, code: Tensor, make: Callable[[Sequence[Tensor]], Tensor], x: Tensor
 ) -> Tensor:
-    """Return ``make(limits)`` if ``code`` is that of a type, otherwise ``x``."""
+    """Return ``make(limits of the type)`` if ``code`` is the code of a type, otherwise ``x``."""
     if not is_float(x.dtype):
         raise TypeMismatch(ctx.where(f"expected floats, found {x.dtype}; cast it first"))
     if "int" not in code.dtype:

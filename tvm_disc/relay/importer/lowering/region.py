@@ -186,7 +186,10 @@ def _column(ctx: Emitter, x: Tensor, k: int) -> Tensor:
 
 
 def _multibox_transform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    """Return (boxes as class, score and corners, compacted to those with a class; their number)."""
+    """Return (boxes, number of boxes with a class).
+
+    A box is (class, score, four corners). Boxes with a class come first; -1 fills the others.
+    """
     scores, moves, anchors = args
     _float32(ctx, scores, moves, anchors)
     batch, classes, size = scores.dims

@@ -144,7 +144,7 @@ def convolve(
 
 
 def _depthwise(ctx: Emitter, x: Tensor, w: Tensor, groups: int, channels: int | None) -> Tensor:
-    """Return depthwise weights as those of a grouped convolution.
+    """Return depthwise weights in the form of weights of a grouped convolution.
 
     Relay's ``[C, M, ...]``, with the channel multiplier in the second axis, becomes ``[C * M, 1,
     ...]``.
@@ -158,7 +158,7 @@ def _depthwise(ctx: Emitter, x: Tensor, w: Tensor, groups: int, channels: int | 
 
 
 def relaid(ctx: Emitter, x: Tensor, layout: str, out: str, wanted: str) -> Tensor:
-    """Return a result in the layout ``out``, if one is given."""
+    """Return ``x`` converted from ``layout`` to ``out``; unchanged if ``out`` is empty."""
     if out in ("", layout):
         return x
     plain, restore = channels_first(ctx, x, layout, wanted, out)
@@ -171,7 +171,7 @@ def kernel_first(ctx: Emitter, w: Tensor, layout: str, wanted: str) -> Tensor:
 
 
 def dilate(ctx: Emitter, x: Tensor, strides: Sequence[int], fill: Tensor) -> Tensor:
-    """Return ``x`` with ``strides - 1`` copies of ``fill`` between neighbouring elements."""
+    """Return ``x`` with ``strides - 1`` copies of ``fill`` between adjacent elements."""
     for axis, stride in enumerate(strides):
         if stride != 1:
             size = x.dims[axis]

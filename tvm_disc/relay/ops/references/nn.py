@@ -196,7 +196,7 @@ def from_channels_first(x: Array, layout: str) -> Array:
 
 
 def relaid(x: Array, layout: str, out_layout: str) -> Array:
-    """Return a result in the layout ``out_layout``, if one is given."""
+    """Return ``x`` converted to ``out_layout``; unchanged if ``out_layout`` is empty."""
     if out_layout in ("", layout):
         return x
     return layout_transform(x, src_layout=layout, dst_layout=out_layout)
@@ -403,7 +403,7 @@ def space_to_depth(x: Array, *, block_size: int, layout: str, mode: str) -> Arra
 
 
 def dilate(x: Array, *, strides: Sequence[int], dilation_value: float) -> Array:
-    """Insert ``strides - 1`` copies of a value between neighbouring elements."""
+    """Insert ``strides - 1`` copies of a value between adjacent elements."""
     shape = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape, strides, strict=False)]
     out = np.full(shape, dilation_value, x.dtype)
     out[tuple(slice(None, None, s) for s in strides)] = x
