@@ -1,5 +1,5 @@
-"""``relay.nn.*``: functions made from the operator table, and those that select between operators
-or have a different signature.
+"""``relay.nn.*``: functions made from the operator table, and functions that select an operator or
+have a different signature.
 """
 
 from __future__ import annotations

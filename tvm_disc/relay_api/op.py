@@ -1,8 +1,8 @@
 """Every operator as a function: ``relay.op.add``, ``relay.op.reshape`` ...
 
-Most functions come from the operator table (``__getattr__``). This module defines those whose
-Python function differs from the operator in Relay: it selects the static or the ``dyn`` form by
-the type of an argument, wraps several results, or has a different order of arguments.
+Most functions come from the operator table (``__getattr__``). This module defines the
+functions that differ from their operator in Relay: they select the static or the ``dyn`` operator
+by the type of an argument, wrap several results, or have a different order of arguments.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def get(op_name: str) -> Op:
 
 @refusing
 def register(op_name: str, describe: str = "") -> None:
-    """Register a user's operator; ``relay.op.get(op_name)`` then sets its properties."""
+    """Register a user's operator; methods of ``relay.op.get(op_name)`` set its properties."""
     if not isinstance(op_name, str) or not op_name:
         raise BadNode(f"register: expected the name of an operator, found {shown(op_name)}")
     if op_name in OPS:

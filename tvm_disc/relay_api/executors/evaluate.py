@@ -51,7 +51,7 @@ class Executor:
         value of ``expr``.
 
         Args:
-            expr: what to run; ``main`` by default.
+            expr: the function or expression to run; ``main`` by default.
             binds: expressions or arrays for free variables of ``expr``.
 
         Raises:
@@ -102,7 +102,7 @@ def create_executor(
     """Return an executor of a Relay module: ``create_executor("vm", mod).evaluate()(x)``.
 
     Args:
-        kind: ``debug``, ``graph``, ``vm`` or ``aot``; all compile, for every shape.
+        kind: ``debug``, ``graph``, ``vm`` or ``aot``; all compile one program for all shapes.
         mod: the module; without one, ``evaluate`` takes expressions without global functions.
         device: the CPU.
         target: a CPU; ``llvm`` is this machine.

@@ -144,9 +144,9 @@ class GraphModule:
         return self.module.program
 
     def set_input(self, key: object = None, value: object = None, **params: object) -> None:
-        """Copy an input, by name or position, and others by name.
+        """Copy the value of an input, given by name or position, and of other inputs by name.
 
-        Inputs given by name may include those that became constants; they are ignored.
+        Names in ``params`` of inputs that became constants are ignored.
 
         Raises:
             BadInput: there is no such input, or the value does not fit.

@@ -1,4 +1,4 @@
-"""``DynamicToStatic``: replace operators with a shape operand by those with a shape attribute."""
+"""``DynamicToStatic``: replace shape operands of operators by attributes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Integer forms of operators between dequantize and quantize: one rule per operator.
 
-A rule gets a :class:`QuantizedSite` and returns the integer expression with its quantization
+A rule receives a :class:`QuantizedSite` and returns the integer expression with its quantization
 parameters. It raises :class:`NoRule` for a case that integers cannot compute as accurately.
 """
 
@@ -362,7 +362,7 @@ def _adaptive_avg_pool(site: QuantizedSite) -> tuple[Expr, Types]:
 
 
 def _known(name: str, attrs: Attrs) -> dict[str, object]:
-    """Return those of ``attrs`` that the quantized operator ``name`` has, without ``out_dtype``."""
+    """Return the ``attrs`` that the quantized operator ``name`` has, without ``out_dtype``."""
     known = OPS[name].attrs
     return {k: v for k, v in attrs.items() if k in known and k != "out_dtype"}
 
@@ -539,8 +539,8 @@ RULES: Mapping[str, Rule] = {
 }
 OPTIONAL: Mapping[str, Rule] = {"nn.softmax": _lookup}
 
-# Operators that ``use_qat`` rewrites without a surrounding quantized region: the quantization
-# parameters of the result are determined by those of the operands.
+# Operators that ``use_qat`` rewrites without a surrounding quantized region: the
+# quantization parameters of the result follow from the parameters of the operands.
 SINGLE = frozenset(
     "broadcast_to clip expand_dims max maximum min minimum nn.avg_pool2d nn.batch_flatten "
     "nn.batch_matmul nn.bias_add nn.conv2d nn.conv2d_transpose nn.dense nn.depth_to_space "

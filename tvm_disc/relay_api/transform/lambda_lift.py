@@ -44,8 +44,8 @@ class _Lifter:
         return result
 
     def _moved(self, func: Function, var: Var | None) -> Expr:
-        """Return a reference to the moved function, or a call that builds it from what it
-        captures.
+        """Return a reference to the moved function, or a call that builds it from its captured
+        variables.
         """
         name = self._fresh_name()
         outside = [v for v in free_vars(func) if v is not var]

@@ -88,7 +88,7 @@ def _check_pass(run: object, info: object) -> None:
 
 
 def with_functions(mod: IRModule, change: Callable[[Function], Any]) -> IRModule:
-    """Return a copy of ``mod`` with every function changed, except those of external compilers."""
+    """Return a copy of ``mod`` with every function changed, unless it has an external compiler."""
     made = {g: f if _left_alone(f) else change(f) for g, f in mod.functions.items()}
     if all(made[g] is f for g, f in mod.functions.items()):
         return mod
@@ -167,7 +167,7 @@ def _decorator(
 
     if given is not None:
         return decorate(given)
-    _info(what, decorate, *told)  # raise for a missing level at once
+    _info(what, decorate, *told)  # a missing level raises here, not when the decorator runs
     return decorate
 
 

@@ -142,7 +142,7 @@ def EliminateCommonSubexpr(fskip: Callable[[Expr], bool] | None = None) -> Funct
 
 
 def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:
-    """Return a pass that removes unused bindings; ``inline_once`` inlines those used once."""
+    """Return a pass that removes unused bindings; ``inline_once`` inlines bindings used once."""
 
     def change(mod: IRModule) -> IRModule:
         told = (inline_once, ignore_impurity)
@@ -335,7 +335,7 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> FunctionPass:
 
 
 def AlterOpLayout() -> FunctionPass:
-    """Return a pass that replaces calls by those that registered functions return.
+    """Return a pass that replaces calls by the results of registered functions.
 
     A script registers ``function(attrs, inputs, types, result_type)`` as the attribute
     ``FTVMAlterOpLayout`` of an operator. It returns a call, whose layouts may differ, or None.

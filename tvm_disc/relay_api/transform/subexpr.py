@@ -27,7 +27,7 @@ from tvm_disc.relay_api.transform.substitute import substituted
 
 
 def eliminate_common_subexpr(func: Function, fskip: Callable[[Expr], bool] | None) -> Expr:
-    """Merge calls and projections of the same operands."""
+    """Merge equal operator calls, and equal projections of tuples."""
     seen: dict[object, Expr] = {}
 
     def leave(_before: Expr, made: Expr) -> Expr:
@@ -94,7 +94,7 @@ class Purity:
 def eliminate_dead_code(
     mod: IRModule, func: Function, inline_once: bool, ignore_impurity: bool
 ) -> Expr:
-    """Remove unused bindings; with ``inline_once`` inline those that are used once."""
+    """Remove unused bindings; with ``inline_once`` inline bindings that are used once."""
     purity = Purity(mod, func, ignore_impurity)
     lets = [n for n in post_order(func) if isinstance(n, Let)]
     free = {n for n in lets if isinstance(n.value, Function) or purity.is_pure(n.value)}
