@@ -58,7 +58,7 @@ def var(
     dtype: str = "float32",
     span: Span | None = None,
 ) -> Var:
-    """Return a variable: a tensor of ``shape``, or of the annotated type, or of a type to infer."""
+    """Return a variable: of the annotated type, a tensor of ``shape``, or without a type."""
     if not isinstance(name_hint, str):
         raise BadNode(f"the name of a variable: expected a string, found {shown(name_hint)}")
     if not name_hint.isascii() and any("\ud800" <= c <= "\udfff" for c in name_hint):

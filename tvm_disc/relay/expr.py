@@ -87,8 +87,8 @@ class SourceName:
 class Span:
     """Range of a source that an expression comes from, by line and column.
 
-    ``implied`` is set for positions in the text that was parsed. Error messages use them; printed
-    text and JSON omit them.
+    ``implied`` marks a span that the parser set from the position in the text, not from a comment.
+    Error messages show implied spans; printed text and JSON omit them.
     """
 
     source_name: SourceName | None
@@ -501,7 +501,7 @@ class Clause:
 
 @dataclass(eq=False, repr=False)
 class Match(Expr):
-    """``match (data) {clauses}``; ``match?`` when not ``complete`` (may fall through)."""
+    """``match (data) {clauses}``; ``match?`` if not ``complete``: a value may match no clause."""
 
     data: Expr
     clauses: tuple[Clause, ...]

@@ -35,7 +35,7 @@ class Sketch(Emitter):
     """
 
     def constant(self, array: np.ndarray) -> Tensor:
-        """Return a literal tensor; only one of at most 64 elements becomes a Relax constant."""
+        """Return a literal tensor; if it has over 64 elements, a variable replaces the constant."""
         if array.size <= 64:
             return super().constant(array)
         dims = tuple(i64(int(d)) for d in array.shape)
@@ -75,7 +75,7 @@ class Inference:
         self._types: dict[int, tuple[object, rt.Type]] = {}
 
     def declare(self, var: ast.Var) -> None:
-        """Declare a variable whose annotation is known and whose value is not."""
+        """Declare a variable that has a type annotation and an unknown value."""
         self._scope.variables[var] = self._importer.input(var)
 
     def stands_for(self, var: ast.Var, expr: ast.Expr) -> None:
@@ -163,7 +163,7 @@ class Inference:
         return dims
 
     def formula_of(self, expr: ast.Expr) -> object | None:
-        """Return the only element as a formula of dims; None if it is read from data."""
+        """Return the element of a scalar as a formula of dims; None if it is read from data."""
         value = self._evaluate(expr)
         items = value_of(value) if isinstance(value, Tensor) else None
         return None if items is None or items.size != 1 else as_expr(items.reshape(-1)[0])

@@ -1,7 +1,7 @@
 """Relax operators of this project: kernels that no composition of Relax's operators expresses.
 
-A call is ``disc.name(tensors..., R.shape(dims))``; attributes, ``dtype`` among them, are in its
-``DictAttrs``. Each has one tensor of shape ``dims`` as its result.
+A call is ``disc.name(tensors..., R.shape(dims))``. Its attributes, including ``dtype``, are in a
+``DictAttrs``. The result is one tensor of shape ``dims``.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ REINTERPRET = "disc.reinterpret"
 # ``(numbers[K, N] - zero) * scale`` as float32. ``scale`` and ``zero`` have the shape
 # ``[ceil(K / group), N]`` and are optional.
 DEQUANTIZE = "disc.dequantize"
-NIBBLES = 8  # numbers of four bits in a word
+NIBBLES = 8  # number of 4-bit numbers in a 32-bit word
 
 
 # ``(packed[t, ...], offsets[b + 1])`` as ``[b, s, ...]``: element ``(g, i)`` is row
@@ -143,7 +143,8 @@ def dequantize_call(parts: Sequence[Expr], dims: Sequence[Expr], group: int, bit
     """Return a call that dequantizes ``(numbers, scale, zero)``; ``scale`` and ``zero`` are
     optional, and float32 or float16.
 
-    One row of ``scale`` and ``zero`` applies to ``group`` rows of ``numbers``, which fit ``bits``.
+    One row of ``scale`` and ``zero`` applies to ``group`` rows of ``numbers``, which have ``bits``
+    bits each.
     """
     given = tvm.ir.make_node("ir.DictAttrs", dtype="float32", group=group, bits=bits)
     return tvm.ir.Call(tvm.ir.Op.get(DEQUANTIZE), [*parts, relax.ShapeExpr(list(dims))], given)

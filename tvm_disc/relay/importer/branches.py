@@ -97,7 +97,7 @@ class Branches:
     def _joined(
         self, a: tuple[Boxed | Tensor, ...] | Boxed | Tensor, b: Any, inner: Container[Any]
     ) -> Any:
-        """Return the type of either value, without the shape if a dim may differ or uses ``inner``.
+        """Return a type of both values, without shape if a dim may differ or contains ``inner``.
 
         Raises:
             TypeMismatch: the dtypes or ranks differ.

@@ -35,7 +35,7 @@ def i64(value: int) -> Expr:
     return tirx.IntImm("int64", value)
 
 
-MOST_ELEMENTS = 1 << 47  # elements that a processor can address
+MOST_ELEMENTS = 1 << 47  # limit of an element count: 48-bit addresses allow no more
 MOST_NUMBER = 1 << 62
 NAMED = 3  # a size that contains at least this many symbols read from data is named
 
@@ -177,8 +177,8 @@ class Emitter:
     def nested_in(self, outer: Sequence[list[Binding]]) -> Iterator[list[Binding]]:
         """Bind into a new sequence: the body of a branch or function.
 
-        ``outer`` are the sequences whose variables the body can read: the open ones for a branch,
-        none for a function.
+        ``outer`` are the sequences whose variables the body can read: the open sequences for a
+        branch, an empty list for a function.
         """
         saved, bindings, names = self.sequences, list[Any](), {**self._names}
         self.sequences = [*outer, bindings]
@@ -191,8 +191,8 @@ class Emitter:
             self.sequences, self._names = saved, names
 
     def mark(self) -> Callable[[], None]:
-        """Return a function that discards what an attempt adds from now on: bindings of the open
-        sequence, facts, guards, and the records of what is guarded and bound.
+        """Return a function that undoes all additions after this call: bindings of the open
+        sequence, facts, guards, and the records of guarded sizes and bound symbols.
         """
         sequence = self.sequences[-1]
         length, forget = len(sequence), self.solver.mark()

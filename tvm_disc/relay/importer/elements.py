@@ -1,4 +1,4 @@
-"""Folds calls by known facts about elements, and derives facts about the elements of results.
+"""Folding of calls by facts about elements, and derivation of facts about results.
 
 Importers of other frameworks wrap every index: ``where(i < 0, i + n, i)``. For literal positions,
 such as a position table cut to a length, and for positions that count from zero, this module
@@ -223,7 +223,7 @@ def _neutral(ctx: Emitter, name: str, args: Sequence[Tensor]) -> Tensor | None:
 
 
 def _bounded(ctx: Emitter, name: str, args: Sequence[object], result: Tensor) -> Tensor:
-    """Return ``result`` with its bounds; a tensor of one repeated number becomes a fill."""
+    """Return ``result`` with its bounds set; if all elements are equal, return a filled tensor."""
     whole = "int" in result.dtype or (result.dtype == "bool" and name != "cast")
     if name not in _MOVES or not whole:
         return result

@@ -206,7 +206,7 @@ class Forms:
         return self.ctx.bind(object_call(name, *operands), ty)
 
     def opened(self, var: Expr, kind: Kind) -> Any:
-        """Return the value of a variable of type ``relax_type(kind)``."""
+        """Return the importer's value for a Relax variable of type ``relax_type(kind)``."""
         kind = resolve(kind)
         if isinstance(kind, TupleKind):
             return tuple(

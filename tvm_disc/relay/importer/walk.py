@@ -70,7 +70,7 @@ class ModuleWalk:
         return f"{identifier(closure.name)}_{self._named}"
 
     def mark(self) -> Callable[[], None]:
-        """Return a function that discards everything that an attempt adds from now on."""
+        """Return a function that undoes all additions to the walk after this call."""
         functions, entries, undo = dict(self.functions), list(self.entries), self.ctx.mark()
 
         def discard() -> None:

@@ -404,7 +404,7 @@ class _Walk:
         """Process deferred calls and fields until nothing changes.
 
         Raises:
-            TypeMismatch: a type remains that no use determines.
+            TypeMismatch: no use determines the type of an expression.
         """
         moved = True
         while moved:

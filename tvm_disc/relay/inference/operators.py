@@ -1,7 +1,7 @@
 """Types of operator results, computed by the operators' import rules.
 
-The import rule is the only definition of an operator. Here it writes to an emitter whose program is
-discarded, with new symbols for each call: two ``?`` are never known to be equal.
+The import rule is the only definition of an operator's result type. It is called with an emitter
+whose program is discarded. Each call uses new symbols, so two ``?`` are never known to be equal.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ class Unknown(rt.Type):
 
 
 def cell_of(ty: rt.Type) -> tuple[Unknown | None, rt.Type | None]:
-    """Return the last unknown in the chain to a type, and the type it is bound to; None for
-    either if absent.
+    """Follow the links of ``ty``; return the last :class:`Unknown` and the type at the end.
+
+    The first is None if ``ty`` is not unknown, the second if the last unknown is unbound.
     """
     cell = None
     here: rt.Type | None = ty
@@ -36,7 +37,7 @@ def cell_of(ty: rt.Type) -> tuple[Unknown | None, rt.Type | None]:
 
 
 def head(ty: rt.Type) -> rt.Type:
-    """Return a type without leading unknowns, or an :class:`Unknown` if it is unbound."""
+    """Return the type to which the links of ``ty`` lead; the last :class:`Unknown` if unbound."""
     cell, known = cell_of(ty)
     if known is not None:
         return known

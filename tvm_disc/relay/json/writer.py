@@ -66,7 +66,7 @@ class _Writer:
         return Ref(len(self.nodes) - 1)
 
     def once(self, identity: object, make: Callable[[], Ref]) -> Ref:
-        """Return the node of ``identity``; ``make`` writes it the first time."""
+        """Return the node stored under ``identity``; the first call writes it with ``make``."""
         if identity not in self.known:
             self.known[identity] = make()
         return self.known[identity]

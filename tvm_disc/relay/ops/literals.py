@@ -36,7 +36,7 @@ def literal(name: str, args: Sequence[object], attrs: Attrs, most: int) -> np.nd
     """Return the result of an operator, or None if unknown or larger than ``most`` elements.
 
     Args:
-        name: of the operator in Relay.
+        name: the operator's name in Relay.
         args: an array for each operand, a list of arrays for a tuple.
         attrs: the attributes that differ from the defaults of the table entry.
     """
@@ -58,7 +58,7 @@ def literal(name: str, args: Sequence[object], attrs: Attrs, most: int) -> np.nd
 
 
 def _elements(name: str, args: Sequence[Any]) -> tuple[int, int]:
-    """Return a lower bound of the result's elements, and the number of its operands' elements.
+    """Return (lower bound of the number of result elements, number of operand elements).
 
     Raises:
         ValueError: the operands cannot be broadcast.

@@ -203,7 +203,7 @@ class _Printer:
     def place(self, root: Expr) -> _Block:
         """Print everything under ``root`` and return its block.
 
-        A node shared with a function that was printed before is printed again in this one.
+        A node that a previously printed function contains too is printed again.
         """
         self.text, self.parts, self.places, self.blocks = {}, {}, {}, {}
         order = post_order(root)
@@ -511,7 +511,7 @@ def _join(parts: list[_Part], printer: _Printer, outer: bool = False) -> str:
 
 
 def _flatten(block: _Block, indent: int, printer: _Printer) -> list[tuple[_Part, int]]:
-    """Return the parts of one block, with indentation and line ends; chained lets are joined."""
+    """Return the parts of one block, with indentation and line ends; chained lets are one block."""
     margin = "  " * indent
     flat: list[tuple[_Part, int]] = []
     current: _Block | None = block

@@ -113,7 +113,7 @@ def suppress(
     """Return flags of the boxes that are kept, in the given order.
 
     Args:
-        lists: (scores, order, number of valid boxes) by batch entry and class.
+        lists: (scores, order, number of valid boxes), each per batch entry and class.
         limits: (maximal number of boxes, overlap threshold).
     """
     scores, places, valid = lists

@@ -64,7 +64,7 @@ def _axes(ctx: Emitter, layout: str) -> Axes:
 
 
 def _factors(axes: Axes, letter: str) -> list[int]:
-    """Return the positions of an axis and its blocks, outermost first."""
+    """Return the positions in ``axes`` of an axis and of its blocks, outermost first."""
     return [k for k, (name, _) in enumerate(axes) if name.upper() == letter]
 
 

@@ -46,7 +46,7 @@ def product_of(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
 
 
 def require_factors(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> None:
-    """Require operands of one dtype; integers with int32 accumulation may differ."""
+    """Require that both operands have one dtype, unless both are integers and the sum is int32."""
     if dtype != "int32" or not all("int" in x.dtype for x in (a, b)):
         ctx.same_dtype([a, b])
 

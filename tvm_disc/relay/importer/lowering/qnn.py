@@ -157,7 +157,11 @@ def _rescaled(ctx: Emitter, x: Tensor, given: Scaling, wanted: Scaling, axis: in
 
 
 def _sum(*, subtract: bool) -> Rule:
-    """Return a rule for a sum or difference; a sum has the zero point twice, a difference none."""
+    """Return a rule for a sum or difference of rescaled operands.
+
+    A sum contains the zero point twice, so it is subtracted once; a difference contains none, so it
+    is added.
+    """
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         a, b = args[:2]

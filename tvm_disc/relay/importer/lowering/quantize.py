@@ -97,8 +97,9 @@ def laid(ctx: Emitter, x: Tensor, like: Tensor, axis: int) -> Tensor:
 
 
 def _per_entry(ctx: Emitter, x: Tensor, dim: Size, what: str) -> Tensor:
-    """Return a vector of ``dim`` elements; a vector of unknown length may have 1 element for
-    all.
+    """Return ``x`` as a vector of ``dim`` elements.
+
+    If the length of ``x`` is unknown, a guard requires ``dim`` elements or one, which is repeated.
     """
     own = x.dims[0]
     if ctx.literal(own) is not None or ctx.same(own, dim):

@@ -108,8 +108,8 @@ def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor
     """Return (next state, columns): the first possible column whose cumulative probability exceeds
     a uniform number.
 
-    A device's running sums are rounded in a different order, so that they may decrease. The column
-    with the least positive excess is therefore chosen.
+    On a GPU, running sums are computed in a different order, so rounding may make them decrease.
+    The rule therefore selects the column with the least positive excess.
     """
     key, probs = args
     samples = int(attrs["num_samples"])

@@ -171,7 +171,7 @@ def _sparse_add(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _sparse_transpose(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
-    """Return the transpose: entries sorted by column, then by row; square matrices, as in Relay."""
+    """Return the transpose: entries sorted by column, then by row; only for square matrices."""
     data, indices, begins = args
     _rows_given(ctx, data, indices, begins)
     if data.rank != 1:

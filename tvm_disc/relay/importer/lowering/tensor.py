@@ -213,7 +213,7 @@ def _mean(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def averaged(ctx: Emitter, x: Tensor, axes: Sequence[int], keep: bool = True) -> Tensor:
-    """Return the mean over some axes; for integers an int64 sum divided, rounded towards zero."""
+    """Return the mean over some axes; for integers, the int64 sum divided with truncation."""
     dims = _reduced(x.dims, axes, keep)
     if is_float(x.dtype):
         return ctx.emit(R.mean(ctx.expr(x), axes, keepdims=keep), dims, x.dtype)

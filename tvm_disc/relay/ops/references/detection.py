@@ -82,7 +82,7 @@ def non_max_suppression(
     return_indices: bool,
     invalid_to_bottom: bool,
 ) -> object:
-    """Return the boxes that no better box overlaps too much."""
+    """Return the boxes that no kept box of higher score suppresses; -1 fills the others."""
     boxes, names = np.full_like(data, -1), np.full(data.shape[:2], -1, np.int32)
     for b, rows in enumerate(data):
         count = max(int(valid_count[b]), 0)
@@ -108,7 +108,7 @@ def non_max_suppression(
 
 
 def _first(rows: Array, keep: Array) -> Array:
-    """Return the kept rows followed by -1."""
+    """Return the kept rows, filled with -1 to the original number of rows."""
     out = np.full_like(rows, -1)
     out[: keep.sum()] = rows[keep]
     return out

@@ -203,7 +203,7 @@ def simulated_dequantize(
 
 
 def annotated(x: Array, scale: Array, low: Array, high: Array, *, kind: int, **_: object) -> Array:
-    """Round within limits and scale back."""
+    """Return ``x / scale`` clipped, rounded and multiplied by ``scale``; ``x`` for kind 0."""
     scale, low, high = (a.astype(x.dtype) for a in (scale, low, high))
     return np.asarray(half_away(np.clip(x / scale, low, high)) * scale) if kind else x
 

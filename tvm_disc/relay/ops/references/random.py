@@ -66,7 +66,7 @@ def threefry_generate(key: Array, *, out_shape: Sequence[int]) -> tuple[Array, A
 
 
 def threefry_split(key: Array) -> tuple[Array, Array]:
-    """Return the left and the right state."""
+    """Return two new states, the left and the right child of ``key``."""
     state = [int(w) for w in key]
     if state[8] == 0:
         fresh = _hash(state[:4], state[4:8])
