@@ -179,7 +179,7 @@ class _Comparer:
         return a is b or self.map_free or a.name_hint in self.functions
 
     def free_type(self, a: ty.Type, b: ty.Type) -> bool:
-        """Return whether two type names that are not bound here are equal."""
+        """Return whether two free type variables, or names of data types, are equal."""
         if isinstance(a, ty.GlobalTypeVar) and isinstance(b, ty.GlobalTypeVar):
             return a.name == b.name and (self.map_free or a.name in self.data_types)
         if isinstance(a, ty.TypeVar) and isinstance(b, ty.TypeVar) and self.map_free:

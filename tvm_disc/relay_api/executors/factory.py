@@ -20,7 +20,7 @@ _REFUSED = frozenset(["function_metadata", "lowered_ir_mods"])
 
 
 class Executor:
-    """``relay.backend.Executor("graph")``; ``graph`` and ``aot`` are the same native program."""
+    """``relay.backend.Executor("graph")``; ``graph`` and ``aot`` select the same program."""
 
     def __init__(self, name: str = "graph", options: Mapping[str, object] | None = None) -> None:
         if name not in ("graph", "aot"):

@@ -82,7 +82,7 @@ def batch_norm_infer(
     moving_var: Expr | None = None,
     **kwargs: object,
 ) -> Expr:
-    """Return the normalized data; weights that are not given become variables of their names."""
+    """Return the normalized data; weights that are not given become variables."""
     prefix = str(kwargs.pop("name", ""))
     given = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
     found = [Var(f"{prefix}_{n}" if prefix else n) if w is None else w for n, w in given.items()]

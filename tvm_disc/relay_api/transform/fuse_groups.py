@@ -140,8 +140,10 @@ def _between(source: FusionNode, sink: FusionNode) -> list[FusionNode]:
 
 
 def _join(node: FusionNode, most: int, allowed: Condition) -> None:
-    """Merge a node and all nodes up to its parent into the parent's group, if each kind is
-    allowed.
+    """Merge a node, and the nodes between it and its parent, into the parent's group.
+
+    Nothing is merged if ``allowed`` rejects the kind of a node, or the group would exceed ``most``
+    values.
     """
     assert node.parent is not None
     way = _between(node, node.parent)
