@@ -271,7 +271,7 @@ class TypeVar(Type):
 
     @property
     def name_hint(self) -> str:
-        """Return the name, as the attribute that Relay uses."""
+        """Return the name, under the name of Relay's attribute."""
         return self.name
 
 
@@ -284,7 +284,7 @@ class GlobalTypeVar(Type):
 
     @property
     def name_hint(self) -> str:
-        """Return the name, as the attribute that Relay uses."""
+        """Return the name, under the name of Relay's attribute."""
         return self.name
 
 

@@ -82,7 +82,7 @@ class Emitter:
         self._names: dict[Any, Var] = {}  # symbols that name sizes which depend on data, by key
         self._sizes: set[Any] = set()  # keys of dims that are known to be non-negative
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
-        # by symbol of ``solver.definitions``: the sequence that contains its binding
+        # symbol of ``solver.definitions`` -> the sequence that contains its binding
         self._defined: dict[Any, list[Any]] = {}
 
     # -- queries -------------------------------------------------------------------------------

@@ -49,7 +49,8 @@ class Scope:
 class Bottom:
     """A value that is never produced.
 
-    It is the result of a call whose type is still being inferred, or of a match that fails.
+    A call whose type is still being inferred returns it, and so does a match without a fitting
+    clause.
     """
 
 

@@ -1,8 +1,8 @@
 """Shape values: integer tensors evaluated symbolically at import time.
 
-More than half of a model imported from ONNX is arithmetic on shapes. A rule computes the elements
-of a result from the elements of its operands, as int64 expressions. Operators that need a shape
-read these elements, and the arithmetic never becomes a kernel.
+In models imported from ONNX, often more than half of the operators compute shapes. A rule computes
+the elements of a result from the elements of its operands, as int64 expressions. Operators that
+need a shape read these elements, and the arithmetic never becomes a kernel.
 
 A rule is ``rule(ctx, args, attrs) -> object array or None``; None means "not at compile time".
 """

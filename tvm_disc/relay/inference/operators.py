@@ -106,7 +106,7 @@ def _operand(ctx: Emitter, inputs: Inputs, ty: rt.Type, arg: ast.Expr) -> Any:
 
 
 def _names(types: Sequence[rt.Type], symbols: Mapping[object, Var]) -> dict[Var, rt.DimExpr]:
-    """Return the Relay dims of the named symbols in the types."""
+    """Return the Relay dim of each symbol whose dim in ``types`` has a name."""
     named: dict[str, rt.DimExpr] = {}
     stack: list[rt.Dim] = [d for t in types for d in rt.dims_of(t)]
     while stack:

@@ -403,7 +403,7 @@ _EXPRESSIONS: dict[type, Callable[[_Writer, Any], tuple[str, Fields]]] = {
 
 
 def _number(value: Any) -> str:
-    """Return digits that parse to the same number."""
+    """Return a decimal text that parses to exactly ``value``."""
     return repr(float(value))
 
 

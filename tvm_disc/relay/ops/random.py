@@ -1,4 +1,4 @@
-"""Table entries of random numbers."""
+"""Table entries of operators that generate random numbers."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Family:
         return None
 
 
-# In the order in which a name is searched: common families first.
+# Families in the order in which a look-up searches them: common ones first.
 FAMILIES: tuple[Family, ...] = (
     Family("nn", ("nn", "transform", "window", "image")),
     Family("tensor", ("tensor",)),

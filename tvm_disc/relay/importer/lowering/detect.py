@@ -52,8 +52,9 @@ def compaction(ctx: Emitter, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compact the elements of ``[b, n]`` that ``keep`` marks, in their order.
 
     Returns:
-        (places, filled, count): by position of the result, the position in the operand of the
-        element moved there, and whether there is one; then the number of kept elements, ``[b]``.
+        (places, filled, count). ``places[b, n]`` is the source position of result element n;
+        ``filled[b, n]`` is False after the last kept element. ``count[b]`` is the number of kept
+        elements.
     """
     batch, size = keep.dims
     dims = [batch, size + 1]
