@@ -45,7 +45,7 @@ _GROUPS = {
     "random": "tvm_disc.relay_api.random",
     "vision": "tvm_disc.relay_api.vision",
 }
-# Modules of Relay that split a group into files: relay.op.nn.nn, relay.op.vision.nms ...
+# Relay's modules inside of a group of operators, such as relay.op.nn.nn and relay.op.vision.nms.
 _FILES = frozenset(
     ["annotation", "image", "kernel", "multibox", "nms", "nn", "rcnn", "utils", "yolo"]
 )

@@ -30,7 +30,7 @@ class KnownTypes:
         self.enter(*roots)
 
     def enter(self, *roots: Expr) -> None:
-        """Add programs, whose let bindings give the values of variables."""
+        """Add programs; their let bindings define variables of queried expressions."""
         for node in post_order(*roots):
             if isinstance(node, Let):
                 self._values[node.var] = node.value
@@ -39,7 +39,8 @@ class KnownTypes:
     def of(self, expr: Expr) -> Type | None:
         """Return the type of ``expr``, or None if unknown."""
         if expr not in self._known:
-            # Calls of functions and data types use the type that inference over the module found.
+            # Inference without the module does not type calls of its functions and constructors.
+            # An earlier inference over the module may have stored their types.
             self._known[expr] = self._find(expr) or getattr(expr, "_checked_type", None)
         return self._known[expr]
 

@@ -520,7 +520,7 @@ def is_expr(expr: Expr) -> DFPattern:
 
 
 def is_op(op_name: str) -> DFPattern:
-    """Return a pattern of the operator of that name."""
+    """Return a pattern that matches the operator of that name."""
     if not isinstance(op_name, str) or op_name not in OPS:
         found = shown(op_name)
         raise BadNode(f"is_op: unknown operator {found}; relay.OPS lists all operators")

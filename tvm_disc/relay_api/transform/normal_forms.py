@@ -165,7 +165,7 @@ def to_graph_normal_form(expr: Expr) -> Expr:
 
 
 def _can_go(let: Let) -> bool:
-    """Return whether a value may be moved to its uses."""
+    """Return whether the value of a let may be inlined at its uses."""
     inside = post_order(let.value)
     return not any(n is let.var or isinstance(n, (RefCreate, RefRead, RefWrite)) for n in inside)
 
