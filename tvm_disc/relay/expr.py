@@ -347,7 +347,7 @@ class Function(Expr):
 
     @property
     def checked_signature(self) -> FuncType:
-        """Return the annotated type; ``IncompleteType`` where an annotation is missing."""
+        """Return the annotated type, with ``IncompleteType`` for each missing annotation."""
         args = tuple(p.type_annotation or IncompleteType() for p in self.params)
         return FuncType(args, self.ret_type or IncompleteType(), self.type_params)
 

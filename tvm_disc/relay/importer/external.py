@@ -47,9 +47,7 @@ class External:
 
 
 class Describer:
-    """Describes kinds of values as nested lists; adds each data type that they use to ``types``
-    once.
-    """
+    """Describer of kinds as nested lists; ``types`` receives each data type of a kind once."""
 
     def __init__(self, definitions: Mapping[str, rt.TypeData], types: dict[str, Any]) -> None:
         self.definitions, self.types = definitions, types

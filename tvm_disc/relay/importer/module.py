@@ -61,7 +61,7 @@ MAX_INLINED = 400  # limit of nested inlined calls
 
 @dataclass
 class ImportedModule:
-    """A Relax module and the facts about its symbols; ``premises`` must hold to run it."""
+    """A Relax module and the facts about its symbols; it is valid only if ``premises`` hold."""
 
     mod: Any
     solver: Solver

@@ -47,8 +47,8 @@ class ModuleWalk:
         self.entries: list[Any] = []
         self.object_ops = 0
         self._named = 0
-        # depth of the solver's scope of the function being built; a symbol captured by an inner
-        # branch must be declared at this depth
+        # depth of the solver's scope of the function being built. Symbols of captured values belong
+        # to this scope, even if a branch of the function captures the value
         self._depth = self.solver.depth
 
     def at(self, node: Any, text: str) -> str:

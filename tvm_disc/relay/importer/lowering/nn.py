@@ -36,7 +36,7 @@ def matmul(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
 
 
 def product_of(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
-    """Return ``a @ b`` as ``matmul`` does, where an operand may also be a vector."""
+    """Return ``a @ b`` as ``matmul`` does; an operand may also be a vector."""
     ctx.require_eq(a.dims[-1], b.dims[max(b.rank - 2, 0)], "the contraction dims must agree")
     batch = ctx.broadcast_dims([a.dims[:-2], b.dims[:-2]]) if max(a.rank, b.rank) > 2 else []
     a, b = (ctx.broadcast(x, [*batch, *x.dims[-2:]]) if x.rank > 2 else x for x in (a, b))

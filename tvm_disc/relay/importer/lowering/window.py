@@ -295,7 +295,7 @@ def _pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Return a padding with run-time widths; negative widths crop, as literal ones do."""
+    """Return a padding with run-time widths; as with literal widths, negative widths crop."""
     x, widths, fill = args
     mode = attrs["pad_mode"]
     items = ctx.shape_arg(widths, "the pad widths")
