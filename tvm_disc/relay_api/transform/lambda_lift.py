@@ -14,7 +14,8 @@ from tvm_disc.relay_api.transform.substitute import fresh, substituted
 def lambda_lift(mod: IRModule) -> IRModule:
     """Move nested functions to the module.
 
-    A function with free variables becomes a module function of these variables that returns it.
+    A function with free variables becomes a module function that takes these variables and returns
+    the original function.
     """
     functions: dict[GlobalVar, Function] = {}
     lifter = _Lifter(mod)
