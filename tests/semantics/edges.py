@@ -72,7 +72,7 @@ ROWS: tuple[Corner, ...] = (
         "a negative exponent",
         "bases 1 and -1 are exact; all others give 0",
         (f"{_TORCH}::test_integers_at_their_ends",),
-        pytorch="as here for tensors; raises for a literal exponent",
+        pytorch="as tvm_disc for tensors; raises for a literal exponent",
         onnx="unspecified",
         relay="power is defined for floats only",
     ),

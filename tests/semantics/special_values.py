@@ -66,14 +66,14 @@ ROWS: tuple[Corner, ...] = (
         "NaN; windows of -inf",
         "the position of the last NaN; of the first -inf that is not padding",
         (f"{_TORCH}::test_reductions",),
-        pytorch="as here",
+        pytorch="as tvm_disc",
     ),
     Corner(
         "histc",
         "elements outside the range, NaN",
         "not counted; an element equal to the upper end belongs to the last bin",
         ("tests/frontends/torch/test_special.py::test_a_histogram_does_not_count_what_is_outside",),
-        pytorch="as here",
+        pytorch="as tvm_disc",
     ),
     Corner(
         "erfinv, ndtri, digamma, i0, i1",
@@ -81,7 +81,7 @@ ROWS: tuple[Corner, ...] = (
         "erfinv(1) is inf, NaN beyond 1; digamma is NaN at negative integers; i0(inf) is inf",
         (f"{_TORCH}::test_unary",
          "tests/frontends/torch/test_special.py::test_erfinv_and_ndtri_at_their_ends"),
-        pytorch="as here; i0(inf) and i1(inf) are NaN",
+        pytorch="as tvm_disc; i0(inf) and i1(inf) are NaN",
     ),
     Corner(
         "scaled_dot_product_attention",
