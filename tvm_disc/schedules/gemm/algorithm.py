@@ -13,26 +13,26 @@ from tvm import tirx
 
 from tvm_disc.typing import Expr, Size
 
-# This bit of an algorithm's number selects tasks of one row of tiles over all columns.
+# Added to an algorithm's number: a task computes one row of register tiles over all columns.
 BY_ROWS = 16
 
 
 class Algorithm(IntEnum):
-    """How the tasks of a matmul are computed."""
+    """Algorithms that compute the tasks of a matmul."""
 
-    PANELS = 0  # register tiles; B is packed, unless it is packed at compile time
+    PANELS = 0  # register tiles; B is packed at run time, unless it is constant
     IN_PLACE = 1  # register tiles that read rows of B in place
     LAST_APART = 2  # PANELS, but the columns after the last full vector are inner products
     AT_ONCE = 3  # register tiles over a whole batch item, not divided into groups
     OUTER = 4  # outer products, if K is small
-    SHARED_VECTORS = 5  # few columns: one vector contains several steps of K
+    SHARED_VECTORS = 5  # few columns: a vector holds several steps of K per column
     INNER = 6  # tiles of inner products
     LINES = 7  # inner products, one row or column at a time
-    COPIED = 8  # PANELS, but long rows of A are copied by blocks of K
+    COPIED = 8  # PANELS, but each K block of a long A is copied to scratch
 
     @property
     def text(self) -> str:
-        """The name in knobs and in ``explain``."""
+        """Return the name that knobs and ``explain`` show."""
         return self.name.lower().replace("_", " ")
 
 
@@ -41,11 +41,12 @@ TILES = (Algorithm.PANELS, Algorithm.IN_PLACE, Algorithm.LAST_APART, Algorithm.C
 
 @dataclass(frozen=True)
 class Selection:
-    """The number of the algorithm that a body runs, and the numbers that it may have.
+    """The algorithm that a body runs, as a number, and the possible numbers.
 
     Attributes:
-        number: an int, or the body's parameter.
-        among: the possible numbers: an :class:`Algorithm`, plus ``BY_ROWS``.
+        number: an int, or the run-time parameter of the body.
+        among: the possible values of ``number``: an :class:`Algorithm`, plus ``BY_ROWS`` if a task
+            is one row of register tiles.
     """
 
     number: Size
@@ -63,7 +64,7 @@ class Selection:
 
     @property
     def by_rows(self) -> bool | Expr:
-        """Whether a task is one row of tiles over all columns."""
+        """Return whether a task is one row of register tiles over all columns."""
         return self._is([n for n in self.among if n >= BY_ROWS])
 
     def _is(self, numbers: list[int]) -> bool | Expr:

@@ -36,7 +36,7 @@ def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Value
     m, n, k = sizes
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(n / tile.n_r), 1)
-    rows, columns = m / blocks, np.ceil(n / tile.lanes) / panels  # of the average micro-kernel
+    rows, columns = m / blocks, np.ceil(n / tile.lanes) / panels  # per call, on average
     step = _step_cycles(rows, columns, model)
     calls = blocks * panels * np.maximum(np.ceil(k / (tile.kc or np.inf)), 1)
     cycles = blocks * panels * k * step + calls * model.micro_call_cycles
@@ -101,7 +101,7 @@ class _Item:
         return np.asarray(self._tiles(self.n - rest, False) + self._inner(rest))
 
     def _at_once(self) -> Values:
-        """Return the time of the tiles with ``m_r`` rows and of the tile with the remainder."""
+        """Return the time of the tiles of ``m_r`` rows plus that of the tiles of the rows left."""
         whole = np.floor(self.m / self.tile.m_r) * self.tile.m_r
         sizes = [(part, self.n, self.k) for part in (whole, self.m - whole)]
         parts = [micro_ns(x, self.tile, self.model) * (x[0] > 0) for x in sizes]
@@ -147,9 +147,9 @@ def gemm_ns(
     selection: Selection = PANELS,
     copy_ns: CopyCost | None = None,
 ) -> Values:
-    """Return the nanoseconds of one serial run of one algorithm at each point.
+    """Return the nanoseconds of one serial run of one algorithm at each sampled point.
 
-    By default, the cost of a copy of A is that of packing.
+    ``copy_ns`` is the cost of copying one element of A; None means the cost of packing.
     """
     batch, m, n, k = _values(sizes, points)
     algorithm = Algorithm(int(selection.number) % BY_ROWS)
@@ -202,16 +202,16 @@ def _values(sizes: Sequence[Expr], points: Points) -> list[Values]:
 
 
 def _groups(tile: GemmTile, m: Values, n: Values) -> tuple[Values, Values]:
-    """Return the numbers of groups of row blocks and of panels."""
+    """Return (number of groups of row blocks, number of groups of panels)."""
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(n / tile.n_r), 1)
     return np.ceil(blocks / tile.m_blocks), np.ceil(panels / tile.n_panels)
 
 
 def _reads_of_a(tile: GemmTile, m: Values, n: Values) -> tuple[Values, Values]:
-    """Return the tasks that read an element of A, and the panels that they multiply it by.
+    """Return (tasks that read each element of A, panels that each element is multiplied by).
 
-    B is packed at compile time, so tasks become wider as rows grow, see ``GemmPartition``.
+    B is packed at compile time, so the panels per task grow with the rows, see ``GemmPartition``.
     """
     groups_m, panels = _groups(tile, m, n)[0], np.maximum(np.ceil(n / tile.n_r), 1)
     wider = np.clip(groups_m // 2, 1, WIDEST) * tile.n_panels

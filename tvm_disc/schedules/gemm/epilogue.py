@@ -1,4 +1,4 @@
-"""Epilogue of a matmul or convolution: stores finished sums through the fused consumers."""
+"""Epilogue of a matmul or convolution: applies the fused consumers to sums and stores them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from tvm_disc.typing import Expr
 
 
 class Epilogue:
-    """Stores one element, or a vector along j, of the anchor through the fused consumers."""
+    """Applies the fused consumers to one element of the anchor, or to a vector along j.
+
+    The results are stored.
+    """
 
     def __init__(self, view: View, body: Body) -> None:
         self.view, self.body, self.low = view, body, body.low
@@ -56,7 +59,8 @@ class Epilogue:
         if not self.view.starts_aligned(lanes):
             cut = any(column_ranges(self.group, node) for node in self.group.outputs)
             return None if cut else tirx.Ramp(j0, i64(1), lanes)
-        # Panels start at multiples of the vector width. Head splits rely on this.
+        # Panels start at multiples of ``lanes``. Declared aligned, the vector can be split into
+        # (head, column) by its first index.
         return self.low.space.aligned(j0, lanes)
 
     def _store(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:

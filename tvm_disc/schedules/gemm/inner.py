@@ -146,7 +146,10 @@ Bind = Callable[[str, Size], Size]
 def in_place(
     spec: GemmSpec, b: Block, bind: Bind, g: Size
 ) -> tuple[tuple[Affine, Affine, Direct], tuple[Size, Size, Size]]:
-    """Return (A, B, result) if all are in place, and their base offsets for item ``g``."""
+    """Return the views of A, B and the result, and their base offsets for batch item ``g``.
+
+    The caller has checked that all three are accessed in place.
+    """
     a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
     assert a_view is not None and b_view is not None and out is not None
     a_base, b_base, c_base = (bind("base", v.base(b, g)) for v in (a_view, b_view, out))
@@ -189,7 +192,7 @@ class InnerProducts(Way):
     """Computes a task as tiles of inner products."""
 
     def emit(self, g: Size, j_range: tuple[Size, Size]) -> None:
-        """Emit all rows times columns ``[begin, end)``."""
+        """Emit the products of all rows and the columns ``j_range``, given as (begin, end)."""
         m = i64(self.plan.m)
         self._tiles(g, (i64(0), m), j_range, self._height(m, self.plan.n))
 
@@ -197,7 +200,10 @@ class InnerProducts(Way):
         return tile_height(self.bind, m, n, self.tile.lanes)
 
     def last(self, g: Size, i_range: tuple[Size, Size]) -> Expr:
-        """Emit rows (first, count) times the last columns; return whether a tile fits them."""
+        """Emit the products of rows (first, count) and the last columns.
+
+        Return the condition that a tile fits; otherwise the emitted code does nothing.
+        """
         p = self.plan
         height = self._height(i_range[1], i64(p.rest))
         self._tiles(g, i_range, (i64(p.wide), i64(p.n)), height)
@@ -206,7 +212,7 @@ class InnerProducts(Way):
     def _tiles(
         self, g: Size, i_range: tuple[Size, Size], j_range: tuple[Size, Size], height: Size
     ) -> None:
-        """Emit the tiles of a range. The last tile of each direction overlaps the one before it."""
+        """Emit the tiles of a range. The last tile in each direction overlaps the previous one."""
         b, lanes, dtype, k = self.b, self.tile.lanes, self.spec.dtype, self.plan.k
         (row0, m), (begin, end) = i_range, j_range
         (a_view, b_view, out), bases = in_place(self.spec, b, self.bind, g)

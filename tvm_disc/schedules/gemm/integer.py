@@ -1,15 +1,17 @@
-"""Rows of A as words of integers for dot instructions (:mod:`tvm_disc.target.dots`).
+"""Rows of A as 32-bit words of small integers for dot instructions (:mod:`tvm_disc.target.dots`).
 
-:class:`NumbersOfA` describes words of integers, whose sums are exact. Rows of floats are rounded to
-int8 by blocks along K, and multiplied by quantized weights.
+Rows of integers are converted as :class:`NumbersOfA` describes; their sums are exact. Rows of
+floats are rounded to int8 by blocks along K (:func:`round_row`), and multiplied by quantized
+weights (:func:`emit_groups`).
 
-Each block of a row has one scale: its largest magnitude is 127. Rounding is to nearest even.
+Each block of a row has one scale, by which its largest magnitude becomes 127. Rounding is to
+nearest even.
 
     c[i, j] = sum over groups g of K:
         scale_a[i, g] * scale_b[g, j] * (sum of a[i, k] * (b[k, j] - zero[g, j]) over k in g)
 
-The inner sums are exact int32 of dot instructions (:mod:`tvm_disc.target.dots`). B is stored with
-an offset, so that its bytes are unsigned; ``-offset * sum of a`` is the initial value of the sums.
+Dot instructions compute the inner sums exactly in int32. An offset is added to the stored numbers
+of B, so that its bytes are unsigned; the inner sums therefore start at ``-offset * sum of a``.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ from tvm_disc.target.dots import DOTS, QUAD, Dot
 from tvm_disc.tir.builder import Block, byte_offset, const, i64, prefetch, ramp
 from tvm_disc.typing import Buffer, Expr, Size
 
-WORDS = 3  # numbers per block: scale, offset of the sums, sum
+WORDS = 3  # numbers per block: its scale, the initial value of its sums, the sum of its bytes
 LARGEST = 127
 _TINY = 1e-30  # a block whose numbers are all smaller is rounded to zeros
-# Adding it rounds a float32 of less than 2^22 to an integer, in its lowest bits.
+# Added to a float32 whose magnitude is below 2^22, it leaves the rounded integer in the low bits.
 _MAGIC = 1.5 * 2**23
 _MAGIC_BITS = 0x4B400000
 _MAGNITUDE, _INFINITY = 0x7FFFFFFF, 0x7F800000
@@ -36,12 +38,12 @@ _MAGNITUDE, _INFINITY = 0x7FFFFFFF, 0x7F800000
 
 @dataclass(frozen=True)
 class Bytes:
-    """Where the words of a rounded row are described.
+    """Location of the numbers that describe the blocks of a row that is rounded to bytes.
 
     Attributes:
-        at: index in the scratch of ``WORDS`` numbers for each block: its scale, ``-offset`` times
-            the sum of its bytes as int32, and the sum of its bytes.
-        offset: what is added to each number of B.
+        at: offset in the scratch buffer. There are ``WORDS`` numbers for each block: its scale,
+            ``-offset`` times the sum of its bytes as int32, and the sum of its bytes.
+        offset: the number that is added to each number of B, so that it is unsigned.
     """
 
     at: Size
@@ -51,11 +53,11 @@ class Bytes:
 def round_row(
     b: Block, buffer: Buffer, at: Size, sizes: tuple[Size, Size], chunk: int, form: Bytes | None
 ) -> None:
-    """Emit the rounding of one row in place: ``sizes`` elements and elements per block.
+    """Emit code that rounds one row to int8 in place.
 
-    With ``form``, the row becomes words of four bytes, otherwise the rounded float32 values. Sizes
-    are multiples of ``chunk``, the number of elements of a vector. A block with an infinity or NaN
-    becomes NaN.
+    ``sizes`` is (elements of the row, elements of a block), both multiples of ``chunk``, the
+    elements of a vector. With ``form``, the row becomes words of four bytes; without, it becomes
+    the rounded values as float32. A block with an infinity or NaN becomes NaN.
     """
     depth, block = sizes
     i32 = f"int32x{chunk}"
@@ -115,7 +117,7 @@ def _reduced(name: str, vector: Expr) -> Expr:
 
 
 def chunk_of(k: int, block: int) -> int:
-    """Return the elements of a vector that divides rows of ``k`` elements and their blocks."""
+    """Return a vector length that divides both a row of ``k`` elements and its blocks."""
     return 32 if k % 32 == 0 and block % 32 == 0 else 8
 
 
@@ -126,11 +128,11 @@ _SIGN = -128
 
 @dataclass(frozen=True)
 class NumbersOfA:
-    """The numbers of which words of A consist.
+    """The type and count of the numbers in a 32-bit word of A.
 
     Attributes:
         dtype: the element type of A in memory: int8, uint8 or int16.
-        per: numbers of a word.
+        per: numbers per word.
     """
 
     dtype: str
@@ -138,16 +140,16 @@ class NumbersOfA:
 
     @property
     def stored(self) -> str:
-        """The element type of the numbers."""
+        """Return the element type of the numbers in a word."""
         return "uint8" if self.per == QUAD else "int16"
 
     @property
     def added(self) -> int:
-        """What is added to each element."""
+        """Return the number that is added to each element of A, so that bytes are unsigned."""
         return -_SIGN if self.per == QUAD and self.dtype == "int8" else 0
 
     def of(self, value: Expr, lanes: int) -> Expr:
-        """Return the numbers of a vector of elements."""
+        """Return a vector of elements of A, converted to the numbers of a word."""
         suffix = "" if lanes == 1 else f"x{lanes}"
         if self.per != QUAD:
             return tirx.Cast(f"int16{suffix}", value)
@@ -157,7 +159,7 @@ class NumbersOfA:
         return tirx.reinterpret(f"uint8{suffix}", value ^ sign)
 
     def view(self, b: Block, words: Buffer) -> Buffer:
-        """Declare the words of a buffer as numbers."""
+        """Declare a view of a buffer of words as a buffer of numbers."""
         data = b.bind("numbers_at", byte_offset(words.data, 0, self.stored))
         return b.declare("numbers", data, self.stored)
 
@@ -165,43 +167,43 @@ class NumbersOfA:
 # -- products ------------------------------------------------------------------------------------
 
 _UNROLLED = 4  # words of B
-# Words by which B is prefetched: one row times 43 matrices of 768 x 3072 of four bits took 0.75 of
-# the time without.
+# B is prefetched this many words ahead. With the prefetch, one row times 43 matrices of 768 x 3072
+# four-bit weights took 0.75 of the time.
 _AHEAD = 16
 
 
 class Form(Protocol):
-    """What :func:`emit_groups` reads of a :class:`.micro_kernel.KernelForm`."""
+    """The fields of a :class:`.micro_kernel.KernelForm` that :func:`emit_groups` reads."""
 
     @property
     def bits(self) -> int:
-        """The bits of a number of B."""
+        """Return the bits of a number of B."""
 
     @property
     def dot(self) -> str:
-        """The dot instruction."""
+        """Return the name of the dot instruction."""
 
     @property
     def halves(self) -> tuple[str, ...]:
-        """Those of ``scale`` and ``zero`` that are float16."""
+        """Return the names, ``scale`` or ``zero``, of the parts that are float16."""
 
     @property
     def zeros(self) -> bool:
-        """Whether B has zero points."""
+        """Return whether B has zero points."""
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """``scale``, and ``zero`` if B has zero points."""
+        """Return ``("scale",)``, or ``("scale", "zero")`` if B has zero points."""
 
 
 class Tile(Protocol):
-    """What :func:`emit_groups` reads of a register tile (:class:`.micro_kernel.RegisterTile`)."""
+    """The fields of a :class:`.micro_kernel.RegisterTile` that :func:`emit_groups` reads."""
 
     blk: Block
 
     @property
     def form(self) -> Form:
-        """The form of the kernel."""
+        """Return the optional features of the kernel."""
 
     rows: int
     vectors: int
@@ -218,7 +220,10 @@ class Tile(Protocol):
 
 
 def add_products(dot: Dot, lanes: int, total: Expr, left: Expr, right: Expr) -> Expr:
-    """Return ``total`` plus the products of the numbers of a lane; operands are words of int32."""
+    """Return ``total`` plus, in each lane, the products of the numbers of two words.
+
+    ``left`` and ``right`` are vectors of int32 words.
+    """
     (name,), sums = dot.intrinsics[lanes], f"int32x{lanes}"
     if dot.per == QUAD:
         operands = (_bytes(part, lanes) for part in (left, right))
@@ -247,21 +252,21 @@ class _Sums:
         return {(i, v): self.b.alloc(f"{name}_{i}_{v}", elems, dtype) for i, v in self.index}
 
     def begin(self, first: Sequence[Expr]) -> None:
-        """Set the sums of row i to ``first[i]``."""
+        """Set the initial value of the sums of row i to ``first[i]``."""
         for i, v in self.index:
             for s, sums in enumerate(self.sums):
                 value = const(0, "int32") if s else first[i]
                 self.b.store(sums[i, v], self.at, tirx.Broadcast(value, self.lanes))
 
     def clear_pairs(self) -> None:
-        """Set all sums of pairs to 0."""
+        """Set all int16 sums of pairs of products to 0."""
         zero = const(0, f"int16x{2 * self.lanes}")
         for pairs in self.pairs:
             for buffer in pairs.values():
                 self.b.store(buffer, self.pairs_at, zero)
 
     def add(self, s: int, i: int, v: int, left: Expr, right: Expr) -> None:
-        """Add the products of words of B and one word of A."""
+        """Add the products of words of B (``left``) and one word of A (``right``, broadcast)."""
         if not self.pairs:
             buffer = self.sums[s][i, v]
             total = add_products(self.dot, self.lanes, buffer[self.at], left, right)
@@ -274,7 +279,7 @@ class _Sums:
         self.b.store(buffer, self.pairs_at, buffer[self.pairs_at] + product)
 
     def widen_pairs(self) -> None:
-        """Add the sums of pairs to the sums."""
+        """Add the int16 sums of pairs to the int32 sums."""
         ones = const(1, f"int16x{2 * self.lanes}")
         for s, pairs in enumerate(self.pairs):
             for (i, v), buffer in pairs.items():
@@ -294,7 +299,7 @@ class _Sums:
 
 
 def emit_groups(tile: Tile) -> list[list[Buffer]]:
-    """Emit the loop over groups of K; return the sums in float32 by row and vector."""
+    """Emit the loop over groups of K; return the float32 sums, indexed by row and vector."""
     return _Groups(tile).emit()
 
 
@@ -354,7 +359,7 @@ class _Groups:
         return found
 
     def _words(self, begin: Expr, depth: Expr) -> None:
-        """Emit the products of one group: several words of B at a time, then single ones."""
+        """Emit the products of one group: an unrolled loop over words of B, then the rest."""
         blk = self.blk
         first = blk.bind("first_word", tirx.truncdiv(begin, i64(self.per)))
         words = blk.bind("words", tirx.truncdiv(depth, i64(self.per)))
@@ -392,7 +397,7 @@ class _Groups:
                     self.sums.add(s, i, v, self.left[q][v][self.at], right)
 
     def _quads_of(self, numbers: Expr) -> list[Expr]:
-        """Return the words of four unsigned bytes that a word of B holds."""
+        """Return the numbers of a word of B as words of four unsigned bytes."""
         if self.quads == 1:
             return [numbers]
         wide = f"int32x{self.lanes}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _LINE_BYTES = 64  # cache line; each packed row of A is aligned to it
-_ROWS = 16  # rows of B read at a time, so that their pages stay in the first-level TLB
+_ROWS = 16  # rows of B packed at a time, so that their pages stay in the first-level TLB
 
 
 def packed_row_elems(k: int, itemsize: int) -> int:
@@ -85,8 +85,9 @@ class QuadsOfB:
     """Layout of an int8 B: ``b[K, N]`` as panels ``[ceil(N / n_r), 1 + ceil(K / per), n_r]`` of
     int32.
 
-    Each word holds ``per`` numbers along K, four of 8 bits or two of 16. The value of a number of A
-    is ``number - origin``: row 0 of a panel holds ``-origin`` times the sum of each column.
+    Each word holds ``per`` numbers along K, four of 8 bits or two of 16. The kernel reads A with
+    ``origin`` added to each element. To correct the sums, row 0 of a panel holds ``-origin`` times
+    the sum of each column.
     """
 
     n_r: int
@@ -115,9 +116,9 @@ class WordsOfB:
     """Layout of a B of ``bits``-bit numbers, 4 or 8: ``b[K, N]`` as panels ``[ceil(N / n_r),
     K * bits / 32, n_r]`` of int32.
 
-    Each word holds adjacent numbers along K. The lower halves of the bytes of a word of eight hold
-    the first four, so that one operation on bytes gives four adjacent numbers. Numbers are in two's
-    complement, or ``unsigned``: half of their range is added.
+    Each word holds adjacent numbers along K. With 4 bits, the lower half of byte i holds number i
+    and the upper half number i + 4, so that one mask yields four adjacent numbers. Numbers are in
+    two's complement; if ``unsigned``, half of their range is added to them.
     """
 
     n_r: int

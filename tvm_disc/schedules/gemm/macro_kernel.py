@@ -80,7 +80,7 @@ def gemm_tasks(spec: GemmSpec, tile: GemmTile, selection: Selection = PANELS) ->
 
 
 def gemm_scratch_elems(spec: GemmSpec, tile: GemmTile, selection: Selection = PANELS) -> Size:
-    """Return the elements of ``acc_dtype`` that one running :func:`gemm_body` needs as scratch."""
+    """Return the scratch size of one run of :func:`gemm_body`, in elements of ``acc_dtype``."""
     return GemmPartition(spec, tile, selection).elems
 
 
@@ -140,7 +140,10 @@ class _Emitter:
         return b.stmt()
 
     def _one_of(self, *ways: tuple[bool | Expr, Callable[[], None]]) -> None:
-        """Emit the first way whose condition holds; one of them does."""
+        """Emit an if-else chain that runs the first way whose condition holds.
+
+        One condition must hold.
+        """
         possible = [way for way in ways if way[0] is not False]
         sure = [condition is True for condition, _ in possible]
         *others, (_, last) = possible[: sure.index(True) + 1] if any(sure) else possible
@@ -194,7 +197,7 @@ class _Emitter:
     ) -> None:
         """Emit the task with the kernels of the selected algorithm.
 
-        ``last`` tells whether the task includes the last columns.
+        ``last`` is the condition that the task includes the last columns.
         """
         b, p, n_r = self.b, self.plan, self.tile.n_r
         parts = (b, self._bind, self.spec, p, self.tile, self.kernels)
@@ -247,7 +250,9 @@ class _Emitter:
         i_group: tuple[Size, Size],
         j_group: tuple[Size, Size],
     ) -> None:
-        """Emit row blocks ``i_group`` times panels ``j_group``, each as (first, count)."""
+        """Emit the products of row blocks ``i_group`` and panels ``j_group``, each as (first,
+        count).
+        """
         b, p = self.b, self.plan
         g, gm = item
         first, blocks = i_group
@@ -377,8 +382,8 @@ class _Emitter:
     ) -> list[Size]:
         """Return the mask arguments of a kernel; ``ldb`` is the row stride of an unpacked B.
 
-        A vector that reads past the end of a row of B reads the next row; only the last row has no
-        next one.
+        Only the last row of B needs a mask. A vector that reads past the end of another row reads
+        elements of the row after it, which are in bounds.
         """
         if not form.masks:
             return []
@@ -416,14 +421,14 @@ class _Emitter:
         return KernelForm(tail=form.tail)
 
     def _kernel(self, form: KernelForm) -> Any:
-        """Return the dispatching function for all tile sizes that may occur."""
+        """Return the function that dispatches to the kernels of all tile sizes that may occur."""
         rows, vectors = self._row_counts(), self._vector_counts()
         if form.rounded:
             return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
         if self.spec.narrow and form.ahead:
             rows = tuple(r for r in rows if r <= FEW_ROWS)
         elif self.spec.narrow:
-            # if there are two row blocks, none has fewer rows than this
+            # blocks are balanced: if there are two or more, each has at least this many rows
             half = (self.tile.m_r + 1) // 2
             rows = tuple(r for r in rows if r >= min(half, FEW_ROWS + 1))
         return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
@@ -450,7 +455,10 @@ class _Emitter:
         return at + self.plan.k_whole * self.tile.n_r + blk * depth * step, step
 
     def _first(self, ways: list[tuple[Any, Any, KernelForm]], emit: Callable[..., None]) -> None:
-        """Emit the first way whose condition holds; the last one has no condition."""
+        """Emit an if-else chain that runs the first way whose condition holds.
+
+        The last way has no condition.
+        """
         (condition, *way), *rest = ways
         if not rest:
             emit(*way)

@@ -9,7 +9,7 @@
 Kernels do not depend on shapes, fusion or epilogues, so all GEMMs of a program share them. There is
 a kernel for each number of rows ``1 .. m_r``. A dynamic M is divided into nearly equal blocks, and
 each block dispatches on its row count. This is residue dispatch as in Nimble, with balanced blocks
-so that none is thin.
+so that no block has only a few rows.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from tvm_disc.tir.llvm_ops import emitting_for, has_native, lookup
 from tvm_disc.typing import UNSET, Buffer, Expr, TVMFunction, Var
 
 # Up to this many rows, packed weights are streamed at memory speed. Panels are consecutive, so the
-# hardware prefetcher reads ahead, and our prefetches would use up its buffers: with them, one and
-# two rows of 768 x 2304 took 1.3 times as long on a Zen 4, three rows 1.1 times.
+# hardware prefetcher reads ahead. Software prefetches would compete for its fill buffers: with
+# them, one and two rows times 768 x 2304 took 1.3 times as long on a Zen 4, three rows 1.1 times.
 _STREAMED_ROWS = 3
 # Independent sums needed to cover the latency of two 4-cycle FMA pipes.
 _LATENCY_SUMS = 8
@@ -78,10 +78,10 @@ def splat(value: Expr, lanes: int) -> Expr:
 
 
 def bind_opaque(b: Block, name: str, value: Expr | int) -> Expr:
-    """Bind an int64 value to a variable through a stack cell.
+    """Bind an int64 value to a variable loaded from a one-element stack buffer.
 
-    Simplification passes substitute ordinary bindings, which takes seconds for a page of index
-    arithmetic. They do not track values in memory. LLVM does, and removes the cell.
+    Simplification passes substitute ordinary bindings, which takes seconds for long index
+    arithmetic, but they do not track values in memory. LLVM does, and removes the buffer.
     """
     if isinstance(value, int | tirx.IntImm | tirx.Var) or dtype_of(value) != INDEX:
         return b.bind(name, value)
@@ -103,7 +103,7 @@ def widened(value: Expr, dtype: str, lanes: int) -> Expr:
 
 
 def nibble_of(words: Expr, place: int) -> Expr:
-    """Return number ``place`` of each word of eight numbers of four bits, as float32."""
+    """Return the number at ``place`` in each word of eight 4-bit numbers, as float32."""
     lanes = int(str(words.ty.dtype).partition("x")[2] or 1)
     shift = 8 * (place % 4) + 4 * (place // 4)
     if has_native(lanes):
@@ -124,16 +124,17 @@ class KernelForm:
         short: after the first ``whole`` K steps, which may read past a row of ``b``, the last
             vector of ``b`` is masked to ``tail`` lanes.
         b_dtype: element type of B if narrower than the sums; ``uint16`` holds bfloat16 bits.
-        dot: a dot instruction (:mod:`tvm_disc.target.dots`): A and B are words of bytes. Without
-            ``scaled``, words hold four bytes, and the sums are initialized from the row before B's
-            first. With it, B has ``bits``, and each row of A and group has ``WORDS`` numbers in
-            ``rows`` (:mod:`.integer`), with a stride of ``rows_step`` between rows of A.
+        dot: name of a dot instruction (:mod:`tvm_disc.target.dots`), or "". A and B are then
+            32-bit words of integers (:mod:`.integer`). Without ``scaled``, the sums start at the
+            values of the row before B's first row. With ``scaled``, numbers of B have ``bits``
+            bits, and ``rows``, of row stride ``rows_step``, has ``WORDS`` numbers for each group.
+
         tight: rows of a packed B are not padded beyond the last vector.
         scaled: B is quantized; ``group`` rows share a row of ``scale``. Sums are scaled per group.
-        zeros: a row of ``zero`` per group is subtracted from B first.
-        halves: those of ``scale`` and ``zero`` that are float16.
+        zeros: a row of zero points per group, ``zero``, is subtracted from B before scaling.
+        halves: the names, ``scale`` or ``zero``, of the parts whose elements are float16.
         keeps: each row of B is also stored, dequantized, at ``kept`` with a stride ``kept_step``.
-        bits: of a number of B if a word holds several along K (:class:`.layouts.WordsOfB`).
+        bits: bits of a number of B if a word holds several (:class:`.layouts.WordsOfB`), or 0.
     """
 
     ahead: bool = False
@@ -150,33 +151,33 @@ class KernelForm:
 
     @property
     def nibbles(self) -> bool:
-        """Whether words of eight numbers are widened to float32."""
+        """Return whether B consists of words of eight 4-bit numbers, widened to float32."""
         return self.bits == 4 and not self.dot
 
     @property
     def quads(self) -> bool:
-        """Whether exact sums of bytes are the result."""
+        """Return whether the results are exact integer sums of a dot instruction."""
         return bool(self.dot) and not self.scaled
 
     @property
     def rounded(self) -> bool:
-        """Whether A is rounded to int8 by groups."""
+        """Return whether A is rounded to int8 by groups of K."""
         return bool(self.dot) and self.scaled
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parameters of a group of rows of a quantized B."""
+        """Return the names of the pointers to arrays with one row per group of a quantized B."""
         return ("scale",) * self.scaled + ("zero",) * self.zeros
 
     @property
     def pointers(self) -> tuple[str, ...]:
-        """The pointer parameters; they precede the sizes."""
+        """Return the names of the pointer parameters; they precede the sizes."""
         more = ("kept",) * self.keeps + ("rows",) * self.rounded
         return ("a", "b", "c", *("ahead",) * self.ahead, *self.parts, *more)
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """The size parameters."""
+        """Return the names of the size parameters."""
         names = ("k", "lda", "ldb", "ldc", "accumulate")
         more = ("ahead_step",) * self.ahead + ("tail",) * self.masks + ("whole",) * self.short
         more += ("group",) * self.scaled + ("kept_step",) * self.keeps
@@ -185,7 +186,7 @@ class KernelForm:
 
     @property
     def masks(self) -> bool:
-        """Whether the last vector may be partial."""
+        """Return whether the last vector may be partial."""
         return self.tail or self.short
 
 
@@ -232,7 +233,7 @@ class RegisterTile:
         kept = _element_types(form, dtype)
         self.buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in self.pointers.items()}
         self.a, self.b, self.c = (self.buffers[n] for n in "abc")
-        # None unless the form masks its last vector
+        # UNSET if the form does not mask its last vector
         self.mask: Expr = first_lanes(self.params["tail"], lanes) if form.masks else UNSET
         self.starts = _row_starts(blk, lda, rows)
         self.tile_index = [(i, v) for i in range(rows) for v in range(vectors)]
@@ -303,7 +304,7 @@ class RegisterTile:
         """Emit the loop over K by groups of a quantized B.
 
         The sums of a group are scaled when they are added to the total, so that a step of K does no
-        extra work. If rows are kept, each row is scaled instead.
+        extra work. With ``keeps``, each row of B is scaled instead, before it is stored.
         """
         blk, k, group = self.blk, self.k, self.params["group"]
         totals: list[list[Buffer]] = []
@@ -369,7 +370,7 @@ class RegisterTile:
                 self._step(k0 + u, u % self.splits, nibble=u)
 
     def _step(self, kk: Expr, s: int, masked: bool = False, nibble: int = -1) -> None:
-        """Emit one step of K into the sums ``s``; ``nibble`` is its place in the words of B."""
+        """Emit step ``kk`` of K into the sums ``s``; ``nibble``: its index in a word of B or -1."""
         blk, lanes = self.blk, self.lanes
         if not self.streamed:
             self._fetch(kk, nibble)
@@ -389,7 +390,7 @@ class RegisterTile:
                 vstore(blk, self.sums[s][i][v], 0, lanes, self._multiply_add(s, i, v))
 
     def _centred(self, value: Expr, v: int) -> Expr:
-        """Return a vector of B minus its zero; if rows are kept, also scaled."""
+        """Return a vector of B minus its zero points; with ``keeps``, multiplied by its scale."""
         if self.zero:
             return value - vload(self.zero[v], 0, self.lanes)
         if not self.form.keeps:
@@ -445,9 +446,9 @@ def _next_line(
 ) -> Callable[[Expr], Expr]:
     """Return a function of the K step that prefetches for the next kernel: B if ``ahead``, else A.
 
-    Without gaps between rows, the next kernel's rows of A follow these. A short K ends before the
-    hardware prefetcher detects this: without the prefetch, 192 x T x T x 64 took 1.04 to 1.7 times
-    as long.
+    If A has no gaps between rows, the next kernel's rows follow those of this kernel. A kernel with
+    a short K ends before the hardware prefetcher detects the stream: without the prefetch, a batch
+    of 192 matmuls of T x T x 64 took 1.04 to 1.7 times as long.
     """
     if "ahead" in buffers:
         step = params["ahead_step"]
@@ -461,8 +462,8 @@ def _next_line(
 def _row_starts(blk: Block, lda: Expr, rows: int) -> list[Expr]:
     """Return the offsets of the rows of A, as 1 or 2 times values that are opaque to LLVM.
 
-    If LLVM saw that all offsets are multiples of ``lda``, it would save registers and recompute the
-    offsets in every step of K: nine instructions next to 27 multiply-adds.
+    If LLVM saw multiples of ``lda``, it would recompute the offsets in every step of K to save
+    registers: nine instructions next to 27 multiply-adds.
     """
     starts: list[Expr] = [i64(0)]
     bases: dict[int, Expr] = {}

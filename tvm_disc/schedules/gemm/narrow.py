@@ -116,7 +116,7 @@ def narrow_kernel(dtype: str, lanes: int, width: int) -> object:
 def _store_row(
     blk: Block, to: tuple[Buffer, Size], sums: tuple[Buffer, int, int], mask: Expr | None
 ) -> None:
-    """Reduce the steps of each column, and store the columns that exist."""
+    """Emit code that adds the lanes of each column, and stores the columns that exist."""
     acc, lanes, width = sums
     length = lanes // width
     while length > 1:
@@ -147,7 +147,7 @@ class FewColumns(Way):
         view = self.spec.b_affine
         assert view is not None
         for width, here in self._widths():
-            # otherwise the one column is contiguous and needs no copy
+            # a single column that is contiguous needs no copy
             apart = i64(view.k_stride) != 1
             with self.b.when(here if width > 1 else tirx.all(here, apart)):
                 self._fold(g, width)
@@ -228,10 +228,10 @@ class Lines(Way):
         j_range: tuple[Size, Size],
         along_rows: Expr | None,
     ) -> None:
-        """Emit rows times columns, each as (first, count).
+        """Emit the products of rows and columns, each given as (first, count).
 
-        If ``along_rows`` holds, each call computes several rows of one column, otherwise several
-        columns of one row. None means that it always holds.
+        If the condition ``along_rows`` holds, each call computes several rows of one column,
+        otherwise several columns of one row. None means that the condition always holds.
         """
         b, p, spec = self.b, self.plan, self.spec
         (row0, rows), (column0, columns) = i_range, j_range

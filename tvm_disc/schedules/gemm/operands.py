@@ -212,7 +212,7 @@ class Operands:
                     b.store(self.scratch, to + kk, cast(value, dtype))
 
     def _copy_words(self, g: Size, i_rows: tuple[Size, Size], k_block: tuple[Size, Size]) -> None:
-        """Emit a copy of rows of A as words of numbers.
+        """Emit a copy of rows of A as words of integers (:class:`.integer.NumbersOfA`).
 
         Numbers beyond K are arbitrary, since they are multiplied by zeros of B.
         """
@@ -292,7 +292,7 @@ class Operands:
         return [tirx.address_of(x[at]) for x in parts], [spec.group]
 
     def halves(self) -> tuple[str, ...]:
-        """Return those of ``scale`` and ``zero`` of a quantized B that are float16."""
+        """Return the names, ``scale`` or ``zero``, of the float16 parts of a quantized B."""
         parts = {"scale": self.spec.b_scale, "zero": self.spec.b_zero}
         return tuple(n for n, x in parts.items() if x is not None and str(x.dtype) == "float16")
 

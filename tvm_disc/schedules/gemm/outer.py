@@ -85,7 +85,7 @@ class OuterProducts(Way):
     """Computes a task as outer products."""
 
     def emit(self, g: Size, i_range: tuple[Size, Size], j_range: tuple[Size, Size]) -> None:
-        """Emit rows times columns; each range is (first, count)."""
+        """Emit the products of a range of rows and a range of columns, each as (first, count)."""
         b, dtype, lanes = self.b, self.spec.dtype, self.tile.lanes
         (a_view, b_view, out), (a_base, b_base, c_base) = in_place(self.spec, b, self.bind, g)
         (row0, rows), (column0, wanted) = i_range, j_range

@@ -28,11 +28,11 @@ def copy_contiguous(
     dst: tuple[Buffer, Size, str],
     pad: bool = False,
 ) -> None:
-    """Emit ``dst[off + e] = load(e)`` for ``e < elems``: whole vectors, then single elements, or
-    halves, quarters and so on of a vector if ``elems`` is known.
+    """Emit ``dst[off + e] = load(e)`` for ``e < elems``: full vectors, then the tail.
 
-    ``load(block, e, width)`` returns ``width`` elements at ``e``. With ``pad``, the last, partial
-    vector of ``dst`` is filled with zeros.
+    The tail is copied in vectors of half, a quarter and so on of the length if ``elems`` is known,
+    otherwise one element at a time. ``load(block, e, width)`` returns ``width`` elements at ``e``.
+    With ``pad``, the last vector of ``dst`` is filled up with zeros.
     """
     buf, off, dtype = dst
     if isinstance(elems, int) and not pad:
@@ -53,8 +53,8 @@ def copy_contiguous(
 
 
 def parts_of(count: int, begin: int = 0) -> list[tuple[int, int]]:
-    """Return ``count`` elements from ``begin`` as (first, size), whose sizes are falling powers of
-    two.
+    """Split ``count`` elements from ``begin`` into parts (first, size), largest first; sizes are
+    distinct powers of two.
     """
     parts, at = [], begin
     while count:

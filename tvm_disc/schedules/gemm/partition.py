@@ -15,8 +15,8 @@ from tvm_disc.target.dots import DOTS, QUAD
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.typing import Buffer, Expr, Size
 
-FEW_ROWS = 3  # up to this many rows of A, the sums are scaled instead of quantized weights
-WIDEST = 4  # largest factor by which tasks become wider without changing the groups of rows
+FEW_ROWS = 3  # up to this many rows of A, kernels scale the sums instead of the quantized weights
+WIDEST = 4  # largest factor by which the panels of a task grow, see GemmPartition._width
 MASKED_BYTES = 32  # since AVX2, loads and stores can mask lanes
 MASKED_BYTES_NARROW = 64  # only AVX-512 can mask elements of less than 32 bits
 Place = Callable[[Size, Size], tuple[Buffer, Size, Size]]  # buffer, offset, row stride
@@ -68,8 +68,8 @@ class GemmSpec:
     tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched`` is set.
     They and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
 
-    With ``dot``, a dot instruction, and without ``narrow``, a word of A and of the packed B (see
-    :class:`.layouts.QuadsOfB`) holds ``per`` numbers along K, and one step of K adds as many
+    If ``dot`` names a dot instruction and ``narrow`` is unset, a 32-bit word of A and of the packed
+    B (see :class:`.layouts.QuadsOfB`) holds ``per`` numbers along K, and one step of K adds ``per``
     products. ``fill_a`` then writes numbers of 8 or 16 bits (:mod:`.integer`).
 
     With ``narrow``, B is quantized: its value is ``(b_packed - b_zero) * b_scale``, where row ``k``
@@ -78,8 +78,9 @@ class GemmSpec:
     :class:`.layouts.WordsOfB`). Kernels dequantize B in registers. For more than ``m_r`` rows, the
     first row block stores the dequantized panel of a K block in scratch for the others.
 
-    With ``rounded``, rows of A are rounded to int8 by groups of K when they are copied. With
-    ``dot`` too, they stay bytes, and kernels multiply them by the numbers of B.
+    With ``rounded``, rows of A are rounded to int8 by groups of K when they are copied. If ``dot``
+    is also set, the copy consists of bytes, which a dot instruction multiplies by the numbers of B;
+    otherwise, the copy consists of the rounded values as float32.
 
     If ``dtype`` differs from ``acc_dtype`` (half or int8 operands), operands are converted while
     they are copied, and never read in place.
@@ -108,7 +109,7 @@ class GemmSpec:
     b_packed: Buffer | None = None
     direct: Direct | None = None
     a_packed_batched: bool = False
-    a_period: int = 0  # a batched packed A repeats after this many items; 0: never
+    a_period: int = 0  # a batched packed A repeats after this many items; 0: no repeats
     b_packed_batched: bool = False
     # total K of the packed B when batch item g reads rows [g * k, (g + 1) * k); 0 means that B is
     # shared
@@ -123,12 +124,12 @@ class GemmSpec:
 
     @property
     def quads(self) -> bool:
-        """Whether exact sums of bytes are the result."""
+        """Return whether kernels compute exact integer sums with a dot instruction."""
         return bool(self.dot) and not self.narrow
 
     @property
     def per(self) -> int:
-        """The numbers along K of a word of A."""
+        """Return the numbers along K in a word of A; 1 if A does not consist of words."""
         return DOTS[self.dot].per if self.quads else 1
 
 
@@ -183,7 +184,7 @@ def either(condition: bool | Expr, x: Size, y: Size) -> Size:
 
 
 def _bound(keep: Callable[[str, Size], Size], name: str, condition: bool | Expr) -> bool | Expr:
-    """Return a condition, bound to a variable if it is tested at run time."""
+    """Return ``condition``, bound to a variable first if it is a run-time expression."""
     return condition if isinstance(condition, bool) else keep(name, choice(condition, 1, 0)) > 0
 
 
@@ -234,7 +235,7 @@ class GemmPartition:
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
         self.width = self._width(spec, tile, keep)
         self.groups_n = keep("groups_n", cdiv(self.panels, self.width))
-        # bound: tested several times
+        # bound to a variable, because it is tested several times
         self.by_rows = _bound(keep, "by_rows", selection.by_rows)
         self.per_m = keep("per_m", per(self.blocks, most(self.groups_m, 1)))
         self.per_n = keep("per_n", per(self.panels, most(self.groups_n, 1)))
@@ -242,7 +243,7 @@ class GemmPartition:
         self.extra_rows = keep("extra_rows", m - self.base_rows * self.blocks)
         if tile.kc:
             turns = keep("turns", most(cdiv(k, tile.kc), 1))
-            unit = spec.group if 0 < spec.group < k else 8  # each K block begins with a new scale
+            unit = spec.group if 0 < spec.group < k else 8  # each K block starts a group
             self.kc = keep("kc", cdiv(per(k, turns), unit) * unit)
             k_blocks = most(cdiv(k, most(self.kc, 1)), 1)
             if bind is not None and not isinstance(turns, int):
@@ -267,7 +268,7 @@ class GemmPartition:
         # whether a K block of A is copied: a bool or a run-time condition
         self.copied = copies_a(spec) or selection.uses(Algorithm.COPIED)
         a_elems = either(self.copied, rows * self.block_elems, 0)
-        # Numbers that describe the groups of rounded rows of a K block.
+        # Offset of the numbers that describe the groups of rounded rows (WORDS for each group).
         self.parts_at = keep("parts_at", self.a_at + a_elems)
         self.row_parts = WORDS * cdiv(self.kc, spec.group) if spec.rounded and spec.dot else 0
         a_elems = a_elems + cdiv(rows * self.row_parts, line) * line
@@ -279,12 +280,12 @@ class GemmPartition:
         self.elems = self.b_at + b_elems
 
     def _width(self, spec: GemmSpec, tile: GemmTile, keep: Callable[[str, Size], Size]) -> Size:
-        """Return the panels per task; with packed weights, more if rows give enough tasks.
+        """Return the number of panels per task: more for packed weights and many groups of rows.
 
         A block of A stays in the second-level cache for all panels of the task, while packed panels
-        are streamed. The width is at most half of the panels, and grows with half the number of
-        groups of rows. Larger tasks would balance badly: two threads run nine tasks as five and
-        four.
+        are streamed. The result is at most half of the panels, and grows with half the number of
+        groups of rows. Larger tasks would balance badly: of nine tasks, one of two threads runs
+        five.
         """
         if spec.b_packed is None:
             return tile.n_panels
@@ -297,8 +298,9 @@ class GemmPartition:
         return either(self.selection.uses(Algorithm.AT_ONCE), batch, groups)
 
     def span(self, lo: Expr, hi: Expr, bind: Callable[[str, Size], Size]) -> TaskSpan:
-        """Return the work of tasks ``[lo, hi)``; row tasks of one range are merged into groups
-        again.
+        """Return the work of tasks ``[lo, hi)``.
+
+        If a task is one row of register tiles, the rows of the range are merged into groups.
         """
         rows = self.by_rows
         if rows is False:
@@ -346,7 +348,10 @@ def whole_vectors(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def may_leave_columns(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Return whether the last columns can be inner products: columns of B are contiguous."""
+    """Return whether the last columns can be computed as inner products along K.
+
+    Columns of B must be contiguous, and N unknown.
+    """
     view = spec.b_affine
     if view is None or not in_place_operands(spec, tile) or isinstance(known(spec.n), int):
         return False
@@ -356,8 +361,9 @@ def may_leave_columns(spec: GemmSpec, tile: GemmTile) -> bool:
 def last_columns(spec: GemmSpec, tile: GemmTile, selection: Selection) -> Size:
     """Return the number of columns that are computed as inner products along K.
 
-    With ``LAST_APART``, these are the columns beyond whole vectors, of a B with contiguous columns.
-    As another vector they would cost as much as a whole one, to transpose and to multiply.
+    With ``LAST_APART``, these are the columns after the last full vector; columns of B are
+    contiguous. In a register tile, they would cost as much as a full vector, both to transpose and
+    to multiply.
     """
     apart = selection.uses(Algorithm.LAST_APART)
     if apart is False:
@@ -402,10 +408,10 @@ def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def may_copy_rows(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Return whether rows of an A in place may be longer than a block of K.
+    """Return whether A is read in place and its rows may be longer than a block of K.
 
-    Kernels of one K block then read a small part of each row. Such a block touches one page per
-    row, and the rows often compete for the same sets of the first-level cache.
+    The kernels of one K block then read a small part of each row. They touch one page per row, and
+    the rows often compete for the same sets of the first-level cache.
     """
     k = known(spec.k)
     if spec.a_packed is not None or spec.b_packed is None or copies_a(spec) or spec.quads:

@@ -1,8 +1,8 @@
 """The *dot* template: a fused group as one GEMM.
 
-Operands are index lambdas. Head splits, transposes and im2col are therefore index changes inside
-the packing or loading of a tile. Element-wise consumers run on the tile while it is in registers.
-Constant operands are packed once, at compile time, for any dynamic sizes.
+Operands are functions of an index. Head splits, transposes and im2col therefore only change the
+indices at which a tile is loaded or packed. Element-wise consumers are applied to the finished sums
+of a register tile. Constant operands are packed once, at compile time, for any dynamic sizes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
 
 
 def rows_view(group: Group, node: Node, dots: Sequence[str] = ()) -> MatMulView:
-    """Return the view of a matmul; batch dims are more rows if B is one matrix."""
+    """Return the view of a matmul; if B is one matrix, batch dims are merged into the rows."""
     batch, m, n, k = matmul_dims(node)
     if batch and len(node.inputs[1].shape) == 2:
         batch, m = (), product([*batch, m])
@@ -66,9 +66,9 @@ def rows_view(group: Group, node: Node, dots: Sequence[str] = ()) -> MatMulView:
 
 
 def matmul_view(group: Group, node: Node, solver: Solver, dots: Sequence[str] = ()) -> MatMulView:
-    """Return the view of a matmul in which items that share B are more rows.
+    """Return the view of a matmul; batch items that share B are merged into one with more rows.
 
-    Items are merged only if A can be read in place afterwards, or could not be before.
+    Items are not merged if A can be read in place only without the merge.
     """
     view = rows_view(group, node, dots)
     shared = replace(view, shared=shared_items(group, node, view.batch, solver))
@@ -102,7 +102,7 @@ def gemm_plans(
     machine: Machine,
     copy_ns: CopyCost | None = None,
 ) -> list[Plan]:
-    """Return one plan per candidate tile, the default first.
+    """Return the plans of all candidate tiles and algorithms, those of the default tile first.
 
     ``copy_ns`` is the cost of copying A if the view copies it in pieces.
     """
@@ -238,7 +238,7 @@ class Strides:
 def _in_place(group: Group, view: View, solver: Solver, machine: Machine) -> dict[str, Strides]:
     """Return the operands whose element function is one load at an affine offset.
 
-    Which operands are packed is the same for all tiles.
+    The result is valid for all tiles, since the same operands are packed for each.
     """
     packed = view.packed(_tiles(view, machine)[0])
     result = {}
@@ -261,8 +261,8 @@ def strides_of(
     load.
 
     Args:
-        offsets: those of packed operands, of which the body reads one item at a time.
-        follow: nodes whose effect the body has when it reads, as in ``Lowering.locate``.
+        offsets: the offsets of ragged operands, of which the body reads one item at a time.
+        follow: nodes that the body itself evaluates when it reads, as in ``Lowering.locate``.
     """
     space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(Block(), space, solver)

@@ -30,7 +30,7 @@ from tvm_disc.schedules.gemm.tile import GemmTile, default_tile, rounded_tile
 from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import i64
 
-FINE_BLOCKS, FINE_PANELS = 4, 2  # finer tasks, so that there are enough for all threads
+FINE_BLOCKS, FINE_PANELS = 4, 2  # of smaller tasks, so that all threads have work
 AT_ONCE_ROWS, AT_ONCE_PANELS = 3, 2  # largest number of tiles of an item that is computed at once
 
 
@@ -56,7 +56,10 @@ class GemmKnobs(Knobs):
         return GemmKnobs(tile.m_r, tile.n_r, tile.kc, tile.m_blocks, tile.n_panels, text)
 
     def code(self) -> dict[str, Any]:
-        """Return the choices that select the code: the algorithm is an argument of the body."""
+        """Return the knobs that change the generated code.
+
+        The algorithm does not change it, because it is a run-time argument of the body.
+        """
         return {k: v for k, v in self.to_json().items() if k != "algorithm"}
 
 
@@ -85,7 +88,7 @@ def _with_fine(found: list[GemmTile]) -> list[GemmTile]:
 def algorithms(
     spec: GemmSpec, tile: GemmTile, default: bool = True, threads: int = 1
 ) -> list[tuple[Selection, tuple[Need, ...]]]:
-    """Return the algorithms of a body, each with the facts that it needs; the first needs none.
+    """Return the algorithms of a body, each with its conditions; the first has none.
 
     Algorithms that do not use register tiles are returned for the ``default`` tile only, and tasks
     by rows only if there are several ``threads``.
@@ -154,7 +157,7 @@ def _special(spec: GemmSpec, tile: GemmTile) -> list[_Offer]:
 
 
 def _may_share_lines(spec: GemmSpec) -> bool:
-    """Return whether rows of the result may end inside a cache line, whose writers are threads."""
+    """Return whether rows of the result may end inside a cache line that two threads write."""
     n, itemsize = known(spec.n), max(1, tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8)
     return not (isinstance(n, int) and n * itemsize % 64 == 0)
 

@@ -43,7 +43,7 @@ class PartsOfK:
     Attributes:
         whole: the plan of the unsplit matmul.
         spec: the sizes of the unsplit matmul.
-        operands: ``operands(view, body)`` returns its full specification inside a body.
+        operands: ``operands(view, body)`` returns the full specification of ``view`` in a body.
     """
 
     view: MatMulView
@@ -54,9 +54,7 @@ class PartsOfK:
     operands: Callable[[MatMulView, Body], macro_kernel.GemmSpec]
 
     def plans(self) -> list[Plan]:
-        """Return the split-K plan, or [] if splitting rows and columns already fills the
-        threads.
-        """
+        """Return the split-K plan, or [] if K cannot be split or each thread already has a task."""
         spec, parts = self.spec, self.machine.threads
         literal = isinstance(spec.n, int) and isinstance(spec.k, int)
         if parts < 2 or self.view.batch or not literal or spec.b_packed is None:
@@ -86,7 +84,7 @@ class PartsOfK:
         ]
 
     def _products(self, parts: int, sums: Node) -> Stage:
-        """Return the first stage: part g of K is item g of a batch."""
+        """Return the first stage: a batched matmul whose item g is part g of K."""
         view = replace(self.view, group=replace(self.view.group, outputs=[sums]))
         view.group.name += "_parts"
         depth = -(-self.spec.k // (8 * parts)) * 8
@@ -148,7 +146,10 @@ class PartsOfK:
 
 
 def _of_part(full: macro_kernel.GemmSpec, depth: Size, out: Buffer) -> macro_kernel.GemmSpec:
-    """Return the specification of part g of K; parts are stored one after the other."""
+    """Return the specification of a batched matmul whose item g is part g of K.
+
+    Each item stores its sums in ``out``, as an array of shape [parts, M, N].
+    """
     m, n, a, whole_a = i64(full.m), full.n, full.a_affine, full.load_a
 
     def store(b: Block, g: Size, i: Size, j: Size, value: Expr) -> None:

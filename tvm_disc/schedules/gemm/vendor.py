@@ -1,9 +1,9 @@
 """A variant that computes a matmul with a BLAS library already loaded by the process.
 
 The library is looked up with ``dlsym`` when the variant first runs, so programs do not link against
-it. If no library is found, the variant's need is false and another variant runs. The library
+it. If no library is found, the variant's condition is false and another variant runs. The library
 chooses its own number of threads. The variant exists if both operands and the result have a layout
-that BLAS accepts. Constant weights are packed for our own tiles instead.
+that BLAS accepts. A matmul with constant weights has no such variant; it uses packed weights.
 
 Without measured times, the variant is chosen only if the cost constants of the target's ISA level
 describe a library.
@@ -120,7 +120,7 @@ def _emit(view: MatMulView, body: Body, places: Any, letter: str) -> None:
             found = body.low.locate(partial(at, body.low, g, zero, zero))
             assert found is not None
             base = body.low.settle("base", found[1])
-            # Rows of the second operand's strides are columns of the matrix.
+            # A is row-major if it is contiguous along K, B if it is not.
             rows = is_one(place.k_stride) == (operand == 0)
             flags.append(_int32(_NO_TRANS if rows else _TRANS))
             address = tirx.address_of(body.buffers[place.node][base])

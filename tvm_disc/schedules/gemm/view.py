@@ -78,9 +78,8 @@ class View(Protocol):
 class MatMulView:
     """The index maps of a matmul.
 
-    ``batch`` and ``m`` are dims of the graph. If ``shared`` consecutive items have one B (see
-    :func:`shared_items`), an item of the view is all of them, and its rows are those of the first
-    item, the second, and so on.
+    ``batch`` and ``m`` are dims of the graph. If ``shared`` consecutive batch items use one B (see
+    :func:`shared_items`), they form one item of the view, and their rows are concatenated.
     """
 
     group: Group
@@ -101,7 +100,7 @@ class MatMulView:
 
     @property
     def rows(self) -> Any:
-        """The rows of an item of the view."""
+        """Return the number of rows of an item of the view."""
         return mul(self.m, self.shared)
 
     @property
@@ -110,7 +109,7 @@ class MatMulView:
 
     @property
     def dot(self) -> str:
-        """The dot instruction that multiplies the operands; "" if there is none."""
+        """Return the dot instruction that multiplies the operands; "" if there is none."""
         if self.rounded:
             bits = int(self.node.inputs[1].attrs["bits"])
             fits = (n for n in self.dots if DOTS[n].per == QUAD and DOTS[n].left_bits >= bits)
@@ -120,7 +119,7 @@ class MatMulView:
 
     @property
     def rounded(self) -> bool:
-        """Whether the rows of A are rounded to int8 by groups of K."""
+        """Return whether the rows of A are rounded to int8 by groups of K."""
         a = self.node.inputs[0]
         return a.row is not None and a.row.rounds and a in self.group.nodes
 
@@ -168,20 +167,20 @@ class MatMulView:
 
     @property
     def narrow(self) -> tuple[Node, ...]:
-        """The inputs (numbers, scale, zero) of weights that the kernels dequantize, or ()."""
+        """Return the inputs (numbers, scale, zero) of weights that kernels dequantize, or ()."""
         b = self.node.inputs[1]
         expands = b.row is not None and b.row.expands and b in self.group.nodes
         return b.inputs if expands and all(_is_weight(self.group, x) for x in b.inputs) else ()
 
     @property
     def bits(self) -> int:
-        """The bits of a number of quantized weights whose words hold several along K, or 0."""
+        """Return the bits of a quantized weight if a word holds several along K, otherwise 0."""
         bits = int(self.node.inputs[1].attrs["bits"]) if self.narrow else 0
         return bits if bits == 4 or (self.rounded and self.dot) else 0
 
     @property
     def rows_of_scale(self) -> int:
-        """The number of rows of quantized weights that share one scale; 0 without scales."""
+        """Return the number of rows of quantized weights that share one scale; 0 without scales."""
         return int(self.node.inputs[1].attrs["group"]) if len(self.narrow) > 1 else 0
 
     def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
@@ -239,7 +238,7 @@ def shared_items(group: Group, node: Node, batch: Sequence[Expr], solver: Solver
     the graph repeats each matrix of B by a broadcast. If the index map of B proves it, the rows of
     those items are rows of one matmul, and B is packed or read once for all of them.
 
-    1 if there is no proof. The number divides the number of items.
+    The result divides the number of items; it is 1 if nothing is proved.
     """
     for items in sorted(_candidates(group, node, batch), reverse=True):
         if static_dim(_simplify(product(batch) % items)) == 0 and _shares(
@@ -250,7 +249,7 @@ def shared_items(group: Group, node: Node, batch: Sequence[Expr], solver: Solver
 
 
 def _candidates(group: Group, node: Node, batch: Sequence[Expr]) -> set[int]:
-    """Return the numbers of items for which the operands of B have been repeated."""
+    """Return the sizes of the broadcast axes of B and of its operands, for :func:`shared_items`."""
     b = node.inputs[1]
     found = {static_dim(batch[-1])} if batch and len(b.shape) > 2 and is_one(b.shape[-3]) else set()
     for n in _computed(group, b):
@@ -263,15 +262,16 @@ def _candidates(group: Group, node: Node, batch: Sequence[Expr]) -> set[int]:
     return {size for size in found if size is not None and size > 1}
 
 
-# Index maps whose elements depend on the index through what they read alone.
+# Operators that copy elements: the index of an element selects the element read, nothing else.
 _MAPS = frozenset(f"relax.{n}" for n in ("broadcast_to", "permute_dims", "strided_slice"))
 
 
 def _shares(group: Group, node: Node, batch: Sequence[Expr], items: int, solver: Solver) -> bool:
-    """Prove that B of item ``g * items + t`` is B of item ``g * items``.
+    """Return whether B of item ``g * items + t`` is proved equal to B of item ``g * items``.
 
-    B is computed element by element from the same elements of the same operands.
+    Proved if corresponding elements are computed from the same elements of the same operands.
     """
+
     b = node.inputs[1]
     if not all(_maps(n) for n in _computed(group, b)):
         return False
