@@ -1,12 +1,12 @@
 """Depthwise convolutions of bytes: layout of the weights, and the sums of one line of taps.
 
 A vector of int32 has one channel per lane. With ``vpdpbusd``, a lane holds the bytes of four
-adjacent columns: one instruction adds four taps. From column to column the bytes move by one, and
-the next column enters at the top. Other processors multiply the number of one column by one weight
-(``vpmaddwd``, whose second product is 0).
+adjacent columns: one instruction adds four taps. To move to the next column, the lane is shifted by
+one byte, and the new column becomes its highest byte. Processors without this instruction multiply
+one column by one weight (``vpmaddwd``, whose second product is 0).
 
-The zero point is not subtracted from the numbers. Elements outside of the image have its value, and
-the sums begin with ``-zero * sum of the weights`` of the rows of taps that are inside.
+The zero point is not subtracted from the input. Instead, elements outside of the image get its
+value, and the sums start at ``-zero * sum of the weights`` of the rows of taps inside the image.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class ByteTaps:
 
     Attributes:
         dot: the dot instruction, or "" for a multiplication.
-        numbers: the type of the bytes.
-        zero: the number in memory that represents 0.
+        numbers: the element type of the input.
+        zero: the zero point of the input.
         taps: rows and columns of the window.
 
-    A word holds the weights of four columns, of which the first may be 0, or of one. The last
-    ``rows + 1`` vectors are the initial sums of the first 0, 1, 2 ... rows of taps.
+    A word holds the weights of ``per`` columns, four or one. The first word of a row may start with
+    zeros. The last ``rows + 1`` vectors are the initial sums for the first 0, 1 ... rows of taps.
     """
 
     dot: str
@@ -54,32 +54,32 @@ class ByteTaps:
 
     @property
     def per(self) -> int:
-        """The taps of a word."""
+        """Return the number of taps in a word."""
         return QUAD if self.dot and DOTS[self.dot].per == QUAD else 1
 
     @property
     def words(self) -> int:
-        """The words of a row of taps."""
+        """Return the number of words in a row of taps."""
         return -(-self.taps[1] // self.per)
 
     @property
     def ahead(self) -> int:
-        """The weights of the first word that are 0."""
+        """Return the number of zeros before the weights of the first word of a row."""
         return self.words * self.per - self.taps[1]
 
     @property
     def vectors(self) -> int:
-        """The vectors of one vector of channels."""
+        """Return the number of packed vectors for each vector of channels."""
         return self.taps[0] * self.words + self.taps[0] + 1
 
     @property
     def added(self) -> int:
-        """What is added to each number."""
+        """Return the number that is added to each input element, so that bytes are unsigned."""
         return NumbersOfA(self.numbers, self.per).added
 
     @property
     def outside(self) -> int:
-        """The number outside of the image."""
+        """Return the value of elements outside of the image: the zero point plus ``added``."""
         return self.zero + self.added
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
@@ -116,7 +116,7 @@ class ByteTaps:
 
 
 def bytes_read(group: Group, node: Node) -> tuple[Node, int]:
-    """Return the operand in memory that a window reads, and its zero point."""
+    """Return the operand that a window reads from memory, and its zero point (0 without one)."""
     data = node.inputs[0]
     found = zero_point(data) if data in group.nodes else None
     return found or (data, 0)
@@ -148,9 +148,9 @@ def emit_line(
     """Emit the sums of one line of taps.
 
     Args:
-        steps: columns of the tile, stride and dilation.
-        words: the weights.
-        load: returns the numbers of an input column, also of one outside of the image.
+        steps: (columns of the tile, stride, dilation).
+        words: the words of weights of the line.
+        load: returns the elements of an input column, which may be outside of the image.
         sums: one buffer for each column of the tile.
     """
     columns, stride, gap = steps
@@ -174,7 +174,7 @@ def emit_line(
         for t, k in uses[column]:
             word, place = divmod(form.ahead + k, form.per)
             if rolling and place != QUAD - 1:
-                continue  # the word ends at a later column
+                continue  # the product is added at the last column of the word
             total = vload(sums[t], 0, lanes)
             if lanes == 1:
                 total = total + x * form.weight(words[word], k)

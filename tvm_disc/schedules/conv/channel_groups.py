@@ -3,7 +3,7 @@
 A vector holds output channels of one group, or of several groups if a group is narrower than a
 vector. An input channel is broadcast to the lanes of its group, and multiplied with a vector of
 weights for every window that contains it (Zhang, Franchetti and Low, 2018, section 3). Unlike in a
-pixel GEMM, the input is not copied first. Rows of taps in the padding cost nothing. Groups
+pixel GEMM, the input is not copied first. Rows of taps in the padding are skipped. Groups
 of a few channels (ResNeXt, RegNet) are as fast as wide ones.
 """
 
@@ -24,12 +24,12 @@ from tvm_disc.schedules.packing import Array, Form
 from tvm_disc.tir.builder import Block, first_lanes, i64, ramp
 from tvm_disc.typing import UNSET, Buffer, Expr
 
-_MOST_TOGETHER = 4  # groups of a vector: each input channel takes one load per group
-_MANY_BYTES = 1 << 20  # bytes of weights from which threads divide the output channels, too
-# 7 sums are too few for two multiplications per cycle: dense layers reach 0.6 to 1.1 times the
-# speed
+_MOST_TOGETHER = 4  # groups in a vector; each input channel takes one load per group
+_MANY_BYTES = 1 << 20  # from this size of weights, output channels are divided, too
+# With vectors of fewer bytes, dense layers reach 0.6 to 1.1 times the speed of a pixel GEMM: the 7
+# sums of a tile are too few for two multiply-adds per cycle.
 _WIDE_BYTES = 64
-_MOST_SINGLE = 8  # without masks, at most one in this many channels may be computed alone
+_MOST_SINGLE = 8  # without masks, at most one in so many channels is computed singly
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Channels:
     Attributes:
         first: first output channel.
         weights: offset of its weights.
-        mask: the lanes that are channels; None means all.
-        inputs: first input channel that it needs.
+        mask: the lanes that hold a channel; None means all.
+        inputs: first input channel that the vector reads.
         groups: number of channel groups in the vector.
     """
 
@@ -58,7 +58,7 @@ class Channels:
 
 @dataclass(frozen=True)
 class Run:
-    """``count`` equal vectors: ``filled`` lanes of each are channels, of ``groups`` groups."""
+    """``count`` vectors, each with ``filled`` channels of ``groups`` groups."""
 
     count: int
     filled: int
@@ -83,12 +83,12 @@ class GroupCut:
 
     @property
     def together(self) -> int:
-        """The number of groups in a vector."""
+        """Return the number of groups in a vector."""
         return max(1, min(self.lanes // self.outs, _MOST_TOGETHER, self.groups))
 
     @property
     def each(self) -> int:
-        """The number of vectors of a group; 1 if the group is narrower than a vector."""
+        """Return the number of vectors of a group; 1 if the group is narrower than a vector."""
         return -(-self.outs // self.lanes)
 
     @property
@@ -96,7 +96,7 @@ class GroupCut:
         return -(-self.groups // self.together) * self.each
 
     def runs(self) -> Iterator[Run]:
-        """Yield all vectors as runs of equally filled ones; each run is one loop."""
+        """Yield all vectors as runs; the code of each run is one loop."""
         if self.each > 1:
             whole, rest = divmod(self.outs, self.lanes)
             yield Run(self.groups * whole, self.lanes, 1, whole, 0)
@@ -109,8 +109,9 @@ class GroupCut:
             yield Run(1, rest * self.outs, rest, 1, whole)
 
     def refusal(self, taps: Sequence[int], dtype: str, vector_bytes: int) -> str | None:
-        """Return why a pixel GEMM is faster, or None, for ``taps`` and accumulators of
-        ``dtype``.
+        """Return why a pixel GEMM is at least as fast for a window ``taps``; None if it is not.
+
+        ``dtype`` is the accumulator's.
         """
         masks = has_masks(vector_bytes, dtype)
         if math.prod(taps) == 1 and self.groups == 1:
@@ -128,12 +129,12 @@ class GroupCut:
 
     @property
     def block(self) -> int:
-        """The number of vectors of a task."""
+        """Return the number of full vectors in a task."""
         return max(1, -(-next(self.runs()).count // self.parts))
 
     @property
     def blocks(self) -> int:
-        """The number of tasks of a row."""
+        """Return the number of tasks into which the channels of a row are divided."""
         return max(1, -(-next(self.runs()).count // self.block))
 
     def channels(self, block: Block, run: Run, at: Expr, taps: int) -> Channels:
@@ -214,8 +215,9 @@ class GroupVectors:
 def broadcast(
     block: Block, buffer: Buffer, where: Expr, at: Channels, cut: GroupCut, dtype: str
 ) -> Expr:
-    """Return the input channel at ``where`` of the first group, and the same of others, in
-    their lanes.
+    """Return a vector that holds, in the lanes of each group, one input channel of that group.
+
+    ``where`` is the offset of the first group's channel.
     """
     parts = []
     for j in range(at.groups):

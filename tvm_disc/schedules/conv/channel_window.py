@@ -42,10 +42,10 @@ from tvm_disc.tir.builder import const, first_lanes, i64, masked_load, ramp
 from tvm_disc.tir.index import mul, product
 from tvm_disc.typing import Buffer, Expr, Size
 
-# columns of a tile: with the weights of a row of taps they fill 16 registers; widths of 7 x 2^k are
-# common
+# Columns of a tile. Their sums and the weights of a row of taps fill 16 registers. Images are often
+# 7 x 2^k columns wide.
 _COLUMNS = 7
-_MOST_TAPS = 16  # taps of a row of the window, which are unrolled
+_MOST_TAPS = 16  # largest number of taps in a row of the window; they are unrolled
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _refusal(group: Group, node: Node, data: Node) -> str | None:
 
 
 def _columns(width: int | None) -> int:
-    """Return the number of columns of a tile that wastes least of the last tile."""
+    """Return the number of columns of a tile for which the last tile is fullest."""
     if width is None:
         return _COLUMNS
     sizes = range(min(4, max(width, 1)), min(_COLUMNS + 1, max(width, 1)) + 1)
@@ -209,7 +209,7 @@ class _Emitter:
         taps = literal_taps(node)
         assert taps is not None
         self.taps = taps
-        # vectors of weights of a row of taps, and of one vector of channels
+        # number of vectors of weights for a row of taps, and for a vector of channels
         self.row_vectors = taps[-1] if form is None else form.words
         self.weight_vectors = math.prod(taps) if form is None else form.vectors
         self.extents = [i64(d) for d in spatial(node, self.data.shape)]
@@ -226,7 +226,7 @@ class _Emitter:
         self.far_input = self._is_far(self.data, prefetch_bytes)
         self.vectors = self.block.bind("vectors", tirx.floordiv(i64(self.channels), self.lanes))
         self.rest = self.block.bind("rest", i64(self.channels) - self.vectors * self.lanes)
-        # With one channel the index is a literal 0, along which no vector can be read.
+        # With one channel, its index is a literal 0, which cannot become a vector of indices.
         keep = self.masks and static_dim(self.rest) != 0 and static_dim(self.channels) != 1
         self.keep = self.block.bind("keep", first_lanes(self.rest, self.lanes)) if keep else None
         with low.loop("row", body.hi - body.lo, begin=body.lo) as row:
@@ -287,7 +287,10 @@ class _Emitter:
             self._last_channels(lines, edge)
 
     def _edge(self, lines: _Lines, tile: _Tile) -> None:
-        """Emit the vectors of a tile that crosses an edge; a short one is half as wide."""
+        """Emit the vectors of a tile that crosses an edge.
+
+        If the tile has at most half of its columns, a tile of half the width is used.
+        """
         block, low, width = self.block, self.low, self.node.shape[-2]
         half = (tile.columns + 1) // 2
         if static_dim(width) is not None:  # the tile size was chosen for this width
@@ -328,7 +331,7 @@ class _Emitter:
         return line
 
     def _vectors(self, lines: _Lines, tile: _Tile) -> None:
-        """Emit the channels in whole vectors, or those of all groups."""
+        """Emit the full vectors of channels; for grouped convolutions, all channels."""
         if self.cut is not None:
             self._blocks(lines, tile, self.cut)
             return
@@ -340,9 +343,7 @@ class _Emitter:
             self._sums(lines, tile, Channels(first, weights, self.lanes, inputs=first))
 
     def _blocks(self, lines: _Lines, tile: _Tile, cut: GroupCut) -> None:
-        """Emit the channels of one block; the last block includes those that fill no whole
-        vector.
-        """
+        """Emit the channels of one block; the last block includes the partial vectors."""
         size, blocks = cut.block, cut.blocks
         whole, *rest = cut.runs()
         begin = lines.block * size
@@ -382,7 +383,7 @@ class _Emitter:
     # --- one vector of channels --------------------------------------------------------------
 
     def _sums(self, lines: _Lines, tile: _Tile, at: Channels) -> None:
-        """Emit the sums of one register tile, and their stores."""
+        """Emit the sums of one register tile, the epilogue and the stores."""
         block, low, dtype = self.block, self.low, self.spec.dtype
         identity = self.spec.reducer.identity(dtype)
         sums = [block.alloc("sum", at.lanes, dtype) for _ in range(tile.columns)]
@@ -429,9 +430,9 @@ class _Emitter:
         self._columns_of(tile, at, base, weights, load, sums)
 
     def _first_sums(self, lines: _Lines, at: Channels, form: ByteTaps) -> Expr:
-        """Return the initial sums of numbers with a zero point."""
+        """Return the initial sums that correct for the zero point of the input."""
         buffer = self.body.buffers[self.node.inputs[1]]
-        begin = tirx.min(lines.begin[-1], i64(form.taps[0]))  # no row of taps may be inside
+        begin = tirx.min(lines.begin[-1], i64(form.taps[0]))  # if no row of taps is inside
         place = at.weights + form.taps[0] * form.words * self.lanes
         before, behind = (
             vload(buffer, bind_opaque(self.block, "sums_at", place + row * self.lanes), at.lanes)
@@ -440,7 +441,7 @@ class _Emitter:
         return self.block.bind("first", behind - before)
 
     def _number(self, tile: _Tile, at: Channels, base: Expr, column: int, form: ByteTaps) -> Expr:
-        """Return the numbers of an input column, which may be outside of the image."""
+        """Return the elements of an input column as int32; the column may be outside the image."""
         block, where = self.block, base + mul(i64(column), self.input_channels)
         if tile.inside:
             return block.bind("x", form.number(self._load(where, at), at.lanes))
@@ -506,8 +507,9 @@ class _Emitter:
         ]
 
     def _is_inside(self, tile: _Tile, column: int) -> Expr:
-        """Return the condition that an input column exists; a negative one becomes a large
-        unsigned number.
+        """Return the condition that an input column exists.
+
+        One unsigned comparison suffices: a negative column becomes a large number.
         """
         at = tirx.Cast("uint64", tile.first + column)
         return at < tirx.Cast("uint64", self.extents[-1])

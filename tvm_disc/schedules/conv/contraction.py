@@ -1,4 +1,4 @@
-"""Contractions and windows as reductions: what one output element sums over.
+"""Contractions and windows as reductions: the terms that each output element sums up.
 
 Every operator of class REDUCE, DOT and CONV is described by one :class:`Contraction`. The fallback
 template runs any of them; specialized templates recognize those that they compute faster.
@@ -34,7 +34,7 @@ class Contraction:
     Attributes:
         extents: the reduced dims, outermost first.
         dtype: the accumulator's dtype.
-        element: the reduced value at an output index and a reduction index.
+        element: returns the value to reduce at an output index and a reduction index.
     """
 
     extents: tuple[Any, ...]
@@ -250,8 +250,10 @@ def _window(node: Node, rank: int) -> tuple[Any, ...]:
 def _clipped(
     node: Node, geo: WindowGeometry, data: Node, index: Index, k: Index
 ) -> tuple[list[Expr], Expr | None]:
-    """As ``geo.source``; with ``ceil_mode`` the last window may exceed the input without
-    padding.
+    """Return the input position of tap ``k``, and the condition that it is inside the input.
+
+    Unlike ``geo.source``, this supports ``ceil_mode``: the last window may then extend beyond the
+    input even without padding.
     """
     if node.attrs.get("ceil_mode"):
         rank = len(geo.strides)

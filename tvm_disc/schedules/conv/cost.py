@@ -23,7 +23,7 @@ class DirectSums:
         shape: the output shape without its channels.
         taps, geometry: those of the window.
         vectors: vectors of output channels.
-        together: groups of a vector.
+        together: groups in a vector.
         members: input channels of a group.
         columns: adjacent outputs computed at a time.
         weight_bytes: size of the packed weights.
@@ -59,16 +59,16 @@ class DirectSums:
         """Return the cycles of a row of taps, for one input channel of a group and ``columns``
         outputs of an image of ``width``.
 
-        If there are fewer sums than multiply-adds in flight, each waits for the one before it.
+        If there are fewer independent sums than multiply-adds in flight, latency limits the speed.
         """
         taps = self.taps[-1]
         stride, gap = self.geometry.strides[-1], self.geometry.dilation[-1]
         reads = {t * stride + k * gap for t in range(columns) for k in range(taps)}
         inputs = np.minimum(len(reads), width * stride)
         inside = np.minimum(taps, width * stride)
-        merged = inputs * (self.together - 1)  # vectors of several groups
+        merged = inputs * (self.together - 1)  # selects by group
         sums = max(columns, model.sums_in_flight) * inside + merged
-        loads = inputs * self.together / 2 + taps  # one element takes half of a vector's bandwidth
+        loads = inputs * self.together / 2 + taps  # loading an element costs half a vector load
         return np.asarray(np.maximum(sums / model.fma_per_cycle, loads / model.load_per_cycle))
 
 
@@ -79,8 +79,8 @@ class CopiedWindows:
     Attributes:
         shape: the output shape without its batch and channels.
         taps, geometry: those of the window.
-        run: taps of the last axis that are one contiguous piece.
-        channels: channels of a tap.
+        run: taps of the last axis in one contiguous piece.
+        channels: input channels of each tap.
         lanes: elements of a vector.
     """
 
@@ -95,7 +95,7 @@ class CopiedWindows:
         """Return the nanoseconds of copying one element at each point."""
         *rows, width = (_values(d, points) for d in self.shape)
         length, last = self.run * self.channels, len(rows)
-        # Windows of the first and last outputs of a row cross its ends.
+        # Windows of the first and last outputs of a row extend into the padding.
         ends = [self.geometry.padding[last], self.geometry.padding[2 * last + 1]]
         crossing = sum(-(-p // self.geometry.strides[last]) for p in ends)
         whole: Values = 1 - np.minimum(crossing / np.maximum(width, 1), 1)
@@ -112,7 +112,7 @@ def _inside(geometry: WindowGeometry, taps: Sequence[int], axis: int, count: Val
     """
     stride, most = geometry.strides[axis], np.maximum(count, 1)
     ends = [geometry.padding[axis], geometry.padding[axis + len(taps)]]
-    # Windows begin p, p - stride, ... positions before the image.
+    # With padding p, the windows at an end extend p, p - stride, ... positions outside the image.
     outside = sum(p * (p + stride) / (2 * stride) for p in ends)
     found = taps[axis] - outside / (geometry.dilation[axis] * most)
     return np.asarray(np.minimum(np.maximum(found, 1), most * stride))
@@ -133,7 +133,7 @@ def filtered_ns(
 def _no_less(time: Values, moved: Values | float, model: CostModel) -> Values:
     """Return the larger of ``time`` and the time to read ``moved`` bytes of weights.
 
-    Bytes in the near cache cost nothing in addition to the loads of ``time``.
+    Only bytes beyond the size of the near cache count; ``time`` includes the loads from that cache.
     """
     far = np.maximum(moved - model.near_bytes, 0)
     return np.asarray(np.maximum(time, far * model.far_byte_ns))

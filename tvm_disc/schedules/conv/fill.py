@@ -1,10 +1,11 @@
-"""Filling of im2col panels by vectors.
+"""Filling of im2col panels with vector loads and stores.
 
-The columns of a panel are divided into runs, where a run is its part in one row of output pixels of
-one image. For one tap and every input channel, a run is the same few vectors of an input row. Masks
-select the lanes inside the input. They are computed once for all channels, so padding needs neither
-a copy nor a test per element. With a stride of two, two vectors are read and every other lane is
-kept. Without taps, strides and padding, a whole image is one row.
+The columns of a panel are divided into runs. A run contains the columns that are adjacent pixels of
+one output row of one image. For each tap and input channel, the run is copied from a contiguous
+part of an input row. Masks select the lanes inside the input. They are computed once for all
+channels, so padding requires no copy of the input and no test per element. With a stride of two,
+two vectors are read and every other lane is kept. For a pointwise convolution, a whole image is
+treated as one row.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def literal_dims(dims: Sequence[Expr]) -> list[int]:
 
 @dataclass(frozen=True)
 class Panel:
-    """The target of the columns: row k of the block of channels is at ``at + k * width``.
+    """The destination of the columns: row k of the block of channels is at ``at + k * width``.
 
-    ``vectors`` is the number of vectors of the widest panel.
+    ``vectors`` is the number of vectors in a row of the widest panel.
     """
 
     columns: Expr
@@ -61,9 +62,9 @@ class Panel:
 class Source:
     """The compact input of a convolution: its spatial dims, those of the result, and the taps.
 
-    If ``lead`` is not 1, it is the number of outer rows of taps, and a panel may skip rows of taps
-    at either end. They are then the outermost dim of the panel, before the channels. If it is 1,
-    channels are outermost.
+    ``lead`` is the number of outer rows of taps if a panel may skip rows of taps at either end; the
+    rows of a panel are then ordered by row of taps, then by channel. If ``lead`` is 1, they are
+    ordered by channel first.
     """
 
     data: Buffer
@@ -79,7 +80,7 @@ class Source:
 
     @staticmethod
     def of(node: Node, data: Buffer, groups: int, lead: int) -> Source:
-        """Return the input of a convolution; a pointwise convolution has one spatial dim."""
+        """Return the input of a convolution; for a pointwise one, spatial dims are merged."""
         rank = len(node.shape) - 2
         geo = geometry(node, rank)
         channels, *taps = literal_dims(node.inputs[1].shape[1:])
@@ -94,22 +95,22 @@ class Source:
 
     @property
     def dense(self) -> bool:
-        """Whether columns are the input's pixels."""
+        """Return whether a column is one input pixel: one tap and no padding."""
         return len(self.taps) == 1 and self.taps[0] == 1 and not any(self.padding)
 
     @property
     def inner(self) -> int:
-        """The number of taps in each of the rows of taps that a panel may skip."""
+        """Return the number of taps in each outer row of taps."""
         return math.prod(self.taps) // self.lead
 
     @property
     def plane(self) -> Expr:
-        """The number of elements of one channel of one image."""
+        """Return the number of elements of one channel of one image."""
         return product(self.extents)
 
 
 class PanelFill:
-    """Emits the filling of one panel with the rows of taps (first, count)."""
+    """Emits code that fills one panel for the outer rows of taps ``taps``, as (first, count)."""
 
     def __init__(
         self, source: Source, low: Lowering, block: Block, panel: Panel, taps: tuple[Size, Size]
@@ -123,9 +124,10 @@ class PanelFill:
         channels: tuple[Size, Size],
         lines: tuple[Size, Size],
     ) -> None:
-        """Emit rows of ``channels`` (first, count), starting at the pixel ``place`` (image, pixel).
+        """Emit the panel rows of ``channels``, given as (first, count).
 
-        Columns are pixels of the ``lines`` [begin, end) of every image.
+        The first column is the pixel ``place``, given as (image, pixel). The following columns are
+        pixels in the rows ``lines``, as [begin, end), of that image and of the next ones.
         """
         b, source, panel = self.b, self.source, self.panel
         image, pixel = place
@@ -156,7 +158,7 @@ class PanelFill:
             b.store(start_at, 0, zero)
 
     def _clear_last(self, channels: Size) -> None:
-        """Emit zeros in the lanes after the last column, because products read them."""
+        """Emit stores of zeros to the lanes after the last column, because kernels read them."""
         b, panel = self.b, self.panel
         rows = channels * self.source.inner * self.taps[1]
         whole = bind_opaque(b, "whole", tirx.truncdiv(i64(panel.columns), i64(panel.lanes)))
@@ -168,8 +170,8 @@ class PanelFill:
     def _run(
         self, lead: Expr, run: tuple[Sequence[Size], Size, Size, Size], channels: Size
     ) -> None:
-        """Emit all taps and channels of a run: (index of its input row, first pixel, column,
-        length).
+        """Emit all taps and channels of a run: (index of its output row, first pixel in the row,
+        first column in the panel, length).
         """
         b, source, panel = self.b, self.source, self.panel
         where, start, filled, length = run
@@ -199,9 +201,9 @@ class PanelFill:
             )
             most = panel.vectors
             each: AbstractContextManager[None] = nullcontext()
-            # with a stride, there are too few mask registers
+            # with a stride, each vector has several masks, too many for the mask registers
             if source.strides[-1] == 1 and most > 1:
-                with b.when(vectors == most):  # reads each row of the input once for all vectors
+                with b.when(vectors == most):  # one pass over each input row
                     every = [i64(v) for v in range(most)]
                     self._vectors(every, place, part, channels, most * panel.lanes)
                 each = b.otherwise()
@@ -216,7 +218,7 @@ class PanelFill:
         channels: Size,
         width: Size,
     ) -> None:
-        """Emit some vectors of a run, for every channel, into a panel of this width."""
+        """Emit vectors of a run for every channel; ``width`` is the panel's row stride."""
         b, source, panel = self.b, self.source, self.panel
         base, tap, filled = place
         to = bind_opaque(b, "to", panel.at + tap * width + filled)
@@ -236,7 +238,7 @@ class PanelFill:
                 b.masked_store(panel.buffer, put + v * lanes, value, keep)
 
     def _first_row(self, k: Sequence[Expr], channels: Size) -> Expr:
-        """Return the row of the first channel at taps ``k``."""
+        """Return the panel row of tap ``k`` of the first channel."""
         source = self.source
         if source.lead == 1:
             return _position(k, source.taps)

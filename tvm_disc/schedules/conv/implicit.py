@@ -1,8 +1,8 @@
 """Convolutions as implicit GEMMs: rows are output channels, columns are output pixels.
 
 Only one packed panel of the im2col matrix exists at a time. A panel row is filled run by run, where
-a run is its part in one row of output pixels. The part of a run inside the input is a copy with the
-convolution's stride, the rest is zero. No pixel needs a division or a test.
+a run contains the columns in one row of output pixels. The part of a run inside the input is copied
+with the convolution's stride, and the rest is set to zero. No pixel needs a division or a test.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ConvView:
 
     @property
     def groups(self) -> int:
-        """The number of channel groups."""
+        """Return the number of channel groups."""
         return int(self.node.attrs["groups"])
 
     def traits(self, packed: dict[str, object]) -> dict[str, object]:
@@ -71,15 +71,15 @@ class ConvView:
         return {"fill_b": fill}
 
     def starts_aligned(self, lanes: int) -> bool:
-        """Return whether rows of the image are whole vectors.
+        """Return whether rows of the image consist of full vectors.
 
-        Otherwise a panel that spans several images may start anywhere in an image.
+        If they do not, a panel that spans several images may start anywhere in an image.
         """
         row = static_dim(self.node.shape[-1])
         return row is not None and row % lanes == 0
 
     def _split(self, g: Expr, channel: Expr, per_group: Any) -> tuple[Expr, Expr]:
-        """Return the image and the channel of a channel of batch item ``g``."""
+        """Return (image, channel in the image) of ``channel`` in batch item ``g``."""
         if self.groups == 1:
             return g, channel
         image = tirx.floordiv(i64(g), i64(self.groups))

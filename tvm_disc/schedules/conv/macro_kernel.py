@@ -1,13 +1,13 @@
 """The body of a convolution as an implicit GEMM: output channels times output pixels.
 
 A task is a group of row blocks (output channels) times a group of panels (output pixels) of one
-item. An item is an image and a group of channels. For small images it is a group of channels of all
-images, so that images do not each end in a panel of few columns. The im2col matrix exists for one
-block of input channels at a time. The panels of that block stay in the second-level cache while
-every row block of weights is read once; sums stay in scratch between blocks. Weights are packed in
-the order in which they are read, and each kernel call prefetches a part of the next call's. If all
-weights of a task fit into the cache beside a panel, panels are filled and used one by one instead,
-and calls prefetch the input of the next panel.
+item. An item is one group of channels of one image. For small images, an item is one group of
+channels of all images, so that not every image ends in a panel of few columns. The im2col matrix
+exists for one block of input channels at a time. The panels of that block stay in the second-level
+cache while every row block of weights is read once; sums stay in scratch between blocks. Weights
+are packed in the order in which they are read, and each kernel call prefetches a part of the next
+call's weights. If all weights of a task fit into the cache beside a panel, each panel is instead
+filled and multiplied before the next one is filled, and calls prefetch the input of the next panel.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from tvm_disc.typing import Buffer, Expr, Size
 Store = Callable[..., Any]
 
 _DEPTH = 512  # rows of the im2col matrix that exist at a time
-_SMALL_IMAGE = 512  # images of fewer pixels share panels
-_ROW_BLOCKS = 5  # a task has up to this many times the row blocks of a matmul's task
-_LEAST_BLOCKS = 4  # least row blocks for which filling a panel pays
+_SMALL_IMAGE = 512  # a panel may contain pixels of several images with fewer pixels
+_ROW_BLOCKS = 5  # largest ratio of the row blocks of a task to those of a matmul's task
+_LEAST_BLOCKS = 4  # fewest row blocks of a task; with fewer, filling panels costs too much
 
 
 def depth_of(channels: int, taps: int) -> int:
@@ -54,8 +54,8 @@ class ConvWeights:
     """Layout of weights: ``w[out, in / groups, taps...]`` as ``[group, block of in, out / groups,
     row]``.
 
-    A row is the channels and taps of a block, zero padded to an odd number of cache lines. If
-    panels may skip rows of taps, the ``lead`` rows of taps are its outermost dim.
+    A row holds the channels and taps of a block, zero padded to an odd number of cache lines. If
+    panels may skip rows of taps, the row is ordered by its ``lead`` outer rows of taps first.
     """
 
     groups: int
@@ -82,7 +82,7 @@ class ConvWeights:
 
 @dataclass(frozen=True)
 class ConvShape:
-    """Sizes of a convolution; those of its weights are literal, per group of channels.
+    """Sizes of a convolution. Sizes of the weights are ints and count one group of channels.
 
     ``lead`` is the number of rows of taps that a panel may skip, see :mod:`.zones`.
     """
@@ -107,13 +107,14 @@ class ConvShape:
 
     @property
     def depth(self) -> int:
-        """The number of rows of the im2col matrix."""
+        """Return the number of rows of the im2col matrix."""
         return self.channels * self.taps
 
     @property
     def known_columns(self) -> int | None:
-        """The number of columns of one item if known, otherwise None; small images are side by
-        side.
+        """Return the number of columns of one item, or None if it is unknown at compile time.
+
+        An item of small images contains the pixels of all images.
         """
         images, pixels = known(self.images), known(self.pixels)
         if not isinstance(pixels, int):
@@ -126,7 +127,8 @@ class ConvShape:
 class ConvCut:
     """The division of the work into tasks; ``keep`` binds a non-literal size.
 
-    Weights of a task of up to ``near_bytes`` stay in the core's cache beside a panel.
+    If the weights of a task have at most ``near_bytes`` bytes, they stay in the core's cache beside
+    a panel.
     """
 
     def __init__(
@@ -163,12 +165,12 @@ class ConvCut:
         self.groups_n = keep("groups_n", cdiv(self.panels, tile.n_panels))
         added = more_panels(shape.lead, shape.rows)
         self.per_n = keep("per_n", cdiv(self.panels + added, most(self.groups_n, 1)))
-        # With too few columns for the threads, rows are divided further.
+        # With too few columns to give every thread a task, rows are divided further.
         wanted = cdiv(threads, most(self.items * self.groups_n, 1))
         finest = -(-self.blocks // _LEAST_BLOCKS)
         self.groups_m = keep("groups_m", most(groups_m, least(wanted, finest)))
         self.per_m = keep("per_m", cdiv(self.blocks, self.groups_m))
-        # Scratch holds sums, then panels. A panel is only as wide as the vectors that it needs.
+        # Scratch holds sums, then panels. A panel has no more vectors than its columns need.
         vectors = cdiv(self.columns, tile.lanes) * tile.lanes
         self.width = keep("width", least(vectors, tile.n_r))
         self.tile_elems = keep("tile_elems", self.width * tile.m_r)
@@ -187,7 +189,7 @@ class ConvCut:
 
     @property
     def tasks(self) -> Size:
-        """The number of independent tasks."""
+        """Return the number of independent tasks."""
         return self.items * self.groups_n * self.groups_m
 
 
@@ -282,7 +284,7 @@ class ConvBody:
         return first, self._bind("n_channels", least(self.cut.per, self.shape.channels - first))
 
     def _fill(self, slot: Expr, at: Expr, kb: Expr) -> None:
-        """Emit the rows of K block ``kb`` of one panel."""
+        """Emit code that fills one panel for K block ``kb``, at offset ``at`` of the panels."""
         cut, tile, places = self.cut, self.tile, self.places
         channels, taps = self._channels(kb), places.taps(slot)
         columns = places.columns(slot)
@@ -306,13 +308,13 @@ class ConvBody:
     # --- register tiles ----------------------------------------------------------------------
 
     def _tile(self, slot: Expr, block_at: tuple[Size, Size, Size], kb: Expr) -> None:
-        """Emit one row block times one panel, for one K block."""
+        """Emit the product of one row block and one panel, for one K block."""
         b, cut, tile, places = self.b, self.cut, self.tile, self.places
         first, blk, _ = block_at
         r = self._bind("r", first + blk)
         i0 = self._bind("i0", r * cut.base_rows + least(r, cut.extra_rows))
-        # Load the number from memory: with a known number, LLVM unrolls all rows of the epilogue
-        # and keeps an address for each of them between register tiles.
+        # Load the number of rows from memory. If LLVM knew it, it would unroll the epilogue over
+        # all rows and keep an address for each row between register tiles.
         rows: Size = places.of_all("rows", slot)
         if cut.extra_rows:
             rows = rows + tirx.Select(r < cut.extra_rows, i64(1), i64(0))
@@ -370,13 +372,13 @@ class ConvBody:
         at, lda, rows = strip
         source, weights, places = self.source, self.ops.weights, self.places
         if not self.cut.one_by_one or not source.dense:
-            # The weights of the next row block; each panel prefetches a part.
+            # Prefetch the weights of the next row block; each panel prefetches a part.
             size = self._bind("strip", rows * lda)
             share = self._bind("share", cdiv(size, places.wide))
             step = self._bind("step", div(share + depth, most(depth, 1)))
             start = self._bind("ahead", at + size + places.rank(slot) * share)
             return tirx.address_of(weights[start]), step
-        # For the next panel, each row block prefetches one cache line of every channel of the
+        # Prefetch for the next panel. Row block n prefetches cache line n of every channel of the
         # input. Later row blocks prefetch rows of the epilogue's buffers, one per K step.
         _, blk, _ = block_at
         line = max(1, 64 // np.dtype(str(self.ops.data.dtype)).itemsize)
@@ -388,7 +390,7 @@ class ConvBody:
         plane = source.plane
         at = item * channels * plane + pixel + n_r + mine * blk * line
         address, step = tirx.address_of(self.ops.data[self._bind("ahead", at)]), mine * plane
-        # A panel narrower than a cache line has no further line of a row to prefetch.
+        # The buffers are prefetched only if a panel is at least one cache line wide.
         chunks = -(-outs // channels) if lines and channels <= outs else 0
         beside = [x for x in (*self.ops.writes, *self.ops.reads) if x.dtype == self.ops.data.dtype]
         for number, buffer in enumerate(beside if chunks else ()):
@@ -405,11 +407,11 @@ class ConvBody:
     # --- results ----------------------------------------------------------------------------
 
     def _fetch(self, slot: Expr, i_rows: tuple[Size, Size], columns: Expr) -> None:
-        """Emit prefetches of the epilogue's data before the tiles, since its rows are pages
-        apart.
+        """Emit prefetches of the buffers that the epilogue reads and writes; their rows are on
+        different pages.
 
-        For a panel shared by several images, only the part in the first image is prefetched; small
-        images are probably in cache.
+        If a panel contains pixels of several images, only those of the first image are prefetched;
+        small images are probably in cache.
         """
         b, tile, (i0, rows) = self.b, self.tile, i_rows
         image, pixel = self.places.image(slot), self.places.pixel(slot)
@@ -453,7 +455,7 @@ class ConvBody:
         run: tuple[Size, Size],
         sums: Size,
     ) -> None:
-        """Emit the stores of columns ``run`` (first, count), which are adjacent in one image."""
+        """Emit the stores of columns ``run``, as (first, count), adjacent in one image."""
         b, tile = self.b, self.tile
         i0, rows = i_rows
         begin, count = run

@@ -21,7 +21,7 @@ from tvm_disc.schedules.packing import Array, Form
 TAPS = 3
 Matrix = list[list[Fraction]]
 
-# By number of outputs a side. With 1/2 and -2 instead of 2 and -2, the errors of F(4x4) are halved.
+# By outputs per side. For F(4x4), 1/2 and -2 have half the rounding errors of 2 and -2.
 _POINTS = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
     4: (Fraction(0), Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(-2)),
@@ -38,12 +38,12 @@ class MinimalFilter:
 
     @property
     def side(self) -> int:
-        """The inputs of a tile along one side."""
+        """Return the number of inputs of a tile along one side."""
         return self.outputs + TAPS - 1
 
     @property
     def places(self) -> int:
-        """The multiplications for a pair of channels: one per element of a transformed tile."""
+        """Return the multiplications per tile and pair of channels: one per transformed element."""
         return self.side**2
 
     @property
@@ -52,10 +52,10 @@ class MinimalFilter:
 
     @cached_property
     def of_input(self) -> Matrix:
-        """The matrix B^T.
+        """Return the matrix B^T.
 
-        Each row holds the coefficients of a polynomial that vanishes at all points but one; the
-        last one vanishes at all points.
+        Each row holds the coefficients of a polynomial that is 0 at all points except one; the
+        polynomial of the last row is 0 at all points.
         """
         rows = []
         for skipped in (*range(len(self._points)), None):
@@ -66,8 +66,10 @@ class MinimalFilter:
 
     @cached_property
     def of_weights(self) -> Matrix:
-        """The matrix G: powers of each point, divided by the value of its row of B^T at the
-        point.
+        """Return the matrix G.
+
+        Row k holds the powers of point k, divided by the value at that point of the polynomial in
+        row k of B^T.
         """
         rows = []
         for k, p in enumerate(self._points):
@@ -79,7 +81,7 @@ class MinimalFilter:
 
     @cached_property
     def of_output(self) -> Matrix:
-        """The matrix A^T: powers of the points."""
+        """Return the matrix A^T: each column holds the powers of a point."""
         columns = [[p**i for i in range(self.outputs)] for p in self._points]
         columns.append([Fraction(0)] * (self.outputs - 1) + [Fraction(1)])
         return [list(row) for row in zip(*columns, strict=True)]

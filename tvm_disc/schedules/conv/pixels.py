@@ -1,10 +1,10 @@
 """Channels-last convolutions as GEMMs: rows are pixels, columns are channels.
 
 The result has the layout of a matmul's result. A convolution of one tap reads the input as a
-matrix without a copy. With more taps, a row of A is the window of one output pixel. A block of
-rows and of K at a time is gathered from contiguous pieces: the taps of one row of an image with
-all their channels (im2row; an indirect convolution, Dukhan 2019, would use pointers instead).
-Pixels outside the image are zero.
+matrix without a copy. With more taps, a row of A is the window of one output pixel. The template
+copies one block of rows and of K at a time from contiguous pieces; a piece contains the taps in one
+row of an image with all their channels (im2row; an indirect convolution, Dukhan 2019, would use
+pointers instead). Pixels outside the image are zero.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tvm_disc.tir.builder import Block, const, i64
 from tvm_disc.tir.index import add, mul, product
 from tvm_disc.typing import Buffer, Expr, Size
 
-_FEW_PIECES = 8  # pieces of a pixel up to which the loop over them is unrolled
-_SHORT = 8  # vectors of a piece up to which its copy is unrolled
+_FEW_PIECES = 8  # the loop over the pieces of a pixel is unrolled up to this number
+_SHORT = 8  # the copy of a piece is unrolled up to this many vectors
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class PixelView:
         self.dot, self.data, self.zero = self._bytes() or ("", self.node.inputs[0], 0)
 
     def _bytes(self) -> tuple[str, Node, int] | None:
-        """Return a dot instruction, and the bytes and the zero point that it reads; or None."""
+        """Return (dot instruction, its input of bytes, zero point of the input), or None."""
         data, weight = self.node.inputs
         found = zero_point(data) if data in self.group.nodes else None
         numbers, zero = found or (data, 0)
@@ -94,12 +94,12 @@ class PixelView:
 
     @property
     def numbers(self) -> NumbersOfA | None:
-        """The numbers of words of A, if a dot instruction multiplies them."""
+        """Return the form of A for a dot instruction; None if there is no dot instruction."""
         return NumbersOfA(self.data.dtype, DOTS[self.dot].per) if self.dot else None
 
     @property
     def outside(self) -> int:
-        """The number that represents 0, outside of the image."""
+        """Return the value of elements of A outside of the image."""
         return self.zero + (self.numbers.added if self.numbers else 0)
 
     @property
@@ -109,7 +109,7 @@ class PixelView:
 
     @property
     def run(self) -> int:
-        """The number of taps of the last axis that are contiguous, with all their channels."""
+        """Return the number of taps of the last axis that are contiguous with their channels."""
         together = self.groups == 1 and geometry(self.node, len(self.taps)).dilation[-1] == 1
         return self.taps[-1] if together else 1
 
@@ -145,7 +145,7 @@ class PixelView:
         return c if self.groups == 1 else add(mul(i64(g), self.channels), c)
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
-        """Return element (i, k) of the rows of group ``g``; with ``dot``, the byte."""
+        """Return element (i, k) of A of group ``g``; with ``dot``, the byte without ``added``."""
         data = self.data
         image, *at = low.space.split(i, self.node.shape[:-1])
         *taps, c = low.space.split(k, [*map(i64, self.taps), i64(self.channels)])
@@ -186,7 +186,7 @@ class RowPieces:
 
     @property
     def outer(self) -> tuple[int, ...]:
-        """The number of pieces along each axis of taps."""
+        """Return the number of pieces along each axis of taps."""
         *lead, last = self.view.taps
         return (*lead, last // self.view.run)
 
@@ -219,12 +219,12 @@ class RowPieces:
         k_block: tuple[Size, Size],
         target: tuple[Buffer, Size, str, int],
     ) -> None:
-        """Emit columns ``k_block`` of the row of one pixel."""
+        """Emit columns ``k_block``, as (first, count), of the row of A of one pixel."""
         k0, depth = k_block
         length, pieces = self.view.run * self.view.channels, math.prod(self.outer)
         if static_dim(k0) == 0 and static_dim(depth) == length * pieces:
-            # With all of K, the offsets of pieces are known, and a loop over a few pieces is
-            # unrolled.
+            # If the block covers all of K, the columns of the pieces are known, and a loop over a
+            # few pieces is unrolled.
             span = (i64(0), i64(length))
             if pieces <= _FEW_PIECES:
                 for number in range(pieces):
@@ -252,7 +252,7 @@ class RowPieces:
         span: tuple[Size, Size, Size],
         target: tuple[Buffer, Size, str, int],
     ) -> None:
-        """Emit elements ``[begin, end)`` of a piece whose first element is column ``start``."""
+        """Emit elements ``[begin, end)`` of a piece whose element 0 is column ``start``."""
         view, (image, at) = self.view, pixel
         geo = geometry(view.node, len(view.taps))
         extents = view.node.inputs[0].shape[1:-1]
@@ -305,9 +305,7 @@ class RowPieces:
     def _copy_short(
         self, block: Block, source: Expr, target: tuple[Buffer, Size, str, int], length: int
     ) -> None:
-        """Emit the copy of a whole piece of a few vectors; the last vector may overlap the one
-        before.
-        """
+        """Emit the copy of a piece of a few vectors; the last one may overlap the previous."""
         buffer, to, dtype, lanes = target
         width = lanes
         while width > length:
@@ -317,7 +315,7 @@ class RowPieces:
             vstore(block, buffer, to + at, width, self._load(source + at, dtype, width))
 
     def _load(self, at: Expr, dtype: str, lanes: int) -> Expr:
-        """Return elements of the input as elements of A."""
+        """Return ``lanes`` elements of the input, converted to elements of A."""
         value, numbers = vload(self.data, at, lanes), self.view.numbers
         return cast(value, dtype, lanes) if numbers is None else numbers.of(value, lanes)
 

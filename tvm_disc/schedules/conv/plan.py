@@ -1,4 +1,4 @@
-"""The *convolution* templates that are one GEMM: implicit, or of pixels for the NHWC layout."""
+"""Templates that compute a convolution as one GEMM: *implicit gemm* (NCHW), *pixel gemm* (NHWC)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tvm_disc.tir.builder import i64
 def _no_product(node: Node, last: bool) -> str | None:
     """Return why a window cannot be computed as a matmul, or None if it can.
 
-    ``last`` is the required layout: whether the channels of the image are its last dim.
+    ``last`` is the required layout: whether channels are the last dim.
     """
     if not node.weighted:
         return "a pooling window has no weights"
@@ -59,7 +59,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     view = ConvView(group, node)
     weights = view.weights(sums)
     found = tiles(machine.isa, sums, ConvShape.of(node, view.groups, bool(weights)).known_columns)
-    # tiles that differ only in m_blocks are equal here, since rows are divided at run time
+    # tiles that differ only in m_blocks give the same plan, since rows are divided at run time
     found = [t for t in found if t.m_blocks == found[0].m_blocks]
     if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
         return gemm_plans(group, view, solver, machine)

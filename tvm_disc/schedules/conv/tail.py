@@ -1,8 +1,8 @@
 """A convolution's last panel, computed as inner products along K if it has few columns.
 
-For example, an image of 7 x 7 pixels is a panel of three vectors and one pixel. For that pixel a
-register tile takes a third of the time of a whole tile. Inner products of rows of weights with the
-pixel's column take a twelfth.
+For example, the 49 pixels of a 7 x 7 image are a panel of three vectors and a panel of one pixel. A
+register tile for that pixel takes a third of the time of a full tile. Inner products of rows of
+weights with the pixel's column take a twelfth.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, call, i64
 from tvm_disc.typing import Buffer, Expr, Size
 
-_ROWS = 4  # rows of a tile of inner products; its columns are as many as fill a vector with sums
+_ROWS = 4  # rows of a tile of inner products; it has lanes / _ROWS columns
 
 
 def tail_columns(tile: GemmTile, rows: int, columns: Size | None) -> int:
@@ -34,7 +34,7 @@ def tail_columns(tile: GemmTile, rows: int, columns: Size | None) -> int:
 
 @dataclass
 class Tail:
-    """The columns of narrow panels, at most ``most`` each: transposed and multiplied.
+    """Transposes the columns of narrow panels, at most ``most`` each, and multiplies them.
 
     ``scratch`` at ``at`` holds the sums of a tile, followed by the columns of all tail panels, each
     contiguous along K. ``width`` is the row stride of the register tiles into which the sums are
@@ -69,7 +69,7 @@ class Tail:
         return packed_row_elems(self.depth, itemsize)
 
     def take(self, number: Expr, panel: Size, depth: Size) -> None:
-        """Emit the transposition of the panel at ``panel``, one vector wide and zero padded."""
+        """Emit the transposition of the panel at offset ``panel``; its rows are one vector wide."""
         b, lanes = self.b, self.tile.lanes
         first = self.bind("first_column", self._columns(number))
         with b.loop("tk", depth) as k:
@@ -78,7 +78,7 @@ class Tail:
                 b.store(self.scratch, first + j * self._row + k, value)
 
     def _columns(self, number: Expr) -> Expr:
-        """Return the offset of the columns of a tail."""
+        """Return the offset of the transposed columns of a tail panel."""
         return i64(self.at) + _sum_elems(self.most, self.tile) + number * (self.most * self._row)
 
     def multiply(

@@ -1,8 +1,8 @@
 """The *window* template: pooling and depthwise convolution, one row of outputs at a time.
 
-A row of outputs is the accumulator. Each tap of the window adds one shifted row of the input, over
-the range of outputs for which the tap is inside the input. Padding therefore needs no test per
-element, and the inner loop is a plain vector loop for any symbolic sizes.
+A row of outputs is accumulated in scratch. Each tap of the window adds one shifted row of the
+input, over the range of outputs for which the tap is inside the input. Padding therefore needs no
+test per element, and the inner loop can be vectorized for any symbolic sizes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _refusal(node: Node) -> str | None:
 def _accumulate(
     body: Body, node: Node, geo: WindowGeometry, spec: Any, outer: Sequence[Expr]
 ) -> None:
-    """Emit the sum over all taps; outer taps outside the input are skipped as a whole."""
+    """Emit the sum over all taps; a row of taps outside the input is skipped."""
     low, block, sums = body.low, body.block, _scratch(body)
     data = node.inputs[0]
     rank = len(geo.strides)
@@ -115,7 +115,7 @@ def _accumulate(
 def valid_range(node: Node, tap: Expr, rank: int) -> tuple[Expr, Expr]:
     """Return the outputs ``[begin, end)`` along the last dim whose tap is inside the input.
 
-    These satisfy ``0 <= j * stride + shift < extent`` with ``shift = tap * dilation - padding``.
+    Each output j in it satisfies ``0 <= j * stride + tap * dilation - padding < extent``.
     """
     geo = geometry(node, rank)
     stride, before = geo.strides[rank - 1], geo.padding[rank - 1]

@@ -31,7 +31,7 @@ from tvm_disc.tir.builder import const, dtype_of, first_lanes, i64, masked_load
 from tvm_disc.tir.index import add, mul, product
 from tvm_disc.typing import Buffer, Expr
 
-_MOST_TAPS = 49  # every tap is unrolled, twice
+_MOST_TAPS = 49  # largest number of taps; each is unrolled twice, with and without masks
 _MOST_STRIDE = 2
 
 
@@ -90,9 +90,10 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
 
 
 def outside_window(group: Group, node: Node, data: Node | None = None) -> str | None:
-    """Return why kernels with unrolled windows cannot serve the nodes fused with it, or None.
+    """Return why kernels with unrolled windows do not support the nodes fused with ``node``.
 
-    ``data`` is the operand that the kernels read; by default the first input.
+    None if they support all of them. ``data`` is the operand that the kernels read; by default, the
+    first input.
     """
     if (data or node.inputs[0]) not in group.params:
         return "the input is computed in the same kernel"
@@ -107,7 +108,7 @@ def is_lanewise(node: Node) -> bool:
 
 
 def literal_taps(node: Node) -> list[int] | None:
-    """Return the size of a window, or None if it is not known."""
+    """Return the size of a window along each dim, or None if it is not known at compile time."""
     if node.weighted:
         sizes = [static_dim(d) for d in node.inputs[1].shape[2:]]
     else:
@@ -201,9 +202,7 @@ class _Emitter:
         return _Column(start, firsts, masks, block.bind("keep", first_lanes(rest, lanes)))
 
     def _is_whole(self, column: _Column, v: Expr) -> Expr:
-        """Return the condition that all taps of all lanes are inside, and that all lanes are
-        outputs.
-        """
+        """Return the condition: all lanes are outputs and all their taps are inside."""
         reach = column.first[-1] + self.lanes * self.geo.strides[-1]
         inside = tirx.And(column.first[0] >= 0, reach <= i64(self.data.shape[-1]))
         return tirx.And(inside, (v + 1) * self.lanes <= i64(self.node.shape[-1]))
@@ -242,7 +241,7 @@ class _Emitter:
             low.drop_reader(self.node)
 
     def _finish(self, value: Expr) -> Expr:
-        """Return the result for a sum; averages here are over whole windows."""
+        """Return the result for a sum; an average is always divided by the size of the window."""
         if "avg" in self.node.op:
             count = const(math.prod(self.taps), dtype_of(value))
             floats = is_float(self.spec.dtype)
@@ -252,7 +251,7 @@ class _Emitter:
     def _lines(
         self, rows: Sequence[Expr], source: Expr, taps_of: Callable[[Expr, tuple[int, ...]], None]
     ) -> None:
-        """Emit each row of taps that is inside the input."""
+        """Emit all rows of taps, each under the condition that it is inside the input."""
         block, geo = self.block, self.geo
         for outer in itertools.product(*(range(t) for t in self.taps[:-1])):
             inside: Expr = tirx.IntImm("bool", 1)

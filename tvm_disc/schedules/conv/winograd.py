@@ -1,10 +1,11 @@
 """The *winograd* template: dense 3x3 convolutions of stride 1 by minimal filtering.
 
-Channels are last. Outputs are divided into tiles of ``m x m``. A task is a block of tiles and a
-part of the output channels. The tiles' inputs are transformed into ``[position, tile, channel]``.
-Each position is a matmul with the transformed weights, one panel of output channels at a time. Sums
-of a panel are transformed back, and the epilogue runs on the result. Sums therefore stay in the
-core's own caches. Weights are transformed when they are packed, and read once per block of tiles.
+The layout is channels-last. Outputs are divided into tiles of ``m x m``. A task is a block of tiles
+and a part of the output channels. The tiles' inputs are transformed into ``[position, tile,
+channel]``. For each position, a matmul multiplies them by the transformed weights, one panel of
+output channels at a time. The sums of a panel are transformed back before the next panel, and so
+stay in the core's caches; the epilogue is applied to the result. Weights are transformed when they
+are packed, and read once per block of tiles.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ FAMILY = "winograd"
 _DTYPE = "float32"
 # least input and output channels; with fewer, transforms cost more than they save
 _FEWEST_CHANNELS = 16
-_MANY_BYTES = 1 << 20  # bytes of weights from which threads divide the output channels, too
+_MANY_BYTES = 1 << 20  # from this size of weights, output channels are divided, too
 _FEWEST_ROWS = 4  # least register tiles of rows in a block, to amortize reading the weights
-# padding between positions, so that those of a tile map to different sets of the first-level cache
+# Elements of padding between positions, so that the positions of a tile map to different sets of
+# the first-level cache.
 _GAP = 16
 
 
@@ -73,13 +75,13 @@ class TileCut:
 
     @property
     def grid(self) -> list[Expr]:
-        """The number of tiles along height and width."""
+        """Return the number of tiles along height and width."""
         m = self.filter.outputs
         return [tirx.floordiv(i64(d) + (m - 1), m) for d in self.sizes[1:3]]
 
     @property
     def tiles(self) -> Expr:
-        """The number of tiles of all images."""
+        """Return the number of tiles of all images."""
         return product([self.sizes[0], *self.grid])
 
     @property
@@ -96,34 +98,32 @@ class TileCut:
 
     @property
     def parts(self) -> int:
-        """The number of parts into which the output channels are divided."""
+        """Return the number of parts into which the output channels are divided."""
         many = self.weight_bytes >= _MANY_BYTES
         return min(self.threads, self.panels) if many else 1
 
     @property
     def most(self) -> int:
-        """The largest number of tiles of a task: their transformed inputs take half of the
-        cache.
-        """
+        """Return the largest number of tiles of a task: transformed inputs fill half the cache."""
         each = 4 * self.filter.places * self.ins
         rows = self.cache_bytes // 2 // each // self.tile.m_r
         return max(rows, _FEWEST_ROWS) * self.tile.m_r
 
     @property
     def blocks(self) -> Expr:
-        """The number of blocks of tiles: enough for all threads, and nearly equal."""
+        """Return the number of blocks of tiles; there are enough blocks for all threads."""
         fewest = 1 if self.parts > 1 else self.threads
         cut = tirx.floordiv(self.tiles + (self.most - 1), self.most)
         return cut if fewest == 1 else tirx.max(cut, tirx.min(self.tiles, i64(fewest)))
 
     @property
     def there(self) -> int:
-        """The stride between two positions of transformed inputs, in elements."""
+        """Return the stride between two positions of transformed inputs, in elements."""
         return self.most * self.ins + _GAP
 
     @property
     def back(self) -> int:
-        """The stride between two positions of sums, in elements."""
+        """Return the stride between two positions of sums, in elements."""
         return self.most * self.tile.n_r + _GAP
 
     @property
@@ -132,9 +132,9 @@ class TileCut:
 
 
 def plan_winograd(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a minimal filtering plan.
+    """Return a plan that uses minimal filtering, or the reason why there is none.
 
-    A call over few pixels reads more weights than it saves products.
+    With few pixels, the plan is slower than others: it reads more bytes of weights.
     """
     node = group.anchor
     assert node is not None
@@ -147,7 +147,7 @@ def _shape(node: Node) -> tuple[int, ...]:
 
 
 def _no_filter(node: Node) -> str | None:
-    """Return why a window has no minimal filter; None if it has one."""
+    """Return why minimal filtering cannot compute a window; None if it can."""
     if not node.weighted or len(node.shape) != 4 or not channels_last(node):
         return "not a channels-last convolution of images"
     if _shape(node.inputs[1])[2:] != (TAPS, TAPS) or node.attrs["groups"] != 1:
@@ -156,7 +156,7 @@ def _no_filter(node: Node) -> str | None:
 
 
 def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
-    """Return why minimal filtering cannot serve a dense 3x3 window, or is never faster; or None."""
+    """Return why minimal filtering of a dense 3x3 window is unsupported or never faster."""
     if not machine.winograd:
         return "disabled by the option winograd=0"
     (data, weight), geo = node.inputs, geometry(node, 2)
@@ -192,7 +192,7 @@ def _plan(group: Group, node: Node, machine: Machine) -> Plan:
         packed={node.inputs[1]: FilteredPanels(filtering, tile.n_r)},
         packed_dtypes={node.inputs[1]: _DTYPE},
         may_alias=True,
-        joins=True,  # several times as fast as others on many pixels, as slow on a few
+        joins=True,  # several times faster than others on many pixels, and slower on few
         knobs=WinogradKnobs(filtering.outputs),
         cost=partial(winograd_ns, cut),
         features=(cut.tiles,),
@@ -242,7 +242,10 @@ class _Emitter:
         self.before = geometry(node, 2).padding[:2]
 
     def run(self) -> None:
-        """Emit all tasks of the range; blocks of one part of the channels are consecutive tasks."""
+        """Emit all tasks of the range.
+
+        Consecutive tasks are blocks of tiles for the same part of the channels.
+        """
         block, cut, low = self.block, self.cut, self.low
         self.grid = [bind_opaque(block, "grid", d) for d in cut.grid]
         tiles = bind_opaque(block, "tiles", product([self.node.shape[0], *self.grid]))
@@ -300,7 +303,11 @@ class _Emitter:
         step: Expr,
         inside: tuple[list[Expr], list[Expr]] | None,
     ) -> None:
-        """Emit a vector of channels of one tile; ``inside`` tests rows and columns at an edge."""
+        """Emit the transform of one vector of channels of one tile.
+
+        ``inside`` holds the conditions that rows and columns are inside the image; None means that
+        all are.
+        """
         block, side, lanes = self.block, self.filter.side, self.lanes
         base = bind_opaque(block, "base", source + v * lanes)
         ins = self.cut.ins
@@ -320,7 +327,7 @@ class _Emitter:
     def _partly(
         self, read: Callable[[int, int], Expr], rows: Sequence[Expr], columns: Sequence[Expr]
     ) -> list[list[Expr]]:
-        """Return a tile whose elements outside the image are zeros."""
+        """Return a tile of inputs; its elements outside the image are zero."""
         block, lanes, side = self.block, self.lanes, range(self.filter.side)
         cells = [[block.alloc("d", lanes, _DTYPE) for _ in side] for _ in side]
         zero = const(0, f"{_DTYPE}x{lanes}")
@@ -402,7 +409,7 @@ class _Emitter:
             counter.advance()
 
     def _tile_back(self, source: Expr) -> list[list[Expr]]:
-        """Return the outputs of one tile, for one vector of channels."""
+        """Return the outputs of one tile for one vector of channels, transformed from its sums."""
         side, cut = self.filter.side, self.cut
         tile = [
             [

@@ -1,11 +1,10 @@
 """Zones: output rows whose windows reach into the padding get separate panels.
 
-If a row of taps is outside the input for every pixel of a panel, it adds nothing. A panel skips
-such rows of taps at the begin and the end. But each panel of an image of four rows would contain a
-pixel row that needs all taps. So where it is faster, there are three zones: the pixel rows at the
-upper edge of all images of an item, the middle rows, and those at the lower edge. No panel is part
-of two zones.
-A window of three rows on images of two rows then computes two thirds of the sums.
+A panel skips the first and last rows of taps if they are outside the input for all of its pixels.
+In an image of a few rows, however, most panels contain a pixel row that needs all rows of taps. If
+it is faster, panels are therefore divided into three zones: the pixel rows at the upper edge of all
+images of an item, the middle rows, and the rows at the lower edge. A panel belongs to one zone. For
+example, a window of three rows on images of two rows then takes two thirds of the multiplications.
 """
 
 from __future__ import annotations
@@ -26,18 +25,15 @@ from tvm_disc.typing import Expr, Size
 
 Bind: TypeAlias = Callable[[str, Size], Size]
 
-# rows up to which zones are used; with more, their additional panels cost more than they save
+# Largest number of rows for zones. With more rows, additional panels cost more than zones save.
 _FEW_ROWS = 16
-_MORE_PANELS = 2  # panels that zones may add
-_TAIL_COST, _VECTOR_COST = 1, 4  # cost of the columns of a tail panel, and of a vector of columns
-_GAIN = (31, 32)  # zones must reduce the cost below this fraction
+_MORE_PANELS = 2  # largest number of panels that zones add
+_TAIL_COST, _VECTOR_COST = 1, 4  # relative cost of a tail panel, and of a vector of columns
+_GAIN = (31, 32)  # zones are used if they reduce the cost below this fraction
 
 
 def lead_taps(node: Node) -> int:
-    """Return the number of outer rows of taps; panels may skip them at either end.
-
-    It is 1 if panels never skip rows of taps.
-    """
+    """Return the number of outer rows of taps, or 1 if panels never skip rows of taps."""
     weight, rows = node.inputs[1], static_dim(node.shape[2])
     rank = len(node.shape) - 2
     geo, taps = geometry(node, rank), static_dim(weight.shape[2])
@@ -103,9 +99,7 @@ class Zones:
         return (end - begin) * self.slab * self.images
 
     def _taps(self, begin: Size, end: Size) -> tuple[Size, Size]:
-        """Return the first line of taps that some row of ``[begin, end)`` needs, and their
-        number.
-        """
+        """Return (first, count) of the rows of taps that pixel rows ``[begin, end)`` need."""
         stride, step = self.source.strides[0], self.source.dilation[0]
         before = self.source.padding[0]
         first = cdiv(most(before - (end - 1) * stride, 0), step)
@@ -115,7 +109,7 @@ class Zones:
         return first, self.bind("taps", count)
 
     def _apart(self, above: Size, below: Size) -> Expr:
-        """Return 1 if the zones are cheaper than all columns together, otherwise 0."""
+        """Return 1 if separate panels for the zones are cheaper than common panels, otherwise 0."""
         rows = self.rows
         together = self._cost(0, rows)
         zones = ((i64(0), above), (above, below), (below, rows))
@@ -124,7 +118,10 @@ class Zones:
         return tirx.Select(tirx.And(i64(rows) <= _FEW_ROWS, less), i64(1), i64(0))
 
     def _cost(self, begin: Size, end: Size) -> Size:
-        """Return the cost of a zone, in quarters of a vector times one line of taps."""
+        """Return the cost of a zone.
+
+        A vector of columns times a row of taps costs ``_VECTOR_COST``.
+        """
         columns = self.bind("columns", self._columns(begin, end))
         lanes, n_r = self.tile.lanes, self.tile.n_r
         cost: Size = cdiv(columns, lanes) * _VECTOR_COST
@@ -138,9 +135,9 @@ class Zones:
 class Places:
     """The first column, and the rows of taps, of each panel of a task.
 
-    The ``columns`` of an item are divided into ``panels``. If ``shared`` is not 1, an item is that
-    many images side by side. A ``slot`` is the number of a panel in the task. ``of_all`` holds
-    values that are equal for all panels, stored in memory to make them opaque to LLVM.
+    ``sizes`` is (images of an item, columns of an item, panels of an item). A ``slot`` is the
+    number of a panel in the task. ``of_all`` holds values that are equal for all panels; they are
+    stored in memory to make them opaque to LLVM.
     """
 
     def __init__(
@@ -186,7 +183,7 @@ class Places:
         self.wide = self.bind("wide_panels", tirx.max(wide[i64(0)], i64(1)))
 
     def _start(self, panel: Expr) -> tuple[Size, Size]:
-        """Return the column of a panel in its zone, and the zone."""
+        """Return (first column of a panel in its zone, number of the zone)."""
         if self.zones is None:
             return self.bind("start", panel * self.tile.n_r), i64(0)
         upper, middle, _ = self.zones.panels
@@ -199,7 +196,7 @@ class Places:
     def _place(self, slot: Expr, start: Size, zone: Size, image: Size) -> None:
         """Store zone, image and first pixel of a panel in ``slot``.
 
-        If one item contains several images, this takes a division.
+        A division is computed only if an item contains several images.
         """
         b = self.b
         begin, end = self._bounds(zone)
@@ -238,11 +235,11 @@ class Places:
         return self._load("rank", slot)
 
     def bounds(self, slot: Expr) -> tuple[Size, Size]:
-        """Return the pixel range of an image to which a panel's zone belongs."""
+        """Return the range of pixels of an image that belongs to a panel's zone."""
         return self._bounds(self._load("zone", slot))
 
     def lines(self, slot: Expr) -> tuple[Expr, Expr]:
-        """Return the range of pixel rows of an image to which a panel's zone belongs."""
+        """Return the range of pixel rows of an image that belongs to a panel's zone."""
         if self.zones is None:
             return i64(0), i64(product(self.source.pixels[:-1]))
         per, zone = product(self.source.pixels[1:-1]), self._load("zone", slot)
@@ -250,7 +247,8 @@ class Places:
         return begin, end
 
     def taps(self, slot: Expr) -> tuple[Size, Size]:
-        """Return the first line of taps that a panel needs, and the number of lines."""
+        """Return (first, count) of the rows of taps that a panel needs."""
+
         if self.zones is None:
             return i64(0), i64(self.source.lead)
         zone = self._load("zone", slot)
