@@ -517,9 +517,7 @@ class MicroKernels:
         return self._vars[key]
 
     def add(self, key: tuple[int | str, ...], name: str, make: Callable[[], Any]) -> Any:
-        """Return the global variable of the function that ``make`` returns; one function per
-        ``key``.
-        """
+        """Return the global variable of the function from ``make``, created once per ``key``."""
         if key not in self._vars:
             self._vars[key] = var = tvm.ir.GlobalVar(f"{name}_{len(self._vars)}")
             self.functions[var] = make()
