@@ -39,18 +39,18 @@ from tvm_disc.typing import Buffer, Expr, Size
 
 Panel: TypeAlias = Callable[[Expr, Size], tuple[Buffer, Expr, Size]]
 Place: TypeAlias = Callable[[Size], tuple[Buffer, Expr, Size, Size]]
-Element: TypeAlias = Callable[[Size, Size, Expr], Expr]  # (g, outer, inner) to a value
+Element: TypeAlias = Callable[[Size, Size, Expr], Expr]  # (g, row, element) to a value
 
 
 class Operand:
-    """How Q, K or V is read.
+    """Functions that read Q, K or V.
 
     ``at(g, row, e)`` is element ``e`` of a row (a query, a key), scalar or a vector along ``e``.
     ``place``, if given, returns the buffer, the offset of row 0, the row stride and the element
     stride for ``g``. The operand is then read in place.
 
-    ``factor``, if given, is the place of one factor for each row, by which the body multiplies what
-    it reads at ``place``.
+    ``factor``, if given, is the place of an array with one factor per row. The body multiplies the
+    values that it reads at ``place`` by it.
     """
 
     def __init__(self, at: Element, place: Place | None, factor: Place | None = None):
@@ -79,7 +79,7 @@ class AttentionBody:
         self.queries, self.keys, self.values = operands
         self.sizes = AttentionSizes(spec, tile, self._bind)
         self.rows = SoftmaxRows(spec, tile, found, body, self.sizes, rows)
-        # For scores in a narrower type, which may overflow, no bound is known.
+        # Scores in a narrower type may overflow, so there is no bound for them.
         factor = spread(found) if found.scores.dtype == spec.dtype else None
         self.hidden: HiddenKeys | None = None
         if factor is not None and self.inner is not True:
@@ -88,7 +88,7 @@ class AttentionBody:
 
     @property
     def inner(self) -> bool | Expr:
-        """Whether inner products read the keys in place."""
+        """Return whether inner products read the keys in place: a bool or a run-time condition."""
         numbers = self.body.algorithms
         if len(numbers) == 1:
             return numbers[0] == KEYS_IN_PLACE
@@ -118,7 +118,7 @@ class AttentionBody:
         b, low, z = self.b, self.low, self.sizes
         lo, hi = self.body.lo, self.body.hi
         tasks = RaggedTasks(ragged, self.body, z, self._bind)
-        held = b.alloc("held", 1, "int64")  # the matrix whose keys are in the scratch
+        held = b.alloc("held", 1, "int64")  # the matrix whose K and V are in scratch
         b.store(held, 0, i64(-1))
         with low.loop("task", hi - lo, begin=lo) as task:
             head = self._bind("head", div(task, z.q_blocks))
@@ -161,9 +161,7 @@ class AttentionBody:
     # -- copies --------------------------------------------------------------------------------
 
     def _copy_keys(self, g: Size) -> None:
-        """Emit the copy of K to panels ``[depth, n_r]``: keys are the columns of the first
-        product.
-        """
+        """Emit the copy of K to panels ``[depth, n_r]``; a column is a key."""
         b, z, tile = self.b, self.sizes, self.tile.scores
         with self.low.loop("p", z.k_panels) as p:
             j0 = self._bind("j0", p * tile.n_r)
@@ -197,7 +195,7 @@ class AttentionBody:
     def _copy_evaluated(
         self, g: Size, first: Size, columns: Size, out: tuple[Buffer, Size, int, str]
     ) -> None:
-        """Emit computed keys: ``lanes`` rows at a time, then transposed."""
+        """Emit the copy of computed keys: ``lanes`` keys are evaluated, then transposed."""
         z, lanes, to = self.sizes, self.tile.lanes, out[1]
         with self.low.loop("group", cdiv(columns, lanes)) as group:
             skip = self._bind("skip", group * lanes)
@@ -221,7 +219,7 @@ class AttentionBody:
                 self._copy_along(self.values, g, k, (j0, columns), to + k * tile.n_r)
 
     def _copy_factors(self, operand: Operand, g: Size, to: Size) -> None:
-        """Emit the copy of the factors of all rows, if there are any."""
+        """Emit the copy of the factors of all rows, if the operand has factors."""
         if operand.factor is None:
             return
         buffer, base, step, _ = operand.factor(g)
@@ -242,7 +240,7 @@ class AttentionBody:
             self._copy_along(self.queries, g, row, (i64(0), i64(z.depth)), to)
 
     def _divide(self, g: Size, row: Size) -> None:
-        """Emit the divisions that find the head and query of a row, once for all its vectors."""
+        """Emit the divisions that split a row into (head, query), once for all its vectors."""
         if self.spec.shared > 1:
             self.low.resolve(self.row_of(i64(g))(i64(row)))
 
@@ -276,7 +274,7 @@ class AttentionBody:
         value = source.at(g, row, self.low.space.aligned(self._bind("from", e), lanes))
         self.low.resolve([value])
         value = cast(value, self.spec.dtype, lanes_of(value))
-        # A row that has one element is scalar at any index.
+        # If a row has one element, reading it at a vector of indices returns a scalar.
         return self.b.bind("value", splat(value, lanes) if lanes_of(value) == 1 else value)
 
     # -- matmuls -------------------------------------------------------------------------------
@@ -302,8 +300,8 @@ class AttentionBody:
         return str(place[0].dtype) != self.spec.dtype
 
     def _values_in_place(self, g: Size) -> Expr:
-        """Return the condition that values are read in place: compact rows, or one block of
-        queries.
+        """Return the condition that values are read in place: rows are close, or there is one block
+        of queries.
         """
         z, place = self.sizes, self._place(self.values, g)
         ragged = not isinstance(z.width, int) or z.width % self.tile.lanes
@@ -344,9 +342,10 @@ class AttentionBody:
                 self._product_of_panels(rows, k0, keys)
 
     def _inner_products(self, place: Any, rows: Size, k0: Size, keys: Size) -> None:
-        """Emit all rows times keys in place; the last tile overlaps the one before it.
+        """Emit inner products of all rows and keys in place; the last tile overlaps the previous.
 
-        If there are fewer keys than a tile has columns, each key is computed alone, in all columns.
+        If there are fewer keys than a tile has columns, each key is computed in a separate tile,
+        all of whose columns hold this key.
         """
         z, lanes, dtype = self.sizes, self.tile.lanes, self.spec.dtype
         height = tile_height(self._bind, rows, most(keys, lanes), lanes)

@@ -1,15 +1,16 @@
 """Run-time search for keys that are masked for a whole block of queries.
 
 For any mask (causal, padding, window), no scores are computed for the keys before the first and
-after the last key that is unmasked for some query of the block. These two keys are found by
-evaluating the chain with zeros as scores, from both ends inwards, one vector of keys at a time.
+after the last key that is unmasked for some query of the block. The *chain* is the element-wise
+operators between the scores and the softmax. The two keys are found by evaluating the chain with
+zeros as scores, from both ends inwards, one vector of keys at a time.
 
 A key is skipped only if its weight is provably zero. ``spread`` bounds the factor by which the
-chain changes a score. A score of at most ``B`` therefore changes the chain's value by at most
-``spread B``, where ``B = depth max|Q| max|K|``. A key far enough below an unmasked key of the same
-query has a weight of at most exp(-750), which is 0 in either float type. ``B`` and the values must
-be finite. If there is a NaN or an infinity, or a query whose keys are all masked, every key is
-computed.
+chain changes a score. A score of magnitude at most ``B`` therefore changes the chain's value by at
+most ``spread B``, where ``B = depth max|Q| max|K|``. If the chain's value of a key is far enough
+below that of an unmasked key of the same query, the weight is at most exp(-750), which is 0 in
+float32 and float64. ``B`` and V must be finite. If there is a NaN or an infinity, or a query whose
+keys are all masked, every key is computed.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ from tvm_disc.typing import Buffer, Expr, Size
 
 FEWEST_KEYS = 128  # with fewer keys, the search costs more than it saves
 FEWEST_QUERIES = 8
-SEEN = 128.0  # a seen key's mask value is at least -SEEN
-FAR = 2000.0  # much larger than SEEN and the exponents of either type
+SEEN = 128.0  # a key counts as unmasked if its mask value is at least -SEEN
+FAR = 2000.0  # a key may be skipped below -FAR: exceeds SEEN plus the exponents of float64
 
 _SUM, _EITHER = ("relax.add", "relax.subtract"), ("relax.maximum", "relax.minimum")
 _SCALING = ("relax.multiply", "relax.divide")
 
 
 def spread(found: Attention) -> float | None:
-    """Return a bound on the change of the chain relative to that of a score, or None if unknown.
+    """Return the largest change of the chain's value per change of a score, or None if unknown.
 
     Also returns None for a chain that only scales, since it masks no key.
     """
@@ -73,7 +74,7 @@ def spread(found: Attention) -> float | None:
 
 
 def same_rows(found: Attention, shared: int = 1) -> bool:
-    """Return whether the chain treats all rows of an item of ``shared`` heads alike."""
+    """Return whether the mask is the same for all rows of an item of ``shared`` heads."""
     rest = [x for n in found.chain for x in n.inputs if x not in (found.scores, *found.chain)]
     axes = (-2,) if shared == 1 else (-2, -3)
     return all(len(x.shape) < -a or static_dim(x.shape[a]) == 1 for x in rest for a in axes)
@@ -88,9 +89,10 @@ def _size_of(node: Node) -> float:
 
 
 class HiddenKeys:
-    """Emits the search.
+    """Emits the search for masked keys.
 
-    ``item`` is emitted once for K and V of a batch item, ``span`` once per block of queries.
+    ``item`` emits code that runs once per batch item, after K and V are copied; ``span`` emits code
+    that runs for each block of queries.
     """
 
     def __init__(
@@ -114,17 +116,18 @@ class HiddenKeys:
 
     @property
     def worth(self) -> Expr:
-        """The condition under which the search saves more than it costs."""
+        """Return the condition under which the search saves more than it costs."""
         enough = (i64(self.sizes.n) >= FEWEST_KEYS, i64(self.spec.queries) >= FEWEST_QUERIES)
-        # The search reads the magnitudes of packed panels; keys that are read in place have none.
+        # max|K| is computed from the packed panels; keys that are read in place have no panels.
         return tirx.all(*enough) if self.inner is False else tirx.all(*enough, tirx.Not(self.inner))
 
     # -- magnitudes ----------------------------------------------------------------------------
 
     def item(self) -> None:
-        """Emit and store ``spread depth max|K|``; it is infinite unless all values are finite.
+        """Emit code that stores ``spread depth max|K|``, or infinity if V is not finite.
 
-        Where rows are integers with factors, the maximum is the product of both maxima.
+        If keys are integers with one factor per row, max|K| is bounded by the product of the
+        largest integer and the largest factor.
         """
         b, z = self.b, self.sizes
         with b.when(self.worth), self.low.scope():
@@ -153,9 +156,10 @@ class HiddenKeys:
         return cells
 
     def _widen(self, cells: Buffer, at: Expr) -> None:
-        """Emit the running maximum of magnitudes, compared as bits.
+        """Emit an update of the running maxima of magnitudes by the vector at ``at``.
 
-        The order of the bits is that of the magnitudes, and NaN is largest.
+        The bits of magnitudes are compared as integers: they have the same order, and NaN is
+        largest.
         """
         x, lane = vload(self.scratch, at, self.lanes), lane_index(self.lanes)
         whole = with_lanes(FORMATS[self.dtype].int_name, x)
@@ -164,8 +168,9 @@ class HiddenKeys:
         self.b.store(cells, lane, tirx.max(cells[lane], bits))
 
     def _panels(self, cells: Buffer, panels: tuple[Size, Size, Size], n_r: int) -> None:
-        """Emit the maximum over panels of ``rows x n_r`` from ``at`` on; the last may be
-        narrower.
+        """Emit the maximum over panels of ``rows x n_r``; the last panel may be narrower.
+
+        ``panels`` is (offset of the first panel, rows, columns of all panels).
         """
         b, low = self.b, self.low
         at, rows, columns = panels
@@ -184,7 +189,10 @@ class HiddenKeys:
     # -- the search ----------------------------------------------------------------------------
 
     def span(self, g: Size, i0: Size, rows: Size) -> tuple[Expr, Expr]:
-        """Return (first, end) of the keys that queries ``[i0, i0 + rows)`` see, in whole panels."""
+        """Return (first, end) of the keys to compute for queries ``[i0, i0 + rows)``.
+
+        The first key is the first of a panel.
+        """
         b, z, low = self.b, self.sizes, self.low
         ends = b.alloc("ends", 2, "int64")
         b.store(ends, 0, i64(0))
@@ -231,9 +239,10 @@ class HiddenKeys:
     def _walk(
         self, row: list[Expr], start: Expr, step: int, more: Any, test: Any
     ) -> tuple[Buffer, Buffer]:
-        """Emit a search by vectors of keys from ``start`` to the first one where ``test`` holds.
+        """Emit a search from ``start`` for the first vector with a key that passes ``test``.
 
-        Returns (position, whether none was found yet). Backwards, the position is the vector's end.
+        Return cells with its position, and with 1 if no vector was found. In a backward search, the
+        position is the end of the vector.
         """
         b, low, wide = self.b, self.low, self.wide
         pos, going = b.alloc("pos", 1, "int64"), b.alloc("going", 1, "int64")
@@ -241,7 +250,7 @@ class HiddenKeys:
         b.store(going, 0, i64(1))
         here = pos[i64(0)]
         with b.loop_while(tirx.all(going[i64(0)] > 0, more(here))), low.scope():
-            # The vector at an end overlaps the next one; there are more keys than lanes.
+            # A vector that crosses an end is shifted inside; a vector has fewer lanes than keys.
             inside = tirx.max(here - wide, i64(0)) if step < 0 else least(here, self.sizes.n - wide)
             j = bind_opaque(b, "j", inside)
             zero = splat(const(0, self.dtype), wide)

@@ -1,7 +1,7 @@
 """Attention over ragged batches: tasks over packed rows, and the sizes of one item.
 
-A task is one head and a block of consecutive packed rows, which may be the end of one item and
-whole items after it. All tasks have nearly the same number of queries, whatever the lengths are:
+A task is one head and a block of consecutive packed rows, which may belong to several items. All
+tasks have nearly the same number of queries, whatever the lengths of the items:
 
     for each item of the block:
         the attention of its rows in the block, with the keys of this item
@@ -33,12 +33,13 @@ Bind = Callable[[str, Size], Size]
 
 @dataclass(frozen=True)
 class RaggedAttention:
-    """Which sides of an attention are ragged.
+    """The ragged sides of an attention: its queries, its keys and values, or both.
 
     Attributes:
-        queries, keys: the offsets of the side, or None if all items have the same number.
+        queries, keys: the offsets of the items on this side, or None if all items have the same
+            length.
         rows: the number of packed queries.
-        heads: the number of matrices of an item.
+        heads: the number of heads of an item.
     """
 
     queries: Node | None
@@ -47,13 +48,13 @@ class RaggedAttention:
     heads: Size
 
     def text(self) -> str:
-        """Return a line of ``explain``."""
+        """Return the text that ``explain`` shows for the ragged sides."""
         sides = [n for n in ("queries", "keys") if getattr(self, n) is not None]
         return f"{' and '.join(sides)}; no padding is computed"
 
     @property
     def offsets(self) -> list[Node]:
-        """The offsets of the ragged sides, each once."""
+        """Return the distinct offsets of the ragged sides."""
         return list(dict.fromkeys(x for x in (self.queries, self.keys) if x is not None))
 
 
@@ -84,7 +85,7 @@ def ragged_attention(
 
 
 class RaggedTasks:
-    """Emits the loops over the items of a task, and the sizes of each."""
+    """Emits the loops over the items of a task, and computes the sizes of each item."""
 
     def __init__(self, ragged: RaggedAttention, body: Body, sizes: AttentionSizes, bind: Bind):
         self.ragged, self.body, self.sizes, self.bind = ragged, body, sizes, bind
@@ -92,8 +93,9 @@ class RaggedTasks:
 
     @contextmanager
     def segments(self, first: Size, rows: Size) -> Iterator[tuple[Size, Size, Size]]:
-        """Loop over the items of packed rows ``[first, first + rows)``; the body is emitted once
-        for (item, first query in the item, number of queries).
+        """Emit a loop over the items with packed rows in ``[first, first + rows)``.
+
+        The context is the loop's body; it yields (item, first query in the item, queries).
         """
         low, b, offsets = self.low, self.b, self._offsets(self.ragged.queries)
         row, item = b.alloc("row", 1, "int64"), b.alloc("item", 1, "int64")
@@ -111,7 +113,7 @@ class RaggedTasks:
             b.store(item, 0, g + 1)
 
     def _search(self, item: Buffer, offsets: Buffer, row: Size) -> None:
-        """Emit a bisection for the last item that begins at ``row`` or before it."""
+        """Emit a bisection for the last item that begins at or before ``row``."""
         b = self.b
         assert self.ragged.queries is not None
         count = i64(self.ragged.queries.shape[0]) - 1
@@ -127,7 +129,7 @@ class RaggedTasks:
 
     @contextmanager
     def item(self, g: Size) -> Iterator[None]:
-        """Set the sizes to those of item ``g``, and read its rows."""
+        """Return a context in which sizes and reads are those of item ``g``."""
         z, r = self.sizes, self.ragged
         kept = z.m, z.n, z.k_panels, z.k_blocks
         for offsets in r.offsets:

@@ -18,7 +18,8 @@ LINE_BYTES = 64
 # Algorithms: keys are packed for register tiles, or inner products read them in place.
 KEYS_PACKED, KEYS_IN_PLACE = 0, 1
 
-# Maps an item to a function from its row to an index of the masked scores, without their last axis.
+# Maps an item to a function that maps a row of the item to its index in the masked scores, without
+# the last axis.
 RowsOfItem: TypeAlias = Callable[[Expr], Callable[[Expr], list[Expr]]]
 
 
@@ -27,8 +28,8 @@ class AttentionTile:
     """Knobs of the attention template.
 
     ``scores`` and ``values`` are the register tiles of the two matmuls. A task has up to
-    ``queries`` rows. A row of up to ``keys`` scores is kept whole; longer rows are divided into
-    nearly equal blocks. Keys in place are prefetched ``ahead`` keys ahead.
+    ``queries`` rows. Rows of more than ``keys`` scores are divided into nearly equal blocks. Keys
+    that are read in place are prefetched ``ahead`` keys before they are used.
     """
 
     scores: GemmTile
@@ -39,7 +40,7 @@ class AttentionTile:
 
     @property
     def lanes(self) -> int:
-        """The number of elements of a vector."""
+        """Return the number of elements of a vector."""
         return self.scores.lanes
 
 
@@ -55,10 +56,10 @@ class AttentionSpec:
     """The dims of an attention: ``batch`` chains of matmuls ``[m, depth] x [depth, n] x [n,
     width]``.
 
-    With ``values_in_place``, values need no copy for one block of queries. With ``staged``, keys
-    are computed row by row into a buffer before they are packed. An item of the batch is ``shared``
-    heads, whose ``m`` rows use the same keys and values. ``scaled`` is whether rows of keys, and
-    those of values, are integers with a factor each.
+    With ``values_in_place``, values are not copied if there is one block of queries. With
+    ``staged``, keys are computed row by row into a buffer before they are packed. An item of the
+    batch is ``shared`` heads with ``m`` rows in all, which use the same keys and values. ``scaled``
+    is a pair of flags, for keys and for values: whether each row is integers with one factor.
     """
 
     batch: Size
@@ -74,12 +75,15 @@ class AttentionSpec:
 
     @property
     def queries(self) -> Size:
-        """The number of queries of one head."""
+        """Return the number of queries of one head."""
         return self.m if self.shared == 1 else div(self.m, self.shared)
 
 
 def _units(spec: AttentionSpec, tile: AttentionTile) -> tuple[Size, Size]:
-    """Return the number of units of an item and the rows of each."""
+    """Return (units of an item, rows of a unit).
+
+    A unit is a head if heads have many queries, otherwise it is the item.
+    """
     queries, shared = known(spec.queries), spec.shared
     if shared == 1:
         return 1, known(spec.m)
@@ -105,8 +109,8 @@ class AttentionSizes:
         self.line = max(1, LINE_BYTES // np.dtype(spec.dtype).itemsize)
         self.k_columns = k_r = tile.scores.n_r
         v_r = tile.values.n_r
-        # A block is rows of one unit: of an item, or of one head if that has enough queries, since
-        # heads begin with the queries that see the fewest keys.
+        # A block contains rows of one unit. With a causal mask, the first queries of a head see the
+        # fewest keys, so a block across two heads would skip fewer masked keys.
         self.units, rows_of_unit = _units(spec, tile)
         self.unit = bind("unit", rows_of_unit)
         self.q_each = bind("q_each", cdiv(self.unit, tile.queries))
@@ -133,14 +137,14 @@ class AttentionSizes:
         self.sum_at = bind("sum_at", self.max_at + self._lines(rows))
         self.bound_at = bind("bound_at", self.sum_at + self._lines(rows))
         self.stage_at = bind("stage_at", self.bound_at + self.line)
-        # A vector may be read or written past the last element.
         stage = tile.lanes * self.q_row if spec.staged else 0
         end = self._lines(self.stage_at + stage)
-        # Factors of keys, then those of values; their last vector is a whole one.
+        # Factors of keys, then those of values, each padded by one vector.
         self.k_factors_at = bind("k_factors_at", end) if spec.scaled[0] else end
         end = end + self._lines(n + tile.lanes) if spec.scaled[0] else end
         self.v_factors_at = bind("v_factors_at", end) if spec.scaled[1] else end
         end = end + self._lines(n + tile.lanes) if spec.scaled[1] else end
+        # One more cache line, since vectors may be read or written past the last element.
         self.elems = end + self.line
 
     def block(self, number: Size, bind: Callable[[str, Size], Size]) -> tuple[Size, Size]:
@@ -157,7 +161,7 @@ class AttentionSizes:
         return cdiv(elems, self.line) * self.line
 
     def _odd_lines(self, elems: Size) -> Size:
-        """Return the elements rounded up to an odd number of cache lines.
+        """Return ``elems`` rounded up to an odd number of cache lines.
 
         Adjacent rows then use different cache sets.
         """

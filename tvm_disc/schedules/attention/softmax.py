@@ -39,7 +39,8 @@ from tvm_disc.typing import Buffer, Expr, Size
 UNROLLED_VECTORS = 4
 
 
-# 2^f - 1 = f * P(f) for |f| <= 1/2, to 1e-7 relative to 2^f; float64 uses the Taylor series.
+# 2^f - 1 = f * P(f) for |f| <= 1/2, with an error below 1e-7 relative to 2^f. For float64, P is the
+# Taylor series.
 _POWER_F32 = (
     0.6931470036506653,
     0.24022242426872253,
@@ -52,7 +53,7 @@ LOG2_E = math.log2(math.e)
 
 
 def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
-    """Return ``exp(x - shift)`` for ``x <= shift`` or NaN; 0 below the normal range."""
+    """Return ``exp(x - shift)`` for ``x <= shift`` or NaN; results below the normal range are 0."""
     fmt, lanes = FORMATS[dtype], lanes_of(x)
     real, whole = with_lanes(dtype, x), with_lanes(fmt.int_name, x)
 
@@ -82,9 +83,10 @@ def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
 class SoftmaxRows:
     """Emits the softmax of rows of scores in scratch.
 
-    A row's values become ``exp(x - max)`` without division: the sums are stored separately, and the
-    result is divided instead. While all keys so far are masked with minus infinity, the maximum is
-    taken as 0, so that later keys count. A row that ends like this is 0 / 0.
+    The values of a row become ``exp(x - max)`` without division: the sums are stored separately,
+    and the result of the attention is divided instead. If all keys so far are masked with minus
+    infinity, 0 is used instead of the maximum, which avoids NaN if later keys are not masked. A row
+    whose keys are all masked becomes 0 / 0.
 
     If the attention has a guard that replaces NaN by zero, NaN weights are stored as zeros, while
     their sum stays NaN. All weights in such a row are NaN, and its result is multiplied by zero at
@@ -140,7 +142,10 @@ class SoftmaxRows:
                     )
 
     def _spans(self, keys: Size, step: Any) -> None:
-        """Emit ``step(offset, width, mask)`` over a row: wide vectors, then masked ones."""
+        """Emit ``step(offset, width, mask)`` for each vector of a row.
+
+        Unrolled steps of several vectors come first, then single masked vectors.
+        """
         b, low = self.b, self.low
         blocks = bind_opaque(b, "blocks", div(keys, self.wide))
         with low.loop("jo", blocks) as jo:
@@ -154,7 +159,8 @@ class SoftmaxRows:
                 step(at, self.lanes, mask)
 
     def _first_pass(self, row: Expr, outer: Sequence[Expr], k0: Size, keys: Size) -> Expr:
-        """Emit the chain and store its values; return their maximum."""
+        """Emit the chain over a row of scores and store its values; return their maximum."""
+
         b, low, found = self.b, self.low, self.found
         scratch, dtype = self.scratch, self.spec.dtype
         lowest = tirx.FloatImm(dtype, float("-inf"))
@@ -186,8 +192,9 @@ class SoftmaxRows:
         return vload(self.scratch, bind_opaque(self.b, "factors_at", factors_at + key), width)
 
     def _second_pass(self, row: Expr, shift: Expr, k0: Size, keys: Size) -> Expr:
-        """Emit and store the exponentials, times the factors of values if these have any; return
-        the sum of the exponentials.
+        """Emit the exponentials of a row, and return their sum.
+
+        If V has factors, the stored exponentials are multiplied by them; the sum is not.
         """
         b, scratch, dtype = self.b, self.scratch, self.spec.dtype
         zero = const(0, dtype)

@@ -53,27 +53,27 @@ from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr, Size
 
 _ALGORITHMS = {KEYS_PACKED: "keys packed", KEYS_IN_PLACE: "keys in place"}
-_NARROW = ("float16", BFLOAT16, "int8")  # each number is a float32
-EXP_COST = 24  # plain operations per score between the two products
+_NARROW = ("float16", BFLOAT16, "int8")  # float32 represents all of their values
+EXP_COST = 24  # cost of one score between the two matmuls, in plain operations
 
 
 @dataclass(frozen=True)
 class AttentionKnobs(Knobs):
-    """The largest number of queries of a task, and the longest row of scores that is kept whole."""
+    """Largest number of queries of a task, longest row of scores in one block, algorithm."""
 
     queries: int
     keys: int
     algorithm: str
 
     def code(self) -> dict[str, object]:
-        """Return the choices that select the code: the algorithm is an argument of the body."""
+        """Return the knobs that change the code; the algorithm is a run-time argument instead."""
         return {k: v for k, v in self.to_json().items() if k != "algorithm"}
 
 
 def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
     """Return the plans that compute scores, softmax and weighted values in one kernel.
 
-    They share a body, and differ in how it reads the keys.
+    The plans share a body, and differ in how the body reads the keys.
     """
     assert group.anchor is not None
     found = find_attention(group.anchor, solver)
@@ -180,11 +180,12 @@ def _views(
 
 @dataclass(frozen=True)
 class _Found:
-    """An operand of the products; ``at(low, g, row, e)`` evaluates an element.
+    """An operand of the matmuls; ``at(low, g, row, e)`` evaluates an element.
 
-    ``place`` is where it is read without evaluation, by the nodes of ``follow``: each is replaced
-    by its operand of the given number, which the body widens. If the rows there are quantized,
-    ``factor`` is the place of the factor of each row, by the nodes of ``scales``.
+    ``place``, if any, is the location of the operand before the nodes of ``follow`` are applied:
+    conversions and multiplications that the body does itself while it reads. Each node is mapped to
+    the number of the input to read instead. If rows are quantized, ``factor`` is the location of
+    the factor of each row, found in the same way through ``scales``.
     """
 
     at: Callable[..., Expr]
@@ -202,7 +203,7 @@ def _found(
     dtype: str,
     quantized: bool,
 ) -> _Found:
-    """Return how one operand is read.
+    """Return the locations from which the body reads one operand.
 
     Args:
         quantized: whether the body can multiply rows by factors.
@@ -232,8 +233,9 @@ def _widening(group: Group, dtype: str) -> dict[Node, int]:
 
 
 def _scaling(group: Group, casts: Mapping[Node, int]) -> tuple[dict[Node, int], dict[Node, int]]:
-    """Return ``casts`` with the products of integers and a factor, whose operand of the given
-    number is the integers in the first mapping, and the factor in the second.
+    """Return two copies of ``casts`` with the multiplications of int8 numbers by a factor added.
+
+    The first copy maps such a node to the number of its int8 input, the second to the other input.
     """
     numbers, scales = dict(casts), dict(casts)
     for n in group.nodes:
@@ -246,7 +248,7 @@ def _scaling(group: Group, casts: Mapping[Node, int]) -> tuple[dict[Node, int], 
 
 
 def _operand(body: Body, found: _Found) -> Operand:
-    """Return one operand inside a body."""
+    """Return the functions that read one operand inside a body."""
     low = body.low
 
     def place(strides: Strides, follow: Mapping[Node, int], g: Size) -> tuple[Any, Expr, Any, Any]:
