@@ -1,7 +1,7 @@
 """The fallback template: one contraction of any kind, with an element-wise epilogue.
 
 There is one accumulator per output element. If the last output dim is contiguous and not reduced
-(column reductions, pooling, depthwise convolution), it is a vector along that dim.
+(column reductions, pooling, depthwise convolution), vectors of accumulators along it are used.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def store_outputs(
     for node, buffer in zip(group.outputs, outputs, strict=True):
         with ExitStack() as stack:
             for begin, end in column_ranges(group, node):
-                # A vector is inside or outside of the range as a whole; see ``whole_vectors``.
+                # A vector is never partly in the range, see ``whole_vectors``.
                 first = index[-1].base if isinstance(index[-1], tirx.Ramp) else index[-1]
                 stack.enter_context(low.block.when(tirx.And(first >= begin, first < end)))
                 stack.enter_context(low.scope())
@@ -166,7 +166,7 @@ def store_outputs(
 
 
 def column_ranges(group: Group, node: Node) -> list[tuple[int, int]]:
-    """Return the ranges of the anchor's columns that an output holds, if it is sliced."""
+    """Return the ranges of columns that the slices between the anchor and an output select."""
     return [
         (int(begin.value), int(end.value))
         for step in _chain(group, node)
@@ -229,8 +229,9 @@ def _reaches_anchor(group: Group) -> set[Node]:
 
 
 def _plan_arg(group: Group, node: Node) -> Plan:
-    """Return a plan of argmax or argmin: the first position of the maximum or minimum; NaN is
-    extreme.
+    """Return a plan of argmax or argmin: the first position of the maximum or minimum.
+
+    If there is a NaN, the result is the position of the first NaN.
     """
     source = node.inputs[0]
     axes = reduced_axes(node)

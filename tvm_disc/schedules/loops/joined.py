@@ -1,7 +1,8 @@
-"""Rows that are concatenations of columns: each part of a row has its own loop.
+"""Rows that are concatenations along the last dim: each part of a row has a separate loop.
 
-Otherwise each element would test to which part its column belongs, and LLVM vectorizes that for at
-most two parts. The numbers of columns must be literals, as numbers of channels are.
+In a common loop, each element would have to test which part its column belongs to, which LLVM
+vectorizes for at most two parts. The sizes of the parts must be literals, such as numbers of
+channels.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.index import add
 from tvm_disc.typing import Expr
 
-MOST_PARTS = 64  # parts of a row; each is unrolled
+MOST_PARTS = 64  # largest number of parts of a row; the code of each is repeated
 
 
 class JoinedColumns:
@@ -45,7 +46,7 @@ class JoinedColumns:
 
     @contextmanager
     def part(self, low: Lowering, begin: int) -> Iterator[None]:
-        """Bind every concatenation to the operand that holds the columns from ``begin`` on."""
+        """Bind every concatenation to the operand that contains column ``begin``."""
         with low.scope():
             for node, begins in self.begins.items():
                 low.bind_reader(node, _reader(low, node, begins, begin))
@@ -61,8 +62,8 @@ def keep_places(
 ) -> bool:
     """Return whether only element-wise operators of the domain's shape are applied to these nodes.
 
-    Then the part of a row that is written determines the operand that is read. With a transposed
-    square, for example, it does not.
+    If so, the operand to read depends only on the part of the row that is written. With a
+    transposition, for example, the operand to read also depends on the row.
     """
     found = set(joined)
     for node in group.nodes:
@@ -98,8 +99,9 @@ def _picks(take: Node, index: Node) -> bool:
 
 
 def _begins(node: Node) -> list[int] | None:
-    """Return the begins of the operands of a concatenation along the last dim, and its end; or
-    None.
+    """Return the first column of each operand of a concatenation along the last dim, then the end.
+
+    None for other nodes, and if a size is unknown.
     """
     if node.op != "relax.concat":
         return None

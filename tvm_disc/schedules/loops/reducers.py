@@ -1,4 +1,4 @@
-"""Reduction operators as data: identity, combination, and the computation of the result."""
+"""Reduction operators as data: identity, combination, and the final computation."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from tvm_disc.typing import Expr
 
 @dataclass(frozen=True)
 class Reducer:
-    """``finish(reduce(combine, identity, values), count)``, in the accumulator's dtype.
+    """A reduction in the accumulator's dtype.
 
     Attributes:
+        identity: returns the initial value for an accumulator dtype.
+        combine: returns the combination of two values.
+        mean: whether the result is divided by the number of values.
         over_nan: like ``combine``, but ignores the second operand if it is NaN.
     """
 
@@ -30,7 +33,10 @@ class Reducer:
 
 
 def _larger(a: Expr, b: Expr) -> Expr:
-    """Return the maximum, NaN if either operand is; TVM would fold a test ``a != a`` to false."""
+    """Return the maximum, or NaN if an operand is NaN.
+
+    NaN is not detected by ``a != a``, which TVM would fold to false.
+    """
     if not is_float(element_dtype(a)):
         return tirx.max(a, b)
     return tirx.Select(is_number(a), tirx.Select(a > b, a, b), a)
@@ -43,8 +49,8 @@ def _smaller(a: Expr, b: Expr) -> Expr:
 
 
 def is_number(x: Expr) -> Expr:
-    """Return a test that is false for NaN. Do not negate it: TVM simplifies floats as real
-    numbers.
+    """Return a test that is false for NaN. Do not negate the test: TVM would simplify the negation
+    as for real numbers.
     """
     return x <= same_lanes(tirx.FloatImm(element_dtype(x), float("inf")), x)[0]
 
@@ -68,7 +74,7 @@ REDUCERS: Mapping[str, Reducer] = {
     "relax.prod": Reducer(lambda d: const(1, d), lambda a, b: a * b),
     "relax.max": Reducer(_lowest, _larger, over_nan=lambda a, b: tirx.max(b, a)),
     "relax.min": Reducer(_highest, _smaller),
-    # Combined as pairs of a value and its position.
+    # Templates combine pairs (value, position) with these.
     "relax.argmax": Reducer(_lowest, _larger),
     "relax.argmin": Reducer(_highest, _smaller),
 }
@@ -83,13 +89,14 @@ def accumulator(dtype: str) -> str:
 
 
 def finish(node: Node, value: Expr) -> Expr:
-    """Return the node's value for an accumulated value."""
+    """Return the result of the reduction ``node`` for an accumulated value, in the node's dtype."""
     return cast(averaged(node, value), node.dtype)
 
 
 def averaged(node: Node, value: Expr) -> Expr:
-    """Return the accumulated value, for a mean divided by the number of elements; the dtype is
-    kept.
+    """Return the accumulated value; for a mean of floats, divided by the number of elements.
+
+    The dtype is not changed.
     """
     if REDUCERS[node.op].mean:
         source = node.inputs[0]

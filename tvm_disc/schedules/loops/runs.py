@@ -1,8 +1,8 @@
 """Concatenations along any axis of operands of any size: each operand is one run of a row.
 
-A row here is the dims from the axis on. The elements that one operand contributes to a row are
-contiguous, in the operand and in the result. So every operand has its own loop over vectors, and no
-test per element finds its operand.
+A row here is the concatenated axis and all dims after it. The elements that one operand contributes
+to a row are contiguous, in the operand and in the result. Each operand therefore has a separate
+loop over vectors, without a test per element.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.index import mul, product
 from tvm_disc.typing import Expr
 
-MOST_RUNS = 8  # the loop over each run is emitted separately
+MOST_RUNS = 8  # largest number of operands; each has a separate loop
 
 
 @dataclass(frozen=True)
 class JoinedRuns:
-    """The concatenations ``nodes`` of a domain, along ``axis``, with operands of equal sizes."""
+    """Concatenations ``nodes`` along ``axis``; the k-th operands of all nodes have equal sizes."""
 
     axis: int
     nodes: tuple[Node, ...]
 
     @staticmethod
     def of(group: Group, domain: Sequence[object], solver: Solver) -> JoinedRuns | None:
-        """Return the concatenations of a group, if only element-wise operators are applied to
-        them.
+        """Return the concatenations of a group.
+
+        None if they differ in sizes, or if other than element-wise operators are applied to them.
         """
         nodes = tuple(n for n in group.nodes if n.op == "relax.concat")
         if not nodes or len(nodes[0].inputs) > MOST_RUNS:
@@ -56,14 +57,12 @@ class JoinedRuns:
 
     @property
     def count(self) -> int:
-        """The number of runs of a row."""
+        """Return the number of runs of a row."""
         return len(self.nodes[0].inputs)
 
     @property
     def suffix(self) -> Expr:
-        """The number of elements of the dims after the axis; every run begins at a multiple of
-        it.
-        """
+        """Return the product of the dims after the axis; runs begin at multiples of this number."""
         return product(self.nodes[0].shape[self.axis + 1 :])
 
     def sizes(self) -> list[Expr]:
@@ -71,7 +70,7 @@ class JoinedRuns:
         return [mul(x.shape[self.axis], self.suffix) for x in self.nodes[0].inputs]
 
     def needed(self, outputs: Sequence[Node], k: int) -> list[Node]:
-        """Return the nodes from which a run's elements are computed."""
+        """Return the nodes from which the elements of run ``k`` are computed."""
         found: dict[Node, None] = {}
         open_nodes = list(outputs)
         while open_nodes:

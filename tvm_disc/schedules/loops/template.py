@@ -5,8 +5,9 @@ the longest suffix of dims that needs no division in the inner loop. Loops are e
 the last one masked. A second plan, for short rows, computes one row per lane. Values that cannot be
 computed as vectors (guarded loads) are left to LLVM's vectorizer.
 
-An operand whose dims may or may not be 1 is read at ``i * (n != 1)``. Then there are two versions
-of the loop nest; the one for equal dims, where nothing is broadcast, has plain indices.
+A dim ``n`` of an operand that may or may not be 1 is indexed by ``i * (n != 1)``. In this case, two
+versions of the loop nest are emitted; the version for equal dims, in which nothing is broadcast,
+has plain indices.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from tvm_disc.tir.vector_split import Vectors, to_next_line
 from tvm_disc.typing import UNSET, Buffer, Expr
 
 BLOCK_ELEMS = 4096  # elements of a task of a long row
-MANY_ROWS = 16  # rows per thread that give enough tasks
-AHEAD = 1024  # elements by which a prefetch is ahead of its step
-CHEAP = 4  # operations per element that take less time than memory
-UNROLLED_BYTES = 16  # bytes per lane: four vectors of 32-bit elements
+MANY_ROWS = 16  # with this many rows per thread, rows are not divided
+AHEAD = 1024  # prefetch distance in elements
+CHEAP = 4  # largest cost of an element, in operations, that is less than its memory access
+UNROLLED_BYTES = 16  # bytes per lane of an unrolled step: four vectors of 32-bit elements
 
 
 def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
@@ -79,12 +80,15 @@ def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
 
 
 def _gathers(node: Node) -> bool:
-    """Return whether the positions of a node's reads are loaded from memory."""
+    """Return whether a node reads its operand at positions that are loaded from memory."""
     return node.cls is OpClass.INJECTIVE and any("int" in x.dtype for x in node.inputs[1:])
 
 
 class _Loop:
-    """A loop group, split into ``outer`` and ``inner`` dims by the version with most divisions."""
+    """A loop group, whose dims are split into ``outer`` and ``inner`` ones.
+
+    If there are two versions, the split is chosen for the version with broadcast dims.
+    """
 
     def __init__(self, group: Group, solver: Solver, machine: Machine) -> None:
         self.group, self.solver, self.lanes = group, solver, machine.lanes
@@ -104,7 +108,7 @@ class _Loop:
         self.rows = product(self.domain[: self.split])
 
     def _has_parts(self) -> bool:
-        """Return whether rows can be written part by part."""
+        """Return whether rows can be written with one loop per part of ``joined``."""
         short = bool(self.joined) and self.joined.parts[-1][1] <= BLOCK_ELEMS
         return short and is_vectorizable(self.group, {*self.joined.begins, *of_rows(self.group)})
 
@@ -144,10 +148,11 @@ class _Loop:
     def _unrolled(self) -> int:
         """Return the number of vectors per loop iteration.
 
-        Several vectors hide latency. One is enough if the group gathers: a gather has a load per
-        lane. So has a read of elements that are not adjacent; there, a step writes one line.
-        There are fewer vectors of wide elements, since LLVM splits each into several registers, and
-        its compile time grows faster than their number.
+        Several vectors hide latency. One vector is enough if the group gathers, since a gather has
+        one load per lane. If elements that are not adjacent are read, there is also one load per
+        lane; a step then writes one cache line. There are fewer vectors of wide elements, since
+        LLVM splits each vector into several registers, and its compile time grows faster than the
+        number of registers.
         """
         if any(_gathers(n) for n in self.group.nodes):
             return 1
@@ -182,11 +187,11 @@ class _Loop:
         return notes
 
     def tasks(self) -> Expr:
-        """Return the number of tasks: rows, or blocks of rows if there are few."""
+        """Return the number of tasks: rows, or blocks of each row if there are few rows."""
         return mul(self.rows, self._blocks())
 
     def strided(self) -> int:
-        """Return the accesses of an element by code for one row per lane."""
+        """Return the strided accesses per element if each lane computes a row."""
         low, outputs = self._dry()
         offsets: list[Expr] = []
         low.on_load = offsets.append
@@ -212,7 +217,7 @@ class _Loop:
         self._versions(body, self._across)
 
     def _versions(self, body: Body, walk: Callable[[Body, bool], None]) -> None:
-        """Emit ``walk`` in two versions, selected by the dims."""
+        """Emit ``walk``, in two versions if dims may be broadcast; the dims select the version."""
         if not self.unsure:
             walk(body, self.vector)
             return
@@ -239,7 +244,8 @@ class _Loop:
     def _past_caches(self, body: Body, split: int) -> PastCaches | None:
         """Return the non-temporal stores of results, or None; rows must be whole cache lines.
 
-        Expensive operators do not gain from them: a gelu from memory took 0.8 to 1.4 times as long.
+        Expensive operators do not gain from these stores: with them, a gelu of an array larger than
+        the caches took 0.8 to 1.4 times as long.
         """
         if sum(n.row.cost for n in self.group.nodes if n.row is not None) > CHEAP:
             return None
@@ -247,7 +253,7 @@ class _Loop:
         width = self.lanes * self.unrolled
         same = [n for n in (*self.group.params, *self.group.outputs)
                 if self.solver.known_same_shape(n.shape, self.domain)]  # fmt: skip
-        arrays = max(len(same), 2)  # nothing is known of operands that may be broadcast
+        arrays = max(len(same), 2)  # operands that may be broadcast are not counted
         if self.runs is not None:
             row, arrays = i64(self.runs.suffix), 2 * len(self.group.outputs)
             if isinstance(row, tirx.IntImm) and int(row.value) * 4 % LINE_BYTES:
@@ -257,9 +263,9 @@ class _Loop:
         return PastCaches.of(body.block, body.outputs, sizes, width, far, self.lined)
 
     def _alignment_varies(self, body: Body) -> bool:
-        """Return whether vectors are aligned to lines of the first result at run time.
+        """Return whether the code aligns vectors to cache lines of the first result at run time.
 
-        A result of known size is allocated on a line, and needs no alignment.
+        A result of known size is allocated on a cache line, so its vectors are already aligned.
         """
         known = isinstance(self.inner, tirx.IntImm) or self.runs is not None
         if self.split or known or any(_gathers(n) for n in self.group.nodes):
@@ -302,7 +308,7 @@ class _Loop:
             self._each_row(replace(body, lo=begin, hi=end), inner, vector)
             return
         with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
-            # The last block overlaps the one before.
+            # The last block overlaps the previous one.
             first = block.bind("first", tirx.min(t * lanes, rows - lanes))
             at = ramp(first, lanes)
             outer = low.space.split(at, self.domain[: self.split])
@@ -336,8 +342,8 @@ class _Loop:
             at = vectors.wide(jo)
             self._fetch(body, add(base, at) + AHEAD, wide)
             self._store(low, body.outputs, outer, ramp(add(base, at), wide), ramp(at, wide))
-        # Blocks begin at multiples of BLOCK_ELEMS, so blocks of a row of whole vectors are whole
-        # vectors.
+        # Blocks begin at multiples of BLOCK_ELEMS. If a row consists of full vectors, so do its
+        # blocks.
         whole = low.whole_vectors(self.inner, lanes, self.unrolled)
         if whole == wide:
             return
@@ -349,7 +355,7 @@ class _Loop:
     def _run_part(
         self, body: Body, outer: Sequence[Expr], base: Expr, part: tuple[int, int]
     ) -> None:
-        """Emit the columns ``[begin, end)`` of one row, by unrolled steps, then single vectors."""
+        """Emit columns ``[begin, end)`` of one row: unrolled steps, then single vectors."""
         low, (begin, end) = body.low, part
         wide, at = self.lanes * self.unrolled, begin
         blocks = (end - begin) // wide
@@ -368,7 +374,7 @@ class _Loop:
     def _run_joined(
         self, body: Body, runs: JoinedRuns, outer: Sequence[Expr], base: Expr, span: Sequence[Expr]
     ) -> None:
-        """Emit elements ``span`` of one row, operand by operand."""
+        """Emit elements ``span``, as (begin, end), of one row, with one loop per operand."""
         block, low, lanes = body.block, body.low, self.lanes
         begin, end = span
         wide, first = lanes * self.unrolled, i64(0)
@@ -398,8 +404,9 @@ class _Loop:
         at: Expr,
         lanes: int,
     ) -> None:
-        """Emit a vector of one run; ``begins`` is the offset of the row, and of the run in the
-        row.
+        """Emit one vector of a run.
+
+        ``begins`` is (offset of the row, offset of the run in the row).
         """
         runs, k, outer = place
         row, first = begins
@@ -411,8 +418,9 @@ class _Loop:
             self._store(body.low, body.outputs, outer, *places[1:])
 
     def _fetch(self, body: Body, flat: Expr, wide: int) -> None:
-        """Emit prefetches for a later step; hardware prefetchers do not look far ahead over
-        long steps.
+        """Emit prefetches for a later step.
+
+        With long steps, hardware prefetchers do not run far enough ahead.
         """
         for node in self.group.params:
             if self.solver.known_same_shape(node.shape, self.domain):
@@ -452,7 +460,7 @@ class _Loop:
         return max(rank - 1, 0)
 
     def walks_across(self) -> bool:
-        """Return whether rows may be short, and a vector of them needs no division."""
+        """Return whether rows may be short, and computing one row per lane needs no division."""
         if self.split == 0 or self.by_parts or self.runs is not None or not self.vector:
             return False
         if self.solver.known_le(self.lanes, self.inner):
@@ -476,7 +484,10 @@ class _Loop:
 
 
 def uncertain_dims(group: Group, solver: Solver) -> dict[tuple[Node, int], tuple[Expr, Expr]]:
-    """Return operands' dims that may be 1 or the target's, as (node, axis) -> (dim, target)."""
+    """Return the dims of broadcast operands that may be 1 or equal to the target's dim.
+
+    The result maps (node, axis) to (dim, target).
+    """
     found: dict[tuple[Node, int], tuple[Any, Any]] = {}
     for node in group.nodes:
         if node.op != "relax.broadcast_to":
