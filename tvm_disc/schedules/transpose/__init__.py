@@ -1,1 +1,1 @@
-"""Permutations that move the last axis, by tiles of registers."""
+"""Permutations that move the last axis, computed by tiles in registers."""

@@ -1,10 +1,10 @@
-"""The *interleave* template: a short axis, such as that of colors, becomes the last axis.
+"""The *interleave* template: permutations that make a short axis, such as colors, the last axis.
 
     out[.., p, c] = f(in[.., c, p], ..)     # c < 2 .. 4, p: all dims after it
 
-A vector of each ``c`` is loaded or computed by element-wise operators, and shuffles make as many
-consecutive vectors of the result. Square tiles would be mostly empty here, and an element by
-element loop writes one number per cycle.
+For each ``c``, one vector is loaded or computed by element-wise operators. Shuffles interleave
+these vectors into consecutive vectors of the result. Square tiles would be mostly empty here, and a
+scalar loop writes only one element per cycle.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
 from tvm_disc.typing import Buffer, Expr
 
-MOST = 4  # largest size of the axis; this many vectors stay in registers with their shuffles
-BLOCK = 4096  # pixels of a task
+MOST = 4  # largest size of the axis; this many vectors and their shuffles fit the registers
+BLOCK = 4096  # largest number of pixels (values of p) in a task
 _TYPES = ("float32", "int32", "float64", "int64", "int8", "uint8", "int16", "uint16")
 
 
@@ -59,8 +59,9 @@ def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | Wh
 
 
 def _moved(node: Node) -> int | None:
-    """Return the operand's axis that becomes the last, if all others keep their order; else
-    None.
+    """Return the operand's axis that becomes the last axis.
+
+    None if the other axes do not keep their order.
     """
     axes = permutation(node)
     axis = axes[-1]
@@ -73,7 +74,7 @@ def _vector(data: Buffer, at: Expr, lanes: int, _index: object) -> Expr:
 
 
 def _value(body: Body, group: Group, node: Node, at: Expr, lanes: int) -> Expr:
-    """Return elements of the permuted value from a position of its operands on."""
+    """Return ``lanes`` elements of the value to permute, from offset ``at`` of its operands."""
     low = body.low
     for p in group.params:
         low.bind_reader(p, partial(_vector, body.buffers[p], at, lanes))

@@ -1,4 +1,4 @@
-"""Transposes with tiles of whole registers."""
+"""Transposes with square tiles of full registers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tvm_disc.typing import Buffer, Expr, Size
 Place: TypeAlias = "tuple[Expr, ...]"  # (along the operand's rows, along the result's)
 
 RUN_TILES = 16  # consecutive tiles of a task; they read adjacent cache lines of the same rows
-FETCH_TILES = 2  # tiles by which prefetches are ahead
+FETCH_TILES = 2  # prefetch distance in tiles
 
 
 class TileSide(NamedTuple):
-    """Tiles along a side of ``size`` elements; the first one begins ``before`` elements early."""
+    """Tiles along a side of ``size`` elements; the first starts ``before`` elements before it."""
 
     size: Expr
     before: Expr
@@ -46,7 +46,7 @@ def moved_kinds(work: TransposeWork) -> set[str]:
 
 
 def fill_lines(kinds: Iterable[str]) -> bool:
-    """Return whether tiles can be as wide as a cache line."""
+    """Return whether tiles can be as wide as a cache line: all elements have 32 bits."""
     return all(tvm.DataType(k).bits == 32 for k in kinds)
 
 
@@ -64,11 +64,12 @@ class TileRuns:
     tile is as wide as a cache line, or as a register if that is wider.
 
     If all rows of the result begin at the same offset in a cache line, tiles are aligned to lines,
-    as if that many elements preceded each row. The same holds for the operand, whose lines would
-    otherwise be loaded twice. The first and the last tile are shifted inside.
+    and the first tile would begin before the row. Tiles are aligned to lines of the operand under
+    the same condition, because lines would otherwise be loaded twice. The first and the last tile
+    of a row are shifted inside, and may overlap the next or previous tile.
 
-    Conditions are integers 0 and 1 here, and divisions have non-negative operands: for others, TVM
-    emits code for the rounding.
+    Conditions are integers 0 and 1 here. Divisions truncate, since all operands are non-negative;
+    for floor division, TVM emits more code.
     """
 
     def __init__(self, work: TransposeWork, body: Body, lanes: int) -> None:
@@ -92,7 +93,7 @@ class TileRuns:
             if source in body.buffers:
                 odd = self._odd(size_a)
                 before_a = self._before(body.buffers[source], size_a, odd, i64(0))
-        self.turned = i64(0)  # whether runs follow the result's rows
+        self.turned = i64(0)  # 1 if runs follow the result's rows
         self.a, self.b = self._side("ta", size_a, before_a), self._side("tb", size_b, before_b)
 
     def _side(self, name: str, size: Expr, before: Expr) -> TileSide:
@@ -104,13 +105,15 @@ class TileRuns:
         return product(self.work.domain) * (4 * len(self.work.group.outputs))
 
     def _odd(self, size: Expr) -> Expr:
-        """Return 0 if rows of ``size`` elements all begin at the same offset in a cache line."""
+        """Return 0 if rows of ``size`` elements begin at equal offsets in cache lines."""
+
         return self.body.block.number("odd", tirx.bitwise_and(size, i64(self.side - 1)))
 
     def _before(self, buffer: Buffer, size: Expr, odd: Expr, always: Expr) -> Expr:
-        """Return the elements of a cache line before the first one of every row.
+        """Return the number of elements from the start of a cache line to the start of a row.
 
-        It is 0 if rows differ, or if they are short and ``always`` is 0.
+        The result is 0 if rows start at different offsets (``odd`` is not 0), or if rows are short
+        and ``always`` is 0.
         """
         address = tirx.truncdiv(base_address(buffer), i64(4))
         many = tirx.truncdiv(size, i64(self.side * RUN_TILES)) + always
@@ -119,8 +122,9 @@ class TileRuns:
         return self.body.block.number("before", before)
 
     def _streams(self, odd: Expr) -> Expr:
-        """Return 1 if a result of this size uses non-temporal stores, which requires that all rows
-        have one alignment.
+        """Return 1 if the outputs are written with non-temporal stores, otherwise 0.
+
+        They must be large, and all of their rows must have the same alignment.
         """
         first, *others = (base_address(b) for b in self.body.outputs)
         for address in others:
@@ -132,7 +136,7 @@ class TileRuns:
         return tirx.min(times, i64(1)) * (1 - tirx.min(odd, i64(1)))
 
     def emit(self) -> None:
-        """Emit the body's share of the runs."""
+        """Emit the runs that belong to the body's range of tasks."""
         block, low, work, a, b = self.body.block, self.body.low, self.work, self.a, self.b
         across, along = self._run_of()
         runs = block.number("runs", tirx.truncdiv(a.tiles + (across - 1), across))
@@ -151,8 +155,9 @@ class TileRuns:
             block.eval(fence())
 
     def _run_of(self) -> tuple[Expr, Expr]:
-        """Return the tiles of a run along the operand's rows, and the result's; one of them is
-        1.
+        """Return (tiles of a run along the operand's rows, tiles along the result's rows).
+
+        One of them is 1.
         """
         number, most = self.body.block.number, self.memory.run_tiles
         if most == 0:
@@ -164,9 +169,10 @@ class TileRuns:
         return across, number("along", 1 + self.turned * (most - 1))
 
     def _order(self, number: Expr, runs: Expr, rows: Expr) -> tuple[Expr, Expr]:
-        """Return the position of run ``number``: the run within a row, and the row.
+        """Return the position of run ``number``: (run in a row of tiles, row of tiles).
 
-        Consecutive runs follow the operand's rows, or with prefetches are side by side.
+        Consecutive runs continue along the operand's rows. If ``run_tiles`` is 0, consecutive runs
+        are in adjacent rows of tiles.
         """
         bind = self.body.block.number
         if self.memory.run_tiles == 0:
@@ -176,7 +182,7 @@ class TileRuns:
         return bind("run", number - row * runs), row
 
     def _inside(self, tile: Expr, side: TileSide) -> Expr:
-        """Return the first element of a tile."""
+        """Return the first element of a tile, shifted inside the side."""
         at = tirx.max(tile * self.side - side.before, i64(0))
         most = side.size - self.side
         if self.side > self.lanes:
@@ -184,8 +190,9 @@ class TileRuns:
         return self.body.block.number("at", tirx.min(at, most))
 
     def _pieces(self, outer: Sequence[Expr], a: TileSpan, b: TileSpan) -> None:
-        """Emit a run in three pieces, since the first and the last tile may overlap adjacent
-        ones.
+        """Emit a run in three pieces: the first tile, those in the middle, and the last tile.
+
+        The first and the last tile may be shifted.
         """
         block, low = self.body.block, self.body.low
         side, tiles = TileSide(*self._chosen(self.a, self.b)), TileSpan(*self._chosen(a, b))
@@ -215,7 +222,7 @@ class TileRuns:
                 self._tiles(outer, at, count, False)
 
     def _chosen(self, few: Sequence[Size], many: Sequence[Size]) -> list[Expr]:
-        """Return one of two lists of numbers; ``many`` if runs follow the result's rows."""
+        """Return the numbers ``many`` if runs follow the result's rows, otherwise ``few``."""
         number = self.body.block.number
         return [number("one", x + self.turned * (y - x)) for x, y in zip(few, many, strict=True)]
 
@@ -224,7 +231,7 @@ class TileRuns:
         return self.may_stream and self.memory.run_tiles == 0
 
     def _tiles(self, outer: Sequence[Expr], at: Place, count: Expr, stream: bool) -> None:
-        """Emit ``count`` tiles from ``at`` on."""
+        """Emit ``count`` tiles; the first one begins at ``at``."""
         block, low, side = self.body.block, self.body.low, self.side
         step_a, step_b = self._chosen((side, 0), (0, side))
         with low.loop("i", count) as i:
@@ -235,12 +242,12 @@ class TileRuns:
             self._tile(outer, a, b, stream)
 
     def _tile(self, outer: Sequence[Expr], a: Expr, b: Expr, stream: bool) -> None:
-        """Emit a tile register by register."""
+        """Emit a tile as squares of ``lanes`` registers."""
         block, low, lanes = self.body.block, self.body.low, self.lanes
         if self.side == lanes:
             self._square(outer, a, b, stream)
             return
-        # On a side shorter than a tile, the last registers overlap those before.
+        # If the side is shorter than a tile, the last registers overlap the previous ones.
         with low.loop("ra", self.side // lanes) as ra, low.loop("rb", self.side // lanes) as rb:
             more_a = tirx.min(ra * lanes, self.a.size - lanes)
             more_b = tirx.min(rb * lanes, self.b.size - lanes)
@@ -248,8 +255,9 @@ class TileRuns:
             self._square(outer, at_a, at_b, stream)
 
     def _fetch_next(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
-        """Emit prefetches for a later tile of the run; otherwise each distant row costs memory
-        latency.
+        """Emit prefetches for a later tile of the run.
+
+        Without them, each row of the tile would cost the latency of memory.
         """
         for move in self.work.moves:
             if move.inputs[0] in self.body.buffers:
@@ -258,7 +266,7 @@ class TileRuns:
                     self.body.block.eval(prefetch(*lines.row(k), to_write=False))
 
     def _square(self, outer: Sequence[Expr], a: Expr, b: Expr, stream: bool) -> None:
-        """Emit a square of registers: as many as a register has lanes."""
+        """Emit the transposition of a square: ``lanes`` registers of ``lanes`` elements."""
         low, lanes, work, block = self.body.low, self.lanes, self.work, self.body.block
         columns = {m: transposed(block, self._rows(m, outer, a, b)) for m in work.moves}
         places = [self._result_lines(k, outer, a, b) for k in range(len(work.group.outputs))]

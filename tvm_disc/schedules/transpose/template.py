@@ -2,14 +2,14 @@
 
 Such a copy cannot both read and write along rows. Square tiles are loaded along the operand's rows,
 transposed in registers by shuffles, and stored along the result's rows. Dims that stay adjacent
-count as one, so ``NHWC -> NCHW`` has whole images as rows.
+are merged, so ``NHWC -> NCHW`` has whole images as rows.
 
-A tile is as wide as a register, so each cache line is read once and written once as a whole. The
-last tile of a row overlaps the one before, so nothing is masked. Tiles are computed in short runs
-along the operand's rows or the result's, depending on the machine (``Memory`` of the cost model):
-square blocks would touch a new page with nearly every line. A large result uses non-temporal
-stores. Otherwise its lines would be read only to be overwritten, and rows with a power of two as
-stride would evict each other.
+A tile is as wide as a register or a cache line, so each cache line is read once and written once as
+a whole. The last tile of a row overlaps the previous one, so nothing is masked. Tiles are computed
+in short runs along the operand's rows or the result's, depending on the machine (``Memory`` of the
+cost model); square blocks of tiles would touch a new page with nearly every line. A large result is
+written with non-temporal stores. With ordinary stores, its lines would be read before they are
+overwritten, and rows with a power of two as stride would evict each other.
 
 Tiles of whole registers, tiles of half registers, small masked tiles, and the loops of the *loop*
 template are separate plans. The length of the shorter side decides between them.
@@ -42,10 +42,10 @@ from tvm_disc.tir.builder import first_lanes, i64, ramp
 from tvm_disc.tir.index import ceil_div, product
 from tvm_disc.typing import Expr
 
-STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand for any alignment
-STRIP_LENGTH = 64  # tiles one after another in a task
-UNROLLED_COST = 6  # largest cost per element of code that is repeated for each row of a tile
-FEWEST_LANES = 4  # least lanes of a register for tiles
+STRIP_TILES = 8  # tiles of a task along the operand's rows; they cover whole cache lines
+STRIP_LENGTH = 64  # tiles of a task along the result's rows
+UNROLLED_COST = 6  # largest cost of operators per element; their code is repeated for each row
+FEWEST_LANES = 4  # smallest number of lanes of a register with which tiles are used
 # Cost of moving four bytes, in plain operations: read or written with a large stride, in a masked
 # tile, and in a tile of n rows, where SHUFFLE_OPS is divided by n.
 FAR_OPS, MASKED_OPS, TILE_OPS, SHUFFLE_OPS = 24, 15, 6, 32
@@ -81,14 +81,14 @@ class TransposeKnobs(Knobs):
 
 
 def plan_transpose(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans: element by element, tiles of whole or half registers, and small masked
-    tiles.
+    """Return plans that copy element by element, by tiles of full or half registers, and by small
+    masked tiles.
     """
     work = find_moves(group, solver, machine)
     if isinstance(work, WhyNot):
         return work
     if any(solver.known_lt(s, FEWEST_LANES) for s in work.sides()):
-        # LLVM also needs minutes for tiles that it can prove to be nearly empty.
+        # Besides, LLVM takes minutes to compile tiles that it can prove to be nearly empty.
         return WhyNot(
             "transpose", f"one side has fewer than {FEWEST_LANES} elements, which fill no tile"
         )
@@ -186,7 +186,7 @@ def _below(node: Node) -> set[Node]:
 
 
 class _Strips:
-    """Masked tiles of half a register."""
+    """Emits masked tiles of half a register; a task is a strip of tiles."""
 
     def __init__(self, work: TransposeWork) -> None:
         self.work, self.side = work, max(work.machine.lanes // 2, 4)
@@ -251,17 +251,17 @@ class _Strips:
 
 
 def _row(body: Body, first: Expr, k: int, count: Expr) -> Expr:
-    """Return row ``k`` of ``count`` rows from ``first`` on, or the last row.
+    """Return ``first + k``, or the last of ``count`` rows from ``first`` if there are fewer rows.
 
-    Even under an empty mask the address must be mapped: otherwise each access costs hundreds of
-    cycles to suppress the fault.
+    The address should be mapped even if the mask is empty. If it is not, the processor takes
+    hundreds of cycles to suppress the fault.
     """
     return body.block.number("row", first + tirx.min(i64(k), count - 1)) if k else first
 
 
 @contextmanager
 def _partly(body: Body, limit: Expr, count: Expr, k: int, side: int) -> Iterator[None]:
-    """Mask the first ``count`` lanes of row ``k`` if it is below ``limit``, else no lane."""
+    """Enable the first ``count`` lanes of row ``k`` if it is below ``limit``, otherwise no lane."""
     lanes = tirx.Select(limit > k, tirx.min(count, i64(side)), i64(0))
     with body.low.masked(first_lanes(body.block.bind("lanes", lanes), side)):
         yield

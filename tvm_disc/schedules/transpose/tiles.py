@@ -16,8 +16,9 @@ from tvm_disc.typing import UNSET, Buffer, Expr
 class TileRows:
     """Rows of a tile in memory; ``apart`` is the row stride in elements.
 
-    Every fourth row has an address variable. The others are at most three strides from one, which
-    address modes can compute. Computed from row numbers, each address would be a multiplication.
+    Every fourth row has an address variable. The other rows are at most three strides after such a
+    row, which addressing modes can express. Computing addresses from row numbers would take a
+    multiplication for each row.
     """
 
     views: list[Buffer]
@@ -49,10 +50,11 @@ def _shuffled(block: Block, a: Expr, b: Expr, picks: Sequence[int]) -> Expr:
 
 
 def _by_quarters(block: Block, rows: Sequence[Expr]) -> list[Expr]:
-    """Return the transpose of sixteen vectors: 4 x 4 squares in register quarters, then quarters.
+    """Return the transpose of sixteen vectors.
 
-    Each step is an instruction that needs no table of indices. The steps interleave the low or high
-    halves of the quarters by ones and by twos, then select the even or odd quarters of two
+    First, the 4 x 4 squares in the quarters of registers are transposed, then the quarters. Each
+    step is a shuffle instruction that needs no register of indices. The steps interleave the low or
+    high halves of the quarters by ones and by twos, then select the even or odd quarters of two
     registers.
     """
     quarters = range(0, 16, 4)

@@ -16,15 +16,15 @@ from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import ceil_div, product
 from tvm_disc.typing import Expr
 
-SHARE_ELEMS = 4096  # elements per task of a plan's task count
+SHARE_ELEMS = 4096  # elements per task
 
 
 @dataclass
 class TransposeWork:
-    """A group around permutations ``moves``; all of them move the axes ``b_run`` and ``a_run``.
+    """A group whose permutations ``moves`` all move the same axes, ``a_run`` and ``b_run``.
 
-    ``a_run``: the axes of the result that are the operand's innermost. ``b_run``: the result's
-    innermost axes.
+    ``a_run``: the axes of the result that are the innermost axes of the operand. ``b_run``: the
+    innermost axes of the result. Both are ranges [begin, end) of axes of the result.
     """
 
     group: Group
@@ -67,7 +67,7 @@ class TransposeWork:
         return [self.domain[k] for k in self.outer_axes]
 
     def tasks(self) -> Expr:
-        """Return the common number of tasks; every plan maps it to its own tasks."""
+        """Return the number of tasks, the same for all plans; see :func:`part_of`."""
         return ceil_div(product(self.domain), SHARE_ELEMS)
 
     def index(self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr) -> list[Expr]:
@@ -92,11 +92,12 @@ class TransposeWork:
 
 
 def part_of(body: Body, tasks: Expr, own: Expr) -> Body:
-    """Return a body for the same fraction of ``own`` tasks as the given body's of ``tasks``.
+    """Return a body that runs the same fraction of ``own`` tasks as ``body`` runs of ``tasks``.
 
-    The number of tasks depends on the shape. If one variable selected between the counts, TVM's
-    analyzer would expand every combination of the selects inside.
+    Plans have a common number of tasks for this reason: if a variable selected between numbers that
+    depend on the shape, TVM's analyzer would expand every combination of the selects inside.
     """
+
     block = body.block
     total, own = block.number("total", tirx.max(tasks, i64(1))), block.number("own", own)
     lo = block.number("lo", tirx.truncdiv(body.lo * own, total))
