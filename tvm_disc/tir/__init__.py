@@ -1,1 +1,1 @@
-"""Helpers that build TIR: statements, index arithmetic, vectors, opaque values, LLVM operators."""
+"""Helpers that build TIR: statements, index arithmetic, vectors, and calls of LLVM functions."""

@@ -7,8 +7,9 @@ A :class:`Block` collects statements in program order and opens nested scopes wi
         b.store(y, i, x[i] * 2.0)
     func = prim_func("scale", [x_ptr, y_ptr, n], b.stmt())
 
-All buffers are flat (one index, in elements) and aligned to one element only: a caller's tensor
-may start at any address, and TVM would otherwise emit 64-byte aligned loads without a check.
+All buffers are flat (one index, in elements) and declared as aligned to one element only. A
+caller's tensor may start at any address, and for other declarations TVM emits 64-byte aligned loads
+without a check.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tvm_disc.typing import Buffer, Expr, Size, Stmt, Var
 
 INDEX = "int64"
 BFLOAT16 = "bfloat16"
-UNBOUNDED = 1 << 60  # extent of a flat view whose true size only the caller knows
+UNBOUNDED = 1 << 60  # declared extent of a flat view, whose size is unknown
 LINE_BYTES = 64  # bytes of a cache line
 STACK_LIMIT_BYTES = 1008  # TVM promotes smaller constant allocations to the stack
 
@@ -37,8 +38,9 @@ STACK_LIMIT_BYTES = 1008  # TVM promotes smaller constant allocations to the sta
 def i64(value: int | Expr) -> Expr:
     """Return ``value`` as an int64 expression; an int64 expression is returned unchanged.
 
-    Sizes are Python ints if a dim is known and expressions otherwise. TVM converts two Python ints
-    to int32, and a select between an int32 and an int64 would be rejected only by LLVM.
+    Sizes are Python ints if a dim is known and expressions otherwise. TVM converts Python ints to
+    int32 if both operands are ints. A select between an int32 and an int64 is then rejected late,
+    by LLVM.
 
     Raises:
         TypeError: ``value`` is an expression of a different type.
@@ -52,7 +54,7 @@ def i64(value: int | Expr) -> Expr:
 
 @lru_cache(maxsize=4096)
 def _index(value: int) -> Expr:
-    """Return the shared literal of a number: a third of all TIR nodes are literals."""
+    """Return a literal, one object for equal values: a third of all TIR nodes are literals."""
     return tirx.IntImm(INDEX, value)
 
 
@@ -76,7 +78,7 @@ def lanes_of(expr: Expr) -> int:
 
 
 def element_dtype(expr: Expr) -> str:
-    """Return the type of one lane."""
+    """Return the type of one lane of an expression."""
     return dtype_of(expr).partition("x")[0]
 
 
@@ -111,12 +113,12 @@ def ramp(base: Expr, lanes: int) -> Expr:
 
 
 def lane_index(width: int) -> Expr:
-    """Return the index of an array of ``width`` elements: a vector, or 0 if ``width`` is 1."""
+    """Return the indices 0, 1, ... ``width - 1`` as a vector; the scalar 0 if ``width`` is 1."""
     return ramp(i64(0), width) if width > 1 else i64(0)
 
 
 def first_lanes(count: Expr, lanes: int) -> Expr:
-    """Return a mask of the lanes below ``count``."""
+    """Return a mask that enables the first ``count`` of ``lanes`` lanes."""
     steps = tirx.Ramp(tirx.const(0, "int32"), tirx.const(1, "int32"), lanes)
     limit = tirx.Cast("int32", tirx.min(count, i64(lanes)))
     return tirx.LT(steps, tirx.Broadcast(limit, lanes))
@@ -125,9 +127,10 @@ def first_lanes(count: Expr, lanes: int) -> Expr:
 def truth(value: Expr) -> Expr:
     """Return whether numbers differ from 0, lane by lane; NaN counts as different.
 
-    Integer vectors are compared as floats, which LLVM converts back: TVM's analyzer treats an
-    integer comparison as a fact about scalars and fails on vectors. There is exactly one
-    comparison: with two, the instruction count of a chain of these grows exponentially.
+    Integer vectors are compared as floats, which LLVM converts back to integers: TVM's analyzer
+    treats an integer comparison as a fact about scalars and fails on vectors. The value is read by
+    one comparison only: with two, the instruction count of a chain of these tests would grow
+    exponentially.
     """
     if lanes_of(value) > 1 and "float" not in element_dtype(value):
         value = tirx.Cast(with_lanes("float32", value), value)
@@ -157,7 +160,8 @@ def either(condition: Expr, here: Expr, there: Expr) -> Expr:
 def prefetch(buffer: Buffer, index: Expr, to_write: bool, near: bool = True) -> Expr:
     """Return a prefetch of the cache line of an element, for reading or writing.
 
-    The element may be out of bounds. ``near`` selects all cache levels instead of the second on.
+    The element may be out of bounds. ``near`` prefetches into the first-level cache too, otherwise
+    only into the second-level and later caches.
     """
     kind, level, data = (tirx.IntImm("int32", k) for k in (int(to_write), 3 if near else 2, 1))
     where = element_pointer(buffer, index)
@@ -165,9 +169,9 @@ def prefetch(buffer: Buffer, index: Expr, to_write: bool, near: bool = True) -> 
 
 
 def masked_load(buffer: Buffer, index: Size, mask: Expr) -> Expr:
-    """Return consecutive elements from ``index`` on where ``mask`` holds, and zeros elsewhere.
+    """Return a load of consecutive elements from ``index``; lanes disabled by ``mask`` are zero.
 
-    Masked-off lanes do not access memory, so the vector may extend past the end of the buffer.
+    Disabled lanes do not access memory, so the vector may extend past the end of the buffer.
     """
     lanes = lanes_of(mask)
     dtype = f"{buffer.dtype}x{lanes}"
@@ -188,9 +192,7 @@ def storage_dtype(dtype: str) -> str:
 
 
 def value_dtype(dtype: str) -> str:
-    """Return the type in which a kernel computes a dtype: float32 for bfloat16, which it represents
-    exactly.
-    """
+    """Return the type in which a kernel computes values of ``dtype``: float32 for bfloat16."""
     return "float32" if dtype == BFLOAT16 else dtype
 
 
@@ -221,7 +223,7 @@ def rounded_bfloat16(value: Expr) -> Expr:
     wide, bits = tirx.Var("wide", value.ty), tirx.Var("bits", whole)
     odd = tirx.bitwise_and(tirx.shift_right(bits, const(16, whole)), const(1, whole))
     up = tirx.bitwise_and(bits + odd + const(0x7FFF, whole), const(0xFFFF0000, whole))
-    # Rounding up would carry the payload of a NaN into the exponent and make it a number.
+    # NaN is not rounded: a carry from its payload into the exponent could produce a number.
     number = wide <= const(float("inf"), dtype_of(value))
     kept = tirx.reinterpret(dtype_of(value), tirx.Select(number, up, const(0x7FC00000, whole)))
     return tirx.Let(wide, value, tirx.Let(bits, tirx.reinterpret(whole, wide), kept))
@@ -309,7 +311,7 @@ class Block:
         self._frames[-1].append(stmt)
 
     def eval(self, expr: Expr) -> None:
-        """Append an expression evaluated for its effect."""
+        """Append an expression that is evaluated for its side effect."""
         self.add(S.Evaluate(expr))
 
     def bind(self, name: str, value: Size) -> Expr:
@@ -325,7 +327,7 @@ class Block:
         if isinstance(value, tirx.Var):
             return value
         if str(getattr(value.ty, "dtype", "")).startswith("boolx"):
-            # TVM's analyzer cannot bind a vector of bools: bind the bytes instead.
+            # TVM's analyzer cannot bind a vector of bools, so it is stored as int8.
             return tirx.NE(
                 self._by_memory(name, tirx.Cast(with_lanes("int8", value), value)),
                 const(0, with_lanes("int8", value)),
@@ -337,11 +339,12 @@ class Block:
         return var
 
     def number(self, name: str, value: Expr) -> Expr:
-        """Bind a number through a stack cell, which LLVM's mem2reg removes.
+        """Store ``value`` in a stack cell and return a variable that is loaded from the cell.
 
         TVM's analyzer substitutes a variable by its definition each time it visits a statement: a
         chain in which each value is used twice takes 2^n steps, and nested quotients, minima and
-        products take minutes. It does not substitute loads from memory.
+        products take minutes. The analyzer does not substitute loads from memory. LLVM's mem2reg
+        removes the cell.
         """
         if isinstance(value, tirx.IntImm | tirx.FloatImm | tirx.Var):
             return value
@@ -387,14 +390,14 @@ class Block:
         return buf
 
     def stack(self, name: str, size_bytes: int, align: int) -> Buffer:
-        """Allocate bytes on the stack, of a size that TVM would otherwise allocate on the heap."""
+        """Allocate bytes on the stack, even if TVM would allocate so many bytes on the heap."""
         kept = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
         buf = _flat(size_bytes, "int8", name, data_alignment=align)
         self.add(S.AllocBuffer(buf, kept))
         return buf
 
     def store(self, buf: Buffer, index: Expr | int, value: Size) -> None:
-        """``buf[index] = value``."""
+        """Emit ``buf[index] = value``."""
         self.add(S.BufferStore(buf, value, [i64(index)]))
 
     def masked_store(self, buf: Buffer, index: Expr | int, value: Expr, mask: Expr) -> None:
@@ -441,21 +444,21 @@ class Block:
 
     @contextmanager
     def loop_while(self, cond: Expr) -> Iterator[None]:
-        """``while cond``."""
+        """Emit ``while cond``; the context is the loop's body."""
         with self._scope() as body:
             yield
         self.add(S.While(cond, _seq(body)))
 
     @contextmanager
     def when(self, cond: Size) -> Iterator[None]:
-        """``if cond``."""
+        """Emit ``if cond``; the context is the then branch."""
         with self._scope() as body:
             yield
         self.add(S.IfThenElse(cond, _seq(body), None))
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
-        """Open the else branch of the ``when`` that was closed last."""
+        """Open the else branch of the latest :meth:`when` in this scope."""
         last = self._frames[-1].pop()
         with self._scope() as body:
             yield
@@ -483,10 +486,10 @@ def _seq(stmts: Sequence[Stmt]) -> Stmt:
 
 
 def _reached(stmt: Stmt) -> list[Stmt]:
-    """Return the statements that remain of one after dead branches and empty loops are removed.
+    """Return the statements that replace ``stmt`` after dead branches and empty loops are removed.
 
-    Constant conditions follow from facts: a kernel for at least eight columns has no branch for
-    fewer.
+    Conditions may be constant because of facts: a kernel that is only called for at least eight
+    columns needs no branch for fewer columns.
     """
     if isinstance(stmt, S.For) and isinstance(stmt.extent, tirx.IntImm) and stmt.extent.value < 1:
         return []
@@ -503,13 +506,13 @@ def _reached(stmt: Stmt) -> list[Stmt]:
 
 
 def settled(cond: Expr) -> Expr:
-    """Simplify a condition by its constant operands of And, Or and Not; a literal if decided."""
+    """Simplify a condition by constant operands of And, Or and Not; the result may be a literal."""
     if isinstance(cond, tirx.Not):
         inner = settled(cond.a)
         return tirx.IntImm("bool", not inner.value) if isinstance(inner, tirx.IntImm) else cond
     if not isinstance(cond, tirx.And | tirx.Or):
         return cond
-    decides = isinstance(cond, tirx.Or)  # the value of an operand that decides the result
+    decides = isinstance(cond, tirx.Or)  # an operand with this value determines the result
     left, right = settled(cond.a), settled(cond.b)
     for side, other in ((left, right), (right, left)):
         if isinstance(side, tirx.IntImm):

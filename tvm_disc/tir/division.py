@@ -1,8 +1,8 @@
 """Integer division of run-time values: defined for all operands, and opaque to TVM's analyzer.
 
 Quotients and remainders are calls of LLVM functions, whose text :func:`definitions` returns and
-which LLVM inlines. TIR's own division traps on x86 for a divisor of zero and for the least
-integer divided by -1, which ends the process. It also compiles too slowly: TVM expands a floor
+which LLVM inlines. TIR's division instructions trap on x86 for a divisor of zero and for the least
+integer divided by -1, which ends the process. They also compile too slowly: TVM expands a floor
 division to four divisions, each with copies of both operands, and substitutes variables in them.
 
 Division by zero gives quotient and remainder zero, as in NumPy; the least integer divided by -1
@@ -46,10 +46,11 @@ def trunc_mod(a: Expr, b: Expr) -> Expr:
 
 
 def opaque(body: Expr) -> Any:
-    """Replace floor divisions by run-time values, in sizes and indices too, by calls.
+    """Replace floor divisions and remainders by run-time values with calls of these functions.
 
-    TVM's expansion binds variables, and its LLVM code generator rejects a variable that is bound
-    twice, which happens if a length is read twice. A size of zero would also trap.
+    Divisions in sizes and indices are replaced, too. TVM's expansion binds variables, and its LLVM
+    code generator rejects a variable that is bound twice, which happens if an expression with such
+    a division is used twice. Division by a size of zero would also trap.
     """
 
     def called(node: Expr) -> object:
@@ -68,7 +69,7 @@ def _call(name: str, a: Expr, b: Expr) -> Expr:
 
 
 def definitions(names: Iterable[str]) -> list[str]:
-    """Return the LLVM text of those of the functions that are divisions."""
+    """Return the LLVM text of the functions in ``names`` that are divisions."""
     return [_definition(name) for name in names if name.startswith(f"{_PREFIX}.")]
 
 
@@ -112,7 +113,7 @@ _BY_ANYTHING = (
     "%all = select TRUTH %zero, TYPE ZERO, TYPE %some",
     "ret TYPE %all",
 )
-# The remainder by 1 and by -1 is 0.
+# %traps: the divisor is 0 or -1, for which the remainder is 0.
 _REST_BY_ANYTHING = (
     "%all = select TRUTH %traps, TYPE ZERO, TYPE %value",
     "ret TYPE %all",

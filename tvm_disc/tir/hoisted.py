@@ -1,8 +1,9 @@
-"""Emit sizes as code, with each quotient, extremum and select computed once, in a stack cell.
+"""Emits sizes as code; each quotient, minimum, maximum and select is computed once.
 
-The scratch size of a kernel is a long expression over dims, which are expressions themselves and
-share many subexpressions. TVM's analyzer substitutes variables: a program of fifty convolutions
-took it a minute.
+The scratch size of a kernel is a long expression over dims. Dims are expressions themselves, and
+share many subexpressions. Results are loaded from stack cells (:meth:`.Block.number`). For ordinary
+variables, TVM's analyzer would substitute the definitions, which took a minute for a program of
+fifty convolutions.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tvm_disc.shape.chains import balanced
 from tvm_disc.tir.builder import INDEX, Block, dtype_of
 from tvm_disc.typing import Expr
 
-# Looked up by type: isinstance is slow for TVM's classes.
+# Sets of types rather than tuples for isinstance, which is slow for TVM's classes.
 _COSTLY = {tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max}
 _BINARY = _COSTLY | {tirx.Add, tirx.Sub, tirx.Mul, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ,
                      tirx.NE, tirx.And, tirx.Or, LShift, RShift}  # fmt: skip
@@ -40,14 +41,16 @@ class Sizes:
         return self.block.number(name, value)
 
     def plain(self, expr: Expr) -> Expr:
-        """Return ``expr`` with its costly subexpressions replaced by variables; integers or a
-        condition.
+        """Return ``expr``, an integer or a condition, with its costly subexpressions replaced by
+        variables.
         """
         return self._walk(expr)[0]
 
     def _walk(self, expr: Expr) -> tuple[Expr, int]:
-        """Return ``expr`` with costly parts as variables, and the number of its structure."""
-        if type(expr) is tirx.IntImm:  # an IntImm's hash is its value, whatever its type
+        """Return (``expr`` with costly parts as variables, number that is equal for equal
+        structures).
+        """
+        if type(expr) is tirx.IntImm:  # the hash of an IntImm ignores its type
             return expr, self._id(("IntImm", int(expr.value), dtype_of(expr)))
         place = hash(expr)
         if place not in self._walked:
@@ -66,7 +69,7 @@ class Sizes:
         elif kind is tirx.Select:
             parts = [self._walk(e) for e in (expr.condition, expr.true_value, expr.false_value)]
             made, key = tirx.Select(*(e for e, _ in parts)), ("Select", *(k for _, k in parts))
-        else:  # variables are distinguished by identity: names repeat
+        else:  # variables are distinguished by identity, since names are not unique
             return expr, self._id((kind.__name__, hash(expr)))
         number = self._id(key)
         if (kind is tirx.Select or kind in _COSTLY) and dtype_of(made) == INDEX:

@@ -1,7 +1,8 @@
-"""Registry of LLVM functions that TIR calls by name; a module gets the texts that it calls.
+"""Registry of LLVM functions that TIR calls by name.
 
-Names begin with ``disc.``. LLVM inlines the functions and emits none, so that each separately
-compiled object contains its own copy.
+The text of each function that a module calls is added to the module. Names begin with ``disc.``.
+LLVM inlines the functions and emits no symbols for them, so that objects compiled separately do not
+conflict.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ _TEXTS: dict[str, str] = {}
 
 
 def provide(text: str) -> str:
-    """Register the functions that a text defines, for any target; return the text."""
+    """Register the LLVM functions that ``text`` defines; return the text.
+
+    The functions must be valid for any target.
+    """
     for name in _DEFINED.findall(text):
         _TEXTS[name] = text
     return text
 
 
 def called_in(functions: Iterable[tvm.tirx.PrimFunc]) -> list[str]:
-    """Return the names of registered-style functions that TIR calls."""
+    """Return the names, beginning with ``disc.``, of the functions that TIR calls."""
     found: dict[str, None] = {}
 
     def look(call: tvm.ir.Call) -> None:

@@ -1,8 +1,8 @@
 """Index arithmetic that avoids divisions.
 
-If a flattened loop index is split over several dims and then linearised over the same dims, the
-result is the flattened index: :class:`IndexSpace` remembers each split, so that reads of
-contiguous buffers, reshapes and head splits cost one addition, whatever the symbolic dims are.
+If a flattened loop index is split over several dims and then linearized over the same dims, the
+result is the flattened index. :class:`IndexSpace` records each split, so that the index of a read
+of a contiguous buffer, a reshape or a head split costs one addition, even for symbolic dims.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SmallDims: TypeAlias = Callable[[Dims], bool]
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Piece ``position`` of a split of ``origin`` over ``dims``; ``var`` is its placeholder."""
+    """Index ``position`` of a split of ``origin`` over ``dims``; ``var`` is its placeholder."""
 
     origin: Expr
     dims: tuple[Expr, ...]
@@ -36,23 +36,23 @@ class _Part:
 class IndexSpace:
     """Splits and joins of index expressions over symbolic dims.
 
-    Invariant: a placeholder variable made by :meth:`split` means
-    ``origin // prod(dims[position+1:]) % dims[position]`` (no modulo at position 0). It is only
-    bound to that value (:meth:`define`) if an emitted expression uses it.
+    Invariant: the value of a placeholder variable made by :meth:`split` is
+    ``origin // prod(dims[position+1:]) % dims[position]`` (no modulo at position 0). Code that
+    computes this value (:meth:`define`) is only emitted if an emitted expression uses the variable.
     """
 
     def __init__(self, same: SameDim, small: SmallDims = lambda dims: False) -> None:
         self._same = same
         self._small = small  # whether indices over dims fit into 32 bits
         self._parts: dict[object, _Part] = {}
-        # Innermost scope last: a placeholder is bound where it is used, so a split made inside a
-        # scope must not be found again outside.
+        # Innermost scope last. A placeholder is bound in the scope of its first use, so a split
+        # made inside a scope must not be reused outside.
         self._splits: list[dict[tuple[object, ...], tuple[Expr, ...]]] = [{}]
         # ramps whose base is known to be a multiple of their lanes
         self._aligned: dict[object, int] = {}
 
     def aligned(self, base: Size, lanes: int) -> Expr:
-        """Return ``lanes`` consecutive indices from ``base``, a multiple of ``lanes``."""
+        """Return ``lanes`` consecutive indices from ``base``, a known multiple of ``lanes``."""
         result = tirx.Ramp(base, i64(1), lanes)
         self._aligned[result] = lanes
         return result
@@ -77,7 +77,7 @@ class IndexSpace:
         if len(wide) == 1:
             return tuple(index if i == wide[0] else i64(0) for i in range(len(dims)))
         if self._splits_whole(index, dims[wide[-1]]):
-            # Each vector is inside one row of the last dim: only its first index is divided.
+            # The vector is inside one row of the last dim, so only its first index is divided.
             starts = list(self.split(index.base, dims))
             starts[wide[-1]] = self.aligned(starts[wide[-1]], self._aligned[index])
             return tuple(starts)
@@ -103,7 +103,7 @@ class IndexSpace:
     def join(self, index: Sequence[Expr], dims: Dims) -> Expr:
         """Return the row-major linear index.
 
-        If adjacent indices are all parts into which `split` divided an index, that index is used.
+        If adjacent indices are all parts of one :meth:`split`, the index that was split is used.
         """
         last = next((k for k in reversed(range(len(dims))) if _literal(dims[k]) != 1), None)
         if last is not None and isinstance(index[last], tirx.Ramp):
@@ -157,7 +157,7 @@ class IndexSpace:
         )
 
     def last_part(self, var: Var) -> tuple[Expr, Expr] | None:
-        """Return (index, dim) of a placeholder that is an index modulo the last dim of a split.
+        """Return (index, dim) if ``var`` is the placeholder of ``index % dim`` in a split.
 
         None for other variables.
         """
@@ -167,7 +167,7 @@ class IndexSpace:
         return part.origin, part.dims[-1]
 
     def unresolved(self, exprs: Sequence[Expr]) -> list[Expr]:
-        """Return the placeholders that remain in expressions, outer origins first."""
+        """Return the placeholders in expressions; each follows those that its value depends on."""
         found: dict[Any, None] = {}
         for e in exprs:
             self._collect(e, found)
@@ -191,9 +191,10 @@ class IndexSpace:
         return expr
 
     def rejoined(self, expr: Expr, index: Expr) -> Expr:
-        """Return ``expr`` with the last part of each split of ``index`` in terms of ``index``.
+        """Return ``expr`` with the last part of each split of ``index`` over two dims replaced.
 
-        An expression that is linear in ``index`` then has no parts after simplification.
+        The last part is replaced by ``index - first * dim``, where ``first`` is the first part. If
+        ``expr`` is linear in ``index``, simplification then removes all parts.
         """
         last: dict[Expr, Expr] = {}
         for var in self.unresolved([expr]):
@@ -208,14 +209,14 @@ class IndexSpace:
         return substitute(expr, last)
 
     def value(self, var: object) -> Expr:
-        """Return the expression that a placeholder is defined as."""
+        """Return the expression that defines a placeholder."""
         part = self._parts[var]
-        # A dim of zero must not trap: the index may be computed for an arm of a select that is not
-        # taken.
+        # Division by a dim of zero must not trap: the index may be computed although it is unused,
+        # in one operand of a select.
         inner = product([at_least_one(d) for d in part.dims[part.position + 1 :]])
         one = _literal(inner) == 1
         outer = at_least_one(part.dims[part.position])
-        # A division by a run-time value takes twice as long in 64 bits as in 32.
+        # A division by a run-time value takes twice as long with 64 bits as with 32.
         unknown = _literal(inner) is None or (part.position > 0 and _literal(outer) is None)
         index, narrow = part.origin, unknown and self._small(part.dims)
         if narrow:
@@ -225,7 +226,7 @@ class IndexSpace:
         return _cast("int64", result) if narrow else result
 
     def depends_on(self, var: Var, root: Expr) -> bool:
-        """Return whether ``var`` is a placeholder split, in any number of steps, from ``root``."""
+        """Return whether ``var`` is ``root``, or a placeholder derived from it by splits."""
         part = self._parts.get(var)
         if part is None:
             return bool(var.same_as(root))
@@ -263,7 +264,7 @@ def substitute(expr: Expr, values: Mapping[Var, Expr] | Mapping[Expr, Expr]) -> 
 
 
 def product(dims: Dims) -> Expr:
-    """Return the number of elements of ``dims`` as an int64 expression."""
+    """Return the product of ``dims`` as an int64 expression."""
     total: Expr = i64(1)
     for d in dims:
         total = mul(total, d)

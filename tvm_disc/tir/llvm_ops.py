@@ -1,7 +1,7 @@
 """Vector operations that TIR lacks: LLVM functions, linked into the program and inlined.
 
-TIR reaches them as calls of external functions, such as ``disc.scale.v16``; :func:`link` adds
-their definitions. Which ones exist depends on the target: templates are emitted inside
+TIR calls them as external functions, such as ``disc.scale.v16``; :func:`link` adds their
+definitions. The available operations depend on the target: templates are emitted inside
 :func:`tuned_for`, and check :func:`has_native` before they use an operation.
 
     scale     x * 2^floor(n), rounded once, for any float n (``vscalefps``)
@@ -10,8 +10,8 @@ their definitions. Which ones exist depends on the target: templates are emitted
     lookup    one of sixteen floats, by the low four bits of an index (``vpermps``)
     stream    a non-temporal store (``vmovntps``)
 
-``stream`` requires registers of 32 bytes: a vector that spans whole cache lines is stored as
-half lines, one after the other. The others require AVX-512.
+``stream`` requires registers of at least 32 bytes; with 32, each cache line is stored as two
+halves, one after the other. The other operations require AVX-512.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tvm_disc.tir.division import definitions, opaque
 from tvm_disc.tir.imports import called_in, provided
 from tvm_disc.typing import Expr, Target, TVMModule
 
-LANES = 16  # lanes of the registers that these operations use, and floats of a cache line
-STREAMS_FROM = 8  # fewest lanes of a register of half a cache line
+LANES = 16  # float32 lanes of an AVX-512 register; also float32 elements of a cache line
+STREAMS_FROM = 8  # fewest float32 lanes of a register for non-temporal stores
 TABLE = 16  # entries of a lookup
-REMAINDERS = (2,)  # the digits for which a remainder exists
+REMAINDERS = (2,)  # the values of ``digits`` that :func:`remainder` supports
 _VECTOR = re.compile(r"disc\.((scale|clamp|remainder\d|lookup|stream)\.v|fence$)")
 _WIDTHS = tuple(LANES * k for k in range(1, 9))
 _isa: ContextVar[Isa | None] = ContextVar("isa", default=None)
@@ -41,7 +41,7 @@ _isa: ContextVar[Isa | None] = ContextVar("isa", default=None)
 
 @contextmanager
 def tuned_for(isa: Isa) -> Iterator[None]:
-    """Scope in which emitted code may use the operations of ``isa``."""
+    """Return a context in which emitted code may use the operations of ``isa``."""
     token = _isa.set(isa)
     try:
         yield
@@ -55,29 +55,29 @@ def emitting_for() -> Isa | None:
 
 
 def has_native(lanes: int) -> bool:
-    """Return whether these operations exist here for float32 vectors of ``lanes``."""
+    """Return whether the AVX-512 operations may be emitted for float32 vectors of ``lanes``."""
     isa = _isa.get()
     return isa is not None and natively(isa, lanes)
 
 
 def natively(isa: Isa, lanes: int) -> bool:
-    """Return whether these operations exist for ``isa`` and float32 vectors of ``lanes``."""
+    """Return whether ``isa`` has the AVX-512 operations for float32 vectors of ``lanes``."""
     return isa.lanes_f32 == LANES and lanes in _WIDTHS
 
 
 def can_stream(lanes: int) -> bool:
-    """Return whether float32 vectors of ``lanes`` can be stored non-temporally here."""
+    """Return whether non-temporal stores of float32 vectors of ``lanes`` may be emitted."""
     isa = _isa.get()
     return isa is not None and streams(isa, lanes)
 
 
 def streams(isa: Isa, lanes: int) -> bool:
-    """Return whether ``isa`` can store such vectors non-temporally: as complete cache lines."""
+    """Return whether ``isa`` has non-temporal stores of float32 vectors of ``lanes``."""
     return isa.lanes_f32 >= STREAMS_FROM and lanes in _WIDTHS
 
 
 def scale(x: Expr, n: Expr) -> Expr:
-    """Return ``x * 2^floor(n)``: inf and zero beyond the range, denormals rounded once."""
+    """Return ``x * 2^floor(n)``: inf on overflow, 0 on underflow, denormals are rounded once."""
     return tirx.call_extern(str(x.ty.dtype), f"disc.scale.v{_lanes(x)}", x, n)
 
 
@@ -87,8 +87,9 @@ def clamp(x: Expr, bound: Expr) -> Expr:
 
 
 def remainder(x: Expr, digits: int) -> Expr:
-    """Return ``x`` minus the nearest multiple of ``2^-digits``, ties to even; ``digits`` in
-    ``REMAINDERS``.
+    """Return ``x`` minus the nearest multiple of ``2^-digits``, ties to even.
+
+    ``digits`` must be in ``REMAINDERS``.
     """
     return tirx.call_extern(str(x.ty.dtype), f"disc.remainder{digits}.v{_lanes(x)}", x)
 
@@ -102,8 +103,9 @@ def lookup(table: Sequence[float], index: Expr) -> Expr:
 
 
 def stream(value: Expr, address: Expr) -> Expr:
-    """Return a non-temporal store of float32 at a line-aligned address; :func:`fence` orders such
-    stores.
+    """Return a non-temporal store of a float32 vector to an address aligned to a cache line.
+
+    :func:`fence` orders the store before later ones.
     """
     return tirx.call_extern("void", f"disc.stream.v{_lanes(value)}", value, address)
 
@@ -206,7 +208,8 @@ def _parts_of(width: int, kind: str) -> str:
 def _in_registers(name: str, kinds: Sequence[str | None], width: int, instruction: str) -> str:
     """Return an LLVM function on vectors of ``width`` floats: one instruction for each register.
 
-    ``kinds`` are the element types of the operands; None is one float register that all parts use.
+    ``kinds`` are the element types of the operands; None denotes an operand of one register of
+    floats, which the instructions of all parts read.
     """
     wide, total = f"<{width} x float>", "undef"
     params = [f"<{width if k else LANES} x {k or 'float'}> %a{i}" for i, k in enumerate(kinds)]

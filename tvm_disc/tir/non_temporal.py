@@ -1,9 +1,9 @@
 """Non-temporal stores for results larger than the last-level cache.
 
-A normal store to a line that is not cached first reads the line and evicts others. If a kernel
-touches more than the last level holds, its results are evicted before they are read again.
-Non-temporal stores of complete lines then move two thirds of the bytes. A kernel decides once at
-run time which kind it uses.
+An ordinary store to a line that is not cached first reads the line, and evicts another one. If the
+arrays of a kernel exceed the last-level cache, its results are evicted before they are read again.
+In this case, non-temporal stores of complete lines reduce memory traffic to two thirds. A kernel
+decides once per call, at run time, which kind of store it uses.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from tvm_disc.typing import Buffer, Expr
 
 
 def far_elems(far_bytes: int, arrays: int) -> int:
-    """Return the number of elements from which ``arrays`` float32 arrays together exceed the
-    caches.
-    """
+    """Return the elements per array at which ``arrays`` float32 arrays take ``far_bytes`` bytes."""
+
     return max(1, far_bytes // (4 * arrays))
 
 
 class PastCaches:
-    """Stores of vectors of ``width`` elements to ``buffers``, non-temporal where that pays.
+    """Stores of vectors of ``width`` elements to ``buffers``: non-temporal if results are large.
 
-    ``sizes`` are the elements of a result and the elements between the starts of two rows, if rows
-    begin the vectors. A result of at least ``far`` elements does not fit the caches. If ``lined``,
+    ``sizes`` is (elements of a result, row stride); the row stride is 0 if vectors do not start
+    anew in each row. A result of at least ``far`` elements does not fit the caches. If ``lined``,
     vectors begin at cache lines of :attr:`first`.
     """
 
@@ -64,11 +63,11 @@ class PastCaches:
         far: int,
         lined: bool = False,
     ) -> PastCaches | None:
-        """Return the stores to the float32 buffers among ``buffers``, or None if none may be
-        non-temporal.
+        """Return the stores to the float32 buffers among ``buffers``.
 
-        ``sizes`` are ``elems`` and ``row``; results of at least ``far`` elements use non-temporal
-        stores. None as well if the target has no such store or the result is known to be small.
+        None if there are no such buffers, if the target lacks non-temporal stores of vectors of
+        ``width``, or if the result is known to have fewer than ``far`` elements. Other arguments
+        are those of the class.
         """
         floats = [b for b in buffers if str(b.dtype) == "float32"]
         elems = sizes[0]
@@ -79,18 +78,18 @@ class PastCaches:
 
     @property
     def chosen(self) -> Expr:
-        """Return whether the stores are non-temporal in this call."""
+        """Return the run-time condition that the stores of this call are non-temporal."""
         return self._chosen > 0
 
     def takes(self, buffer: Buffer, lanes: int) -> bool:
-        """Return whether a store of ``lanes`` lanes to ``buffer`` may be one of these."""
+        """Return whether :meth:`store` supports vectors of ``lanes`` lanes to ``buffer``."""
         return lanes == self._width and any(b.same_as(buffer) for b in self._buffers)
 
     def store(self, buffer: Buffer, base: Expr, value: Expr) -> None:
-        """Store a vector at ``base``."""
+        """Emit a store of a vector at ``base``, non-temporal if :attr:`chosen` holds."""
         block, whole = self._block, ramp(i64(0), self._width)
-        # Through a stack cell, which LLVM removes: the value of a binding would be computed in both
-        # arms.
+        # The value is passed through a stack cell, which LLVM removes. TVM would substitute a
+        # binding, and so compute the value in both branches.
         block.store(self._cell, whole, value)
         with block.when(self.chosen):
             block.eval(stream(self._cell[whole], element_pointer(buffer, base)))

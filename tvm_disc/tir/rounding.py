@@ -1,6 +1,4 @@
-"""Arithmetic that is rounded as written, although compilers contract multiplications and additions
-to FMAs.
-"""
+"""Arithmetic that is rounded as written: compilers do not contract it to FMAs."""
 
 from __future__ import annotations
 
@@ -16,9 +14,9 @@ _ON_DEVICE = {"float32": "__fsub_rn", "float64": "__dsub_rn"}
 def difference(x: Expr, y: Expr) -> Expr:
     """Return ``x - y`` of floats, with ``x`` rounded before the subtraction.
 
-    If ``x = a * b`` and ``y`` is its maximum, a fused multiply-subtract would return the rounding
-    error of the product, up to half a unit in its last place. For a product of 2^40 that is 2^15,
-    whose exponential is infinite, although ``x - max(x)`` is 0.
+    If ``x = a * b`` and ``y`` is the maximum of ``x``, a fused multiply-subtract would return the
+    rounding error of the product, up to half a unit in the last place, instead of 0. For a product
+    of 2^40, the error is up to 2^15, and its exponential is infinite.
     """
     dtype = dtype_of(x)
     if element_dtype(x) not in _ON_DEVICE:

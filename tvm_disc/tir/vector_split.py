@@ -1,10 +1,10 @@
 """Split of a range of positions into vectors that begin at cache lines.
 
-NumPy arrays begin 16 bytes into a cache line. A register that crosses a line takes two accesses
-and cannot be stored non-temporally: relu of 512 x 8192 took 1.45 times as long as between aligned
-arrays. If results are contiguous whatever the shape, vectors begin at the first element that
-begins a line. The elements before it form one masked vector, which is processed last, with the
-tail.
+NumPy arrays begin 16 bytes into a cache line. A vector that crosses a cache line takes two accesses
+and cannot be stored non-temporally: relu of 512 x 8192 took 1.45 times as long as with aligned
+arrays. Therefore, if results are contiguous for all shapes, vectors start at the first element that
+is aligned to a cache line. The elements before it form one masked vector, which is processed last,
+with the tail.
 
     before | wide | wide | ... | wide | single | tail
 """
@@ -19,10 +19,10 @@ from tvm_disc.typing import Buffer, Expr
 
 
 def to_next_line(buffer: Buffer, at: Expr, lanes: int) -> Expr:
-    """Return the elements from ``at`` to the first one that begins a cache line or a register.
+    """Return the number of elements from ``at`` to the first aligned one, less than ``lanes``.
 
-    The alignment is that of a line or of a register of ``lanes`` elements, whichever is smaller.
-    0 if no element is aligned. Always less than ``lanes``.
+    The alignment is the size of a cache line or of a register of ``lanes`` elements, whichever is
+    smaller. The result is 0 if no element is aligned.
     """
     size = max(1, int(tvm.DataType(str(buffer.dtype)).bits) // 8)
     step = min(LINE_BYTES, lanes * size)
@@ -34,8 +34,7 @@ def to_next_line(buffer: Buffer, at: Expr, lanes: int) -> Expr:
 class Vectors:
     """Positions ``[begin, end)`` as ``wides`` blocks of ``several`` vectors, then single vectors.
 
-    ``lead``: number of positions before the first block, fewer than ``lanes``; None if there are
-    none.
+    ``lead``: number of positions before the first block, fewer than ``lanes``; None means 0.
     """
 
     def __init__(
@@ -68,7 +67,11 @@ class Vectors:
         return self._rest + tirx.min(self._lead, i64(1))
 
     def single(self, k: Expr, masked: bool) -> tuple[Expr, Expr | None]:
-        """Return the first position of single vector ``k``, and its lanes if ``masked``."""
+        """Return the first position of single vector ``k``, and its number of positions.
+
+        The number may exceed the lanes of a vector; it is None if ``masked`` is unset and there is
+        no ``lead``.
+        """
         block, at = self._block, self._done + k * self._lanes
         if self._lead is None:
             at = block.bind("at", at)
