@@ -1,1 +1,1 @@
-"""Descriptions of machines: registers, caches, cores; no measured speeds."""
+"""Descriptions of processors and GPUs: registers, caches, cores, and constants of GPUs."""

@@ -12,14 +12,15 @@ _KIB = 1 << 10
 class Costs:
     """Constants of the cost model for a GPU architecture; times are in nanoseconds.
 
-    ``MEASURED`` are those of an H100, from ``benchmarks/cuda_products.py``, ``cuda_bandwidth.py``
-    and ``cuda_launch.py``. ``_scaled`` estimates other architectures by clock and lanes.
+    ``MEASURED`` holds the constants of an H100, from ``benchmarks/cuda_products.py``,
+    ``cuda_bandwidth.py`` and ``cuda_launch.py``. ``_scaled`` estimates those of other architectures
+    from their clock and lanes.
 
     Latencies:
-        launch: of a kernel that follows another kernel.
-        step: of an instruction that depends on the previous one and accesses no memory.
-        barrier: of a barrier of a thread block.
-        wait: of a load from global memory.
+        launch: a launch of a kernel that follows another kernel.
+        step: an instruction that depends on the previous one and accesses no memory.
+        barrier: a barrier of a thread block.
+        wait: a load from global memory.
 
     Throughput, as the time for which one operation of one lane occupies its multiprocessor:
         load: a load from global memory, with its index arithmetic.
@@ -27,14 +28,14 @@ class Costs:
         multiply: a multiply-add.
         tensor: a multiply-add of 16-bit operands on tensor cores.
         tensor_copy: a copy of 16 bytes of an operand for tensor cores.
-        tensor_slice: fixed overhead of a slice of K of a tile on tensor cores.
-        group: a multiply-add of 16-bit operands by instructions of warpgroups.
-        group_slice: fixed overhead of a slice of K of a tile of warpgroups.
+        tensor_slice: fixed overhead per tile and slice of K on tensor cores.
+        group: a multiply-add of 16-bit operands by warpgroup instructions (``wgmma``).
+        group_slice: fixed overhead per tile and slice of K with warpgroup instructions.
 
     Factors and counts:
         tf32: factor on the time of a slice if operands are rounded to TF32.
-        loads_at_once: loads that a thread of a sum issues before it waits for the first.
-        row_loads_at_once: the same in row kernels.
+        loads_at_once: loads that a thread of a reduction issues before it waits for the first.
+        row_loads_at_once: loads that a thread of a row kernel issues before it waits.
         next_in_sector: factor on a load whose 32-byte sector the following loads read as well.
         spread_loads: factor on a load of attention whose warp reads several rows.
         weight_steps: multiply-adds that take as long as the exponential of one attention weight.
@@ -44,8 +45,8 @@ class Costs:
     cuBLASLt:
         library_tile: rows and columns of a tile; a multiprocessor computes one tile at a time.
         library_step: time of a step of K of a tile.
-        library_tensor_step: the same for 16-bit operands; TF32 takes twice as long.
-        library_call: time of a call in addition to the launch.
+        library_tensor_step: time of a step with 16-bit operands; TF32 takes twice as long.
+        library_call: time of a library call in addition to the launch.
     """
 
     launch: float
@@ -89,15 +90,15 @@ _CLOCK_GHZ, _LANES = 1.98, 128  # clock under load and lanes per multiprocessor 
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU, with the figures of the oldest architecture that code is generated for.
+    """A GPU, with the properties of the oldest architecture for which code is generated.
 
     Attributes:
-        kind: selects the templates.
-        architectures: compute capabilities in ascending order, such as 80 for ``sm_80``; machine
-            code is generated for each, and PTX for newer ones.
-        multiprocessors: of a typical card.
+        kind: the kind of device, which selects the templates.
+        architectures: compute capabilities in ascending order, such as 80 for ``sm_80``. Machine
+            code is generated for each, and PTX for newer architectures.
+        multiprocessors: number of multiprocessors of a typical card.
         registers: 32-bit registers of a multiprocessor.
-        shared_bytes: static shared memory of a thread block.
+        shared_bytes: largest static shared memory of a thread block.
         warp: threads of a warp.
         block_threads: maximum threads of a block.
         tensor_cores: whether there are tensor cores.
@@ -124,8 +125,8 @@ class Device:
         return " ".join([self.kind, *(f"sm_{a}" for a in self.architectures)])
 
 
-# (multiprocessors, GB/s, GFLOP/s) of a typical card: from the vendor's data sheets, but for the
-# bandwidth of sm_90, which is that of a copy on an H100 SXM.
+# (multiprocessors, GB/s, GFLOP/s) of a typical card, from the vendor's data sheets. Only the
+# bandwidth of sm_90 was measured, with a copy on an H100 SXM.
 CUDA: dict[int, tuple[int, float, float]] = {
     70: (80, 900.0, 15700.0),
     75: (40, 320.0, 8100.0),
@@ -138,11 +139,11 @@ CUDA: dict[int, tuple[int, float, float]] = {
     120: (170, 1792.0, 104800.0),
 }
 DEFAULT = (80, 90)
-GROUPS = 90  # the architecture with instructions of warpgroups
+GROUPS = 90  # the architecture with warpgroup instructions
 
 
 def cuda_device(architectures: Sequence[int] = DEFAULT) -> Device:
-    """Return the NVIDIA GPU for these architectures, which must be keys of ``CUDA``."""
+    """Return the NVIDIA GPU for code of ``architectures``, which must be keys of ``CUDA``."""
     ordered = tuple(sorted(set(architectures)))
     first = ordered[0]
     cores, bandwidth, flops = CUDA[first]
@@ -162,9 +163,10 @@ def cuda_device(architectures: Sequence[int] = DEFAULT) -> Device:
 
 
 def _scaled(cores: int, flops: float) -> Costs:
-    """Return estimates for another architecture; ``cores`` are its multiprocessors.
+    """Return estimated constants of a GPU with ``cores`` multiprocessors and ``flops`` GFLOP/s.
 
-    Throughput is scaled by GFLOP/s per multiprocessor. Latencies are assumed to be equal.
+    Throughput is scaled by GFLOP/s per multiprocessor. Latencies are assumed to be those of the
+    H100.
     """
     ratio = 2 * _CLOCK_GHZ * _LANES / (flops / cores)
     scaled = {name: getattr(MEASURED, name) * ratio for name in _PIPES}

@@ -1,7 +1,7 @@
 """Dot instructions: each lane adds several products of integers to one sum.
 
-One row describes one instruction. Operands are words of adjacent numbers along K: four bytes
-(unsigned in the left operand, signed in the right one), or two numbers of 16 bits.
+Operands are vectors of 32-bit words. A word holds adjacent numbers along K: four bytes (unsigned in
+the left operand, signed in the right one), or two numbers of 16 bits.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-QUAD = 4  # bytes along K of a word
+QUAD = 4  # bytes along K in a word
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,16 @@ class Dot:
 
     Attributes:
         name: its mnemonic on x86.
-        features: LLVM features by lanes of int32; the instruction exists for vectors of so many
-            lanes if the target has all features of one alternative.
-        intrinsics: LLVM functions by lanes. ``(total, left, right)`` adds four products to each
-            int32 of ``total``. If there is a second function, the first one is ``(left, right)``,
-            which adds pairs of products as int16, and the second adds pairs of int16 to an int32.
-        left_bits: bits of the left operand beyond which sums of ``quads`` words may overflow.
-        quads: words of four after which pairs of sums are added to int32; 0 if there are none.
-        per: numbers of a word, 4 or 2.
+        features: alternatives of LLVM features, by the number of int32 lanes. The instruction
+            exists for vectors of this length if the target has all features of one alternative.
+        intrinsics: LLVM functions, by the number of int32 lanes. With four numbers per word, one
+            function ``(total, left, right)`` adds four products to each int32 of ``total``; or two
+            functions: ``(left, right)`` returns int16 sums of pairs of products, and the second one
+            adds pairs of int16 to an int32. With two, ``(left, right)`` returns int32 sums.
+        left_bits: largest number of bits of the left operand's numbers.
+        quads: number of words of four bytes whose int16 sums cannot overflow; 0 if there are no
+            int16 sums.
+        per: numbers in a word, 4 or 2.
     """
 
     name: str
@@ -40,7 +42,7 @@ def _any(*names: str) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(name.split()) for name in names)
 
 
-# The first row that a target has is preferred.
+# In order of preference.
 DOTS: Mapping[str, Dot] = {
     dot.name: dot
     for dot in (
@@ -49,7 +51,7 @@ DOTS: Mapping[str, Dot] = {
             {16: _any("avx512vnni"), 8: _any("avxvnni", "avx512vnni avx512vl")},
             {16: ("llvm.x86.avx512.vpdpbusd.512",), 8: ("llvm.x86.avx512.vpdpbusd.256",)},
         ),
-        # Eight sums of pairs of 15 x 127 are less than 2^15.
+        # A pair of products is at most 2 * 15 * 128; the sum of eight pairs is less than 2^15.
         Dot(
             "vpmaddubsw",
             {16: _any("avx512bw"), 8: _any("avx2")},
@@ -72,7 +74,7 @@ DOTS: Mapping[str, Dot] = {
 
 
 def dots_of(features: frozenset[str], lanes: int) -> tuple[str, ...]:
-    """Return the names of the dot instructions of a target for ``lanes`` of int32, best first."""
+    """Return the names of the dot instructions for vectors of ``lanes`` int32, best first."""
     return tuple(
         name
         for name, dot in DOTS.items()

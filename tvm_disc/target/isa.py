@@ -1,4 +1,4 @@
-"""Vector registers of a target, derived from LLVM's feature list of its processor."""
+"""Vector registers of a target, derived from the features that LLVM lists for its processor."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Isa:
         lanes_f32: float32 elements of one vector register.
         registers: number of vector registers.
         fma: whether there is a fused multiply-add.
-        dots: names of the dot instructions, best first (:mod:`.dots`). Excluded from comparison:
-            measured constants apply to processors with and without them, and a kernel names the
-            one that it uses.
-        device: whether code is for one thread of a GPU, in the device's language, which has
-            functions where LLVM code has arithmetic.
+        dots: names of the dot instructions, best first (:mod:`.dots`). Excluded from comparison,
+            because measured constants apply to processors with and without dot instructions, and
+            the description of a kernel contains the one that it uses.
+        device: whether the code is for one thread of a GPU. It is then source code, in which some
+            operations are functions of the language rather than LLVM instructions.
     """
 
     lanes_f32: int
@@ -70,7 +70,7 @@ def features_of(target: Target) -> frozenset[str]:
     return _features(str(attrs.get("mtriple", "")), str(attrs.get("mcpu", "generic")), mattr)
 
 
-# Features that are removed together with a feature, by prefix.
+# Prefixes of the features that are removed together with a feature.
 _WITHOUT = {"avx": ("avx", "fma"), "avx2": ("avx2", "avx512"), "avx512f": ("avx512",)}
 
 

@@ -1,7 +1,7 @@
-"""The caches of a machine, and of processors by LLVM's names, from manuals; for cross-compilation.
+"""Cache sizes of processors by LLVM's names, from manuals; for cross-compilation.
 
-If a last-level cache is divided into slices, a typical number of slices is used; if models of one
-name differ, the smaller sizes.
+If a last-level cache is divided into slices, a typical number of slices is used. If processors of
+one name differ, the smaller sizes are used.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tvm_disc.target.isa import Isa
 
 @dataclass(frozen=True)
 class Caches:
-    """Sizes in bytes.
+    """The caches of a machine; sizes are in bytes.
 
     Attributes:
-        l1_bytes: first-level data cache.
-        l2_bytes: second level, the share of one core.
-        last_bytes: last level, in total.
+        l1_bytes: first-level data cache of a core.
+        l2_bytes: share of one core in the second-level cache.
+        last_bytes: last-level cache, in total.
         last_cores: number of cores that share the last level.
         line_bytes: size of a cache line.
     """
@@ -36,7 +36,7 @@ class Caches:
 
 
 _K, _M = 1 << 10, 1 << 20
-# Prefixes of names; the first match is used.
+# (prefixes of names, caches); the first match is used.
 _KNOWN: tuple[tuple[tuple[str, ...], Caches], ...] = (
     (("znver1",), Caches(32 * _K, 512 * _K, 8 * _M, 4)),
     (("znver2",), Caches(32 * _K, 512 * _K, 16 * _M, 4)),
@@ -66,7 +66,7 @@ def known_caches(name: str) -> Caches | None:
 
 
 def caches_of_level(isa: Isa) -> Caches:
-    """Return the caches of a typical server with these registers."""
+    """Return the caches of a typical server with the vector registers of ``isa``."""
     if isa.masks:
         return Caches(32 * _K, 1 * _M, 32 * _M, 8)
     return Caches(32 * _K, 512 * _K, 16 * _M, 4)

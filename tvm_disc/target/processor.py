@@ -1,7 +1,6 @@
-"""Description of a machine: this one as the system reports it, or one given by name.
+"""Description of a machine: this one, as the system reports it, or another one by name.
 
-It contains what a machine is. Measured speeds and choices that follow from it are kept with the
-kernels.
+Measured speeds, and decisions that depend on the machine, are kept with the kernels.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Processor:
     Attributes:
         name: LLVM's name of the processor or of an x86-64 level; empty if none was given.
         isa: instruction sets and vector registers.
-        caches: sizes, sharing and line.
+        caches: sizes of caches and lines, and number of cores that share a cache.
         cores: number of cores that a process may run on.
     """
 
@@ -32,9 +31,10 @@ class Processor:
 
 
 def processor_of(target: Target, here: bool = False) -> Processor:
-    """Return the machine of a TVM ``llvm`` target; if ``here``, this machine, whatever its name.
+    """Return the machine of a TVM ``llvm`` target.
 
-    The caches of other machines are looked up by name, then by level.
+    If ``here``, caches and cores are those of this machine. Otherwise, the caches are found by the
+    name of the processor, or by its vector registers if the name is unknown.
     """
     name, isa = str(target.attrs.get("mcpu", "")), isa_of(target)
     known = known_caches(name)

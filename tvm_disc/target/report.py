@@ -1,8 +1,8 @@
 """Caches and cores of this machine, as the system reports them.
 
 Linux describes the caches of each core in sysfs. If a sandbox hides these files, the C library
-still reports sizes, but not which cores share a cache. Anything else is taken from the description
-by name.
+still reports sizes, but not which cores share a cache. Other values are those that
+:mod:`tvm_disc.target.known` lists for the name of the processor.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def caches_here(
     files: Path = CORES,
     ask: Callable[[str], int] | None = None,
 ) -> Caches:
-    """Return the caches of one of this process's cores, from ``files``, else from the C library.
+    """Return the caches of a core of this process, from ``files`` or from the C library.
 
     Args:
-        default: used for what neither source reports.
-        named: whether ``default`` describes this processor by name. If so, its last level takes
-            precedence over the C library's figure, which adds up all caches of a socket.
+        default: values that are used if neither source reports them.
+        named: whether ``default`` was found by the name of this processor. If so, its last-level
+            size is used instead of the C library's value, which is the sum over a socket.
         files: the folder in which Linux describes cores.
         ask: replacement of ``os.sysconf``, for tests.
     """
@@ -63,7 +63,10 @@ class _Level:
 
 
 def _from_levels(levels: dict[int, _Level]) -> Caches:
-    """Cores are counted by first-level caches, which the threads of a core share."""
+    """Return the description from sysfs; the number of cores is that of first-level caches.
+
+    All hardware threads of a core share its first-level cache.
+    """
     first, last = levels[1], levels[max(levels)]
     second = levels.get(2, last)
     return Caches(
@@ -76,7 +79,7 @@ def _from_levels(levels: dict[int, _Level]) -> Caches:
 
 
 def _levels(folder: Path) -> dict[int, _Level]:
-    """Return the data caches that a core's folder describes completely, by level."""
+    """Return the data caches, by level, that a core's folder in sysfs describes completely."""
     found: dict[int, _Level] = {}
     for index in sorted(folder.glob("index*")):
         try:
@@ -95,7 +98,8 @@ _FILES = ("level", "type", "size", "coherency_line_size", "shared_cpu_list")
 
 
 def _cores(text: str) -> set[int]:
-    """Return the numbers of a list such as ``0-3,8``."""
+    """Return the numbers in a list of ranges such as ``0-3,8``."""
+
     found: set[int] = set()
     for part in text.split(","):
         low, _, high = part.partition("-")
