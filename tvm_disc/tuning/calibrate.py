@@ -26,7 +26,7 @@ LARGEST = 1.0  # losses and errors are clipped to this value
 
 @dataclass
 class Sample:
-    """Measured times (points x variants) of one kernel."""
+    """Measured times of one kernel: ``dims`` is points x symbols, ``times`` points x variants."""
 
     symbols: Sequence[Any]
     variants: Sequence[Variant]
@@ -37,8 +37,8 @@ class Sample:
         self._points = KnownPoints(dict(zip(self.symbols, self.dims.T, strict=True)))
 
     def score(self, model: CostModel) -> float:
-        """Return the loss of choosing by the model plus weighted prediction errors; less is
-        better.
+        """Return the mean loss of the variants that ``model`` selects plus weighted prediction
+        errors; a lower score is better.
         """
         costs = cost_table(list(self.variants), self._points, len(self.dims), model)
         known = np.isfinite(self.times) & np.isfinite(costs)
@@ -52,7 +52,7 @@ class Sample:
 
 
 def calibrate(samples: Sequence[Sample], start: CostModel, fixed: Sequence[str] = ()) -> CostModel:
-    """Return the model that chooses best for the samples, by coordinate descent.
+    """Return the model with the lowest mean score for the samples, found by coordinate descent.
 
     Fields named in ``fixed`` keep their values.
     """

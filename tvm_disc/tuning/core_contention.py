@@ -1,8 +1,9 @@
-"""Detects whether the threads of this process have a core each.
+"""Detects whether each thread of this process has a physical core.
 
-Two virtual cores may temporarily share one physical core, or one may be descheduled. Only speed
-reveals that: the time of multiply-adds on all threads is compared with that on one thread. Time
-that the hypervisor takes from all cores alike is read from Linux ("steal" in proc_stat(5)).
+Two virtual cores may temporarily share one physical core, or one may be descheduled. The system
+does not report this, so the time of multiply-adds on all threads is compared with that on one
+thread. Time that the hypervisor takes from all cores equally does not change this ratio; Linux
+reports it ("steal" in proc_stat(5)).
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ import tvm
 from tvm_disc.codegen.gauge import NAME, sums
 from tvm_disc.target.isa import Isa
 
-TURNS = 16000  # iterations; about 20 us
-WAKE = 16  # launches after which a sleeping worker has woken up
-CROWDED = 1.3  # ratio of the time on all threads to that on one above which cores are shared
+TURNS = 16000  # iterations of the loop that is timed, about 20 us
+WAKE = 16  # launches after which a sleeping worker is awake
+CROWDED = 1.3  # above this ratio of the time on all threads to that on one, cores are shared
 POLL_S = 0.005  # seconds between two polls
 STOLEN = 0.1  # highest accepted share of stolen time
 WINDOW_S = 0.1  # Linux counts stolen time in hundredths of a second
 
 
 class Gauge:
-    """The contention measurement of a module, on a device."""
+    """Measures core contention on a device with the functions of a compiled module."""
 
     def __init__(self, module: Any, device: Any, isa: Isa, threads: int) -> None:
         self.threads = threads
@@ -37,7 +38,7 @@ class Gauge:
         self._again: Callable[..., Any] = module.time_evaluator(NAME, device, number=WAKE, repeat=1)
 
     def wake(self) -> None:
-        """Wake the workers: a sleeping worker takes as long to start as many a kernel runs."""
+        """Wake the workers; a sleeping worker may take longer to start than a kernel takes."""
         self._again(self._memory, self.threads, TURNS)
 
     def crowding(self) -> float:
@@ -50,7 +51,7 @@ class Gauge:
 
 
 class Host:
-    """Share of busy-core time that the hypervisor has taken."""
+    """Reads the share of the cores' busy time that the hypervisor has taken."""
 
     def __init__(self, path: Path = Path("/proc/stat")) -> None:
         self._path = path
@@ -58,8 +59,9 @@ class Host:
         self._recent, self._asked = 0.0, time.monotonic()
 
     def recent(self) -> float:
-        """Return the share in the last tenth of a second, or since the last call if that is
-        longer ago.
+        """Return the share between the two latest readings, at least 0.1 s apart.
+
+        A new reading is made if the latest one is older.
         """
         if time.monotonic() - self._asked >= WINDOW_S:
             now = self._ticks()
@@ -89,9 +91,9 @@ def _share(before: tuple[int, int], after: tuple[int, int]) -> float:
 
 
 class Wait:
-    """Waits at one point until threads have a core each, at most ``most_s`` seconds in total.
+    """Waits until each thread has a core, at most ``most_s`` seconds in total over all waits.
 
-    Without ``gauge`` cores count as free; without ``host`` no time counts as stolen.
+    Without ``gauge``, cores count as free. Without ``host``, no time counts as stolen.
     """
 
     def __init__(self, gauge: Gauge | None, most_s: float, host: Host | None = None) -> None:
@@ -100,7 +102,7 @@ class Wait:
         self.waited_s = 0.0
 
     def until_calm(self) -> None:
-        """Return when threads have cores, or when the time limit is reached."""
+        """Return when each thread has a core, or when the time limit is reached."""
         start = time.monotonic()
         while True:
             crowding = 1.0 if self._gauge is None else self._gauge.crowding()
@@ -118,5 +120,5 @@ class Wait:
         return float(np.median(self._found)) if self._found else 1.0
 
     def stolen(self) -> float:
-        """Return the share of time that the hypervisor has taken since this object was created."""
+        """Return the share of time that the hypervisor has taken since ``host`` was created."""
         return 0.0 if self._host is None else self._host.in_all()

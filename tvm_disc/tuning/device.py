@@ -44,7 +44,7 @@ class DeviceKernel:
         name: the kernel's name in the program's events.
         library: the part of the kernel that a library may compute, if any.
         key: key of the kernel's group.
-        calls: input shapes of a call -> dims of each launch of this kernel in that call.
+        calls: maps the input shapes of a call to the dims of each launch of this kernel.
     """
 
     name: str
@@ -68,8 +68,8 @@ class DeviceKernel:
     def times(self, shapes: Shapes, events: Sequence[Event]) -> Iterator[tuple[Dims, Event]]:
         """Yield this kernel's events of one call, each with the dims of its launch.
 
-        A loop launches a kernel more often than the program lists it. Its events are attributed
-        only if all listed launches have the same dims.
+        In a loop, a kernel is launched more often than the program lists it. Its events are then
+        used only if all listed launches have the same dims.
         """
         own = [e for e in events if e.kernel == self.name]
         dims = self.calls.get(shapes, [])
@@ -151,10 +151,10 @@ def measured(
     """Yield the records of each point until the deadline.
 
     Args:
-        points: (variant number, input shapes), in ascending order of the number; one program is
-            built for each number.
+        points: (variant number, input shapes); equal numbers must be adjacent, since one program is
+            built for each run of them.
         devices: identical devices; each times one point at a time.
-        calls: calls for each point; the ``quantile`` of a kernel's times is recorded.
+        calls: number of calls for each point; the ``quantile`` of a kernel's times is recorded.
     """
 
     def late() -> bool:

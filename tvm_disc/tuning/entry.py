@@ -1,6 +1,6 @@
-"""Variants as separate packed functions, to be timed individually.
+"""Compiles variants as separate packed functions, so that each can be timed.
 
-variant(params..., outputs..., scratch, dims...)
+The arguments of a function are (params..., outputs..., scratch, dims...).
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def build_bench(
         benches.append(Bench(group, first, kernels, names, machine, target))
     functions.update(machine.micro.functions)
     if has_workers(machine):
-        # Libraries contain the threads' code too: another machine may load them with TVM's runtime
-        # only.
+        # The library includes the code of the worker threads, since another machine may load it
+        # with only TVM's runtime.
         functions.update(thread_functions(triple_of(target.attrs)))
         functions[GlobalVar(USE_WORKERS)] = use_workers_function()
     functions[GlobalVar(NAME)] = gauge_function(machine.isa)
@@ -108,7 +108,7 @@ def use_workers(module: Any) -> None:
 
 
 def _always(variant: Variant) -> Choice:
-    """Return a choice that always runs the variant: the caller has checked its needs."""
+    """Return a choice that always runs ``variant``; the caller has checked its conditions."""
     return Choice([replace(variant, plan=replace(variant.plan, needs=()))], Leaf(0))
 
 
@@ -120,19 +120,19 @@ def _entry(kernel: Kernel, name: str) -> Any:
         values.append(arguments.data(len(values), "float32"))
         for _ in kernel.symbols:
             values.append(arguments.integer(len(values)))
-        values.append(tirx.max_value("int64"))  # thread limit: as many as the variant uses
+        values.append(tirx.max_value("int64"))  # no limit on the number of threads
         block.eval(call(kernel.entry, *values))
 
     return packed(name, emit)
 
 
 def require_machine(target: Target, remote_cpu: str | None) -> None:
-    """Check that the measuring machines run code for ``target``.
+    """Check that the machines that measure can run code for ``target``.
 
     ``remote_cpu`` is LLVM's name of their processor; None means this machine.
 
     Raises:
-        WrongProcessor: they lack instruction sets that the code uses.
+        WrongProcessor: the processor lacks instruction sets that the code uses.
     """
     level = level_of(target)
     if remote_cpu is None:

@@ -1,4 +1,4 @@
-"""Times variants in alternating rounds, so that noise affects all of them equally."""
+"""Times variants in rounds, each of which times all variants, so that noise affects all equally."""
 
 from __future__ import annotations
 
@@ -28,28 +28,30 @@ LONG_ROUNDS = 12  # rounds of long calls; clearly slower variants are dropped ea
 POLISH = 4  # iterations until the medians of rounds and of variants converge
 # standard error of a median: this factor times the interquartile range over sqrt(n)
 ERROR_OF_MEDIAN = 0.93
-# rounds, ratio and standard errors after which a variant is dropped
+# a variant is dropped after FIRST_CUT rounds if it is slower by the ratio CLEARLY and by SURE
+# standard errors
 FIRST_CUT, CLEARLY, SURE = 3, 1.15, 4.0
 HOPELESS_AGAIN = 2  # extra rounds before a slow variant is dropped
-# a larger delay exceeds the cost of waking threads and sharing caches
+# An excess of a threaded time over the serial time, in ns and as a share, that waking threads and
+# sharing caches cannot cause.
 LATE_NS, LATE_SHARE = 1e4, 0.1
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How carefully to time.
+    """How much effort is spent on measuring times.
 
     Attributes:
         rounds: number of rounds; each round times each variant once.
         round_ns: duration of a round of one variant, approximately.
-        disagreement: rounds are added while the relative error of a possibly best time exceeds
-            this.
-        most_rounds, patience_s: limits for added rounds, and seconds at one point.
-        hopeless: a variant slower than the best by this factor in the first round is dropped.
-        quantile: quantile of the rounds that is reported. Other processes only ever add time, so
-            the lower quartile is closer to the machine's own time than the median.
-        pause_s: sleep before each round, so that it starts with a fresh time slice.
-        wait_s: total time at one point for which rounds wait until threads have a core each and the
+        disagreement: rounds are added while the time of a variant that may be the best has a larger
+            relative error.
+        most_rounds, patience_s: largest number of rounds, and of seconds, at one point.
+        hopeless: a variant slower than the best by this factor is dropped before the first round.
+        quantile: quantile over rounds that is reported. Other processes only add time, so the lower
+            quartile is closer to the undisturbed time than the median.
+        pause_s: seconds of sleep before each round, so that it starts with a new time slice.
+        wait_s: total seconds at one point that rounds wait until each thread has a core and the
             hypervisor takes no time.
         odd: how often points that do not fit the others are measured again at the end.
     """
@@ -84,8 +86,8 @@ class Timing:
 class Session:
     """Loads a group's variants on one machine and times them.
 
-    ``device`` and ``module`` are TVM's, local or of an RPC session. ``vendor``: whether the process
-    that runs the code has a BLAS. ``local``: whether that is this process.
+    ``device`` and ``module`` are objects of TVM, local or of an RPC session. ``vendor``: whether
+    the process that runs the code has a BLAS. ``local``: whether the code runs in this process.
     """
 
     def __init__(
@@ -101,9 +103,9 @@ class Session:
         self.local = local
         if has_workers(bench.machine):
             if local:
-                home_of_process()  # the workers outlive the module
+                home_of_process()  # workers are owned by the process, and outlive the module
             use_workers(module)
-        self.long = False  # whether one call at this point takes long enough for a round
+        self.long = False  # whether a round is one call at this point
         self.rng = np.random.default_rng(seed)
         on_threads = any(v.run.parts > 1 for v in bench.variants)
         self.gauge = bench.gauge(module, device) if on_threads else None
@@ -133,7 +135,7 @@ class Session:
         live = []
         for k, (number, each) in numbers.items():
             for _ in range(HOPELESS_AGAIN):
-                # the variant is slow, or another process disturbed it
+                # another process may have disturbed the first measurement
                 if each > effort.hopeless * best:
                     each = min(each, self._round(k, args(k), dims, number, effort))
             if each <= effort.hopeless * best:
@@ -161,8 +163,9 @@ class Session:
         return Timing([times[k] for k in same], wait.crowding(), wait.stolen())
 
     def _same(self, points: Mapping[Any, Any]) -> list[int]:
-        """Return for each variant the first one that runs identically here: a single task has
-        one part.
+        """Return for each variant the number of the first one that runs identically at this point.
+
+        With a single task, threaded variants run like the serial one.
         """
         first: dict[tuple[str, int], int] = {}
         result = []
@@ -211,7 +214,7 @@ class Session:
     # -- operands ------------------------------------------------------------------------------
 
     def arguments(self, points: Mapping[Any, Any]) -> Any:
-        """Return a function from a variant's number to its tensors; equal tensors are shared."""
+        """Return a function that maps a variant's number to its arguments; tensors are shared."""
         group = self.bench.group
         inputs = [self._input(p, points) for p in group.params]
         outputs = [self._empty(_elems(o, points), o.dtype) for o in group.outputs]
@@ -238,7 +241,7 @@ class Session:
         if kind.kind == "f":
             array = self.rng.uniform(0.1, 1.0, elems).astype(kind)
             return tvm.runtime.tensor(array, self.device)
-        # Integers may be indices into an array of one element: use zeros.
+        # Integers may be indices into an array of one element, so zeros are used.
         return self._empty(elems, node.dtype)
 
     def _packed(self, node: Node, pack: Packing) -> RuntimeTensor:
@@ -260,7 +263,7 @@ def _elems(node: Node, points: Mapping[Var, Any]) -> int:
 
 
 def may_run(variant: Variant, points: Mapping[Any, Any]) -> bool:
-    """Return whether the facts that a variant needs hold at a point."""
+    """Return whether the conditions of a variant hold at a point."""
     try:
         return all(bool(n.at(points)) for n in variant.plan.needs)
     except Unsupported:
@@ -268,11 +271,11 @@ def may_run(variant: Variant, points: Mapping[Any, Any]) -> bool:
 
 
 def compare(rounds: Sequence[Sequence[float]], quantile: float) -> tuple[list[float], list[float]]:
-    """Return (times, relative errors) of variants that were timed in alternation, a row for each.
+    """Return (times, relative errors) of variants; ``rounds`` has a row for each variant.
 
-    Whatever slows down a complete round does not distinguish variants. Each variant's time is the
-    median over rounds of its time relative to the round, times one ``quantile`` of the rounds for
-    all.
+    A disturbance that slows down a complete round affects all variants equally, and is removed. The
+    time of a variant is the median over rounds of its time relative to the level of the round,
+    times the ``quantile`` of the levels of all rounds.
     """
     logs = np.log(np.asarray(rounds, np.float64))
     levels = np.zeros(logs.shape[1])
@@ -290,9 +293,9 @@ def disturbance(variants: Sequence[Variant], timing: Timing) -> float:
     """Return the extra time of disturbed variants, as a fraction of the best time; 0 if
     undisturbed.
 
-    Another process on a worker's core, or two threads on one physical core, delay each call that
-    waits for the worker, and for seconds: no number of rounds at one point distinguishes that from
-    a slow variant.
+    Another process on a worker's core, or two threads on one physical core, delays every call that
+    waits for the worker, and does so for seconds. More rounds at the same point cannot distinguish
+    this from a slow variant.
     """
     crowded = timing.crowding - 1 if timing.crowding > CROWDED else 0.0
     stolen = timing.stolen if timing.stolen > STOLEN else 0.0
@@ -301,7 +304,10 @@ def disturbance(variants: Sequence[Variant], timing: Timing) -> float:
 
 
 def late_ns(variants: Sequence[Variant], times: Sequence[float]) -> float:
-    """Return the largest excess of a threaded time over the serial time; 0 below a threshold."""
+    """Return the largest excess of a threaded time over its plan's serial time, in nanoseconds.
+
+    The result is 0 below a threshold.
+    """
     alone = {v.plan.key: t for v, t in zip(variants, times, strict=True) if v.run.parts == 1}
     most = 0.0
     for variant, ns in zip(variants, times, strict=True):

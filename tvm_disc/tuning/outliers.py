@@ -1,10 +1,10 @@
 """Detects points whose times do not fit those of other points.
 
-Another virtual machine on the same core, or two virtual cores that temporarily share no cache, slow
-threaded calls by a half for seconds, and no counter reports it. Neighbouring points were measured
-at other times. So each point is predicted by a regressor that was trained without it. If a possibly
-best variant took much more or less than predicted, relative to all variants, the point is measured
-again.
+If another virtual machine runs on the same core, or two virtual cores temporarily share no cache,
+threaded calls take 1.5 times as long for seconds, and no counter reports the cause. Points with
+similar dims are measured at other times. The times of each point are therefore predicted by a
+regressor that was trained without this point. If a variant that may be the best took much more or
+less time than predicted, relative to all variants, the point is measured again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.schedules.group import Group
 from tvm_disc.shape import Solver
 
-FEWEST = 16  # fewest points from which a regressor can learn
+FEWEST = 16  # fewest points with which a regressor is trained
 UNUSUAL = np.log(1.2)  # logarithm of the smallest ratio that counts as unusual
-OUTLYING = 2.5  # and the smallest multiple of the group's median deviation
+OUTLYING = 2.5  # smallest multiple of the group's median deviation that does, too
 NEAR = 1.5  # a variant slower than the best by more than this factor does not matter
 MOST = 0.3  # largest fraction of points that is measured again
 
@@ -30,7 +30,7 @@ MOST = 0.3  # largest fraction of points that is measured again
 def surprising(
     group: Group, variants: Sequence[Variant], model: CostModel, found: Times
 ) -> list[tuple[int, ...]]:
-    """Return the points of ``found`` that fit the others worst, worst first."""
+    """Return the points of ``found`` whose times do not fit those of the others, worst first."""
     dims, times = time_table(variants, found)
     if len(dims) < FEWEST or not dims.shape[1]:
         return []
@@ -41,10 +41,11 @@ def surprising(
 
 
 def surprise(times: Values, predicted: Values) -> Values:
-    """Return the deviation of the relevant variants at each point (points x variants), as a
-    logarithm.
+    """Return, for each point, the largest deviation of a variant that is nearly the best.
 
-    A deviation that all variants of a point share does not affect a choice and is subtracted.
+    Arguments are arrays of points x variants. A deviation is the logarithm of the ratio of time and
+    predicted time. The mean deviation of a point is subtracted, since a deviation that all of its
+    variants share does not affect the choice.
     """
     known = np.isfinite(times) & np.isfinite(predicted)
     apart = np.where(known, np.log(np.where(known, times / predicted, 1.0)), 0.0)

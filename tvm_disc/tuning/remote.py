@@ -48,16 +48,16 @@ class Remote:
     compiler: str | None = None
 
 
-# What ``tune`` accepts: machines behind a tracker, or one machine by its ``tvm.rpc`` session.
+# Where ``tune`` can measure: machines behind a tracker, or the machine of a ``tvm.rpc`` session.
 Place: TypeAlias = Remote | Any
 CONNECT_S = 5.0
 
 
 class Fleet:
-    """The machines of a :class:`Remote`, reserved while it is open, or that of a session.
+    """The machines of a :class:`Remote`, reserved while the object exists; or that of a session.
 
     Attributes:
-        machines: their sessions.
+        machines: sessions with the machines.
         where: the name of a machine in messages.
 
     Raises:
@@ -153,11 +153,11 @@ def _rpc() -> Any:
 
 
 def _requested(rpc: Any, remote: Remote) -> list[Expr]:
-    """Return sessions with ``remote.machines`` machines; waits for machines that others hold."""
+    """Return sessions with ``remote.machines`` machines; wait for machines in use by others."""
     where = f"{remote.host}:{remote.port}"
     wanted = f"no {remote.machines} machines of key {remote.key!r} at tracker {where}"
     try:
-        # TVM retries for a minute; a running tracker answers at once.
+        # A running tracker answers at once; without this test, TVM would retry for a minute.
         socket.create_connection((remote.host, remote.port), CONNECT_S).close()
         tracker = rpc.connect_tracker(remote.host, remote.port)
         # A request for an unknown key, or for more machines than exist, would never be answered.

@@ -34,7 +34,7 @@ class RemoteDevice:
     Args:
         session: a ``tvm.rpc`` session.
         where: name of the machine in messages.
-        compiler: a C compiler that links for it; None uses this machine's.
+        compiler: a C compiler that links for the machine; None uses this machine's compiler.
 
     Attributes:
         card: description of the GPU; None without a driver or a device.
@@ -86,11 +86,11 @@ class RemoteDevice:
         return int(self._address(tensor))
 
     def _there(self, array: np.ndarray) -> RuntimeTensor:
-        """Return a copy in the machine's host memory."""
+        """Return a copy of ``array`` in the machine's host memory."""
         return tvm.runtime.tensor(array, self.session.cpu(0))
 
     def sent(self, upload: Any, array: np.ndarray) -> object:
-        """Return a copy in GPU memory, made by a program's upload function."""
+        """Return a copy of ``array`` in GPU memory, made by a program's upload function."""
         kind, dims = described(array)
         raw = np.zeros(max(array.nbytes, 1), np.uint8)
         raw[: array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
@@ -98,7 +98,7 @@ class RemoteDevice:
         return upload(kind, array.ndim, self.address(sizes), array.nbytes, self.address(place))
 
     def called(self, main: Any, inputs: Sequence[Any], capacity: int) -> np.ndarray:
-        """Return the record of a timed call; it can hold ``capacity`` events."""
+        """Return the record of a timed call; the record has space for ``capacity`` events."""
         record = self._there(new_record(capacity))
         main(*inputs, self.address(record))
         return np.asarray(record.numpy())
@@ -120,7 +120,7 @@ class RemoteProgram:
         self.main, self.upload, self._close = module[ENTRY], module[UPLOAD], module[CLOSE]
 
     def close(self) -> None:
-        """Free what the program keeps on the device.
+        """Free the program's memory on the device.
 
         Raises:
             DeviceError: the machine does not answer.

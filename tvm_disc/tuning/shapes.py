@@ -1,4 +1,4 @@
-"""Shapes to tune for: values by dim name, a log of shapes seen in production, or facts alone."""
+"""Shapes to tune for: values by dim name, a log of shapes in production, or values from facts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def program_points(
     """Return at most ``count`` assignments of the program's dims, the most informative first.
 
     Raises:
-        BadInput: an unknown dim name, an invalid value, or weights that do not fit.
+        BadInput: an unknown dim name, an invalid value, or weights that do not match the values.
     """
     symbols = _symbols(inputs)
     if isinstance(shapes, str | Path):
@@ -100,7 +100,7 @@ def _choices(
 
 
 def _sizes(values: Any) -> bool:
-    """Return whether these are integers that dims can have."""
+    """Return whether ``values`` are a sequence of integers that dims can have."""
     listed = isinstance(values, Sequence | set | np.ndarray) and not isinstance(values, str)
     return listed and all(
         isinstance(v, int | np.integer) and not isinstance(v, bool) and 0 <= v < 1 << 63
@@ -114,7 +114,10 @@ def _draws(
     weights: Mapping[str, Sequence[float]],
     count: int,
 ) -> list[tuple[int, ...]]:
-    """Return the corners, then alternately uniform and log-uniform draws."""
+    """Return the points of all smallest and all largest values, then random points.
+
+    Random points are drawn alternately with uniform and log-uniform probability.
+    """
     _check_weights(values, weights)
     rng = np.random.default_rng(0)
     if not symbols:
@@ -160,7 +163,7 @@ def _draw(
 
 
 def _accepted(point: dict[Any, int], solver: Solver) -> dict[Var, int] | None:
-    """Return the point with dims that must be equal made equal; None if the guards still fail."""
+    """Return ``point`` with dims that must be equal made equal; None if a guard still fails."""
     for guard in solver.guards:
         if not _holds(guard.cond, point):
             for a, b in equal_pairs(guard.cond):
@@ -185,7 +188,7 @@ def _holds(cond: Expr, point: Mapping[Var, int]) -> bool:
     try:
         return bool(evaluate(cond, {k: np.float64(v) for k, v in point.items()}))
     except Unsupported:
-        return True  # the condition is about dims that are bound later
+        return True  # the condition uses dims that are bound later
 
 
 def _from_log(

@@ -17,7 +17,10 @@ def shared_out(
     run: Callable[[Machine, Job], Result],
     late: Callable[[], bool],
 ) -> Iterator[tuple[Job, Result]]:
-    """Yield jobs with their results as they finish; none is started after ``late()`` is true."""
+    """Yield (job, result) in the order in which jobs finish.
+
+    No job is started after ``late()`` has returned True.
+    """
     if len(machines) == 1:
         for job in jobs:
             if late():

@@ -58,14 +58,14 @@ if TYPE_CHECKING:
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
 
-FEW = 4  # number of points too small to judge the machine by
-HOPELESS = 10.0  # predicted times of the best variant, from which one is not measured on a GPU
+FEW = 4  # with fewer points, disturbances do not show that the machine is the cause
+HOPELESS = 10.0  # largest predicted slowdown over the best variant that is measured on a GPU
 AGAIN = 2  # how often a disturbed point is measured again at the end
 
 
 @dataclass
 class Task:
-    """A group to tune, and the points of its dims at which the program launches it."""
+    """A group to tune, and the values of its dims with which the program launches it."""
 
     group: Group
     key: str
@@ -89,7 +89,7 @@ class Tuned:
     Attributes:
         records: the file for ``Options(records=...)``.
         measured, reused: number of times measured now, and found in the file.
-        left: points that the time budget did not allow.
+        left: number of points that were not measured within the time budget.
         errors: kernel -> median relative error (regressor, analytical model) on held-out points.
     """
 
@@ -201,7 +201,7 @@ def measure_tasks(
     remote: Place | None = None,
     library: Path | None = None,
 ) -> Records:
-    """Time what ``result.records`` lacks of the tasks; return all known records.
+    """Measure the times of the tasks that ``result.records`` lacks; return all known records.
 
     The compiled variants are stored as ``library`` (see :func:`build_bench`).
     """
@@ -315,7 +315,7 @@ def _device_kernels(
 ) -> list[DeviceKernel]:
     """Return the kernels of the tasks, with the dims of their launches by input shapes.
 
-    As in the program, the special version takes the calls that it accepts.
+    As in the program, the special version is used for the shapes that it accepts.
     """
     by_key = {t.key: t for t in tasks}
     found: dict[str, DeviceKernel] = {}
@@ -343,7 +343,8 @@ def _device_jobs(
 ) -> list[tuple[int, InputShapes]]:
     """Return the (variant number, shapes) pairs at which some kernel was not timed.
 
-    Variants that are expected to be fast come first: the budget may end before all are timed.
+    Variants that are predicted to be fast come first, since the time budget may end before all
+    variants are timed.
     """
     found: dict[int, list[InputShapes]] = {}
     slower: dict[int, float] = {}
@@ -364,9 +365,10 @@ def _device_jobs(
 
 
 def _slower(kernel: DeviceKernel, number: int, dims: Sequence[int], model: CostModel) -> float:
-    """Return a variant's expected time over the least one; more than ``HOPELESS`` if it cannot run.
+    """Return a variant's predicted time divided by that of the best variant.
 
-    A call times all kernels of a program at once: one that takes a second delays them all.
+    The result exceeds ``HOPELESS`` if the variant cannot run. Such variants are not measured: a
+    call times all kernels of a program at once, so a slow variant of one kernel delays the others.
     """
     symbols = kernel.group.symbols()
     points = dict(zip(symbols, map(np.float64, dims), strict=True))
@@ -391,10 +393,10 @@ def _settled(
     deadline: float | None,
     disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, Timing]],
 ) -> Iterator[tuple[Task, tuple[int, ...], Timing]]:
-    """Yield jobs as they finish; disturbed ones are repeated after all others.
+    """Yield jobs with their times as they finish; disturbed jobs are repeated after all others.
 
     ``disturbed`` holds the provisional times of disturbed points. If most points are disturbed, the
-    machine is the cause, and they are not repeated.
+    machine is assumed to be the cause, and no job is repeated.
     """
     pending = list(jobs)
     for turns_left in range(AGAIN, -1, -1):
@@ -422,10 +424,10 @@ def _same_variants(task: Task, machine: Machine) -> list[Variant]:
 def _lanes(
     front: Prepared, tasks: Sequence[Task], fleet: Fleet | None, library: Path | None
 ) -> list[dict[str, Session]]:
-    """Return, for each machine, the sessions of the tasks by key."""
+    """Return, for each machine, the sessions of the tasks by the key of the task."""
     given = front.machine
     machine = replace(given, records=None, trees={}, micro=MicroKernels())
-    # Plans reference the machine's micro-kernels: this module gets its own.
+    # Plans refer to micro-kernels of ``machine``, which must be created in this module.
     spaces = [(t.group, _same_variants(t, machine)) for t in tasks]
     benches = build_bench(spaces, Solver(), machine, front.target, library)
     rows = [[local_session(b) for b in benches]]
@@ -437,7 +439,10 @@ def _lanes(
 def _timed(
     jobs: Sequence[Job], lanes: Sequence[dict[str, Session]], effort: Effort, deadline: float | None
 ) -> Iterator[tuple[Task, tuple[int, ...], Timing]]:
-    """Yield jobs as they finish, one at a time on each machine, until the deadline."""
+    """Yield jobs with their times as they finish, until the deadline.
+
+    Each machine runs one job at a time.
+    """
 
     def late() -> bool:
         return deadline is not None and time.monotonic() > deadline
@@ -459,8 +464,9 @@ def input_shapes(
 ) -> list[InputShapes]:
     """Return the input shapes of the points to measure.
 
-    If a program has a special and a general version, most points are those of the special one.
+    If a program has a special and a general version, most points are chosen for the special one.
     """
+
     found: dict[InputShapes, None] = {}
     for program, version in zip(front.programs, front.versions, strict=True):
         inputs = program.signature.inputs
