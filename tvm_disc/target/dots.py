@@ -23,7 +23,8 @@ class Dot:
         intrinsics: LLVM functions, by the number of int32 lanes. With four numbers per word, one
             function ``(total, left, right)`` adds four products to each int32 of ``total``; or two
             functions: ``(left, right)`` returns int16 sums of pairs of products, and the second one
-            adds pairs of int16 to an int32. With two, ``(left, right)`` returns int32 sums.
+            adds pairs of int16 to an int32. With two numbers per word, the function ``(left,
+            right)`` returns int32 sums.
         left_bits: largest number of bits of the left operand's numbers.
         quads: number of words of four bytes whose int16 sums cannot overflow; 0 if there are no
             int16 sums.

@@ -31,7 +31,7 @@ class Caches:
 
     @property
     def share_bytes(self) -> int:
-        """Return the share of one core in the last level."""
+        """Return the share of one core in the last-level cache, in bytes."""
         return self.last_bytes // self.last_cores
 
 

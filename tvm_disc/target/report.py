@@ -99,7 +99,6 @@ _FILES = ("level", "type", "size", "coherency_line_size", "shared_cpu_list")
 
 def _cores(text: str) -> set[int]:
     """Return the numbers in a list of ranges such as ``0-3,8``."""
-
     found: set[int] = set()
     for part in text.split(","):
         low, _, high = part.partition("-")

@@ -17,7 +17,7 @@ from tvm_disc.shape.chains import balanced
 from tvm_disc.tir.builder import INDEX, Block, dtype_of
 from tvm_disc.typing import Expr
 
-# Sets of types rather than tuples for isinstance, which is slow for TVM's classes.
+# Types are looked up in sets, because isinstance is slow for TVM's classes.
 _COSTLY = {tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max}
 _BINARY = _COSTLY | {tirx.Add, tirx.Sub, tirx.Mul, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ,
                      tirx.NE, tirx.And, tirx.Or, LShift, RShift}  # fmt: skip

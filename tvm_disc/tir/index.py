@@ -167,7 +167,7 @@ class IndexSpace:
         return part.origin, part.dims[-1]
 
     def unresolved(self, exprs: Sequence[Expr]) -> list[Expr]:
-        """Return the placeholders in expressions; each follows those that its value depends on."""
+        """Return the placeholders in expressions, ordered so that values use earlier ones only."""
         found: dict[Any, None] = {}
         for e in exprs:
             self._collect(e, found)

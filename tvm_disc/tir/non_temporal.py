@@ -19,7 +19,6 @@ from tvm_disc.typing import Buffer, Expr
 
 def far_elems(far_bytes: int, arrays: int) -> int:
     """Return the elements per array at which ``arrays`` float32 arrays take ``far_bytes`` bytes."""
-
     return max(1, far_bytes // (4 * arrays))
 
 

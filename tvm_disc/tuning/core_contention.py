@@ -24,7 +24,7 @@ WAKE = 16  # launches after which a sleeping worker is awake
 CROWDED = 1.3  # above this ratio of the time on all threads to that on one, cores are shared
 POLL_S = 0.005  # seconds between two polls
 STOLEN = 0.1  # highest accepted share of stolen time
-WINDOW_S = 0.1  # Linux counts stolen time in hundredths of a second
+WINDOW_S = 0.1  # least seconds between readings; Linux counts stolen time in units of 0.01 s
 
 
 class Gauge:

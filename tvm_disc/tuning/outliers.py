@@ -22,7 +22,7 @@ from tvm_disc.shape import Solver
 
 FEWEST = 16  # fewest points with which a regressor is trained
 UNUSUAL = np.log(1.2)  # logarithm of the smallest ratio that counts as unusual
-OUTLYING = 2.5  # smallest multiple of the group's median deviation that does, too
+OUTLYING = 2.5  # smallest multiple of the group's median deviation that counts as unusual
 NEAR = 1.5  # a variant slower than the best by more than this factor does not matter
 MOST = 0.3  # largest fraction of points that is measured again
 

@@ -5,7 +5,7 @@ On each machine, with TVM installed:
     python -m tvm.exec.rpc_tracker --port 9190                       # on one of them
     python -m tvm.exec.rpc_server --tracker HOST:9190 --key board    # on all that measure
 
-A server without a tracker is reached by ``tvm.rpc.connect``; its session is passed instead.
+For a server without a tracker, pass the session that ``tvm.rpc.connect`` returns.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Fleet:
 
 @contextmanager
 def answered() -> Iterator[None]:
-    """Context that translates RPC failures to an error in the user's terms.
+    """Return a context that translates RPC failures to an error in the user's terms.
 
     Raises:
         ArtifactError: a machine no longer answers.

@@ -105,7 +105,7 @@ class RemoteDevice:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Context that translates remote failures to an error in the user's terms."""
+        """Return a context that translates remote failures to an error in the user's terms."""
         try:
             yield
         except Exception as error:

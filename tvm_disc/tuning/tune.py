@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
 
-FEW = 4  # with fewer points, disturbances do not show that the machine is the cause
+FEW = 4  # most points count as disturbed only if more than FEW / 2 are
 HOPELESS = 10.0  # largest predicted slowdown over the best variant that is measured on a GPU
 AGAIN = 2  # how often a disturbed point is measured again at the end
 
@@ -466,7 +466,6 @@ def input_shapes(
 
     If a program has a special and a general version, most points are chosen for the special one.
     """
-
     found: dict[InputShapes, None] = {}
     for program, version in zip(front.programs, front.versions, strict=True):
         inputs = program.signature.inputs

@@ -300,8 +300,8 @@ class AttentionBody:
         return str(place[0].dtype) != self.spec.dtype
 
     def _values_in_place(self, g: Size) -> Expr:
-        """Return the condition that values are read in place: rows are close, or there is one block
-        of queries.
+        """Return the condition that values are read in place: their rows are close together, or
+        there is only one block of queries.
         """
         z, place = self.sizes, self._place(self.values, g)
         ragged = not isinstance(z.width, int) or z.width % self.tile.lanes

@@ -5,9 +5,9 @@ after the last key that is unmasked for some query of the block. The *chain* is 
 operators between the scores and the softmax. The two keys are found by evaluating the chain with
 zeros as scores, from both ends inwards, one vector of keys at a time.
 
-A key is skipped only if its weight is provably zero. ``spread`` bounds the factor by which the
-chain changes a score. A score of magnitude at most ``B`` therefore changes the chain's value by at
-most ``spread B``, where ``B = depth max|Q| max|K|``. If the chain's value of a key is far enough
+A key is skipped only if its weight is provably zero. ``spread`` bounds the change of the chain's
+value per change of a score. Scores of magnitude at most ``B`` therefore change the value by at most
+``spread B``, where ``B = depth max|Q| max|K|``. If the chain's value of a key is far enough
 below that of an unmasked key of the same query, the weight is at most exp(-750), which is 0 in
 float32 and float64. ``B`` and V must be finite. If there is a NaN or an infinity, or a query whose
 keys are all masked, every key is computed.
@@ -41,7 +41,7 @@ from tvm_disc.typing import Buffer, Expr, Size
 FEWEST_KEYS = 128  # with fewer keys, the search costs more than it saves
 FEWEST_QUERIES = 8
 SEEN = 128.0  # a key counts as unmasked if its mask value is at least -SEEN
-FAR = 2000.0  # a key may be skipped below -FAR: exceeds SEEN plus the exponents of float64
+FAR = 2000.0  # only keys below -FAR are skipped; FAR is much larger than SEEN + 750
 
 _SUM, _EITHER = ("relax.add", "relax.subtract"), ("relax.maximum", "relax.minimum")
 _SCALING = ("relax.multiply", "relax.divide")

@@ -1,7 +1,7 @@
 """Attention over ragged batches: tasks over packed rows, and the sizes of one item.
 
-A task is one head and a block of consecutive packed rows, which may belong to several items. All
-tasks have nearly the same number of queries, whatever the lengths of the items:
+A task is one head and a block of consecutive packed rows, which may belong to several items. For
+any lengths of the items, all tasks have nearly the same number of queries:
 
     for each item of the block:
         the attention of its rows in the block, with the keys of this item

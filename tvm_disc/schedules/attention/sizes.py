@@ -58,8 +58,9 @@ class AttentionSpec:
 
     With ``values_in_place``, values are not copied if there is one block of queries. With
     ``staged``, keys are computed row by row into a buffer before they are packed. An item of the
-    batch is ``shared`` heads with ``m`` rows in all, which use the same keys and values. ``scaled``
-    is a pair of flags, for keys and for values: whether each row is integers with one factor.
+    batch consists of ``shared`` heads with ``m`` rows in all, which use the same keys and values.
+    ``scaled`` is a pair of flags, for keys and for values: whether a row consists of integers and
+    one factor.
     """
 
     batch: Size

@@ -160,7 +160,6 @@ class SoftmaxRows:
 
     def _first_pass(self, row: Expr, outer: Sequence[Expr], k0: Size, keys: Size) -> Expr:
         """Emit the chain over a row of scores and store its values; return their maximum."""
-
         b, low, found = self.b, self.low, self.found
         scratch, dtype = self.scratch, self.spec.dtype
         lowest = tirx.FloatImm(dtype, float("-inf"))

@@ -25,11 +25,11 @@ from tvm_disc.tir.builder import Block, first_lanes, i64, ramp
 from tvm_disc.typing import UNSET, Buffer, Expr
 
 _MOST_TOGETHER = 4  # groups in a vector; each input channel takes one load per group
-_MANY_BYTES = 1 << 20  # from this size of weights, output channels are divided, too
+_MANY_BYTES = 1 << 20  # with this many bytes of weights, tasks divide output channels, too
 # With vectors of fewer bytes, dense layers reach 0.6 to 1.1 times the speed of a pixel GEMM: the 7
 # sums of a tile are too few for two multiply-adds per cycle.
 _WIDE_BYTES = 64
-_MOST_SINGLE = 8  # without masks, at most one in so many channels is computed singly
+_MOST_SINGLE = 8  # without masks, at most 1/8 of the channels are computed singly
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Run:
 class GroupCut:
     """Division of the channels into vectors and parts.
 
-    There are ``groups`` groups of ``members`` input and ``outs`` output channels. A task is one row
-    of outputs and one of ``parts`` parts of the channels.
+    There are ``groups`` groups of ``members`` input and ``outs`` output channels. The channels are
+    divided into ``parts`` parts; a task computes one part of one row of outputs.
     """
 
     groups: int

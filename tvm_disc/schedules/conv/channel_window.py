@@ -1,7 +1,7 @@
 """The *channel window* template: channels-last depthwise and grouped convolution and pooling.
 
-A task is a row of outputs. A vector holds channels, so neither padding nor a stride wastes a lane:
-a tap is inside the input for all lanes or for none. A register tile is a few adjacent columns. It
+A task is a row of outputs. A vector holds channels, so no lane is wasted by padding or strides: a
+tap is inside the input for all lanes or for none. A register tile is a few adjacent columns. It
 reads a tap's weights once for all columns, and an input column once for all windows that contain
 it. Rows of taps outside the input are skipped. Columns are tested for the padding only in tiles
 that cross an edge.
@@ -173,7 +173,7 @@ class _Lines:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Adjacent outputs: the first one, its first input column, and their largest number.
+    """Adjacent outputs: the first one, its first input column, and the largest number of outputs.
 
     ``inside`` means that all taps of all columns are inside the input, and that all columns are
     outputs.

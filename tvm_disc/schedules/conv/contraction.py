@@ -155,8 +155,8 @@ class WindowGeometry:
     def source(
         self, shape: Sequence[Any], at: Sequence[Expr], k: Sequence[Expr]
     ) -> tuple[list[Expr], Expr | None]:
-        """Return the input position of tap ``k`` of output ``at``, and the condition that it is
-        inside.
+        """Return the input position of tap ``k`` of output ``at``, and the condition that the
+        position is inside the input.
         """
         rank = len(at)
         inside: Expr | None = None

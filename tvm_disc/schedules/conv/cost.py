@@ -21,7 +21,7 @@ class DirectSums:
 
     Attributes:
         shape: the output shape without its channels.
-        taps, geometry: those of the window.
+        taps, geometry: size of the window; its strides, padding and dilation.
         vectors: vectors of output channels.
         together: groups in a vector.
         members: input channels of a group.
@@ -66,7 +66,7 @@ class DirectSums:
         reads = {t * stride + k * gap for t in range(columns) for k in range(taps)}
         inputs = np.minimum(len(reads), width * stride)
         inside = np.minimum(taps, width * stride)
-        merged = inputs * (self.together - 1)  # selects by group
+        merged = inputs * (self.together - 1)  # selects that combine groups
         sums = max(columns, model.sums_in_flight) * inside + merged
         loads = inputs * self.together / 2 + taps  # loading an element costs half a vector load
         return np.asarray(np.maximum(sums / model.fma_per_cycle, loads / model.load_per_cycle))
@@ -78,7 +78,7 @@ class CopiedWindows:
 
     Attributes:
         shape: the output shape without its batch and channels.
-        taps, geometry: those of the window.
+        taps, geometry: size of the window; its strides, padding and dilation.
         run: taps of the last axis in one contiguous piece.
         channels: input channels of each tap.
         lanes: elements of a vector.

@@ -121,8 +121,8 @@ class ConvView:
     def weights(self, dtype: str) -> dict[Node, Packing] | None:
         """Return how the convolution body packs its weights, or None if it cannot be used.
 
-        It requires a compact input that is not computed in the group, and weights of a literal
-        shape.
+        The body requires a compact input that is not computed in the group, and weights of a
+        literal shape.
         """
         data, weight = self.node.inputs
         if data not in self.group.params or not can_fill(self.node):

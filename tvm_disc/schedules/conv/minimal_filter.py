@@ -1,10 +1,10 @@
 """Minimal filtering: the matrices of F(m x m, 3 x 3), and weights in the transformed domain.
 
-A tile of ``m + 2`` inputs a side gives ``m`` outputs a side with ``(m + 2)^2`` multiplications for
-each pair of channels, where the sum over taps takes ``9 m^2`` (Winograd 1980; Lavin and Gray, *Fast
-algorithms for convolutional neural networks*, 2016). The matrices are those of Cook and Toom for a
-set of points and infinity. The choice of points determines the rounding errors (Barabasz et al.,
-*Error analysis and improving the accuracy of Winograd convolution*, 2020).
+A tile of ``m + 2`` inputs per side gives ``m`` outputs per side with ``(m + 2)^2`` multiplications
+for each pair of channels; the direct sum over taps takes ``9 m^2`` (Winograd 1980; Lavin and Gray,
+*Fast algorithms for convolutional neural networks*, 2016). The matrices are constructed from a set
+of points and infinity (Cook and Toom). The choice of points determines the rounding errors
+(Barabasz et al., *Error analysis and improving the accuracy of Winograd convolution*, 2020).
 """
 
 from __future__ import annotations

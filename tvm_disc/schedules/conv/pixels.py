@@ -145,7 +145,7 @@ class PixelView:
         return c if self.groups == 1 else add(mul(i64(g), self.channels), c)
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
-        """Return element (i, k) of A of group ``g``; with ``dot``, the byte without ``added``."""
+        """Return element (i, k) of A of group ``g``; with ``dot``, the byte as it is in memory."""
         data = self.data
         image, *at = low.space.split(i, self.node.shape[:-1])
         *taps, c = low.space.split(k, [*map(i64, self.taps), i64(self.channels)])

@@ -1,9 +1,9 @@
 """The *window tile* template: depthwise convolution and pooling, one vector of outputs at a time.
 
-A task is one plane of one channel. A vector of adjacent outputs stays in a register while the taps
-of the window are added. A tap reads one vector of the input. With a stride of two, it reads two
-vectors and keeps every other lane. Masks exclude lanes outside the input. They depend on the column
-only, and most columns need none.
+A task is one plane: one channel of one image. A vector of outputs stays in a register while the
+taps of the window are added. A tap reads one vector of the input. With a stride of two, it reads
+two vectors and keeps every other lane. Masks exclude lanes outside the input. They depend on the
+column only, and most columns need none.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class _Emitter:
         return _Column(start, firsts, masks, block.bind("keep", first_lanes(rest, lanes)))
 
     def _is_whole(self, column: _Column, v: Expr) -> Expr:
-        """Return the condition: all lanes are outputs and all their taps are inside."""
+        """Return the condition that all lanes are outputs whose taps are all inside the input."""
         reach = column.first[-1] + self.lanes * self.geo.strides[-1]
         inside = tirx.And(column.first[0] >= 0, reach <= i64(self.data.shape[-1]))
         return tirx.And(inside, (v + 1) * self.lanes <= i64(self.node.shape[-1]))

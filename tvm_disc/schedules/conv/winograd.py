@@ -42,10 +42,10 @@ from tvm_disc.typing import Buffer, Expr, Size
 
 FAMILY = "winograd"
 _DTYPE = "float32"
-# least input and output channels; with fewer, transforms cost more than they save
+# fewest input and output channels; with fewer, transforms cost more than they save
 _FEWEST_CHANNELS = 16
-_MANY_BYTES = 1 << 20  # from this size of weights, output channels are divided, too
-_FEWEST_ROWS = 4  # least register tiles of rows in a block, to amortize reading the weights
+_MANY_BYTES = 1 << 20  # with this many bytes of weights, tasks divide output channels, too
+_FEWEST_ROWS = 4  # fewest register tiles of rows in a block, to amortize reading weights
 # Elements of padding between positions, so that the positions of a tile map to different sets of
 # the first-level cache.
 _GAP = 16
@@ -62,8 +62,8 @@ class WinogradKnobs(Knobs):
 class TileCut:
     """The number of tiles of a task, and the size of its scratch.
 
-    ``sizes`` are those of the output: batch, height, width, channels. ``ins`` is the number of
-    input channels.
+    ``sizes`` is (batch, height, width, channels) of the output. ``ins`` is the number of input
+    channels.
     """
 
     filter: MinimalFilter
@@ -156,7 +156,7 @@ def _no_filter(node: Node) -> str | None:
 
 
 def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
-    """Return why minimal filtering of a dense 3x3 window is unsupported or never faster."""
+    """Return why minimal filtering is not used for a dense 3x3 window; None if it may be used."""
     if not machine.winograd:
         return "disabled by the option winograd=0"
     (data, weight), geo = node.inputs, geometry(node, 2)

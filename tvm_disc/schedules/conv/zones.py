@@ -2,8 +2,8 @@
 
 A panel skips the first and last rows of taps if they are outside the input for all of its pixels.
 In an image of a few rows, however, most panels contain a pixel row that needs all rows of taps. If
-it is faster, panels are therefore divided into three zones: the pixel rows at the upper edge of all
-images of an item, the middle rows, and the rows at the lower edge. A panel belongs to one zone. For
+it is faster, columns are therefore divided into three zones: the pixel rows at the upper edge of
+all images of an item, the middle rows, and the rows at the lower edge. A panel is in one zone. For
 example, a window of three rows on images of two rows then takes two thirds of the multiplications.
 """
 
@@ -227,7 +227,7 @@ class Places:
         return self._load("columns", slot)
 
     def of_all(self, name: str, slot: Expr) -> Expr:
-        """Return a value that is equal for all panels."""
+        """Return value ``name``, which is equal for all panels, from memory."""
         return self._load(name, slot)
 
     def rank(self, slot: Expr) -> Expr:
@@ -248,7 +248,6 @@ class Places:
 
     def taps(self, slot: Expr) -> tuple[Size, Size]:
         """Return (first, count) of the rows of taps that a panel needs."""
-
         if self.zones is None:
             return i64(0), i64(self.source.lead)
         zone = self._load("zone", slot)

@@ -2,7 +2,7 @@
 
 One tile computes ``c[i, j] = sum_k a[i, k] * b[j, k]`` for as many (i, j) as a vector has lanes.
 Each sum is a vector of partial sums along K. A tree of shuffles then reduces all of these vectors
-together. It is faster than transposing B for a few rows, and for more rows if K is long.
+together. This is faster than transposing B for a few rows, and for more rows if K is long.
 """
 
 from __future__ import annotations

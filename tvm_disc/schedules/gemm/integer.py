@@ -4,8 +4,8 @@ Rows of integers are converted as :class:`NumbersOfA` describes; their sums are 
 floats are rounded to int8 by blocks along K (:func:`round_row`), and multiplied by quantized
 weights (:func:`emit_groups`).
 
-Each block of a row has one scale, by which its largest magnitude becomes 127. Rounding is to
-nearest even.
+Each block of a row has one scale, which maps its largest magnitude to 127. Rounding is to nearest
+even.
 
     c[i, j] = sum over groups g of K:
         scale_a[i, g] * scale_b[g, j] * (sum of a[i, k] * (b[k, j] - zero[g, j]) over k in g)
@@ -166,7 +166,7 @@ class NumbersOfA:
 
 # -- products ------------------------------------------------------------------------------------
 
-_UNROLLED = 4  # words of B
+_UNROLLED = 4  # words of B in an iteration of the unrolled loop
 # B is prefetched this many words ahead. With the prefetch, one row times 43 matrices of 768 x 3072
 # four-bit weights took 0.75 of the time.
 _AHEAD = 16

@@ -128,7 +128,6 @@ class KernelForm:
             32-bit words of integers (:mod:`.integer`). Without ``scaled``, the sums start at the
             values of the row before B's first row. With ``scaled``, numbers of B have ``bits``
             bits, and ``rows``, of row stride ``rows_step``, has ``WORDS`` numbers for each group.
-
         tight: rows of a packed B are not padded beyond the last vector.
         scaled: B is quantized; ``group`` rows share a row of ``scale``. Sums are scaled per group.
         zeros: a row of zero points per group, ``zero``, is subtracted from B before scaling.
@@ -488,9 +487,9 @@ define linkonce_odr i64 @disc.unseen(i64 %x) alwaysinline {
 def may_alias(func: TVMFunction) -> Any:
     """Return ``func`` without the no-alias attribute.
 
-    In a no-alias function, TVM gives every buffer variable its own TBAA type. When LLVM inlines a
-    callee, the two names of one buffer then count as different memory, and stores move past loads.
-    So functions that call each other on shared memory must all drop the attribute.
+    In a no-alias function, TVM gives every buffer variable its own TBAA type. If LLVM inlines a
+    callee, a buffer has two names, and LLVM may move a store to one past a load from the other.
+    Functions that call each other on shared memory must therefore all drop the attribute.
     """
     return func.with_attr("tirx.noalias", False)
 

@@ -34,7 +34,10 @@ from tvm_disc.typing import Buffer, Expr, Size
 
 @dataclass
 class Operands:
-    """The operands inside the task loop of a body; ``bind`` binds a non-constant size."""
+    """Emits copies of operands inside the task loop of a body, and finds where kernels read them.
+
+    ``bind`` binds a non-constant size.
+    """
 
     b: Block
     bind: Callable[[str, Size], Size]

@@ -87,7 +87,8 @@ class GemmSpec:
 
     ``store(b, g, i, j, value)`` finishes one output. ``store_vector(b, g, i, j0, lanes, values)``
     finishes ``lanes`` adjacent outputs along j, or emits nothing and returns False. With
-    ``direct``, kernels write the result in place where they can; ``store`` must then do the same.
+    ``direct``, kernels write the result in place if they can; ``store`` must write it to the same
+    place.
     """
 
     batch: Size
@@ -335,7 +336,7 @@ def in_place_operands(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def _reads_in_place(spec: GemmSpec, tile: GemmTile, selection: Selection) -> bool:
-    """Return whether no algorithm packs B; the last vector of a row is then masked or whole."""
+    """Return whether B is never packed. For this, the last vector of a row is masked or full."""
     packs = selection.uses(Algorithm.PANELS, Algorithm.LAST_APART, Algorithm.SHARED_VECTORS)
     ragged = not (reads_masked(spec, tile) or whole_vectors(spec, tile))
     return packs is False and not (ragged and selection.uses(Algorithm.IN_PLACE) is not False)

@@ -210,7 +210,7 @@ def _role(name: str) -> str:
 
 
 def _packed_dtypes(packed: dict[str, Any], spec: Any) -> dict[Node, str]:
-    """Return the element types as which kernels read the packed constants."""
+    """Return the element types with which kernels read the packed constants."""
     return {node: _kept_in(role, node, spec) for role, (node, _) in packed.items()}
 
 

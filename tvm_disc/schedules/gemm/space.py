@@ -30,7 +30,7 @@ from tvm_disc.schedules.gemm.tile import GemmTile, default_tile, rounded_tile
 from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import i64
 
-FINE_BLOCKS, FINE_PANELS = 4, 2  # of smaller tasks, so that all threads have work
+FINE_BLOCKS, FINE_PANELS = 4, 2  # sizes of smaller tasks, for more parallelism
 AT_ONCE_ROWS, AT_ONCE_PANELS = 3, 2  # largest number of tiles of an item that is computed at once
 
 

@@ -39,11 +39,11 @@ class View(Protocol):
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
-        """The sizes (batch, m, n, k)."""
+        """Return the sizes (batch, m, n, k)."""
 
     @property
     def row_stride(self) -> object:
-        """The row stride of the result in elements."""
+        """Return the row stride of the result in elements."""
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> Sequence[Expr]:
         """Return the output index of element (g, i, j)."""
@@ -135,7 +135,7 @@ class MatMulView:
         """Return a function from row ``i`` of item ``g`` to its index in all axes but the last.
 
         Args:
-            shape: of the result, or of a value with the same rows.
+            shape: shape of the result, or of another value with the same rows.
         """
         lead = shape[:-2]
         if self.shared > 1:
@@ -262,16 +262,15 @@ def _candidates(group: Group, node: Node, batch: Sequence[Expr]) -> set[int]:
     return {size for size in found if size is not None and size > 1}
 
 
-# Operators that copy elements: the index of an element selects the element read, nothing else.
+# Operators that copy elements: an element depends on its index only through the element it copies.
 _MAPS = frozenset(f"relax.{n}" for n in ("broadcast_to", "permute_dims", "strided_slice"))
 
 
 def _shares(group: Group, node: Node, batch: Sequence[Expr], items: int, solver: Solver) -> bool:
     """Return whether B of item ``g * items + t`` is proved equal to B of item ``g * items``.
 
-    Proved if corresponding elements are computed from the same elements of the same operands.
+    The proof compares which elements of which operands an element of B is computed from.
     """
-
     b = node.inputs[1]
     if not all(_maps(n) for n in _computed(group, b)):
         return False

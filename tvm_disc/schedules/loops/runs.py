@@ -35,7 +35,7 @@ class JoinedRuns:
     def of(group: Group, domain: Sequence[object], solver: Solver) -> JoinedRuns | None:
         """Return the concatenations of a group.
 
-        None if they differ in sizes, or if other than element-wise operators are applied to them.
+        None if they differ in sizes, or if an operator that is not element-wise reads one.
         """
         nodes = tuple(n for n in group.nodes if n.op == "relax.concat")
         if not nodes or len(nodes[0].inputs) > MOST_RUNS:

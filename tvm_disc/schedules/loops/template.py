@@ -1,9 +1,9 @@
 """The *loop* template: element-wise, broadcast and injective operators over one domain.
 
 The domain is flattened as far as all reads allow: fully if they are contiguous, else into rows of
-the longest suffix of dims that needs no division in the inner loop. Loops are emitted as vectors,
-the last one masked. A second plan, for short rows, computes one row per lane. Values that cannot be
-computed as vectors (guarded loads) are left to LLVM's vectorizer.
+the longest suffix of dims that needs no division in the inner loop. A loop computes vectors, of
+which the last one is masked. A second plan, for short rows, computes one row per lane. Values that
+cannot be computed as vectors (guarded loads) are left to LLVM's vectorizer.
 
 A dim ``n`` of an operand that may or may not be 1 is indexed by ``i * (n != 1)``. In this case, two
 versions of the loop nest are emitted; the version for equal dims, in which nothing is broadcast,
@@ -45,7 +45,7 @@ from tvm_disc.tir.non_temporal import PastCaches, far_elems
 from tvm_disc.tir.vector_split import Vectors, to_next_line
 from tvm_disc.typing import UNSET, Buffer, Expr
 
-BLOCK_ELEMS = 4096  # elements of a task of a long row
+BLOCK_ELEMS = 4096  # elements of a task if rows are long
 MANY_ROWS = 16  # with this many rows per thread, rows are not divided
 AHEAD = 1024  # prefetch distance in elements
 CHEAP = 4  # largest cost of an element, in operations, that is less than its memory access

@@ -1,6 +1,6 @@
 """The *interleave* template: permutations that make a short axis, such as colors, the last axis.
 
-    out[.., p, c] = f(in[.., c, p], ..)     # c < 2 .. 4, p: all dims after it
+    out[.., p, c] = f(in[.., c, p], ..)     # c: 2 to 4 values, p: all dims after it
 
 For each ``c``, one vector is loaded or computed by element-wise operators. Shuffles interleave
 these vectors into consecutive vectors of the result. Square tiles would be mostly empty here, and a

@@ -26,7 +26,7 @@ FETCH_TILES = 2  # prefetch distance in tiles
 
 
 class TileSide(NamedTuple):
-    """Tiles along a side of ``size`` elements; the first starts ``before`` elements before it."""
+    """Tiles along a side of ``size`` elements; the first starts ``before`` elements too early."""
 
     size: Expr
     before: Expr
@@ -106,7 +106,6 @@ class TileRuns:
 
     def _odd(self, size: Expr) -> Expr:
         """Return 0 if rows of ``size`` elements begin at equal offsets in cache lines."""
-
         return self.body.block.number("odd", tirx.bitwise_and(size, i64(self.side - 1)))
 
     def _before(self, buffer: Buffer, size: Expr, odd: Expr, always: Expr) -> Expr:

@@ -1,8 +1,8 @@
 """The *transpose* template: permutations that move the last axis, with element-wise operators.
 
-Such a copy cannot both read and write along rows. Square tiles are loaded along the operand's rows,
-transposed in registers by shuffles, and stored along the result's rows. Dims that stay adjacent
-are merged, so ``NHWC -> NCHW`` has whole images as rows.
+A transposition cannot both read and write along rows. Square tiles are loaded along the operand's
+rows, transposed in registers by shuffles, and stored along the result's rows. Dims that stay
+adjacent are merged, so ``NHWC -> NCHW`` has whole images as rows.
 
 A tile is as wide as a register or a cache line, so each cache line is read once and written once as
 a whole. The last tile of a row overlaps the previous one, so nothing is masked. Tiles are computed
@@ -12,7 +12,7 @@ written with non-temporal stores. With ordinary stores, its lines would be read 
 overwritten, and rows with a power of two as stride would evict each other.
 
 Tiles of whole registers, tiles of half registers, small masked tiles, and the loops of the *loop*
-template are separate plans. The length of the shorter side decides between them.
+template are separate plans. The length of the shorter side determines which one is fastest.
 
     out[.., a, .., b] = in[.., b, .., a]      A: dims of a, contiguous in the operand
                                               B: dims of b, contiguous in the result

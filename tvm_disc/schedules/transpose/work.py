@@ -97,7 +97,6 @@ def part_of(body: Body, tasks: Expr, own: Expr) -> Body:
     Plans have a common number of tasks for this reason: if a variable selected between numbers that
     depend on the shape, TVM's analyzer would expand every combination of the selects inside.
     """
-
     block = body.block
     total, own = block.number("total", tirx.max(tasks, i64(1))), block.number("own", own)
     lo = block.number("lo", tirx.truncdiv(body.lo * own, total))
