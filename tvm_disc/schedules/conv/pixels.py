@@ -39,10 +39,10 @@ _SHORT = 8  # the copy of a piece is unrolled up to this many vectors
 
 @dataclass(frozen=True)
 class FilterPanels:
-    """Layout of weights: ``w[out, in / groups, taps...]`` as the panels of ``[K, out / groups]`` of
-    each group.
+    """Layout of weights ``w[out, in / groups, taps...]``: for each group, the matrix ``[K, out /
+    groups]`` as panels.
 
-    K is the taps, then the input channels. ``panels`` is the layout of each group's matrix.
+    K runs over the taps, then the input channels. ``panels`` is the layout of each matrix.
     """
 
     panels: PanelsOfB | QuadsOfB

@@ -46,8 +46,8 @@ STRIP_TILES = 8  # tiles of a task along the operand's rows; they cover whole ca
 STRIP_LENGTH = 64  # tiles of a task along the result's rows
 UNROLLED_COST = 6  # largest cost of operators per element; their code is repeated for each row
 FEWEST_LANES = 4  # smallest number of lanes of a register with which tiles are used
-# Cost of moving four bytes, in plain operations: read or written with a large stride, in a masked
-# tile, and in a tile of n rows, where SHUFFLE_OPS is divided by n.
+# Cost of moving four bytes, in plain operations: FAR_OPS with a large stride, MASKED_OPS in a
+# masked tile, TILE_OPS + SHUFFLE_OPS / n in a tile of n rows.
 FAR_OPS, MASKED_OPS, TILE_OPS, SHUFFLE_OPS = 24, 15, 6, 32
 
 
