@@ -95,6 +95,7 @@ def test_cache_key_holds_exactly_what_changes_code() -> None:
         ("state", ()),
         ("state_dtype", None),
         ("state_window", 0),
+        ("donate", ()),
         ("weights", None),
         ("weight_group", 32),
         ("int8_activations", False),

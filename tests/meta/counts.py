@@ -18,7 +18,7 @@ from tvm_disc.relay.ops.table import OPS
 # Operators that Relay lacks; docs/operators.md lists them.
 OWN = (
     *("assert_inside", "assert_nonempty", "assert_nonzero", "erfc", "exp2", "expm1", "lgamma"),
-    *("log1p", "round_even"),
+    *("log1p", "round_even", "write_slice"),
 )
 
 

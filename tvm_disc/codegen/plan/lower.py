@@ -15,7 +15,6 @@ from tvm import relax, tirx
 
 from tvm_disc.codegen.host.abi import element_bytes
 from tvm_disc.codegen.plan.constants import ProgramConstant
-from tvm_disc.codegen.plan.donation import assign_donors, updated
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower_objects import Dead, ObjectLowerer
 from tvm_disc.codegen.plan.ownership import place_counts
@@ -57,10 +56,14 @@ from tvm_disc.relay.object_ops import is_general, is_object, object_op
 from tvm_disc.relay_passes.module_facts import DONATED
 from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.shape import Solver
+from tvm_disc.support.late import Late
 from tvm_disc.support.literals import literal_value
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import mul, product, substitute
 from tvm_disc.typing import Call, Expr, GlobalVar, SeqExpr, TVMFunction, TVMType, Var
+
+_assign_donors = Late("tvm_disc.codegen.plan.donation:assign_donors")
+_updated = Late("tvm_disc.codegen.plan.donation:updated")
 
 
 def lower_program(mod: object, solver: Solver, library: KernelLibrary) -> Program:
@@ -121,7 +124,8 @@ class _Lowerer:
             functions=functions,
             boxed=self.objects.boxed,
         )
-        assign_donors(program, self.donated, self.solver)
+        if self.donated:
+            _assign_donors(program, self.donated, self.solver)
         return program
 
     def _input(self, position: int, param: Any) -> StoredTensor:
@@ -349,7 +353,7 @@ class _Lowerer:
             assert place.storage.home is Home.INPUT, "an update of a copy would be lost"
             if place.storage.name not in self.donated:
                 return place
-            result = updated(place, self._bytes(place))
+            result: StoredTensor = _updated(place, self._bytes(place))
             self.here.values[result.storage] = result
             return result
         given = dict(zip(self.library.declared(kernel), symbols, strict=True))

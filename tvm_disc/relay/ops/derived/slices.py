@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm_disc.relay.ops.references import References
 from tvm_disc.relay.ops.row import OPAQUE, REQUIRED, OpRow, op
 
-image = References("image")
+ref = References("transform")
 
 ROWS: tuple[OpRow, ...] = (
     # `selected` is the result: `data` with `update` from the positions `first[items, axes]` on.
@@ -13,7 +13,7 @@ ROWS: tuple[OpRow, ...] = (
         "write_slice",
         "selected data update first",
         OPAQUE,
-        image.identity,
+        ref.write_slice,
         {"axes": REQUIRED, "wraps": False},
     ),
 )

@@ -215,6 +215,11 @@ def scatter_elements(
     return _scatter(x, tuple(where), updates, reduction)
 
 
+def write_slice(selected: Array, *_: Array, **__: object) -> Array:
+    """Return the first operand, which the others describe."""
+    return np.array(selected)
+
+
 def scatter_nd(x: Array, indices: Array, updates: Array, *, mode: str) -> Array:
     """Return ``x`` with ``updates`` written at coordinates (the coordinate axis is first)."""
     return _scatter(x, tuple(indices.astype(np.int64)), updates, mode)
