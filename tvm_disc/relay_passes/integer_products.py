@@ -232,6 +232,7 @@ def _weights(node: Node) -> tuple[np.ndarray, np.ndarray] | str:
     found = evaluate(node.inputs[1])
     if isinstance(found, str):
         return found
+    found = found.expanded()
     if found.stored.dtype.kind not in "iu" or found.stored.size == 0:
         return "the weights are not integers"
     whole = found.stored.astype("int64")

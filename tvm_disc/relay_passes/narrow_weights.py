@@ -18,7 +18,7 @@ needs: a float32 matmul whose second operand is a matrix computed from literals 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
@@ -59,19 +59,48 @@ LEAST_BLOCK, MOST_BLOCK = 32, 256
 
 @dataclass(frozen=True)
 class Numbers:
-    """``(stored - zero) * scale``; zero and scale have the shape of ``stored``, or are None."""
+    """``(stored - zero) * scale``.
+
+    Attributes:
+        zero, scale: None, or of the shape of ``stored``, with a row for each ``period`` rows of it.
+    """
 
     stored: Array
     zero: Array | None = None
     scale: Array | None = None
+    period: int = 1
 
-    def moved(self, move: Any) -> Numbers:
+    def expanded(self) -> Numbers:
+        """Return the numbers with a row of ``zero`` and ``scale`` for each row."""
+        if self.period == 1:
+            return self
+        parts = [None if x is None else x.repeat(self.period, 0) for x in (self.zero, self.scale)]
+        return Numbers(self.stored, parts[0], parts[1])
+
+    def moved(self, move: Callable[[Array], Array]) -> Numbers:
         """Return the numbers after a rearrangement of elements."""
-        parts = (None if x is None else move(x) for x in (self.zero, self.scale))
-        return Numbers(move(self.stored), *parts)
+        given = self.expanded()
+        parts = [None if x is None else move(x) for x in (given.zero, given.scale)]
+        return Numbers(move(given.stored), parts[0], parts[1])
+
+    def joined(self, shape: Sequence[int]) -> Numbers:
+        """Return the numbers in another shape.
+
+        If the first two axes of three are joined, and zero and scale are broadcast along the
+        second, one row of them is kept for all rows along that axis: float32 elements for all
+        numbers would take four times the memory of int8 numbers.
+        """
+        parts = [x for x in (self.zero, self.scale) if x is not None]
+        rows = [x.ndim == 3 and x.shape[1] > 1 and x.strides[1] == 0 for x in parts]
+        if not parts or not all(rows) or list(shape[1:]) != [*self.stored.shape[2:]]:
+            return self.moved(lambda x: x.reshape(shape))
+        firsts = [None if x is None else x[:, 0] for x in (self.zero, self.scale)]
+        return Numbers(self.stored.reshape(shape), firsts[0], firsts[1], self.stored.shape[1])
 
     def real(self) -> Array:
         """Return the computed elements."""
+        if self.period != 1:
+            return self.expanded().real()
         value = self.stored
         if self.zero is not None:
             value = value.astype(self.zero.dtype) - self.zero
@@ -292,13 +321,15 @@ def _applied(node: Node, given: Sequence[Numbers]) -> Numbers | str:
     assert row is not None
     refused = f"{node.label} is not a cast, move, shift or scale"
     if len(given) == 1:
+        if node.cls is OpClass.VIEW and (shape := _static(node)) is not None:
+            return given[0].joined(shape)
         move = _move(node)
         if move is not None:
             return given[0].moved(move)
         return _cast(node, given[0]) if node.op == "relax.astype" else refused
     if len(given) != 2 or not (row.shifts or row.scales):
         return refused
-    first, second = given
+    first, second = (x.expanded() for x in given)
     # The weights are the larger operand; of equal sizes the narrower one, then the first.
     if (row.scales or row.shifts > 0) and _rank(second) > _rank(first):
         first, second = second, first
@@ -317,16 +348,20 @@ def _move(node: Node) -> Any:
     """Return a function that moves an array's elements as a node does, or None if it is not a
     move.
     """
-    shape = [d for d in map(static_dim, node.shape) if d is not None]
-    if len(shape) != len(node.shape):
+    shape = _static(node)
+    if shape is None:
         return None
-    if node.cls is OpClass.VIEW:
-        return lambda x: x.reshape(shape)
     if node.op == "relax.permute_dims":
         return lambda x: x.transpose(permutation(node))
     if node.op == "relax.broadcast_to":
         return lambda x: np.broadcast_to(x, shape)
     return _slice(node) if node.op == "relax.strided_slice" else None
+
+
+def _static(node: Node) -> list[int] | None:
+    """Return the shape of a value, or None if a dim is not known."""
+    shape = [d for d in map(static_dim, node.shape) if d is not None]
+    return shape if len(shape) == len(node.shape) else None
 
 
 def _slice(node: Node) -> object:
@@ -362,7 +397,7 @@ def _cast(node: Node, given: Numbers) -> Numbers | str:
 def _scaled(node: Node, first: Numbers, factor: Array) -> Numbers | str:
     if node.dtype != COMPUTED:
         return f"{node.label} scales in {node.dtype}"
-    factor = factor.astype(COMPUTED)
+    factor = factor.astype(COMPUTED, copy=False)
     return replace(first, scale=factor if first.scale is None else first.scale * factor)
 
 
@@ -391,18 +426,19 @@ def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
         return "the largest literal of its weights has no narrow type"
     k, n = stored.shape
     parts = [x for x in (scale, zero) if x is not None]
-    group = gcd(*(_period(x) for x in parts)) if parts else k
+    period = given.period
+    group = gcd(*(_period(x) * period for x in parts)) if parts else k
     if stored.dtype.name not in BYTES:
         return ((stored,), k) if not parts else "bfloat16 weights cannot be scaled or shifted"
     if group < min(LEAST_GROUP, k):
         return f"a scale covers {group} rows of the matrix, expected at least {LEAST_GROUP}"
-    zero = np.zeros((1, n), "int32") if zero is None else zero[::group]
+    zero = np.zeros((1, n), "int32") if zero is None else zero[:: group // period]
     numbers, rest = _centred(stored, zero, group)
     rows = -(-k // group)
     if scale is None and rest is None:
         return (numbers,), k
     ones = np.ones((rows, n), COMPUTED)
-    factors = ones if scale is None else scale[::group].astype(COMPUTED)
+    factors = ones if scale is None else scale[:: group // period].astype(COMPUTED)
     last = () if rest is None else (np.broadcast_to(rest, (rows, n)).astype(COMPUTED),)
     return (numbers, factors, *last), group
 
