@@ -41,6 +41,7 @@ from tvm_disc.relay_passes.rewrite import (
     rewrite_function,
 )
 from tvm_disc.shape import Solver
+from tvm_disc.support.late import Late
 from tvm_disc.support.literals import ALIGNMENT, aligned, as_literal
 from tvm_disc.typing import PassContext, TVMFunction, TVMModule
 
@@ -55,6 +56,8 @@ LEAST_COLUMNS = 16
 # Elements of a row that are rounded with one scale: more would lose accuracy, and with fewer the
 # scaling takes longer than the products.
 LEAST_BLOCK, MOST_BLOCK = 32, 256
+
+_release_pages = Late("tvm_disc.support.spilled:release_pages")
 
 
 @dataclass(frozen=True)
@@ -269,6 +272,7 @@ def _emitted(out: Sequence_, weight: Node, arrays: Sequence[Array], group: int) 
         for a, d in zip(arrays, dtypes, strict=True)
     ]
     call = dequantize_call(literals, weight.shape, group, _bits(numbers, group))
+    _release_pages()
     return out.emit(call, weight.shape, COMPUTED, weight)
 
 

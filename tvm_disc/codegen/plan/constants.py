@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tvm_disc.support.late import Late
+
 if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Array, Form, Packing
+
+_release_pages = Late("tvm_disc.support.spilled:release_pages")
 
 
 @dataclass(eq=False)
@@ -51,6 +55,7 @@ class ProgramConstant:
         """Drop the elements; shape and dtype are kept."""
         self.array = np.broadcast_to(np.zeros((), self.array.dtype), self.array.shape)
         self.written = True
+        _release_pages()
 
 
 def bytes_of(array: Array) -> Array:

@@ -34,7 +34,7 @@ from tvm_disc.relay.builder import var
 from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.algebra import building
-from tvm_disc.support.literals import aligned
+from tvm_disc.support.spilled import spilled
 from tvm_disc.typing import Array
 
 # Rotary positions rotate pairs (2 i, 2 i + 1) of elements in LLaMA's files, and (i, i + half) in
@@ -258,7 +258,7 @@ class _Decoder:
         n = self.n
         if not isinstance(weight, Blocks):
             return op("nn.dense", x, n.cast(const(weight), "float32"), units=None)
-        real = n.cast(const(aligned(weight.numbers.transpose(1, 2, 0))), "float32")
+        real = n.cast(const(spilled(weight.numbers.transpose(1, 2, 0))), "float32")
         if weight.zero is not None:
             real = real - const(weight.zero.T[:, None], "float32")
         real = real * const(weight.scale.T[:, None], "float32")
@@ -269,7 +269,7 @@ class _Decoder:
         n = self.n
         if not isinstance(weight, Blocks):
             return n.cast(n.take(const(weight), self.ids, 0), "float32")
-        real = n.cast(n.take(const(weight.numbers), self.ids, 0), "float32")
+        real = n.cast(n.take(const(spilled(weight.numbers)), self.ids, 0), "float32")
         if weight.zero is not None:
             real = real - self._selected(weight.zero)
         real = real * self._selected(weight.scale)
