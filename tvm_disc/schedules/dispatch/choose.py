@@ -1,4 +1,4 @@
-"""Selects the variants that a kernel keeps, and fits the decision tree that picks among them."""
+"""Choose the variants that a kernel keeps, and fit the decision tree that picks among them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ from tvm_disc.tir.builder import i64, storage_dtype
 from tvm_disc.tir.index import mul, product
 from tvm_disc.typing import Expr
 
-LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
-# the analytical model is imprecise: require clear gains
+# in elements; dims are not sampled where the operands and results exceed this
+LARGEST_TENSOR = 1 << 28
+# The analytical model is imprecise, so a variant or split must save clearly more than with records.
 UNMEASURED = Limits(gain=0.02, split_gain=0.0003, depth=8, run_gain=0.00025)
-REMAINDERS = (16,)  # d % r of every dim
-# products and minima of dims are features only for this many dims; their number is quadratic
+REMAINDERS = (16,)  # the features ``d % 16`` of every dim
+# Products and minima of pairs are features only of the first 12 dims: their number is quadratic.
 PAIRED = 12
-WASTED_THREADS = 24.0  # weight of a loss that threads cause
+WASTED_THREADS = 24.0  # factor on the loss of a threaded variant against the serial run of its plan
 
 
 def group_features(
     group: Group, variants: Sequence[Variant], solver: Solver
 ) -> list[tuple[Expr, str]]:
-    """Return the features of a tree: dims, products, minima, the templates' features,
+    """Return the features that a tree may compare, as (expression, text).
+
+    They are dims, products and minima of two dims, the plans' features, tasks and work, and
     remainders.
     """
     symbols = group.symbols()
@@ -58,7 +61,7 @@ def group_features(
 
 
 def table(values: Sequence[tuple[Expr, str]], points: Points, count: int) -> Values:
-    """Return the features at each point, one column for each."""
+    """Return the features at the points: a row for each point, a column for each feature."""
     columns = [np.broadcast_to(evaluate(e, points), (count,)) for e, _ in values]
     return np.stack(columns, axis=1) if columns else np.zeros((count, 0))
 
@@ -70,7 +73,7 @@ def analytic(
     model: CostModel,
     limits: Limits = UNMEASURED,
 ) -> Choice:
-    """Return the choice of the analytical model over all dims that the facts allow."""
+    """Return the analytical model's choice, fitted at sampled dims that satisfy the facts."""
     if len(variants) == 1:
         return Choice(list(variants), trees.Leaf(0))
     symbols = group.symbols()
@@ -88,8 +91,8 @@ def analytic(
 
 
 def _by_work(variants: Sequence[Variant], model: CostModel) -> Choice:
-    """Return the choice if dims cannot be sampled: the first plan, threaded if there is enough
-    work.
+    """Return a choice without sampled dims: the first plan, threaded from a threshold
+    of ``work``.
     """
     plan = variants[0].plan
     runs = [v for v in variants if v.plan is plan]
@@ -109,8 +112,14 @@ def fit(
     solver: Solver,
     limits: Limits,
 ) -> Choice:
-    """Return the choice for tables of costs (points x variants) and features (points x
-    features).
+    """Return the choice for a table of costs and one of features at the same points.
+
+    Args:
+        asked: the features (points x features).
+        costs: predicted or measured nanoseconds (points x variants).
+
+    Raises:
+        Unsupported: no variant is safe, so that no variant serves every shape.
     """
     if not any(v.safe for v in variants):
         raise Unsupported("every variant requires facts that may not hold")
@@ -125,7 +134,7 @@ def fit(
             continue
         kept = keep(np.where(usable, loss, 1e6), safe, limits, bodies)
         left = float(np.round(loss[:, kept].min(axis=1).sum(), 9))
-        left += limits.gain * (len(layouts) - 1)  # weights of two layouts take twice the memory
+        left += limits.gain * (len(layouts) - 1)  # weights in two layouts take twice the memory
         if best is None or left < best[0]:
             best = (left, kept)
     assert best is not None
@@ -144,9 +153,8 @@ def fit(
 
 
 def _wary(loss: Values, variants: Sequence[Variant]) -> Values:
-    """Return the loss with a penalty where a threaded variant does not beat the serial one.
-
-    Each thread needs scratch memory, and thresholds are approximate: bias against threading.
+    """Return the loss, increased at points where a threaded variant is slower than its
+    serial run.
     """
     serial = {id(v.plan): k for k, v in enumerate(variants) if v.run.parts == 1}
     result: Values = loss.copy()
@@ -157,7 +165,7 @@ def _wary(loss: Values, variants: Sequence[Variant]) -> Values:
 
 
 def _with_runs(kept: Sequence[int], variants: Sequence[Variant]) -> list[int]:
-    """Return ``kept``, then the other runs of the same plans."""
+    """Return ``kept``, followed by the variants of the same plans with other numbers of threads."""
     plans = {id(variants[k].plan) for k in kept}
     more = (k for k, v in enumerate(variants) if id(v.plan) in plans and k not in kept)
     return [*kept, *more]
@@ -170,8 +178,11 @@ def _by_run(
     tables: tuple[Values, Values],
     once: Limits,
 ) -> Tree:
-    """Return ``tree`` with one more split at each leaf whose plan should run serially for some
-    shapes.
+    """Return ``tree`` with a split between serial and threaded runs at leaves where this gains.
+
+    Args:
+        tables: loss (points x variants) and features (points x features) of the points at the leaf.
+        once: limits of the added split.
     """
     loss, asked = tables
     if isinstance(tree, Split):
@@ -189,7 +200,7 @@ def _by_run(
 
 
 def prune_proved(tree: Tree, features: Sequence[tuple[Expr, str]], solver: Solver) -> Tree:
-    """Return the tree without branches that proved facts decide."""
+    """Return the tree without the splits that the solver's facts decide."""
     below: Callable[[int, int], bool | None] = lambda f, at: solver.known_lt(features[f][0], at)  # noqa: E731
     return trees.prune(tree, below)
 

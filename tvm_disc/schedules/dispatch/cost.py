@@ -2,7 +2,7 @@
 
 serial     the template's own estimate; otherwise the work at the speed of plain vector code, and at
                least the bytes moved at memory speed, with a surcharge beyond the cache
-parallel   waking the other threads + the largest share, whose thread has its own cache
+parallel   waking the other threads + the time of the largest share; each thread has its own cache
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tvm_disc.typing import Expr
 
 
 def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel) -> Values:
-    """Return the time of a share of the tasks on one thread, for plans without their own
-    estimate.
+    """Return the nanoseconds of one thread for a share (0 to 1) of the tasks of a plan without
+    ``cost``.
     """
 
     def of(count: Expr | int) -> Values:
@@ -33,7 +33,7 @@ def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel)
 
 
 def run_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel) -> Values:
-    """Return the time of a plan's body, or of one stage, on ``parts`` threads."""
+    """Return the nanoseconds of a plan, or of one stage, on ``parts`` threads at each point."""
     own = None if plan.cost is None else plan.cost(points, model)
     time = body_ns(plan, 1.0, points, model) if own is None else own
     if parts > 1:
@@ -50,7 +50,7 @@ def run_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel)
 
 
 def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -> Values:
-    """Return the time of a call of a variant at each point; infinite where it must not run."""
+    """Return the nanoseconds of a call of a variant at each point; inf if its needs are not met."""
     plan, parts = variant.plan, variant.run.parts
     if plan.stages:
         stages = [
@@ -66,7 +66,7 @@ def _allowed_ns(plan: Plan, parts: int, points: Points, count: int, model: CostM
 
 
 def _where_met(plan: Plan, time: Values, points: Points, count: int) -> Values:
-    """Return the time at points where the plan's needs are met, infinity elsewhere."""
+    """Return the time at points where the plan's needs are met, inf elsewhere."""
     allowed = np.ones(count, bool)
     for need in plan.needs:
         allowed &= np.broadcast_to(need.at(points), (count,)).astype(bool)
@@ -74,5 +74,5 @@ def _where_met(plan: Plan, time: Values, points: Points, count: int) -> Values:
 
 
 def cost_table(variants: list[Variant], points: Points, count: int, model: CostModel) -> Values:
-    """Return nanoseconds: a row for each point, a column for each variant."""
+    """Return predicted nanoseconds: a row for each point, a column for each variant."""
     return np.stack([variant_ns(v, points, count, model) for v in variants], axis=1)

@@ -14,47 +14,49 @@ class CostModel:
     """Cost coefficients of a machine, in the units that their names state.
 
     They are fitted jointly to measured times, so a single coefficient need not equal the physical
-    quantity: a cycle of the fit is not exactly a clock cycle.
+    quantity: a fitted cycle is not exactly a clock cycle.
 
     Attributes:
-        op_ns, byte_ns: one plain vector operation on an element; one byte that it moves.
-        call_ns: entry of a kernel.
-        wake_ns: starting the other threads and waiting for the last.
-        parallel, parallel_fma: speed of all threads together divided by (number of threads x speed
-            of
-            one); hardware threads may share multiply-add pipelines.
-        cycle_ns: a cycle of the multiply-add pipelines.
-        fma_per_cycle, load_per_cycle: vector multiply-adds and operand loads in a cycle.
-        fma_latency: cycles of a dependent step of a micro-kernel.
-        micro_call_cycles: entry of a micro-kernel and its epilogue.
-        task_ns, row_ns: entry of a task of a matmul, and of any other kernel.
-        pass_ns: a loop along a row.
-        strided_ns: an access of one lane of a vector whose elements are not adjacent.
-        exp_ns: one attention score between the two matmuls.
-        store_ns, pack_ns: storing one sum; copying one element into a different layout.
-        round_ns: rounding one element of a row to int8.
-        byte_speed: products of rounded rows, as a multiple of the speed of float32 products.
-        copied_ns: what reading an element of a long row of A from a copy saves, for each panel of
-            B; it is small if a set of the first-level cache holds all rows of a tile.
-        unpacked_ns: reading an element of B in place instead of packed, for one more row of A.
-        partition_ns: dividing the work of a call into groups.
-        transpose_cycles: packing a vector of a B whose columns are contiguous.
-        dot_step_cycles, line_step_cycles: a vector of an inner product in a tile; alone.
-        dot_cycles, line_cycles: the final additions of an inner product in a tile; alone.
-        fold_step_cycles, fold_row_cycles: of columns that share vectors with steps of K: a vector
-            of a row; the final additions of a row.
-        fold_cycles, fold_group_cycles: arranging a step of B for them, and a vector of steps.
-        sums_in_flight: multiply-adds of direct sums that must be independent of each other, so that
-            none waits for the one before it.
-        piece_cycles, piece_vector_cycles, partial_piece_cycles: copying a contiguous piece of a
-            window into a row of A; each of its vectors; what a piece takes in addition that is
-            partly outside the image.
-        transform_cycles: reading, transforming and storing a vector in minimal filtering.
-        shared_line_ns: a row whose result ends inside a cache line that two threads write.
-        near_bytes, far_byte_ns: the share of one operand in the second-level cache; a byte beyond
-            it.
-        vendor_call_ns, vendor_elem_ns, vendor_fma_ns: a BLAS call; an element of its operands and
-            result; a multiply-add. Without measurements a call is never chosen.
+        op_ns, byte_ns: cost of one plain vector operation per element; of one byte read or written.
+        call_ns: cost of calling a kernel.
+        wake_ns: cost of starting the other threads and waiting for the last one.
+        parallel, parallel_fma: speed of n threads divided by n times the speed of one; in general,
+            and for multiply-adds, since hardware threads may share multiply-add pipelines.
+        cycle_ns: duration of a cycle of the multiply-add pipelines.
+        fma_per_cycle, load_per_cycle: vector multiply-adds, and vector loads, per cycle.
+        fma_latency: cycles from a multiply-add to one that depends on it.
+        micro_call_cycles: cycles of calling a micro-kernel, including its epilogue.
+        task_ns, row_ns: cost of starting a task of a matmul; a task of any other kernel.
+        pass_ns: cost of starting a loop along a row.
+        strided_ns: cost per lane of a vector access to elements that are not adjacent.
+        exp_ns: cost per attention score of the computation between the two matmuls.
+        store_ns, pack_ns: cost of storing one sum; of copying one element into a different layout.
+        round_ns: cost of rounding one element of a row to int8.
+        byte_speed: speed of products of rows rounded to int8, relative to float32 products.
+        copied_ns: time saved per element of a long row of A, and per panel of B, if the row is read
+            from a copy; small if one set of the first-level cache holds all rows of a tile.
+        unpacked_ns: extra time per element of B and row of A for reading B in place, not packed.
+        partition_ns: cost of dividing the work of a call into groups.
+        transpose_cycles: cycles to pack one vector of a B whose columns are contiguous.
+        dot_step_cycles, line_step_cycles: cycles per vector of an inner product: in a tile of
+            several; of a single one.
+        dot_cycles, line_cycles: cycles of the final additions: in a tile of several; of a single
+            one.
+        fold_step_cycles, fold_row_cycles: cycles if a vector holds several steps of K for few
+            columns: per vector of a row; of the final additions of a row.
+        fold_cycles, fold_group_cycles: cycles to arrange B for such vectors: per step of K; per
+            vector of steps.
+        sums_in_flight: number of independent multiply-adds that hide the latency of a direct sum.
+        piece_cycles, piece_vector_cycles, partial_piece_cycles: cycles to copy a contiguous piece
+            of a window into a row of A: per piece; per vector; extra if it is partly outside the
+            image.
+        transform_cycles: cycles to read, transform and store one vector in a Winograd convolution.
+        shared_line_ns: cost per row of the result that ends in a cache line written by two threads.
+        near_bytes, far_byte_ns: share of the second-level cache for one operand; cost per byte
+            beyond.
+        vendor_call_ns, vendor_elem_ns, vendor_fma_ns: cost of a BLAS call; per element of its
+            operands and result; per multiply-add. The default call cost is so high that none is
+            ever chosen.
     """
 
     op_ns: float = 0.04
@@ -104,18 +106,18 @@ class CostModel:
 
 @dataclass(frozen=True)
 class Memory:
-    """Access patterns that suit a machine's memory.
+    """Memory access parameters of a machine.
 
     Attributes:
         run_tiles: a transpose iterates over runs of this many tiles along the result's rows, if
-            these
-            are longer than the operand's; with 0, always along the operand's rows, with
+            these are longer than the operand's; with 0, always along the operand's rows, with
             prefetching.
-        prefetch_bytes: transposes prefetch from this result size on.
-        stream_bytes: transposes use non-temporal stores from this result size on.
-        far_bytes: rows and loops use non-temporal stores from this total of operands and results
-            on.
-        weights_bytes: convolution weights of a task that stay in the near cache beside a panel.
+        prefetch_bytes: smallest result of a transpose that prefetches.
+        stream_bytes: smallest result of a transpose that uses non-temporal stores.
+        far_bytes: smallest total of operands and results with which row and loop kernels use
+            non-temporal stores.
+        weights_bytes: largest convolution weights of a task that stay in the second-level cache
+            together with a panel.
         scores_bytes: largest intermediate result of an attention in stages.
     """
 
@@ -128,13 +130,17 @@ class Memory:
 
     @staticmethod
     def of(processor: Processor) -> Memory:
-        """Return the values that follow from caches and registers, without measurements."""
+        """Return the values derived from the sizes of caches and registers, without
+        measurements.
+        """
         caches = processor.caches
         return Memory(
-            # Without full-line stores to hide latency, a run along the longer side suffices.
+            # Only full-line stores (AVX-512) hide the latency of strided runs; without them,
+            # run_tiles is 0.
             run_tiles=0 if processor.isa.masks else ACROSS_TILES,
             prefetch_bytes=caches.l2_bytes,
-            # An operand and a result in half of the last level; the rest is left to others.
+            # An operand and a result then fill half of the last-level cache; the rest is for other
+            # data.
             stream_bytes=caches.last_bytes // 4,
             far_bytes=caches.last_bytes,
             weights_bytes=caches.l2_bytes // 4,

@@ -1,9 +1,9 @@
 """Choice by measured times: a regressor completes the cost table, and a tree is fitted to it.
 
-The regressor (gradient-boosted trees, XGBoost) predicts the ratio of a measured time to the
-analytical model's, so that without data it equals the analytical model. It has two parts: the
-common error of all variants at a point, and each variant's deviation from it. Choices depend on the
-second part only, which a disturbance that affects all times of a point does not change.
+The regressor (gradient-boosted trees, XGBoost) predicts the ratio of a measured time to the time of
+the analytical model, so that without data it equals the analytical model. It has two parts: the
+common error of all variants at a point, and each variant's deviation from that error. Choices
+depend only on the deviations, which do not change if a disturbance scales all times of a point.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from tvm_disc.typing import Expr
 
 Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
 
-MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8)  # a split costs about a nanosecond
-FEWEST = 24  # fewest measured times for training
-NEVER_NS = 1e6  # a call that takes longer is never chosen
+MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8)  # executing a split takes about 1 ns
+FEWEST = 24  # fewest measured times with which the regressor is trained
+NEVER_NS = 1e6  # a library call with a predicted overhead above this is never chosen
 FOLDS = 5  # folds of cross-validation
 ROUNDS = 150  # boosting rounds
-BETWEEN = 2048  # predicted points between measured ones, which smooth measurement noise
+BETWEEN = 2048  # number of predicted points between measured ones; they smooth measurement noise
 LIBRARY = {"vendor_call_ns": 150.0, "vendor_elem_ns": 0.1, "vendor_fma_ns": 0.025}
 _TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
 PREDICTED_WEIGHT = 1.0  # weight of all predicted points relative to one measured point
 
 
 def learner(what: str) -> ModuleType:
-    """Return XGBoost, which only learning from measured times needs.
+    """Return the module XGBoost, which is required only to learn from measured times.
 
     Raises:
-        Unsupported: it is not installed; the message begins with ``what``.
+        Unsupported: XGBoost is not installed; the message begins with ``what``.
     """
     try:
         return importlib.import_module("xgboost")
@@ -64,19 +64,20 @@ def learner(what: str) -> ModuleType:
 
 @dataclass
 class Regressor:
-    """Predicts nanoseconds of variants at points, one column for each variant."""
+    """Predicts the nanoseconds of variants at points; one row per point, one column per variant."""
 
     group: Group
     variants: Sequence[Variant]
     model: CostModel
     features: list[tuple[Expr, str]]
-    booster: Any = None  # deviation of a variant from the common error
-    level: Any = None  # common error of all variants
+    booster: Any = None  # predicts the deviation of a variant from the common error
+    level: Any = None  # predicts the common error of all variants
 
     def learn(self, dims: Values, times: Values) -> None:
-        """Train on measured times (points x variants, NaN where missing)."""
+        """Train on measured times (points x variants, NaN if missing)."""
         expected = self._analytic(dims)
-        # a variant's needs may have changed since the measurement
+        # A variant may have been measured where its present needs are not met; such times are not
+        # used.
         known = np.isfinite(times) & np.isfinite(expected)
         if known.sum() < FEWEST:
             return
@@ -91,7 +92,7 @@ class Regressor:
         self.booster = xgboost.train(_TRAINING, data, num_boost_round=ROUNDS)
 
     def predict(self, dims: Values) -> Values:
-        """Return times at points; infinite where a variant must not run."""
+        """Return predicted times; inf if a variant's needs are not met."""
         times = self._analytic(dims)
         if self.booster is None:
             return times
@@ -107,13 +108,14 @@ class Regressor:
         return cost_table(list(self.variants), self._points(dims), len(dims), self.model)
 
     def _asked(self, dims: Values) -> Values:
-        """Return the features, a row for each point."""
+        """Return the logarithms of the features, a row for each point."""
         return np.log1p(np.maximum(table(self.features, self._points(dims), len(dims)), 0))
 
     def _inputs(self, dims: Values) -> Values:
         """Return the inputs of the regressor, a row for each point and variant.
 
-        Columns: features, knobs, analytical time, and its ratio to the best variant's.
+        Columns: features, knobs, the logarithm of the analytical time, and of its ratio to the
+        best.
         """
         asked = self._asked(dims)
         knobs = encoded(self.variants)
@@ -125,9 +127,8 @@ class Regressor:
 
 
 def encoded(variants: Sequence[Variant]) -> Values:
-    """Return a row of numbers for each variant; rows of different keys differ.
-
-    A numeric knob is one column, NaN if a variant lacks it; families and text knobs are one-hot.
+    """Return a row of numbers for each variant; variants with different keys have
+    different rows.
     """
     numbers, words = zip(*(_knobs(v) for v in variants), strict=True)
     named = sorted(set().union(*numbers))
@@ -142,7 +143,7 @@ def encoded(variants: Sequence[Variant]) -> Values:
 
 
 def _knobs(variant: Variant) -> tuple[dict[str, float], set[tuple[str, str]]]:
-    """Return the numeric knobs of a variant, and the others as texts."""
+    """Return the numeric knobs of a variant, and its other knobs as (name, JSON)."""
     numbers, words = {"run parts": float(variant.run.parts)}, {("family", variant.plan.family)}
     for name, value in variant.plan.knobs.to_json().items():
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -153,9 +154,7 @@ def _knobs(variant: Variant) -> tuple[dict[str, float], set[tuple[str, str]]]:
 
 
 def time_table(variants: Sequence[Variant], found: Times) -> tuple[Values, Values]:
-    """Return (dims, times) of the measured points in order; NaN where a variant was not
-    measured.
-    """
+    """Return (dims, times) of the measured points, sorted; NaN if a variant was not measured."""
     keys = [v.key for v in variants]
     points = sorted(d for d, times in found.items() if any(k in times for k in keys))
     dims = np.array(points, np.float64).reshape(len(points), len(points[0]) if points else 0)
@@ -166,8 +165,8 @@ def time_table(variants: Sequence[Variant], found: Times) -> tuple[Values, Value
 def library_known(model: CostModel) -> CostModel:
     """Return the model with typical costs of a library call, as a prior for the regressor.
 
-    Shipped coefficients exclude library calls; from those a regressor would have to learn all of a
-    library's times without a prior.
+    The shipped coefficients rule out library calls. They are no useful prior: the predicted time of
+    a call is about 1 s.
     """
     return replace(model, **LIBRARY) if model.vendor_call_ns > NEVER_NS else model
 
@@ -180,9 +179,8 @@ def choose_measured(
     found: Times,
     limits: Limits = MEASURED,
 ) -> Choice | None:
-    """Return the choice by measured times inside their region, and by the model outside.
-
-    None if no variant was measured.
+    """Return a choice by measured times inside the measured box of dims, by the model
+    outside it.
     """
     made = choose_inside(group, variants, solver, model, found, limits)
     return None if made is None else _with_outside(group, *made, solver, model)
@@ -196,9 +194,8 @@ def choose_inside(
     found: Times,
     limits: Limits = MEASURED,
 ) -> tuple[Choice, Values] | None:
-    """Return the choice by measured times, and the points of the region that it is valid for.
-
-    None if no variant was measured.
+    """Return a choice by measured times, and the points in the measured box that it was
+    fitted to.
     """
     dims, times = time_table(variants, found)
     if not len(dims) or dims.shape[1] != len(group.symbols()):
@@ -209,8 +206,7 @@ def choose_inside(
     unknown = np.isnan(times).all(axis=0) & np.array([calls_vendor(v.plan) for v in variants])
 
     def predict(at: Values) -> Values:
-        # If no library was measured, whether one exists where the program runs is unknown: exclude
-        # it.
+        # Without measurements it is unknown whether the machine has the library, so exclude it.
         return np.where(unknown, np.inf, regressor.predict(at))
 
     predicted = predict(dims)
@@ -230,7 +226,7 @@ def choose_inside(
 def _with_outside(
     group: Group, inside: Choice, dims: Values, solver: Solver, model: CostModel
 ) -> Choice:
-    """Let the analytical model choose among the kept variants outside the measured region."""
+    """Return ``inside`` with a split to the analytical model's choice outside the measured box."""
     if len(inside.variants) == 1 or not dims.shape[1]:
         return inside
     outside = analytic(group, inside.variants, solver, model, Limits(depth=4, gain=-1.0))
@@ -238,7 +234,7 @@ def _with_outside(
     border = outside_of(group.symbols(), low.tolist(), high.tolist())
     features = [*inside.features, *outside.features, border]
     shift = len(inside.features)
-    # Its variants may be fewer, and in a different order.
+    # The analytical choice may have fewer variants, in a different order.
     places = {v.key: k for k, v in enumerate(inside.variants)}
     numbers = {k: places[v.key] for k, v in enumerate(outside.variants)}
     moved = trees.renumber(trees.shift_features(outside.tree, shift), numbers)
@@ -247,7 +243,7 @@ def _with_outside(
 
 
 def outside_of(symbols: Sequence[Any], low: Sequence[int], high: Sequence[int]) -> tuple[Expr, str]:
-    """Return a feature that is 1 if some dim is out of its range, and 0 otherwise."""
+    """Return a feature that is 1 if some symbol is outside ``low`` to ``high``, and 0 otherwise."""
     conds = [tirx.Or(s < i64(a), s > i64(b)) for s, a, b in zip(symbols, low, high, strict=True)]
     texts = [f"{a} <= {s.name} <= {b}" for s, a, b in zip(symbols, low, high, strict=True)]
     cond = conds[0]
@@ -259,10 +255,10 @@ def outside_of(symbols: Sequence[Any], low: Sequence[int], high: Sequence[int]) 
 def import_choice(
     group: Group, variants: Sequence[Variant], solver: Solver, data: Mapping[str, object]
 ) -> Choice:
-    """Return the choice that :meth:`Choice.to_json` wrote, for a group of the same key.
+    """Return the choice that :meth:`Choice.to_json` wrote for a group with the same key.
 
     Raises:
-        BadInput: a feature or a variant that this group does not have.
+        BadInput: this group lacks a feature or variant, or the variants pack a weight differently.
     """
     features = group_features(group, variants, solver)
     known = {text for _, text in features}
@@ -304,7 +300,7 @@ def _asked(data: Mapping[str, Any]) -> list[str]:
 def left_out(
     group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
 ) -> Values:
-    """Return cross-validated predictions of the measured points' times."""
+    """Return predicted times of the measured points, by cross-validation over ``FOLDS`` folds."""
     dims, times = time_table(variants, found)
     features = group_features(group, variants, solver)
     predicted = np.full(times.shape, np.nan)
@@ -319,8 +315,10 @@ def left_out(
 def held_out_error(
     group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
 ) -> tuple[float, float] | None:
-    """Return the median relative errors (regressor, analytical model) on every fifth point, which
-    the regressor does not see; None if there are fewer than five points.
+    """Return the median relative errors of the regressor and of the analytical model.
+
+    The errors are those of every fifth point, which is not used for training. None if there are
+    fewer than five points.
     """
     dims, times = time_table(variants, found)
     held = np.arange(len(dims)) % FOLDS == FOLDS - 1

@@ -3,7 +3,7 @@
     {"cpu": ..., "version": ..., "template": ..., "group": ..., "variant": {...}, "dims": [8, 128],
      "ns": 1234.5}
 
-A line is used by a build if its first three fields equal the build's own. A truncated or damaged
+A build uses a line if the first three fields equal those of the build. A truncated or damaged
 line affects no other line.
 """
 
@@ -30,7 +30,7 @@ class Context:
     Attributes:
         cpu: the processor and the target.
         version: the version of this library.
-        template: a hash of the template's code.
+        template: a hash of the source of all templates.
     """
 
     cpu: str
@@ -43,7 +43,7 @@ class Record:
     """The time of one variant of a group at one point of its dims."""
 
     group: str
-    variant: str  # Variant.key
+    variant: str  # :attr:`Variant.key`
     dims: tuple[int, ...]
     ns: float
 
@@ -53,9 +53,9 @@ class Records:
     """The records of one context.
 
     Attributes:
-        times: (group, variant, dims) -> nanoseconds; of equal keys the last line is used.
+        times: (group, variant, dims) -> nanoseconds; the last line of a key is used.
         others: number of lines of other processors, versions or templates.
-        damaged: numbers of unreadable lines.
+        damaged: line numbers of unreadable lines.
     """
 
     context: Context
@@ -68,7 +68,7 @@ class Records:
         self.times[record.group, record.variant, record.dims] = record.ns
 
     def group(self, key: str) -> dict[tuple[int, ...], dict[str, float]]:
-        """Return dims -> variant -> nanoseconds of one group."""
+        """Return the measured times of one group, as dims -> variant -> nanoseconds."""
         found: dict[tuple[int, ...], dict[str, float]] = {}
         for (group, variant, dims), ns in self.times.items():
             if group == key:
@@ -88,11 +88,12 @@ class Records:
 
 
 def read_records(path: Path, context: Context, *others: Context) -> Records:
-    """Return the valid records of a context, or of equivalent ``others``; none if the file is
-    missing.
+    """Return the valid records of a context, or of equivalent ``others``.
+
+    If the file does not exist, there are no records.
 
     Raises:
-        BadInput: no line of the file is a record.
+        BadInput: the file cannot be read, or no line of it is a record.
     """
     records = Records(context)
     if not path.exists():
@@ -119,7 +120,7 @@ def read_records(path: Path, context: Context, *others: Context) -> Records:
 
 
 def records_path(given: str | Path) -> Path:
-    """Return the path of a build's records.
+    """Return ``given`` as the path of an existing file of records.
 
     Raises:
         BadInput: the file does not exist.
@@ -131,7 +132,7 @@ def records_path(given: str | Path) -> Path:
 
 
 def warned_records(path: Path, context: Context, *others: Context) -> Records:
-    """Return :func:`read_records`, and warn about damaged lines."""
+    """Return the result of :func:`read_records`, and warn about damaged lines."""
     records = read_records(path, context, *others)
     if problem := records.problems(path):
         warnings.warn(problem, stacklevel=5)
@@ -139,7 +140,7 @@ def warned_records(path: Path, context: Context, *others: Context) -> Records:
 
 
 def processors_in(path: Path) -> list[str]:
-    """Return the processors whose times a file contains, each once."""
+    """Return the processors for which a file contains times, without duplicates."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -161,7 +162,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 class Journal:
-    """Appends records to a file; each is flushed when :meth:`write` returns."""
+    """Appends records to a file; each record is flushed when :meth:`write` returns."""
 
     def __init__(self, path: Path, context: Context) -> None:
         self._context = asdict(context)
@@ -171,7 +172,8 @@ class Journal:
         except OSError as error:
             raise BadInput(f"records: {path}: {error.strerror or error}") from None
         if self._file.tell() and not _ends_line(path):
-            self._file.write(b"\n")  # the last line was truncated
+            # complete the truncated last line, so that it damages no new record
+            self._file.write(b"\n")
 
     def write(self, record: Record) -> None:
         """Append one record."""

@@ -18,11 +18,11 @@ from tvm_disc.typing import Expr, Var
 Values: TypeAlias = npt.NDArray[np.float64]
 Points: TypeAlias = Mapping[Any, Values]  # symbol -> its value at each point
 
-# Largest sampled value of an unbounded dim, by the number of dims.
+# Largest sampled value of a symbol without upper bound, by the number of symbols.
 LARGEST_DIM = (1 << 24, 1 << 24, 1 << 18, 1 << 14)
 COUNT = 768
 COMMON_DIM = 4096
-LIKELY = 9.0  # nine of ten calls have likely values, if the user declared any
+LIKELY = 9.0  # weight of likely values: nine of ten calls have them, if the user declared any
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
 
 
@@ -56,18 +56,16 @@ _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 class KnownPoints(dict[Any, Values]):
-    """Points with a cache of evaluated expressions: many models are evaluated at the same
-    points.
-    """
+    """Points with a cache of evaluated expressions, for several models at the same points."""
 
     def __init__(self, points: Points) -> None:
         super().__init__(points)
-        # by identity; the entry keeps the expression alive
+        # key: id of the expression; the value holds a reference, so that the id is not reused
         self.known: dict[int, tuple[Expr, object]] = {}
 
 
 def evaluate(expr: Expr | float, points: Points) -> Any:
-    """Return the value of an expression at each point, as floats; conditions as bools.
+    """Return the value of an expression at each point: floats, or bools for a condition.
 
     Raises:
         Unsupported: the expression is not arithmetic on the points' symbols.
@@ -109,7 +107,9 @@ def _is_real(expr: Expr) -> bool:
 
 
 def _halton(count: int, base: int) -> Values:
-    """Return the van der Corput sequence, a low-discrepancy sequence in [0, 1)."""
+    """Return ``count`` elements of the van der Corput sequence, a low-discrepancy sequence in [0,
+    1).
+    """
     result = np.zeros(count)
     index = np.arange(1, count + 1)
     fraction = 1.0
@@ -121,7 +121,9 @@ def _halton(count: int, base: int) -> Values:
 
 
 def bounds(symbol: object, solver: Solver, dims: int = 1) -> tuple[int, int]:
-    """Return the range from which one of ``dims`` dims is sampled; at least 1."""
+    """Return the range from which a symbol is sampled, if there are ``dims`` symbols;
+    at least 1.
+    """
     low, high = solver.range_of(symbol)
     low = max(low or 1, 1)
     largest = LARGEST_DIM[min(dims, len(LARGEST_DIM) - 1)]
@@ -131,10 +133,10 @@ def bounds(symbol: object, solver: Solver, dims: int = 1) -> tuple[int, int]:
 def sample(
     symbols: Sequence[Any], solver: Solver, size: Expr, limit: float, count: int = COUNT
 ) -> dict[Var, Values]:
-    """Return points log-uniform over the dims, where ``size`` is at most ``limit``.
+    """Return points that are log-uniform over the ranges of the symbols, with ``size <= limit``.
 
-    Half of them have dims of at most ``COMMON_DIM``, if the ranges allow it. A single symbol gets
-    distinct values in ascending order. The result is deterministic.
+    In half of the points all dims are at most ``COMMON_DIM``, if the ranges allow it. A single
+    symbol gets distinct values in ascending order. The result is deterministic.
     """
     if not symbols:
         return {}
@@ -152,7 +154,7 @@ def _inside(
     limit: float,
     count: int,
 ) -> Values:
-    """Return points of a box, a row for each symbol."""
+    """Return points of a box that satisfy ``size <= limit``, a row for each symbol."""
     wanted = count if len(symbols) == 1 else 4 * count
     columns = {}
     for k, (symbol, ends) in enumerate(zip(symbols, box, strict=True)):
@@ -167,7 +169,7 @@ def _inside(
 def with_likely(points: Points, solver: Solver) -> tuple[dict[Expr, Values], Values]:
     """Return the points and weights, extended by points with likely values.
 
-    There are as many likely points as others; each weighs ``LIKELY`` times as much.
+    One likely point is added per point; its weight is ``LIKELY``, that of the others 1.
     """
     count = len(next(iter(points.values()))) if points else 1
     expected = {s: np.array(v, np.float64) for s in points if (v := solver.likely_values(s))}
@@ -182,7 +184,7 @@ def with_likely(points: Points, solver: Solver) -> tuple[dict[Expr, Values], Val
 
 
 def spread(low: Values, high: Values, count: int) -> Values:
-    """Return ``count`` integer points, log-uniform over a box, a row for each."""
+    """Return ``count`` integer points, log-uniform over a box, a row for each point."""
     columns = []
     for k, (a, b) in enumerate(zip(np.maximum(low, 0.5), np.maximum(high, 0.5), strict=True)):
         columns.append(np.rint(a * (b / a) ** _unit(count, k)))

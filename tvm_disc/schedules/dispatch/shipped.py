@@ -1,9 +1,10 @@
 """Shipped constants: measured coefficients that extend the description of a machine.
 
-There are two kinds of files. The file of an x86-64 level has coefficients of code for its
-registers, fitted to times of complete kernels: speeds, not sizes. The file of a processor, by
-LLVM's name, has what was measured on it. A build takes sizes from the description of its target
-(:mod:`tvm_disc.target`), speeds from its level, and overrides both by its processor's file.
+There are two kinds of files. The file of an x86-64 level (such as x86-64-v3) contains speeds of
+code for the registers of that level, fitted to times of complete kernels, but no cache sizes. The
+file of a processor, named as in LLVM, contains constants that were measured on that processor. A
+build reads sizes from the description of its target (:mod:`tvm_disc.target`) and speeds from the
+file of its level. The file of its processor overrides both.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _REPAIR = "measure again with `python benchmarks/dispatch.py constants`, or dele
 
 
 def model_for(processor: Processor) -> CostModel:
-    """Return the analytical model of a processor."""
+    """Return the analytical cost model of a processor."""
     known = {
         "near_bytes": processor.caches.l2_bytes / 2,
         **shipped(LEVELS.get(processor.isa, "")).get("model", {}),
@@ -56,7 +57,7 @@ def files_for(processor: Processor) -> tuple[str, ...]:
 
 @cache
 def shipped(name: str) -> dict[str, Any]:
-    """Return the file of a processor or a level; empty if there is none.
+    """Return the content of the file of a processor or level; empty if there is none.
 
     Raises:
         BadInput: the file is damaged.
@@ -69,8 +70,8 @@ def read_constants(path: Path) -> dict[str, Any]:
     """Read and check a file of constants.
 
     Raises:
-        BadInput: the file is not JSON, has an unknown name, or a value that is not a number above
-            0 (for the parameters of memory, a nonnegative integer).
+        BadInput: the file is not JSON, or has an unknown name or an invalid value. Values of
+            ``model`` must be positive numbers, values of ``memory`` nonnegative integers.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Text that identifies a group independently of names: the key of its records."""
+"""Text that identifies a group independently of its names; its hash is the key of records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_disc.tir.builder import index_var
 from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr
 
-# Modules that select among variants, and so do not affect a variant's code.
+# Modules that only select among variants; they do not affect the code of a variant.
 _DECIDING = (
     "attention.cost cuda.handover gemm.cost group select dispatch.choose dispatch.cost "
     "dispatch.cost_model dispatch.learn dispatch.records dispatch.sampling dispatch.shipped "
@@ -23,7 +23,7 @@ _DECIDING = (
 
 
 def canonical_names(group: Group) -> dict[Expr, object]:
-    """Return the group's symbols as ``d0``, ``d1``, ... in argument order."""
+    """Return a variable ``d0``, ``d1``, ... for each of the group's symbols, in argument order."""
     return {s: index_var(f"d{k}") for k, s in enumerate(group.symbols())}
 
 
@@ -35,7 +35,7 @@ def canonical_text(expr: Expr, names: Mapping[Any, Any]) -> str:
 
 
 def describe_group(group: Group) -> str:
-    """Return one line per value: operator, operands, attributes, shape and dtype."""
+    """Return a text with a line for each value: operator, operands, attributes, shape and dtype."""
     names = canonical_names(group)
     numbers: dict[Node, int] = {}
     lines = []
@@ -76,8 +76,10 @@ def group_key(group: Group) -> str:
 
 @cache
 def template_hash() -> str:
-    """Return a short hash of the source of all modules that emit code; it invalidates older
-    records.
+    """Return a short hash of the source of all modules that emit code.
+
+    Records with a different hash are not used, because the code that they measured may have
+    changed.
     """
     digest = hashlib.sha256()
     package = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Decision trees over the dims of a group, as data: text, JSON, evaluation.
+"""Decision trees over the features of a group, with conversion to text and JSON.
 
 b*s < 48 ?
   yes: loop(), serial
@@ -15,20 +15,22 @@ from typing import Any, TypeAlias
 
 from tvm_disc.errors import BadInput
 
-DEEPEST = 64  # longest path of a tree that is read from a file
+DEEPEST = 64  # largest number of splits on a path of a tree that is read from a file
 _FORM = '{"run": ...} or {"if": text, "below": integer, "then": ..., "else": ...}'
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """Run the variant of this index."""
+    """A leaf: run the variant with this index."""
 
     variant: int
 
 
 @dataclass(frozen=True)
 class Split:
-    """Go to ``below`` if the feature of this index is less than ``at``, otherwise to ``rest``."""
+    """A split: continue with ``below`` if the feature with this index is < ``at``, else with
+    ``rest``.
+    """
 
     feature: int
     at: int
@@ -59,15 +61,16 @@ def depth(tree: Tree) -> int:
 
 
 def decide(tree: Tree, value: Callable[[int], float]) -> int:
-    """Return the variant for one point, given the value of each feature."""
+    """Return the index of the variant for one point; ``value`` returns a feature by index."""
     while isinstance(tree, Split):
         tree = tree.below if value(tree.feature) < tree.at else tree.rest
     return tree.variant
 
 
 def prune(tree: Tree, below: Callable[[int, int], bool | None]) -> Tree:
-    """Return the tree without splits that ``below(feature, at)`` decides or whose sides are
-    equal.
+    """Return the tree without needless splits.
+
+    A split is needless if ``below(feature, at)`` is not None, or if both its branches are equal.
     """
     if isinstance(tree, Leaf):
         return tree
@@ -79,7 +82,7 @@ def prune(tree: Tree, below: Callable[[int, int], bool | None]) -> Tree:
 
 
 def renumber(tree: Tree, numbers: Mapping[int, int]) -> Tree:
-    """Return the tree with its variants renumbered."""
+    """Return the tree with each variant index replaced by ``numbers[index]``."""
     if isinstance(tree, Leaf):
         return Leaf(numbers[tree.variant])
     below, rest = renumber(tree.below, numbers), renumber(tree.rest, numbers)
@@ -99,7 +102,7 @@ def merged(tree: Tree) -> Tree:
 
 
 def shift_features(tree: Tree, by: int) -> Tree:
-    """Return the tree with its feature indices shifted."""
+    """Return the tree with ``by`` added to each feature index."""
     if isinstance(tree, Leaf):
         return tree
     below, rest = shift_features(tree.below, by), shift_features(tree.rest, by)
@@ -107,7 +110,7 @@ def shift_features(tree: Tree, by: int) -> Tree:
 
 
 def show(tree: Tree, features: Sequence[str], variants: Sequence[str], indent: str = "") -> str:
-    """Return the tree as if, elif and else."""
+    """Return the tree as text, with if, elif and else."""
     if isinstance(tree, Leaf):
         return f"{indent}{variants[tree.variant]}"
     inner, test, lines = f"{indent}  ", "if", []
@@ -119,7 +122,7 @@ def show(tree: Tree, features: Sequence[str], variants: Sequence[str], indent: s
 
 
 def to_json(tree: Tree, features: Sequence[str], variants: Sequence[object]) -> dict[str, Any]:
-    """Return the tree as plain values, with features and variants in full."""
+    """Return the tree as JSON-compatible values, with the features' texts and the variants."""
     if isinstance(tree, Leaf):
         return {"run": variants[tree.variant]}
     return {
@@ -131,7 +134,7 @@ def to_json(tree: Tree, features: Sequence[str], variants: Sequence[object]) -> 
 
 
 def read_trees(path: Path) -> dict[str, Any]:
-    """Return the trees of a file by group; groups without a choice are left out.
+    """Return the trees of a file by group key; empty entries are left out.
 
     Raises:
         BadInput: the file cannot be read, or an entry is not a tree.
@@ -171,7 +174,7 @@ def from_json(data: Mapping[str, Any], features: Sequence[str], variants: Sequen
     """Return the tree that :func:`to_json` wrote.
 
     Raises:
-        ValueError: a feature or a variant that this group does not have.
+        ValueError: the tree uses a feature or variant that this group does not have.
     """
     if "run" in data:
         if data["run"] not in variants:

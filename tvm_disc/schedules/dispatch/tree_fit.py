@@ -1,8 +1,8 @@
-"""Fits a decision tree to a table of costs, minimising the time lost against the best variant.
+"""Fit a decision tree to a table of costs; minimize the time lost against the best variant.
 
-The loss of a variant at a point is its time divided by the best one's, minus one, weighted by the
-frequency of the point. The result is deterministic: ties go to the first variant, feature and
-threshold.
+The loss of a variant at a point is its time divided by the time of the best variant, minus one,
+multiplied by the weight of the point. The result is deterministic: of equal candidates the first
+variant, feature and threshold is chosen.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tvm_disc.schedules.dispatch.sampling import Values
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
 from tvm_disc.schedules.dispatch.variant import MOST_VARIANTS
 
-AHEAD_LOSS = 0.02  # if more mean loss than this is left, two splits are tried together
-AHEAD_CUTS = 5  # thresholds tried for the first of them, for each feature
+AHEAD_LOSS = 0.02  # if the remaining mean loss is larger, pairs of splits are tried too
+AHEAD_CUTS = 5  # number of thresholds per feature that are tried for the first split of a pair
 AHEAD_POINTS = 192
-MOST_SHARED = 24  # most variants, including those that share a body
-SHARED_GAIN = 0.1  # share of ``Limits.gain`` that a variant of a kept body must save
-_DIGITS = 9  # sums are compared to this many digits, so that their order does not matter
+MOST_SHARED = 24  # most variants kept, counting also those that share a body
+SHARED_GAIN = 0.1  # least gain of a variant whose body is already kept, relative to ``Limits.gain``
+_DIGITS = 9  # sums are rounded to this many digits, so that the order of additions does not matter
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Limits:
     """Limits of a tree's size.
 
     Attributes:
-        gain: mean loss that an additional variant must save.
-        split_gain: mean loss that an additional split must save.
-        depth: most splits on a path.
-        variants: most bodies kept.
-        run_gain: mean loss that a split between runs of one plan must save, which adds no code;
-            None excludes these splits.
+        gain: least reduction of the mean loss by an additional variant.
+        split_gain: least reduction of the mean loss by an additional split.
+        depth: largest number of splits on a path.
+        variants: largest number of bodies kept.
+        run_gain: as ``split_gain``, for splits between runs of one plan, which add no code; None
+            excludes these splits.
     """
 
     gain: float = 0.01
@@ -47,7 +47,7 @@ class Limits:
 def losses(costs: Values, weights: Values) -> Values:
     """Return the weighted relative loss of each variant at each point; weights sum to one."""
     best = np.maximum(costs.min(axis=1, keepdims=True), 1e-3)
-    # Keeps an infinite cost (a variant that must not run) finite in sums.
+    # keep sums finite if a cost is infinite because the variant's needs are not met
     relative = np.minimum(costs / best - 1, 1e6)
     return np.asarray(relative * (weights / weights.sum())[:, None], np.float64)
 
@@ -58,12 +58,12 @@ def keep(
     limits: Limits,
     bodies: npt.NDArray[np.intp] | None = None,
 ) -> list[int]:
-    """Return the variants whose reduction of the mean loss justifies their code size.
+    """Return the indices of variants whose reduction of the mean loss justifies their code size.
 
-    The selection is greedy. The first variant is a safe one: it is correct for every shape.
-    ``bodies[i]`` is the number of the body that variant i runs; by default all bodies differ. A new
-    body is added if all its variants together reduce the loss by ``limits.gain``. Another variant
-    of a body that is already included needs little code, so a smaller reduction is enough.
+    The selection is greedy. The first variant is a safe one: its plan has no needs. ``bodies[i]``
+    is the number of the body that variant i runs; by default all bodies differ. A variant of a new
+    body is added if all variants of that body together reduce the loss by ``limits.gain``. A
+    variant of a kept body needs little code, so ``SHARED_GAIN`` times that reduction is enough.
     """
     bodies = np.arange(loss.shape[1]) if bodies is None else bodies
     totals = np.where(safe, np.round(loss.sum(axis=0), _DIGITS), np.inf)
@@ -90,8 +90,9 @@ MOST = 2**63 - 1
 
 
 def grow(loss: Values, features: Values, limits: Limits) -> Tree:
-    """Return the tree over ``features`` (points x features) for a loss table (points x
-    variants).
+    """Return the tree over ``features`` (points x features) that minimizes ``loss``.
+
+    ``loss`` is a table (points x variants).
     """
     order = np.argsort(features, axis=0, kind="stable")
     return _grow(loss, features, order, limits.depth, limits.split_gain)
@@ -116,13 +117,13 @@ def _grow(
     below, rest = (
         _grow(loss, features, _rows(order, goes == side), depth - 1, gain) for side in (True, False)
     )
-    # Thresholds are clamped to 64 bits: arrays cannot be larger.
+    # Thresholds must fit in 64 bits; no dim is larger.
     at = min(max(at, -MOST), MOST)
     return below if below == rest else Split(feature, at, below, rest)
 
 
 def _rows(order: npt.NDArray[np.intp], kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """Return the sort order restricted to some of the points."""
+    """Return the sort order of each feature, restricted to the points in ``kept``."""
     columns = order.T
     rows: npt.NDArray[np.intp] = columns[kept[columns]].reshape(len(columns), -1).T
     return rows
@@ -131,10 +132,11 @@ def _rows(order: npt.NDArray[np.intp], kept: npt.NDArray[np.bool_]) -> npt.NDArr
 def _best_pair(
     loss: Values, features: Values, order: npt.NDArray[np.intp]
 ) -> tuple[float, int, int] | None:
-    """Return (loss after it and one more split on each side, feature, threshold) of the best split.
+    """Return (loss, feature, threshold) of the first split of the best pair of levels.
 
-    If a variant is best only in a band, no single split gains anything. A subset of the points is
-    used.
+    ``loss`` is the loss after this split and one more split on each side. Such a lookahead is
+    needed if a variant is best only between two thresholds, because then no single split reduces
+    the loss. It uses a subset of the points.
     """
     whole = float(np.min(loss[order[:, 0]].sum(axis=0)))
     step = -(-len(order) // AHEAD_POINTS)
@@ -163,8 +165,8 @@ def _best_pair(
 def _best_split(
     loss: Values, features: Values, order: npt.NDArray[np.intp]
 ) -> tuple[float, int, int] | None:
-    """Return (remaining loss, feature, threshold) of the split with the least remaining loss; None
-    if there is no split.
+    """Return (remaining loss, feature, threshold) of the best single split; None if
+    there is none.
     """
     if len(order) < 2 or not order.shape[1]:
         return None
@@ -180,6 +182,6 @@ def _best_split(
 
 
 def _between(low: float, high: float) -> int:
-    """Return a threshold above ``low`` and at most ``high``: their geometric mean."""
+    """Return an integer threshold in (low, high], near the geometric mean of both."""
     middle = int(np.ceil(np.sqrt(max(low, 1.0) * max(high, 1.0))))
     return int(min(max(middle, int(low) + 1), int(high)))

@@ -1,26 +1,29 @@
 """Variants: alternative implementations of one group, as data.
 
 A template ``(group, solver, machine)`` returns one :class:`Plan`, several, or a ``WhyNot``. A plan
-is a body for one choice of :class:`Knobs`; the same body run serially or on several threads gives
-several :class:`Variant`. A kernel holds at most :data:`MOST_VARIANTS` of them, and a decision tree
-over the group's dims that picks one per call. All of that is common to all templates.
+is a body for one choice of :class:`Knobs`. A :class:`Variant` is a plan with a number of threads. A
+kernel contains at most :data:`MOST_VARIANTS` bodies and a decision tree over the group's dims that
+picks a variant per call. This is common to all templates.
 
 To add variants to a template:
 
-1. declare its knobs, a frozen dataclass of plain values; two plans with equal knobs are one::
+1. declare its knobs, a frozen dataclass of plain values; of plans with equal knobs only the first
+is used::
 
        @dataclass(frozen=True)
        class RowKnobs(Knobs):
            walk: str = "along"
 
 2. return a list of plans, the best guess first. The first plan must have no ``needs``, so that it
-   serves every shape. Omit plans that can never be good (registers, cache): the space is measured::
+   serves every shape. Omit plans that can never be fast (too many registers, too large for a
+   cache), because tuning measures all plans::
 
        return [Plan(tasks, work, emit, knobs=RowKnobs(walk)) for walk in walks]
 
 3. declare the facts that a plan requires as ``needs``, over the group's dims. Needs that the solver
-   proves cost nothing, a need that it refutes drops the plan, and others are tested at run time;
-4. give ``cost``, the analytical model's time of the body (see :mod:`.cost`), and as ``features``
+proves cost nothing. If the solver refutes a need, the plan is dropped. Other needs are tested at
+run time; 4. give ``cost``, the analytical model's time of the body (see :mod:`.cost`), and as
+``features``
    the
    quantities, over the group's dims, on which the choice depends; dims, their products and ``work``
    are always considered;
@@ -51,24 +54,23 @@ from tvm_disc.typing import Expr
 if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Packing
 
-MOST_VARIANTS = 8  # of one kernel: code size is a cost
+MOST_VARIANTS = 8  # kept by a kernel; more would make its code too large
 # (parameter, packing, element type) of each packed parameter
 Layout: TypeAlias = "frozenset[tuple[Node, Packing, str | None]]"
-LIBRARY = "cublasLt"  # family of plans that a device's library computes
+LIBRARY = "cublasLt"  # family of the plans that a library of the device computes
 
 
 @dataclass(frozen=True)
 class Knobs:
-    """The choices of a template; a subclass declares them as fields of plain values."""
+    """The choices of a template; a subclass declares them as fields of plain types."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the choices by name."""
         return asdict(self)
 
     def code(self) -> dict[str, object]:
-        """Return the choices that select the code of the body.
-
-        The others are passed to it as :attr:`Plan.algorithm`.
+        """Return the choices that determine the code of the body; the others determine
+        :attr:`Plan.algorithm`.
         """
         return self.to_json()
 
@@ -90,8 +92,9 @@ SERIAL = Run()
 class Need:
     """A fact that a plan requires.
 
-    It is a condition over the group's dims, or over the process that runs the plan; of the latter
-    nothing can be proved, and ``assumed`` is its value at sampled points.
+    ``cond`` is a condition over the group's dims, or over the process that runs the plan. A
+    condition over the process cannot be proved; ``assumed`` is its value at sampled points, else
+    None.
     """
 
     text: str
@@ -114,9 +117,10 @@ class Grid:
     """Distribution of a plan's tasks over the threads of a device.
 
     Attributes:
-        threads: threads of a block.
-        shared: whether a block executes one task together; otherwise each thread executes its own.
-        room_bytes: dynamic shared memory of a block.
+        threads: number of threads of a block.
+        shared: whether all threads of a block share one task; otherwise each thread runs its own
+            task.
+        room_bytes: bytes of dynamic shared memory of a block.
     """
 
     threads: int = 256
@@ -129,8 +133,9 @@ class Pass:
     """One of several kernels that a plan on a device runs in sequence.
 
     Attributes:
-        tasks, emit, grid: as in a plan.
-        rounds: number of executions; ``body.round`` counts them.
+        tasks, emit, grid: as in :class:`Plan`.
+        rounds: number of executions; ``body.round`` is the number of the current one. None is one
+            execution.
     """
 
     tasks: Expr
@@ -146,35 +151,35 @@ class Plan:
     Attributes:
         tasks: number of independent tasks, an expression over the group's symbols.
         work: approximate cost of the kernel in plain operations.
-        emit: fills in a body that runs tasks ``[lo, hi)``.
+        emit: emits the code of the tasks ``[lo, hi)`` into a :class:`Body`.
         scratch_elems: elements of scratch for each concurrent task.
         packed: how to pack a constant parameter; parameters that are absent are not packed.
-        skipped: elements of a packed parameter before those of this plan's layout.
+        skipped: number of elements of a packed parameter that precede this plan's layout.
         joins: whether a kernel may keep this plan's layout in addition to that of another family.
-        knobs: distinguishes this plan from the template's others.
+        knobs: distinguish this plan from the template's other plans.
         needs: facts without which the body must not run.
-        cost: nanoseconds of one serial run at each sampled point; None derives it from ``work``.
+        cost: nanoseconds of one serial run at each sampled point; if None, derived from ``work``.
         features: quantities over the group's dims on which the choice may depend.
         moved: bytes read and written; by default those of the group's operands and results.
         steps: number of units that cost ``row_ns`` each in the analytical model; by default the
             tasks.
         loops: number of loops along rows, which cost ``pass_ns`` each.
         strided: accesses that cost ``strided_ns`` each: elements of vectors that are not adjacent.
-        algorithm: the number of the algorithm that the body runs. Plans that differ only in it
-            share one body, which receives it as an argument.
-        contention: nanoseconds at each sampled point that several threads lose to each other.
-        among: as a stage, the choice among plans that share this plan's body; None is this plan.
+        algorithm: the number of the algorithm that the body runs. Plans that differ only in this
+            number share one body, which receives the number as an argument.
+        contention: nanoseconds lost to contention between threads, at each sampled point.
+        among: if the plan is a stage, the choice among plans that share its body; None if it is the
+            only one.
         guessed: whether the analytical model may choose the plan; otherwise only measured times do.
-        splits: whether parts of the tasks may run concurrently.
+        splits: whether tasks may be distributed over several threads.
         doubt: factor on the predicted time of a plan in stages, since its estimate is less certain.
-        stages: the parts of a plan that runs in stages (see ``schedules/multi_stage.py``);
-            ``emit``, ``cost`` and scratch are then theirs.
-        grid: on a device, the distribution of tasks over threads; None is one thread for each.
+        stages: the parts of a plan that runs in stages (see ``schedules/multi_stage.py``); if there
+            are stages, their ``emit``, ``cost`` and scratch are used instead of the plan's.
+        grid: on a device, the distribution of tasks over threads; None is one thread per task.
         passes: on a device, kernels that run in sequence on common scratch; ``emit`` and ``grid``
             are then theirs.
         wide: on a device, the same work with wider accesses, which a launch uses if its ``needs``
-            are
-            met; it differs in tasks and code only.
+            are met; it differs in tasks and code only.
     """
 
     tasks: Expr
@@ -187,7 +192,7 @@ class Plan:
     skipped: dict[Node, int] = field(default_factory=dict)
     joins: bool = False
     notes: dict[str, str] = field(default_factory=dict)
-    may_alias: bool = False  # the body's callees write its scratch under another name
+    may_alias: bool = False  # its functions write scratch memory through another pointer
     family: str = ""
     knobs: Knobs = field(default_factory=Knobs)
     needs: tuple[Need, ...] = ()
@@ -210,22 +215,26 @@ class Plan:
 
     @property
     def layout(self) -> Layout:
-        """Return the packing of each packed parameter; plans of one layout read equal weights."""
+        """Return the packing of each packed parameter; plans with equal layouts read the same
+        weights.
+        """
         return frozenset((n, p, self.packed_dtypes.get(n)) for n, p in self.packed.items())
 
     @property
     def key(self) -> str:
-        """Return family and knobs as text; equal texts mean equal code and algorithm."""
+        """Return family and knobs as text; plans with equal keys have equal code and algorithm."""
         return f"{self.family}{json.dumps(self.knobs.to_json(), sort_keys=True)}"
 
     @property
     def code(self) -> str:
-        """Return family and knobs without the algorithm; equal texts mean one body."""
+        """Return family and the knobs that determine the body; plans with equal texts
+        share a body.
+        """
         return f"{self.family}{json.dumps(self.knobs.code(), sort_keys=True)}"
 
     @property
     def label(self) -> str:
-        """Return family and knobs as users read them, such as ``row(rows_at_once=16)``."""
+        """Return family and knobs for users, such as ``row(rows_at_once=16)``."""
         knobs = ", ".join(f"{k}={v}" for k, v in self.knobs.to_json().items())
         return f"{self.family}({knobs})"
 
@@ -235,8 +244,10 @@ class Stage:
     """A part of a group that is computed before the next one starts.
 
     Attributes:
-        group, plan: the part as a separate group, on copies of the nodes.
-        sources, targets: the complete group's nodes for the part's parameters and outputs.
+        group, plan: the part as a separate group, which consists of copies of the nodes, and its
+            plan.
+        sources, targets: the nodes of the complete group that correspond to the part's parameters
+            and outputs.
     """
 
     group: Group
@@ -253,7 +264,7 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A plan and its number of threads."""
+    """A plan with a number of threads."""
 
     plan: Plan
     run: Run
@@ -264,7 +275,9 @@ class Variant:
         return not self.plan.needs
 
     def to_json(self) -> dict[str, Any]:
-        """Return the variant as plain values; equal values mean equal code."""
+        """Return the variant as JSON-compatible values; variants with equal values have
+        equal code.
+        """
         plan = self.plan
         return {"family": plan.family, "knobs": plan.knobs.to_json(), "parts": self.run.parts}
 
@@ -289,8 +302,9 @@ class Choice:
     Attributes:
         variants: the kept variants; a safe one runs if the needs of the selected one are not met
             (:meth:`instead`).
-        tree: over indices of ``features``; its leaves are indices of ``variants``.
-        features: (expression, text).
+        tree: the decision tree; its splits are on indices of ``features``, its leaves indices of
+            ``variants``.
+        features: (expression, text) of each feature.
     """
 
     variants: list[Variant]
@@ -300,24 +314,25 @@ class Choice:
     def instead(self, variant: Variant) -> Variant:
         """Return the fallback for ``variant`` if its needs are not met.
 
-        It is the first safe variant, with as many threads if there is one.
+        The fallback is a safe variant, with the same number of threads if possible.
         """
         safe = [v for v in self.variants if v.safe]
         return next((v for v in safe if v.run == variant.run), safe[0])
 
     def text(self) -> str:
-        """Return the tree as nested if statements."""
+        """Return the tree as text, with if, elif and else."""
         return trees.show(self.tree, [t for _, t in self.features], [str(v) for v in self.variants])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the tree as plain values."""
+        """Return the tree as JSON-compatible values."""
         names = [t for _, t in self.features]
         return trees.to_json(self.tree, names, [v.to_json() for v in self.variants])
 
 
 def feasible(plans: Sequence[Plan], solver: Solver) -> tuple[list[Plan], list[WhyNot]]:
-    """Return the plans that can run for some dims, each once, with the needs that are not
-    proved.
+    """Return the plans whose needs are not refuted, and the reasons why the others are refused.
+
+    Plans with equal keys are returned once, with those needs that are not proved.
     """
     kept: dict[str, Plan] = {}
     refused: list[WhyNot] = []
@@ -333,13 +348,15 @@ def feasible(plans: Sequence[Plan], solver: Solver) -> tuple[list[Plan], list[Wh
 
 
 def variants_of(plans: Sequence[Plan], machine: Machine) -> list[Variant]:
-    """Return all runs of the plans; the serial run of the first plan comes first."""
+    """Return a serial and a threaded variant of each plan; the serial one of the first plan is
+    first.
+    """
     runs = [SERIAL] if machine.threads <= 1 else [SERIAL, Run(machine.threads)]
     return [Variant(p, run) for p in plans for run in (runs if p.splits else runs[:1])]
 
 
 def layout_sets(plans: Sequence[Plan]) -> list[frozenset[Layout]]:
-    """Return the sets of layouts that one kernel may keep: each one, then pairs."""
+    """Return the sets of layouts that one kernel may keep: single layouts, then pairs."""
     first: dict[Layout, Plan] = {}
     for plan in plans:
         first.setdefault(plan.layout, plan)
@@ -351,8 +368,8 @@ def layout_sets(plans: Sequence[Plan]) -> list[frozenset[Layout]]:
 def _may_join(a: Plan, b: Plan) -> bool:
     """Return whether a kernel may keep both plans' layouts.
 
-    They must pack the same parameters, as elements of the same type, and one of them must be worth
-    a copy of the weights.
+    Both must pack the same parameters with the same element types, be of different families, and
+    one of them must be marked as worth a second copy of the weights (``joins``).
     """
     if not a.packed or a.family == b.family or not (a.joins or b.joins):
         return False
@@ -360,7 +377,9 @@ def _may_join(a: Plan, b: Plan) -> bool:
 
 
 def joined(variants: Sequence[Variant]) -> list[Variant]:
-    """Return the variants of a kernel, in whose weights all their layouts follow each other."""
+    """Return the variants of a kernel, adapted to weights that hold all their layouts
+    in sequence.
+    """
     layouts: dict[Layout, Plan] = {}
     for variant in variants:
         layouts.setdefault(variant.plan.layout, variant.plan)
