@@ -27,10 +27,10 @@ from tvm_disc.typing import Expr
 def emit_choice(
     block: Block, choice: Choice, some: Expr | None, run: Callable[[Variant], None]
 ) -> None:
-    """Emit the decision tree as branches; ``run`` emits a variant.
+    """Emit the decision tree as nested branches; ``run`` emits the code of a variant.
 
     Args:
-        some: the condition that there is anything to do; None if there always is.
+        some: the condition that any result has an element; None if this always holds.
     """
 
     def branches(tree: Tree) -> None:
@@ -44,7 +44,7 @@ def emit_choice(
             branches(tree.rest)
 
     def guarded(variant: Variant) -> None:
-        """Emit the variant if its needs are met, else one without needs."""
+        """Emit the variant under its needs, and a variant without needs otherwise."""
         if variant.safe:
             run(variant)
             return
@@ -62,7 +62,7 @@ def emit_choice(
 def some_element(outputs: Sequence[Node], solver: Solver) -> Expr | None:
     """Return the condition that some result has an element, or None if this is known.
 
-    Without it, loops around an empty loop would iterate over their whole extents.
+    Without this test, loops around an empty loop would run through all their iterations.
     """
     tests: list[Expr] = []
     for node in outputs:

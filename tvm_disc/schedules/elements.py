@@ -66,15 +66,16 @@ def elementwise(fn: Callable[..., Expr]) -> Rule:
 
 
 def _once(low: ElementReader, fn: Callable[..., Expr], operands: Sequence[Expr]) -> Expr:
-    """Return ``fn(*operands)`` with every operand evaluated once, also where nothing can be bound.
+    """Return ``fn(*operands)``, with each operand evaluated once even if no statement can bind it.
 
-    Only operands that ``fn`` reads several times are bound by a Let. TVM's analyzer visits a guard
-    more than once, and fails if it meets a bound literal, or one variable with two different
-    values.
+    Only floating-point operands that ``fn`` reads several times are bound, by a ``Let``. TVM's
+    analyzer visits a guard more than once. It fails if a ``Let`` binds a literal, or binds one
+    variable to two different values.
     """
     if not low.in_guard:
         return fn(*operands)
-    # Integers, mostly sizes, are simplified; LLVM shares their loads.
+    # Integers are not bound, so that TVM can simplify them (most are sizes); LLVM shares their
+    # loads.
     names = [tirx.Var(f"a{k}", x.ty) for k, x in enumerate(operands)]
     shape = fn(*names)
     plain = [
@@ -225,8 +226,8 @@ def _strided_slice(low: ElementReader, node: Node, index: Index) -> Expr:
 def packed_row(low: ElementReader, node: Node, item: Expr, position: Expr) -> Expr:
     """Return the row of packed data that holds ``position`` of an item.
 
-    A kernel that computes one item reads only positions that exist. Others may read behind the end
-    of an item, and get any row.
+    A kernel that computes one item reads only positions inside it. Other kernels may read positions
+    after the end of an item; the row returned for these is arbitrary, but in bounds.
     """
     data, offsets = node.inputs
     here = low.item_of(offsets)
@@ -250,11 +251,11 @@ def _pack(low: ElementReader, node: Node, index: Index) -> Expr:
     return low.at(padded, [item, add(index[0], -first), *index[1:]])
 
 
-COUNTED = "fast"  # negative positions count from the end; others are clamped
+COUNTED = "fast"  # negative positions count from the end; positions out of bounds are clamped
 
 
 def _clamp(position: Expr, extent: Size, mode: str) -> Expr:
-    """Return a position inside an axis for any input; an empty axis is not read."""
+    """Return ``position`` mapped into the axis as ``mode`` defines; an empty axis is never read."""
     position, extent, zero, one = same_lanes(cast(position, "int64"), i64(extent), i64(0), i64(1))
     last = tirx.max(extent, one) - one
     if mode == "wrap":
@@ -346,7 +347,7 @@ def _pad(low: ElementReader, node: Node, index: Index) -> Expr:
 
 
 def _mirrored(low: ElementReader, node: Node, index: Index, mode: str) -> list[Expr]:
-    """Return the source position of a padding that copies elements; it is always in bounds."""
+    """Return the source index for a padding mode that copies elements; the index is in bounds."""
     position = _MIRRORS.get(mode)
     if position is None:
         raise Unsupported(f"pad mode {mode!r} is not supported")
@@ -434,9 +435,9 @@ def _power(low: ElementReader, node: Node, index: Index) -> Expr:
 def _integer_power(low: ElementReader, base: Expr, exponent: Expr) -> Expr:
     """Return an integer power by repeated squaring.
 
-    Results that fit are exact, others wrap around. A negative exponent returns ``1 / base`` rounded
-    towards zero. The steps are statements: in expressions, TVM's analyzer would expand each square
-    into its factors.
+    A result that overflows wraps around. For a negative exponent the result is the power of ``1 /
+    base`` rounded towards zero. The steps are statements: in expressions, TVM's analyzer would
+    expand each square into its factors.
     """
     if low.in_guard:
         raise Unsupported("an integer power in a conditional expression is not supported")
@@ -463,13 +464,13 @@ def _integer_power(low: ElementReader, base: Expr, exponent: Expr) -> Expr:
 
 
 def _exp(low: ElementReader, node: Node, index: Index) -> Expr:
-    """Return an exponential, by fewer operations if its operand is known to be at most 0."""
+    """Return an exponential, with fewer operations if the operand is known to be at most 0."""
     fn = _EXP_NONPOSITIVE if is_below_maximum(node.inputs[0]) else UNARY["exp"]
     return elementwise(fn)(low, node, index)
 
 
 def _subtract(low: ElementReader, node: Node, index: Index) -> Expr:
-    """Return a difference; one that subtracts the operand's own maximum is never positive."""
+    """Return ``x - y``; ``x - max(x)`` by :func:`difference`, so that no element is positive."""
     x, most = node.inputs
     while most.cls is OpClass.VIEW:
         most = most.inputs[0]
@@ -483,7 +484,7 @@ _EXP_NONPOSITIVE = native_on_device("exp", functions.exp_nonpositive)
 def is_below_maximum(node: Node) -> bool:
     """Return whether ``node`` is ``x - max(x)`` with the reduced axes kept.
 
-    Then no element is positive. Some are NaN if a maximum is NaN or infinite.
+    If so, no element is positive; elements are NaN if the maximum is NaN or infinite.
     """
     if node.op != "relax.subtract":
         return False

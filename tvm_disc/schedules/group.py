@@ -28,15 +28,17 @@ class Machine:
         threads: largest number of tasks that run concurrently.
         model: cost constants of the analytical model.
         records: measured times to choose variants by; None chooses by the model.
-        trees: decision trees by the key of their group; they take precedence.
+        trees: given decision trees by group key; they take precedence over ``records`` and
+            ``model``.
         micro: the register-tile kernels built so far, shared by all contractions.
-        own_threads: whether kernels run on our thread pool (``codegen.threads``).
+        own_threads: whether kernels run on the project's thread pool (``codegen.threads``).
         memory: properties of the memory hierarchy.
-        templates: the user's own (name, template) by kind of group, tried before ours.
+        templates: the user's (name, template) pairs by kind of group, tried before the built-in
+            ones.
         device: the device that runs the kernels; None is the CPU.
         tf32: whether matmuls on a device may round operands to ten mantissa bits.
         code: the program's functions that run on the device.
-        winograd: outputs a side of a minimal filtering tile; 0 disables minimal filtering.
+        winograd: side length of a Winograd output tile; 0 disables Winograd convolutions.
         constants: names of the files that ``model`` and ``memory`` were read from.
     """
 
@@ -108,8 +110,8 @@ class Body:
 
     Attributes:
         algorithm: the number of the algorithm that the body runs: a literal or a parameter.
-        algorithms: the numbers that it may have.
-        thread: on a device where a block shares a task, the index of this thread in its block.
+        algorithms: all values that ``algorithm`` may have.
+        thread: on a device, if a thread block shares a task, the index of this thread in its block.
         round: the number of the current execution of a pass.
     """
 
@@ -117,7 +119,7 @@ class Body:
     low: Lowering
     buffers: dict[Node, Buffer]
     outputs: list[Buffer]
-    scratch: Buffer  # None if the plan needs none
+    scratch: Buffer  # None if the plan uses no scratch memory
     lo: Expr
     hi: Expr
     algorithm: Size = 0

@@ -1,15 +1,15 @@
 """Kernels: one function per variant of a group, and the driver that picks and runs one.
 
-A template emits the body for a range ``[lo, hi)`` of its independent tasks. Everything else is
-common and emitted here: parameters, symbolic dims, scratch memory, the choice of a variant and the
-number of threads.
+A template emits the body for a range ``[lo, hi)`` of its independent tasks. This module emits what
+all templates have in common: parameters, symbolic dims, scratch memory, the choice of a variant and
+the number of threads.
 
     name_body(inputs..., outputs..., scratch, dims..., algorithm, lo, hi)
     name(inputs..., outputs..., scratch, dims..., threads)
 
-Variants that differ in the algorithm only share a body; a body of one algorithm has no such
-parameter. ``threads`` bounds the number of concurrent parts, and with it the scratch memory that is
-used.
+Variants that differ only in their algorithm share a body. A body with one algorithm has no
+parameter ``algorithm``. ``threads`` bounds the number of concurrent parts, and so the scratch
+memory in use.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ if TYPE_CHECKING:
     from tvm_disc.schedules.cuda.kernel import Ahead
     from tvm_disc.schedules.packing import Packing
 
-SMALL_INDEX = (1 << 31) - (1 << 16)  # the lanes of a masked vector may be past the last element
-# Gap between the scratch memory of two threads. A thread prefetches up to 32 steps of 64 columns
-# ahead; without the gap it would fetch cache lines that the other thread writes.
+# below 2**31, because masked lanes of a vector may have offsets after the last element
+SMALL_INDEX = (1 << 31) - (1 << 16)
+# Gap between the scratch memory of two threads. A thread prefetches up to 32 steps of 64 floats
+# ahead (8192 bytes); without the gap it would fetch cache lines that the other thread writes.
 GAP_BYTES = 8192
 
 __all__ = ["Body", "Group", "Kernel", "Machine", "Plan", "build_kernel", "single"]
@@ -74,12 +75,12 @@ class Kernel:
         nodes: the nodes that the kernel computes.
         packed: the packing of each parameter that is passed in a different layout.
         notes: the kernel's lines in ``explain``.
-        choice: its variants and the tree that picks one.
-        library: on a device, the choice between the kernel and a library, if a library may replace
-            it.
+        choice: the kernel's variants and the tree that picks one.
+        library: on a device, the choice between the kernel and a library; None if no library can
+            replace the kernel.
         group: the group from which it was built.
         function: the Relax function of the group, and its symbols as that function declares them.
-        symbol: the name of its entry in an existing object file, if it need not be compiled.
+        symbol: the kernel's entry point in an existing object file; None if it must be compiled.
     """
 
     name: str
@@ -101,25 +102,28 @@ class Kernel:
 
     @property
     def extension(self) -> Node | None:
-        """The node ``(buffer, new rows, length or indices)`` of a kernel that writes into a buffer
-        in place.
+        """The node of a kernel that writes into an existing buffer in place, else None.
+
+        The node's inputs are ``(buffer, new rows, length or indices)``.
         """
         last = self.nodes[-1] if self.nodes else None
         return last if last is not None and last.row is not None and last.row.extends else None
 
     @property
     def touched(self) -> list[Node]:
-        """The nodes of which an extension reads or writes all elements, once for each time: the new
-        rows twice, not the buffer; and the indices, but not a length.
+        """The inputs of :attr:`extension` that are read or written in full, for counting bytes.
+
+        An input occurs once per access: the new rows twice (they are read, then written into the
+        buffer), indices once. The buffer and a scalar length are not counted.
         """
         node = self.extension
         assert node is not None
         return [node.inputs[1], *node.inputs[1 : 2 if node.op == APPEND else 3]]
 
     def packed_bytes(self, param: Node) -> int | None:
-        """Return the bytes of a constant in the layout that the kernel reads, without padding.
+        """Return the bytes of a packed constant, not counting padding.
 
-        None if the parameter is passed as it is.
+        None if the parameter is passed in its original layout.
         """
         if param not in self.packed:
             return None
@@ -134,13 +138,13 @@ class Kernel:
 
     @property
     def names(self) -> list[str]:
-        """The names of the variants, by their number in events; the library's come last."""
+        """The names of the variants, by their number in events; library variants come last."""
         own = self.choice.variants if self.choice is not None else []
         other = [v for v in self.library.variants if v.of_library] if self.library else []
         return [str(v) for v in (*own, *other)]
 
     def choice_json(self) -> dict[str, object]:
-        """Return the trees as plain values."""
+        """Return the kernel's decision trees as JSON-compatible values."""
         found = self.choice.to_json() if self.choice is not None else {}
         return {**found, "library": self.library.to_json()} if self.library else found
 
@@ -165,7 +169,7 @@ def build_kernel(
     """Build a kernel from the variants that were kept.
 
     Args:
-        ahead: emits what a device kernel tries before its variants.
+        ahead: on a device, emits code that is tried before the variants, such as a library call.
     """
     symbols = group.symbols()
     if machine.device is not None:
@@ -220,12 +224,12 @@ def _parts(group: Group, plan: Plan) -> tuple[Stage, ...]:
 
 
 def _body_key(plan: Plan, part: Stage) -> str:
-    """Return the key of a body; equal keys mean equal bodies."""
+    """Return the key of a body; bodies with equal keys contain the same code."""
     return plan.code if part.plan is plan else f"{plan.code} {part.group.name}"
 
 
 def _kept_bytes(group: Group, plan: Plan) -> dict[Node, Expr]:
-    """Return the nodes that a plan's stages pass through scratch, and their sizes."""
+    """Return the nodes that a plan's stages pass through scratch memory, and their bytes."""
     done = {*group.params, *group.outputs}
     return {
         node: tirx.floordiv(mul(product(node.shape), _bytes(storage_dtype(node.dtype))) + 63, 64)
@@ -237,8 +241,9 @@ def _kept_bytes(group: Group, plan: Plan) -> dict[Node, Expr]:
 
 
 def _plan_bytes(group: Group, plan: Plan, parts: int) -> list[Expr]:
-    """Return candidates for the scratch bytes of a plan on ``parts`` threads; the maximum is
-    needed.
+    """Return candidates for the scratch bytes of a plan on ``parts`` threads, one per stage plan.
+
+    The plan needs the maximum of the candidates.
     """
     kept: Expr = i64(0)
     for size in _kept_bytes(group, plan).values():
@@ -247,7 +252,7 @@ def _plan_bytes(group: Group, plan: Plan, parts: int) -> list[Expr]:
 
 
 def _part_bytes(plan: Plan, parts: int) -> Expr:
-    """Return the scratch bytes of all parts that have a task."""
+    """Return the scratch bytes of all parts that have at least one task."""
     each = mul(i64(plan.scratch_elems), _bytes(plan.scratch_dtype))
     if parts == 1 or static_dim(each) == 0:
         return each
@@ -279,9 +284,9 @@ def _scratch_bytes(group: Group, choice: Choice, solver: Solver) -> Expr:
 
 
 def _most(group: Group, variants: Sequence[Variant], solver: Solver) -> Expr:
-    """Return the scratch bytes of the variant that needs most."""
+    """Return the scratch bytes of the variant that needs most; for several, an expression."""
     sizes: list[Expr] = []
-    # Sizes of stages are sums of many roundings, for which a proof takes seconds.
+    # The sizes of stages are sums of many rounded terms; a proof about them takes seconds.
     proofs = None if any(v.plan.stages for v in variants) else solver
     for v in variants:
         for size in _plan_bytes(group, v.plan, v.run.parts):
@@ -292,7 +297,7 @@ def _most(group: Group, variants: Sequence[Variant], solver: Solver) -> Expr:
 
 
 def _covers(large: Expr, small: Expr, solver: Solver | None) -> bool:
-    """Return whether one size is enough for another: by proof, or without a solver by equality."""
+    """Return whether ``large >= small`` is proved; without a solver, whether both are equal."""
     if solver is None:
         return bool(tvm_ffi.structural_equal(large, small))
     return bool(solver.known_le(small, large))
@@ -307,7 +312,7 @@ def _fresh(symbols: Sequence[Any]) -> list[object]:
 
 
 def index_space(solver: Solver) -> IndexSpace:
-    """Return the index arithmetic under the solver's facts about dims."""
+    """Return an index space that uses the solver's facts about dims."""
 
     def small(dims: Sequence[Expr]) -> bool:
         high = solver.range_of(product(dims))[1]
@@ -318,7 +323,7 @@ def index_space(solver: Solver) -> IndexSpace:
 
 @dataclass(frozen=True)
 class _Body:
-    """The function of a group, or of a stage, for plans that differ in the algorithm only."""
+    """The function of a group, or of a stage, for plans that differ only in their algorithm."""
 
     var: Any
     group: Group
@@ -327,7 +332,7 @@ class _Body:
 
     @property
     def algorithms(self) -> tuple[int, ...]:
-        """The numbers of the algorithms that the function contains."""
+        """The numbers of the algorithms in the function."""
         return tuple(sorted({p.algorithm for p in self.plans}))
 
     def function(self, solver: Solver, symbols: Sequence[Any]) -> Any:
@@ -352,7 +357,7 @@ class _Body:
         several = [index_var("algorithm")] if len(self.algorithms) > 1 else []
         number = several[0] if several else self.algorithms[0]
         plan.emit(Body(block, low, buffers, outputs, temp, lo, hi, number, self.algorithms))
-        # The module's symbols are the body's parameters, as the same variables.
+        # The symbols of the module are parameters of the body, as the same variables.
         func = prim_func([*ins, *outs, scratch, *symbols, *several, lo, hi], block.stmt())
         return may_alias(func) if plan.may_alias else func
 
@@ -365,7 +370,7 @@ class _OneOf:
     number: Expr
 
     def value(self, of: Callable[[Plan], Size]) -> Expr:
-        """Return a value of the plan that runs."""
+        """Return ``of(plan)`` for the plan that is selected at run time."""
         *others, result = [i64(of(p)) for p in self.plans]
         for k, value in reversed(list(enumerate(others))):
             if not tvm_ffi.structural_equal(value, result):
@@ -391,8 +396,8 @@ class _Driver:
     def function(self, some: Expr | None) -> Any:
         """Return the kernel's entry, which returns at once unless ``some`` holds.
 
-        The tree computes the number of a variant. Variants that share their code follow each other,
-        and are called at one place.
+        The tree computes the number of a variant. Variants that share code have consecutive numbers
+        and one call site.
         """
         runs: dict[tuple[str, int], list[Variant]] = {}
         for variant in self.choice.variants:
@@ -420,7 +425,7 @@ class _Driver:
             self._run(together[-1], number - numbers[id(together[-1][0])])
 
     def _run(self, same: Sequence[Variant], number: Expr) -> None:
-        """Emit the call of variants that share their code; ``number`` is the variant's index."""
+        """Emit the call of variants that share code; ``number`` is the index within ``same``."""
         plan = same[0].plan
         places, room = self._places(plan)
         for part in _parts(self.group, plan):
@@ -430,7 +435,7 @@ class _Driver:
             self._part(same[0], part, _OneOf(plans, number), places, room)
 
     def _among(self, plan: Plan) -> Expr:
-        """Return the index of the plan that a stage chooses."""
+        """Return the index of the selected plan among the plans of a stage."""
         choice = plan.among
         if choice is None:
             return i64(0)
@@ -452,8 +457,8 @@ class _Driver:
         return self.block.bind("number", Sizes(self.block).plain(under(choice.tree)))
 
     def _places(self, plan: Plan) -> tuple[dict[Node, Expr | Var], Expr]:
-        """Return the address of every operand and result, and the offset of the remaining
-        scratch.
+        """Return the address of every operand, result and intermediate of the stages, and the byte
+        offset at which the remaining scratch memory begins.
         """
         nodes = (*self.group.params, *self.group.outputs)
         places = dict(zip(nodes, (*self.ins, *self.outs), strict=True))
@@ -491,7 +496,7 @@ class _Driver:
             args = [*nodes, temp, *self.symbols, *algorithm, lo, hi]
             block.eval(call(body.var, *args))
 
-        sizes = Sizes(block)  # dims may be choices among dims, and TVM's analyzer expands them
+        sizes = Sizes(block)  # a dim may be a choice among dims, which TVM's analyzer would expand
         algorithm: list[Expr] = []
         if len(body.algorithms) > 1:
             algorithm.append(block.bind("algorithm", plans.value(lambda p: p.algorithm)))
@@ -505,7 +510,7 @@ class _Driver:
             chunk = block.bind("chunk", tirx.truncdiv(tasks + (parts - 1), parts))
             with block.loop("part", parts, kind="parallel") as number:
                 lo, hi = number * chunk, tirx.min((number + 1) * chunk, tasks)
-                with block.when(lo < hi):  # a part without tasks has no scratch either
+                with block.when(lo < hi):  # no scratch memory is allocated for parts without tasks
                     run(number, lo, hi)
         with block.otherwise():
             run(None, i64(0), tasks)

@@ -1,4 +1,4 @@
-"""From graph nodes to scalar expressions: the value of a node at an index.
+"""Lowering of graph nodes to scalar expressions: the value of a node at an index.
 
 A kernel is a loop nest that evaluates its outputs. Every producer inside the group is a function of
 an index (an *index lambda*). Transposes, reshapes, slices, gathers and broadcasts are therefore
@@ -51,8 +51,9 @@ class Lowering:
     """Evaluates nodes inside one function body.
 
     Invariant: a value is bound to a variable only in a scope where it is needed unconditionally.
-    A load in a guarded arm may be out of bounds elsewhere: it is evaluated in an expression, where
-    nothing is bound or cached (:meth:`guarded`), or by statements under a condition.
+    A load in a guarded arm may be out of bounds outside that arm. So it is evaluated either in an
+    expression, in which nothing is bound or cached (:meth:`guarded`), or by statements under a
+    condition.
     """
 
     def __init__(self, block: Block, space: IndexSpace, solver: Solver) -> None:
@@ -68,12 +69,13 @@ class Lowering:
         self._equal_dims: Container[tuple[Node, int]] = ()
         # non-temporal stores of results, or None for plain stores
         self.past: PastCaches | None = None
-        self.defined: list[Any] = []  # all index placeholders that were computed, in order
-        # receives the offset of each load; for templates that look at a group before they emit it
+        # all index placeholders that have a definition, in order of definition
+        self.defined: list[Any] = []
+        # receives the offset of each load; for templates that analyze a group before they emit code
         self.on_load: Callable[[Expr], None] = lambda offset: None
 
     def bind_buffer(self, node: Node, buffer: Buffer) -> None:
-        """Make reads of ``node`` loads from its compact row-major ``buffer``."""
+        """Make reads of ``node`` load from its compact row-major ``buffer``."""
 
         def read(index: Index) -> Expr:
             return self.load(buffer, self.space.join(index, node.shape), node.dtype)
@@ -89,13 +91,15 @@ class Lowering:
         self._readers.pop(node, None)
 
     def bind_item(self, offsets: Node, item: Expr, first: Expr) -> None:
-        """Restrict reads of packed data with these offsets to one item, whose first row is
-        ``first``.
+        """Restrict reads of packed data with these offsets to one item.
+
+        Args:
+            first: the row of the packed data at which the item begins.
         """
         self._items[offsets] = (item, first)
 
     def item_of(self, offsets: Node) -> tuple[Expr, Expr] | None:
-        """Return what :meth:`bind_item` bound, or None."""
+        """Return the (item, first row) that :meth:`bind_item` set, or None."""
         return self._items.get(offsets)
 
     def has_reader(self, node: Node) -> bool:
@@ -103,14 +107,14 @@ class Lowering:
         return node in self._readers
 
     def load(self, buffer: Buffer, offset: Expr, dtype: str) -> Expr:
-        """Return a loaded element, converted to the type in which kernels compute."""
+        """Return a loaded element, converted to the dtype in which kernels compute."""
         self.on_load(i64(offset))
         if self._mask is None or lanes_of(i64(offset)) == 1:
             value = buffer[offset]
         elif is_contiguous(offset):
             value = masked_load(buffer, offset.base, self._mask)
         else:
-            # Masked lanes read element 0, which exists.
+            # Masked lanes read element 0, which is always in bounds.
             value = buffer[tirx.Select(self._mask, *same_lanes(offset, i64(0)))]
         return loaded(value, dtype)
 
@@ -136,8 +140,8 @@ class Lowering:
         Only index arithmetic is emitted.
 
         Args:
-            follow: nodes whose effect the caller has itself, each with the number of the operand
-                that is read instead.
+            follow: nodes that the caller applies itself, each with the index of the operand to read
+                in its place.
         """
         found: dict[Expr, tuple[Node, Expr]] = {}
 
@@ -157,8 +161,9 @@ class Lowering:
             self._readers = saved
 
     def recorder(self, node: Node, found: dict[Expr, tuple[Node, Expr]]) -> Reader:
-        """Return a reader of ``node`` that returns a new variable and adds to ``found``, under that
-        variable, the node and the row-major offset that was read.
+        """Return a reader that, instead of loading from ``node``, returns a new variable.
+
+        It adds to ``found``, under that variable, the node and the row-major offset of the read.
         """
 
         def read(index: Index) -> Expr:
@@ -177,18 +182,21 @@ class Lowering:
         value = make()
         if self._guards:
             return value
-        # Always bound: a rule may use its operand several times, and a Let may occur only once.
+        # Always bind: a rule may use its operand several times, and a ``Let`` may occur only once.
         value = self.settle(node.name, value)
         self._scopes[-1][key] = value
         return value
 
     def settle(self, name: str, value: Expr) -> Expr:
-        """Bind ``value`` to a variable in the current scope, with the indices that it needs."""
+        """Bind ``value`` to a variable in the current scope, after binding the indices that it
+        uses.
+        """
         self.resolve([value])
         if _is_truth_of_variable(value):
-            return value  # computed from a value that is bound already
+            return value  # the value is computed from a bound variable
         if lanes_of(value) > 1 and element_dtype(value) == "bool":
-            # TVM has no variables for vectors of bool; its analyzer does not touch floats.
+            # TVM has no variables for vectors of bool, so the value is bound as float32, which
+            # TVM's analyzer does not simplify.
             one, zero = (const(k, with_lanes("float32", value)) for k in (1.0, 0.0))
             return truth(self.block.bind(name, tirx.Select(value, one, zero)))
         if element_dtype(value) != "bool":
@@ -209,7 +217,7 @@ class Lowering:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Open a scope; values cached inside are dropped at its end, with their variables."""
+        """Open a scope; the values cached inside, and their variables, are dropped at its end."""
         self._scopes.append({})
         self._resolved.append(set())
         self.space.open_scope()
@@ -245,7 +253,7 @@ class Lowering:
         return self._guards > 0
 
     def whole_vectors(self, length: Expr, lanes: int, several: int) -> int:
-        """Return the elements of ``several`` vectors, or of one, that divide ``length``; else 0."""
+        """Return ``lanes * several``, or ``lanes``, if it is known to divide ``length``; else 0."""
         sizes = (lanes * several, lanes)
         return next((w for w in sizes if self.solver.known_divides(w, length)), 0)
 
@@ -253,7 +261,7 @@ class Lowering:
     def masked(self, mask: Expr | None) -> Iterator[None]:
         """Restrict vector loads and stores to lanes where ``mask`` holds; other lanes read 0.
 
-        None means every lane.
+        If ``mask`` is None, all lanes are active.
         """
         outside, self._mask = self._mask, mask
         try:
@@ -263,8 +271,10 @@ class Lowering:
 
     @contextmanager
     def without_broadcast(self, dims: Container[tuple[Node, int]]) -> Iterator[None]:
-        """Within the context, assume that these operand axes of ``broadcast_to`` nodes are not
-        broadcast; ``dims`` are pairs (node, axis).
+        """Assume within the context that some operand axes of ``broadcast_to`` are not broadcast.
+
+        Args:
+            dims: the axes, as pairs (node, axis).
         """
         outside, self._equal_dims = self._equal_dims, dims
         try:
@@ -273,22 +283,20 @@ class Lowering:
             self._equal_dims = outside
 
     def is_equal_dim(self, node: Node, axis: int) -> bool:
-        """Return whether an axis of a ``broadcast_to`` operand is known not to be broadcast
-        here.
-        """
+        """Return whether an axis is one of those given to :meth:`without_broadcast`."""
         return (node, axis) in self._equal_dims
 
     @property
     def mask(self) -> Expr | None:
-        """The lanes that exist at this point; None means all."""
+        """The mask of the active lanes at this point; None if all are active."""
         return self._mask
 
     def guarded_at(self, node: Node, index: Index, inside: Expr) -> Expr:
         """Return :meth:`at`, for use in the arm of ``if_then_else`` in which ``inside`` holds.
 
-        A chain of computations is evaluated by statements under the condition. In an expression
-        every reader would repeat it, and TVM's analyzer, which substitutes the variables of a
-        ``Let``, would need exponential time.
+        A chain of element-wise operators is evaluated by statements under the condition. In an
+        expression each reader would repeat the chain, and TVM's analyzer, which substitutes the
+        variables of a ``Let``, would need exponential time.
         """
         isa = emitting_for()
         if self._guards or lanes_of(inside) > 1 or (isa is not None and isa.device):
@@ -308,7 +316,7 @@ class Lowering:
             return self.at(node, index)
 
     def _is_chain(self, node: Node) -> bool:
-        """Return whether element-wise operators read results of others to compute ``node``."""
+        """Return whether ``node`` depends on two or more element-wise operators in sequence."""
         pending, seen = [(node, False)], set()
         while pending:
             one, below = pending.pop()
@@ -328,7 +336,7 @@ class Lowering:
             yield var
 
     def store(self, buffer: Buffer, offset: Expr, value: Expr, dtype: str) -> None:
-        """Store one element or vector, resolving the indices used."""
+        """Store one element or vector, after binding the indices that it uses."""
         offset, value = same_lanes(offset, stored(value, dtype))
         self.resolve([offset, value])
         lanes, along = lanes_of(offset), is_contiguous(offset)

@@ -1,10 +1,10 @@
 """Plans in stages: a group is split into smaller ones that run in sequence inside one kernel.
 
-Intermediate results between stages are kept in the kernel's scratch. Each stage has its own tasks
-for the threads. So splitting helps if the whole group has few tasks or uses a small tile:
+Intermediate results between stages are kept in the kernel's scratch. Each stage distributes its own
+tasks over the threads. So splitting helps if the unsplit group has few tasks or uses a small tile:
 
     attention: scores | chain, softmax | weighted values    scores in memory instead of a tile
-    rows:      reductions of a stage | ... | what remains   a few long rows, on all threads
+    rows:      reductions of a stage | ... | the rest       a few long rows, on all threads
                pieces | their reduction                     few results of long reductions
     dot:       the matmul by a library | its epilogue
 """
@@ -34,7 +34,7 @@ from tvm_disc.typing import Expr
 
 Planner: TypeAlias = Callable[[Group], Plan]
 
-DOUBT = 1.15  # factor on the predicted time, because the model is less certain of stages
+DOUBT = 1.15  # factor on the predicted time of stages, which the model predicts less accurately
 MOST_ROWS = 64  # with more rows there is enough parallelism without splitting
 
 
@@ -56,7 +56,7 @@ class Cut:
 
 
 def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) -> list[Plan]:
-    """Return the plans that compute a group in stages; [] if splitting does not apply or pay."""
+    """Return plans that compute a group in stages; [] if the group cannot be split usefully."""
     cuts: Sequence[Cut] = ()
     if group.kind == "row" and machine.threads > 1 and takes_pieces(group, solver):
         try:
@@ -84,8 +84,8 @@ def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) 
 def _scores_fit(plan: Plan, most: int) -> Need:
     """Return the need that the scores fit in ``most`` bytes.
 
-    Scores grow with the square of the length and with the batch; beyond a cache, stages gain
-    nothing.
+    Scores grow with the square of the length and with the batch; once they exceed the cache, stages
+    are not faster.
     """
     size: Expr = i64(0)
     for node in {id(t): t for s in plan.stages for t in s.targets}.values():
@@ -96,8 +96,9 @@ def _scores_fit(plan: Plan, most: int) -> Need:
 def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
     """Return the stages of attention: scores, their softmax, the matmul with the values.
 
-    The scale and the mask belong to the softmax: a matmul without epilogue reads few rows of keys
-    where they are, by inner products. 12 heads of one query and 128 keys take 0.6 of the time.
+    The scale and the mask are computed in the softmax stage. The matmul of the scores then has no
+    epilogue, so that a plan of inner products can read a few rows of keys without packing them.
+    With 12 heads, one query and 128 keys this takes 0.6 of the time.
     """
     assert group.anchor is not None
     found = find_attention(group.anchor, solver)
@@ -112,7 +113,10 @@ def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
 
 
 def row_cuts(group: Group, solver: Solver) -> list[Cut]:
-    """Return one stage for the reductions of each step, then one for all element-wise results."""
+    """Return one stage per reduction step, and a last stage for the element-wise results.
+
+    [] if a row is not the only source of parallelism, as with more than ``MOST_ROWS`` rows.
+    """
     domain = row_domain(group)
     rows = static_dim(product(domain.outer))
     if domain.tail or (rows is not None and rows > MOST_ROWS):
@@ -177,8 +181,8 @@ def _never(_body: object) -> NoReturn:
 def cut_group(
     group: Group, cut: Cut, given: Iterable[Node], number: int
 ) -> tuple[Group, tuple[Node, ...]]:
-    """Return the group that computes ``cut.targets`` from ``given``, and the nodes of ``given``
-    that it reads.
+    """Return the group that computes ``cut.targets``, and the members of ``given`` that the group
+    reads.
     """
     copies: dict[Node, Node] = {}
     sources: list[Node] = []

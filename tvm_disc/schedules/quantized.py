@@ -1,7 +1,7 @@
 """Element rules of conversions and roundings, with fewer operations for quantized values.
 
 A quantization is ``cast(clip(round(x / scale) + zero, least, most))``. The quotient is rounded
-without a division, and the limits, together with those of an activation before, apply to ``x``.
+without a division. The limits, combined with those of a preceding activation, are applied to ``x``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvm_disc.typing import Expr
 
 
 def converted(low: ElementReader, node: Node, index: Index) -> Expr:
-    """Return a converted element."""
+    """Return an element of a dtype conversion."""
     if node.dtype in BYTES:
         found = _byte(low, node, index)
     else:
@@ -26,7 +26,7 @@ def converted(low: ElementReader, node: Node, index: Index) -> Expr:
 
 
 def _byte(low: ElementReader, node: Node, index: Index) -> Expr | None:
-    """Return a quantized element, or None if the node is another conversion."""
+    """Return an element quantized to a byte, or None if the node is not a quantization."""
     source = node.inputs[0]
     if source.op == "relax.astype" and source.dtype == "int32":
         source = source.inputs[0]
@@ -39,7 +39,11 @@ def _byte(low: ElementReader, node: Node, index: Index) -> Expr | None:
 
 
 def _before_bytes(low: ElementReader, node: Node, index: Index) -> Expr | None:
-    """Return the number that bytes of this kernel represent, without making the bytes."""
+    """Return the number that a byte quantized in this kernel represents, without computing the
+    byte.
+
+    None if the node is another conversion.
+    """
     found = before_bytes(node)
     if found is None:
         return None
@@ -55,7 +59,7 @@ def _before_bytes(low: ElementReader, node: Node, index: Index) -> Expr | None:
 
 
 def rounded(low: ElementReader, node: Node, index: Index) -> Expr:
-    """Return a rounded element; a quotient by a literal is not divided."""
+    """Return a rounded element; a quotient by a literal is rounded without a division."""
     source = node.inputs[0]
     if source.op == "relax.divide" and source.inputs[1].is_scalar_const:
         x, divisor = source.inputs

@@ -15,7 +15,7 @@ Index: TypeAlias = Sequence[Expr]
 
 
 class ElementReader(Protocol):
-    """The interface through which an element rule uses its function body."""
+    """The methods of a function body that element rules may use."""
 
     block: Block
     space: IndexSpace
@@ -23,7 +23,7 @@ class ElementReader(Protocol):
 
     @property
     def in_guard(self) -> bool:
-        """Whether evaluation is conditional at this point, so that nothing can be bound."""
+        """Whether evaluation is conditional at this point, so that no variable may be bound."""
 
     def at(self, node: Node, index: Index) -> Expr:
         """Return the value of ``node`` at ``index``."""
@@ -41,8 +41,8 @@ class ElementReader(Protocol):
         """Return the index into ``source`` for an element-wise operator's output ``index``."""
 
     def is_equal_dim(self, node: Node, axis: int) -> bool:
-        """Return whether an axis of a ``broadcast_to`` operand is known not to be broadcast
-        here.
+        """Return whether a ``broadcast_to`` operand may be assumed not to be broadcast along an
+        axis.
         """
 
 

@@ -51,8 +51,8 @@ def _literal_integer(b: Expr) -> int | None:
 def _float_divide(a: Expr, b: Expr) -> Expr:
     """Return a quotient of floats, for any divisor.
 
-    TVM folds constants and refuses to divide by a literal 0. Multiplying by infinity instead is the
-    same in every case: infinite, or NaN for 0 and NaN.
+    TVM refuses to fold a division by a literal 0. That division is emitted as a product with
+    infinity, which has the same result: infinity, or NaN if the dividend is 0 or NaN.
     """
     value = b.value if isinstance(b, tirx.Broadcast) else b
     if isinstance(value, tirx.FloatImm) and value.value == 0:
@@ -62,7 +62,7 @@ def _float_divide(a: Expr, b: Expr) -> Expr:
 
 
 def _comparison(op: Binary) -> Binary:
-    """Return a comparison that compares bools as bytes, since LLVM does not order bools."""
+    """Return a comparison that converts bools to bytes first, since LLVM does not order bools."""
 
     def fn(a: Expr, b: Expr) -> Expr:
         return op(_as_number(a), _as_number(b))
@@ -71,7 +71,7 @@ def _comparison(op: Binary) -> Binary:
 
 
 def _differs(a: Expr, b: Expr) -> Expr:
-    """Return ``a != b``, which is true if one is NaN."""
+    """Return ``a != b``, which is true if an operand is NaN."""
     return tirx.Not(tirx.EQ(a, b)) if is_float(dtype_of(a)) else tirx.NE(a, b)
 
 
@@ -91,8 +91,8 @@ def _sign(x: Expr) -> Expr:
 def _negative(x: Expr) -> Expr:
     dtype = dtype_of(x)
     if dtype.startswith("u"):
-        # TVM's analyzer folds ``0 - x`` to 0 for an unsigned x, because it bounds the value on both
-        # sides.
+        # TVM's analyzer folds ``0 - x`` to 0 for an unsigned x: it concludes that the result is
+        # both at least and at most 0.
         return tirx.bitwise_not(x) + const(1, dtype)
     return -x if is_float(dtype) else const(0, dtype) - x
 
@@ -102,8 +102,8 @@ def _abs(x: Expr) -> Expr:
 
 
 def _either(of_truths: Binary, of_numbers: Binary) -> Binary:
-    """Return a function with separate rules for bools, as in NumPy's addition and
-    multiplication.
+    """Return a function with separate rules for bools and numbers, as NumPy has for ``+`` and
+    ``*``.
     """
 
     def fn(a: Expr, b: Expr) -> Expr:
@@ -113,7 +113,7 @@ def _either(of_truths: Binary, of_numbers: Binary) -> Binary:
 
 
 def _left_shift(a: Expr, b: Expr) -> Expr:
-    """Return a left shift, which is zero if the shift is at least the number of bits."""
+    """Return ``a << b``, which is 0 if ``b`` is at least the number of bits."""
     inside = _shifts_inside(b)
     if inside is None:
         return tirx.shift_left(a, b)
@@ -122,7 +122,9 @@ def _left_shift(a: Expr, b: Expr) -> Expr:
 
 
 def _right_shift(a: Expr, b: Expr) -> Expr:
-    """Return a right shift, which is the sign alone if the shift is at least the number of bits."""
+    """Return ``a >> b``; if ``b`` is at least the number of bits, all bits are the sign (0 if
+    unsigned).
+    """
     inside = _shifts_inside(b)
     if inside is None:
         return tirx.shift_right(a, b)
@@ -135,9 +137,9 @@ def _right_shift(a: Expr, b: Expr) -> Expr:
 
 
 def _shifts_inside(b: Expr) -> Expr | None:
-    """Return the condition that the shift is less than the number of bits; None if this is known.
+    """Return the condition that a shift is less than the number of bits; None if this is known.
 
-    Otherwise LLVM's result is undefined.
+    If it does not hold, the result of LLVM's shift is undefined.
     """
     literal = _literal_integer(b)
     if literal is not None and 0 <= literal < _bits(b):
@@ -151,7 +153,9 @@ def _bits(x: Expr) -> int:
 
 
 def is_number(x: Expr) -> Expr:
-    """Return whether ``x`` is not NaN. TVM folds ``x != x`` and negations, as for real numbers."""
+    """Return whether ``x`` is not NaN. TVM folds ``x != x`` as if NaN did not exist, so compare to
+    inf.
+    """
     return x <= same_lanes(tirx.FloatImm(element_dtype(x), float("inf")), x)[0]
 
 
@@ -161,12 +165,12 @@ def _is_nan(x: Expr) -> Expr:
 
 
 def maximum(a: Expr, b: Expr) -> Expr:
-    """Return the maximum; as in NumPy, it is NaN if either operand is."""
+    """Return the maximum; as in NumPy, it is NaN if an operand is NaN."""
     return _extreme(a, b, tirx.Or, tirx.max, lambda x, y: x > y)
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
-    """Return the minimum; as in NumPy, it is NaN if either operand is."""
+    """Return the minimum; as in NumPy, it is NaN if an operand is NaN."""
     return _extreme(a, b, tirx.And, tirx.min, lambda x, y: x < y)
 
 
@@ -181,7 +185,7 @@ def _extreme(a: Expr, b: Expr, of_truths: Binary, of_integers: Binary, beats: Bi
 
 
 def is_literal_number(x: Expr) -> bool:
-    """Return whether ``x`` is a literal that is not NaN, equal in every lane."""
+    """Return whether ``x`` is a literal other than NaN, or a vector of one."""
     literal = x.value if isinstance(x, tirx.Broadcast) else x
     return isinstance(literal, tirx.FloatImm) and not math.isnan(literal.value)
 
@@ -202,9 +206,9 @@ def _truth(x: Expr) -> Expr:
 
 
 def _chosen(cond: Expr, a: Expr, b: Expr) -> Expr:
-    """Return ``a`` or ``b``; a literal condition is folded.
+    """Return ``a`` if ``cond`` holds, else ``b``; a literal condition is folded here.
 
-    Otherwise TVM's analyzer would find a bound variable to be a literal.
+    TVM's analyzer folds such a Select late, and fails if a bound variable becomes a literal.
     """
     cond = _truth(cond)
     if isinstance(cond, tirx.IntImm):
@@ -213,15 +217,15 @@ def _chosen(cond: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def _literal(value: Expr, dtype: str) -> Expr | None:
-    """Return a literal converted to float ``dtype``, or None.
+    """Return a literal converted to float ``dtype``, or None if it cannot be folded exactly.
 
-    Rules recognize literals, but not behind a cast.
+    Element rules recognize literals, but not casts of literals.
     """
     if not isinstance(value, tirx.IntImm | tirx.FloatImm) or dtype not in ("float32", "float64"):
         return None
     number = float(value.value)
     if isinstance(value, tirx.IntImm) and abs(int(value.value)) > 1 << 53:
-        return None  # would be rounded twice
+        return None  # it would be rounded twice: to float64, then to ``dtype``
     if math.isfinite(number) and abs(number) > np.finfo(dtype).max:
         return None
     return const(float(np.dtype(dtype).type(number)), dtype)
@@ -239,7 +243,7 @@ def cast(value: Expr, dtype: str) -> Expr:
         return literal
     wide = with_lanes(dtype, value)
     if element_dtype(value) == "bool" and lanes_of(value) > 1:
-        # TVM's analyzer cannot convert a vector of bools to numbers.
+        # TVM's analyzer cannot cast a vector of bools to numbers.
         return tirx.Select(value, const(1, wide), const(0, wide))
     if is_float(element_dtype(value)) and dtype.startswith("uint"):
         return _unsigned(value, wide)
@@ -247,10 +251,10 @@ def cast(value: Expr, dtype: str) -> Expr:
 
 
 def _unsigned(value: Expr, wide: str) -> Expr:
-    """Return a float converted to an unsigned integer; negative ones keep the signed integer's
-    bits.
+    """Return a float converted to an unsigned integer; a negative float keeps the bits of the
+    signed integer.
 
-    LLVM does not define this for negative floats, so vectors and scalars would differ.
+    LLVM leaves this conversion undefined for negative floats; vectors and scalars would differ.
     """
     if not wide.startswith("uint64"):
         signed = "int64" if wide.startswith("uint32") else "int32"

@@ -33,8 +33,8 @@ from tvm_disc.tir.builder import i64
 
 Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | list[Plan] | WhyNot"]
 
-# Templates by kind of group, in the order in which they are tried. A ``Late`` one is imported when
-# it is tried first, so that a build imports only the families that its groups may use.
+# Templates by kind of group, in the order in which they are tried. A ``Late`` template is imported
+# when it is first tried, so that a build imports only the families that its groups may use.
 POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     "loop": (
         ("interleave", Late("tvm_disc.schedules.transpose.interleave:plan_interleave")),
@@ -63,8 +63,8 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     ),
 }
 
-# Templates whose plans compete if they accept the same group; order only breaks ties. Of any
-# others, the first one that accepts serves alone.
+# Templates whose plans compete if they accept the same group; their order only breaks ties. Of all
+# other templates, only the first one that accepts the group is used.
 COMPETING = ("implicit gemm", "channel window", "pixel gemm", "winograd", "window tile")
 
 
@@ -95,7 +95,7 @@ def own_templates(
 
 
 def _checked(name: str, template: Template) -> Template:
-    """Return the template with a check of what it returns."""
+    """Return a template that calls the user's one and checks the plans that it returns."""
 
     def answers(group: Group, solver: Solver, machine: Machine) -> Plan | list[Plan] | WhyNot:
         answer = template(group, solver, machine)
@@ -126,11 +126,10 @@ class Space:
 
 
 def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
-    """Return the variants of the first template that accepts the group, and of those that compete
-    with it.
+    """Return the variants of the first template that accepts the group, and of its competitors.
 
     Raises:
-        Unsupported: no template accepts it.
+        Unsupported: no template accepts the group.
     """
     refused: list[WhyNot] = []
     plans: list[Plan] = []
@@ -159,9 +158,7 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
 def _of_processor(
     group: Group, plans: Sequence[Plan], solver: Solver, machine: Machine
 ) -> list[Plan | WhyNot]:
-    """Return CPU plans in addition to a template's ``plans``: in stages, and by a library found at
-    run time.
-    """
+    """Return further CPU plans: in stages, and by a library that is found at run time."""
     found: list[Plan | WhyNot] = []
     found += staged_plans(group, solver, machine, lambda p: _part_plan(p, solver, machine))
     if group.kind == "dot" and isinstance(vendor := plan_vendor(group, solver), Plan):
@@ -172,12 +169,13 @@ def _of_processor(
 def _templates(group: Group, solver: Solver, machine: Machine) -> tuple[tuple[str, Template], ...]:
     """Return the templates in the order in which they are tried.
 
-    An empty matmul is left to the last one, which packs nothing.
+    If an operand of a matmul or convolution is empty, only the last template is tried, because it
+    packs nothing.
     """
     policy = (*machine.templates.get(group.kind, ()), *policy_for(machine)[group.kind])
     if group.kind in ("dot", "conv") and any(_is_empty(p, solver) for p in group.params):
         policy = policy[-1:]
-    # Tried first, so that no template divides by an extent of zero.
+    # ``plan_empty`` is tried first, so that no other template divides by an extent of 0.
     empty = all(_is_empty(node, solver) for node in group.outputs)
     return (("empty", plan_empty), *policy) if empty else policy
 
@@ -187,7 +185,7 @@ def _is_empty(node: Node, solver: Solver) -> bool:
 
 
 def plan_empty(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """Return a plan that does nothing, for groups none of whose results has an element."""
+    """Return a plan that does nothing, for a group whose results all have no elements."""
     return Plan(i64(0), i64(0), lambda body: None)
 
 
@@ -199,10 +197,10 @@ def _complete(plan: Plan, name: str, group: Group) -> Plan:
 
 
 def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:
-    """Return the plan of one stage: the best guess of the first template that accepts it.
+    """Return the plan of one stage, from the first template that accepts it.
 
     Raises:
-        Unsupported: no template accepts it.
+        Unsupported: no template accepts the stage.
     """
     for name, template in _templates(part, solver, machine):
         answer = template(part, solver, machine)
@@ -214,7 +212,7 @@ def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:
 
 
 def _chosen_among(plans: list[Plan], part: Group, solver: Solver, machine: Machine) -> Plan:
-    """Return the first plan, with a choice by the model among plans that share its body."""
+    """Return the first plan; if several are feasible, with the cost model's choice among them."""
     able = feasible(plans, solver)[0]
     if len(able) < 2:
         return plans[0]
@@ -245,9 +243,7 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
 
 
 def _choose(group: Group, variants: list[Variant], solver: Solver, machine: Machine) -> Choice:
-    """Return the choice: by a given tree, else by measured times if there are any, else by the
-    model.
-    """
+    """Return the choice of a variant: a given tree, else by measured times, else by the model."""
     given = machine.trees.get(group_key(group)) if machine.trees else None
     if given is not None:
         return import_choice(group, variants, solver, given)
