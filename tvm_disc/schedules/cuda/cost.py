@@ -2,9 +2,9 @@
 
     time = launch + max(waves x time of one block, steps x pipe time of a step, bytes / bandwidth)
 
-A wave is the number of blocks that all multiprocessors hold at once. A step of a thread occupies
-its multiprocessor's pipes for loads or multiply-adds. The bandwidth is that of the memory, or less
-if fewer blocks run than are needed to saturate it. The constants are ``target.device.Costs``.
+A wave is the set of blocks that the multiprocessors run at the same time. A step of a thread
+occupies its multiprocessor's pipes for loads or multiply-adds. The bandwidth is that of the memory,
+or less if the blocks are too few to saturate it. The constants are ``target.device.Costs``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Work:
         threads: threads per block.
         steps: sequential steps of a thread.
         barriers: barriers per block.
-        memory: how many times the required data are read.
-        busy: nanoseconds that a step of one thread occupies its multiprocessor's pipes.
-        waits: loads from memory, one after the other, of a thread.
-        held: blocks that a multiprocessor holds, if their threads do not limit it.
+        memory: factor on the memory traffic, in relation to reading all operands once.
+        busy: nanoseconds for which a step of one thread occupies the pipes of its multiprocessor.
+        waits: number of dependent loads from memory in one thread.
+        held: number of blocks per multiprocessor; 0 derives it from the threads per block.
     """
 
     blocks: Expr
@@ -48,13 +48,13 @@ class Work:
 
 
 def moved_ns(device: Device, group: Group, points: Points, model: CostModel) -> Values:
-    """Return the time of a kernel that mostly moves its operands and results."""
+    """Return the nanoseconds of a kernel that is limited by moving its operands and results."""
     bytes_ = evaluate(moved_bytes(group), points)
     return np.asarray(device.costs.launch + bytes_ / device.bandwidth_gbs, np.float64)
 
 
 def waves_ns(device: Device, group: Group, work: Work, points: Points, model: CostModel) -> Values:
-    """Return the time of a kernel of equal blocks."""
+    """Return the nanoseconds of a kernel whose blocks all do the same amount of work."""
     costs = device.costs
     held = device.multiprocessors * (work.held or max(1, costs.threads_held // work.threads))
     blocks = np.maximum(evaluate(work.blocks, points), 1)
@@ -81,7 +81,7 @@ def passes_ns(
     points: Points,
     model: CostModel,
 ) -> Values:
-    """Return the time of several kernels in sequence, each with its number of repetitions."""
+    """Return the nanoseconds of several kernels in sequence, each with a number of executions."""
     times = (waves_ns(device, group, w, points, model) * evaluate(r, points) for w, r in passes)
     return np.asarray(sum(times), np.float64)
 

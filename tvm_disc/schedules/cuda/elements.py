@@ -3,10 +3,10 @@
     single   a thread computes one element of every output
     lanes    a thread computes adjacent elements, with accesses of 16 bytes
 
-Adjacent elements are in one row: the longest suffix of dims in which no read needs a division, so
-that a thread divides only once. If no dims remain before it, rows end where the domain ends, and
-the last thread computes the rest one by one. Otherwise the row length must be a multiple of the
-number of lanes.
+The adjacent elements of a thread are in one row. A row is the longest suffix of dims in which no
+read requires a division, so that a thread divides only once. If the row is the complete domain, the
+last thread computes the remaining elements one by one. Otherwise the row length must be a multiple
+of the number of lanes.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ElementKnobs(Knobs):
 
 
 def plan_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """Return a plan with a thread per element, or per several adjacent elements if facts allow
-    it.
+    """Return a plan with a thread per element; if possible, its ``wide`` plan has a thread per
+    several adjacent elements.
     """
     single = single_elements(group, solver, machine)
     vectors = _Vectors.of(group, solver)
@@ -70,9 +70,7 @@ def plan_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
 
 
 def single_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """Return a plan with a thread per element of the domain; adjacent threads compute adjacent
-    elements.
-    """
+    """Return a plan with a thread per element; adjacent threads compute adjacent elements."""
     domain = tuple(group.outputs[0].shape)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     assert machine.device is not None
@@ -102,7 +100,7 @@ def _values(
     index: Sequence[Expr],
     flat: Expr,
 ) -> list[Expr]:
-    """Return every output's element at an index of the domain."""
+    """Return the element of every output at an index of the domain."""
     same = (low.solver.known_same_shape(n.shape, domain) for n in outputs)
     return [
         low.at(n, index if s else low.space.split(flat, n.shape))
@@ -111,7 +109,9 @@ def _values(
 
 
 class _Vectors:
-    """A group whose threads compute adjacent elements along dims ``split`` and later."""
+    """A group whose threads compute adjacent elements of rows; a row is the dims from
+    ``split`` on.
+    """
 
     def __init__(self, group: Group, solver: Solver) -> None:
         self.group, self.solver = group, solver
@@ -123,7 +123,7 @@ class _Vectors:
 
     @classmethod
     def of(cls, group: Group, solver: Solver) -> _Vectors | None:
-        """Return the vectors of a group; None if few of its reads are adjacent."""
+        """Return the vectors of a group; None if too few of its reads are of adjacent elements."""
         made = cls(group, solver)
         for split in range(max(len(made.domain), 1)):
             made.split, made.facts = split, []
@@ -133,18 +133,19 @@ class _Vectors:
 
     @property
     def inner(self) -> Expr:
-        """Number of elements of a row."""
+        """The number of elements of a row."""
         return product(self.domain[self.split :])
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """Conditions under which this code may run."""
+        """The conditions under which the vector code may run."""
         same = [Need(f"{d} == {t}", tirx.EQ(i64(d), i64(t))) for d, t in self.unsure.values()]
         return (*same, *(multiple_need(s, self.lanes) for s in self.facts), ALIGNED)
 
     def _dry(self) -> bool:
-        """Return whether a row needs no division and most reads are vectors; determines the
-        facts.
+        """Return whether a row requires no division and at least half of its reads are vectors.
+
+        Sets ``facts`` to the sizes that must be multiples of the number of lanes.
         """
         low = Lowering(
             DeviceBlock(), IndexSpace(lambda a, b: bool(self.solver.known_eq(a, b))), self.solver
@@ -167,7 +168,7 @@ class _Vectors:
         return _values(low, self.group.outputs, self.domain, index, flat)
 
     def emit(self, body: Body) -> None:
-        """Emit the elements of one thread."""
+        """Emit the elements that one thread computes."""
         block, flat = body.block, body.block.bind("flat", body.lo * self.lanes)
         if self.split or self.solver.known_divides(self.lanes, self.inner):
             self._together(body, flat)
@@ -185,7 +186,7 @@ class _Vectors:
         with low.scope(), low.without_broadcast(self.unsure):
             j, outer = flat, list[Expr]()
             if self.split:
-                # One division for all elements, in 32 bits if the domain allows it.
+                # One division for all elements; ``split`` uses 32 bits if the domain allows it.
                 r, _ = low.space.split(flat, (product(self.domain[: self.split]), self.inner))
                 low.resolve([r])
                 j = block.bind("j", flat - mul(r, self.inner))

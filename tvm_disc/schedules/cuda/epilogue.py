@@ -1,4 +1,4 @@
-"""Epilogues: from an anchor's sums to the results of its group, several elements at once."""
+"""Epilogues: the operators that compute a group's results from the sums of its anchor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tvm_disc.typing import Expr
 
 
 def plain_epilogue(group: Group, solver: Solver) -> bool:
-    """Return whether outputs have the anchor's shape and follow from it by element-wise
-    operators.
+    """Return whether all outputs follow from the anchor by element-wise operators of the same
+    shape.
     """
     anchor = group.anchor
     assert anchor is not None
@@ -41,9 +41,9 @@ def store_lanes(
     """Emit vector stores of adjacent elements of every output, from ``flat`` on.
 
     Args:
-        index: returns the anchor's index for a lane.
-        total: returns the anchor's value for a lane number, at its index.
-        whole: store 16 bytes by an instruction that NVRTC cannot split; this takes more registers.
+        index: returns the anchor's index of a lane.
+        total: returns the anchor's value from a lane number and the lane's index.
+        whole: store 16 bytes by an instruction that NVRTC cannot split, which takes more registers.
     """
     low, block, anchor = body.low, body.block, group.anchor
     assert anchor is not None

@@ -1,7 +1,7 @@
 """Argmax and argmin: a thread, a warp or a block per element of the result.
 
-A thread keeps the best value and its index; threads combine by a tree. Of equal values the first
-wins, and NaN wins over numbers, so that the result equals that of a sequential search.
+A thread keeps the best value and its index; a tree combines the threads. The first of equal values
+is selected, and NaN precedes numbers, so that the result equals that of a sequential search.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def plan_extremes(group: Group, solver: Solver, machine: Machine) -> list[Plan] 
 
 
 class Best:
-    """Best value and index that one thread has found."""
+    """The best value and its index among the elements that one thread has read."""
 
     def __init__(self, body: Body, node: Node) -> None:
         self.body, self.block, self.node = body, typed(DeviceBlock, body.block), node
         self.dtype = accumulator(node.inputs[0].dtype)
         self.best = self.block.alloc("best", 1, self.dtype)
         self.where = self.block.alloc("where", 1, "int64")
-        # The initial index loses against all others.
+        # The initial index is larger than all others, so that any element replaces it.
         self.block.store(self.best, 0, REDUCERS[node.op].identity(self.dtype))
         self.block.store(self.where, 0, i64(NOWHERE))
 
@@ -84,7 +84,7 @@ class Best:
         return tirx.Or(number, tirx.And(tirx.And(is_nan(a), is_nan(b)), q < p))
 
     def step(self, value: Expr, j: Expr, mask: Expr | None = None) -> None:
-        """Emit the comparison with one more element."""
+        """Emit the comparison of the best value with the element ``value`` at index ``j``."""
         value = self.block.bind("value", value)
         held = self.best[i64(0)], self.where[i64(0)]
         with self.block.when(self.better(held, (value, j))):
@@ -93,14 +93,15 @@ class Best:
 
     @property
     def value(self) -> Expr:
-        """The best index so far."""
+        """The index of the best value."""
         return self.block.bind("found", self.where[i64(0)])
 
     def folded(self, threads: int, apart: int = 1) -> Expr:
-        """Combine the results of all threads; return the best index to all of them.
+        """Emit the combination of the threads' results; return the best index, which all threads
+        get.
 
-        With ``apart`` > 1, that many adjacent searches are combined separately, each with
-        ``threads``.
+        With ``apart`` > 1, a block runs ``apart`` searches, each by ``threads`` threads; adjacent
+        threads belong to different searches.
         """
         block, thread = self.block, self.body.thread
         values = block.shared("values", threads * apart, self.dtype)
@@ -120,12 +121,12 @@ class Best:
             half //= 2
         place = i64(0) if apart == 1 else tirx.truncmod(thread, i64(apart))
         result = block.bind("found", places[place])
-        block.barrier()  # before the next write to shared memory
+        block.barrier()  # shared memory is reused
         return result
 
 
 def _search(group: Group, node: Node, count: Expr, threads: int, body: Body) -> None:
-    """Emit the search, the combination of threads, and the store."""
+    """Emit the search of one element, the combination of threads, and the store."""
     block, low, source = body.block, body.low, node.inputs[0]
     axes, keep = reduced_axes(node), bool(node.attrs["keepdims"])
     with low.scope():

@@ -1,7 +1,7 @@
-"""Choice between cuBLASLt and generated kernels, by a decision tree with these two leaves.
+"""Choice between cuBLASLt and the generated kernels, by a decision tree over both.
 
-The tree is learned from measured times if there are any of cuBLASLt, otherwise from the model's
-costs.
+The tree is fitted to measured times if the records have times of cuBLASLt, otherwise to the costs
+of the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 
-GIVEN = "library"  # key in the JSON tree of a group
+GIVEN = "library"  # key of the library's tree in the JSON of a group
 OWN = Variant(Plan(i64(1), i64(1), lambda body: None, family="our kernels"), SERIAL)
 
 
@@ -35,8 +35,9 @@ def handed_over(
     solver: Solver,
     machine: Machine,
 ) -> Choice:
-    """Return the choice between :data:`OWN` and cuBLASLt: from a given tree, times, or the cost
-    model.
+    """Return the choice between :data:`OWN` and cuBLASLt.
+
+    It is a given tree, else it is fitted to measured times, else to the cost model.
 
     Args:
         own: the choice among generated kernels.
@@ -58,13 +59,13 @@ def handed_over(
 def forced(
     library: bool, variant: Mapping[str, object], given: LibraryProduct
 ) -> dict[str, object]:
-    """Return the JSON tree of a group with one leaf, and that of the library choice."""
+    """Return the JSON of a group whose trees always select ``variant``, and the library or not."""
     chosen = given.variant if library else OWN
     return {"run": variant, GIVEN: {"run": chosen.to_json()}}
 
 
 def note(given: LibraryProduct, choice: Choice) -> str:
-    """Return the line of ``explain``."""
+    """Return the line of ``explain`` that says when cuBLASLt is used."""
     if choice.tree == Leaf(0) and not choice.variants[0].of_library:
         return f"never {given.what}"
     if choice.tree == Leaf(1):
@@ -83,7 +84,7 @@ def _by_model(
 
 
 def _of_two(choice: Choice, given: LibraryProduct, solver: Solver) -> Choice:
-    """Return a choice among variants as one between :data:`OWN` and cuBLASLt."""
+    """Return a choice among variants with every generated kernel replaced by :data:`OWN`."""
     numbers = {k: int(v.of_library) for k, v in enumerate(choice.variants)}
     tree = trees.merged(trees.renumber(choice.tree, numbers))
     tree = prune_proved(tree, choice.features, solver)
@@ -93,7 +94,7 @@ def _of_two(choice: Choice, given: LibraryProduct, solver: Solver) -> Choice:
 def _imported(
     group: Group, given: LibraryProduct, space: Sequence[Variant], solver: Solver, data: Any
 ) -> Choice:
-    # The tree may use features of any variant.
+    # The tree may use features of all variants, not only of these two.
     choice = import_choice(group, [OWN, given.variant, *space], solver, data)
     if any(v is not OWN and v is not given.variant for v in choice.variants):
         raise BadInput(
@@ -111,10 +112,11 @@ def _by_times(
     machine: Machine,
     found: Times,
 ) -> Choice | None:
-    """Return a choice by times inside the measured region, and by the model outside.
+    """Return a choice by measured times inside the measured box of dims, and by the model outside
+    it.
 
-    None if the records have no times of cuBLASLt: it was not installed where they were measured,
-    but may be installed where the program runs.
+    None if the records have no times of cuBLASLt: it was not installed where the times were
+    measured, but it may be installed where the program runs.
     """
     if not any(given.variant.key in times for times in found.values()):
         return None

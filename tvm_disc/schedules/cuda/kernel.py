@@ -1,10 +1,10 @@
-"""From a group's variants to device functions, and to the host function that selects and launches.
+"""The device functions of a group's variants, and the host function that selects and launches them.
 
     name_k(inputs..., outputs..., scratch, dims..., tasks, blocks, round)  on the device
     name(inputs..., outputs..., scratch, dims..., record)                  on the host
 
-The host function evaluates the decision tree, computes the number of blocks, and launches. Device
-functions are numbered in order of creation within a program.
+The host function evaluates the decision tree, computes the number of blocks, and launches the
+kernel. The device functions of a program are numbered in order of creation.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from tvm_disc.typing import UNSET, Buffer, Expr
 # (block, lowering with operands bound, pointers, record of the call) -> whether the work is done
 Ahead: TypeAlias = Callable[[Block, Lowering, Mapping[Node, Any], Any], Any]
 
-# (record, number of the function, blocks, threads, arguments, their count). The record of a call
-# contains the program's state, and whether something failed.
+# (record, number of the function, blocks, threads, arguments, number of arguments). The record of a
+# call contains the address of the program's state, and whether an error occurred.
 LAUNCH = GlobalVar("tvm_disc_launch_kernel")
 MOST_BLOCKS = 1 << 20
-# Number of launched blocks per block that the device holds; with more tasks, threads iterate over
-# tasks with the grid size as stride.
+# Number of launched blocks relative to the number that the device runs at once. If there are more
+# tasks, each thread executes several, with the number of launched threads as stride.
 WAVES = 8
-# threads that execute tasks with private scratch memory
+# number of threads if each one has private scratch memory
 SCRATCH_THREADS = 64
 GAP_BYTES = 256
-# limit on a kernel's arguments, a word each: 32764 bytes since CUDA 12.1
+# largest number of kernel arguments, each of 8 bytes: CUDA allows 32764 bytes since 12.1
 MOST_WORDS = 4095
 
 
@@ -57,9 +57,9 @@ class DeviceFunction:
     """A kernel for the device.
 
     Attributes:
-        name: the name by which the host looks it up.
-        func: its TIR, with threads bound.
-        room_bytes: dynamic shared memory of a block.
+        name: the symbol by which the host finds the kernel.
+        func: the TIR function, with threads and blocks bound.
+        room_bytes: bytes of dynamic shared memory of a block.
     """
 
     name: str
@@ -68,7 +68,7 @@ class DeviceFunction:
 
 
 def with_runs(choice: Choice) -> Choice:
-    """Return the choice with as many threads as there is scratch memory, for plans that use it."""
+    """Return the choice with the number of threads limited in plans with private scratch memory."""
     runs = [
         replace(v, run=Run(SCRATCH_THREADS)) if _own_scratch(v.plan) else v for v in choice.variants
     ]
@@ -83,10 +83,10 @@ def device_functions(
     space: IndexSpace,
     ahead: Ahead | None = None,
 ) -> dict[Expr, object]:
-    """Return the host function of a kernel; its device functions are added to the machine's code.
+    """Return the host function of a kernel, and append its device functions to ``machine.code``.
 
     Args:
-        ahead: emits an attempt before the decision tree, for instance cuBLASLt.
+        ahead: emits an attempt that precedes the decision tree, for instance a call of cuBLASLt.
     """
     symbols = group.symbols()
     _check_words(group)
@@ -111,13 +111,13 @@ def device_functions(
 
 
 def _check_words(group: Group) -> None:
-    """Refuse a kernel with too many arguments.
+    """Check that a kernel does not have too many arguments.
 
     Raises:
         Unsupported: there are more than the driver allows.
     """
     own = len(group.params), len(group.outputs), len(group.symbols())
-    if sum(own) + 4 > MOST_WORDS:  # 4: scratch memory, tasks, blocks and the round
+    if sum(own) + 4 > MOST_WORDS:  # scratch memory, tasks, blocks and the round
         operands, results, dims = own
         raise Unsupported(
             f"{group.name}: a kernel on a GPU has at most {MOST_WORDS - 4} operands, results and "
@@ -127,7 +127,7 @@ def _check_words(group: Group) -> None:
 
 
 def _widths(plan: Plan) -> Iterator[Plan]:
-    """Yield a plan and its wider replacements."""
+    """Yield a plan and its ``wide`` plans, from narrow to wide."""
     at: Plan | None = plan
     while at is not None:
         yield at
@@ -146,7 +146,7 @@ def _passes(plan: Plan) -> tuple[Pass, ...]:
 
 
 def share_bytes(plan: Plan) -> Expr:
-    """Return the distance in bytes between the scratch memories of two threads."""
+    """Return the distance in bytes between the scratch memory of two threads."""
     size = max(1, int(tvm.DataType(plan.scratch_dtype).bits) // 8)
     each = add(mul(i64(plan.scratch_elems), size), GAP_BYTES)
     return tirx.floordiv(each + 63, i64(64)) * 64
@@ -186,7 +186,7 @@ def _device_function(
     elif uses_scratch(plan):
         at = byte_offset(scratch, first * Sizes(block).plain(share_bytes(plan)), plan.scratch_dtype)
         temp = block.declare("tmp", block.bind("own", at), plan.scratch_dtype)
-    # All threads of a block execute the same number of steps, so that steps may contain barriers.
+    # All threads of a block execute the same number of steps, so that a step may contain barriers.
     steps = tirx.max(tirx.truncdiv(tasks - first + stride - 1, stride), i64(0))
     with low.loop("step", block.bind("steps", steps)) as step:
         task = block.bind("task", first + step * stride)
@@ -200,7 +200,7 @@ def _device_function(
 
 
 class _Driver:
-    """Emits the host function that evaluates the tree and launches the variant."""
+    """Emits the host function, which evaluates the tree and launches the selected variant."""
 
     def __init__(
         self,
@@ -219,11 +219,13 @@ class _Driver:
         self.block = Block()
 
     def launches(self, some: Expr | None) -> None:
-        """Emit the choice and its launches, unless the results are empty."""
+        """Emit the tree and the launches; nothing is launched if all results are empty."""
         emit_choice(self.block, self.choice, some, self._launch)
 
     def tried(self, ahead: Ahead, space: IndexSpace, some: Expr | None) -> None:
-        """Emit the fallback launch if the attempt ``ahead`` did not do the work."""
+        """Emit the attempt ``ahead``, and the launches for the case that the attempt did not
+        succeed.
+        """
         pointers = dict(zip(self.group.params, self.ins, strict=True))
         pointers |= dict(zip(self.group.outputs, self.outs, strict=True))
         with nullcontext() if some is None else self.block.when(Sizes(self.block).plain(some)):
@@ -236,12 +238,12 @@ class _Driver:
                 self.launches(None)
 
     def function(self) -> Any:
-        """Return the kernel's entry."""
+        """Return the host function of the kernel."""
         params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.record]
         return prim_func(params, self.block.stmt())
 
     def _launch(self, variant: Variant) -> None:
-        """Emit the launch of a variant's plan, or of the widest replacement whose needs hold."""
+        """Emit the launch of a variant's plan, or of the widest plan whose needs hold."""
         self._launch_widest(variant.plan)
 
     def _launch_widest(self, plan: Plan) -> None:
@@ -255,7 +257,7 @@ class _Driver:
             self._launch_plan(plan)
 
     def _met(self, needs: Sequence[Need]) -> Expr | None:
-        """Return the run-time test of unproved needs; None if one never holds."""
+        """Return the run-time test of the needs that are not proved; None if a need never holds."""
         tests: list[Expr] = []
         for need in needs:
             proved = need.proved(self.solver)
@@ -270,13 +272,13 @@ class _Driver:
         return reduce(tirx.And, tests, tirx.const(True, "bool"))
 
     def _aligned(self) -> Expr:
-        """Return whether operands and results are aligned to the access size."""
+        """Return the test that operands and results are aligned to the access size."""
         words = (tirx.reinterpret("int64", p) for p in (*self.ins, *self.outs))
         bits = reduce(tirx.bitwise_or, words)
         return tirx.EQ(tirx.bitwise_and(bits, i64(ACCESS_BYTES - 1)), i64(0))
 
     def _capability(self, number: int) -> Expr:
-        """Return whether the GPU has this compute capability."""
+        """Return the test that the GPU has this compute capability."""
         record = self._words(self.record)
         return tirx.EQ(self._words(record[i64(0)])[i64(CAPABILITY)], i64(number))
 
@@ -295,7 +297,7 @@ class _Driver:
                 self._run(plan, part, first + k, turn)
 
     def _most_blocks(self, grid: Grid) -> int:
-        """Return the maximum number of blocks of one launch; blocks iterate over further tasks."""
+        """Return the largest number of blocks of a launch; a block may execute several tasks."""
         if grid.shared:
             return MOST_BLOCKS
         held = self.device.multiprocessors * max(1, self.device.costs.threads_held // grid.threads)

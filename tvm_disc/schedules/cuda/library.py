@@ -1,9 +1,10 @@
 """Matmuls by cuBLASLt, which a program loads when it opens its device.
 
-If it is installed, a separate decision tree selects the matmuls for it (``handover.py``). If it is
-not, or has no kernel for a matmul, the generated kernels run. It supports matmuls of float32,
-float16 and bfloat16, strided batches, and a bias on the columns of float32. Sums are in float32;
-TF32 of the tensor cores, which rounds operands to 10 bits of mantissa, is a build option.
+If cuBLASLt is installed, a separate decision tree selects the matmuls that it computes
+(``handover.py``). If it is not installed, or has no kernel for a matmul, the generated kernels run.
+This module supports matmuls of float32, float16 and bfloat16, strided batches, and for float32 a
+bias vector. Sums are in float32. The tensor cores' TF32, which rounds operands to 10 bits of
+mantissa, is a build option.
 """
 
 from __future__ import annotations
@@ -40,22 +41,22 @@ from tvm_disc.typing import Buffer, Expr, Size
 
 # (record, description, out): ``out`` is 1 if the library computed the product
 PRODUCT = GlobalVar("tvm_disc_library_product")
-# Words of a description. The library's matrices are column-major, so it computes the transposed
-# matmul: its first operand is our second.
+# Indices of the words of a description. Matrices of the library are column-major, so it computes
+# the transposed matmul: its first operand is B, its second is A.
 (
     TRANS_FIRST, TRANS_SECOND, ROWS, COLUMNS, DEPTH, BATCH, EPILOGUE, BIAS, COMPUTE,
     FIRST, SECOND, RESULT, TYPE, RESULT_TYPE,
 ) = (*range(9), 9, 12, 15, 18, 19)  # fmt: skip
-ADDRESS, LEADING, STEP = range(3)  # words of an operand
+ADDRESS, LEADING, STEP = range(3)  # words of an operand in a description
 WORDS = 20
-TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # numbers of cuBLASLt
+TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # values of cudaDataType
 NO_EPILOGUE, ADD_BIAS = 1, 4
-FLOAT32, TF32 = 68, 77  # cuBLASLt compute types
+FLOAT32, TF32 = 68, 77  # values of cublasComputeType_t
 
 
 @dataclass(frozen=True)
 class LibraryKnobs(Knobs):
-    """Whether operands may be rounded to TF32."""
+    """Whether float32 operands may be rounded to TF32."""
 
     tf32: bool
 
@@ -65,10 +66,10 @@ class LibraryProduct:
     """A group that the library can compute.
 
     Attributes:
-        device: the GPU that plans are for.
-        places: layout of the operands.
+        places: node and strides of the operands A and B.
         bias: vector that is added to each row, or None.
         tf32: whether operands may be rounded to TF32.
+        device: the GPU for which plans are made.
     """
 
     group: Group
@@ -80,12 +81,12 @@ class LibraryProduct:
 
     @property
     def dtype(self) -> str:
-        """The type of the operands."""
+        """The dtype of the operands."""
         return self.view.node.inputs[0].dtype
 
     @property
     def _step_ns(self) -> float:
-        """Time of a step of k of one tile."""
+        """The nanoseconds of one step of k of one tile."""
         costs = self.device.costs
         if item_bytes(self.dtype) == 2:
             return costs.library_tensor_step
@@ -93,9 +94,7 @@ class LibraryProduct:
 
     @cached_property
     def variant(self) -> Variant:
-        """The library as a variant of the group; it is never a leaf of the generated kernels'
-        tree.
-        """
+        """The library as a variant of the group, which only trees of this choice may contain."""
         _, m, n, k = self.view.sizes
         plan = Plan(
             tasks=i64(1),
@@ -110,11 +109,13 @@ class LibraryProduct:
 
     @property
     def flops(self) -> Expr:
-        """Number of operations; a multiply-add counts as two."""
+        """The number of operations; a multiply-add counts as two."""
         return product(self.view.sizes) * 2
 
     def ns(self, points: Points, model: CostModel) -> Values:
-        """Return the estimated time of a call: waves of tiles, one for each multiprocessor."""
+        """Return the predicted nanoseconds of a call: waves of tiles, with one tile per
+        multiprocessor.
+        """
         costs = self.device.costs
         batch, m, n, k = (evaluate(i64(x), points) for x in self.view.sizes)
         tiles = batch * np.ceil(m / costs.library_tile) * np.ceil(n / costs.library_tile)
@@ -125,7 +126,7 @@ class LibraryProduct:
 
     @property
     def what(self) -> str:
-        """The line of ``explain`` about the call."""
+        """The work of the call, for ``explain``."""
         also = " and the bias" if self.bias is not None else ""
         kind = " in TF32" if self.tf32 else ""
         return f"the product{also}{kind}"
@@ -136,7 +137,9 @@ def _not_emitted(body: object) -> None:
 
 
 def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryProduct | WhyNot:
-    """Return the matmul of a group that the library can compute, or the reason why not."""
+    """Return a group's matmul in a form that the library can compute, or the reason why
+    it cannot.
+    """
     node = group.anchor
     if node is None or node.op != "relax.matmul" or machine.device is None:
         return WhyNot(LIBRARY, "no matrix product")
@@ -161,7 +164,7 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
 
 
 def _rounds(out: Node, node: Node, group: Group) -> bool:
-    """Return whether a result is the matmul, or only rounds it."""
+    """Return whether a result is the matmul, or the matmul converted to another dtype."""
     if out is node:
         return True
     alone = [n for n in group.nodes if n.cls is OpClass.ELEMWISE] == [out]
@@ -169,8 +172,8 @@ def _rounds(out: Node, node: Node, group: Group) -> bool:
 
 
 def _bias(group: Group, node: Node) -> Node | None:
-    """Return the vector that is added to every row, if nothing else follows the matmul of
-    float32.
+    """Return the vector that is added to every row, if this is all that follows a
+    float32 matmul.
     """
     if node.dtype != "float32" or any(x.dtype != "float32" for x in node.inputs):
         return None
@@ -194,10 +197,10 @@ def emit_product(
     pointers: Mapping[Node, Expr],
     record: Expr,
 ) -> Expr:
-    """Emit the library call; return whether it computed the matmul.
+    """Emit the library call; return whether the library computed the matmul.
 
     Args:
-        choice: which matmuls use the library.
+        choice: selects between the library and the generated kernels.
         low: lowering in which the group's operands are bound.
         pointers: addresses of operands and results.
     """
@@ -210,7 +213,7 @@ def emit_product(
     def tell() -> None:
         told = block.alloc("told", WORDS, "int64")
         for operand, (place, at) in enumerate(zip(given.places, operands_of(view), strict=True)):
-            # rows of the second operand are columns of the library's matrix
+            # rows of B are columns of the library's first matrix
             rows = is_one(place.k_stride) == (operand == 0)
             base, following = (_offset(low, partial(at, low, i64(g), zero, zero)) for g in (0, 1))
             length, _ = dense(place, (m, n)[operand], k)

@@ -1,7 +1,7 @@
 """Indices of selected elements: blocks count their elements, then write after earlier blocks.
 
-count   every block counts 4096 elements; one thread adds the counts
-fill    as count, then every block writes its own indices
+count every block counts the selected ones of 4096 elements; one thread adds the counts
+fill as count; then every block writes the indices of its selected elements
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from tvm_disc.typing import Buffer, Expr
 
 
 def plan_compact_rows(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a plan from ``[r, n]`` bools to ``[r, n + 1]`` indices and counts, with a block
-    per row.
+    """Return a plan from ``[r, n]`` bools to ``[r, n + 1]`` indices; the last is their count.
+
+    A block computes a row.
     """
     node = group.anchor or group.nodes[-1]
     if node.op != "disc.compact":
@@ -56,8 +57,14 @@ def _row(flags: Node, body: Body) -> None:
 
 
 def _written(body: Body, bounds: tuple[Expr, Expr], before: Expr, kept: Any, write: Any) -> Expr:
-    """Emit writes of a range's selected indices from ``before`` on; return the position after
-    the last.
+    """Emit stores of the selected indices in a range, from position ``before`` on.
+
+    Return the position after the last one.
+
+    Args:
+        bounds: first element of the range, and the end.
+        kept: returns whether an element is selected.
+        write: emits the store of an element's index at a position.
     """
     block, low, (begin, end) = body.block, body.low, bounds
     place = block.alloc("place", 1, "int64")
@@ -78,7 +85,7 @@ def _written(body: Body, bounds: tuple[Expr, Expr], before: Expr, kept: Any, wri
 
 
 def nonzero_plans(source: Node, size: Expr) -> tuple[Plan, Plan]:
-    """Return the plans (count, fill) for the nonzero elements of a tensor."""
+    """Return the plans that count, and that store, the indices of a tensor's nonzero elements."""
     total = product(source.shape)
     parts = tirx.floordiv(total + (PART - 1), i64(PART))
     shared = Grid(THREADS, shared=True)
@@ -123,7 +130,9 @@ def _counted(source: Node, body: Body) -> None:
 
 
 def _summed(parts: Expr, kept: bool, body: Body) -> None:
-    """Emit the sum of the counts, or replace them by exclusive prefix sums if ``kept``."""
+    """Emit the sum of the parts' counts; if ``kept``, replace the counts by exclusive
+    prefix sums.
+    """
     assert body.scratch is not None
     room: Buffer = body.scratch
     count = body.block.bind("parts", parts)

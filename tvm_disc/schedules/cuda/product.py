@@ -1,8 +1,9 @@
 """Plans of tiles for matmuls and convolutions: tile sizes, and how operands are copied.
 
-An operand is copied along its contiguous dim, k or the other: a plain A along k, a plain B along n,
-transposed ones the other way. Plans that copy several elements at once (``wide``) require dims that
-are multiples, and operands aligned to 16 bytes; the base plans require nothing.
+An operand is copied along its contiguous dim: row-major A along k, row-major B along n, transposed
+operands along the other dim. Plans that copy several elements at once (``wide``) require dims that
+are multiples of the number of elements, and operands aligned to 16 bytes. The other plans have no
+needs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.kernel import Group, Machine, Plan
 from tvm_disc.shape import Solver
 
-# A slice takes as long as a load from memory if few blocks run, so small tiles have deep slices.
+# If few blocks run, loading a slice is limited by memory latency, so small tiles have deep slices.
 TILES = (
     TileKnobs(64, 64, 32, 4, 4),
     TileKnobs(16, 64, 32, 2, 4),
@@ -35,7 +36,9 @@ TILES = (
 
 
 def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with tiles in shared memory, and contraction plans for few elements."""
+    """Return plans with tiles in shared memory, and contraction plans, for results of
+    few elements.
+    """
     node = group.anchor
     if node is None or node.cls is not OpClass.DOT:
         return WhyNot("product", "no product to anchor on")
@@ -55,8 +58,9 @@ def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] |
 
 
 def plan_convolution(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with tiles of the implicit GEMM: output channels by pixels, in memory
-    order.
+    """Return plans with tiles of the implicit GEMM, and contraction plans.
+
+    NHWC: rows are pixels, columns output channels. NCHW: rows are output channels, columns pixels.
     """
     node = group.anchor
     if node is None or not node.op.startswith("relax.nn.conv"):

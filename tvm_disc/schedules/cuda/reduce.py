@@ -1,15 +1,15 @@
 """Contractions of any kind: reductions, matmuls and windows, element by element.
 
-One or several threads compute the sum for one element of the anchor, and store it through the
-operators that follow:
+One or several threads compute the sum for one element of the anchor. They apply the operators that
+follow, and store the result. The knobs are:
 
-    together   threads per element; adjacent threads read adjacent terms of the sum
-    columns    adjacent elements per block, if adjacent reads are along the result
-    parts      blocks per element; a second kernel adds up their partial sums
+    together number of threads per element; adjacent threads read adjacent terms of the sum
+    columns number of adjacent elements per block, if adjacent reads are along the result
+    parts number of blocks per element; a second kernel adds up their partial sums
     lanes      elements that a thread reads at once: terms of the sum if several threads share
                an element, otherwise elements of the result
 
-Sums are added in a fixed order: results do not change between calls.
+Terms are added in a fixed order, so that results do not change between calls.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ from tvm_disc.tir.index import IndexSpace, add, ceil_div, mul, product
 from tvm_disc.typing import Buffer, Expr
 
 THREADS = 256
-# minimum number of steps for several threads, or several blocks, per element
+# shortest sums for which several threads, or several blocks, compute an element
 LONG, LONGER = 64, 4096
 PARTS = 64
 TOGETHER = (32, 256)
-# traffic multiplier of uncoalesced reads
+# factor on the memory traffic of uncoalesced reads
 SPREAD = 8.0
 
 
 @dataclass(frozen=True)
 class ReduceKnobs(Knobs):
-    """Threads per element, elements per block, blocks per element, and elements read at once."""
+    """Threads per element, elements per block, blocks per element, and elements per read."""
 
     together: int = 1
     columns: int = 1
@@ -73,7 +73,7 @@ class ReduceKnobs(Knobs):
         return self.together == 1 or self.columns > 1
 
     def with_lanes(self, lanes: int) -> ReduceKnobs:
-        """Return the knobs with vector reads; a block computes as many columns as before."""
+        """Return the knobs with vector reads; a block computes as many elements as before."""
         if self.columns == 1:
             return replace(self, lanes=lanes)
         columns, together = self.columns // lanes, self.together * lanes
@@ -90,7 +90,7 @@ ALL = (
 
 
 def plan_contraction(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with a thread per element, and with several threads or blocks for long sums."""
+    """Return plans with a thread per element, and for long sums with several threads or blocks."""
     anchor = group.anchor
     if anchor is None or anchor.op in ARG_REDUCTIONS:
         return WhyNot("contraction", "positions of extremes are not added up")
@@ -104,7 +104,7 @@ def plan_contraction(group: Group, solver: Solver, machine: Machine) -> list[Pla
 
 
 class _Contractions:
-    """The plans of one group."""
+    """Builds the plans of one group."""
 
     def __init__(self, group: Group, anchor: Node, solver: Solver, machine: Machine) -> None:
         assert machine.device is not None
@@ -115,7 +115,7 @@ class _Contractions:
         self.plain = plain_epilogue(group, solver)
 
     def plan(self, knobs: ReduceKnobs) -> Plan:
-        """Return a plan that needs no facts, with a vectorized replacement for when facts hold."""
+        """Return a plan without needs; its ``wide`` plan, if any, uses vector reads."""
         plan = self._plan(knobs, ())
         facts = self.facts[knobs.along_result]
         if facts is None or (knobs.along_result and knobs.parts == 1 and not self.plain):
@@ -126,8 +126,9 @@ class _Contractions:
         return replace(plan, wide=wide, notes=notes)
 
     def _facts(self, along_result: bool) -> list[Expr] | None:
-        """Return the sizes that must be multiples for vector reads; None if reads are not
-        adjacent.
+        """Return the sizes that must be multiples of the number of lanes for vector reads.
+
+        None if most reads are not of adjacent elements.
         """
         dims = self.anchor.shape if along_result else self.spec.extents
         if not dims:
@@ -192,8 +193,10 @@ class _Contractions:
 
 
 def _spread(anchor: Node) -> tuple[float, float]:
-    """Return the traffic factors of a thread with adjacent threads along the result, and along
-    the sum.
+    """Return factors on the memory traffic of a reduction or matmul.
+
+    The first is for adjacent threads along the result, the second for adjacent threads along the
+    sum.
     """
     if anchor.cls is OpClass.REDUCE:
         inner = len(anchor.inputs[0].shape) - 1 in reduced_axes(anchor)
@@ -205,7 +208,9 @@ def _spread(anchor: Node) -> tuple[float, float]:
 
 
 class _Sum:
-    """The sum of one thread: for an element, for adjacent elements, or a share of one element."""
+    """The part of the sums that one thread computes: of one or several elements, or of a share of
+    one.
+    """
 
     def __init__(self, of: _Contractions, knobs: ReduceKnobs) -> None:
         self.of, self.knobs = of, knobs
@@ -213,7 +218,7 @@ class _Sum:
         self.wide = knobs.lanes if knobs.along_result else 1
 
     def emit(self, body: Body) -> None:
-        """Emit the task of a thread or a block."""
+        """Emit the task of a thread or of a block."""
         with body.low.scope():
             if self.knobs.together == 1:
                 self._alone(body)
@@ -247,7 +252,7 @@ class _Sum:
         column = tile * columns + (body.thread - number * columns)
         flat = block.bind("flat", mul(column, self.wide))
         of_sum = knobs.lanes // self.wide
-        # One step of a thread adds ``of_sum`` adjacent terms.
+        # A thread adds ``of_sum`` adjacent terms per step.
         count = block.bind("count", tirx.truncdiv(product(self.spec.extents), i64(of_sum)))
         share = tirx.truncdiv(count + (knobs.parts - 1), i64(knobs.parts))
         begin = block.bind("begin", part * share)
@@ -287,7 +292,7 @@ class _Sum:
         return Lanes(body.low, self.knobs.lanes, facts, begins, self.group.symbols())
 
     def _add(self, body: Body, acc: Buffer, index: Sequence[Expr], k: Sequence[Expr]) -> None:
-        """Emit one step: one term, or as many as there are lanes."""
+        """Emit one step: one term, or one term per lane."""
         low, reducer, along = body.low, self.spec.reducer, self.knobs.along_result
         if self.knobs.lanes == 1:
             value = self.spec.element(low, index, k)
@@ -306,7 +311,7 @@ class _Sum:
                     body.block.store(acc, cell, reducer.combine(acc[cell], value))
 
     def _finish(self, body: Body, index: list[Expr], values: Sequence[Expr], flat: Expr) -> None:
-        """Emit the store of the anchor's elements through its consumers."""
+        """Emit the operators that follow the anchor, and the store of their results."""
         if self.wide == 1:
             finish(self.group, self.spec, replace(body, lo=flat), index, values[0])
             return
@@ -323,7 +328,7 @@ class _Sum:
 
 
 def add_parts(group: Group, spec: Contraction, knobs: ReduceKnobs, body: Body) -> None:
-    """Emit the sum of the partial sums of an element's blocks."""
+    """Emit the sum of the partial sums of all blocks, and the operators that follow."""
     assert group.anchor is not None and body.scratch is not None
     block, low = body.block, body.low
     with low.scope():
@@ -338,7 +343,7 @@ def add_parts(group: Group, spec: Contraction, knobs: ReduceKnobs, body: Body) -
 
 
 def finish(group: Group, spec: Contraction, body: Body, index: list[Expr], value: Expr) -> None:
-    """Emit the store of the anchor's element through its consumers."""
+    """Emit the operators that follow the anchor at an index, and the store of their results."""
     anchor, low = group.anchor, body.low
     assert anchor is not None
     result = low.settle("total", spec.finish(low, index, value))
@@ -348,7 +353,10 @@ def finish(group: Group, spec: Contraction, body: Body, index: list[Expr], value
 
 
 def strided(body: Body, count: Expr, threads: int) -> _Strided:
-    """Return a loop in which the threads of a block share ``count`` steps; it yields the step."""
+    """Return a loop, as a context, in which ``threads`` threads share ``count`` steps.
+
+    The context's value is the step, from the thread's number on with stride ``threads``.
+    """
     return _Strided(body, count, threads)
 
 
@@ -374,15 +382,16 @@ def fold(
     threads: int,
     apart: int = 1,
 ) -> Expr:
-    """Combine the values of a block's threads in a fixed order; return the result to all threads.
+    """Emit the combination of a value per thread, in a fixed order; all threads get the result.
 
-    With ``apart`` > 1, that many adjacent values are combined separately, each from ``threads``.
+    With ``apart`` > 1, there are ``apart`` combinations, each of ``threads`` threads; adjacent
+    threads belong to different ones.
     """
     (whole,) = fold_all(body, (value,), lambda a, b: (combine(a[0], b[0]),), dtype, threads, apart)
     return whole
 
 
-NEAR = 16  # number of values that each thread combines sequentially
+NEAR = 16  # number of values that a thread combines sequentially in the second step
 
 
 def fold_all(
@@ -393,10 +402,10 @@ def fold_all(
     threads: int,
     apart: int = 1,
 ) -> list[Expr]:
-    """:func:`fold` of several values that are combined together.
+    """As :func:`fold`, for several values per thread that are combined jointly.
 
-    Sixteen threads combine the values of all others, then all threads combine those sixteen: three
-    barriers for any block size.
+    Sixteen threads combine the values of all threads; then every thread combines these sixteen
+    results. This takes three barriers for any block size.
     """
     block = cast(DeviceBlock, body.block)
     rooms = [block.shared("parts", threads * apart, dtype) for _ in values]
@@ -424,7 +433,7 @@ def fold_all(
         block.barrier()
     place = i64(0) if apart == 1 else block.bind("place", tirx.truncmod(body.thread, i64(apart)))
     found = chain(place, left, apart)
-    block.barrier()  # before the next write to shared memory
+    block.barrier()  # shared memory is reused
     return found
 
 

@@ -2,9 +2,10 @@
 
 A row is a slice along the axis. A thread, a block, or several blocks compute a row.
 
-A block processes 256 elements at a time: it adds elements at distance 1, 2, 4... (Hillis & Steele,
-1986) and the total before. Blocks that share a row first reduce their parts, and then start from
-the totals of the parts before theirs.
+A block processes 256 elements at a time: it adds to each element those at distance 1, 2, 4...
+(Hillis & Steele, 1986), and then the total of all previous elements. If several blocks share a row,
+a first kernel computes the totals of the parts, and each block starts from the total of the
+previous parts.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from tvm_disc.typing import Buffer, Expr
 Combine: TypeAlias = Callable[[Expr, Expr], Expr]
 
 THREADS = 256
-PART = 4096  # elements of a part, if blocks share a line
+PART = 4096  # elements of a part, if several blocks share a row
 
 
 @dataclass(frozen=True)
 class ScanKnobs(Knobs):
-    """Whether a thread, a block, or several blocks process a row."""
+    """Whether a thread, a block or several blocks compute a row."""
 
     by: str = "thread"
 
@@ -92,7 +93,7 @@ def plan_scan(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
 
 
 class _Lines:
-    """The rows of a tensor along the axis of a scan."""
+    """The rows of a tensor: the slices along the axis of a scan."""
 
     def __init__(self, node: Node) -> None:
         self.node, source = node, node.inputs[0]
@@ -104,7 +105,7 @@ class _Lines:
         self.identity = const(identity, node.dtype)
 
     def _element(self, body: Body, row: Expr, k: Expr) -> tuple[Expr, Expr]:
-        """Return (value, offset of its result)."""
+        """Return the value of element ``k`` of a row, and the offset of its result."""
         low, source = body.low, self.node.inputs[0]
         head = list(low.space.split(row, self.outer))
         index = [*head[: self.axis], k, *head[self.axis :]]
@@ -114,7 +115,9 @@ class _Lines:
         return value, at
 
     def _scan(self, body: Body, row: Expr, bounds: tuple[Expr, Expr], before: Expr) -> None:
-        """Emit the results of a part of a row."""
+        """Emit the results of a range of a row; ``before`` is the total of the elements before the
+        range.
+        """
         block, (begin, end) = body.block, bounds
         carry = block.alloc("carry", 1, self.node.dtype)
         block.store(carry, 0, before)
@@ -134,7 +137,7 @@ class _Lines:
             block.store(carry, 0, self.combine(so_far, all_))
 
     def whole(self, body: Body) -> None:
-        """Emit the results of a whole row."""
+        """Emit the results of a complete row."""
         self._scan(body, body.lo, (i64(0), self.length), self.identity)
 
     def _bounds(self, body: Body) -> tuple[Expr, Expr, Expr]:
@@ -145,7 +148,7 @@ class _Lines:
         return row, begin, block.bind("end", tirx.min(begin + PART, self.length))
 
     def part(self, body: Body) -> None:
-        """Emit the total of a part of a row."""
+        """Emit the store of the total of a part of a row."""
         block = body.block
         assert body.scratch is not None
         row, begin, end = self._bounds(body)
@@ -159,14 +162,14 @@ class _Lines:
             block.store(body.scratch, body.lo, whole)
 
     def parts_before(self, body: Body) -> None:
-        """Emit exclusive prefix totals of the parts, a row per thread."""
+        """Emit the exclusive prefix totals of the parts of a row; a thread computes a row."""
         block, scratch = body.block, body.scratch
         assert scratch is not None
         parts = block.bind("parts", tirx.floordiv(self.length + (PART - 1), i64(PART)))
         running_totals(body, scratch, body.lo * parts, parts, self.identity, self.combine)
 
     def rest(self, body: Body) -> None:
-        """Emit the results of a part."""
+        """Emit the results of a part, from the total of the previous parts on."""
         assert body.scratch is not None
         row, begin, end = self._bounds(body)
         self._scan(body, row, (begin, end), body.block.bind("before", body.scratch[body.lo]))
@@ -175,7 +178,7 @@ class _Lines:
 def running_totals(
     body: Body, room: Buffer, begin: Expr, count: Expr, identity: Expr, combine: Combine
 ) -> Expr:
-    """Emit exclusive prefix totals in place; return the total of all numbers."""
+    """Emit exclusive prefix totals of ``count`` numbers, in place; return the total of all."""
     block = body.block
     total = block.alloc("total", 1, room.dtype)
     block.store(total, 0, identity)
@@ -187,7 +190,10 @@ def running_totals(
 
 
 def scanned(body: Body, value: Buffer, combine: Combine, identity: Expr) -> tuple[Expr, Expr, Expr]:
-    """Emit a scan of a block's values; return inclusive and exclusive prefixes, and the total."""
+    """Emit a scan of one value per thread of a block.
+
+    Return the inclusive and the exclusive prefix of the thread, and the total.
+    """
     block = typed(DeviceBlock, body.block)
     room = block.shared("line", THREADS, value.dtype)
     block.store(room, body.thread, value[i64(0)])
@@ -208,7 +214,7 @@ def scanned(body: Body, value: Buffer, combine: Combine, identity: Expr) -> tupl
     with block.when(body.thread > 0):
         block.store(others, 0, room[body.thread - 1])
     all_ = block.bind("all", room[i64(THREADS - 1)])
-    block.barrier()  # before the next write to shared memory
+    block.barrier()  # shared memory is reused
     return own, block.bind("others", others[i64(0)]), all_
 
 

@@ -1,9 +1,10 @@
-"""Scatters: all threads copy the data; updates that may collide are applied in order.
+"""Scatters: a first kernel copies the data, a second one applies the updates.
 
-Updates along the axis may have the same target, and later ones win; updates in different lines
-cannot, so each thread applies one line. With coordinates, updates of whole slices may collide, and
-a thread applies one element of every slice. No atomic operations are used: results do not depend on
-thread scheduling.
+Along the axis of ``scatter_elements``, several updates may have one target; the last one is kept. A
+thread applies the updates of one line along the axis in order, since updates of different lines
+have different targets. In ``scatter_nd``, updates of slices may have one target, so a thread
+applies the updates of one element of all slices. No atomic operations are used: results do not
+depend on the scheduling of threads.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ THREADS = 64  # threads per block of the updates
 
 
 def plan_updates(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a plan that copies the data and then applies the updates."""
+    """Return a plan with a kernel that copies the data and one that applies the updates."""
     node = group.anchor or group.nodes[-1]
     if node.op not in ("relax.scatter_elements", "relax.scatter_nd"):
         return WhyNot("scatter", f"{node.op} does not scatter")
@@ -76,7 +77,7 @@ def _line(node: Node, axis: int, body: Body) -> None:
 
 
 def _slices(node: Node, body: Body) -> None:
-    """Emit updates of one element of each slice."""
+    """Emit the updates, in order, of one element of each slice."""
     data, indices, updates = node.inputs
     low, lead = body.low, len(indices.shape) - 1
     depth = static_dim(indices.shape[-1])

@@ -1,6 +1,6 @@
 """CPU templates on a GPU: a thread per task.
 
-Correct for every shape, but as slow as one thread if a template has one task.
+These plans support every shape, but a template with one task runs on a single thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | list[Plan] | Wh
 
 
 def in_order(template: Template) -> Template:
-    """Return a template that takes the first plan of a CPU template, without vectors or splits."""
+    """Return a template that returns the first plan of a CPU template, with one thread per task."""
 
     def plan(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
         answer = template(group, solver, machine)

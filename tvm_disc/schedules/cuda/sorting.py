@@ -1,10 +1,10 @@
-"""Sorted positions along an axis, all or the first: a thread, a block, or several blocks per row.
+"""Argsort and top-k indices along an axis: a thread, a block, or several blocks per row.
 
-A block sorts 1024 indices in shared memory by Batcher's bitonic network (AFIPS 1968). Longer rows
-are merged; runs double in length with each launch. Each index finds its position by a binary search
-in the other run, so that every index has a thread.
+A block sorts 1024 indices in shared memory by Batcher's bitonic network (AFIPS 1968). Rows that are
+longer are merged from sorted runs, which double in length with each launch. A thread moves one
+index: it finds the position in the merged run by a binary search in the other run.
 
-The order is total: equal elements keep their order. Indices beyond the end of a row are last.
+The order is total: equal elements keep their order. Padding after the end of a row is sorted last.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ from tvm_disc.tir.index import add, mul, product
 from tvm_disc.typing import Buffer, Expr
 
 CHUNK, THREADS = 1024, 256
-LONGEST = 40  # maximum number of doublings
+LONGEST = 40  # largest number of merges, each of which doubles the length of runs
 
 
 @dataclass(frozen=True)
 class SortKnobs(Knobs):
-    """Whether a thread, a block, or several blocks sort a row."""
+    """Whether a thread, a block or several blocks sort a row."""
 
     by: str = "thread"
 
 
 def plan_sorted(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with a thread per row, a block per row, or blocks and merges."""
+    """Return plans with a thread per row, with a block per row, and with several blocks
+    and merges.
+    """
     answer = in_order(plan_sort)(group, solver, machine)
     if isinstance(answer, WhyNot):
         return answer
@@ -89,13 +91,13 @@ def plan_sorted(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
 
 
 def _doublings(length: Expr, width: int) -> Expr:
-    """Return how often ``width`` must be doubled to reach ``length``."""
+    """Return how many times ``width`` must be doubled to reach ``length``."""
     tests: list[Expr] = [tirx.Cast("int64", length > (width << k)) for k in range(LONGEST)]
     return reduce(add, tests)
 
 
 class _Lines:
-    """The rows of a tensor along the sorted axis."""
+    """The rows of a tensor: the slices along the sorted axis."""
 
     def __init__(self, node: Node) -> None:
         self.node, source = node, node.inputs[0]
@@ -103,16 +105,16 @@ class _Lines:
         self.outer = [d for a, d in enumerate(source.shape) if a != self.axis]
         self.rows, self.length = product(self.outer), i64(source.shape[self.axis])
         self.dtype = "int8" if source.dtype == "bool" else source.dtype
-        self.count = i64(node.shape[self.axis])  # positions of a row's result
+        self.count = i64(node.shape[self.axis])  # length of a row of the result
         self.before = sorts_before(source.dtype, descends(node))
 
     def index(self, body: Body, row: Expr, position: Expr) -> list[Expr]:
-        """Return the tensor's index of a position in a row."""
+        """Return the tensor index of a position in a row."""
         head = list(body.low.space.split(row, self.outer))
         return [*head[: self.axis], position, *head[self.axis :]]
 
     def value(self, body: Body, row: Expr, position: Expr) -> Expr:
-        """Emit the load of an element; return its value."""
+        """Emit the load of the element at a position of a row; return its value."""
         low = body.low
         with low.scope():
             value = cast(low.at(self.node.inputs[0], self.index(body, row, position)), self.dtype)
@@ -120,14 +122,14 @@ class _Lines:
             return body.block.bind("value", value)
 
     def write(self, body: Body, row: Expr, place: Expr, position: Expr) -> None:
-        """Emit the store of a sorted index at ``place`` in its row of the result."""
+        """Emit the store of the index ``position`` at ``place`` in a row of the result."""
         low, node = body.low, self.node
         with low.scope():
             at = low.space.join(self.index(body, row, place), node.shape)
             low.store(body.outputs[0], at, cast(position, node.dtype), node.dtype)
 
     def precedes(self, one: tuple[Expr, Expr], two: tuple[Expr, Expr]) -> Expr:
-        """Return whether the (value, index) ``one`` is sorted before ``two``."""
+        """Return whether the (value, index) ``one`` is sorted before (value, index) ``two``."""
         (a, p), (b, q) = one, two
         equal = tirx.And(tirx.Not(self.before(b, a)), p < q)
         return tirx.Or(self.before(a, b), equal)
@@ -135,7 +137,9 @@ class _Lines:
     # -- in shared memory --------------------------------------------------------------------------
 
     def chunk(self, body: Body, last: bool = False) -> None:
-        """Emit a sort of 1024 indices of a row, into the result if it is the ``last`` step."""
+        """Emit a sort of 1024 indices of a row, into scratch memory, or into the result if
+        ``last``.
+        """
         block, length = typed(DeviceBlock, body.block), self.length
         values = block.shared("values", CHUNK, self.dtype)
         places = block.shared("places", CHUNK, "int64")
@@ -144,7 +148,7 @@ class _Lines:
         begin = i64(0) if last else block.bind("begin", (body.lo - row * chunks) * CHUNK)
         end = block.bind("end", tirx.min(begin + CHUNK, length))
         with strided(body, i64(CHUNK), THREADS) as k:
-            # indices beyond the end of the row are padding
+            # indices after the end of the row are padding
             block.store(places, k, begin + k)
             with block.when(begin + k < end):
                 block.store(values, k, self.value(body, row, begin + k))
@@ -161,7 +165,9 @@ class _Lines:
     def _network(
         self, body: Body, values: Buffer, places: Buffer, bounds: tuple[Expr, Expr]
     ) -> None:
-        """Emit Batcher's network over the smallest power of two that covers the range."""
+        """Emit Batcher's network for the smallest power of two that is at least the
+        range's length.
+        """
         block, (begin, end) = typed(DeviceBlock, body.block), bounds
         cells = [block.alloc(n, 1, "int64") for n in ("size", "step", "width")]
         size, step, width = cells
@@ -210,14 +216,14 @@ class _Lines:
     # -- merges ------------------------------------------------------------------------------------
 
     def _at(self, body: Body) -> tuple[Expr, Expr, Expr]:
-        """Return (row, position, number of elements of all rows) of a task."""
+        """Return (row, position in the row, number of elements of all rows) of a task."""
         block = body.block
         row = block.bind("row", tirx.truncdiv(body.lo, self.length))
         total = block.bind("total", mul(self.rows, self.length))
         return row, block.bind("p", body.lo - row * self.length), total
 
     def merge(self, body: Body) -> None:
-        """Emit the move of one index to its place in the merged run of twice the length."""
+        """Emit the move of one index to its position in the merged run, which is twice as long."""
         block, scratch = body.block, body.scratch
         assert scratch is not None
         row, p, total = self._at(body)
@@ -243,11 +249,12 @@ class _Lines:
                 block.store(first, 0, half + 1)
             with block.otherwise():
                 block.store(last, 0, half)
-        # p - start (own run) plus first - middle (other run) elements precede it, or vice versa
+        # An index of the left run is preceded by p - start indices of its run and first - middle of
+        # the other; for the right run the formula is the same.
         block.store(scratch, target + p + first[i64(0)] - middle, mine)
 
     def result(self, body: Body, rounds: Expr) -> None:
-        """Emit the store of one index after the last round."""
+        """Emit the store of one index into the result, after all merges."""
         block = body.block
         assert body.scratch is not None
         row, p, total = self._at(body)

@@ -22,31 +22,33 @@ from tvm_disc.typing import Buffer, Expr
 
 
 class TileSizes(Protocol):
-    """Rows and columns of a tile, the depth of a slice, and the number of blocks per sum."""
+    """The sizes of a tile: rows and columns, the depth of a slice, and the number of blocks per
+    sum.
+    """
 
     @property
     def m(self) -> int:
-        """Rows of the result."""
+        """The number of rows of the result."""
 
     @property
     def n(self) -> int:
-        """Columns of the result."""
+        """The number of columns of the result."""
 
     @property
     def k(self) -> int:
-        """Steps of the summed dim that are multiplied at once."""
+        """The number of steps of the summed dim in a slice."""
 
     @property
     def parts(self) -> int:
-        """Blocks that share a sum."""
+        """The number of blocks that share a sum."""
 
 
 class TileTask:
-    """Base of the emitters of one task: sizes, origin, and epilogue.
+    """Base class of the emitters of one task: its sizes, its place in the result, and its epilogue.
 
     Attributes:
-        on_tensor_cores: whether results are stored by instructions of 16 bytes, and an only batch
-            item is not divided by; tiles of float32 on sm_80 lack the registers for these.
+        on_tensor_cores: whether results are stored by instructions of 16 bytes, and the division by
+            a batch size of 1 is omitted. Float32 tiles on sm_80 have too few registers for both.
     """
 
     on_tensor_cores = False
@@ -61,7 +63,7 @@ class TileTask:
         self._origin()
 
     def _origin(self) -> None:
-        """Compute a task's part of the sum, batch item and tile."""
+        """Bind a task's batch item, tile, and part of the sum."""
         block, tile = self.block, self.tile
         down, across = (
             block.bind("tiles", ceil_div(x, t)) for x, t in ((self.m, tile.m), (self.n, tile.n))
@@ -83,12 +85,14 @@ class TileTask:
             self.count = block.bind("count", tirx.max(tirx.min(slices - self.first, share), i64(0)))
 
     def lanes(self, count: int, begins: Sequence[Expr]) -> Lanes:
-        """Return the lanes of adjacent elements, under the facts of the plan."""
+        """Return lanes for ``count`` adjacent elements, with the facts of the plan."""
         symbols = self.view.group.symbols()
         return Lanes(self.low, count, self.facts, begins, symbols, self.view.packed)
 
     def store_one(self, i: Expr, j: Expr, total: Expr) -> None:
-        """Emit the store of a sum through the epilogue; to scratch memory if blocks share sums."""
+        """Emit the epilogue of a sum and its store; if blocks share sums, only a store to scratch
+        memory.
+        """
         view, low, anchor = self.view, self.low, self.view.node
         flat = view.flat(self.g, i, j)
         if self.tile.parts > 1:
@@ -102,7 +106,9 @@ class TileTask:
         low.drop_reader(anchor)
 
     def store_adjacent(self, i: Expr, j: Expr, sums: Buffer, at: Expr, count: int) -> None:
-        """Emit the stores of ``count`` adjacent sums of a row, which begin at ``sums[at]``."""
+        """Emit the epilogue and the stores of ``count`` adjacent sums, which begin at
+        ``sums[at]``.
+        """
         view, anchor = self.view, self.view.node
         lanes = self.lanes(count, [j])
 

@@ -6,10 +6,10 @@
         multiply this slice: every thread loads ROWS + COLUMNS values for ROWS x COLUMNS sums
         store the next slice to the other half of shared memory
 
-In shared memory k is the outermost dim, so that a thread loads four values at once. Operands that
-are read along k are transposed on the way, and without swizzling all stores of a warp would go to
-few banks. Position x of step kk is stored at ``x ^ swizzle(kk)``, where the swizzle is a multiple
-of four: adjacent values stay adjacent, and stores of a warp go to different banks. Values out of
+In shared memory k is the outermost dim, so that a thread loads four values at once. An operand that
+is read along k is transposed by the copy; without a swizzle, all stores of a warp would go to few
+banks. So position x of step kk is stored at ``x ^ swizzle(kk)``. The swizzle is a multiple of four:
+groups of four values stay adjacent, and the stores of a warp go to different banks. Values out of
 bounds are 0.
 """
 
@@ -33,13 +33,13 @@ from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import add
 from tvm_disc.typing import Buffer, Expr
 
-UNROLLED_COPIES = 8  # maximum copy steps whose positions are computed before the loop over slices
+UNROLLED_COPIES = 8  # most copy steps for which positions are computed before the loop over slices
 BANKS = 32
 
 
 @dataclass(frozen=True)
 class TileKnobs(Knobs):
-    """Tile of the result, slice of k, and the part of each thread.
+    """Size of a tile of the result, steps of k per slice, and rows and columns per thread.
 
     ``parts``: blocks that share a sum. ``wide``: whether copies move several elements at once.
     """
@@ -54,20 +54,22 @@ class TileKnobs(Knobs):
 
     @property
     def threads(self) -> int:
-        """Threads per block."""
+        """The number of threads per block."""
         return self.m // self.rows * (self.n // self.columns)
 
 
 @dataclass(frozen=True)
 class Side:
-    """How an operand is copied: ``lanes`` adjacent elements at once, along k or its other dim."""
+    """How an operand is copied: ``lanes`` adjacent elements at once, along k or along its other
+    dim.
+    """
 
-    first: bool  # whether it is A
+    first: bool  # whether the operand is A
     along_k: bool
     lanes: int
 
     def swizzle(self, kk: Expr, extent: int, depth: int) -> Expr:
-        """Return the swizzle of positions of step ``kk``, which avoids bank conflicts of stores."""
+        """Return the swizzle of step ``kk``, which avoids bank conflicts of transposed stores."""
         if not self.along_k:
             return i64(0)
         chunks = depth // self.lanes
@@ -78,7 +80,10 @@ class Side:
 
 @dataclass(frozen=True)
 class TilePlan:
-    """Operands and tile of a matmul, how operands are copied, and the sizes that are multiples."""
+    """The arguments from which a matmul tile is emitted.
+
+    ``facts`` are sizes that may be assumed to be multiples of the number of lanes.
+    """
 
     view: TileView
     tile: TileKnobs
@@ -93,7 +98,7 @@ class TilePlan:
 
 
 class _Copy:
-    """The share of one thread in the copies of an operand."""
+    """The copies of an operand to shared memory by one thread."""
 
     def __init__(self, tile: _Tile, side: Side, name: str) -> None:
         self.of, self.side = tile, side
@@ -114,7 +119,9 @@ class _Copy:
             self.places = [self._place(i64(s)) for s in range(self.steps)]
 
     def _place(self, step: Expr) -> Expr:
-        """Return the row or column of a step, with index parts that all slices share bound."""
+        """Return the row or column of a copy step; bind index parts that do not depend on the
+        slice.
+        """
         tile = self.of
         x, _ = self._within(step)
         at = tile.block.bind("i" if self.side.first else "j", self.origin + x)
@@ -122,13 +129,13 @@ class _Copy:
         return at
 
     def _within(self, step: Expr) -> tuple[Expr, Expr]:
-        """Return position and depth, in the tile, of a step's chunk."""
+        """Return (row or column, k), relative to the tile, of a copy step's first element."""
         major = add(self.major, step * self.apart)
         return (major, self.minor) if self.side.along_k else (self.minor, major)
 
     @contextmanager
     def _step(self) -> Iterator[list[tuple[Expr, Expr | None]]]:
-        """Yield the steps, with their positions if precomputed."""
+        """Yield the copy steps, with their rows or columns if these were computed before."""
         mine = self.of.thread < self.chunks
         with nullcontext() if self.chunks >= self.of.knobs.threads else self.of.block.when(mine):
             if self.places:
@@ -138,7 +145,7 @@ class _Copy:
                     yield [(step, None)]
 
     def fetch(self, first: Expr) -> None:
-        """Emit loads of the slice from ``first`` on, into registers."""
+        """Emit loads of the slice that begins at step ``first`` of k, into registers."""
         block, low, lanes = self.of.block, self.of.low, self.side.lanes
         with self._step() as steps:
             for step, place in steps:
@@ -161,7 +168,7 @@ class _Copy:
                 tile.block.store(self.stage, step * side.lanes + number, value)
 
     def put(self, half: Expr) -> None:
-        """Emit stores of the loaded values to a half of shared memory."""
+        """Emit stores of the loaded slice to one half of shared memory."""
         block, side, lanes = self.of.block, self.side, self.side.lanes
         with self._step() as steps:
             for step, _ in steps:
@@ -177,7 +184,7 @@ class _Copy:
                     block.store(self.room, at, self.stage[step * lanes + lane])
 
     def take(self, to: Buffer, half: Expr, kk: Expr, thread: Expr, count: int) -> None:
-        """Emit loads of the values of step ``kk`` that a thread multiplies."""
+        """Emit loads of the ``count`` values of step ``kk`` that a thread multiplies."""
         chunk = min(4, count)
         apart = self.extent // count
         swizzle = self.side.swizzle(kk, self.extent, self.depth)
@@ -195,8 +202,11 @@ class _Copy:
 def operand(
     view: TileView, low: Any, side: Side, g: Expr, place: tuple[Expr, Expr], lane: Expr
 ) -> Expr:
-    """Return an element of A or B: lane ``lane`` of the adjacent elements at ``place``, which is
-    (row or column, k).
+    """Return an element of A or B.
+
+    Args:
+        place: (row or column, k) of the first of several adjacent elements.
+        lane: index of the element among these.
     """
     at, kk = place
     along, across = (i64(0), lane) if side.along_k else (lane, i64(0))
@@ -206,7 +216,7 @@ def operand(
 
 
 class _Tile(TileTask):
-    """Emits the tile of one task."""
+    """Emits the computation of one tile of the result."""
 
     def __init__(self, plan: TilePlan, body: Body) -> None:
         super().__init__(plan.view, plan.tile, plan.facts, body)
@@ -220,7 +230,7 @@ class _Tile(TileTask):
         self.a, self.b = _Copy(self, plan.a, "a"), _Copy(self, plan.b, "b")
 
     def emit(self) -> None:
-        """Emit all slices, then the stores."""
+        """Emit the loop over slices, then the stores."""
         block, low, knobs = self.block, self.low, self.knobs
         with low.loop("s", knobs.rows * knobs.columns, kind="unrolled") as s:
             block.store(self.sums, s, const(0, self.dtype))
@@ -260,8 +270,8 @@ class _Tile(TileTask):
     # -- the sums --------------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Emit stores of the sums through the epilogue, or to scratch memory if blocks share
-        sums.
+        """Emit the epilogue and stores of the sums; if blocks share sums, stores to
+        scratch memory.
         """
         block, low, knobs = self.block, self.low, self.knobs
         chunk_r, chunk_c = min(4, knobs.rows), min(4, knobs.columns)

@@ -36,11 +36,11 @@ from tvm_disc.tir.builder import i64, index_var
 from tvm_disc.tir.index import IndexSpace, ceil_div, mul, product
 from tvm_disc.typing import Expr
 
-SPLIT_FROM = 512  # smallest k that is split among blocks
+SPLIT_FROM = 512  # smallest k that is split among several blocks
 
 
 class Tiling(ABC):
-    """The plans of one matmul in tiles of one kind."""
+    """Builds the plans of one matmul, for tiles of one kind."""
 
     def __init__(self, tiled: TileView, solver: Solver, machine: Machine) -> None:
         assert machine.device is not None
@@ -59,7 +59,7 @@ class Tiling(ABC):
     def _emit(
         self, tile: Any, sides: tuple[Side, Side], facts: Sequence[Expr], wide_store: bool
     ) -> Callable[[Body], None]:
-        """Return the emitter of a task."""
+        """Return a function that emits the code of a task."""
 
     @abstractmethod
     def _work(self, tile: Any, tasks: Expr) -> Work:
@@ -79,7 +79,7 @@ class Tiling(ABC):
         ]
 
     def _with_wide(self, tile: Any) -> Plan:
-        """Return a plan without needs, and the plan that replaces it if the facts hold."""
+        """Return a plan without needs; its ``wide`` plan, if any, uses vector copies."""
         plan = self._plan(tile)
         reason = self._why_not_wide()
         if reason is not None:
@@ -89,12 +89,16 @@ class Tiling(ABC):
         return replace(plan, wide=wide, notes={**plan.notes, "lanes": f"several if {facts}"})
 
     def _why_not_wide(self) -> str | None:
-        """Return None if operands can be copied by vectors, else the reason, "" if it is plain."""
+        """Return why operands cannot be copied by vectors; None if they can, "" if no note is
+        needed.
+        """
         few = max(self.a.lanes, self.b.lanes) > 1 and len(self.facts) <= MOST_FACTS
         return None if few else ""
 
     def _side(self, first: bool) -> tuple[Side, list[Expr]]:
-        """Return the best way to copy an operand, and the facts that it requires."""
+        """Return how an operand is copied, along k or its other dim, and the facts that this
+        requires.
+        """
         lanes = lanes_of_operand(self.group, self.node.inputs[0 if first else 1])
         for along_k in (first, not first):
             side = Side(first, along_k, lanes)
@@ -104,8 +108,9 @@ class Tiling(ABC):
         return Side(first, first, 1), []
 
     def _facts(self, side: Side) -> list[Expr] | None:
-        """Return the sizes that must be multiples for vector copies; None if elements are not
-        adjacent.
+        """Return the sizes that must be multiples of the number of lanes for vector copies.
+
+        None if elements along the side's dim are not adjacent in memory.
         """
         if side.along_k and not self.view.along_k(side.lanes):
             return None
@@ -124,7 +129,7 @@ class Tiling(ABC):
         return [*lanes.wanted, *edge]
 
     def _wide_store(self, tile: Any) -> list[Expr] | None:
-        """Return the facts for vector stores of results; None if these are impossible."""
+        """Return the facts that vector stores of results require; None if these are impossible."""
         lanes = self._stored_lanes(tile) if tile.wide and tile.parts == 1 else 1
         if lanes == 1 or not plain_epilogue(self.group, self.solver):
             return None
@@ -175,7 +180,7 @@ class Tiling(ABC):
 
 
 class Tiles(Tiling):
-    """Plans whose sums are added up by the threads, in registers."""
+    """Builds plans with tiles whose sums the threads add up in registers."""
 
     def _fits(self, tile: TileKnobs) -> bool:
         room = self.device.shared_bytes // item_bytes(self.dtype)
@@ -196,9 +201,9 @@ class Tiles(Tiling):
         busy = multiplies * costs.multiply + loads * costs.shared
         busy += copied * (costs.load + costs.shared)
         slices = ceil_div(ceil_div(k, tile.k), tile.parts)
-        # a single block on a multiprocessor cannot hide the latency of its pipelines
+        # the latency of its pipelines limits a block that is alone on a multiprocessor
         each = max(tile.k, round(tile.k * tile.threads * busy / costs.step))
-        # a slice is loaded, stored to shared memory and loaded again
+        # a slice waits for memory, then for shared memory
         waits = slices * 2
         return Work(tasks, tile.threads, slices * each, slices, 1.0, busy * tile.k / each, waits)
 

@@ -29,18 +29,18 @@ from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import mul, product
 from tvm_disc.typing import Expr
 
-SIDE, ROWS = 32, 8  # side of a tile, and rows of a thread block
+SIDE, ROWS = 32, 8  # side of a tile, and rows of threads in a block
 
 
 @dataclass(frozen=True)
 class MoveKnobs(Knobs):
-    """Side of a tile; 1 for no tiles."""
+    """Side of a tile; 1 is a plan without tiles."""
 
     side: int = 1
 
 
 def plan_tiles(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with a thread per element, and with tiles."""
+    """Return a plan with a thread per element, and a plan with tiles."""
     work = find_moves(group, solver, machine)
     if isinstance(work, WhyNot):
         return work

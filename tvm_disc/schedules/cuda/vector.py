@@ -1,12 +1,12 @@
 """Vector accesses: a thread reads or writes adjacent elements, 16 bytes at a time.
 
-A thread evaluates its elements one after another. If the offset of a read grows by one from lane to
-lane, and starts at a multiple of the number of lanes, one vector load fills a thread-local array
-from which the elements are taken. Index arithmetic and element rules are those of single elements.
+A thread evaluates its elements one after another. If the offset of a read grows by one per lane,
+and starts at a multiple of the number of lanes, one vector load fills a thread-local array, from
+which the elements are read. Index arithmetic and element rules are the same as for single elements.
 
 A vector access must be aligned to its size. Alignment of operands is checked at the launch
-(:class:`Aligned`). Alignment of offsets is proved, or follows from facts about dims that a plan
-requires (:meth:`Lanes.facts`).
+(:class:`Aligned`). Alignment of offsets is proved, or follows from facts about dims that are needs
+of the plan (:meth:`Lanes.facts`).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from tvm_disc.tir.index import add, product, substitute
 from tvm_disc.typing import Buffer, Expr
 
 ACCESS_BYTES = 16
-MOST_LANES = 8  # maximum number of lanes of sums
-MOST_FACTS = 4  # maximum number of facts of a plan
+MOST_LANES = 8  # largest number of lanes if lanes are terms or elements of a sum
+MOST_FACTS = 4  # largest number of facts that a plan may require
 
 
 @dataclass(frozen=True)
 class Aligned(Need):
-    """The need that operands and results are aligned to the access size; checked at the launch."""
+    """The need that operands and results are aligned to 16 bytes; tested at the launch."""
 
 
 @dataclass(frozen=True)
 class OnCapability(Need):
-    """Condition that the GPU has a compute capability, such as 90 for 9.0."""
+    """The need that the GPU has a compute capability, such as 90 for 9.0."""
 
     capability: int = 0
 
@@ -58,8 +58,9 @@ def item_bytes(dtype: str) -> int:
 def lanes_of_nodes(nodes: Sequence[Node], work: int) -> int:
     """Return the number of elements per thread.
 
-    This is 16 bytes of the narrowest type. It is halved, down to 4, while the widest type takes
-    more than 32 bytes or the thread more than 256 operations (``work`` per element).
+    It is the number of elements of the narrowest type in 16 bytes. It is halved, but not below 4,
+    while the elements of the widest type take more than 32 bytes, or a thread executes more than
+    256 operations (``work`` per element).
     """
     sizes = [item_bytes(n.dtype) for n in nodes]
     lanes = ACCESS_BYTES // min(sizes)
@@ -69,7 +70,9 @@ def lanes_of_nodes(nodes: Sequence[Node], work: int) -> int:
 
 
 def lanes_of_operand(group: Group, source: Node) -> int:
-    """Return elements read at once: 16 bytes of the widest parameter that an operand depends on."""
+    """Return the number of elements per read: 16 bytes of the widest parameter that ``source``
+    reads.
+    """
     reach, widest = [source], 1
     while reach:
         node = reach.pop()
@@ -81,12 +84,12 @@ def lanes_of_operand(group: Group, source: Node) -> int:
 
 
 def stand_in(node: Node) -> Buffer:
-    """Return a buffer for a dry run of an emission."""
+    """Return a buffer for code that is emitted only to analyze its accesses."""
     return view("x", pointer("x", node.dtype), node.dtype)
 
 
 def access_lanes(dtype: str, lanes: int) -> int:
-    """Return the elements of one access; 1 if CUDA has no vector type for them."""
+    """Return the number of elements of one access; 1 if CUDA has no vector type for them."""
     dtype = storage_dtype(dtype)
     width = min(lanes, ACCESS_BYTES // item_bytes(dtype))
     known = dtype.startswith(("float32", "float64", "int", "uint")) or width == 8
@@ -96,7 +99,7 @@ def access_lanes(dtype: str, lanes: int) -> int:
 def move(
     block: Block, dtype: str, to: Buffer, at: Expr, source: Buffer, begin: Expr, count: int
 ) -> None:
-    """Emit a copy between arrays of ``dtype``, of ``count`` elements at a multiple of ``count``."""
+    """Emit a copy of ``count`` elements of ``dtype``; both offsets are multiples of ``count``."""
     width = access_lanes(dtype, count)
     for k in range(0, count, width):
         here, there = ((ramp(add(x, k), width) if width > 1 else add(x, k)) for x in (at, begin))
@@ -104,7 +107,7 @@ def move(
 
 
 def address(buffer: Buffer, index: Expr) -> Expr:
-    """Return the address of an element."""
+    """Return the address of an element of a buffer."""
     kind = PointerType(PrimType(str(buffer.dtype)), buffer.scope())
     return tirx.call_intrin(kind, "tirx.address_of", buffer[index])
 
@@ -120,10 +123,10 @@ class Lanes:
     """Evaluates ``count`` adjacent elements of one thread.
 
     Args:
-        whole: expressions that are multiples of ``count`` where this code runs.
+        whole: expressions that are multiples of ``count`` whenever this code runs.
         begins: variables that are multiples of ``count``.
-        symbols: dims that conditions for vector accesses may use.
-        flat: operands that are read by flat offset.
+        symbols: dims over which facts may be required.
+        flat: operands that are read by their row-major offset.
     """
 
     def __init__(
@@ -140,13 +143,13 @@ class Lanes:
         self.vars = [tirx.Var(f"lane{k}", "int64") for k in range(count)]
         for k, var in enumerate(self.vars):
             low.block.define(var, i64(k))
-        self.wanted: list[Expr] = []  # sizes that must be multiples of ``count``
-        self.together, self.single = 0, 0  # numbers of vector reads and of scalar reads
+        self.wanted: list[Expr] = []  # sizes that vector reads require to be multiples of ``count``
+        self.together, self.single = 0, 0  # number of vector reads, and of scalar reads
         self._cells: list[tuple[Buffer, Expr, Buffer]] = []
 
     @contextmanager
     def reading(self, buffers: dict[Node, Buffer]) -> Iterator[None]:
-        """Read operands through :meth:`load`."""
+        """Within the context, read operands through :meth:`load`."""
         for node, buffer in buffers.items():
             self.low.bind_reader(node, self._reader(node, buffer))
         try:
@@ -170,13 +173,13 @@ class Lanes:
         return self.vars[self.number]
 
     def each(self) -> Iterator[Expr]:
-        """Yield the lanes in order."""
+        """Yield the lanes in order; the yielded one is the current lane."""
         for number in range(self.count):
             self.number = number
             yield self.lane
 
     def load(self, buffer: Buffer, offset: Expr, size: Expr) -> Expr | None:
-        """Return the element from a vector load; None if it needs a scalar load."""
+        """Return the current lane's element of a vector load; None if it needs a scalar load."""
         step = self.step(offset)
         if step == 0 or self.count == 1:
             return None
@@ -195,7 +198,8 @@ class Lanes:
     def _begins_whole(self, offset: Expr, size: Expr) -> bool:
         facts = self.facts(substitute(offset, {self.lane: i64(0)}))
         if facts is not None and self.low.in_guard:
-            # The elements of a vector are all in bounds or all out of bounds.
+            # In a guard, all elements of a vector must be in bounds, or all out of bounds: the size
+            # of the operand must be a multiple, too.
             more = None if _reads_memory(offset) else self.facts(i64(size))
             facts = None if more is None else [*facts, *more]
         if facts is None:
@@ -216,9 +220,7 @@ class Lanes:
         return cell
 
     def copy(self, to: Buffer, at: Expr, source: Buffer, begin: Expr) -> None:
-        """Emit vector copies of all elements; ``begin`` and ``at`` are multiples of the number
-        of lanes.
-        """
+        """Emit vector copies of ``count`` elements; both offsets are multiples of ``count``."""
         width = access_lanes(str(to.dtype), self.count)
         to_, from_ = (self._parts(x) for x in (at, begin))
         for k in range(0, self.count, width):
@@ -228,11 +230,10 @@ class Lanes:
                 self.low.block.store(to, ramp(to_ + k, width), source[ramp(from_ + k, width)])
 
     def put(self, to: Buffer, at: Expr, source: Buffer) -> None:
-        """Emit vector stores of all elements of a thread-local array to memory; ``at`` is a
-        multiple of the number of lanes.
+        """Emit vector stores of a thread-local array to memory; ``at`` is a multiple of ``count``.
 
-        NVRTC often splits a copy from a thread-local array into stores of single elements, so that
-        16 bytes are stored by an instruction.
+        NVRTC often splits a copy from a thread-local array into stores of single elements, so 16
+        bytes are stored by an instruction in inline assembly.
         """
         width = access_lanes(str(to.dtype), self.count)
         if width * item_bytes(str(to.dtype)) != ACCESS_BYTES:
@@ -243,7 +244,7 @@ class Lanes:
             self.low.block.eval(tirx.call_extern("void", "disc_store_16", *where))
 
     def _parts(self, begin: Expr) -> Expr:
-        """Return a multiple in a form that TVM recognizes as one."""
+        """Return a multiple of ``count`` in a form in which TVM recognizes it."""
         if isinstance(begin, tirx.IntImm):
             return begin
         shift = i64(self.count.bit_length() - 1)
@@ -252,7 +253,7 @@ class Lanes:
     # -- properties of an offset -----------------------------------------------------------------
 
     def step(self, expr: Expr) -> int | None:
-        """Return the growth of an expression per lane; None if unknown."""
+        """Return the increase of an expression from lane to lane; None if it is unknown."""
         if isinstance(expr, tirx.Var):
             if expr.same_as(self.lane):
                 return 1
@@ -273,8 +274,9 @@ class Lanes:
         return 0 if all(self.step(v) == 0 for v in names) else None
 
     def facts(self, expr: Expr) -> list[Expr] | None:
-        """Return the sizes that must be multiples for ``expr`` to be a multiple; None if that
-        is not enough.
+        """Return the sizes that must be multiples of ``count`` for ``expr`` to be one.
+
+        None if multiples of sizes are not enough.
         """
         if isinstance(expr, tirx.IntImm):
             return [] if int(expr.value) % self.count == 0 else None
@@ -296,7 +298,10 @@ class Lanes:
         return any(var.same_as(b) for b in self.begins)
 
     def _fact(self, expr: Expr) -> list[Expr] | None:
-        """Return the fact that a size is a multiple; [] if it is known."""
+        """Return [size] if the size must be a multiple of ``count``; [] if it is known to be one.
+
+        None if it is not an expression over ``symbols``.
+        """
         names = [expr] if isinstance(expr, tirx.Var) else tirx.analysis.undefined_vars(expr)
         if _reads_memory(expr) or not all(any(v.same_as(s) for s in self.symbols) for v in names):
             return None
@@ -306,7 +311,7 @@ class Lanes:
 
 
 def distinct(exprs: Sequence[Expr]) -> list[Expr]:
-    """Return the expressions without repetitions."""
+    """Return the expressions without duplicates."""
     found: list[Expr] = []
     for expr in exprs:
         if not any(tvm_ffi.structural_equal(expr, other) for other in found):

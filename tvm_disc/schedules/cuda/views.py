@@ -1,7 +1,7 @@
 """Operands of tiles: matmuls, and convolutions as implicit GEMMs.
 
-``i`` are rows of A, ``j`` columns of B, ``k`` is the summed dim, ``g`` the batch item. A position
-along which a thread accesses adjacent elements is given as their start and the lane.
+``i`` are rows of A, ``j`` columns of B, ``k`` is the summed dim, ``g`` the batch item. The position
+of one of several adjacent elements is passed as the first one's position and a lane.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class TileView(Protocol):
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
-        """Batch, m, n, k."""
+        """(batch, m, n, k)."""
 
     @property
     def packed(self) -> dict[Node, Packing]:
-        """Constants that are required in packed form."""
+        """The constants that the kernel reads in a packed layout."""
 
     def a(self, low: Lowering, g: Expr, at: tuple[Expr, Expr], lanes: tuple[Expr, Expr]) -> Expr:
         """Return element (i, k) of A."""
@@ -51,7 +51,7 @@ class TileView(Protocol):
         """Return element (k, j) of B."""
 
     def along_k(self, lanes: int) -> bool:
-        """Return whether adjacent elements along k may be adjacent in memory."""
+        """Return whether elements that are adjacent along k may be adjacent in memory."""
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> Sequence[Expr]:
         """Return the output index of element (g, i, j)."""
@@ -60,12 +60,12 @@ class TileView(Protocol):
         """Return the row-major offset of element (g, i, j)."""
 
     def pixels(self, low: Lowering, i: Expr, j: Expr) -> Sequence[Expr]:
-        """Return index parts of a row and a column that are independent of k."""
+        """Return the parts of the index of row ``i`` and column ``j`` that do not depend on k."""
 
 
 @dataclass
 class Plain:
-    """A matmul, or an NCHW convolution element by element."""
+    """A matmul, or an NCHW convolution, whose operands are read element by element."""
 
     view: MatMulView | ConvView
 
@@ -125,7 +125,7 @@ class TapsFirst:
 class ChannelsLast:
     """NHWC convolution: out[pixel, oc] = sum over (taps, ic) of window[pixel, (taps, ic)] * weight.
 
-    Pixels are those of all images; groups of channels are the batch.
+    The rows are the pixels of all images; the batch items are the groups of channels.
     """
 
     group: Group
@@ -149,7 +149,7 @@ class ChannelsLast:
         return {weight: TapsFirst(self.groups)} if weight in self.group.constants else {}
 
     def _inner(self) -> tuple[list[Expr], Expr]:
-        """Return the taps, and the input channels of a group."""
+        """Return the extents of the taps, and the number of input channels of a group."""
         weight = self.node.inputs[1]
         return list(weight.shape[2:]), weight.shape[1]
 
@@ -193,7 +193,7 @@ class ChannelsLast:
 
 
 def flat_reader(buffer: Buffer, low: Lowering) -> object:
-    """Return a reader by flat offset."""
+    """Return a reader of an operand that is indexed by its row-major offset."""
     return lambda index: low.load(buffer, index[0], str(buffer.dtype))
 
 

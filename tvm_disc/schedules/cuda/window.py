@@ -2,7 +2,7 @@
 
     for each row of taps inside the image:
         load the pixels of that row that the strip's windows cover, once, into registers
-        every pixel of the strip combines those that its window covers
+        combine, for every pixel of the strip, the loaded pixels in its window
 
 In NHWC, adjacent threads compute adjacent channels, and a thread may compute several.
 """
@@ -51,19 +51,19 @@ from tvm_disc.typing import Buffer, Expr
 
 THREADS = 128
 STRIP = 4
-MOST_PIXELS = 32  # maximum pixels of a row in a thread's registers
+MOST_PIXELS = 32  # most pixels of a row in a thread's registers
 
 
 @dataclass(frozen=True)
 class WindowKnobs(Knobs):
-    """Pixels per thread, and channels at once."""
+    """Pixels per thread, and channels per thread."""
 
     strip: int
     lanes: int = 1
 
 
 def plan_window(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return a plan of strips, and contraction plans."""
+    """Return contraction plans, and a plan with strips of pixels."""
     node = group.anchor
     if node is None or not _has_windows(node):
         return WhyNot("window", "neither pooling nor a depthwise convolution")
@@ -87,14 +87,14 @@ def _has_windows(node: Node) -> bool:
 
 
 def _taps(node: Node) -> list[object]:
-    """Return the window's spatial extent."""
+    """Return the extents of the window."""
     if node.op.startswith("relax.nn.conv"):
         return list(node.inputs[1].shape[2:])
     return [i64(e) for e in contraction(node).extents]
 
 
 class _Strips:
-    """The plans of one group."""
+    """Builds the plans of one group."""
 
     def __init__(self, group: Group, node: Node, solver: Solver, machine: Machine) -> None:
         assert machine.device is not None
@@ -111,7 +111,7 @@ class _Strips:
         self.facts = self._facts() if self.last and plain_epilogue(group, solver) else None
 
     def dims(self, lanes: int) -> list[Any]:
-        """Return the tasks as dims, in memory order."""
+        """Return the extents of the tasks, in the memory order of the result."""
         *rows, width = spatial(self.node, self.node.shape)
         strips = tirx.floordiv(i64(width) + (STRIP - 1), i64(STRIP))
         channels = i64(channel(self.node, self.node.shape))
@@ -120,7 +120,9 @@ class _Strips:
         return place(self.node, self.node.shape[0], channels, [*rows, strips])
 
     def plan(self) -> Plan:
-        """Return a plan that needs no facts, with a replacement that computes several channels."""
+        """Return a plan without needs; in its ``wide`` plan, if any, a thread computes several
+        channels.
+        """
         plan = self._plan(WindowKnobs(STRIP), ())
         if self.facts is None:
             return plan
@@ -147,8 +149,9 @@ class _Strips:
         )
 
     def _facts(self) -> list[Expr] | None:
-        """Return the sizes that must be multiples for vectors of channels; None if these are
-        impossible.
+        """Return the sizes that must be multiples of the number of lanes for vectors of channels.
+
+        None if these are impossible.
         """
         space = IndexSpace(lambda a, b: bool(self.solver.known_eq(a, b)))
         low = Lowering(DeviceBlock(), space, self.solver)
@@ -189,7 +192,7 @@ class _Strips:
             self._store(knobs, body, acc, (index[0], channels), rows, begin)
 
     def _line(self, rows: Sequence[Expr], taps: Sequence[Expr]) -> tuple[Expr | None, list[Expr]]:
-        """Return the bounds check of a row of taps, and its position."""
+        """Return the bounds check of a row of taps, and its position in the image."""
         extents = spatial(self.node, self.data.shape)
         source, tests = [], list[Expr]()
         for d, (row, tap) in enumerate(zip(rows, taps, strict=True)):
@@ -243,7 +246,7 @@ class _Strips:
     def _values(
         self, knobs: WindowKnobs, body: Body, node: Node, where: Sequence[Expr], begin: Expr
     ) -> list[tuple[int, Expr]]:
-        """Return the values of adjacent channels."""
+        """Return (lane, value) of adjacent channels of a node."""
         low = body.low
         lanes = Lanes(low, knobs.lanes, self.facts or (), [begin], self.group.symbols())
         found = []

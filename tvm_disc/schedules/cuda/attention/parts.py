@@ -1,8 +1,8 @@
-"""Results of an attention: division by the sum of weights, and partial results of several blocks.
+"""The last steps of an attention: division by the sum of weights, and combination of parts.
 
-A block that sees a part of the keys stores three things in scratch memory: its result before the
-division, the maximum of its scores, and the sum of its weights. A second kernel combines them
-(Dao et al., Flash-Decoding, 2023).
+A block that processes a part of the keys stores three things in scratch memory: its result before
+the division, the maximum of its scores, and the sum of its weights. A second kernel combines the
+parts (Dao et al., Flash-Decoding, 2023).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tvm_disc.typing import Expr
 
 @dataclass(frozen=True)
 class Core:
-    """An attention and the index maps of its matmuls."""
+    """An attention, with the index maps of its two matmuls."""
 
     found: Attention
     scores: MatMulView
@@ -34,16 +34,16 @@ class Core:
 
     @property
     def dtype(self) -> str:
-        """The type of scores, weights and sums."""
+        """The dtype of scores, weights and sums."""
         return accumulator(self.found.result.dtype)
 
     @property
     def rows(self) -> Expr:
-        """Number of queries of all batch items."""
+        """The number of queries in all batch items."""
         return mul(self.values.sizes[0], self.values.m)
 
     def scratch_elems(self, parts: int) -> Expr:
-        """Return the elements of scratch memory for the partial results."""
+        """Return the number of elements of scratch memory for the results of ``parts`` parts."""
         return mul(mul(self.rows, add(i64(self.values.n), i64(2))), parts)
 
 
@@ -59,9 +59,9 @@ def exponential(x: Expr, shift: Expr) -> Expr:
 
 
 def quotient(core: Core, result: Expr, total: Expr) -> Expr:
-    """Return a result divided by the sum of weights; 0 without keys.
+    """Return a result divided by the sum of weights; 0 if there are no keys.
 
-    If a guard replaces NaN weights by 0, rows without a valid weight are 0.
+    If the model replaces NaN weights by 0 (a guard), a row whose weights are all NaN is 0.
     """
     zero = const(0, core.dtype)
     value = result / total
@@ -71,7 +71,9 @@ def quotient(core: Core, result: Expr, total: Expr) -> Expr:
 
 
 def store_result(core: Core, body: Body, place: tuple[Expr, Expr, Expr], value: Expr) -> None:
-    """Emit the store of element (g, i, column) of the result through its consumers."""
+    """Emit the operators that follow the attention at (g, i, column), and the store of their
+    results.
+    """
     low, anchor = body.low, core.found.result
     settled = low.settle("total", cast(value, anchor.dtype))
     low.bind_reader(anchor, lambda at: settled)
@@ -81,7 +83,7 @@ def store_result(core: Core, body: Body, place: tuple[Expr, Expr, Expr], value: 
 
 
 def store_part(core: Core, body: Body, part: Expr, flat: Expr, value: Expr) -> None:
-    """Emit the store of an element of a part's result."""
+    """Emit the store of one element of a part's result, before the division."""
     assert body.scratch is not None
     size = mul(core.rows, core.values.n)
     body.block.store(body.scratch, part * size + flat, value)
@@ -90,19 +92,19 @@ def store_part(core: Core, body: Body, part: Expr, flat: Expr, value: Expr) -> N
 def store_sums(
     core: Core, body: Body, parts: int, at: tuple[Expr, Expr], peak: Expr, total: Expr
 ) -> None:
-    """Emit the stores of a row's maximum and sum; ``at`` is (part, row)."""
+    """Emit the stores of a row's maximum and sum of weights; ``at`` is (part, row)."""
     assert body.scratch is not None
     for k, value in enumerate((peak, total)):
         body.block.store(body.scratch, _sums(core, parts, k) + at[0] * core.rows + at[1], value)
 
 
 def _sums(core: Core, parts: int, number: int) -> Expr:
-    """Return the offset of the maxima (0) or sums (1) of all parts."""
+    """Return the offset in scratch memory of the maxima (0) or the sums (1) of all parts."""
     return mul(mul(core.rows, add(i64(core.values.n), i64(number))), parts)
 
 
 def combine_parts(core: Core, parts: int, body: Body) -> None:
-    """Emit one element of the result from the partial results."""
+    """Emit the computation of one element of the result from the results of the parts."""
     block, low, dtype = body.block, body.low, core.dtype
     scratch = body.scratch
     assert scratch is not None

@@ -39,14 +39,14 @@ THREADS = 128
 
 @dataclass(frozen=True)
 class QueryKnobs(Knobs):
-    """Keys per step, and blocks that share the keys of a query."""
+    """Keys per step (one per thread), and blocks that share the keys of a query."""
 
     keys: int = THREADS
     parts: int = 1
 
 
 def emit_query(core: Core, knobs: QueryKnobs, body: Body) -> None:
-    """Emit one query, or a part of its keys."""
+    """Emit the attention of one query, or of one query and a part of the keys."""
     block, low = typed(DeviceBlock, body.block), body.low
     scores, values, dtype, parts = core.scores, core.values, core.dtype, knobs.parts
     batch, m, n, _ = scores.sizes
@@ -66,8 +66,8 @@ def emit_query(core: Core, knobs: QueryKnobs, body: Body) -> None:
     cells = {name: block.alloc(name, 1, dtype) for name in ("peak", "sum", "result", "score")}
     lowest, zero = const(float("-inf"), dtype), const(0, dtype)
 
-    # If values are wider than the block, the result is computed in slices, with scores recomputed
-    # per slice.
+    # If a value has more columns than the block has threads, the result is computed in slices of
+    # columns; scores are recomputed for each slice.
     with low.loop("slice", ceil_div(width, i64(THREADS))) as number:
         column = block.bind("column", number * THREADS + body.thread)
         for name, start in (("peak", lowest), ("sum", zero), ("result", zero)):
@@ -111,7 +111,7 @@ def emit_query(core: Core, knobs: QueryKnobs, body: Body) -> None:
 
 
 def _score(core: Core, body: Body, at: tuple[Expr, Expr, Expr]) -> Expr:
-    """Return one score after its chain of scales, biases and masks."""
+    """Return one score, after the scales, biases and masks that follow the matmul."""
     block, low, found, view, dtype = body.block, body.low, core.found, core.scores, core.dtype
     g, i, j = at
     acc = block.alloc("dot", 1, dtype)

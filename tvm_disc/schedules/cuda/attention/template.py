@@ -51,13 +51,13 @@ TILES = (
     FlashKnobs(32, 32, 4, 4),
     FlashKnobs(16, 64, 4, 4, parts=8),
 )
-MOST_RESULTS = 64  # elements of the result that a thread keeps in registers
-COMBINE = 256  # threads of a block of the second kernel
+MOST_RESULTS = 64  # largest number of elements of the result that a thread keeps in registers
+COMBINE = 256  # threads per block of the kernel that combines the parts
 FOLD_BARRIERS = 7  # barriers per iteration over 128 keys
 
 
 def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with a thread block per query, and with tiles of queries."""
+    """Return plans with a thread block per query, and plans with tiles of queries."""
     assert group.anchor is not None and machine.device is not None
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):
@@ -72,7 +72,7 @@ def _view(group: Group, node: Node) -> MatMulView:
 
 
 class _Attentions:
-    """The plans of one attention."""
+    """Builds the plans of one attention."""
 
     def __init__(self, core: Core, solver: Solver, machine: Machine) -> None:
         assert machine.device is not None
@@ -89,11 +89,11 @@ class _Attentions:
         self.facts = distinct([*of_q, *of_k, *of_v])
 
     def plans(self) -> list[Plan]:
-        """Return all plans, those per query first."""
+        """Return all plans; those with a block per query come first."""
         return [*(self._query(k) for k in QUERIES), *(self._tile(k) for k in self._fitting())]
 
     def _fitting(self) -> list[FlashKnobs]:
-        """Return the tiles that fit shared memory and registers."""
+        """Return the knobs of the tiles that fit shared memory and registers."""
         if isinstance(self.operands, str):
             return []
         depth, values = self.operands[0].length, self.operands[2].length
@@ -115,7 +115,7 @@ class _Attentions:
         tasks = mul(mul(batch, m), knobs.parts)
         mine = n if knobs.parts == 1 else ceil_div(i64(n), i64(knobs.parts))
         chunks = ceil_div(i64(mine), i64(THREADS))
-        # each thread reads its own row of keys; then all threads read the same rows of values
+        # Each thread reads one row of keys; then all threads read the same rows of values.
         steps = add(mul(chunks, depth), i64(mine))
         barriers = mul(chunks, FOLD_BARRIERS)
         busy, waits = self.device.costs.spread_loads * self.device.costs.load, mul(chunks, 2)
@@ -126,10 +126,10 @@ class _Attentions:
     # -- tiles -----------------------------------------------------------------------------------
 
     def _tile(self, knobs: FlashKnobs) -> Plan:
-        """Return the scalar-access plan, which has no preconditions.
+        """Return the plan with scalar accesses, which has no needs.
 
-        Its ``wide`` field is the vectorized plan, which is used if the alignment and divisibility
-        checks pass.
+        Its ``wide`` plan uses vector accesses, and is launched if operands are aligned and sizes
+        divisible.
         """
         assert not isinstance(self.operands, str)
         plan = self._flash(FlashPlan(self.core, knobs, self.operands))
@@ -156,7 +156,7 @@ class _Attentions:
         busy += (knobs.rows * knobs.columns * costs.weight_steps) * costs.multiply
         copied = knobs.keys * (length / made.operands[1].lanes + width / made.operands[2].lanes)
         busy += copied / knobs.threads * (costs.load + costs.shared)
-        # a block alone on a multiprocessor still waits for the pipes
+        # A block that is alone on a multiprocessor is limited by latency, which this ratio models.
         each = round(knobs.threads * busy / costs.step)
         steps, barriers = mul(tiles, each), mul(tiles, 5)
         waits = mul(tiles, 2)
@@ -166,12 +166,14 @@ class _Attentions:
         )
 
     def _step_ns(self, rows: int, columns: int) -> float:
-        """Return the pipe time of one thread for one step of a matmul, in nanoseconds."""
+        """Return the nanoseconds that one step of a matmul occupies the pipes for one thread."""
         costs = self.device.costs
         return rows * columns * costs.multiply + (rows + columns) / CHUNK * costs.shared
 
     def _widened(self, operand: Operand) -> tuple[Operand, list[Expr]]:
-        """Return an operand with vector copies, and the sizes that must be multiples for them."""
+        """Return an operand with vector copies, and the sizes that these require to be
+        multiples.
+        """
         lanes = lanes_of_operand(self.group, operand.node)
         facts = self._facts(replace(operand, lanes=lanes)) if lanes > 1 else None
         return (operand, []) if facts is None else (replace(operand, lanes=lanes), facts)
@@ -199,7 +201,7 @@ class _Attentions:
         if parts > 1:
             rest = partial(combine_parts, core, parts)
             passes = (Pass(tasks, emit, grid), Pass(total, rest))
-            # The pass reads only the partial results: maxima, then sums and results.
+            # The second kernel reads only partial results: first maxima, then sums and results.
             blocks = ceil_div(total, i64(COMBINE))
             works.append((Work(blocks, COMBINE, i64(3 * parts), memory=0.0, waits=2), 1))
         return Plan(

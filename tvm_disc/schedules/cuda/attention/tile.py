@@ -7,13 +7,13 @@
         weights = exp(scores - maximum), stored over the keys; rescale sums and results
         copy the values; results += weights x values, in registers
 
-A thread has the same rows of scores and of results. Sums of weights are kept per thread and added
-up at the end. Keys are loaded into registers while the previous tile is multiplied, values while
-weights are computed; loading values earlier would need more registers than three blocks of 128
-threads have. Shared memory has three regions: queries; keys, then weights; maxima, then
-values. Arrays that are read along their rows by columns of threads are stored with the row
-position innermost, in chunks of four, and chunks are exchanged (:func:`_turned`) so that the
-stores of a warp go to different banks.
+A thread computes the same rows of scores and of results. Each thread keeps its own sums of weights;
+they are added up at the end. Keys are loaded into registers while the previous tile is multiplied,
+values while weights are computed; loading values earlier would need more registers than are
+available to three concurrent blocks of 128 threads. Shared memory has three regions: queries; keys,
+then weights; maxima, then values. Queries, keys and weights are stored transposed, with the row
+innermost, so that a thread loads a chunk of four rows at once. Chunks are permuted
+(:func:`_turned`), so that the stores of a warp go to different banks.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ from tvm_disc.tir.index import add, ceil_div
 from tvm_disc.typing import UNSET, Buffer, Expr
 
 CHUNK = 4  # values that a thread loads from shared memory at once
-UNROLLED = 8  # steps of a matmul between two tests of its loop
-MOST_AHEAD = 32  # single elements of a thread that are loaded while the previous tile is multiplied
+UNROLLED = 8  # steps of a matmul between two tests of the loop condition
+# most elements that a thread loads one by one while the previous tile is multiplied
+MOST_AHEAD = 32
 
 
 @dataclass(frozen=True)
 class FlashKnobs(Knobs):
-    """Queries and keys of a tile, and the rows and columns of scores of a thread.
+    """Queries and keys per tile, and rows and columns of scores per thread.
 
     ``parts``: blocks that share the keys of a query. ``wide``: whether copies move several
     elements at once.
@@ -68,12 +69,12 @@ class FlashKnobs(Knobs):
 
     @property
     def across(self) -> int:
-        """Threads that share a row."""
+        """The number of threads that share a row."""
         return self.keys // self.columns
 
     @property
     def threads(self) -> int:
-        """Threads per block."""
+        """The number of threads per block."""
         return self.queries // self.rows * self.across
 
     def width(self, values: int) -> int:
@@ -93,7 +94,7 @@ class FlashKnobs(Knobs):
 
 @dataclass(frozen=True)
 class Operand:
-    """Queries, keys or values: rows that are copied ``lanes`` adjacent elements at once.
+    """Queries, keys or values; a copy reads ``lanes`` adjacent elements of a row at once.
 
     ``read`` returns element (row, position) of batch item g.
     """
@@ -107,7 +108,7 @@ class Operand:
 
 
 def operands_of(core: Core) -> tuple[Operand, Operand, Operand] | str:
-    """Return queries, keys and values, read by rows; or why they cannot be tiled."""
+    """Return queries, keys and values as rows, or a text why they cannot be tiled."""
     scores, values = core.scores, core.values
     depth, width = static_dim(scores.k), static_dim(values.n)
     if not depth or not width:
@@ -127,11 +128,11 @@ def operands_of(core: Core) -> tuple[Operand, Operand, Operand] | str:
 
 @dataclass(frozen=True)
 class FlashPlan:
-    """An attention in tiles.
+    """The arguments from which an attention in tiles is emitted.
 
     Attributes:
         operands: queries, keys and values, in the form in which they are copied.
-        facts: expressions that are multiples of the number of lanes of a copy.
+        facts: expressions that may be assumed to be multiples of the number of lanes of a copy.
         wide_store: whether the result is stored in vectors.
     """
 
@@ -147,27 +148,30 @@ class FlashPlan:
 
 
 def _turned(chunk: Expr, number: Expr, extent: int) -> Expr:
-    """Return the index of a chunk in row ``number`` of a shared array with rows of ``extent``
-    elements; chunks are permuted so that the stores of a warp go to different banks.
+    """Return the position of a chunk in row ``number`` of a shared array with rows of ``extent``
+    elements.
+
+    Chunks are permuted so that the stores of a warp go to different banks.
     """
     turns = min(8, extent // CHUNK)
     return tirx.bitwise_xor(chunk, tirx.bitwise_and(i64(number), i64(turns - 1)))
 
 
 def _halved(value: Expr, divisor: int) -> Expr:
-    """Return the quotient by a power of two of a value that is not negative."""
+    """Return the quotient of a nonnegative value by a power of two."""
     return tirx.shift_right(i64(value), i64(divisor.bit_length() - 1))
 
 
 class _Copy:
-    """The share of one thread in the copies of an operand's rows."""
+    """The copies of an operand's rows to shared memory by one thread."""
 
     def __init__(self, of: _Flash, operand: Operand, extent: int) -> None:
         self.of, self.operand, self.extent = of, operand, extent
         self.along = operand.length // operand.lanes
         self.chunks = extent * self.along
         self.steps = -(-self.chunks // of.knobs.threads)
-        # Many single elements have many addresses, which would not fit registers.
+        # With many single elements, the addresses would not fit registers: load just before the
+        # stores.
         self.late = operand.lanes == 1 and self.steps > MOST_AHEAD
         staged = 1 if self.late else self.steps * operand.lanes
         self.stage = of.block.alloc(f"{operand.name}_next", staged, of.dtype)
@@ -180,8 +184,9 @@ class _Copy:
             self.minor = of.block.bind("minor", at)
 
     def _each(self, emit: Callable[[Expr, Expr, Expr], None]) -> None:
-        """Emit ``emit(step, row in the tile, position)`` for each step of the thread; step 0 each
-        time if elements are not staged.
+        """Emit ``emit(step, row in the tile, position)`` for each step of the thread.
+
+        If the copy is late, elements pass through one register, and ``step`` is always 0.
         """
         of, threads, lanes = self.of, self.of.knobs.threads, self.operand.lanes
         kind = "serial" if self.late else "unrolled"
@@ -198,7 +203,7 @@ class _Copy:
     def fetch(self, origin: Expr) -> None:
         """Emit loads of the rows from ``origin`` on into registers; 0 for rows out of bounds.
 
-        If the copy is late, the next stores load them.
+        If the copy is late, nothing is loaded here; the stores load each element first.
         """
         self.origin = origin
         if not self.late:
@@ -218,7 +223,9 @@ class _Copy:
                     of.block.store(self.stage, step * operand.lanes + number, value)
 
     def _each_loaded(self, store: Callable[[Expr, Expr, Expr], None]) -> None:
-        """Emit ``store`` for each step, after its load if the copy is late."""
+        """Emit ``store`` for each step; if the copy is late, emit the load of the step
+        before it.
+        """
 
         def both(step: Expr, row: Expr, at: Expr) -> None:
             self._load(step, row, at)
@@ -227,7 +234,7 @@ class _Copy:
         self._each(both if self.late else store)
 
     def put(self, room: Buffer) -> None:
-        """Emit stores of the loaded rows, with the row innermost."""
+        """Emit stores of the loaded rows, transposed: the row index is innermost."""
         of, lanes = self.of, self.operand.lanes
 
         def store(step: Expr, row: Expr, at: Expr) -> None:
@@ -240,7 +247,7 @@ class _Copy:
         self._each_loaded(store)
 
     def put_rows(self, room: Buffer, length: int) -> None:
-        """Emit stores of the loaded rows, not transposed and ``length`` elements apart."""
+        """Emit stores of the loaded rows, not transposed; rows are ``length`` elements apart."""
         lanes = self.operand.lanes
 
         def store(step: Expr, row: Expr, at: Expr) -> None:
@@ -251,7 +258,7 @@ class _Copy:
 
 
 class _Flash:
-    """Emits the tile of one task."""
+    """Emits the computation of one tile of queries."""
 
     def __init__(self, plan: FlashPlan, body: Body) -> None:
         self.plan, self.core, self.knobs, self.body = plan, plan.core, plan.knobs, body
@@ -279,7 +286,7 @@ class _Flash:
         )
 
     def _origin(self) -> None:
-        """Compute a task's batch item, first query and share of the keys."""
+        """Bind a task's batch item, first query and range of keys."""
         block, knobs, low = self.block, self.knobs, self.low
         tiles = block.bind("tiles", ceil_div(self.m, i64(knobs.queries)))
         item = block.bind("item", tirx.truncdiv(self.body.lo, tiles))
@@ -299,12 +306,12 @@ class _Flash:
         low.resolve(self.lead)
 
     def lanes(self, count: int, begins: Sequence[Expr]) -> Lanes:
-        """Return the lanes of adjacent elements, under the facts of the plan."""
+        """Return lanes for ``count`` adjacent elements, with the facts of the plan."""
         symbols = self.core.values.group.symbols()
         return Lanes(self.low, count, self.plan.facts, begins, symbols)
 
     def emit(self) -> None:
-        """Emit all tiles of keys, then the stores."""
+        """Emit the loop over tiles of keys, then the stores."""
         block, low, knobs = self.block, self.low, self.knobs
         queries, keys, values = self.copies
         lowest, zero = const(float("-inf"), self.dtype), const(0, self.dtype)
@@ -340,7 +347,9 @@ class _Flash:
     # -- a tile of keys --------------------------------------------------------------------------
 
     def _score(self, k0: Expr) -> None:
-        """Emit the scores of the tile, after the chain of scales, biases and masks."""
+        """Emit the scores of the tile, after the scales, biases and masks that follow
+        the matmul.
+        """
         block, low, knobs, core = self.block, self.low, self.knobs, self.core
         with low.loop("s", knobs.rows * knobs.columns, kind="unrolled") as s:
             block.store(self.scores, s, const(0, self.dtype))
@@ -376,7 +385,7 @@ class _Flash:
     def _weigh(self, ahead: Callable[[], None]) -> None:
         """Emit the maxima of rows, the weights, and the rescaling of sums and results.
 
-        ``ahead`` emits loads that return meanwhile.
+        ``ahead`` emits loads whose latency this computation hides.
         """
         block, low, knobs = self.block, self.low, self.knobs
         tops = block.alloc("tops", knobs.rows, self.dtype)
@@ -411,7 +420,7 @@ class _Flash:
         combine: Callable[[Expr, Expr], Expr],
         ahead: Callable[[], None] = lambda: None,
     ) -> None:
-        """Combine a value per row with those of the threads that share the row, in order."""
+        """Combine a value per row over the threads that share the row, in a fixed order."""
         block, low, knobs = self.block, self.low, self.knobs
         room, lines = self.rooms[2], knobs.queries // CHUNK
         for q, chunk in enumerate(self._rows(self.column)):
@@ -426,7 +435,7 @@ class _Flash:
                 block.store(cells, r, combine(cells[r], theirs[r]))
 
     def _add_values(self) -> None:
-        """Emit the matmul of weights and values."""
+        """Emit the matmul of the weights and the values of the tile."""
         knobs, chunk = self.knobs, min(CHUNK, self.width)
 
         def load(key: Expr, left: Buffer, right: Buffer) -> None:
@@ -441,7 +450,7 @@ class _Flash:
     def _multiply(
         self, steps: int, load: Callable[[Expr, Buffer, Buffer], None], sums: Buffer, columns: int
     ) -> None:
-        """Emit the steps of a matmul; ``load`` loads a thread's operands of one step."""
+        """Emit a matmul; ``load`` emits the loads of a thread's operands for one step."""
         block, low, rows = self.block, self.low, self.knobs.rows
         few = next(u for u in (UNROLLED, 4, 2, 1) if steps % u == 0)
         with (
@@ -461,27 +470,29 @@ class _Flash:
     # -- indices ---------------------------------------------------------------------------------
 
     def _rows(self, number: Expr) -> list[Expr]:
-        """Return the chunks of the thread's rows in row ``number`` of a shared array."""
+        """Return the chunks that hold the thread's rows, in row ``number`` of a shared array."""
         each = range(self.knobs.rows // CHUNK)
         return [_turned(self.row + q * self.down, number, self.knobs.queries) for q in each]
 
     def _take(self, to: Buffer, room: Buffer, line: Expr, chunks: Sequence[Expr]) -> None:
-        """Emit loads of chunks of a row of a shared array; ``line`` is the index of its first
-        chunk.
+        """Emit loads of chunks of a row of a shared array.
+
+        Args:
+            line: the index of the row's first chunk.
         """
         for q, chunk in enumerate(chunks):
             self.move(to, i64(q * CHUNK), room, (line + chunk) * CHUNK, CHUNK)
 
     def move(self, to: Buffer, at: Expr, source: Buffer, begin: Expr, count: int) -> None:
-        """Emit a copy between arrays, of ``count`` elements at a multiple of ``count``."""
+        """Emit a copy of ``count`` elements between arrays; offsets are multiples of ``count``."""
         move(self.block, self.dtype, to, at, source, begin, count)
 
     def _query(self, r: Expr) -> Expr:
-        """Return the query of a thread's row."""
+        """Return the index of the query of a thread's row ``r``."""
         return self.i0 + self._spread(r, self.row, self.down)
 
     def _key(self, c: Expr) -> Expr:
-        """Return the key, in the tile, of a thread's column."""
+        """Return the index in the tile of the key of a thread's column ``c``."""
         return self._spread(c, self.column, self.knobs.across)
 
     def _spread(self, number: Expr, thread: Expr, apart: int) -> Expr:
@@ -494,10 +505,12 @@ class _Flash:
     # -- results ---------------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Emit the sums of rows, and the stores of the result or of a part of it."""
+        """Emit the reduction of the sums of weights, and the stores of the result or of a part of
+        it.
+        """
         block, low, knobs = self.block, self.low, self.knobs
         self._across(self.sums, lambda a, b: a + b)
-        block.barrier()  # before the maxima of the next task
+        block.barrier()  # shared memory is reused by the next task
         chunk = min(CHUNK, self.width)
         with low.loop("r", knobs.rows, kind="unrolled") as r:
             i = block.bind("i", self._query(r))
@@ -512,7 +525,11 @@ class _Flash:
                     self._store_chunk(r, i, q * chunk, x, chunk)
 
     def _store_chunk(self, r: Expr, i: Expr, e: Expr, x: Expr, chunk: int) -> None:
-        """Emit the stores of adjacent columns from ``x`` on, which are elements ``e`` and so on."""
+        """Emit the stores of ``chunk`` adjacent columns from ``x`` on.
+
+        Args:
+            e: the index of the first column among the thread's columns.
+        """
         block, low, core = self.block, self.low, self.core
         inside = x < self.values
         if self.plan.wide_store and chunk == CHUNK:

@@ -1,7 +1,8 @@
-"""Several adjacent columns per thread, as many as fit an access of 16 bytes.
+"""Rows along an axis that is not the last: each thread processes adjacent columns, 16 bytes at a
+time.
 
-The stages are those of single columns. A value that exists once per column exists for each of the
-thread's columns; reads take that of the current column.
+The stages are those of single columns. A value that exists once per column is kept for each of the
+thread's columns; a read returns the value of the current column.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from tvm_disc.typing import Expr
 
 
 class Columns(Threads):
-    """Adjacent columns of a thread, one per lane; the first is a multiple of the number of
-    lanes.
+    """Emits the adjacent columns of a thread, one per lane.
+
+    The index of the first column is a multiple of the number of lanes.
     """
 
     def __init__(
@@ -53,12 +55,12 @@ class Columns(Threads):
             yield lane
 
     def _bind_all(self, node: Node, values: Sequence[Expr]) -> None:
-        """Bind a value for each column."""
+        """Bind a node to one value per column."""
         self.found[node] = [self.block.bind(node.name, v) for v in values]
         self._read_by(node, lambda index: self.found[node][self.lane])
 
     def row_values(self, stage: int) -> Iterator[tuple[Node, Expr]]:
-        """Yield the per-row values of all columns before the loop of a stage."""
+        """Yield the per-column values that a stage needs before its loop."""
         for node in self.group.nodes:
             known = self.sched.per_row[node] and self.sched.stage[node] == stage
             if known and node.cls is not OpClass.REDUCE:
@@ -76,7 +78,7 @@ class Columns(Threads):
                 self._read_by(node, self._kept_reader(node))
 
     def _columns(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[list[Expr]]:
-        """Emit one pass over the rows; return the values of the reductions for each column."""
+        """Emit one pass along the columns; return the values of the reductions, for each column."""
         accs = [self._accumulators(nodes) for _ in self._each()]
         firsts = [n for n in nodes if n not in self.pairs.values()]
         with strided(self._turn(), self.count, self.threads) as j:
@@ -101,8 +103,8 @@ class Columns(Threads):
         self.lanes = None
 
     def finish(self) -> None:
-        """Emit stores of the outputs with one element per column."""
-        # stores of these columns complete before those of the next
+        """Emit stores of the outputs that have one element per column."""
+        # the stores of the stages must complete before shared memory is reused
         cast(DeviceBlock, self.block).barrier()
         with self.block.when(self.at.first()), self.low.scope():
             for _ in self._each():

@@ -1,4 +1,4 @@
-"""Accumulators of a thread along a row: single reductions, and pairs whose second uses the first.
+"""Accumulators of a thread along a row: single reductions, and pairs of dependent reductions.
 
     max, sum of exp(x - max)     s' = s exp(m - m') + exp(x - m'), where m' = max(m, x)
     mean, sum of (x - mean)^2    Welford: d = x - mean; mean += d / n; s += d (x - mean)
@@ -24,7 +24,7 @@ from tvm_disc.typing import Buffer, Expr
 
 
 def find_pairs(group: Group, sched: Schedule) -> dict[Node, Node]:
-    """Return the first reductions of a row, mapped to second ones computable in the same pass."""
+    """Return pairs of reductions that one pass can compute, as first -> second."""
     found: dict[Node, Node] = {}
     for second in group.nodes:
         first = _first(second)
@@ -36,8 +36,9 @@ def find_pairs(group: Group, sched: Schedule) -> dict[Node, Node]:
 
 
 def _first(second: Node) -> Node | None:
-    """Return the reduction that can be computed in one pass with ``second``, whose terms depend on
-    it; None if there is none.
+    """Return the reduction that one pass can compute together with ``second``, or None.
+
+    The terms of ``second`` depend on the returned reduction.
     """
     if second.cls is not OpClass.REDUCE or second.op not in ("relax.sum", "relax.mean"):
         return None
@@ -50,7 +51,7 @@ def _first(second: Node) -> Node | None:
 
 
 def _away(node: Node, second: Node, op: str) -> Node | None:
-    """Return the reduction ``op`` of x if a node is x minus that reduction."""
+    """Return the reduction ``op`` of x if ``node`` is x minus that reduction; else None."""
     if node.op != "relax.subtract" or node.dtype not in ("float32", "float64"):
         return None
     x, first = node.inputs
@@ -59,7 +60,7 @@ def _away(node: Node, second: Node, op: str) -> Node | None:
 
 
 class Sum:
-    """The accumulator of one thread for a reduction."""
+    """The accumulator of one reduction in a thread."""
 
     def __init__(self, body: Body, node: Node) -> None:
         self.body, self.block, self.nodes = body, body.block, [node]
@@ -74,15 +75,15 @@ class Sum:
         self.block.store(self.cell, 0, self.combine(self.cell[i64(0)], value))
 
     def values(self) -> list[Expr]:
-        """Return the value so far."""
+        """Return the value accumulated so far."""
         return [self.block.bind("part", self.cell[i64(0)])]
 
     def merge(self, theirs: Sequence[Expr], elements: Expr) -> None:
-        """Emit the accumulation of a partial value of ``elements`` elements."""
+        """Emit the accumulation of another thread block's value."""
         self.step(theirs[0], i64(0), None)
 
     def folded(self, threads: int, apart: int = 1, whole: bool = True) -> list[Expr]:
-        """Return the value combined over all threads, to all of them; see :func:`fold`."""
+        """Return the value combined over all threads, which all of them get; see :func:`fold`."""
 
         def combine(a: Sequence[Expr], b: Sequence[Expr]) -> list[Expr]:
             return [self.combine(a[0], b[0])]
@@ -91,7 +92,7 @@ class Sum:
 
 
 class Pair:
-    """The accumulator of one thread for a pair of reductions, with a count for means."""
+    """The accumulator of a pair of reductions in a thread; for means, with a count of elements."""
 
     def __init__(self, body: Body, first: Node, second: Node) -> None:
         self.body, self.block, self.nodes = body, body.block, [first, second]
@@ -135,8 +136,9 @@ class Pair:
         return [mean, a[1] + b[1] + away * away * a[2] * share, count]
 
     def _scaled(self, one: Sequence[Expr], largest: Expr) -> Expr:
-        """Return a sum rescaled to a different maximum; unchanged if the maximum, possibly
-        infinite, is equal.
+        """Return the sum of ``one``, rescaled to another maximum.
+
+        An equal maximum is handled separately, since the difference of infinite maxima is NaN.
         """
         same = tirx.EQ(one[0], largest)
         return tirx.Select(same, one[1], one[1] * tirx.exp(difference(one[0], largest)))
@@ -146,17 +148,18 @@ class Pair:
         return self._accumulated(self._held(), True)
 
     def _accumulated(self, held: Sequence[Expr], whole: bool) -> list[Expr]:
-        """Return the accumulated values of the whole row or of a part."""
+        """Return the values of both reductions, of a complete row (``whole``) or of a part."""
         first, second, *count = held
         if self.largest and not whole:
             return [first, second]
         if self.largest:
-            # If the maximum is infinite, exp(x - max) is NaN, and so is the sum.
+            # If the maximum is infinite, exp(x - max) of that element is NaN, so the sum must be
+            # NaN.
             return [first, self.block.bind("sum", second + difference(first, first))]
         return [self.block.bind("sum", first * count[0]), second]
 
     def merge(self, theirs: Sequence[Expr], elements: Expr) -> None:
-        """Emit the accumulation of a partial result of ``elements`` elements."""
+        """Emit the accumulation of another block's values, which are of ``elements`` elements."""
         if self.largest:
             self._keep(self._more(self._held(), theirs))
             return
@@ -165,7 +168,11 @@ class Pair:
         self._keep(self._more(self._held(), (mean, theirs[1], count)))
 
     def folded(self, threads: int, apart: int = 1, whole: bool = True) -> list[Expr]:
-        """Return the values combined over all threads, of the row or a part, to all of them."""
+        """Return the values combined over all threads, which all of them get.
+
+        Args:
+            whole: whether the values are those of a complete row, not of a part.
+        """
         found = fold_all(self.body, self._held(), self._more, self.dtype, threads, apart)
         return self._accumulated(found, whole)
 

@@ -2,14 +2,14 @@
 
 The stages are those of the CPU template (``schedules/rows/stages.py``). The threads of a block
 iterate over a row with the number of threads as stride, so that adjacent threads read adjacent
-elements, and combine their values.
+elements. Then they combine their values.
 
-    threads  one element at a time; a value that a later stage reads again is stored in an output's
+    threads one element at a time; a value that a later stage reads is stored in an output's
              memory, or recomputed
     columns  if the reduced axes are not the last: a warp processes adjacent rows, whose elements
              are adjacent in memory, and the warps of a block share them
-    lanes    16 bytes at a time
-    held     as lanes, with the row in registers: it is read once
+    lanes as threads, with accesses of 16 bytes
+    held as lanes, with the row kept in registers, so that memory is read once
     parts    blocks that share a row, with a kernel per stage: partial results are in scratch
              memory, and all blocks of the next stage combine them in the same order
 
@@ -54,15 +54,15 @@ from tvm_disc.tir.builder import const, i64, index_var
 from tvm_disc.tir.index import IndexSpace, add, ceil_div, mul, product
 from tvm_disc.typing import Expr
 
-# threads per block, if each thread processes a row
+# threads per block if each thread processes one row
 ALONE = 128
-# estimated factor of memory traffic if adjacent threads read different rows
+# estimated factor on memory traffic if adjacent threads read different rows
 APART = 2.0
-HELD = 4  # accesses per thread and operand, if rows are in registers
-MOST_HELD = 3  # maximum operands and values in registers
-# longest row that is too short for a block, and shortest row for several blocks
+HELD = 4  # vector accesses per thread and operand, if rows are kept in registers
+MOST_HELD = 3  # most operands and values kept in registers
+# longest row for which a block is too large, and shortest row for several blocks
 SHORT, LONG = 64, 8192
-SECTOR = 8  # elements in the smallest memory transaction
+SECTOR = 8  # number of 4-byte elements in the smallest memory transaction
 
 
 ALL = (
@@ -73,14 +73,15 @@ ALL = (
     RowKnobs(8, columns=32),
     RowKnobs(8, parts=32, columns=32),
 )
-COLUMN_THREADS = 256  # threads per block with columns
+COLUMN_THREADS = 256  # threads per block in plans with columns
 
 
 def plan_row(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
-    """Return plans with a thread, a warp, a block or blocks per row, by the length of the row.
+    """Return plans with a thread, a warp, a block or several blocks per row, as the row length
+    allows.
 
-    A single reduction over axes that are not the last also gets contraction plans, which have
-    lanes.
+    A single reduction over axes that are not the last also gets contraction plans, which support
+    vector reads along the result.
     """
     rows = _Rows(group, solver, machine)
     plans = [rows.plan(knobs) for knobs in ALL if rows.fits(knobs)]
@@ -94,7 +95,7 @@ def plan_row(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
 
 
 class _Rows:
-    """The plans of one group."""
+    """Builds the plans of one group."""
 
     def __init__(self, group: Group, solver: Solver, machine: Machine) -> None:
         assert machine.device is not None
@@ -103,7 +104,7 @@ class _Rows:
         whole = schedule_stages(group, solver)
         self.pairs = find_pairs(group, whole)
         seconds = {n.inputs[0] for n in self.pairs.values()}
-        # Only values that fit an output's memory are stored; blocks have no scratch row.
+        # A value is kept only if an output's memory can hold it; blocks have no scratch row.
         kept = [n for n in whole.kept if whole.storage[n] is not None and n not in seconds]
         self.held_work = RowWork(group, self.domain, whole, 1, [], "float32")
         self.work = replace(self.held_work, sched=replace(whole, kept=kept))
@@ -118,27 +119,27 @@ class _Rows:
         self.facts, self.column_facts = self._facts(False), self._facts(True)
 
     def _large(self) -> list[Node]:
-        """Return operands and results of the size of the domain."""
+        """Return the operands and results that have the size of the domain."""
         own = (*self.group.params, *self.group.outputs)
         return self.work.as_large(own, self.solver) or [self.group.outputs[0]]
 
     def fits(self, knobs: RowKnobs) -> bool:
-        """Return whether rows may be long enough."""
+        """Return whether the knobs suit the possible row lengths of the group."""
         known, columns = static_dim(self.length), static_dim(product(self.domain.tail))
         if knobs.columns > 1 and not self.domain.tail:
             return False
         apart = self.domain.tail and knobs.columns == 1 and knobs.together > 1
         if apart and columns is not None and columns >= SECTOR:
-            # adjacent elements of a row are far apart: most of each memory transaction would be
-            # wasted
+            # Adjacent elements of a row are far apart: most of each memory transaction would be
+            # wasted.
             return False
         if knobs.parts > 1:
             return self.can_share and (known is None or known >= LONG)
         return known is None or knobs.together <= 32 or known > SHORT
 
     def is_plain(self) -> bool:
-        """Return whether all results are elements of one reduction over axes that are not the
-        last.
+        """Return whether all results follow element-wise from one reduction over axes that are not
+        the last.
         """
         if not self.domain.tail or len(self.reduced) != 1:
             return False
@@ -149,7 +150,9 @@ class _Rows:
         return plain and all(self.solver.known_same_shape(s, node.shape) for s in shapes)
 
     def plan(self, knobs: RowKnobs) -> Plan:
-        """Return a plan that needs no facts, with vectorized replacements for when facts hold."""
+        """Return a plan without needs; its ``wide`` plans use vector accesses, or keep rows in
+        registers.
+        """
         plain = self._plan(knobs, ())
         facts = self.column_facts if knobs.columns > 1 else self.facts
         if facts is None or knobs.together == 1 or (knobs.columns > 1 and knobs.parts > 1):
@@ -174,21 +177,23 @@ class _Rows:
         return replace(knobs, lanes=self.lanes, columns=columns, together=together)
 
     def held(self) -> list[Node]:
-        """Return the operands whose row can be kept in registers: all reads are at the row's
-        index.
+        """Return the operands whose rows can be kept in registers, because all reads are at the
+        row's index.
         """
         plain = all(n.cls in (OpClass.ELEMWISE, OpClass.REDUCE) for n in self.group.nodes)
         return self.work.as_large(self.group.params, self.solver) if plain else []
 
     def _facts(self, columns: bool) -> list[Expr] | None:
-        """Return the sizes that must be multiples for lanes along rows, or along columns if
-        ``columns``.
+        """Return the sizes that must be multiples of the number of lanes for vector accesses.
 
-        None if few reads are vectors.
+        None if too few reads are vectors.
+
+        Args:
+            columns: whether lanes are adjacent columns; otherwise adjacent elements of a row.
         """
         if columns != bool(self.domain.tail) or any(n.op in ARG_REDUCTIONS for n in self.reduced):
             return None
-        # a pair of reductions is combined as up to three values
+        # the shared memory of ``fold``; a pair of reductions is combined as up to three values
         folded = 1.5 * COLUMN_THREADS * self.lanes * len(self.reduced) * item_bytes(self.dtype)
         if columns and folded > self.device.shared_bytes:
             return None
@@ -258,9 +263,7 @@ class _Rows:
         return plan
 
     def _spread(self, knobs: RowKnobs) -> Expr | float:
-        """Return the factor by which uncoalesced accesses increase memory traffic: adjacent threads
-        read one row, or one column of adjacent rows.
-        """
+        """Return the factor by which uncoalesced accesses increase memory traffic."""
         if not self.domain.tail:
             return APART if knobs.together == 1 else 1.0
         near = tirx.max(tirx.min(i64(product(self.domain.tail)), i64(SECTOR)), i64(1))
@@ -268,14 +271,14 @@ class _Rows:
         return near if along_row else tirx.floordiv(i64(SECTOR) + near - 1, near)
 
     def _is_done(self, stage: int) -> bool:
-        """Return whether a stage has a kernel; the last one stores a row's results."""
+        """Return whether a stage needs a kernel; the last one always does, to store the results."""
         last = stage == self.work.sched.stages - 1
         return last or bool(self.reductions(stage, self.pairs) or self.work.stores(stage))
 
     def work_of(self, knobs: RowKnobs) -> tuple[RowWork, dict[Node, Node]]:
-        """Return the stages of a plan, and its pairs of reductions.
+        """Return the stages of a plan, and the pairs of reductions that it computes in one pass.
 
-        If the row is in registers, reductions are not paired: another pass reads no memory.
+        If the row is kept in registers, there are no pairs, because another pass reads no memory.
         """
         return (self.held_work, {}) if knobs.held else (self.work, self.pairs)
 
@@ -307,9 +310,9 @@ def _row(rows: _Rows, knobs: RowKnobs, stage: int, body: Body) -> None:
 
 
 def _column(rows: _Rows, knobs: RowKnobs, body: Body, tile: Expr) -> tuple[Expr, Place]:
-    """Return a thread's row, or the first of several, and the thread's position in it.
+    """Return the row of a thread, or the first of several rows, and the thread's place in it.
 
-    Threads without a row get the last one.
+    Threads beyond the last row get the last one, with ``inside`` false.
     """
     block, columns = body.block, knobs.columns
     total = block.bind("rows", i64(rows.rows))

@@ -1,4 +1,4 @@
-"""Iteration of a block's threads over the rows of a plan, stage by stage."""
+"""Emission of the stages of a row kernel, in which several threads of a block share a row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tvm_disc.typing import UNSET, Buffer, Expr
 
 @dataclass(frozen=True)
 class RowKnobs(Knobs):
-    """Threads per row, elements at once, accesses kept in registers, blocks per row, and rows
+    """Threads per row, elements per access, accesses kept in registers, blocks per row, and rows
     per block.
     """
 
@@ -39,13 +39,14 @@ class RowKnobs(Knobs):
 
 
 class Rows(Protocol):
-    """The properties of a group's plans that the threads use.
+    """The properties of a group that the emitters of rows use.
 
     Attributes:
         reduced: the reductions.
         rows: number of rows.
-        facts: the sizes that are multiples if several elements are accessed at once.
-        column_facts: the same for adjacent columns.
+        facts: sizes that must be multiples of the number of lanes for vectors along rows; None if
+            vectors are impossible.
+        column_facts: the same for vectors of adjacent columns.
     """
 
     reduced: list[Node]
@@ -54,21 +55,21 @@ class Rows(Protocol):
     column_facts: list[Expr] | None
 
     def held(self) -> list[Node]:
-        """Return the operands whose row may be in registers."""
+        """Return the operands whose rows can be kept in registers."""
 
     def reductions(self, stage: int, pairs: dict[Node, Node]) -> list[Node]:
-        """Return the reductions of a stage."""
+        """Return the reductions of a stage, each followed by its paired second reduction."""
 
     def work_of(self, knobs: RowKnobs) -> tuple[RowWork, dict[Node, Node]]:
-        """Return the stages, and the pairs of reductions."""
+        """Return the stages of a plan, and the pairs of reductions that it computes in one pass."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Position of a thread.
+    """The position of a thread.
 
     Attributes:
-        number: index among the threads that share its row.
+        number: index among the threads that share the row.
         inside: condition that the row exists; None if it always does.
     """
 
@@ -81,12 +82,12 @@ class Place:
         return first if self.inside is None else tirx.And(first, self.inside)
 
     def count(self, count: Expr) -> Expr:
-        """Return the number of the ``count`` elements that this thread group processes."""
+        """Return ``count``, or 0 for a thread whose row does not exist."""
         return count if self.inside is None else tirx.Select(self.inside, count, i64(0))
 
 
 class Threads(Walk):
-    """A row that several threads process together."""
+    """Emits a row that several threads process together."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class Threads(Walk):
         super().emit()
 
     def emit_part(self, stage: int, part: Expr, row: Expr) -> None:
-        """Emit one stage of a part of the row; results of earlier stages are in scratch memory."""
+        """Emit one stage for a part of the row; results of earlier stages are in scratch memory."""
         self.part, self.row = part, row
         share = self.block.bind("share", self._share())
         self.begin = self.block.bind("first", part * share)
@@ -137,7 +138,9 @@ class Threads(Walk):
                     self.finish()
 
     def _found(self, stage: int) -> None:
-        """Emit the combination of a stage's partial results, and the values that follow from it."""
+        """Emit the combination of a stage's partial results, and the per-row values that follow
+        from it.
+        """
         nodes = self.rows.reductions(stage, self.pairs)
         values = self._accumulators(nodes)
         with self.low.loop("other", self.knobs.parts) as other:
@@ -161,13 +164,13 @@ class Threads(Walk):
         return tirx.max(tirx.min(self.length - part * share, share), i64(0))
 
     def _share(self) -> Expr:
-        """Return the elements per part, a multiple of the number of lanes."""
+        """Return the number of elements per part, a multiple of the number of lanes."""
         share = tirx.truncdiv(self.length + (self.knobs.parts - 1), i64(self.knobs.parts))
         lanes = i64(self.knobs.lanes)
         return tirx.truncdiv(share + (lanes - 1), lanes) * lanes
 
     def _place(self, node: Node, part: Expr) -> Expr:
-        """Return the scratch index of a part's result for this row."""
+        """Return the index in scratch memory of a reduction's partial result, for this row."""
         number = self.rows.reduced.index(node)
         rows = i64(self.rows.rows)
         return (number * rows + self.row) * self.knobs.parts + part
@@ -197,7 +200,9 @@ class Threads(Walk):
         return made
 
     def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        """Emit one pass over the row; return the values of the reductions, to all threads."""
+        """Emit one pass over the row; return the values of the reductions, which all
+        threads get.
+        """
         accs = self._accumulators(nodes)
         firsts = [n for n in nodes if n not in self.pairs.values()]
         if self.threads == 1:
@@ -216,7 +221,7 @@ class Threads(Walk):
         return [finish(n, v) for n, v in found]
 
     def _turn(self) -> Body:
-        """Return the body with threads numbered within their row."""
+        """Return the body with thread numbers that count within a row."""
         return replace(self.body, thread=self.at.number)
 
     def _folded(self, acc: Any) -> list[tuple[Node, Expr]]:
@@ -226,19 +231,19 @@ class Threads(Walk):
         return list(zip(acc.nodes, found, strict=True))
 
     def _leave(self, found: Sequence[tuple[Node, Expr]]) -> None:
-        """Emit stores of this part's results to scratch memory, by one thread."""
+        """Emit stores of this part's reductions to scratch memory, by one thread."""
         with self.block.when(self.at.first()), self.low.scope():
             for node, value in found:
                 assert self.body.scratch is not None
                 self.block.store(self.body.scratch, self._place(node, self.part), value)
 
     def finish(self) -> None:
-        """Emit stores of the outputs with one element per row, by one thread."""
+        """Emit stores of the outputs that have one element per row, by one thread."""
         if self.threads == 1:
             super().finish()
             return
         if self.part is None:
-            # stores of this row complete before reads of the next
+            # the stages of this row must complete before shared memory is reused for the next row
             cast(DeviceBlock, self.block).barrier()
         with self.block.when(self.at.first()), self.low.scope():
             super().finish()
@@ -247,7 +252,9 @@ class Threads(Walk):
 
     @contextmanager
     def _vectors(self) -> Iterator[Expr]:
-        """Emit a loop over this thread's accesses; yield their first element."""
+        """Emit a loop over this thread's vector accesses; yield the index of the first element of
+        each.
+        """
         lanes, block = self.knobs.lanes, self.block
         if not self.knobs.held:
             shift = i64(lanes.bit_length() - 1)
@@ -268,7 +275,7 @@ class Threads(Walk):
         )
 
     def _hold(self) -> None:
-        """Emit loads of the row into registers."""
+        """Emit loads of the complete row into registers."""
         lanes, held = self.knobs.lanes, self.rows.held()
         for node in held:
             size = lanes * self.knobs.held
@@ -285,8 +292,8 @@ class Threads(Walk):
             self.low.bind_reader(node, self._held_reader(node))
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
-        """Return where a value is stored; None, with registers allocated, if the row is in
-        registers.
+        """Return None; if the row is kept in registers, first allocate registers for the node's
+        values.
         """
         if self.knobs.held:
             size = self.knobs.lanes * self.knobs.held
@@ -299,7 +306,7 @@ class Threads(Walk):
         return lambda index: loaded(self.arrays[node][self._number()], node.dtype)
 
     def _number(self) -> Expr:
-        """Return the index of the current element among those in this thread's registers."""
+        """Return the index of the current element in this thread's registers."""
         assert self.lanes is not None
         return self.step_number * self.knobs.lanes + self.lanes.number
 
@@ -309,7 +316,9 @@ class Threads(Walk):
     def _step_lanes(
         self, nodes: Sequence[Node], accs: Sequence[Any], stores: Sequence[Node], j: Expr
     ) -> None:
-        """Emit adjacent elements from ``j`` on one after another, with vector stores at the end."""
+        """Emit the adjacent elements from ``j`` on one after another, then vector stores of their
+        results.
+        """
         self.lanes = lanes = self._new_lanes(j)
         self.cells = {}
         buffers = {n: b for n, b in self.body.buffers.items() if n not in self.held}
@@ -337,7 +346,7 @@ class Threads(Walk):
         self.low.store(self.cells[buffer][0], i64(self.lanes.number), value, node.dtype)
 
     def _output_of(self, node: Node) -> int:
-        """Return the index of the output whose memory stores a node."""
+        """Return the index of the output in whose memory a node is stored."""
         slot = self.sched.storage.get(node)
         return self.group.outputs.index(node) if slot is None else slot
 

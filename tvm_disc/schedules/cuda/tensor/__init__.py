@@ -1,1 +1,1 @@
-"""Matmuls on tensor cores: calls of their instructions, the code of a tile, and the plans."""
+"""Matmuls on tensor cores: instructions, the code of a tile, and the plans."""

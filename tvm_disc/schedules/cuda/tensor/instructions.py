@@ -1,8 +1,8 @@
 """Calls of tensor core instructions and asynchronous copies, which ``codegen/cuda/tensor.py``
 defines.
 
-Addresses in shared memory are integers of 32 bits. A warp's 32 threads call an instruction of the
-warp together.
+Addresses in shared memory are 32-bit integers. All 32 threads of a warp execute a warp instruction
+together.
 """
 
 from __future__ import annotations
@@ -18,55 +18,61 @@ ADDRESS = "uint32"
 CHUNK_BYTES = (
     16  # bytes of an asynchronous copy, and of a row of an 8 x 8 matrix of 16-bit elements
 )
-FRAGMENT = 4  # words that one load writes per thread
+FRAGMENT = 4  # 32-bit words per thread that one load writes
 
 
 def i32(value: int) -> Expr:
-    """Return a literal for arithmetic on thread numbers and shared addresses."""
+    """Return a literal for arithmetic with thread numbers and shared addresses."""
     return tirx.IntImm("int32", value)
 
 
 def word(value: Expr | int) -> Expr:
-    """Return a value as part of a shared address."""
+    """Return a value converted to the type of shared addresses."""
     return tirx.IntImm(ADDRESS, value) if isinstance(value, int) else tirx.Cast(ADDRESS, value)
 
 
 class Instructions:
-    """Emits the instructions into a block."""
+    """Emits the instructions into a block of statements."""
 
     def __init__(self, block: DeviceBlock) -> None:
         self.block = block
 
     def address(self, name: str, room: Buffer) -> Expr:
-        """Return the shared address of an array."""
+        """Bind and return the address of an array in shared memory."""
         found = tirx.call_extern(ADDRESS, "disc_tensor_address", address(room, i64(0)))
         return self.block.bind(name, found)
 
     def copy(self, to: Expr, source: Buffer, at: Expr, inside: Expr) -> None:
-        """Start a copy of 16 bytes from ``source[at]``; zeros are copied if not ``inside``."""
+        """Start an asynchronous copy of 16 bytes from ``source[at]``; if not ``inside``, write
+        zeros.
+        """
         bytes_ = tirx.Select(inside, i32(CHUNK_BYTES), i32(0))
         self._call("copy", to, address(source, at), bytes_)
 
     def commit(self) -> None:
-        """Make the copies that this thread has started since the last call a group."""
+        """End a group of copies: those that this thread has started since the previous call."""
         self._call("commit")
 
     def wait(self, groups: int) -> None:
-        """Wait until at most ``groups`` groups of this thread are incomplete."""
+        """Wait until at most ``groups`` of this thread's groups of copies are incomplete."""
         self._call("wait", i32(groups))
 
     def load(self, to: Buffer, begin: Expr, at: Expr, transposed: bool) -> None:
-        """Load four 8 x 8 matrices of 16-bit elements; each thread gives a row's address."""
+        """Load four 8 x 8 matrices of 16-bit elements; each thread provides the address
+        of a row.
+        """
         self._call("load_transposed" if transposed else "load", address(to, begin), at)
 
     def round(self, words: Buffer, begin: Expr) -> None:
-        """Round four float32 to TF32."""
+        """Round four words from float32 to TF32."""
         self._call("round", address(words, begin))
 
     def multiply(
         self, dtype: str, sums: Buffer, s: Expr, a: tuple[Buffer, Expr], b: tuple[Buffer, Expr]
     ) -> None:
-        """Add the product of a 16 x K and a K x 8 matrix to sums; K is 32 bytes of ``dtype``."""
+        """Add the product of a 16 x K and a K x 8 matrix to sums; K elements of ``dtype`` are 32
+        bytes.
+        """
         self._call(f"multiply_{dtype}", address(sums, s), address(*a), address(*b))
 
     def put(self, at: Expr, first: Expr, second: Expr) -> None:
@@ -81,27 +87,29 @@ class Instructions:
     # -- of a warpgroup: 128 threads call them together ------------------------------------------
 
     def room(self, name: str) -> Expr:
-        """Return the shared address of the kernel's dynamic memory, a multiple of 1024."""
+        """Return the shared address of the kernel's dynamic shared memory, aligned to
+        1024 bytes.
+        """
         found = tirx.call_extern(ADDRESS, "disc_tensor_room")
         return self.block.bind(name, found)
 
     def group_fence(self) -> None:
-        """Make this thread's copies that are complete visible to products of warpgroups."""
+        """Make this thread's completed copies visible to the products of warpgroups."""
         self._call("group_fence")
 
     def group_begin(self) -> None:
-        """Order earlier accesses of the sums before the products that follow."""
+        """Order earlier accesses to the sums before the following products."""
         self._call("group_begin")
 
     def group_multiply(self, kind: str, sums: Buffer, a: Expr, b: Expr) -> None:
-        """Start adding the product of 64 x 16 and 16 x N to sums.
+        """Start adding the product of a 64 x 16 and a 16 x N matrix to sums.
 
-        ``kind`` is the dtype, N, and whether A is stored along rows and B along columns.
+        ``kind`` consists of the dtype, N, and for A and B whether they are not contiguous along k.
         """
         self._call(f"group_multiply_{kind}", address(sums, i64(0)), a, b)
 
     def group_commit(self) -> None:
-        """Make the products that were started since the last call a group."""
+        """End a group of products: those that were started since the previous call."""
         self._call("group_commit")
 
     def group_wait(self, groups: int) -> None:
@@ -109,11 +117,11 @@ class Instructions:
         self._call("group_wait", i32(groups))
 
     def group_settle(self, sums: Buffer, s: int) -> None:
-        """Keep reads of four sums behind the last wait."""
+        """Keep the compiler from moving reads of four sums before the last wait."""
         self._call("group_settle", address(sums, i64(s)))
 
     def meet(self) -> None:
-        """Wait for the other threads of the warp."""
+        """Emit a barrier of the warp."""
         self._call("meet")
 
     def _call(self, name: str, *args: Expr) -> None:

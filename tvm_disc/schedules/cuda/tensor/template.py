@@ -1,7 +1,8 @@
 """Plans of matmuls on tensor cores: float16, bfloat16, and float32 if TF32 is allowed.
 
-Sums are float32. Plans with asynchronous copies (``wide``) require plain operands, dims that are
-multiples of 16 bytes, and aligned operands; the base plans require nothing.
+Sums are float32. Plans with asynchronous copies (``wide``) require that operands are stored as
+matrices and aligned to 16 bytes, and that their rows are multiples of 16 bytes. The other plans
+have no needs.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import ceil_div
 from tvm_disc.typing import Expr
 
-ARCHITECTURE = 80  # the first with asynchronous copies and these instructions
+# the first compute capability (8.0) with asynchronous copies and these instructions
+ARCHITECTURE = 80
 HOPPER = OnCapability("compute capability 9.0", tirx.const(True, "bool"), True, GROUPS)
 OTHERS = replace(HOPPER, assumed=False)
-# k is for 16-bit operands; a slice of float32 has half as many steps.
+# k is for 16-bit operands; a slice of float32 has half of these steps
 TILES = (
     TensorKnobs(64, 64, 64, 2, 2, 3),
     TensorKnobs(128, 128, 32, 2, 2, 3),
@@ -82,7 +84,7 @@ def plan_tensor_cores(group: Group, solver: Solver, machine: Machine) -> list[Pl
 
 
 class _TensorTiling(Tiling):
-    """The plans of one matmul on tensor cores."""
+    """Builds the plans of one matmul on tensor cores."""
 
     def __init__(self, tiled: Plain, solver: Solver, machine: Machine) -> None:
         super().__init__(tiled, solver, machine)
@@ -95,17 +97,19 @@ class _TensorTiling(Tiling):
         return super().plans([replace(t, k=t.k * 2 // self.size_bytes) for t in tiles])
 
     def of_groups(self, pairs: Sequence[tuple[GroupKnobs, GroupKnobs]]) -> list[Plan]:
-        """Return the plans of warpgroups; none if these instructions cannot read the operands."""
+        """Return the plans with warpgroup instructions; [] if these cannot read the operands."""
         return [self._with_groups(*p) for p in pairs] if self._why_not_wide() is None else []
 
     def _with_groups(self, warps: GroupKnobs, groups: GroupKnobs) -> Plan:
-        """Return the plan of a tile by instructions of warps; of warpgroups where these are."""
+        """Return a plan with warp instructions; its ``wide`` plan uses warpgroup instructions if
+        the GPU has them.
+        """
         plan, wide = self._plan(warps), self._plan(groups)
         only = self.device.architectures == (GROUPS,)
         wide = replace(wide, needs=(*wide.needs, HOPPER if only else OTHERS))
         facts = ", ".join(n.text for n in wide.needs)
         notes = {**plan.notes, "warpgroups": f"if {facts}"}
-        # A program for other GPUs, too, is planned for these.
+        # If the program is built for other GPUs too, the choice uses the cost of warp instructions.
         return replace(plan, wide=wide, notes=notes, cost=wide.cost if only else plan.cost)
 
     def _grid(self, tile: TensorKnobs) -> Grid:
@@ -147,9 +151,10 @@ class _TensorTiling(Tiling):
         held = 0
         if isinstance(tile, GroupKnobs) and tile.group:
             busy = costs.group_slice + products * costs.group
-            held = 1  # two blocks of small tiles take twice as long as one
+            held = 1  # two concurrent blocks of small tiles take twice as long as one
         slices = ceil_div(ceil_div(k, tile.k), tile.parts)
-        # a block alone waits for its pipes, and for memory that was requested stages before
+        # A block that is alone on its multiprocessor waits for its pipes, and for copies that
+        # started ``stages - 1`` slices before.
         alone = max(busy, costs.wait / (tile.stages - 1))
         each = max(1, round(alone / costs.step))
         steps = slices * each
@@ -158,7 +163,7 @@ class _TensorTiling(Tiling):
 
 
 def _along(side: Side, place: Any) -> Any:
-    """Return the stride along the dim of a side's copies."""
+    """Return the stride of an operand along the dim of its copies."""
     return place.k_stride if side.along_k else place.stride
 
 

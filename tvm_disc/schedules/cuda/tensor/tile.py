@@ -2,17 +2,17 @@
 
     start the copies of the first slices; load the first fragments of slice 0
     for each slice of k:
-        start the copy of a later slice to the stage that the last slice has left free
+        start the copy of a later slice to the stage of the previous slice, which is free
         for each 32 bytes of k:
-            load the next fragments of A and B; if they are of the next slice, wait for its copy
+            load the next fragments of A and B; if they belong to the next slice, wait for its copy
             multiply the current fragments, and add the products to sums in registers
 
-A slice of an operand is rows of chunks of 16 bytes: a row per position with chunks along k, or a
-row per step of k. Chunk c of row r is stored at ``c ^ swizzle(r)``, so that the eight rows that one
-load reads are in different banks. Values out of bounds are 0.
+A slice of an operand consists of rows of 16-byte chunks: a row per position with chunks along k, or
+a row per step of k. Chunk c of row r is stored at ``c ^ swizzle(r)``, so that the eight rows that
+one load reads are in different banks. Values out of bounds are 0.
 
-The copies are asynchronous if operands are plain and aligned (``wide``); otherwise threads copy
-element by element to one of two stages.
+The copies are asynchronous if operands are stored as matrices and aligned (``wide``). Otherwise
+threads copy element by element, to one of two stages.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from tvm_disc.schedules.group import Body
 from tvm_disc.tir.builder import const, i64, storage_dtype
 from tvm_disc.typing import Expr
 
-UNIT = 16  # rows of A, and columns of B, that one load of a warp fills
+UNIT = 16  # rows of A, or columns of B, that one load of a warp fills
 WARP = 32
-SUMS = 4  # sums of one thread in a 16 x 8 product
-BASE_STAGES = 2  # stages of the plan without asynchronous copies
+SUMS = 4  # sums per thread of a 16 x 8 product
+BASE_STAGES = 2  # stages in plans without asynchronous copies
 
 
 @dataclass(frozen=True)
 class TensorKnobs(Knobs):
-    """Tile of the result, slice of k, and its distribution.
+    """Size of a tile of the result, steps of k per slice, and their distribution.
 
     Attributes:
         down, across: number of warps along rows and columns.
-        stages: slices in shared memory.
-        parts: blocks that share a sum.
+        stages: number of slices in shared memory.
+        parts: number of blocks that share a sum.
         wide: whether copies are asynchronous.
     """
 
@@ -70,22 +70,22 @@ class TensorKnobs(Knobs):
 
     @property
     def threads(self) -> int:
-        """Threads per block."""
+        """The number of threads per block."""
         return WARP * self.down * self.across
 
     @property
     def buffers(self) -> int:
-        """Stages in shared memory."""
+        """The number of stages in shared memory."""
         return self.stages if self.wide else BASE_STAGES
 
 
 @dataclass(frozen=True)
 class TensorPlan:
-    """Operands and tile of a matmul on tensor cores.
+    """The arguments from which a matmul tile on tensor cores is emitted.
 
     Attributes:
-        places: strides of the operands, None if these are computed.
-        facts: sizes that are multiples of a chunk.
+        places: node and strides of the operands; None if copies are not asynchronous.
+        facts: sizes that may be assumed to be multiples of the elements of a chunk.
         stored: number of adjacent results that a thread stores at once.
     """
 
@@ -102,7 +102,7 @@ class TensorPlan:
 
 
 class TileOperand:
-    """An operand in shared memory: its copies by a thread, and the fragments of a warp."""
+    """An operand in shared memory: the copies of a thread, and the fragments of a warp."""
 
     def __init__(self, tile: TensorTile, side: Side, place: Any, begin: int) -> None:
         name = "a" if side.first else "b"
@@ -110,7 +110,7 @@ class TileOperand:
         knobs, block = tile.knobs, tile.block
         self.dtype = tile.view.node.inputs[0 if side.first else 1].dtype
         self.size_bytes = item_bytes(self.dtype)
-        self.chunk = CHUNK_BYTES // self.size_bytes  # elements
+        self.chunk = CHUNK_BYTES // self.size_bytes  # elements per chunk
         self.extent = knobs.m if side.first else knobs.n
         self.origin, self.size = (tile.i0, tile.m) if side.first else (tile.j0, tile.n)
         along, self.rows = knobs.k, self.extent
@@ -131,12 +131,12 @@ class TileOperand:
     # -- where chunks are ------------------------------------------------------------------------
 
     def _swizzled(self, row: Expr, chunk: Expr) -> Expr:
-        """Return the number of a chunk's place within its row."""
+        """Return the position of a chunk in its row, permuted to avoid bank conflicts."""
         if self.chunks < 2:
             return chunk
         mask, period = min(self.chunks, 8) - 1, 8
         if self.size_bytes == 4 and not self.side.along_k:
-            # a load reads single words of four rows, two chunks of each
+            # A load reads single words of four rows, and in each row two chunks.
             mask, period = mask >> 1, 4
         shift = (period // (mask + 1)).bit_length() - 1
         turn = tirx.bitwise_and(tirx.shift_right(row, i32(shift)), i32(mask))
@@ -145,7 +145,7 @@ class TileOperand:
         return tirx.bitwise_xor(chunk, turn)
 
     def _bytes(self, row: Expr, chunk: Expr) -> Expr:
-        """Return the offset of a chunk in its stage."""
+        """Return the offset in bytes of a chunk in its stage."""
         return (row * i32(self.chunks) + self._swizzled(row, chunk)) * i32(CHUNK_BYTES)
 
     def _chunk_of(self, step: Expr) -> tuple[Expr, Expr]:
@@ -157,8 +157,10 @@ class TileOperand:
     # -- asynchronous copies ---------------------------------------------------------------------
 
     def _copied(self, step: Expr) -> tuple[Expr, Expr]:
-        """Return what all slices share of a step: its shared address in stage 0, and the number of
-        steps of k that are in bounds. The offset of the next slice's chunk is in ``offsets``.
+        """Return what a copy step has in common in all slices.
+
+        This is the shared address in stage 0, and the number of steps of k that are in bounds. The
+        step's offset in the operand is in ``offsets``, and increases with each slice.
         """
         tile, place, along_k = self.of, self.at_global, self.side.along_k
         block = tile.block
@@ -174,7 +176,7 @@ class TileOperand:
         return to, block.bind("left", tirx.Select(at < self.size, tile.k - begin, i64(0)))
 
     def _begin(self) -> Expr:
-        """Return the offset of the batch item's first element."""
+        """Return the offset of the first element of the batch item."""
         tile, zero = self.of, i64(0)
         found = tile.low.locate(
             lambda: operand(tile.view, tile.low, self.side, tile.g, (zero, zero), zero)
@@ -183,7 +185,9 @@ class TileOperand:
         return tile.low.settle("begin", found[1])
 
     def copy(self, begin: Expr, stage: Expr) -> None:
-        """Start the copies of the next slice, whose first step of k is ``begin`` of this task."""
+        """Start the copies of the next slice, which begins at step ``begin`` of this task's part of
+        k.
+        """
         tile, block = self.of, self.of.block
         source = tile.body.buffers[self.at_global.node]
         k_stride = i64(1) if self.side.along_k else i64(self.at_global.k_stride)
@@ -196,12 +200,12 @@ class TileOperand:
             block.store(self.offsets, step, self.offsets[step] + apart)
 
     def _shift(self, stage: Expr) -> Expr:
-        """Return the offset of a stage in bytes."""
+        """Return the offset in bytes of a stage."""
         return word(stage) * word(self.elems * self.size_bytes)
 
     @contextmanager
     def _mine(self, step: Expr) -> Iterator[None]:
-        """Restrict a step to the threads that have a chunk."""
+        """Restrict a copy step to the threads that have a chunk in it."""
         count, threads = self.rows * self.chunks, self.of.knobs.threads
         mine = self.of.t + step * i32(threads) < i32(count)
         with nullcontext() if count % threads == 0 else self.of.block.when(mine):
@@ -210,7 +214,7 @@ class TileOperand:
     # -- copies element by element ---------------------------------------------------------------
 
     def put(self, first: Expr, stage: Expr) -> None:
-        """Copy the slice from ``first`` on."""
+        """Copy the slice that begins at step ``first`` of k, element by element."""
         tile, block, low = self.of, self.of.block, self.of.low
         with (
             low.loop("step", self.steps, kind="unrolled") as step,
@@ -235,7 +239,7 @@ class TileOperand:
     # -- fragments -------------------------------------------------------------------------------
 
     def _halves(self) -> tuple[Expr, Expr]:
-        """Return which half of a unit, and which half of 32 bytes of k, a thread addresses."""
+        """Return the half of a unit, and the half of 32 bytes along k, that a thread addresses."""
         lane = self.of.lane
         near = tirx.bitwise_and(tirx.shift_right(lane, i32(3)), i32(1))
         far = tirx.shift_right(lane, i32(4))
@@ -243,17 +247,21 @@ class TileOperand:
 
     @property
     def _first(self) -> Expr:
-        """Return the first position of the warp."""
+        """The first row or column of the warp."""
         return self.of.warp_row if self.side.first else self.of.warp_column
 
     @property
     def single(self) -> bool:
-        """Whether fragments are loaded word by word: loads transpose 16-bit elements only."""
+        """Whether fragments are loaded word by word, because loads can transpose only 16-bit
+        elements.
+        """
         return self.size_bytes == 4 and not self.side.along_k
 
     def _fragment_addresses(self) -> list[Expr]:
-        """Bind the addresses from which fragments differ by constants: one per 32 bytes of k if
-        chunks are along k, else one per unit.
+        """Bind the base addresses of fragments; other fragments are at constant distances from
+        these.
+
+        If chunks are along k, there is one per 32 bytes of k, else one per unit.
         """
         if self.single:
             return []
@@ -273,7 +281,7 @@ class TileOperand:
         return [block.bind("fragment", self.base + word(x)) for x in found]
 
     def load(self, ks: int, half: int, stage: Expr) -> None:
-        """Load the fragments of 32 bytes of k into a half of the registers."""
+        """Load the fragments of 32 bytes along k into one half of the registers."""
         tile = self.of
         shift = self.of.block.bind("shift", self._shift(stage))
         row_bytes = self.chunks * CHUNK_BYTES
@@ -305,7 +313,7 @@ class TileOperand:
 
 
 class TensorTile(TileTask):
-    """Emits the tile of one task."""
+    """Emits the computation of one tile of the result."""
 
     on_tensor_cores = True
     operand: type[TileOperand] = TileOperand
@@ -334,12 +342,12 @@ class TensorTile(TileTask):
         self.sums = block.alloc("sums", self.products * SUMS, "float32")
 
     def _shared(self, elements: int) -> tuple[Any, Expr]:
-        """Return shared memory for the operands, and its address."""
+        """Return shared memory for ``elements`` elements of the operands, and its address."""
         room = self.block.shared("room", elements, storage_dtype(self.dtype))
         return room, self.calls.address("room_at", room)
 
     def emit(self) -> None:
-        """Emit all slices, then the stores."""
+        """Emit the loop over slices, then the stores."""
         with self.low.loop("s", self.products * SUMS, kind="unrolled") as s:
             self.block.store(self.sums, s, const(0, "float32"))
         if self.knobs.wide:
@@ -351,7 +359,8 @@ class TensorTile(TileTask):
     def _slices_ahead(self) -> None:
         """Emit the loop over slices, with asynchronous copies of later slices.
 
-        Copies of slices beyond the last one store zeros, or the next task's part, to free stages.
+        Copies after the last slice write zeros, or data of the next part of k, to stages that are
+        not read.
         """
         block, low, ahead = self.block, self.low, self.knobs.stages - 1
         stages = block.alloc("stages", 2, "int32")  # current stage, free stage
@@ -378,7 +387,7 @@ class TensorTile(TileTask):
         block.barrier()
 
     def _next(self, stage: Expr) -> Expr:
-        """Return the number of the stage after one."""
+        """Return the number of the stage that follows ``stage``."""
         return tirx.Select(stage < i32(self.knobs.stages - 1), stage + i32(1), i32(0))
 
     def _slices(self) -> None:
@@ -399,7 +408,9 @@ class TensorTile(TileTask):
             block.barrier()
 
     def _puts(self, number: Expr, stage: Expr) -> None:
-        """Copy a slice of this task element by element."""
+        """Copy a slice of both operands element by element; ``number`` counts slices within this
+        task.
+        """
         begin = self.block.bind("begin", (self.first + number) * self.knobs.k)
         for one in (self.a, self.b):
             one.put(begin, stage)
@@ -408,7 +419,8 @@ class TensorTile(TileTask):
         """Emit the products of a slice whose first fragments are loaded.
 
         The next fragments are loaded before each product. ``arrived`` emits the wait for the next
-        slice and returns its stage; None if its first fragments are not loaded here.
+        slice and returns its stage. If it is None, the first fragments of the next slice are not
+        loaded here.
         """
         for ks in range(self.k_steps):
             if ks + 1 < self.k_steps:
@@ -418,18 +430,20 @@ class TensorTile(TileTask):
             self._products(ks % 2)
 
     def _loads(self, ks: int, stage: Expr) -> None:
-        """Load the fragments of 32 bytes of k; those of the first ones follow the last ones."""
+        """Load the fragments of step ``ks`` of both operands; even and odd steps use different
+        registers.
+        """
         for one in (self.a, self.b):
             one.load(ks, ks % 2, stage)
 
     def _copies(self, begin: Expr, stage: Expr) -> None:
-        """Start the copies of a slice, as one group."""
+        """Start the copies of a slice of both operands, as one group."""
         for one in (self.a, self.b):
             one.copy(begin, stage)
         self.calls.commit()
 
     def _products(self, half: int) -> None:
-        """Emit the products of the fragments in a half of the registers."""
+        """Emit the products of the fragments in one half of the registers."""
         low, columns = self.low, 2 * self.b.units
         with (
             low.loop("u", self.a.units, kind="unrolled") as u,
@@ -444,8 +458,8 @@ class TensorTile(TileTask):
     def _store(self) -> None:
         """Emit stores of the sums, 16 rows of a warp at a time.
 
-        A thread has two adjacent columns of rows that are 8 apart. Sums are exchanged through
-        shared memory, so that threads get as many adjacent columns as they store at once.
+        In registers, a thread has two adjacent columns of two rows that are 8 apart. Sums are
+        exchanged through shared memory, so that a thread gets all adjacent columns of one store.
         """
         block, low = self.block, self.low
         count = self.plan.stored
@@ -473,11 +487,11 @@ class TensorTile(TileTask):
 
     @property
     def _padded(self) -> int:
-        """Length of a row of sums in shared memory, for which stores are in different banks."""
+        """Length of a row of sums in shared memory, padded to avoid bank conflicts."""
         return self.warp_columns + 8
 
     def _exchange(self, unit: int, warp: Expr) -> None:
-        """Emit the stores of a unit's sums to the warp's part of shared memory."""
+        """Emit the stores of 16 rows of sums to the warp's part of shared memory."""
         row = tirx.shift_right(self.lane, i32(2))
         column = tirx.bitwise_and(self.lane, i32(3)) * i32(2)
         first = self.block.bind("first", warp + word((row * i32(self._padded) + column) * i32(4)))

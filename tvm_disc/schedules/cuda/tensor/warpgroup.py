@@ -5,14 +5,14 @@ memory, asynchronously:
 
     start the copies of the first slices
     for each slice of k:
-        wait for the copy of the slice; meet the other threads
+        wait for the copy of the slice; barrier of the block
         start the products of the slice
         start the copy of a later slice to the stage of the slice before the last
-        wait for the products of the last slice
+        wait for the products of the previous slice
 
-The products of a slice go on while copies are started, and through the next meeting. A row of an
-operand has 128 bytes, the swizzle that the instructions know; an operand with columns along a row
-has a block of rows for each 64 columns.
+The products of a slice continue while copies are started, and across the next barrier. A row of an
+operand has 128 bytes, to which the instructions apply their 128-byte swizzle. An operand with
+columns along a row is stored in blocks of 64 columns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tvm_disc.schedules.group import Body
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
 
-SLICE = 64  # steps of k per slice: the elements of a row of 128 bytes
+SLICE = 64  # steps of k per slice: 64 elements are a row of 128 bytes
 STEP = 16  # steps of k per instruction
 ROWS = 64  # rows per warpgroup
 WARPS = 4  # warps per warpgroup
@@ -43,20 +43,22 @@ ALIGNMENT = 1024  # alignment of dynamic shared memory, in bytes
 
 @dataclass(frozen=True)
 class GroupKnobs(TensorKnobs):
-    """A tile with two codes: by instructions of warps, and by those of warpgroups if ``group``."""
+    """A tile with warp instructions, or with warpgroup instructions if ``group``."""
 
     group: bool = False
 
     @property
     def room_bytes(self) -> int:
-        """Dynamic shared memory: the stages of both operands; later the sums of all warps."""
+        """Bytes of dynamic shared memory: the stages of both operands, reused by the sums of all
+        warps.
+        """
         stages = self.stages * (self.m + self.n) * ROW_BYTES
         sums = self.threads // WARP * 16 * (self.n + 8) * 4
         return ALIGNMENT + max(stages, sums) if self.group else 0
 
 
 def group_tile(m: int, n: int, stages: int, parts: int = 1) -> tuple[GroupKnobs, GroupKnobs]:
-    """Return the tile by instructions of warps, and by those of warpgroups."""
+    """Return the knobs of a tile with warp instructions, and with warpgroup instructions."""
     across = 4 if m > 64 else 2
     warps = GroupKnobs(m, n, SLICE // 2, 2, across, 2, parts)
     down = m // ROWS * WARPS
@@ -64,14 +66,14 @@ def group_tile(m: int, n: int, stages: int, parts: int = 1) -> tuple[GroupKnobs,
 
 
 class WarpgroupPlan(TensorPlan):
-    """A matmul by instructions of warpgroups; its operands are plain."""
+    """A matmul with warpgroup instructions; its operands are stored as matrices."""
 
     def emit(self, body: Body) -> None:
         _GroupTile(self, body).emit()
 
 
 class _GroupOperand(TileOperand):
-    """An operand in shared memory, where the instructions read it."""
+    """An operand in shared memory, from where the instructions read it."""
 
     def _fragment_addresses(self) -> list[Expr]:
         return []
@@ -85,13 +87,13 @@ class _GroupOperand(TileOperand):
         return (block * i32(SLICE) + row) * i32(ROW_BYTES) + place * i32(CHUNK_BYTES)
 
     def place(self, step: int, stage: Expr) -> Expr:
-        """Return the address of the elements of ``STEP`` steps of k."""
+        """Return the shared address of step ``step``, which is ``STEP`` steps of k."""
         step_bytes = STEP * (2 if self.side.along_k else ROW_BYTES)
         return self.base + self._shift(stage) + word(step * step_bytes)
 
 
 class _GroupTile(TensorTile):
-    """Emits the tile of one task."""
+    """Emits the computation of one tile of the result."""
 
     operand: type[TileOperand] = _GroupOperand
 
@@ -101,7 +103,8 @@ class _GroupTile(TensorTile):
     def _slices_ahead(self) -> None:
         """Emit the loop over slices.
 
-        Copies of slices beyond the last one store zeros, or the next task's part, to free stages.
+        Copies after the last slice write zeros, or data of the next part of k, to stages that are
+        not read.
         """
         block, low, ahead = self.block, self.low, self.knobs.stages - 2
         stages = block.alloc("stages", 2, "int32")  # current stage, free stage
@@ -130,7 +133,9 @@ class _GroupTile(TensorTile):
         block.barrier()
 
     def _start(self, stage: Expr, begin_a: Expr) -> None:
-        """Start the products of a slice."""
+        """Start the products of the slice in ``stage``; ``begin_a`` is the offset of the
+        warpgroup's rows.
+        """
         a, b = self.a, self.b
         assert isinstance(a, _GroupOperand) and isinstance(b, _GroupOperand)
         forms = f"{int(not a.side.along_k)}{int(not b.side.along_k)}"
