@@ -1,10 +1,10 @@
 """Vector accumulators: the partial results of a reduction inside a loop over a row.
 
-An :class:`Accumulator` has ``width`` lanes. Each lane is the reduction of the values that it
-received. The error of floating-point sums is a few units in the last place for any length: a loop
-adds at most ``BLOCK`` steps to one accumulator; then its lanes are added to a second level that
-keeps the rounding error of every addition (Knuth's TwoSum, as in the compensated sums of Neumaier
-1974). NumPy's pairwise sum has blocks of 128 on eight lanes.
+An :class:`Accumulator` has ``width`` lanes. Each lane holds the reduction of the values that were
+added to it. The error of floating-point sums is a few units in the last place for any length: a
+loop adds at most ``BLOCK`` vectors to one accumulator; then the lanes are added to a second level
+that keeps the rounding error of every addition (Knuth's TwoSum, as in the compensated sums of
+Neumaier 1974). NumPy's pairwise sum has blocks of 128 on eight lanes.
 
     lane k:  sum of x[k], x[k + width], ...
 """
@@ -40,16 +40,16 @@ from tvm_disc.typing import Buffer, Expr
 
 Combine: TypeAlias = Callable[[Expr, Expr], Expr]
 
-BLOCK = 16  # vectors added up before they are added to the compensated level
+BLOCK = 16  # vectors that are added before the sum is added to the compensated level
 NOWHERE = (1 << 63) - 1
 
 
 def make_accumulator(
     block: Block, node: Node, width: int, blocks: Expr | None = None, over_nan: bool = False
 ) -> Accumulator:
-    """Return the accumulator of a reduction with ``blocks`` blocks; None means a single one.
+    """Return an accumulator for a reduction in ``blocks`` blocks; None means a single block.
 
-    With ``over_nan``, values that are NaN may be ignored, which saves operations.
+    With ``over_nan``, the reduction may ignore NaN, which saves operations.
     """
     if node.op in ARG_REDUCTIONS:
         return _Extreme(block, node, width)
@@ -60,8 +60,9 @@ def make_accumulator(
 
 
 class Accumulator:
-    """The partial results of one reduction in ``width`` lanes on the stack, which LLVM keeps in
-    registers.
+    """The partial results of one reduction, in ``width`` lanes on the stack.
+
+    LLVM keeps them in registers.
     """
 
     two_level = False
@@ -84,7 +85,7 @@ class Accumulator:
 
     def step(self, value: Expr, position: Expr, mask: Expr | None = None) -> None:
         """Emit the reduction of a vector ``value`` at ``position`` in the row; masked lanes are
-        ignored.
+        skipped.
         """
         if mask is not None:
             value = self._masked(value, mask)
@@ -98,13 +99,13 @@ class Accumulator:
         return tirx.Select(mask, same_lanes(value, wide)[0], wide)
 
     def close_block(self) -> None:
-        """Emit the end of a block of steps."""
+        """Emit the code that ends a block of steps."""
 
     def close(self) -> None:
-        """Emit the end of all blocks; single steps may follow."""
+        """Emit the code that ends all blocks; single steps may follow."""
 
     def absorb(self, other: Accumulator) -> None:
-        """Emit code that folds a wider accumulator of the same reduction into this one."""
+        """Emit the addition of a wider accumulator of the same reduction to this one."""
         part = lane_index(self.width)
         pieces = [
             other.cells[ramp(i64(k), self.width) if self.width > 1 else i64(k)]
@@ -114,16 +115,16 @@ class Accumulator:
         self.block.store(self.cells, part, self.combine(self.cells[part], total))
 
     def lanes(self) -> Expr:
-        """Return the finished value of every lane, each an independent reduction."""
+        """Return the final value of every lane; each lane is a reduction of its own elements."""
         return finish(self.node, self.cells[lane_index(self.width)])
 
     def total(self) -> Expr:
-        """Return the reduction over all lanes."""
+        """Return the final value of the reduction over all lanes."""
         return finish(self.node, fold(self.block, self.cells, self.width, self.combine))
 
 
 class _BlockedSum(Accumulator):
-    """A sum of block sums; the rounding errors of the second level are summed separately.
+    """A sum of block sums (the second level), with a separate sum of their rounding errors.
 
     A run-time test skips the second level if there is a single block.
     """
@@ -159,13 +160,13 @@ class _BlockedSum(Accumulator):
         at = lane_index(self.width)
         with self.block.when(self.several):
             s, e = self.block.bind("s", self.sums[at]), self.block.bind("e", self.errors[at])
-            # An infinite sum has no error, though the formula gives NaN.
+            # The formula gives NaN for the error of an infinite sum, so the error is not added.
             finite = tirx.abs(s) <= same_lanes(tirx.max_value(self.dtype), s)[0]
             self.block.store(self.cells, at, tirx.Select(finite, s + e, s))
 
 
 def two_sum(block: Block, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """Return ``a + b`` rounded, and its rounding error (Knuth)."""
+    """Return ``a + b`` rounded, and its rounding error (Knuth's TwoSum)."""
     a = block.bind("s", a)
     t = block.bind("t", a + b)
     other = block.bind("other", t - a)
@@ -173,10 +174,10 @@ def two_sum(block: Block, a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 
 class _Extreme(Accumulator):
-    """argmax and argmin: the maximum or minimum and its first position, lane by lane.
+    """The accumulator of argmax and argmin: the extreme and its first position, in each lane.
 
-    NaN counts as extreme, as in NumPy. Of equal values, the lower position is chosen, so lanes
-    without a value (identity, ``NOWHERE``) are never chosen.
+    NaN counts as the extreme, as in NumPy. Of equal values, the lower position is chosen, so lanes
+    without elements (identity, ``NOWHERE``) are never chosen.
     """
 
     def __init__(self, block: Block, node: Node, width: int) -> None:
@@ -189,8 +190,8 @@ class _Extreme(Accumulator):
         tie: Expr = tirx.EQ(value, best)
         if not is_float(self.dtype):
             return tirx.Or(ahead, tirx.And(tie, earlier))
-        # The key is 1 for NaN. The greater key is chosen, then the value, then the earlier
-        # position.
+        # The key is 1 for NaN, else 0. The larger key is preferred, then the better value, then the
+        # lower position.
         fresh, seen = self._nan_key(value), self._nan_key(best)
         tie = tirx.Or(tie, fresh + seen > same_lanes(const(1, self.dtype), value)[0])
         within = tirx.Or(ahead, tirx.And(tie, earlier))
@@ -226,8 +227,8 @@ class _Extreme(Accumulator):
 
     def _position(self, where: Expr) -> Expr:
         zero, nowhere = same_lanes(i64(0), where)[0], same_lanes(i64(NOWHERE), where)[0]
-        # A position past the end means that the lane is padding; only an empty row has no other
-        # lanes.
+        # ``NOWHERE`` marks a lane without elements. If all lanes are without elements, the row is
+        # empty, and the result is 0.
         return cast(tirx.Select(where < nowhere, where, zero), self.node.dtype)
 
     def lanes(self) -> Expr:
@@ -250,7 +251,9 @@ def _tree(values: Sequence[Expr], combine: Combine) -> Expr:
 
 
 def fold(block: Block, cells: Buffer, width: int, combine: Combine) -> Expr:
-    """Return the ``width`` lanes of ``cells`` (a power of two) combined, by halving."""
+    """Return the reduction of all ``width`` lanes of ``cells``, by halving; ``width`` is a power of
+    2.
+    """
     while width > 1:
         width //= 2
         if width >= 4:
@@ -263,10 +266,11 @@ def fold(block: Block, cells: Buffer, width: int, combine: Combine) -> Expr:
 
 
 def fold_rows(block: Block, cells: Buffer, rows: int, combine: Combine) -> Expr:
-    """Return a vector of ``rows`` results: all lanes of each row of ``cells`` combined.
+    """Return a vector of ``rows`` results, each the reduction of all lanes of a row of ``cells``.
 
-    The lanes of a row are halved as in :func:`fold`. Until one vector is left, the halves of two
-    vectors are stored in one. ``rows`` must be a power of two, and at most the lanes of a row.
+    The lanes of a row are halved as in :func:`fold`. In each step, the halves of two vectors are
+    stored in one vector, until one vector is left. ``rows`` must be a power of two, and at most the
+    number of lanes of a row.
     """
     lanes = int(cells.shape[0]) // rows
     order = _pairing(rows)
@@ -284,7 +288,7 @@ def fold_rows(block: Block, cells: Buffer, rows: int, combine: Combine) -> Expr:
 
 
 def _pairing(rows: int) -> list[int]:
-    """Return the leaf of the tree that ends up at each position."""
+    """Return the row number for each leaf of the tree, so that the results are in order of rows."""
     trees = [[k] for k in range(rows)]
     while len(trees) > 1:
         pairs = zip(trees[::2], trees[1::2], strict=True)
@@ -295,8 +299,9 @@ def _pairing(rows: int) -> list[int]:
 def _halved(
     block: Block, vectors: Sequence[Expr], groups: int, lanes: int, combine: Combine
 ) -> Expr:
-    """Return the two halves of every group of lanes combined; groups of several vectors are
-    interleaved.
+    """Return the combination of the two halves of every group of lanes.
+
+    The groups of several vectors are interleaved.
     """
     size = lanes // groups
     picks = [
@@ -311,7 +316,8 @@ def _halved(
     halves = [
         tirx.Shuffle(list(vectors), [tirx.IntImm("int32", p) for p in pick]) for pick in picks
     ]
-    # Through memory, which LLVM removes: TVM's analyzer would expand every choice of a maximum.
+    # A buffer hides the value from TVM's analyzer, which would expand every choice of a maximum;
+    # LLVM removes it.
     cell = block.alloc("part", groups * len(vectors) * (size // 2), element_dtype(vectors[0]))
     low, high = (block.bind("half", h) for h in halves)
     block.store(cell, ramp(i64(0), int(cell.shape[0])), combine(low, high))

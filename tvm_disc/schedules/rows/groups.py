@@ -1,10 +1,10 @@
-"""Row groups: each stage runs over several rows, and values per row are computed together.
+"""Groups of rows: each stage runs over several rows, and their per-row values are one vector.
 
 For a single row, the stages form a dependency chain: a fold over the lanes of a register, a
 division or a square root, then a loop that waits for the result. Here, every stage runs over all
 rows of a group before the next stage begins. A reduction leaves one register per row. A tree of
-shuffles folds these registers together, and the values that depend on the results are computed for
-all rows at once. What remains are independent loops along rows.
+shuffles reduces these registers to one vector with a lane per row, and the values that depend on
+the results are computed for all rows at once. The loops along rows are then independent.
 
     for row of group: cells[row] = max of x, lane by lane      values[rows] = folded cells
     for row of group: cells[row] = sum of exp(x - values[row]) ...
@@ -51,7 +51,7 @@ from tvm_disc.typing import Buffer, Expr
 class RowGroups:
     """Emits the rows of a body in groups.
 
-    If ``at_once``, the values per row are computed by one vector for all rows of a group, otherwise
+    If ``at_once``, the per-row values of all rows of a group are computed as one vector, otherwise
     row by row.
     """
 
@@ -65,8 +65,9 @@ class RowGroups:
             for n in work.group.nodes
             if self.sched.per_row[n]
         }
-        self.known: list[Node] = []  # nodes whose values per row have been computed, in order
-        self.cells: dict[Node, Buffer] = {}  # the lanes of each row's reduction
+        self.known: list[Node] = []  # nodes whose per-row values have been computed, in order
+        # the partial results of each row's reduction, a register per row
+        self.cells: dict[Node, Buffer] = {}
         for node in work.group.nodes:
             if node.cls is OpClass.REDUCE and self._folds(node):
                 self._make_cells(node)
@@ -79,7 +80,7 @@ class RowGroups:
     def _make_cells(self, node: Node) -> None:
         dtype, lanes = accumulator(node.inputs[0].dtype), self.work.lanes
         cells = self.block.alloc("cells", self.most * lanes, dtype)
-        # A group may have fewer rows, but all are folded.
+        # A group may have fewer rows, but the fold reads the cells of all.
         empty = tirx.Broadcast(REDUCERS[node.op].identity(dtype), lanes)
         for k in range(self.most):
             self.block.store(cells, ramp(i64(k * lanes), lanes), empty)
@@ -88,8 +89,8 @@ class RowGroups:
     def emit(self, short: Sequence[int] = ()) -> None:
         """Emit rows ``[lo, hi)``.
 
-        There is one body for rows of at most each number of ``short`` elements, or if rows are
-        whole registers, for exactly that number.
+        For each number in ``short``, there is a body for rows of at most that number of elements;
+        if row lengths are multiples of a register, of exactly that number.
         """
         if not short:
             self._all_rows(0)
@@ -103,7 +104,7 @@ class RowGroups:
     def _fits(self, length: Expr, reach: int) -> Expr:
         """Return the condition that rows of this length use the body for ``reach`` elements.
 
-        Masked lanes read an element that exists, so an empty row is excluded.
+        Empty rows are excluded, since masked lanes read the first element.
         """
         if self.whole:
             return length == reach
@@ -112,7 +113,7 @@ class RowGroups:
         return tirx.And(length > 0, length <= reach)
 
     def _all_rows(self, reach: int) -> None:
-        """Emit rows ``[lo, hi)`` of at most ``reach`` elements; 0 means any number."""
+        """Emit rows ``[lo, hi)`` of at most ``reach`` elements; with 0, of any length."""
         block, low, body = self.block, self.low, self.body
         self.reach = reach
         length = tirx.max(product(self.work.domain.inner), i64(1))
@@ -132,8 +133,9 @@ class RowGroups:
             self.past.end()
 
     def _past_caches(self, length: Expr) -> PastCaches | None:
-        """Return the non-temporal stores for large outputs of whole rows that are not read again;
-        None if there are none.
+        """Return non-temporal stores for outputs of the domain's shape that are not read again.
+
+        None if the outputs are too small, or the target has none.
         """
         work, full = self.work, self.work.domain.full
         large = work.as_large(work.group.outputs, self.low.solver)
@@ -143,7 +145,7 @@ class RowGroups:
         return PastCaches.of(self.block, buffers, (product(full), length), width, work.far)
 
     def _loops(self, first: Expr, count: Expr, stage: int, ahead: Expr) -> None:
-        """Emit a stage's loop over each row of the group."""
+        """Emit the loop of a stage along each row of the group."""
         with self.low.loop("k", count) as k:
             row = self.block.bind("r", first + k)
             outer = self.low.space.split(row, self.work.domain.outer)
@@ -161,7 +163,7 @@ class RowGroups:
         return walk
 
     def _leave(self, node: Node, acc: Accumulator, k: Expr) -> None:
-        """Keep a row's reduction lane by lane, or its result if it has no cells."""
+        """Emit the stores of a row's partial results, or of its result if the node has no cells."""
         if node in self.cells:
             lanes = self.work.lanes
             at = ramp(k * lanes, lanes)
@@ -170,8 +172,8 @@ class RowGroups:
             self._put(node, k, acc.total())
 
     def _row_values(self, first: Expr, count: Expr, stage: int) -> None:
-        """Emit the values per row that are known after a stage; after the last one, the outputs
-        per row.
+        """Emit the per-row values that are known after a stage; after the last one, also the
+        outputs.
         """
         done = self.work.reductions(stage)
         for node in done:
@@ -198,8 +200,8 @@ class RowGroups:
 
     @contextmanager
     def _rows(self, first: Expr, count: Expr) -> Iterator[tuple[Expr, Expr]]:
-        """Yield the rows of the group and their positions in :attr:`values`, as a vector or one
-        by one.
+        """Yield the rows of the group, and their positions in :attr:`values`: one vector, or one by
+        one.
         """
         if not self.at_once:
             with self.low.loop("k", count) as k:
@@ -210,7 +212,7 @@ class RowGroups:
             yield ramp(first, self.most), ramp(i64(0), self.most)
 
     def _fold(self, node: Node) -> None:
-        """Emit the fold of a node's cells to one value per row."""
+        """Emit the reduction of a node's cells to one value per row."""
         total = fold_rows(self.block, self.cells[node], self.most, REDUCERS[node.op].combine)
         self._put(node, ramp(i64(0), self.most), finish(node, total))
 
@@ -225,10 +227,12 @@ class RowGroups:
 
 
 class OfRows(Walk):
-    """The values per row, for a vector of rows or a single one."""
+    """Emits the per-row values, for a vector of rows or for a single row."""
 
     def place(self, node: Node, position: int) -> None:
-        """Return None: kept values have one element per position of a row."""
+        """Return None: kept values have an element per position of a row, so none are
+        stored here.
+        """
 
 
 __all__ = ["RowGroups", "group_scratch", "rows_of_group"]

@@ -1,6 +1,6 @@
-"""Traversals of the *row* (stitch) template: how the stages of one row become loops.
+"""Traversals of the *row* (stitch) template: the loops for the stages of a row.
 
-along    vectors along a contiguous row; the last one is masked
+along vectors along a contiguous row; the last vector is masked
 single   element by element, for values that cannot be computed as vectors
 across   short rows: one row per lane, and no fold over lanes
 column   the reduced axes are not the last ones: lanes are adjacent columns
@@ -38,23 +38,23 @@ from tvm_disc.tir.index import add, mul, product
 from tvm_disc.tir.non_temporal import PastCaches
 from tvm_disc.typing import Buffer, Expr, Size
 
-UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
+UNROLLED_VECTORS = 4  # number of independent accumulators, which hides the latency of additions
 MOST_ROWS = 8
-# Maximum elements of a row group, over all its rows, operands and outputs; they fill at most half
-# of the L1 cache.
+# Largest number of elements of a row group, over all its rows, operands and outputs. They fill at
+# most half of the L1 cache.
 GROUP_ELEMS = 4096
-WRITE_AHEAD = 512  # elements by which the prefetch of outputs is ahead of the stores
-SCALAR_BLOCK = 64  # steps of one lane before the compensated level
+WRITE_AHEAD = 512  # distance in elements between a store to an output and the prefetch
+SCALAR_BLOCK = 64  # steps per lane before the sum is added to the compensated level
 
 
 @dataclass
 class RowWork:
-    """The common data of the traversals of a group: its domain, stages and vectors.
+    """The data that all traversals of a group use: its domain, stages and number of lanes.
 
     Attributes:
         spare: kept nodes that are stored in scratch, as elements of ``scratch_dtype``.
-        lent: kept nodes stored in an output's memory, or in scratch if outputs use non-temporal
-            stores, which is the case for domains of at least ``far`` elements.
+        lent: kept nodes that are stored in an output's memory, or in scratch memory if outputs use
+            non-temporal stores, as domains of at least ``far`` elements do.
     """
 
     group: Group
@@ -67,12 +67,12 @@ class RowWork:
     far: int = 0
 
     def reductions(self, stage: int) -> list[Node]:
-        """Return the nodes that the loop of a stage reduces."""
+        """Return the reductions that the loop of a stage computes."""
         nodes = (n for n in self.group.nodes if n.cls is OpClass.REDUCE)
         return [n for n in nodes if self.sched.stage[n] == stage + 1]
 
     def stores(self, stage: int) -> list[Node]:
-        """Return the nodes that the loop of a stage stores: for later stages, then as outputs."""
+        """Return the nodes that the loop of a stage stores: kept nodes, then outputs."""
         sched = self.sched
         outputs = [n for n in self.group.outputs if n not in sched.kept and not sched.per_row[n]]
         return [n for n in (*sched.kept, *outputs) if sched.stage[n] == stage]
@@ -82,7 +82,7 @@ class RowWork:
         return sum(bool(self.reductions(s) or self.stores(s)) for s in range(self.sched.stages))
 
     def stores_first(self, stage: int) -> bool:
-        """Return whether a stage is the first one that stores."""
+        """Return whether a stage is the first one that stores nodes."""
         return bool(self.stores(stage)) and not any(self.stores(s) for s in range(stage))
 
     def as_large(self, nodes: Sequence[Node], solver: Solver) -> list[Node]:
@@ -90,31 +90,31 @@ class RowWork:
         return [n for n in nodes if solver.known_same_shape(n.shape, self.domain.full)]
 
     def written_once(self) -> list[int]:
-        """Return the indices of outputs that no loop reads again, and whose memory no kept node
-        uses.
-        """
+        """Return the indices of outputs that no loop reads, and whose memory no kept node uses."""
         sched = self.sched
         taken = {i for n, i in sched.storage.items() if n not in self.lent}
         return [i for i, n in enumerate(self.group.outputs)
                 if not sched.per_row[n] and n not in sched.kept and i not in taken]  # fmt: skip
 
     def streams(self, solver: Solver) -> int:
-        """Return the number of operands and outputs with the shape of the domain, at least one."""
+        """Return the number of operands and outputs that have the shape of the domain, at least
+        one.
+        """
         return max(1, len(self.as_large((*self.group.params, *self.group.outputs), solver)))
 
 
 def rows_of_group(work: RowWork) -> int:
-    """Return the largest number of rows of a group: a register holds one value of each."""
+    """Return the largest number of rows of a group; a register must hold one value per row."""
     return min(MOST_ROWS, work.lanes)
 
 
 def most_across(lanes: int, node: Node) -> int:
-    """Return the longest row whose kept value, for one row per lane, fits the stack."""
+    """Return the longest row of which a kept value fits the stack, with one row per lane."""
     return STACK_LIMIT_BYTES // (lanes * bytes_of(node.dtype))
 
 
 def group_scratch(work: RowWork, length: Expr) -> Expr:
-    """Return the elements of scratch that one kept value takes for all rows of a group."""
+    """Return the elements of scratch memory that one kept value takes for all rows of a group."""
     short = tirx.min(i64(length) * rows_of_group(work), i64(GROUP_ELEMS))
     return tirx.max(i64(length), short)
 
@@ -144,7 +144,7 @@ class Walk:
             self.places[node] = self.place(node, k)
 
     def emit(self) -> None:
-        """Emit all stages in order, then the values per row."""
+        """Emit all stages in order, then the outputs with one value per row."""
         with self.readers():
             for stage in range(self.sched.stages):
                 self._stage(stage)
@@ -154,7 +154,7 @@ class Walk:
 
     @contextmanager
     def readers(self) -> Iterator[None]:
-        """Bind the readers of this row's nodes, and remove them at the end."""
+        """Bind the readers of this row's nodes within the context."""
         for node, reader in self.bound.items():
             self.low.bind_reader(node, reader)
         try:
@@ -164,7 +164,7 @@ class Walk:
                 self.low.drop_reader(node)
 
     def recall(self, values: Mapping[Node, Expr], stage: int) -> None:
-        """Bind the values of earlier stages: values per row, and kept ones per element."""
+        """Bind the values of earlier stages: per-row values, and readers of kept values."""
         for node, value in values.items():
             self.bound[node] = _constant(value)
         for node in self.sched.kept:
@@ -172,9 +172,7 @@ class Walk:
                 self.bound[node] = self._kept_reader(node)
 
     def known(self, nodes: Sequence[Node], values: Sequence[Expr]) -> None:
-        """Emit the values per row and the outputs that follow from reductions with known
-        ``values``.
-        """
+        """Emit the per-row values and outputs that follow from reductions with given ``values``."""
         for node, value in zip(nodes, values, strict=True):
             self._bind(node, self.block.bind(node.name, value))
         for _ in self.row_values(1):
@@ -184,7 +182,7 @@ class Walk:
             self.low.drop_reader(node)
 
     def finish(self) -> None:
-        """Emit the stores of outputs with one value per row."""
+        """Emit the stores of outputs that have one value per row."""
         for node, buffer in zip(self.group.outputs, self.body.outputs, strict=True):
             if self.sched.per_row[node]:
                 index = self._row_index(node)
@@ -192,7 +190,7 @@ class Walk:
                 self.low.store(buffer, offset, self.low.at(node, index), node.dtype)
 
     def _stage(self, stage: int) -> None:
-        """Emit one loop over the row."""
+        """Emit one loop along the row."""
         reductions, stores = self.work.reductions(stage), self.work.stores(stage)
         if reductions or stores:
             for node, value in zip(reductions, self.loops(reductions, stores), strict=True):
@@ -209,7 +207,7 @@ class Walk:
         self.bound[node] = reader
 
     def row_values(self, stage: int) -> Iterator[tuple[Node, Expr]]:
-        """Emit and yield the values per row that are first known at ``stage``."""
+        """Emit and yield the per-row values that are first known at ``stage``."""
         for node in self.group.nodes:
             if self.sched.per_row[node] and self.sched.stage[node] == stage:
                 if node.cls is OpClass.REDUCE:
@@ -236,7 +234,9 @@ class Walk:
     # -- kept values ---------------------------------------------------------------------------
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
-        """Return the buffer and offset of a kept node; None if it uses an output's memory."""
+        """Return the buffer and offset of a kept node; None if it is stored in an
+        output's memory.
+        """
         if self.sched.storage[node] is not None:
             return None
         k = self.work.spare.index(node)
@@ -246,17 +246,17 @@ class Walk:
         return buffer, i64(0)
 
     def _in_scratch(self, offset: Expr, dtype: str) -> Expr:
-        """Return the address of an element of the scratch."""
+        """Return the address of an element of the scratch memory."""
         assert self.body.scratch is not None
         at = offset * bytes_of(self.work.scratch_dtype)
         return byte_offset(self.body.scratch.data, at, dtype)
 
     def keep_size(self) -> Expr:
-        """Return the elements of scratch for one kept node."""
+        """Return the elements of scratch memory for one kept node."""
         return self.length
 
     def keep_at(self, j: Expr) -> Expr:
-        """Return the offset of the value at ``j`` in the scratch of its node."""
+        """Return the offset of the value at position ``j`` in its node's scratch memory."""
         return j
 
     def _kept_offset(self, node: Node, index: Sequence[Expr]) -> tuple[Buffer, Expr]:
@@ -277,10 +277,10 @@ class Walk:
     def step(
         self, nodes: Sequence[Node], accs: Sequence[Accumulator], stores: Sequence[Node], j: Expr
     ) -> None:
-        """Emit one step at ``j``, for a vector or element: feed the accumulators and store."""
+        """Emit one step at ``j``, a vector or an element: the accumulations and the stores."""
         index = self._index(j)
         operands = [self._operand(n, index) for n in nodes]
-        # A kept value may share memory with an output, so all loads precede the stores.
+        # A kept value may share memory with an output, so all loads must precede the stores.
         values = [self.low.at(n, index[len(index) - len(n.shape) :]) for n in stores]
         for node, value in zip(stores, values, strict=True):
             self._store(node, index, value)
@@ -304,7 +304,7 @@ class Walk:
             self.low.store(buffer, self.low.space.join(at, node.shape), value, node.dtype)
 
     def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        """Emit one loop over the row, element by element; return the values of the reductions."""
+        """Emit one loop along the row, element by element; return the values of the reductions."""
         chunks = tirx.floordiv(self.length + (SCALAR_BLOCK - 1), i64(SCALAR_BLOCK))
         chunks = self.block.bind("chunks", chunks)
         accs = [make_accumulator(self.block, n, self.width, chunks) for n in nodes]
@@ -325,13 +325,13 @@ class Walk:
 
 
 class Single(Walk):
-    """Element by element along a row."""
+    """Emits a row element by element."""
 
 
 class Along(Walk):
-    """Vectors along the row: wide blocks, then single vectors, masked if the last may be partial.
+    """Emits a row as vectors: wide blocks, then single vectors, masked if the last may be partial.
 
-    ``past`` is for non-temporal stores of results; None means plain stores.
+    ``past`` emits non-temporal stores of results; None means plain stores.
     """
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
@@ -349,9 +349,9 @@ class Along(Walk):
         return self.block.declare(f"lent{number}", data, node.dtype), i64(0)
 
     def accumulate(self, stage: int, row: Expr, ahead: Expr) -> list[tuple[Node, Accumulator]]:
-        """Emit the loop of a stage over row ``row``; return its reductions, lane by lane.
+        """Emit the loop of a stage along row ``row``; return its reductions and their accumulators.
 
-        Some loops also prefetch the operands, ``ahead`` elements after this row.
+        Some loops also prefetch the operands at ``ahead`` elements after the current position.
         """
         nodes, stores = self.work.reductions(stage), self.work.stores(stage)
         if not nodes and not stores:
@@ -399,10 +399,10 @@ class Along(Walk):
             acc.close()
 
     def _fetch_in(self, stage: int, start: Expr, ahead: Expr) -> None:
-        """Set the prefetches of the loop over the row at ``start``.
+        """Set the prefetches of the loop along the row that begins at offset ``start``.
 
-        These are the operands of later rows, in the stage after they are first read, and the
-        outputs in the stage that first stores them.
+        Stage 1 prefetches the operands of later rows, which stage 0 will read. The first stage that
+        stores prefetches the outputs.
         """
         self.lines: list[tuple[Buffer, Expr, bool]] = []
         if stage == 1:
@@ -422,7 +422,8 @@ class Along(Walk):
             if to_write and self.past is not None and self.past.takes(buffer, wide):
                 near_lines = self.block.when(tirx.Not(self.past.chosen))
             with near_lines:
-                # A row that is read later would evict this one from the first-level cache.
+                # Operands go only to the second-level cache: a later row would evict this one from
+                # the first.
                 self.block.fetch(buffer, start + at, wide, to_write, near=to_write)
         self.step(nodes, accs, stores, ramp(at, wide))
 
@@ -444,7 +445,7 @@ class Along(Walk):
 
 
 class Across(Walk):
-    """One short row per lane; kept values are on the stack, with a vector for each position."""
+    """Emits short rows, one per lane; kept values are on the stack, a vector for each position."""
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
         most = most_across(self.work.lanes, node)
@@ -461,10 +462,10 @@ class Across(Walk):
 
 
 class Column(Walk):
-    """A block of adjacent columns, ``width`` lanes wide."""
+    """Emits a block of ``width`` adjacent columns, one per lane."""
 
     def keep_size(self) -> Expr:
-        # The size of the widest block; narrower ones use a part.
+        # the size for the widest block; narrower blocks use a part
         return self.length * (self.work.lanes * UNROLLED_VECTORS)
 
     def keep_at(self, j: Expr) -> Expr:

@@ -1,9 +1,9 @@
 """Column reductions in panels: several rows at a time are read along memory.
 
-The stride of a column is the length of a row, so reducing a single column touches a new page with
-every element. Here, several rows are read side by side over a panel of columns. Each block of
-columns adds up these rows in registers, and adds the result to totals in scratch memory that stay
-in cache. Sums keep the rounding errors of the totals, as in :mod:`.accumulate`.
+The elements of a column are a row apart, so reducing a single column may read a new page with every
+element. Here, several rows are read together, over a panel of columns. For each block of columns,
+the kernel adds up these rows in registers, and adds the result to totals in scratch memory, which
+stay in cache. Sums also accumulate the rounding errors of the totals, as in :mod:`.accumulate`.
 
     for chunk of rows, for block of columns:    totals[block] += sum of the chunk's rows
 """
@@ -34,12 +34,12 @@ from tvm_disc.tir.builder import byte_offset, const, first_lanes, i64, lane_inde
 from tvm_disc.tir.index import add, mul, product
 from tvm_disc.typing import Buffer, Expr
 
-ROWS = 8  # the number of lines in a set of the first-level cache, since rows may be a page apart
-PANEL = 2048  # columns whose totals stay in cache
+ROWS = 8  # number of lines in a set of the first-level cache; rows a page apart share a set
+PANEL = 2048  # number of columns whose totals stay in cache
 
 
 def takes_panels(work: RowWork) -> bool:
-    """Return whether the loop over the rows produces only totals."""
+    """Return whether the group only computes reductions and per-row values, which panels can do."""
     reductions = _reductions(work)
     return (
         work.sched.stages == 2
@@ -55,7 +55,7 @@ def _reductions(work: RowWork) -> list[Node]:
 
 @dataclass
 class Panels:
-    """The column reductions of one group; tasks are panels of columns."""
+    """The plan of a group's column reductions; a task is a panel of columns."""
 
     work: RowWork
     threads: int
@@ -63,12 +63,13 @@ class Panels:
 
     @property
     def width(self) -> int:
-        """The number of columns that are added up in registers."""
+        """The number of columns that one block adds up in registers."""
         return self.work.lanes * UNROLLED_VECTORS
 
     def _panel(self) -> Expr:
-        """Return the columns of a panel, in whole blocks; narrower if threads would have no
-        panel.
+        """Return the number of columns of a panel, a multiple of a block.
+
+        Panels are narrower if there would otherwise be fewer panels than threads.
         """
         share = product(self.work.domain.tail) + (self.width * self.threads - 1)
         blocks = tirx.truncdiv(share, i64(self.width * self.threads))
@@ -79,11 +80,11 @@ class Panels:
         return tirx.truncdiv(product(self.work.domain.tail) + (panel - 1), panel)
 
     def tasks(self) -> Expr:
-        """Return the number of panels of all outer indices."""
+        """Return the number of panels, for all outer indices."""
         return mul(product(self.work.domain.outer), self._panels())
 
     def scratch_elems(self) -> int:
-        """Return the float32 elements of scratch of a task."""
+        """Return the float32 elements of scratch memory that a task needs."""
         return sum(self._bytes(n) * len(_initial(n)) for n in _reductions(self.work)) // 4
 
     def _bytes(self, node: Node) -> int:
@@ -95,9 +96,10 @@ class Panels:
             span.finish()
 
     def spans(self, body: Body, height: Expr | None) -> Iterator[ColumnSpan]:
-        """Yield the body's panels with their totals, inside a loop over them.
+        """Emit a loop over the panels of the body and their totals; yield the current panel in the
+        loop.
 
-        A panel covers all rows if ``height`` is None. Otherwise the rows are split into pieces of
+        If ``height`` is None, a panel covers all rows. Otherwise the rows are split into pieces of
         ``height`` rows; the panels of one piece have consecutive task numbers.
         """
         block, low, domain = body.block, body.low, self.work.domain
@@ -140,8 +142,8 @@ class Panels:
             self._totals[node] = cells
 
     def totals(self, node: Node) -> list[Buffer]:
-        """Return the buffer of the accumulators of a reduction; for a float sum also the buffer of
-        its compensation terms.
+        """Return the buffer of a reduction's totals; for a float sum also that of their rounding
+        errors.
         """
         return self._totals[node]
 
@@ -158,7 +160,9 @@ def _compensated(node: Node) -> bool:
 
 @dataclass
 class ColumnSpan:
-    """The columns ``[begin, end)`` of one outer index, and of piece ``piece`` of all pieces."""
+    """The columns ``[begin, end)`` of one outer index, or of one piece; ``piece`` counts the
+    pieces.
+    """
 
     panels: Panels
     body: Body
@@ -168,7 +172,7 @@ class ColumnSpan:
     end: Expr
 
     def clear(self) -> None:
-        """Emit the initialization of the totals, in whole vectors."""
+        """Emit the initialization of the totals, in complete vectors."""
         block, lanes = self.body.block, self.panels.work.lanes
         count = tirx.truncdiv(self.end - self.begin + (lanes - 1), i64(lanes))
         with self.body.low.loop("v", count) as v:
@@ -177,7 +181,7 @@ class ColumnSpan:
                     block.store(cells, ramp(v * lanes, lanes), tirx.Broadcast(value, lanes))
 
     def add_rows(self, first: Expr, count: Expr) -> None:
-        """Emit the reduction of ``count`` rows from ``first`` on."""
+        """Emit the reduction of ``count`` rows from row ``first`` on."""
         block, low = self.body.block, self.body.low
         nodes = _reductions(self.panels.work)
         for walk, at in self._blocks():
@@ -198,14 +202,15 @@ class ColumnSpan:
         block.store(total, at, t)
 
     def finish(self) -> None:
-        """Emit the values that follow from the totals, and their stores."""
+        """Emit the values that follow from the totals, and the stores of outputs."""
         for walk, _, values in self.results():
             walk.known(_reductions(self.panels.work), values)
 
     def results(self, wide: bool = False) -> Iterator[tuple[Column, Expr, list[Expr]]]:
-        """Yield blocks of columns, their offsets from ``begin``, and their reductions.
+        """Yield blocks of columns, their offsets from ``begin``, and the values of their
+        reductions.
 
-        With ``wide``, sums stay in float64 and include the kept errors.
+        With ``wide``, float sums are returned as float64, including the rounding errors.
         """
         for walk, at in self._blocks():
             values = []
@@ -221,8 +226,8 @@ class ColumnSpan:
             yield walk, at, values
 
     def _blocks(self) -> Iterator[tuple[Column, Expr]]:
-        """Yield each block of columns with its offset in the totals, inside a loop over the
-        blocks.
+        """Yield each block of columns and its offset in the totals, inside a loop over
+        the blocks.
         """
         block, low, lanes = self.body.block, self.body.low, self.panels.work.lanes
         width = self.panels.width
@@ -250,8 +255,8 @@ class ColumnSpan:
 
 
 def _corrected(total: Expr, error: Expr) -> Expr:
-    """Return the sum of a total and its error; an infinite total has no error (the formula
-    gives NaN).
+    """Return the sum of a total and its error; the formula of the error of an infinite total gives
+    NaN, so that is not added.
     """
     dtype = str(total.ty.dtype)
     largest = const(float(tirx.max_value(dtype.partition("x")[0]).value), dtype)

@@ -1,7 +1,7 @@
 """Long reductions in pieces: each piece is reduced, then the results of the pieces.
 
-A reduction to few results has few tasks. Its pieces are independent tasks. They are divided by
-size, never by the number of threads, so that the result is the same for any number of threads:
+A reduction to few results has few tasks, but its pieces are independent tasks. The size of a piece
+does not depend on the number of threads, so that the result is the same for any number of threads:
 
     partial[.., p, ..] = reduce x[.., SIZE * p : SIZE * (p + 1), ..]      as many tasks as pieces
     y = f(reduce partial)
@@ -34,12 +34,12 @@ from tvm_disc.typing import Expr
 
 Planner: TypeAlias = Callable[[Group], Plan]
 
-PIECE_ELEMS = 1 << 15  # of a row, or of all columns together
-PIECE_ROWS = 16  # least rows of a piece of columns: as many as are read side by side
+PIECE_ELEMS = 1 << 15  # elements of a piece of a row, or of all columns of a piece of rows
+PIECE_ROWS = 16  # fewest rows of a piece of columns, a multiple of the rows that are read together
 
 
 def takes_pieces(group: Group, solver: Solver) -> bool:
-    """Return whether a group only reduces, and the results of its pieces can be reduced again."""
+    """Return whether a group consists of reductions that can be computed in pieces."""
     nodes = _reductions(group)
     length = static_dim(product(row_domain(group).full))
     schedule = schedule_stages(group, solver)
@@ -59,7 +59,9 @@ def _reductions(group: Group) -> list[Node]:
 
 
 def _reduces_again(node: Node) -> bool:
-    """Return whether reducing the results of pieces gives the node's value, as accurately."""
+    """Return whether the reduction of pieces' results is equal to the node's value, and as
+    accurate.
+    """
     return (
         node.op not in ARG_REDUCTIONS
         and node.dtype == accumulator(node.inputs[0].dtype)
@@ -68,18 +70,17 @@ def _reduces_again(node: Node) -> bool:
 
 
 def _kept_dtype(node: Node) -> str:
-    """Return the dtype of partial results; partial sums of floats are float64 to keep their
-    accuracy.
-    """
+    """Return the dtype of partial results; float sums use float64, to keep their accuracy."""
     summed = node.op in ("relax.sum", "relax.mean") and is_float(node.dtype)
     return "float64" if summed else node.dtype
 
 
 def piece_stages(group: Group, solver: Solver, machine: Machine, plan: Planner) -> list[Stage]:
-    """Return the two stages of a group that :func:`takes_pieces`; ``plan`` plans the second.
+    """Return the two stages of a group for which :func:`takes_pieces` holds; ``plan`` plans the
+    second.
 
     Raises:
-        Unsupported: no template accepts the second.
+        Unsupported: no template accepts the second stage.
     """
     nodes = _reductions(group)
     pieces = Pieces.of(group, solver, machine)
@@ -94,7 +95,7 @@ def piece_stages(group: Group, solver: Solver, machine: Machine, plan: Planner) 
         pieces.tasks(),
         work,
         pieces.emit,
-        steps=pieces.tasks(),  # each piece has the fixed cost of a row
+        steps=pieces.tasks(),  # a piece has the fixed cost of a row
         scratch_elems=pieces.scratch_elems(),
         family="pieces",
         moved=moved_bytes(first),
@@ -105,7 +106,7 @@ def piece_stages(group: Group, solver: Solver, machine: Machine, plan: Planner) 
 
 
 def _upstream(group: Group) -> Group:
-    """Return the part of the group that ends with the reductions."""
+    """Return the part of the group up to its reductions."""
     needed = set(_reductions(group))
     for node in reversed(group.nodes):
         if node in needed:
@@ -124,10 +125,10 @@ def _upstream(group: Group) -> Group:
 
 
 def _rest_of(group: Group, partials: dict[Node, Node]) -> tuple[Group, tuple[Node, ...]]:
-    """Return the part of the group that begins with the partial results, and its parameters."""
+    """Return the part of the group after the partial results, and the nodes that it reads."""
     copies: dict[Node, Node] = {}
     sources: list[Node] = []
-    nodes: list[Node] = []  # every operator, after its operands
+    nodes: list[Node] = []  # operators, each after its operands
 
     def parameter(node: Node) -> Node:
         if node not in copies:
@@ -154,7 +155,7 @@ def _rest_of(group: Group, partials: dict[Node, Node]) -> tuple[Group, tuple[Nod
             return parameter(node)
         if node not in copies:
             copies[node] = copy(node)
-            if node in group.nodes:  # not a literal
+            if node in group.nodes:  # node is not a literal
                 nodes.append(copies[node])
         return copies[node]
 
@@ -170,21 +171,21 @@ def _rest_of(group: Group, partials: dict[Node, Node]) -> tuple[Group, tuple[Nod
 
 @dataclass
 class Pieces:
-    """The pieces of a group's reductions; tasks are pieces of all rows, or panels of them."""
+    """The plan of the first stage; a task is a piece of a row, or a panel of a piece of columns."""
 
     work: RowWork
     panels: Panels
 
     @staticmethod
     def of(group: Group, solver: Solver, machine: Machine) -> Pieces:
-        """Return the pieces of the group up to its reductions."""
+        """Return the pieces of a group's reductions."""
         part = _upstream(group)
         sched = schedule_stages(part, solver)
         work = RowWork(part, row_domain(part), sched, machine.lanes, [], "float32")
         return Pieces(work, Panels(work, machine.threads))
 
     def _size(self) -> Expr:
-        """Return the number of positions of the reduced dims in a piece."""
+        """Return the number of positions of the reduced dims in one piece."""
         tail = tirx.max(product(self.work.domain.tail), i64(1))
         if not self.work.domain.tail:
             return i64(PIECE_ELEMS)
@@ -195,8 +196,8 @@ class Pieces:
         return self.panels.pieces(self._size())
 
     def shape_of(self, node: Node) -> tuple[Expr, ...]:
-        """Return the shape of a reduction's partial results: its operand's, with pieces as
-        reduced dims.
+        """Return the shape of a reduction's partial results: its first reduced dim counts the
+        pieces.
         """
         axes, shape = reduced_axes(node), list(node.inputs[0].shape)
         for axis in axes:
@@ -205,13 +206,13 @@ class Pieces:
         return tuple(shape)
 
     def tasks(self) -> Expr:
-        """Return the number of pieces of all rows, or of panels of them."""
+        """Return the number of pieces of all rows, or of panels of all pieces."""
         if self.work.domain.tail:
             return mul(self.panels.tasks(), self._count())
         return mul(product(self.work.domain.outer), self._count())
 
     def scratch_elems(self) -> int:
-        """Return the float32 elements of scratch of a task."""
+        """Return the float32 elements of scratch memory that a task needs."""
         return self.panels.scratch_elems() if self.work.domain.tail else 0
 
     def emit(self, body: Body) -> None:
@@ -247,7 +248,7 @@ class Pieces:
 
 
 class Piece(Along):
-    """The ``length`` positions of a row from ``begin`` on."""
+    """Emits the ``length`` positions of a row from position ``begin`` on."""
 
     def __init__(
         self, work: RowWork, body: Body, outer: tuple[Expr, ...], begin: Expr, length: Expr

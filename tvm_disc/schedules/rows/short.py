@@ -1,8 +1,8 @@
-"""Short rows: a whole row is one vector of several registers, whose last lanes are masked.
+"""Short rows: a row is one vector of one or several registers, whose last lanes are masked.
 
-A loop over blocks of a row costs more than the work if a row is a single block. Rows of at most
-:data:`WIDTHS` registers need no such loop: each stage is one masked step along the row, for any
-length. The test for the body to use is made once for all rows.
+If a row is a single block, a loop over blocks costs more than the computation. Rows of at most
+:data:`WIDTHS` registers need no loop: each stage is one masked step. The body is selected by the
+row length, once for all rows.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tvm_disc.tir.builder import first_lanes, i64, ramp
 from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr
 
-WIDTHS = (1, 2, 4)  # registers of a row
+WIDTHS = (1, 2, 4)  # numbers of registers of a row for which there is a body
 
 
 def short_widths(work: RowWork, solver: Solver) -> list[int]:
-    """Return the longest row, in elements, of each body for short rows; [] if all rows are long.
+    """Return the longest row, in elements, of each body for short rows; [] if no row can be short.
 
-    Groups with wide elements have no such bodies: vectors of them take many registers, for which
-    LLVM's compile time grows.
+    Groups with elements of more than 4 bytes have no such bodies: their vectors take many
+    registers, which increases LLVM's compile time.
     """
     nodes = work.group.nodes
     if any(n.op in ARG_REDUCTIONS for n in nodes) or any(
@@ -46,12 +46,14 @@ def short_widths(work: RowWork, solver: Solver) -> list[int]:
 
 
 def whole_registers(work: RowWork, solver: Solver) -> bool:
-    """Return whether rows are known to be whole registers, so that nothing is masked."""
+    """Return whether row lengths are multiples of the lanes of a register, so that nothing is
+    masked.
+    """
     return bool(solver.known_divides(work.lanes, product(work.domain.inner)))
 
 
 class AtOnce(Along):
-    """A row of at most ``reach`` elements as one vector; exactly ``reach`` if ``whole``."""
+    """Emits a row of at most ``reach`` elements as one vector; exactly ``reach`` if ``whole``."""
 
     reach, whole = 0, False
 

@@ -1,8 +1,8 @@
-"""Assignment of values to loops: the plan of the *row* (stitch) template.
+"""Assignment of nodes to loops in the *row* (stitch) template.
 
-Values are sorted into stages. A reduction's result is known one stage after its operand. Each stage
-is one loop over the row that feeds all reductions of that stage. Values that later stages need are
-recomputed if they are cheap, and kept otherwise.
+Nodes are assigned to stages. The result of a reduction is known one stage after its operand. Each
+stage is one loop over the row that feeds all reductions of that stage. A value that a later stage
+reads is recomputed if it is cheap, and kept otherwise.
 
     softmax: max | exp -> row, sum | row / sum
 """
@@ -21,7 +21,7 @@ from tvm_disc.schedules.kernel import Group
 from tvm_disc.shape import Solver
 from tvm_disc.typing import Expr
 
-KEEP_COST = 4  # operations above which a value is kept rather than recomputed
+KEEP_COST = 4  # number of operations above which a value is kept, not recomputed
 
 
 @dataclass
@@ -48,8 +48,8 @@ class Schedule:
     Attributes:
         stage: the first loop in which a node can be computed.
         per_row: whether a node has one value per row.
-        kept: nodes stored during their stage for later ones.
-        storage: the output whose memory a kept node may use; None for scratch.
+        kept: nodes that are stored in their stage for later stages.
+        storage: index of the output whose memory a kept node uses; None for scratch memory.
         over_nan: maxima that may ignore NaN; see :func:`passes_over_nan`.
     """
 
@@ -62,7 +62,7 @@ class Schedule:
 
 
 def row_domain(group: Group) -> RowShape:
-    """Return the domain, derived from any reduction of the group."""
+    """Return the domain of a row group, derived from its first reduction."""
     node = next(n for n in group.nodes if n.cls is OpClass.REDUCE)
     shape, axes = tuple(node.inputs[0].shape), reduced_axes(node)
     begin = min(axes, default=len(shape))
@@ -73,7 +73,7 @@ def row_domain(group: Group) -> RowShape:
 
 
 def schedule_stages(group: Group, solver: Solver) -> Schedule:
-    """Return the schedule, computed in one pass over the nodes."""
+    """Return the schedule of a row group, computed in one pass over the nodes."""
     stage: dict[Node, int] = {}
     per_row: dict[Node, bool] = {}
     cost: dict[Node, int] = {}
@@ -106,9 +106,9 @@ def schedule_stages(group: Group, solver: Solver) -> Schedule:
 def passes_over_nan(most: Node, group: Group) -> bool:
     """Return whether a maximum may ignore NaN, as in softmax and its logarithm.
 
-    It may if it is only subtracted from its own operand, and if all results are combined by
-    arithmetic with the sum of the exponentials. That sum is NaN if an element is NaN, whatever the
-    maximum.
+    The maximum may ignore NaN if it is only subtracted from its own operand, and if all results are
+    computed by arithmetic from the sum of the exponentials. That sum is NaN if any element is NaN,
+    even if the maximum is not.
     """
     inside, outputs = set(group.nodes), set(group.outputs)
     shifted = [u for u in most.users if u in inside]
@@ -135,7 +135,9 @@ def passes_over_nan(most: Node, group: Group) -> bool:
 
 
 def _is_arithmetic_with(node: Node, sums: set[Node]) -> bool:
-    """Return whether ``node`` combines an operand with a sum, its logarithm or a quotient by it."""
+    """Return whether ``node`` combines an operand with a sum, its logarithm, or a
+    quotient by it.
+    """
     made = {x for x in node.inputs if x.op in ("relax.log", "relax.divide")}
     others = {*node.inputs, *(x.inputs[-1] for x in made)}
     arithmetic = ("relax.subtract", "relax.multiply", "relax.divide")
@@ -143,9 +145,9 @@ def _is_arithmetic_with(node: Node, sums: set[Node]) -> bool:
 
 
 def _one_per_row(node: Node, domain: RowShape, per_row: dict[Node, bool]) -> bool:
-    """Return whether a node of a row's shape is computed from values per row.
+    """Return whether a node has a row's shape, and is computed from nodes with one value per row.
 
-    Other nodes of that shape, such as a dim as a number, are functions of an index.
+    Other nodes of that shape, such as a dim as a tensor, are functions of an index.
     """
     return any(per_row.get(x, False) for x in node.inputs) and _is_row_shape(node, domain)
 
@@ -153,7 +155,8 @@ def _one_per_row(node: Node, domain: RowShape, per_row: dict[Node, bool]) -> boo
 def _stored_per_row(node: Node, group: Group, domain: RowShape, solver: Solver) -> bool:
     """Return whether a node is an output of a row's shape.
 
-    It may depend on no reduction. A loop over the row stores only outputs of the domain's shape.
+    It need not depend on a reduction. The loops along a row store only outputs of the domain's
+    shape.
     """
     if node not in group.outputs or not _is_row_shape(node, domain):
         return False
@@ -166,12 +169,12 @@ def _is_row_shape(node: Node, domain: RowShape) -> bool:
         return all(is_one(d) for d in node.shape[begin : begin + len(domain.inner)])
     if len(node.shape) <= begin + len(domain.tail):
         return True
-    # A row may end with dims of one, kept by a reduction of the axes before them.
+    # A row's shape may end with dims of 1, which a reduction over earlier axes kept.
     return not domain.tail and all(is_one(d) for d in node.shape[begin:])
 
 
 def _used_later(group: Group, stage: dict[Node, int], cost: dict[Node, int]) -> list[Node]:
-    """Return the nodes worth keeping that a later loop reads, directly or through recomputed
+    """Return the nodes to keep: those that a later loop reads, directly or through recomputed
     users.
     """
     last: dict[Node, int] = {}

@@ -1,9 +1,9 @@
 """The *row* (stitch) template: any chain of reductions and element-wise operators over one row.
 
 The stages of :mod:`tvm_disc.schedules.rows.stages` become loops over one row, which stays in the
-first-level cache between them. Values that a later stage needs are kept in an output's memory or in
-scratch. This is the block composition of FusionStitching (Zheng et al. 2020) and DISC's stitch
-fusion, on a CPU. The loops are emitted by :mod:`tvm_disc.schedules.rows.loops`.
+first-level cache between them. Values that a later stage reads are kept in an output's memory or in
+scratch memory. This is the block composition of FusionStitching (Zheng et al. 2020) and DISC's
+stitch fusion, on a CPU. The loops are emitted by :mod:`tvm_disc.schedules.rows.loops`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tvm_disc.tir.llvm_ops import streams
 from tvm_disc.tir.non_temporal import far_elems
 from tvm_disc.typing import Buffer, Expr
 
-# Operators that can be evaluated for a whole vector of positions, since they have no guarded loads.
+# Operators that can be evaluated for a vector of positions, since they have no guarded loads.
 LANEWISE = (OpClass.ELEMWISE, OpClass.REDUCE, OpClass.VIEW)
 LANEWISE_MOVES = (
     "relax.broadcast_to",
@@ -53,9 +53,9 @@ LANEWISE_MOVES = (
     UNPACK,
     PACK,
 )
-# Lanes past the end hold zeros, and an integer must not be divided by them.
+# Lanes after the end of a row hold zeros, by which an integer must not be divided.
 _DIVISIONS = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod", "relax.power")
-# TVM's analyzer treats a comparison of integer vectors as a fact about scalars, and fails.
+# TVM's analyzer takes a comparison of integer vectors for a fact about scalars, and fails.
 _COMPARISONS = (
     "relax.equal",
     "relax.not_equal",
@@ -68,14 +68,14 @@ _COMPARISONS = (
 
 @dataclass(frozen=True)
 class AcrossKnobs(Knobs):
-    """The number of rows that are computed together, one per lane."""
+    """The number of rows that are computed at once, one per lane."""
 
     rows_at_once: int
 
 
 def plan_rows(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
-    """Return plans with one task per row, per block of short rows, or per block of adjacent
-    columns.
+    """Return plans with a task per row, per block of short rows, or per block of
+    adjacent columns.
     """
     sched = schedule_stages(group, solver)
     spare = [n for n in sched.kept if sched.storage[n] is None]
@@ -91,7 +91,10 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
 
 
 def _lent(work: RowWork, machine: Machine, far: int) -> list[Node]:
-    """Return the kept nodes that use an output's memory, unless outputs use non-temporal stores."""
+    """Return the kept nodes that use an output's memory if outputs do not use non-temporal stores.
+
+    [] if outputs never use non-temporal stores.
+    """
     sched, size = work.sched, product(work.domain.full)
     small = isinstance(size, tirx.IntImm) and int(size.value) < far
     if work.domain.tail or small or not streams(machine.isa, machine.lanes * UNROLLED_VECTORS):
@@ -101,15 +104,15 @@ def _lent(work: RowWork, machine: Machine, far: int) -> list[Node]:
 
 
 def is_vectorizable(group: Group, but: Container[Node] = ()) -> bool:
-    """Return whether every value can be computed for a vector of positions, some past the end.
+    """Return whether all nodes can be computed for a vector of positions, some after the row's end.
 
-    ``but``: nodes for which the caller has other code.
+    ``but``: nodes that the caller computes by other code.
     """
     return are_vectorizable(group.nodes, but)
 
 
 def are_vectorizable(nodes: Iterable[Node], but: Container[Node] = ()) -> bool:
-    """Return whether the values of these nodes can be vectorized; see :func:`is_vectorizable`."""
+    """Return whether these nodes can be computed as vectors; see :func:`is_vectorizable`."""
     return all(
         (n.cls in LANEWISE or n.op in LANEWISE_MOVES or n in but)
         and (is_float(n.dtype) or n.op not in _DIVISIONS)
@@ -120,7 +123,7 @@ def are_vectorizable(nodes: Iterable[Node], but: Container[Node] = ()) -> bool:
 
 @dataclass
 class _Rows:
-    """A row group, and the plans for it."""
+    """Builds the plans of a row group."""
 
     work: RowWork
     solver: Solver
@@ -134,8 +137,8 @@ class _Rows:
         return self.work.domain
 
     def vectorizable(self) -> bool:
-        """Return whether every value can be computed for a vector of positions, some past the
-        end.
+        """Return whether all nodes of the group can be computed as vectors; see
+        :func:`is_vectorizable`.
         """
         return is_vectorizable(self.group)
 
@@ -143,11 +146,11 @@ class _Rows:
 
     @property
     def cost(self) -> int:
-        """The plain operations of an element."""
+        """The number of plain operations per element."""
         return sum(n.row.cost for n in self.group.nodes if n.row is not None)
 
     def _plan(self, tasks: Expr, emit: Callable[[Body], None], walk: str) -> Plan:
-        """Return a plan of ``tasks`` tasks."""
+        """Return a plan of ``tasks`` tasks; ``walk`` names the traversal in ``explain``."""
         kept = self.work.sched.kept
         return Plan(
             tasks=tasks,
@@ -165,7 +168,7 @@ class _Rows:
         )
 
     def along(self) -> Plan:
-        """Return the plan that computes rows one after the other, in groups."""
+        """Return the plan that computes rows as vectors along the row, in groups of rows."""
         work, domain = self.work, self.domain
         length, tasks = product(domain.inner), product(domain.outer)
         each = group_scratch(work, length)
@@ -181,8 +184,9 @@ class _Rows:
         )
 
     def across(self) -> Plan:
-        """Return the plan for blocks of rows, one per lane; the kept values of a row must fit
-        the stack.
+        """Return the plan that computes blocks of rows, one per lane.
+
+        The kept values of a row must fit the stack.
         """
         lanes, count = self.work.lanes, i64(product(self.domain.outer))
         length, most = i64(product(self.domain.inner)), self.most_across()
@@ -200,7 +204,7 @@ class _Rows:
         )
 
     def _strided(self) -> int:
-        """Return the accesses of an element by code for one row per lane."""
+        """Return the number of strided accesses per element in the code with one row per lane."""
         body, offsets = _dry_body(self.group, self.solver), list[Expr]()
         body.low.on_load = offsets.append
         self._across(body, index_var("r"))
@@ -208,18 +212,20 @@ class _Rows:
         return loads + len(self.work.as_large(self.group.outputs, self.solver))
 
     def most_across(self) -> int:
-        """Return the largest length of a row in a lane: at most that of a vector along the row."""
+        """Return the longest row for the plan with one row per lane: at most one vector along the
+        row.
+        """
         lanes = self.work.lanes
         return min([lanes, *(most_across(lanes, n) for n in self.work.sched.kept)])
 
     def panels(self, threads: int) -> Plan:
-        """Return the plan for panels of columns."""
+        """Return the plan that computes panels of columns."""
         panels = Panels(self.work, threads)
         plan = self._plan(panels.tasks(), panels.emit, "panels of columns")
         return replace(plan, scratch_elems=i64(panels.scratch_elems()))
 
     def columns(self) -> Plan:
-        """Return the plan for blocks of adjacent columns."""
+        """Return the plan that computes blocks of adjacent columns."""
         spare, width = self.work.spare, self.work.lanes * UNROLLED_VECTORS
         tasks = mul(product(self.domain.outer), self.column_blocks(width))
         scratch = mul(mul(product(self.domain.inner), len(spare)), width)
@@ -229,9 +235,7 @@ class _Rows:
     # -- code ----------------------------------------------------------------------------------
 
     def may_be_short(self) -> bool:
-        """Return whether rows may be short, and be computed across lanes without vector
-        divisions.
-        """
+        """Return whether rows may be short, and one row per lane requires no vector divisions."""
         length = product(self.domain.inner)
         if not self.vectorizable() or self.solver.known_lt(self.most_across(), length):
             return False
@@ -244,7 +248,7 @@ class _Rows:
         block, lanes = body.block, self.work.lanes
         rows = block.bind("rows", i64(product(self.domain.outer)))
         with body.low.loop("t", body.hi - body.lo, begin=body.lo) as t:
-            # The last block overlaps the one before, so rows may be computed twice.
+            # The last block overlaps with the previous one, so some rows may be computed twice.
             self._across(body, block.bind("first", tirx.min(t * lanes, rows - lanes)))
 
     def emit_rows(self, body: Body) -> None:
@@ -258,11 +262,13 @@ class _Rows:
             Single(self.work, body, outer, (), 1).emit()
 
     def values_at_once(self) -> bool:
-        """Return whether values per row can be computed for a vector of rows without divisions."""
+        """Return whether the per-row values of several rows can be a vector, without index
+        divisions.
+        """
         body = _dry_body(self.group, self.solver)
         try:
             RowGroups(self.work, body, True).emit()
-        except Unsupported:  # an output whose rows are not consecutive
+        except Unsupported:  # the rows of an output are not consecutive
             return False
         return not any(lanes_of(v) > 1 for v in body.low.defined)
 
@@ -273,11 +279,11 @@ class _Rows:
             Across(self.work, body, outer, (), self.work.lanes).emit()
 
     def column_blocks(self, width: int) -> Expr:
-        """Return the number of blocks of ``width`` columns in the tail."""
+        """Return the number of blocks of ``width`` columns."""
         return ceil_div(product(self.domain.tail), width)
 
     def emit_columns(self, body: Body) -> None:
-        """Emit blocks ``[lo, hi)`` of columns; the last one of each outer index is masked."""
+        """Emit blocks ``[lo, hi)`` of columns; the last block of each outer index is masked."""
         block, low = body.block, body.low
         lanes = self.work.lanes
         width = lanes * UNROLLED_VECTORS
@@ -307,7 +313,7 @@ class _Rows:
 
 
 def _dry_body(group: Group, solver: Solver) -> Body:
-    """Return a body over placeholder buffers, to find the index arithmetic that code would need."""
+    """Return a body with placeholder buffers, in which emitted code can be analyzed."""
     block, space = Block(), IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(block, space, solver)
     make: Callable[[Node], Buffer] = lambda n: view("x", pointer("x", n.dtype), n.dtype)  # noqa: E731
