@@ -1,4 +1,4 @@
-"""Buffers, and rows written behind the used rows of a buffer, in place."""
+"""Operators on buffers: an uninitialized buffer, and rows appended to a buffer in place."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from tvm_disc.tir.index import product
 
 
 def plan_blank(node: Node) -> Plan:
-    """Return a plan that writes nothing."""
+    """Return a plan that writes nothing; the buffer's contents are undefined."""
     return Plan(i64(0), i64(0), lambda body: None, family="blank")
 
 
 def plan_append(node: Node) -> Plan:
-    """Return a plan of ``(buffer, new, length)``: the result is the memory of ``buffer``, and the
-    rows of ``new``, converted to its dtype, follow the first ``p`` rows along ``axis``; ``length``
-    has the shape ``[p]``.
+    """Return a plan of ``(buffer, new, length)`` that writes ``new`` into the memory of ``buffer``.
+
+    The rows of ``new``, converted to the buffer's dtype, are placed after the first ``p`` rows
+    along ``axis``. ``p`` is a dim: ``length`` has the shape ``[p]``.
     """
     buffer, new, length = node.inputs
     axis, used = int(node.attrs["axis"]), length.shape[0]
@@ -36,7 +37,9 @@ def plan_append(node: Node) -> Plan:
                 low.store(out, begin + e, cast(low.at(new, index), node.dtype), node.dtype)
 
     def emit_rows(body: Body) -> None:
-        """Emit elements behind the first rows of axis 0."""
+        """Emit the elements ``[lo, hi)`` of ``new`` for ``axis`` 0, where they are contiguous in
+        the buffer.
+        """
         low, b, out = body.low, body.block, body.outputs[0]
         begin = b.bind("begin", i64(used) * i64(inner))
         with low.loop("e", body.hi - body.lo, begin=body.lo) as e, low.scope():

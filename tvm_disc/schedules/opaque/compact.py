@@ -1,4 +1,4 @@
-"""Positions of the true elements of each row: a running count, one row per task."""
+"""Indices of the true elements of each row; a task is one row."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from tvm_disc.tir.index import product
 
 
 def plan_compact(node: Node) -> Plan:
-    """Return a plan from ``[r, n]`` bools to ``[r, n + 1]``: the positions of true elements,
-    padded with zeros, then their count.
+    """Return a plan that maps ``[r, n]`` bools to ``[r, n + 1]`` int64.
+
+    A result row contains the indices of the true elements, zeros as padding, and last their count.
     """
     flags = node.inputs[0]
     rows, size = flags.shape

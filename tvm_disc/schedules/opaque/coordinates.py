@@ -1,4 +1,4 @@
-"""Coordinates of sparse values after a reshape."""
+"""Coordinates of the elements of a sparse tensor after a reshape."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tvm_disc.tir.index import product
 
 
 def plan_coordinates(node: Node) -> Plan:
-    """Return a plan that converts int64 coordinates ``[n, d]`` under old dims to ``[n, k]``
-    under new dims.
+    """Return a plan that converts coordinates ``[n, d]`` in old dims to ``[n, k]`` in new dims
+    (int64).
     """
     indices, old, new = node.inputs
     depth, wanted = indices.shape[1], node.shape[1]

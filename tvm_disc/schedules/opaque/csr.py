@@ -1,4 +1,6 @@
-"""Matmuls with a sparse matrix in compressed rows: one task per result row and block row."""
+"""Matmuls with a block-sparse (BSR) matrix; a task is a row of ``x`` and a block row of
+the matrix.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ from tvm_disc.typing import Expr
 def plan_csr_dense(node: Node) -> Plan:
     """Return a plan of ``x @ sparse.T`` for ``x[m, k]``, or its transpose with ``transposed``.
 
-    The sparse operand is data ``[blocks, rows, columns]``, the block columns, and the begin of each
-    block row. Invalid values of these are clamped, so nothing outside of an operand is read.
+    The sparse operand consists of data ``[blocks, rows, columns]``, the block column of each block,
+    and the index of the first block of each block row. Invalid indices are clamped, so that no read
+    is out of bounds.
     """
     x, data, indices, begins = node.inputs
     _, rows, columns = data.shape
@@ -53,5 +56,5 @@ def plan_csr_dense(node: Node) -> Plan:
 
 
 def _within(number: Expr, most: Expr) -> Expr:
-    """Return a data-dependent number, clamped to 0 .. ``most``."""
+    """Return an index that was read from memory, clamped to 0 .. ``most``."""
     return tirx.max(tirx.min(cast(number, "int64"), most), i64(0))

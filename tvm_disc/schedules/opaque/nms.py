@@ -1,4 +1,4 @@
-"""Non-maximum suppression: picks boxes in score order unless a better one covers them."""
+"""Non-maximum suppression: select boxes in score order unless a selected box overlaps too much."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import mul, product
 from tvm_disc.typing import Buffer, Expr
 
-BOX_FIELDS = 6  # kept for each picked box: its corners, area and class
-PAIR_COST = 64  # operations per box; most boxes are compared with few others
+BOX_FIELDS = 6  # fields stored per selected box: four corners, area and class
+PAIR_COST = 64  # operations per box; most boxes are compared with few selected ones
 
 
 def plan_suppress(node: Node) -> Plan:
-    """Return a plan with one task per list of boxes; each box is compared with earlier picked
-    ones.
+    """Return a plan with a task per list of boxes, which compares each box with the
+    selected ones.
     """
     boxes, _, order = node.inputs[:3]
     tasks = product(order.shape[:2])
@@ -42,11 +42,11 @@ class _List:
 
     Inputs: boxes ``[b, n, 4]``, scores and order ``[b, c, n]``, the number of valid boxes ``[b,
     c]``, the number to pick and the overlap threshold (both scalars), and optionally classes ``[b,
-    n]``. The result tells for every position of the order whether its box is picked.
+    n]``. For every position of the order, the result is 1 if its box is picked, else 0.
 
     Rules, which depend on the original operator:
-        relay: boxes without a positive score are picked, but do not count;
-        onnx: boxes with a score above -1 are picked, those with a positive one may be suppressed;
+        relay: boxes without a positive score are picked, but are neither compared nor counted;
+        onnx: only boxes with a score above -1 are picked, and only positive scores are suppressed;
         tflite: corners are not reordered, and only an overlap above the threshold suppresses;
         pixels: as tflite, with side lengths that include the last pixel.
     """
@@ -71,7 +71,7 @@ class _List:
             yield
 
     def emit(self) -> None:
-        """Emit the decision for every box; boxes after the valid ones are not picked."""
+        """Emit the decision for every box; boxes after the first ``valid`` ones are not picked."""
         with self.low.loop("j", self.order.shape[2]) as j:
             self._pick(j, 0)
         with self.low.loop("j", self.low.at(self.valid, self.head)) as j:
@@ -104,7 +104,9 @@ class _List:
             self._compare(j, place, const(True, "bool"))
 
     def _compare(self, j: Expr, place: Expr, suppressible: Expr) -> None:
-        """Emit the comparison with picked boxes until one covers this box."""
+        """Emit the loop that compares a box with the picked ones, and the pick if none covers the
+        box.
+        """
         block, low = self.block, self.low
         box = self._fields(place)
         open_, t = self._cell("open"), self._cell("t")
@@ -130,7 +132,7 @@ class _List:
                 block.store(self.kept, 0, self.kept[i64(0)] + 1)
 
     def _suppresses(self, box: Sequence[Expr]) -> Expr:
-        """Return whether a picked box may suppress others; a box without a class may not."""
+        """Return whether a picked box may suppress others; boxes with a negative class may not."""
         if self.classes is None:
             return const(True, "bool")
         return box[5] >= const(0, self.classes.dtype)
@@ -150,7 +152,9 @@ class _List:
         return [*a, area, kind]
 
     def _covers(self, kept: Sequence[Expr], box: Sequence[Expr]) -> Expr:
-        """Return whether two boxes of one class overlap too much."""
+        """Return whether the overlap of two boxes reaches the threshold; their classes must be
+        equal, too.
+        """
         block, dtype = self.block, self.boxes.dtype
         zero = const(0, dtype)
         kept = [block.bind("k", x) for x in kept]

@@ -1,4 +1,4 @@
-"""Kernels whose output size is known only at run time: count, then fill."""
+"""Kernels whose output size is known only at run time: the first counts, the second writes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ def nonzero_kernels(
 ) -> tuple[Kernel, Kernel, list[Any], Any]:
     """Return (count, fill, symbols of the operand's dims, symbol of the count).
 
-    ``fill`` writes int64 positions as ``[rank, count]``, in row-major order of the operand.
+    ``count`` and ``fill`` are kernels. ``fill`` writes the indices of nonzero elements as int64
+    ``[rank, count]``, in row-major order.
     """
     dims = [index_var(f"d{a}") for a in range(rank)]
     size = index_var("count")
     source = Node("param", (), tuple(dims), dtype)
     total = Node("count", (source,), (i64(1),), "int64")
     places = Node("positions", (source,), (i64(rank), size), "int64")
-    # A position depends on the number of earlier ones, so there is one task.
+    # The place of an index in the result depends on all earlier elements, so there is one task.
     count = Plan(i64(1), i64(0), lambda body: _count(body, source))
     fill = Plan(i64(1), i64(0), lambda body: _fill(body, source, size))
     if machine.device is not None:

@@ -1,4 +1,4 @@
-"""Gradients of pooling: one task per image and channel, since windows may overlap."""
+"""Gradients of 2-D pooling; a task is one image and channel, since windows may overlap."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tvm_disc.typing import Expr
 
 
 def plan_pool_grad(node: Node) -> Plan:
-    """Return a plan that distributes the gradient ``[n, c, oh, ow]`` of windows to ``x[n, c, h,
-    w]``.
+    """Return a plan that adds the gradient ``[n, c, oh, ow]`` of each window to ``x[n,
+    c, h, w]``.
     """
     outer = node.shape[:2]
     taps = node.attrs["pool_size"][0] * node.attrs["pool_size"][1]
@@ -33,7 +33,7 @@ class _Plane:
         self.head, self.dtype = head, node.dtype
 
     def emit(self) -> None:
-        """Emit zeros, then the windows."""
+        """Emit zeros for all pixels, then the additions of each window's gradient."""
         low = self.low
         with low.loop("e", product(self.x.shape[2:])) as e:
             index = [*self.head, *low.space.split(e, self.x.shape[2:])]
@@ -51,8 +51,8 @@ class _Plane:
                 self._to_largest(given, spans)
 
     def _span(self, k: int, at: Expr) -> tuple[Expr, Expr, Expr]:
-        """Return (first, end) of a window inside the image along an axis, and its length with
-        padding.
+        """Return (first, end) of the part of a window inside the image, and the window's full
+        length.
         """
         block, attrs = self.block, self.node.attrs
         size = i64(self.x.shape[2 + k])
@@ -85,7 +85,7 @@ class _Plane:
             at = low.settle("at", low.space.join([*self.head, h, w], self.x.shape))
             old = best[i64(0)]
             larger = value > old
-            if is_float(self.dtype):  # the first NaN is the largest
+            if is_float(self.dtype):  # the first NaN is the largest element
                 larger = tirx.And(tirx.Or(larger, is_nan(value)), tirx.EQ(old, old))
             with block.when(tirx.Or(where[i64(0)] < 0, larger)):
                 block.store(best, 0, value)

@@ -1,4 +1,4 @@
-"""Ragged batches: lengths, the item of every row, and reductions of the rows of an item."""
+"""Ragged batches: checks of offsets, the item of every row, and reductions over an item's rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tvm_disc.tir.builder import const, element_dtype, i64, ramp, same_lanes
 from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr
 
-LANES, PANEL = 32, 256  # columns in registers, and columns of a task
+LANES, PANEL = 32, 256  # columns kept in registers, and columns per task
 
 
 def plan_lengths(node: Node) -> Plan:
     """Return a plan of ``offsets[b + 1]`` for packed data of ``t`` rows: int64 ``[3]``.
 
-    The results are the number of faults of the offsets, the largest and the least length. Without
-    items both are the attribute ``least``. A fault is a first offset other than 0, a last one other
-    than t, or one that is less than the one before it.
+    The results are the number of faults in the offsets, the largest and the smallest length of an
+    item. If there are no items, both lengths are the attribute ``least``. A fault is a first offset
+    that is not 0, a last offset that is not ``t``, or an offset that is less than its predecessor.
     """
     offsets, least = node.inputs[0], i64(int(node.attrs["least"]))
     rows, items = i64(node.prims[0][0]), i64(offsets.shape[0]) - 1
@@ -49,8 +49,10 @@ def plan_lengths(node: Node) -> Plan:
 
 
 def plan_offsets(node: Node) -> Plan:
-    """Return a plan of ``lengths[b]``: int64 ``[b + 1]``, the sums of the lengths before each item
-    and of all. A negative length counts as 0.
+    """Return a plan of ``lengths[b]``: int64 offsets ``[b + 1]``, the exclusive prefix sums and the
+    total.
+
+    A negative length counts as 0.
     """
     lengths = node.inputs[0]
     items = i64(lengths.shape[0])
@@ -69,8 +71,10 @@ def plan_offsets(node: Node) -> Plan:
 
 
 def plan_items(node: Node) -> Plan:
-    """Return a plan of ``offsets[b + 1]``, which were checked: int64 ``[t]``, the item of each row,
-    or with the attribute ``positions`` its position in the item.
+    """Return a plan of ``offsets[b + 1]``, which must be valid: int64 ``[t]``, the item of each
+    row.
+
+    With the attribute ``positions``, the result is the position of each row in its item.
     """
     offsets = node.inputs[0]
     items, positions = i64(offsets.shape[0]) - 1, bool(node.attrs["positions"])
@@ -86,14 +90,15 @@ def plan_items(node: Node) -> Plan:
 
 
 def plan_segments(node: Node) -> Plan:
-    """Return a plan of ``(x[t, ...], offsets[b + 1])``, which were checked: ``[b, ...]``, the rows
-    of each item reduced by the operator ``reduce``. A task is one item and ``PANEL`` columns.
+    """Return a plan of ``(x[t, ...], offsets[b + 1])``: ``[b, ...]``, each item's rows reduced.
+
+    The offsets must be valid; ``reduce`` is the operator. A task is one item and ``PANEL`` columns.
     """
     x, offsets = node.inputs
     how = str(node.attrs["reduce"])
     columns = i64(product(node.shape[1:]))
     panels = tirx.truncdiv(columns + (PANEL - 1), i64(PANEL))
-    # A mean is a sum, which is divided by the length.
+    # A mean is computed as a sum, then divided by the length.
     like = Node("relax.sum" if how == "relax.mean" else how, (x,), node.shape, node.dtype)
 
     def emit(body: Body) -> None:
@@ -101,7 +106,7 @@ def plan_segments(node: Node) -> Plan:
         rows, count, width = body.buffers[x], b.bind("panels", panels), b.bind("columns", columns)
 
         def reduced(c: Expr, lanes: int) -> None:
-            """Reduce ``lanes`` columns from ``c`` on."""
+            """Emit the reduction of ``lanes`` columns from column ``c`` on."""
             size = b.bind("size", end - begin)
             blocks = b.bind("blocks", tirx.truncdiv(size + (BLOCK - 1), i64(BLOCK)))
             acc = make_accumulator(b, like, lanes, blocks)
@@ -137,7 +142,7 @@ def plan_segments(node: Node) -> Plan:
 
 
 def _ends(low: Lowering, offsets: Node, g: Expr) -> tuple[Expr, Expr]:
-    """Return the first row of item ``g``, and that of the next."""
+    """Return the first row of item ``g``, and of item ``g + 1``."""
     return low.settle("begin", low.at(offsets, [g])), low.settle("end", low.at(offsets, [g + 1]))
 
 

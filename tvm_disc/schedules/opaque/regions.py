@@ -1,4 +1,4 @@
-"""Region pooling and image correlation: one task per element of the result."""
+"""Region pooling and image correlation; a task is one element of the result."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ ROI_COST = 64
 
 
 def plan_roi(node: Node) -> Plan:
-    """Return a plan that pools ``x[b, c, h, w]`` in regions ``[n, 5]``, each divided into a grid.
+    """Return a plan that pools ``x[b, c, h, w]`` in the parts of regions ``[n, 5]``.
 
-    A grid part is the mean or the maximum of samples between pixels, or the maximum of pixels.
+    Each region is divided into a grid of parts. The result of a part is the mean or the maximum of
+    interpolated samples, or the maximum of its pixels.
     """
 
     def emit(body: Body) -> None:
@@ -33,7 +34,9 @@ def plan_roi(node: Node) -> Plan:
 
 
 class _Part:
-    """One element: region ``n``, channel ``c``, part ``(i, j)`` of the grid."""
+    """Computes one element of the result: region ``n``, channel ``c``, part ``(i, j)``
+    of the grid.
+    """
 
     def __init__(self, body: Body, node: Node, index: list[Expr]) -> None:
         self.low, self.block, self.node = body.low, body.block, node
@@ -64,7 +67,7 @@ class _Part:
     # -- samples -------------------------------------------------------------------------------
 
     def aligned(self) -> Expr:
-        """Return the mean or maximum of samples at regular positions of the part."""
+        """Return the mean or maximum of interpolated samples at regular positions in the part."""
         low, block, average = self.low, self.block, self.node.attrs["mode"] == "avg"
         axes = [self._samples(k) for k in range(2)]
         total = self._cell("total", 0.0 if average else LEAST)
@@ -81,7 +84,7 @@ class _Part:
         return total[i64(0)]
 
     def _samples(self, k: int) -> tuple[Expr, Expr, Expr]:
-        """Return (start of the bin, distance between samples, number of samples) along an axis."""
+        """Return (start of the part, distance between samples, number of samples) along an axis."""
         attrs, scale = self.node.attrs, self._f(self.node.attrs["scale"])
         first = self._bind("first", self._roi(2 - k) * scale)
         last = self._bind("last", self._roi(4 - k) * scale)
@@ -96,7 +99,9 @@ class _Part:
         return start, self._bind("step", size / cast(count, self.dtype)), count
 
     def _between(self, places: Sequence[Expr]) -> Expr:
-        """Return the bilinear interpolation of four pixels; zero if far outside the image."""
+        """Return the bilinear interpolation of four pixels; 0 if ``places`` are far outside the
+        image.
+        """
         zero, one = self._f(0), self._f(1)
         outside: Expr = UNSET
         near = []
@@ -119,7 +124,7 @@ class _Part:
     # -- pixels --------------------------------------------------------------------------------
 
     def pooled(self) -> Expr:
-        """Return the largest pixel of the part; zero if it is empty."""
+        """Return the largest pixel of the part; 0 if the part is empty."""
         low, block = self.low, self.block
         (h0, h1), (w0, w1) = (self._pixels(k) for k in range(2))
         empty = tirx.Or(h0 >= h1, w0 >= w1)
@@ -152,9 +157,9 @@ def _rounded(x: Expr) -> Expr:
 
 
 def plan_correlation(node: Node) -> Plan:
-    """Return a plan that correlates patches of a padded image with displaced ones of another.
+    """Return a plan that correlates patches of a padded image with displaced patches of another.
 
-    The sum runs over all channels.
+    A result is the mean, over a patch and all channels, of products or absolute differences.
     """
     one, other = node.inputs
     attrs = node.attrs

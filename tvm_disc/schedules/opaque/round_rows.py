@@ -1,4 +1,4 @@
-"""Rows rounded to int8 by blocks, as float32: one row per task."""
+"""Rows rounded to int8 in blocks with a scale each, and returned as float32; a task is one row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_disc.tir.index import product
 
 
 def plan_round_rows(node: Node) -> Plan:
-    """Return a plan for ``[..., K]`` with a known K; the result has the same shape."""
+    """Return a plan for ``[..., K]`` with a static K; the result has the same shape."""
     rows = node.inputs[0]
     *lead, last = rows.shape
     size, block = static_dim(last), int(node.attrs["block"])

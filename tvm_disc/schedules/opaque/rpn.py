@@ -1,4 +1,4 @@
-"""Box proposals of a region proposal network: one task for each anchor at each pixel."""
+"""Box proposals of a region proposal network; a task is one anchor at one pixel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOX_COST = 128
 
 
 def plan_proposals(node: Node) -> Plan:
-    """Return a plan of corners and scores ``[b, h * w * anchors, 5]``.
+    """Return a plan that computes four corners and a score per box, ``[b, h * w * anchors, 5]``.
 
     Its inputs are scores ``[b, 2 * anchors, h, w]``, box deltas ``[b, 4 * anchors, h, w]``, image
     sizes ``[b, 3]`` and anchors ``[anchors, 4]``.
@@ -47,7 +47,9 @@ class _Box:
         return self.block.bind(name, value)
 
     def emit(self, t: Expr) -> None:
-        """Emit a box and its score; boxes below the least size are grown and get the score -1."""
+        """Emit a box and its score; boxes below the least size are enlarged and get the
+        score -1.
+        """
         low, block, attrs = self.low, self.block, self.node.attrs
         scores, _, info, _ = self.node.inputs
         count = i64(self.node.inputs[3].shape[0])
@@ -78,7 +80,9 @@ class _Box:
         self.block.store(self.body.outputs[0], t * 5 + k, value)
 
     def _ends(self, axis: int, place: Expr, limit: Expr) -> tuple[Expr, Expr]:
-        """Return the ends of the moved anchor along an axis, clamped to the image."""
+        """Return the ends of the anchor along an axis, after shift and delta, clamped
+        to the image.
+        """
         low, attrs = self.low, self.node.attrs
         _, moves, _, anchors = self.node.inputs
         shift = self._bind("shift", cast(place, self.node.dtype) * self._f(attrs["stride"]))

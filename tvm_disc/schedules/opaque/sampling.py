@@ -1,4 +1,4 @@
-"""Image sampling at fractional positions: taps are computed once and used for every channel."""
+"""Image sampling at fractional positions: taps are computed once per position for all channels."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CUBIC = -0.75
 
 
 def plan_sample(node: Node) -> Plan:
-    """Return a plan of ``x[b, c, ...]`` sampled at ``places[n, rank, m]``: ``[n, c, m]``, one task
-    per sampled position.
+    """Return a plan of ``x[b, c, ...]`` sampled at ``places[n, rank, m]``: ``[n, c, m]``.
 
-    A third operand holds the batch index ``b`` of each entry ``n``. Border modes: ``zeros``
-    outside, the ``edge``, or ``reflection`` about the border pixels (``corners``) or about their
-    outer sides.
+    A task is one sampled position. A third operand holds the batch index ``b`` of each entry ``n``.
+    Outside the image, the border mode selects the value 0 (``zeros``), the nearest pixel
+    (``edge``), or a ``reflection`` about the centers of border pixels (``corners``) or about their
+    outer edges.
     """
     places = node.inputs[1]
     outer = (places.shape[0], places.shape[2])
@@ -51,7 +51,7 @@ class _Place:
         return const(value, self.dtype)
 
     def emit(self) -> None:
-        """Emit the taps of each axis, then their sum for each channel."""
+        """Emit the taps of each axis, then the sum of the taps for each channel."""
         low, block = self.low, self.block
         batch: Expr = self.entry
         if len(self.node.inputs) > 2:
@@ -73,14 +73,14 @@ class _Place:
                     weight = weight * part[tap]
                 value = low.at(self.x, [batch, c, *reversed(at)])
                 weight = block.bind("weight", weight)
-                # A zero weight must also exclude NaN.
+                # If the weight is 0, the product must be 0 even if the pixel is NaN.
                 shown = tirx.Select(tirx.EQ(weight, self._float(0)), self._float(0), value * weight)
                 block.store(total, 0, total[i64(0)] + shown)
             place = low.space.join([self.entry, c, self.m], self.node.shape)
             low.store(self.body.outputs[0], place, total[i64(0)], self.node.dtype)
 
     def _taps(self, axis: int, extent: Size) -> tuple[Buffer, Buffer]:
-        """Return (integer positions inside the image, weights) along one axis."""
+        """Return (integer positions inside the image, weights) of the taps along an axis."""
         low, block = self.low, self.block
         where, part = (
             block.alloc(n, self.count, t) for n, t in (("p", "int64"), ("w", self.dtype))
@@ -119,7 +119,7 @@ class _Place:
         block.store(part, k, weight)
 
     def _border(self, place: Expr, size: Expr) -> Expr:
-        """Return the position that is read for a position outside the border."""
+        """Return the position that is read instead of ``place``, as the border mode defines."""
         block, f = self.block, self._float
         border, corners = self.node.attrs["border"], self.node.attrs["corners"]
         if border == "zeros":

@@ -34,7 +34,7 @@ _COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
 def plan_scatter(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     """Return the plan of a scatter or scan.
 
-    A scatter is one task, since later updates may overwrite earlier ones.
+    A scatter is one task, since updates of one element must be applied in order.
     """
     node = group.anchor or group.nodes[-1]
     if node.op == "relax.scatter_elements":
@@ -59,7 +59,7 @@ def _scatter_elements(body: Body, node: Node) -> None:
 
 
 def _scatter_nd(body: Body, node: Node) -> None:
-    """Emit ``data[indices[u]] = updates[u]``; the last dim of the indices holds the coordinates."""
+    """Emit ``data[indices[u]] = updates[u]``; the last dim of ``indices`` holds the coordinates."""
     data, indices, updates = node.inputs
     depth = static_dim(indices.shape[-1])
     if depth is None:
@@ -84,16 +84,16 @@ def _copy_data(body: Body, node: Node) -> None:
 
 
 def place_of(low: Lowering, where: Expr, extent: Expr) -> tuple[Expr, Expr]:
-    """Return a position, where negative ones count from the end, and whether it is inside."""
+    """Return a position along an axis, and whether it is in bounds; negative ones count from the
+    end.
+    """
     where = low.settle("at", cast(where, "int64"))
     row = low.settle("row", tirx.Select(where < 0, where + i64(extent), where))
     return row, tirx.And(row >= 0, row < i64(extent))
 
 
 def put(body: Body, node: Node, target: list[Expr], value: Expr, inside: Expr | None) -> None:
-    """Emit the combination of an element of the result with a new value, if it is inside; None
-    means that it is.
-    """
+    """Emit the combination of a result element with a new value if ``inside`` holds, or is None."""
     combine = _COMBINE.get(node.attrs["reduction"])
     if combine is None:
         raise Unsupported(f"{node.op}: reduction {node.attrs['reduction']!r} is not supported")

@@ -1,4 +1,4 @@
-"""Sorting and searching: kernels that compare elements of one axis with each other."""
+"""Sorting and searching: kernels that compare the elements along an axis."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SORT_COST = 32  # operations per element: comparisons of about a dozen merge pas
 def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     """Return a plan of ``argsort`` or ``topk``, one task per row along the axis.
 
-    ``argsort`` is a stable merge sort of positions. ``topk`` inserts positions into a short sorted
-    list; it compares most elements with the last of the list only.
+    ``argsort`` is a stable merge sort of indices. ``topk`` inserts indices into a sorted list of
+    length k; most elements are compared only with the last of the list.
     """
     node = group.anchor or group.nodes[-1]
     if node.op not in ORDERS:
@@ -56,14 +56,15 @@ def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
 
 
 def descends(node: Node) -> bool:
-    """Return whether a node of ``ORDERS`` places the largest elements first."""
+    """Return whether a node with an operator in ``ORDERS`` places the largest elements first."""
     return bool(node.attrs["descending" if node.op == ARGSORT else "largest"])
 
 
 def sorts_before(dtype: str, descending: bool) -> Before:
-    """Return the strict order of two elements, in which NaN is above every number.
+    """Return a function that tests whether one element is sorted strictly before another.
 
-    NaN comes last in ascending order and first in descending order, as in PyTorch and NumPy.
+    NaN is larger than every number: last in ascending and first in descending order, as in PyTorch
+    and NumPy.
     """
 
     def before(a: Expr, b: Expr) -> Expr:
@@ -77,7 +78,7 @@ def sorts_before(dtype: str, descending: bool) -> Before:
 
 
 class _Line:
-    """Sorts the positions of one line, or selects the first in order."""
+    """Sorts the indices of one row along the axis, or selects the first ones in order."""
 
     def __init__(self, body: Body, node: Node, axis: int, head: list[Expr], length: Expr) -> None:
         self.body, self.low, self.block = body, body.low, body.block
@@ -90,7 +91,7 @@ class _Line:
         return cell
 
     def _value(self, position: Expr) -> Expr:
-        """Return the element at a position of the row; it is loaded anew every time."""
+        """Emit the load of an element of the row; nothing is cached, since indices change."""
         index = [*self.head[: self.axis], position, *self.head[self.axis :]]
         with self.low.scope():
             value = self.low.at(self.node.inputs[0], index)
@@ -100,15 +101,16 @@ class _Line:
             return self.block.bind("value", value)
 
     def _write(self, place: Expr, position: Expr) -> None:
-        """Emit the store of a position into the result."""
+        """Emit the store of the index ``position`` at ``place`` in the result."""
         index = [*self.head[: self.axis], place, *self.head[self.axis :]]
         at = self.low.space.join(index, self.node.shape)
         self.low.store(self.body.outputs[0], at, cast(position, self.node.dtype), self.node.dtype)
 
     def select(self) -> None:
-        """Emit the insertion of each position into the list of the first ones, and the result.
+        """Emit the insertion of each index into the list of the first k, and the stores of the
+        list.
 
-        Equal elements keep their order, because an element is placed behind equal ones.
+        Equal elements keep their order, because an element is inserted after equal ones.
         """
         block, count = self.block, i64(self.node.shape[self.axis])
         room = block.alloc("best", int(self.node.attrs["k"]), "int64")
@@ -130,7 +132,7 @@ class _Line:
             self._write(o, block.bind("found", room[o]))
 
     def _insert(self, room: Buffer, at: Buffer, position: Expr, value: Expr) -> None:
-        """Emit the insertion of a position into the sorted list, whose element ``at`` is free."""
+        """Emit the insertion of an index into the sorted list; entry ``at`` of the list is free."""
         block, moved = self.block, self._cell("moved", 1)
         with block.loop_while(tirx.NE(moved[i64(0)], i64(0))):
             block.store(moved, 0, i64(0))
@@ -143,10 +145,10 @@ class _Line:
         block.store(room, at[i64(0)], position)
 
     def sort(self) -> None:
-        """Emit the initial positions, the merge passes and the result.
+        """Emit the initial indices, the merge passes and the stores of the result.
 
-        The length of runs doubles in each pass. Between passes the positions are in half ``flip``
-        of the scratch, sorted in runs of ``width``.
+        The length of sorted runs doubles in each pass. Before each pass, half ``flip`` of the
+        scratch memory contains the indices, sorted in runs of ``width``.
         """
         assert self.body.scratch is not None
         self.scratch = self.body.scratch
@@ -193,8 +195,9 @@ class _Line:
 def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     """Return a plan of ``bucketize``: a binary search in a sorted row for every value.
 
-    The result is the position before equal elements, or after them with ``right``. NaN is above all
-    numbers. Boundaries of several dims are searched row by row, each for the values of its row.
+    The result is the position before equal boundaries, or after them with ``right``. NaN is larger
+    than all numbers. If the boundaries have several dims, each of their rows is searched for the
+    values of the same row.
     """
     node = group.anchor or group.nodes[-1]
     if node.op != "relax.bucketize":

@@ -1,4 +1,4 @@
-"""Kernels of the ``disc`` operators, by name; each is one plan."""
+"""The templates of ``disc`` operators, by name; each has one plan."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PLANS: Mapping[str, Callable[[Node], Plan]] = {
 
 
 def plan_special(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return the plan of an operator that Relax does not have."""
+    """Return the plan of a ``disc`` operator, which Relax does not have."""
     node = group.anchor or group.nodes[-1]
     plan = PLANS.get(node.op)
     return (

@@ -1,4 +1,5 @@
-"""The random generator Threefry-4x64 as in Relay: splittable, and without a last key injection.
+"""The random number generator Threefry-4x64 as in Relay: splittable, and without the final key
+injection.
 
 A state has ten words: four of a key, two of a path, two of a counter (only the second one is used),
 and two with a single bit set at the end of the path.
@@ -33,8 +34,10 @@ def _bit(k: int) -> Expr:
 
 
 def plan_threefry(node: Node) -> Plan:
-    """Return the plan of a mode: ``bits`` of random numbers, the state ``after`` them, or the
-    ``left`` or ``right`` state of a split.
+    """Return the plan of a mode: random ``bits``, or one of three new states.
+
+    The states are the one ``after`` the generation of bits, and the ``left`` and ``right`` results
+    of a split.
     """
     if node.attrs["mode"] != "bits":
         return Plan(i64(1), i64(BLOCK_COST), lambda body: _State(body, node).emit())
@@ -50,8 +53,9 @@ def plan_threefry(node: Node) -> Plan:
 
 
 class _State:
-    """Computes with stack cells: as expressions, twenty rounds would form one very large
-    expression.
+    """A state in stack cells.
+
+    As expressions, the twenty rounds would form one very large expression.
     """
 
     def __init__(self, body: Body, node: Node) -> None:
@@ -65,7 +69,9 @@ class _State:
             self.block.store(self.words, k, word)
 
     def _count(self) -> Expr:
-        """Return the number of random numbers; it is a tensor if known only at run time."""
+        """Return the number of random numbers: an attribute, or an operand if known only at run
+        time.
+        """
         known = int(self.node.attrs["count"])
         return (
             i64(known) if known >= 0 else self.low.settle("n", self.low.at(self.node.inputs[1], []))
@@ -75,7 +81,7 @@ class _State:
         return buffer[i64(k)]
 
     def emit(self) -> None:
-        """Emit the state for the mode."""
+        """Emit the computation and the stores of the mode's state."""
         mode, block = self.node.attrs["mode"], self.block
         if mode == "after":
             self.next()
@@ -88,7 +94,7 @@ class _State:
             self.low.store(self.body.outputs[0], i64(k), self._get(self.words, k), U64)
 
     def next(self) -> None:
-        """Emit a new path or key if the counter cannot advance by ``count``."""
+        """Emit the change to a new path or key, for the case that the counter would overflow."""
         block, w = self.block, self.words
         with block.when(self._get(w, 7) >= _ones() - tirx.Cast(U64, self.count)):
             with block.when(self._no_path_left()):
@@ -100,8 +106,8 @@ class _State:
                 self._shift()
 
     def _no_path_left(self) -> Expr:
-        """Return whether the path is full; Relay tests only the first word, so a path has 64
-        bits.
+        """Return whether the path is full; Relay tests only the first word, so a path has at most
+        64 bits.
         """
         return tirx.EQ(self._get(self.words, 8), _u(0))
 
@@ -116,7 +122,9 @@ class _State:
             self.block.store(w, k, tirx.bitwise_or(self._get(w, k), self._get(w, k + 4)))
 
     def _shift(self) -> None:
-        """Emit the shift of the path's end by one bit; in the second word the path is full."""
+        """Emit the shift of the end of the path by one bit; an end in the second word means that it
+        is full.
+        """
         block, w = self.block, self.words
         with block.when(tirx.EQ(self._get(w, 8), _u(1))):
             self._set({8: _u(0), 9: _bit(63)})
@@ -124,7 +132,7 @@ class _State:
             self._set({8: tirx.shift_right(self._get(w, 8), _u(1)), 9: _u(0)})
 
     def _rehash(self, counter: list[Expr]) -> None:
-        """Emit the replacement of the key by the hash of the counter."""
+        """Emit the replacement of the key by the hash of a counter."""
         self._encrypt(counter)
         for k in range(WORDS):
             self.block.store(self.words, k, self._get(self.hash, k))
@@ -141,7 +149,7 @@ class _State:
             self._shift()
 
     def block_of_bits(self, b: Expr) -> None:
-        """Emit four random numbers; an incomplete last block has its own counter."""
+        """Emit four random numbers; an incomplete last block uses another counter."""
         block, low = self.block, self.low
         whole = tirx.floordiv(self.count, i64(WORDS))
         step = block.bind("step", tirx.Cast(U64, b))
@@ -156,7 +164,7 @@ class _State:
                 low.store(self.body.outputs[0], b * WORDS + k, self._get(self.hash, k), U64)
 
     def _encrypt(self, counter: list[Expr]) -> None:
-        """Emit the encryption of a counter under the key into ``hash``."""
+        """Emit the encryption of a counter with the key; the result is in ``hash``."""
         block, cells, key = self.block, self.hash, self.key
         parity = _u(PARITY)
         for k in range(WORDS):
@@ -166,7 +174,7 @@ class _State:
         block.store(key, WORDS, parity)
         for k, word in enumerate(counter):
             block.store(cells, k, word)
-        at = list(range(WORDS))  # the cell that holds each word
+        at = list(range(WORDS))  # at[k] is the cell that holds word k
         for group in range(ROUNDS // 4):
             for k in range(WORDS):
                 add = self._get(key, (group + k) % (WORDS + 1))
@@ -181,9 +189,7 @@ class _State:
             block.store(cells, k, word)
 
     def _mix(self, a: int, b: int, turn: int) -> None:
-        """Emit a mix step; ``b`` is mixed with the sum that ``a`` already holds, as in Relay's
-        kernel.
-        """
+        """Emit a mix step; as in Relay's kernel, ``b`` is mixed with the new value of ``a``."""
         block, cells = self.block, self.hash
         block.store(cells, a, self._get(cells, a) + self._get(cells, b))
         x, y = self._get(cells, a), self._get(cells, b)

@@ -1,4 +1,4 @@
-"""Scatters, and writes of slices, into the memory of their first operand."""
+"""Scatters and writes of slices in place, into the memory of their first operand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tvm_disc.typing import Expr
 def plan_update(node: Node) -> Plan:
     """Return the plan of ``scatter_elements`` on ``(buffer, new, indices)`` without a copy.
 
-    Rows of the outer axes are independent; along ``axis``, later elements overwrite earlier ones.
+    Different indices of the outer axes are independent. Along ``axis``, later elements overwrite
+    earlier ones.
     """
     _, new, indices = node.inputs
     axis, dims = int(node.attrs["axis"]), indices.shape
@@ -41,7 +42,7 @@ def plan_update(node: Node) -> Plan:
 def plan_update_nd(node: Node) -> Plan:
     """Return the plan of ``scatter_nd`` on ``(buffer, new, indices)`` without a copy.
 
-    Elements of a row are independent; later rows overwrite earlier ones.
+    Elements of a row of ``new`` are independent; later rows overwrite earlier ones.
     """
     _, new, indices = node.inputs
     depth, lead = static_dim(indices.shape[-1]), len(indices.shape) - 1
@@ -49,7 +50,7 @@ def plan_update_nd(node: Node) -> Plan:
         raise Unsupported("scatter_nd: the last dim of the indices must be known")
     axes = node.attrs["axes"]
     rows, row = new.shape[:lead], new.shape[lead:]
-    # Axes behind the last one that moves are adjacent in the buffer, too.
+    # Axes after the last one that is permuted are contiguous in the buffer, too.
     moved = max((k + 1 for k, a in enumerate(axes) if k != a), default=0)
     first = max(moved - depth, 0)
     outer, inner = row[:first], row[first:]
@@ -105,7 +106,7 @@ def plan_update_slice(node: Node) -> Plan:
 
 
 def _put(body: Body, node: Node, target: Sequence[Expr], value: Expr, inside: Expr | None) -> None:
-    """Emit the combination of a new value with the element at ``target``, permuted by ``axes``."""
+    """Emit the combination of a value with the element at ``target``, whose axes are permuted."""
     places = dict(zip(node.attrs["axes"], target, strict=True))
     put(body, node, [places[a] for a in range(len(places))], value, inside)
 
@@ -116,12 +117,12 @@ def _plan(
     inner: Sequence[Expr],
     emit: Callable[[Body, Sequence[Expr], Expr, Expr], None],
 ) -> Plan:
-    """Return a plan whose tasks are rows of the outer dims, or the inner elements if there is no
-    outer dim.
+    """Return a plan whose tasks are the outer indices, or the inner elements if there is no outer
+    dim.
 
     Args:
-        emit: called with the indices of the outer dims, and the first inner element and the number
-            of them.
+        emit: called with the indices of the outer dims, the first inner element, and the number of
+            inner elements.
     """
 
     def emit_rows(body: Body) -> None:
